@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from mio2trace.cli import cli
 from mio2trace.dataset import TABLES, write_tables
 from mio2trace.dataset.columns import of_rows
+from mio2trace.dataset.rows import failed_run
 from mio2trace.queries import DATASET, shipped
 from mio2trace.queries.dataset import opened
 from mio2trace.schema import SQL_COLUMNS
@@ -142,6 +143,56 @@ def test_a_version_is_compared_with_the_one_before_it(dataset: Path) -> None:
     assert row["ratio"] == pytest.approx(1.5, abs=0.005)
     assert row["clear"] is True, "one run does not hide what the others show"
     assert row["runs"] == "5 / 5"
+
+
+def test_few_runs_decide_nothing_and_kinds_of_gpu_are_not_mixed(tmp_path: Path) -> None:
+    """Two runs per version; one more of another GPU; in one run the problem has no kernels."""
+    for version, number, device, factor in (
+        ("1.0", 0, "A", 1), ("1.0", 1, "A", 1), ("1.0", 2, "A", 0), ("2.0", 0, "A", 2), ("2.0", 1, "A", 2),
+        ("1.0", 3, "B", 9), ("2.0", 3, "B", 9),
+    ):  # fmt: skip
+        made = made_run("2.9.0", number)
+        run = f"{version}/run{number}"
+        for rows in made.values():
+            for row in rows:
+                row |= {"run": run} | ({"version": version, "device": device} if rows is made["runs"] else {})
+        for row in made["problems"]:
+            row["kernel_ns"] = 8 * MS * factor
+        write_tables({name: of_rows(TABLES[name], rows) for name, rows in made.items()}, tmp_path / "ds", run)
+    slower = rows_of(tmp_path / "ds", "regressions")
+    assert {(row["problem"], row["ratio"], row["runs"], row["device"]) for row in slower} == {
+        (CONV, 2, "2 / 2", "A"), (POOL, 2, "2 / 2", "A"),
+    }  # fmt: skip
+    assert not any("clear" in row for row in slower), "null"
+    assert "slower than in the version before, but fewer than 3 runs of a version decide nothing" in " ".join(
+        call("report", tmp_path / "ds").stdout.split()
+    )
+    call("report", tmp_path / "ds", "-o", tmp_path / "fleet.html")
+    page = html5lib.HTMLParser(namespaceHTMLElements=False).parse((tmp_path / "fleet.html").read_text("utf-8"))
+    table = [[" ".join("".join(cell.itertext()).split()) for cell in row] for row in page.find(".//table").iter("tr")]
+    assert [row[:4] for row in table if CONV in row[0]] == [
+        [f"{CONV} on B", "72.000", "72.000", "1.00"], [f"{CONV} on A", "8.000", "16.000", "2.00"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("run", "version"),
+    [("runs/rocm-7.0/resnet50", "rocm-7.0"), ("2024/nightly/a", "2024"), ("nightly/run3", None), ("run3", None)],
+)
+def test_a_version_is_the_innermost_folder_with_a_digit(run: str, version: str | None) -> None:
+    assert [*failed_run(run, "gone")["version"].words] == ([version] if version else [])
+
+
+def test_the_advice_is_that_of_the_worst_run(tmp_path: Path) -> None:
+    """The most severe one, not the one with most time."""
+    for number, (severity, ns) in enumerate((("medium", 9 * MS), ("high", 2 * MS), ("low", MS))):
+        made = made_run("2.9.0", number)
+        made["findings"][0] |= {"severity": severity, "ns": ns, "try": f"do {severity}"}
+        write_tables(
+            {name: of_rows(TABLES[name], rows) for name, rows in made.items()}, tmp_path / "ds", f"a/run{number}"
+        )
+    (row,) = rows_of(tmp_path / "ds", "what is odd")
+    assert (row["severity"], row["advice"], row["worst_ms"], row["runs"]) == ("high", "do high", 2, 3)
 
 
 def test_an_outlier_is_a_run_unlike_its_like(dataset: Path) -> None:

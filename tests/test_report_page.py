@@ -186,8 +186,8 @@ def fleet(name: str, times: int = 4) -> str:
     ]  # fmt: skip
     problems = [
         {
-            "problem": f"{at} {name}", "primitive": "conv", "version": version, "ns": 1e6 * (at + 1), "kernel_ms": 1.0,
-            "command": name,
+            "problem": f"{at} {name}", "device": name, "primitive": "conv", "version": version, "ns": 1e6 * (at + 1),
+            "kernel_ms": 1.0, "command": name,
         }
         for at in range(times) for version in versions
     ]  # fmt: skip
@@ -213,7 +213,18 @@ def fleet(name: str, times: int = 4) -> str:
                 for at in range(5 * times)
             ],
             failures=[{"run": name, "error": name, "seconds": 2.5, "version": "1"}] * times,
-            odd=[{"id": "idle", "severity": "high", "runs": 3, "ms": 1.0, "worst_run": name, "advice": name}] * times,
+            odd=[
+                {
+                    "id": "idle",
+                    "severity": "high",
+                    "runs": 3,
+                    "ms": 1.0,
+                    "worst_run": name,
+                    "worst_ms": 2.0,
+                    "advice": name,
+                }
+            ]
+            * times,
         ),
         "mio2trace 0",
     )

@@ -13,6 +13,7 @@ from mio2trace.answer.tables import Room
 from mio2trace.findings import Finding
 from mio2trace.findings.rule import count, ms, percent, rate
 from mio2trace.kernels.names import normalise
+from mio2trace.measures.statistics import fixed
 from mio2trace.measures.step_time import PARTS
 from mio2trace.outgoing import shortened, visible
 
@@ -133,7 +134,7 @@ def _step(section: Section) -> dict[str, Any] | None:
     rows = [
         {
             "cells": (
-                one.label, f"{one.ns / 1e6:,.3f}", f"{100 * one.share:.1f}",
+                one.label, fixed(one.ns / 1e6, 3), fixed(100 * one.share, 1),
                 one.hint if one.part != "compute" else "",
             ),
             "details": (),
@@ -168,9 +169,9 @@ def _each_step(section: Section, room: Room) -> dict[str, Any] | None:
     for number, busy in [*zip(section.step_numbers, shown, strict=False)][: min(room.rows, STEPS)]:
         parts = {name: getattr(busy, f"{name}_ns") for name in PARTS}
         pieces = [svg.Piece(_PARTS[name], ns, False, f"{name}: {ms(ns)}") for name, ns in parts.items()]
-        idle = f"{parts['idle'] / 1e6:,.3f}"
+        idle = fixed(parts["idle"] / 1e6, 3)
         bar = svg.stacked(pieces, longest, f"step {number}: {ms(busy.length_ns)}")
-        rows.append({"cells": (f"step {number}", f"{busy.length_ns / 1e6:,.3f}", idle, bar), "details": ()})
+        rows.append({"cells": (f"step {number}", fixed(busy.length_ns / 1e6, 3), idle, bar), "details": ()})
     heads = [("step", "text"), ("ms", "number"), ("idle ms", "number"), ("parts", "bar")]
     left = len(shown) - len(rows)
     table = tables.grid(heads, rows, f"{count(left, 'step')} more." if left > 0 else "")
@@ -198,8 +199,8 @@ def _nodes(section: Section, parts: Sequence[TreeNode], room: Room, depth: int) 
         {
             "name": text,
             "kind": node.kind,
-            "ms": f"{node.ns / 1e6:,.3f}",
-            "percent": f"{100 * (section.share(node.ns) or 0):.1f} %",
+            "ms": fixed(node.ns / 1e6, 3),
+            "percent": f"{fixed(100 * (section.share(node.ns) or 0), 1)} %",
             "parts": _nodes(section, node.parts, room, depth + 1) if node.parts else [],
             "open": node.ns >= MOSTLY * whole,
         }
@@ -208,8 +209,8 @@ def _nodes(section: Section, parts: Sequence[TreeNode], room: Room, depth: int) 
     left = parts[len(shown) :]
     if left and shown:
         ns = sum(node.ns for node in left)
-        rest = {"name": f"{len(left):,} more", "kind": "rest", "ms": f"{ns / 1e6:,.3f}", "parts": [], "open": False}
-        made.append({**rest, "percent": f"{100 * (section.share(ns) or 0):.1f} %"})
+        rest = {"name": f"{len(left):,} more", "kind": "rest", "ms": fixed(ns / 1e6, 3), "parts": [], "open": False}
+        made.append({**rest, "percent": f"{fixed(100 * (section.share(ns) or 0), 1)} %"})
     return made
 
 

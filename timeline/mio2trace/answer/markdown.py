@@ -9,6 +9,7 @@ from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, Report, 
 from mio2trace.answer.names import shown_names
 from mio2trace.findings import Finding
 from mio2trace.findings.rule import count, ms, percent
+from mio2trace.measures.statistics import fixed
 from mio2trace.ops.naming import primitive_name
 from mio2trace.outgoing import markdown_text, shortened, visible
 
@@ -59,7 +60,7 @@ def _section(section: Section, several: bool, room: Room) -> Iterator[str]:
     yield _cell(shortened(said, 600))
     what = "the step" if section.step is not None else "the recording"
     spent = [
-        (one.label, f"{one.ns / 1e6:,.3f}", f"{100 * one.share:.1f}", one.hint if one.part != "compute" else "")
+        (one.label, fixed(one.ns / 1e6, 3), fixed(100 * one.share, 1), one.hint if one.part != "compute" else "")
         for one in section.spent
     ]
     yield from _table(f"Where {what} goes", ("part", "ms", f"% of {what}", "cause"), spent)
@@ -111,8 +112,8 @@ def _steps(section: Section, room: Room) -> Iterator[str]:
             "" if kind.batch is None else f"{kind.batch:,}",
             "" if kind.tokens is None else f"{kind.tokens / kind.steps:,.0f}",
             f"{kind.steps:,}",
-            "" if kind.step_ns is None else f"{kind.step_ns / 1e6:,.3f}",
-            f"{kind.kernel_ns / 1e6:,.3f}",
+            "" if kind.step_ns is None else fixed(kind.step_ns / 1e6, 3),
+            fixed(kind.kernel_ns / 1e6, 3),
             f"{kind.kernels:,.0f}",
         )
         for kind in section.steps[: room.rows]
@@ -125,10 +126,10 @@ def _ranks(section: Section, room: Room) -> Iterator[str]:
     rows = [
         (
             shortened(row.name, room.name),
-            f"{row.transfer_ns / 1e6:,.3f}",
-            f"{row.wait_ns / 1e6:,.3f}",
+            fixed(row.transfer_ns / 1e6, 3),
+            fixed(row.wait_ns / 1e6, 3),
             f"{row.times_arrived_last:,}",
-            f"{row.late_ns / 1e6:,.3f}",
+            fixed(row.late_ns / 1e6, 3),
             shortened(row.made_late_by, room.name),
         )
         for row in section.ranks[: room.rows]
@@ -145,7 +146,7 @@ def _listed(
     """A list of the answer block: the same names, the same denominator."""
     shown = rows[: room.rows]
     cells = [
-        (name, f"{row.ns / 1e6:,.3f}", _share(section, row.ns))
+        (name, fixed(row.ns / 1e6, 3), _share(section, row.ns))
         for name, row in zip(shown_names(shown, room.name), shown, strict=True)
     ]
     head = f"{noun.capitalize()}s ({', '.join(filter(None, (of, section.each)))})"
@@ -158,9 +159,9 @@ def _problems(section: Section, room: Room) -> Iterator[str]:
         (
             shortened(row.name, room.name),
             f"{row.calls:,.4g}",
-            "" if row.ns is None else f"{row.ns / 1e6:,.3f}",
+            "" if row.ns is None else fixed(row.ns / 1e6, 3),
             _share(section, row.ns),
-            "" if row.gflops is None else f"{row.gflops:,.2f}",
+            "" if row.gflops is None else fixed(row.gflops, 2),
             shortened(row.solver, 60),
         )
         for row in shown
@@ -181,7 +182,7 @@ def _of(head: str, rows: Sequence[object], room: Room) -> str:
 
 def _share(section: Section, ns: int | None) -> str:
     share = section.share(ns)
-    return "" if share is None else f"{100 * share:.1f}"
+    return "" if share is None else fixed(100 * share, 1)
 
 
 def _table(head: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

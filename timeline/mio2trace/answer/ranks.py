@@ -10,6 +10,7 @@ from mio2trace.align import NONE
 from mio2trace.answer.names import distinct
 from mio2trace.answer.text import MOST_LINES, WIDTH
 from mio2trace.findings.rule import count, ms, percent
+from mio2trace.measures.statistics import fixed
 from mio2trace.outgoing import visible
 from mio2trace.ranks import Meeting, RankTotal, straggler
 from mio2trace.ranks.table import EMPTY
@@ -84,7 +85,7 @@ def _ranks(of: Sequence[RankTotal], labels: Sequence[str]) -> Iterator[str]:
     shown = sorted(of, key=lambda one: (-one.late_ns, one.place))
     names = [labels[one.place] for one in shown[:MOST_RANKS]]
     for at, (one, name) in enumerate(zip(shown, distinct(names, names, NAME - 1), strict=False)):
-        share = f"{100 * one.wait_ns / one.collective_ns:.1f}" if one.collective_ns else ""
+        share = fixed(100 * one.wait_ns / one.collective_ns, 1) if one.collective_ns else ""
         cells = (_ms(one.wait_ns), share, f"{one.times_arrived_last}", _ms(one.late_ns))
         yield _row("ranks" if not at else "", name, cells, f"  {one.made_late_by}")
     if len(of) > MOST_RANKS:
@@ -102,7 +103,7 @@ def _sizes(met: Sequence[Meeting], labels: Sequence[str]) -> Iterator[str]:
         transfer = sum(one.transfer_ns for one in own) / len(own)
         wait = sum(sum(one.waits_ns) / len(one.waits_ns) for one in own) / len(own)
         buses = [one.bus for one in own if one.bus is not None]
-        bus = f"{sum(buses) / len(buses):.1f}" if buses else ""
+        bus = fixed(sum(buses) / len(buses), 1) if buses else ""
         (last, times), *_ = Counter(one.last for one in own).most_common(1)
         who = "" if last == NONE else f"  {labels[last]} {times}/{len(own)}"
         name = which if size is None else f"{which} {_size(size)}"
@@ -119,7 +120,7 @@ def _row(label: str, name: str, cells: Sequence[str], last: str) -> str:
 
 
 def _ms(ns: float) -> str:
-    return f"{ns / 1e6:,.3f}" if ns < 1e8 else f"{ns / 1e6:,.1f}"
+    return fixed(ns / 1e6, 3 if ns < 1e8 else 1)
 
 
 def _size(size: int) -> str:

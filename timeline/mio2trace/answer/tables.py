@@ -9,6 +9,7 @@ from mio2trace.answer import svg
 from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, Part, ProblemRow, Rest, Section, cumulative
 from mio2trace.answer.names import shown_names
 from mio2trace.findings.rule import count, ms, percent
+from mio2trace.measures.statistics import fixed
 from mio2trace.ops.naming import primitive_name
 from mio2trace.outgoing import shortened, visible
 
@@ -64,11 +65,13 @@ _KINDS = {"cumul. %": "number wide", "host ms": "number wide", "95 %": "number w
 
 
 def grid(columns: Sequence[tuple[str, str]], rows: list[dict[str, Any]], rest: str) -> Any:
-    """``columns``: head and kind (``text``, ``number``, ``bar``). A row has ``cells``, and ``details`` that are folded
-    below the first of them under ``detail_head``."""
+    """``columns``: head and kind (``text``, ``number``, ``bar``; a narrow page leaves out ``wide ...``).
+
+    A row has ``cells``, and ``details`` that are folded below the first of them under ``detail_head``.
+    """
     return {
         "columns": [
-            {"head": head, "kind": _KINDS.get(head, {"number": "number", "bar": "bars"}.get(kind, ""))}
+            {"head": head, "kind": _KINDS.get(head, kind.replace("text", "").replace("bar", "bars").strip())}
             for head, kind in columns
         ],
         "rows": rows,
@@ -101,7 +104,7 @@ def _times(section: Section, rows: Sequence[LayerRow | OperationRow | ProblemRow
     return [
         ("", "", "")
         if row.ns is None or share is None
-        else (f"{row.ns / 1e6:,.3f}", f"{100 * share:.1f}", f"{100 * so_far:.1f}")
+        else (fixed(row.ns / 1e6, 3), fixed(100 * share, 1), fixed(100 * so_far, 1))
         for row, share, so_far in zip(rows, shares, cumulative([share or 0 for share in shares]), strict=True)
     ]
 
@@ -118,8 +121,8 @@ def idle(section: Section, room: Room) -> dict[str, Any] | None:
         during += [f"ended by launches from {cause.line}"] if cause.line else []
         longest = ms(cause.longest_ns) + (f" in {cause.longest_during}" if cause.longest_during else "")
         cells = (
-            IDLE[cause.why], calls(cause.count / count_of), f"{each / 1e6:,.3f}",
-            f"{100 * each / step.step_ns:.1f}", shortened(longest, room.name),
+            IDLE[cause.why], calls(cause.count / count_of), fixed(each / 1e6, 3),
+            fixed(100 * each / step.step_ns, 1), shortened(longest, room.name),
         )  # fmt: skip
         rows.append({"cells": cells, "details": during, "detail_head": "host calls during these gaps"})
     heads = [("cause", "text"), ("gaps", "number"), ("ms", "number"), ("%", "number"), ("longest gap", "text")]
@@ -144,12 +147,12 @@ def ranks(section: Section, room: Room) -> dict[str, Any] | None:
         {
             "cells": (
                 visible(shortened(row.name, room.name)),
-                f"{row.transfer_ns / 1e6:,.3f}",
-                f"{row.wait_ns / 1e6:,.3f}",
+                fixed(row.transfer_ns / 1e6, 3),
+                fixed(row.wait_ns / 1e6, 3),
                 f"{row.times_arrived_last:,}",
-                f"{row.late_ns / 1e6:,.3f}",
+                fixed(row.late_ns / 1e6, 3),
                 visible(shortened(row.made_late_by, room.name)),
-                f"{row.made_late_ns / 1e6:,.3f}" if row.made_late_by else "",
+                fixed(row.made_late_ns / 1e6, 3) if row.made_late_by else "",
             ),
             "details": (),
         }
@@ -177,8 +180,8 @@ def steps(section: Section, room: Room) -> dict[str, Any] | None:
                 "" if kind.batch is None else f"{kind.batch:,}",
                 "" if kind.tokens is None else f"{kind.tokens / kind.steps:,.0f}",
                 f"{kind.steps:,}",
-                "" if kind.step_ns is None else f"{kind.step_ns / 1e6:,.3f}",
-                f"{kind.kernel_ns / 1e6:,.3f}",
+                "" if kind.step_ns is None else fixed(kind.step_ns / 1e6, 3),
+                fixed(kind.kernel_ns / 1e6, 3),
                 f"{kind.kernels:,.0f}",
             ),
             "details": (),
@@ -209,7 +212,7 @@ def layers(section: Section, room: Room) -> dict[str, Any] | None:
             for own in layer.parts
         ] or [svg.Piece("other", layer.ns, False, ms(layer.ns))]
         cells: tuple[Any, ...] = (visible(name), *times)
-        cells += (f"{layer.host_ns / 1e6:,.3f}" if layer.host_ns is not None else "",) if host else ()
+        cells += (fixed(layer.host_ns / 1e6, 3) if layer.host_ns is not None else "",) if host else ()
         bar = svg.stacked(pieces, longest, f"{visible(name)}: {ms(layer.ns)}")
         rows.append({"cells": (*cells, bar), "details": ()})
     heads = [("layer", "text"), *_HEADS, *([("host ms", "number")] if host else []), ("of the slowest", "bar")]
@@ -248,14 +251,14 @@ def problems(section: Section, room: Room) -> dict[str, Any] | None:
     for problem, times in zip(shown, _times(section, shown), strict=True):
         cells: tuple[str, ...] = (
             shortened(problem.name, room.name), calls(problem.calls), *times,
-            "" if problem.gflops is None else f"{problem.gflops:,.2f}",
+            "" if problem.gflops is None else fixed(problem.gflops, 2),
         )  # fmt: skip
         if roof:
             wrong = problem.of_peak is not None and problem.saved_ns is None
             cells += (
-                "" if problem.of_peak is None else f"{100 * problem.of_peak:.1f}" + (" (?)" if wrong else ""),
+                "" if problem.of_peak is None else fixed(100 * problem.of_peak, 1) + (" (?)" if wrong else ""),
                 problem.bound,
-                "" if problem.saved_ns is None else f"{problem.saved_ns / 1e6:,.3f}",
+                "" if problem.saved_ns is None else fixed(problem.saved_ns / 1e6, 3),
             )
         cells += (shortened(problem.solver, 60),) if solvers else ()
         driver = (shortened(problem.driver, 4 * room.name),) if problem.driver else ()
@@ -269,7 +272,7 @@ def problems(section: Section, room: Room) -> dict[str, Any] | None:
 
 
 def calls(calls: float) -> str:
-    return f"{calls:,.0f}" if calls == round(calls) else f"{calls:,.1f}"
+    return f"{calls:,.0f}" if calls == round(calls) else fixed(calls, 1)
 
 
 def kernels(section: Section, room: Room) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, ProblemR
 from mio2trace.answer.names import shown_names
 from mio2trace.findings import Finding
 from mio2trace.findings.rule import count, ms, percent
+from mio2trace.measures.statistics import fixed
 from mio2trace.measures.step_kinds import StepKind
 from mio2trace.outgoing import shortened, visible
 
@@ -141,12 +142,12 @@ def _rows(
 
 def _ms(ns: int) -> str:
     """One unit for all rows."""
-    return f"{ns / 1e6:,.3f} ms" if ns < 100_000_000 else f"{ns / 1e6:,.1f} ms"
+    return f"{fixed(ns / 1e6, 3 if ns < 100_000_000 else 1)} ms"
 
 
 def _share(section: Section, ns: int) -> str:
     share = section.share(ns)
-    return "" if share is None else f"{100 * share:.1f} %"
+    return "" if share is None else f"{fixed(100 * share, 1)} %"
 
 
 # -- what else there is to say -----------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from mio2trace.comparing.comparison import Compared, Comparison
 from mio2trace.comparing.record import Inside, Part
 from mio2trace.comparing.statistics import FEWEST, MANY, floor_of
 from mio2trace.findings.rule import count, ms, percent
+from mio2trace.measures.statistics import fixed
 from mio2trace.ops.naming import primitive_name
 from mio2trace.outgoing import shortened, visible
 
@@ -253,7 +254,7 @@ def _cells(row: Compared, most: float, room: Room) -> tuple[Any, ...]:
 
 
 def _number(ns: float | None) -> str:
-    return "" if ns is None else f"{ns / 1e6:,.3f}"
+    return "" if ns is None else fixed(ns / 1e6, 3)
 
 
 def _details(group: Group, room: Room) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from mio2trace.answer.names import distinct
 from mio2trace.answer.text import MOST_LINES, WIDTH
 from mio2trace.comparing.changes import change, decision, groups, headline, interval, is_large, seen, tally
 from mio2trace.comparing.comparison import Compared, Comparison
+from mio2trace.measures.statistics import fixed
 from mio2trace.outgoing import markdown_text, shortened, visible
 
 LABEL, TIME, CHANGE = 12, 8, 11
@@ -157,7 +158,7 @@ def _comment(comparison: Comparison, everything: bool) -> Iterator[str]:
     for row in rows:
         cells = (
             row.kind, shortened(row.name, 100),
-            *("" if ns is None else f"{ns / 1e6:,.3f}" for ns in (row.a_ns, row.b_ns)),
+            *("" if ns is None else fixed(ns / 1e6, 3) for ns in (row.a_ns, row.b_ns)),
             "" if row.ratio is None else change(row.ratio), interval(row), decision(row), shortened(row.cause, 100),
         )  # fmt: skip
         yield f"| {' | '.join(map(markdown_text, cells))} |"

@@ -13,6 +13,7 @@ from mio2trace.align.clocks.log_runs import split
 from mio2trace.align.layers.net import by_place
 from mio2trace.analysis import Run
 from mio2trace.answer import subjects
+from mio2trace.answer.machine import is_product
 from mio2trace.comparing.collect import facts
 from mio2trace.dataset.columns import Data, joined, of_rows
 from mio2trace.dataset.commands import copies_of, kernels_of
@@ -86,9 +87,9 @@ def failed_run(name: str, error: str) -> dict[str, Data]:
 
 
 def _folder(name: str) -> str | None:
-    """The folder that a run is in, if it may be called after a version: `rocm-7.0/run3`, not `runs/run3`."""
-    folder = name.rpartition("/")[0]
-    return folder if any(letter.isdigit() for letter in folder) else None
+    """The innermost folder around a run that may be called after a version: `rocm-7.0` of `runs/rocm-7.0/resnet50`."""
+    *folders, _ = name.split("/")
+    return next((folder for folder in reversed(folders) if any(letter.isdigit() for letter in folder)), None)
 
 
 def _ranks(run: Run) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -240,6 +241,6 @@ def _measured_cells(measures: Measures, printed: int) -> dict[str, Any]:
     clock = next((alignment.clocks[number] for number in sorted(alignment.clocks)), None)
     if clock is not None:
         cells |= {"clock_method": clock.method, "clock_error_ns": clock.error_ns}
-    if devices and devices[0].name:
+    if devices and is_product(devices[0].name):
         cells["device"] = devices[0].name
     return cells

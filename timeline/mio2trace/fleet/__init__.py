@@ -15,6 +15,7 @@ import msgspec
 from mio2trace.answer.names import distinct
 from mio2trace.answer.text import MOST_LINES, WIDTH
 from mio2trace.findings.rule import count
+from mio2trace.measures.statistics import fixed
 from mio2trace.outgoing import shortened, visible
 from mio2trace.queries import DATASET, shipped
 from mio2trace.queries.dataset import Dataset
@@ -26,10 +27,10 @@ from runs where version is not null and state is distinct from 'failed' group by
 order by list_transform(regexp_extract_all(version, '[0-9]+'), lambda part: try_cast(part as bigint)), version
 """
 _BY_VERSION = """
-select problem, any_value(primitive) as primitive, version, count(*) as runs, median(problems.kernel_ns) as ns,
-  median(percent_of_kernel_time) as percent_of_kernel_time, any_value(command) as command
+select problem, device, any_value(primitive) as primitive, version, count(*) as runs, median(problems.kernel_ns) as ns,
+  any_value(command) as command
 from problems join runs on runs.run = problems.run and runs.rank is not distinct from problems.rank
-where problems.kernel_ns is not null group by problem, version
+where problems.kernel_ns > 0 group by problem, device, version
 """
 _ITERATIONS = """
 select run, rank, iteration, steady, coalesce(step_ns, kernel_ns) as ns
@@ -60,14 +61,20 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
             runs += f" of {_count(len(self.versions), 'version')}"
         devices = {row["device"] for row in self.runs if row["device"]}
         if len(devices) > 1:
-            runs += f" on {_count(len(devices), 'device')}"
+            runs += f" on {_count(len(devices), 'kind')} of GPU"
         words = [runs]
         slower = [row for row in self.regressions if row["clear"]]
+        undecided = sum(row["clear"] is None for row in self.regressions)
         if slower:
             worst = slower[0]
             words.append(
                 f"{_count(len(slower), 'problem')} clearly slower than in the version before, most of all"
                 f" {worst['problem']}: {worst['before_ms']:g} -> {worst['kernel_ms']:g} ms"
+            )
+        elif undecided:
+            words.append(
+                f"{_count(undecided, 'problem')} slower than in the version before, but fewer than 3 runs of a version"
+                " decide nothing"
             )
         elif len(self.versions) > 1:
             words.append("no problem is clearly slower than in the version before")
@@ -121,9 +128,13 @@ def lines(fleet: Fleet) -> Iterator[str]:
         *textwrap.wrap(visible(fleet.verdict), WIDTH, subsequent_indent="  ", max_lines=3, placeholder=" ..."),
         f"{'ms per iteration':>{LABEL + NAME + TIME}}{'ratio':>{RATIO}}",
     ]
-    slower = [row for row in fleet.regressions if row["clear"]] or fleet.regressions
+    clear = [row for row in fleet.regressions if row["clear"]]
+    slower = clear or fleet.regressions
     for head, rows in (
-        ("slower", [(row["problem"], _ms(row), _ratio(row), f"{row['before']} -> {row['version']}") for row in slower]),
+        (
+            "slower" if clear else "slower?",
+            [(row["problem"], _ms(row), _ratio(row), f"{row['before']} -> {row['version']}") for row in slower],
+        ),
         ("problems", [(row["problem"], _ms(row), "", count(row["runs"], "run")) for row in fleet.problems]),
         (
             "outliers",
@@ -149,7 +160,7 @@ def _listed(head: str, rows: Sequence[_Cells]) -> Iterator[str]:
 
 
 def _ms(row: Row) -> str:
-    return f"{row['kernel_ms']:,.3f}"
+    return fixed(row["kernel_ms"], 3)
 
 
 def _ratio(row: Row) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 from typing import Any, NamedTuple
@@ -10,16 +11,22 @@ from markupsafe import Markup
 
 from mio2trace.answer import svg, tables
 from mio2trace.answer.frame import fitted
-from mio2trace.findings.rule import ms
+from mio2trace.findings import RULES
+from mio2trace.findings.rule import count, ms
 from mio2trace.fleet import Fleet, Row
+from mio2trace.measures.statistics import fixed
 from mio2trace.outgoing import shortened, visible
 
 VERSIONS = 6
 """The last ones are shown."""
-_TALL, _WIDE, _LEFT = 16, 1000, 330
-_CELL = svg.Shown('<g><title>{}</title><rect class="{}" opacity="{}" x="{}" y="{}" width="{}" height="{}"/></g>')
+_WIDE = 1000
+_CELL = svg.Shown('<g><title>{}</title><rect class="{}" opacity="{}" x="{}" y="0" width="{}" height="14"/></g>')
+_ROW = svg.Shown(
+    '<span>{}</span><svg viewBox="0 0 {} 14" preserveAspectRatio="none" role="img"'
+    ' aria-label="Iterations of {}">{}</svg>'
+)
 _HOTTEST = 2.0
-"""Times the median that is the darkest."""
+"""Times the median that has the fullest colour."""
 
 
 class Room(NamedTuple):
@@ -91,25 +98,26 @@ def _tiles(fleet: Fleet) -> list[dict[str, str]]:
 
 
 def _problems(fleet: Fleet, room: Room) -> dict[str, Any] | None:
-    """A row a problem, a column a version."""
+    """A row per problem and kind of GPU, a column per version."""
     if not fleet.by_version:
         return None
     versions: list[str | None] = [*fleet.versions[-VERSIONS:]] or [None]
-    cells: dict[str, dict[str | None, Row]] = {}
+    cells: dict[tuple[str, str | None], dict[str | None, Row]] = {}
     for row in fleet.by_version:
-        cells.setdefault(row["problem"], {})[row["version"]] = row
-    ranked = sorted(cells.items(), key=lambda item: (-max(row["ns"] for row in item[1].values()), item[0]))
+        cells.setdefault((row["problem"], row["device"]), {})[row["version"]] = row
+    kinds = Counter(problem for problem, _ in cells)
+    ranked = sorted(cells.items(), key=lambda item: (-max(row["ns"] for row in item[1].values()), str(item[0])))
     most = max(row["ns"] for row in fleet.by_version)
     rows = []
-    for problem, of in ranked[: room.rows]:
+    for (problem, device), of in ranked[: room.rows]:
         shown = [of[version] for version in versions if version in of]
         last = shown[-1] if shown else next(iter(of.values()))
-        name = shortened(problem, room.name)
-        ratio = f"{shown[-1]['ns'] / shown[0]['ns']:.2f}" if len(shown) > 1 and shown[0]["ns"] else ""
+        name = shortened(problem if kinds[problem] == 1 else f"{problem} on {device or 'an unknown GPU'}", room.name)
+        ratio = f"{shown[-1]['ns'] / shown[0]['ns']:.2f}" if len(shown) > 1 else ""
         piece = svg.Piece(
             tables.colour(last["primitive"] or ""), last["ns"], False, f"{visible(name)}: {ms(last['ns'])}"
         )
-        times = [f"{of[version]['ns'] / 1e6:,.3f}" if version in of else "" for version in versions]
+        times = [fixed(of[version]["ns"] / 1e6, 3) if version in of else "" for version in versions]
         more = (ratio,) if len(versions) > 1 else ()
         bar = svg.stacked([piece], most, f"{visible(name)}: {ms(last['ns'])}")
         driver = (shortened(last["command"], 4 * room.name),) if last["command"] else ()
@@ -117,88 +125,120 @@ def _problems(fleet: Fleet, room: Room) -> dict[str, Any] | None:
     heads = [("problem", "text"), *((f"{shortened(one, 24)}, ms" if one else "ms", "number") for one in versions)]
     heads += [("last / first", "number")] if len(versions) > 1 else []
     left = len(ranked) - len(rows)
-    table = tables.grid([*heads, ("of the slowest", "bar")], rows, f"{left} more problems." if left > 0 else "")
+    table = tables.grid([*heads, ("of the slowest", "wide bar")], rows, f"{left} more problems." if left > 0 else "")
     note = "ms in a steady iteration, by version" if len(versions) > 1 else "ms in a steady iteration"
     return tables.part("Problems", note=note, table=table, caption="Problems, most time first")
 
 
 def _regressions(fleet: Fleet, room: Room) -> dict[str, Any] | None:
-    columns = (
-        ("problem", "problem"), ("from", "before"), ("to", "version"), ("ms before", "before_ms"), ("ms", "kernel_ms"),
-        ("times", "ratio"), ("clear", "clear"), ("runs", "runs"), ("solvers", "solvers"),
-    )  # fmt: skip
-    note = "against the version before it" if fleet.regressions else ""
-    return _table("Slower", columns, fleet.regressions, room, "What became slower, most time first", note)
+    columns = [
+        ("problem", "problem", ""), ("from", "before", "wide"), ("to", "version", "wide"),
+        ("ms before", "before_ms", ""),
+        ("ms", "kernel_ms", ""), ("times", "ratio", ""), ("clear", "clear", ""), ("runs", "runs", "wide"),
+        ("solvers", "solvers", "wide"),
+    ]  # fmt: skip
+    pairs = {(row["before"], row["version"]) for row in fleet.regressions}
+    if len(pairs) == 1:
+        ((before, version),) = pairs
+        note = f"{shortened(version, 24)} against {shortened(before, 24)}"
+        columns = [one for one in columns if one[1] not in ("before", "version")]
+    else:
+        note = "against the version before it"
+    rows = [{**row, "clear": "too few runs" if row["clear"] is None else row["clear"]} for row in fleet.regressions]
+    return _table("Slower", columns, rows, room, "What became slower, most time first", note)
 
 
 def _outliers(fleet: Fleet, room: Room) -> dict[str, Any] | None:
     columns = (
-        ("run", "run"), ("rank", "rank"), ("version", "version"), ("ms", "kernel_ms"), ("usual ms", "usual_ms"),
-        ("times", "ratio"), ("deviations", "deviations"), ("of runs", "runs"),
+        ("run", "run", ""), ("rank", "rank", ""), ("version", "version", "wide"), ("ms", "kernel_ms", ""),
+        ("usual ms", "usual_ms", ""), ("times", "ratio", ""), ("deviations", "deviations", "wide"),
+        ("of runs", "runs", "wide"),
     )  # fmt: skip
     return _table("Outlier runs", columns, fleet.outliers, room, "Runs unlike the others with the same problems")
 
 
 def _failures(fleet: Fleet, room: Room) -> dict[str, Any] | None:
-    columns = (("run", "run"), ("error", "error"), ("seconds", "seconds"))
+    columns = (("run", "run", ""), ("error", "error", ""), ("seconds", "seconds", "wide"))
     return _table("Failures", columns, fleet.failures, room, "Runs that could not be used")
 
 
 def _odd(fleet: Fleet, room: Room) -> dict[str, Any] | None:
-    columns = (
-        ("rule", "id"), ("severity", "severity"), ("runs", "runs"), ("ms", "ms"), ("worst in", "worst_run"),
-        ("try", "advice"),
-    )  # fmt: skip
-    return _table("Findings", columns, fleet.odd, room, "By the number of runs, worst first", "docs/findings.md")
+    """The findings by rule, each with the advice for the worst run."""
+    if not fleet.odd:
+        return None
+    titles = {rule.id: rule.title for rule in RULES}
+    runs = len({row["run"] for row in fleet.runs})
+    found = []
+    for row in fleet.odd[: room.rows]:
+        at_stake = f", {ms(1e6 * row['worst_ms'])} there" if row["worst_ms"] else ""
+        found.append(
+            {
+                "severity": row["severity"],
+                "title": titles.get(row["id"], f"{row['id']}."),
+                "number": f"In {row['runs']:,} of {count(runs, 'run')};"
+                f" worst in {shortened(row['worst_run'], room.name)}{at_stake}.",
+                "scope": "",
+                "advice": shortened(row["advice"] or "", 4 * room.name),
+                "rule": row["id"],
+                "drivers": (),
+            }
+        )
+    return tables.part("Findings", note="by severity, with the advice for the worst run", findings=found)
 
 
 def _runs(fleet: Fleet, room: Room) -> dict[str, Any] | None:
     columns = (
-        ("run", "run"), ("rank", "rank"), ("version", "version"), ("iterations", "iterations"), ("ms", "kernel_ms"),
-        ("kernels", "kernels"), ("searches %", "find_percent"), ("slowest problem", "slowest_problem"),
+        ("run", "run", ""), ("rank", "rank", "wide"), ("version", "version", "wide"), ("iterations", "iterations", ""),
+        ("ms", "kernel_ms", ""), ("kernels", "kernels", "wide"), ("Find %", "find_percent", "wide"),
+        ("slowest problem", "slowest_problem", "wide"),
     )  # fmt: skip
-    return _table("Runs", columns, fleet.runs, room, "Runs by name")
+    return _table("Runs", columns, fleet.runs, room, "Runs by name; Find: MIOpen Find's part of all kernel time")
 
 
 def _table(
-    head: str, columns: Sequence[tuple[str, str]], found: Sequence[Row], room: Room, caption: str, note: str = ""
+    head: str,
+    columns: Sequence[tuple[str, str, str]],
+    found: Sequence[Row],
+    room: Room,
+    caption: str,
+    note: str = "",
 ) -> dict[str, Any] | None:
-    """A part with a table, without columns that say nothing; None without a row."""
+    """A part with a table, without columns that say nothing; None without a row. A narrow page leaves out ``wide``."""
     if not found:
         return None
-    kept = [(title, name) for title, name in columns if any(row[name] is not None for row in found)]
-    numbers = {name for _, name in kept if all(isinstance(row[name], (int, float, type(None))) for row in found)} - {
-        "every_run"
-    }
-    rows = [{"cells": tuple(_cell(row[name], room) for _, name in kept), "details": ()} for row in found[: room.rows]]
+    kept = [one for one in columns if any(row[one[1]] is not None for row in found)]
+    numbers = {name for _, name, _ in kept if all(type(row[name]) in (int, float, type(None)) for row in found)}
+    rows = [
+        {"cells": tuple(_cell(row[name], name, room) for _, name, _ in kept), "details": ()}
+        for row in found[: room.rows]
+    ]
     left = len(found) - len(rows)
     table = tables.grid(
-        [(title, "number" if name in numbers else "text") for title, name in kept],
+        [(title, f"{wide} {'number' if name in numbers else 'text'}".strip()) for title, name, wide in kept],
         rows,
         f"{left:,} more." if left > 0 else "",
     )
     return tables.part(head, note=note, table=table, caption=caption)
 
 
-def _cell(value: Any, room: Room) -> str:
+_DIGITS = {"before_ms": 3, "kernel_ms": 3, "usual_ms": 3, "ratio": 2, "deviations": 1, "find_percent": 1, "seconds": 1}
+
+
+def _cell(value: Any, name: str, room: Room) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return (
-        f"{value:,.6g}"
-        if isinstance(value, float)
-        else f"{value:,}"
-        if isinstance(value, int)
-        else shortened(value, 2 * room.name)
-    )
+    if name in _DIGITS:
+        return fixed(value, _DIGITS[name])
+    return f"{value:,}" if isinstance(value, int) else shortened(str(value), 2 * room.name)
 
 
 # -- the picture -----------------------------------------------------------------------------------------------------
 
 
 def _heat(fleet: Fleet, room: Room) -> dict[str, Any] | None:
-    """A row a run and rank, a cell an iteration: the darker the longer it took beside the run's median."""
+    """A row per run and rank, a cell per iteration: the fuller its colour, the longer it took."""
     rows: dict[tuple[str, int | None], list[Row]] = {}
     for row in fleet.iterations:
         rows.setdefault((row["run"], row["rank"]), []).append(row)
@@ -207,28 +247,30 @@ def _heat(fleet: Fleet, room: Room) -> dict[str, Any] | None:
         return None
     shown = list(several.items())[: room.runs]
     longest = min(max(len(of) for _, of in shown), room.iterations)
-    wide = (_WIDE - _LEFT) / longest
-    marks = []
-    for place, ((run, rank), of) in enumerate(shown):
+    wide = _WIDE / longest
+    rows_shown = []
+    for (run, rank), of in shown:
         name = visible(shortened(run if rank is None else f"{run}, rank {rank}", 48))
-        y = place * _TALL
-        marks.append(svg.Shown('<text class="end" x="{}" y="{}">{}</text>').format(_LEFT - 8, y + _TALL - 4, name))
         usual = median([row["ns"] for row in of if row["steady"]] or [row["ns"] for row in of])
+        cells = []
         for at, row in enumerate(of[:longest]):
             more = row["ns"] / usual if usual else 1.0
             said = f"{name}, iteration {row['iteration']}: {ms(row['ns'])}, {more:.2f} times the median"
             dark = min(max(more - 0.5, 0.0) / (_HOTTEST - 0.5), 1.0)
-            marks.append(
+            cells.append(
                 _CELL.format(
                     said, "conv" if row["steady"] else "first", f"{0.08 + 0.92 * dark:.2f}",
-                    f"{_LEFT + at * wide:.1f}", y, f"{max(wide - 1, 0.6):.1f}", _TALL - 2,
+                    f"{at * wide:.1f}", f"{max(wide - 1, 0.6):.1f}",
                 )
             )  # fmt: skip
-    picture = svg.Shown('<svg class="run" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        _WIDE, len(shown) * _TALL, "How long each iteration took", Markup("").join(marks)
-    )
+        rows_shown.append(_ROW.format(name, _WIDE, name, Markup("").join(cells)))
+    picture = Markup('<div class="heat">') + Markup("").join(rows_shown) + Markup("</div>")
     legend = [
-        {"colour": "conv", "helps": False, "label": f"steady; the darkest took {_HOTTEST:g} times the median or more"},
+        {
+            "colour": "conv",
+            "helps": False,
+            "label": f"steady; full colour: {_HOTTEST:g} times the median or more",
+        },
         {"colour": "first", "helps": False, "label": "cold, or cut off"},
     ]
     left = len(several) - len(shown)

@@ -42,6 +42,12 @@ def median(values: Sequence[float]) -> float:
     return quantile(sorted(values), 0.5)
 
 
+def fixed(value: float, digits: int) -> str:
+    """A number of a table: ``1,234.5``; ``<0.1`` for what would look like nothing."""
+    text = f"{value:,.{digits}f}"
+    return f"<{10**-digits:.{digits}f}" if value > 0 and float(text.replace(",", "")) == 0 else text
+
+
 def percent(part: float, whole: float) -> float | None:
     """None when there is no whole."""
     return 100 * part / whole if whole else None

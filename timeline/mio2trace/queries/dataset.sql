@@ -19,15 +19,15 @@ select problem, count(*) as runs, round(median(kernel_ns) / 1e6, 3) as kernel_ms
   round(max(kernel_ns) / 1e6, 3) as most_ms, arg_max(run, kernel_ns) as slowest_run,
   round(median(percent_of_kernel_time), 1) as percent_of_kernel_time, round(median(calls), 2) as calls, round(median(gflops), 3) as gflops,
   string_agg(distinct solver, ', ' order by solver) as solvers, any_value(command) as command
-from problems where kernel_ns is not null group by problem order by median(kernel_ns) * count(*) desc, problem;
+from problems where kernel_ns > 0 group by problem order by median(kernel_ns) * count(*) desc, problem;
 
 -- query: regressions
--- Problems that a version computes slower than the version before it: medians over runs, what that costs an iteration; clear where three quarters of its runs are slower than three quarters of those before.
+-- Problems that a version computes slower than the version before it: medians over runs, what that costs an iteration; clear where three quarters of its runs are slower than three quarters of those before, null with fewer than three runs of either.
 with of_version as (
   select problem, device, version, count(*) as runs, median(problems.kernel_ns) as ns,
     quantile_cont(problems.kernel_ns, 0.25) as low, quantile_cont(problems.kernel_ns, 0.75) as high, string_agg(distinct solver, ', ' order by solver) as solvers
   from problems join runs on runs.run = problems.run and runs.rank is not distinct from problems.rank
-  where problems.kernel_ns is not null and version is not null group by problem, device, version),
+  where problems.kernel_ns > 0 and version is not null group by problem, device, version),
   ordered as (
     select *, lag(version) over earlier as before, lag(ns) over earlier as before_ns, lag(high) over earlier as before_high,
       lag(solvers) over earlier as before_solvers, lag(runs) over earlier as before_runs
@@ -35,8 +35,8 @@ with of_version as (
       partition by problem, device
       order by list_transform(regexp_extract_all(version, '[0-9]+'), lambda part: try_cast(part as bigint)), version))
 select problem, before, version, round(before_ns / 1e6, 3) as before_ms, round(ns / 1e6, 3) as kernel_ms,
-  round(ns / before_ns, 3) as ratio, round((ns - before_ns) / 1e6, 3) as costs_ms, low > before_high as clear,
-  before_runs || ' / ' || runs as runs, before_solvers, solvers, device
+  round(ns / before_ns, 3) as ratio, round((ns - before_ns) / 1e6, 3) as costs_ms,
+  case when least(runs, before_runs) >= 3 then low > before_high end as clear, before_runs || ' / ' || runs as runs, before_solvers, solvers, device
 from ordered where ns > 1.02 * before_ns order by ns - before_ns desc, problem, version;
 
 -- query: heat map
@@ -80,11 +80,14 @@ from (select * from runs where state = 'failed') as bad
 full join (select * from last where state = 'failed') as last using (run) order by run;
 
 -- query: what is odd
--- What is odd, by rule: in how many runs, how severe at worst, time at stake, what to try.
+-- Findings by rule: in how many runs, how severe at worst, time at stake, the worst run and what to try there.
 select id, min_by(severity, list_position(['high', 'medium', 'low', 'info'], severity)) as severity,
   count(distinct run) as runs, round(sum(ns) / 1e6, 3) as ms, round(median(share) * 100, 1) as median_percent_at_stake,
-  arg_max(run, coalesce(ns, 0)) as worst_run, any_value("try") as advice
-from findings group by id
+  first(run order by rank, ns desc nulls last, run) as worst_run,
+  round(first(ns order by rank, ns desc nulls last, run) / 1e6, 3) as worst_ms,
+  first("try" order by rank, ns desc nulls last, run) as advice
+from (select * exclude (rank), list_position(['high', 'medium', 'low', 'info'], severity) as rank from findings)
+group by id
 order by min(list_position(['high', 'medium', 'low', 'info'], severity)), sum(ns) desc nulls last, id;
 
 -- query: kernels of runs

@@ -13,6 +13,7 @@ from mio2trace.align.clocks.fit import SAME
 from mio2trace.evidence import EVIDENCE
 from mio2trace.measures import Measures
 from mio2trace.measures.completeness import CLASSES
+from mio2trace.measures.statistics import fixed
 from mio2trace.model.choices import GemmTable, SolverTable
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
@@ -216,7 +217,7 @@ def _attribution_lines(found: Mapping[str, Any], layers: bool, doubted: int, set
         share = found["kernel_ns"].get("unattributed", 0)
         line += f"; {found['unattributed']} not attributed"
         line += f", {set_up} of them set-up" if set_up else ""
-        line += f" ({100 * share / whole:.1f} % of the kernel time)" if whole else ""
+        line += f" ({_percent(share, whole)} of the kernel time)" if whole else ""
     return [line]
 
 
@@ -276,7 +277,7 @@ def _time_lines(measured: Sequence[Measures]) -> list[str]:
             name = _count(max(1, len(iterations)), "iteration") + (f" · {pass_.direction}" if pass_.direction else "")
         else:
             name = pass_.name
-        parts.append(f"{name} {ns / 1e6:.3f} ms")
+        parts.append(f"{name} {fixed(ns / 1e6, 3)} ms")
     return ["kernel time: " + ", ".join(parts)]
 
 
@@ -354,9 +355,10 @@ def _outside(measures: Measures, whole: int) -> Iterator[str]:
         time = Counter({name: cost.timed_ns for name, cost in outside.items()})
         yield (
             f"outside any operation: {sum(cost.kernels for cost in outside.values())} kernels,"
-            f" {100 * time.total() / whole:.1f} % of the kernel time: "
+            f" {_percent(time.total(), whole)} of the kernel time: "
             + _list(
-                [f"{name} {100 * ns / whole:.1f} % ({outside[name].kernels})" for name, ns in _most(time)], len(time)
+                [f"{name} {_percent(ns, whole)} ({outside[name].kernels})" for name, ns in _most(time)],
+                len(time),
             )
         )
 
@@ -377,20 +379,20 @@ def _findings(measures: Measures, whole: int) -> Iterator[str]:
     searches = [cost for cost in measures.searches.values() if cost.kernels]
     if searches:
         ran = sum(cost.timed_ns for cost in searches)
-        yield f"find: {len(searches)} searches ran {_ms(ran)} of kernels, {100 * ran / whole:.1f} % of the kernel time"
+        yield f"find: {len(searches)} searches ran {_ms(ran)} of kernels, {_percent(ran, whole)} of the kernel time"
     sums = measures.operations
     executed = {index: operation for index, operation in measures.operation_at.items() if operation.phase == "run"}
     naive = [ns for index, ns in sums.naive_ns.items() if index in executed]
     if sum(naive) > SHARE * whole:
-        part = f"{100 * sum(naive) / whole:.1f} % of the kernel time"
+        part = f"{_percent(sum(naive), whole)} of the kernel time"
         yield f"naive or fallback solvers: {len(naive)} operations, {_ms(sum(naive))}, {part}"
     convolution = sum(sums.timed_ns[index] for index, operation in executed.items() if operation.primitive == "conv")
     helpers = Counter({role: ns for (primitive, role), ns in measures.helpers.items() if primitive == "conv"})
     transposes = helpers.pop("transpose", 0)
     if transposes > SHARE * convolution:
-        yield f"layout transposes: {_ms(transposes)}, {100 * transposes / convolution:.1f} % of the convolutions' time"
+        yield f"layout transposes: {_ms(transposes)}, {_percent(transposes, convolution)} of the convolutions' time"
     if sum(helpers.values()) > SHARE * convolution:
-        parts = [f"{role} {100 * ns / convolution:.1f} %" for role, ns in _most(helpers)]
+        parts = [f"{role} {_percent(ns, convolution)}" for role, ns in _most(helpers)]
         yield f"other helpers of convolutions: {_list(parts, len(helpers))} of the convolutions' time"
 
 
@@ -403,7 +405,11 @@ def _list(parts: Sequence[str], of: int) -> str:
 
 
 def _ms(ns: int) -> str:
-    return f"{ns / 1e6:.3f} ms"
+    return f"{fixed(ns / 1e6, 3)} ms"
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{fixed(100 * part / whole, 1)} %"
 
 
 def _told_by(operations: Sequence[Operation]) -> str:
