@@ -67,6 +67,7 @@ _TABLES = {
     "tfprof json": (("tfprof", "--format", "json", "--show", ".*"), ("Proto", "Meta", "StepStats text", "JSON")),
     "tfprof csv": (("tfprof", "--format", "csv", "--show", ".*"), ("Proto", "Meta", "StepStats text", "JSON")),
     "tfprof text": (("tfprof", "--text", "--show", ".*"), ("Proto", "Meta", "StepStats text", "JSON")),
+    "coverage": (("ops", "--coverage", "--format", "json"), ("log", "MIOpen")),
 }
 """Name -> (the command, formats that it is for: one of these words is in their name)."""
 _DRAWN = 60
@@ -78,10 +79,11 @@ PARTS = 16
 
 
 class Look(NamedTuple):
-    """What became of one kind in one format: outputs that were made, and what leaked in them."""
+    """What became of one kind in one format: outputs that were made, what leaked in them, categories of its slices."""
 
     looked: set[str]
     leaked: dict[str, list[str]]
+    drawn: set[str]
 
 
 def cases() -> list[tuple[str, str]]:
@@ -97,6 +99,7 @@ def _part(name: str, kind: str) -> int:
 def look(name: str, kind: str) -> Look:
     """Convert and tabulate a format with a canary in all its fields; every output that was made."""
     outputs: dict[str, list[str]] = {}
+    drawn: set[str] = set()
     with tempfile.TemporaryDirectory() as folder:
         paths = []
         for number, data in enumerate(FORMATS[name](CANARIES[kind])):
@@ -104,6 +107,8 @@ def look(name: str, kind: str) -> Look:
             paths[-1].write_bytes(data)
         for output, text in _converted(name, paths):
             outputs.setdefault(output, []).extend(leaks(text))
+            if output == "trace json" and isinstance(text, bytes):
+                drawn |= {event["cat"] for event in orjson.loads(text)["traceEvents"] if "cat" in event}
         for output, (options, words) in _TABLES.items():
             if any(word in name for word in words) and (options[0] != "tfprof" or len(paths) == 1):
                 result = CliRunner().invoke(cli, [*options, *map(str, paths)], catch_exceptions=False)
@@ -111,7 +116,7 @@ def look(name: str, kind: str) -> Look:
                     outputs.setdefault(output, []).extend(leaks(result.stdout))
                 if name != opencl.DAMAGED:
                     outputs.setdefault("stderr", []).extend(leaks(result.stderr))
-    return Look(set(outputs), {output: found for output, found in outputs.items() if found})
+    return Look(set(outputs), {output: found for output, found in outputs.items() if found}, drawn)
 
 
 def _converted(name: str, paths: list[Path]) -> Iterator[tuple[str, str | bytes]]:

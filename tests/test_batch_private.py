@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,6 @@ from mio2trace.batch.journal import read_journals
 from tests.canaries import BY_NAME, CANARIES, leaks
 from tests.conftest import ROOT
 from tests.planted import FORMATS
-from tests.test_privacy import environment_of_canaries
 
 pytest.importorskip("duckdb")
 pytest.importorskip("nanoarrow")
@@ -27,6 +27,12 @@ BROKEN = {
     "table": '"{0}","{0}"\n"{0}","{0}"\n',
     "nothing": "",
 }
+
+
+def environment_of_canaries() -> dict[str, str]:
+    """This process's, of a person and a machine that must not be told of."""
+    own = {"HOME": "/home/canary", "USER": "canary", "HOSTNAME": "canary", "SECRET_TOKEN": "canary"}
+    return {**os.environ, "PYTHONPATH": str(ROOT / "timeline"), **own}
 
 
 @pytest.fixture(scope="module")

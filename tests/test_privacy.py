@@ -8,7 +8,6 @@ from __future__ import annotations
 import gzip
 import inspect
 import io
-import json
 import os
 import subprocess
 import sys
@@ -29,80 +28,27 @@ from mio2trace.notes import OptionError
 from mio2trace.privacy import KINDS, Cleaner
 from mio2trace.privacy.fields import records, text_fields
 from mio2trace.privacy.rules import RULES, Rule, Rules
-from mio2trace.writers import WRITERS
-from tests.canaries import BY_NAME, CANARIES, SOME, leaks
+from tests.canaries import BY_NAME, CANARIES, leaks
 from tests.conftest import ROOT, Golden
-from tests.planted.opencl import CALLS, DAMAGED, FORMATS, LOG, caffe, miopen_log, profile_calls
+from tests.planted.opencl import CALLS, FORMATS, LOG, profile_calls
 from tests.small_runs import as_json
 
 PROGRAM = [sys.executable, "-m", "mio2trace"]
 
 
-@pytest.mark.parametrize("what", [*SOME, "names"])
-@pytest.mark.parametrize("name", FORMATS)
-def test_no_canary_reaches_an_output(tmp_path: Path, name: str, what: str) -> None:
-    """Trace in every form, summary, report: for every format with the canary in every field."""
-    canary = CANARIES.get(what, BY_NAME)
-    if what == "names" and "log" not in name:
-        pytest.skip("no line tells the names")
+@pytest.mark.parametrize("name", [name for name in FORMATS if "log" in name])
+def test_names_that_a_log_tells_are_taken_out(tmp_path: Path, name: str) -> None:
+    """Of user and host, by what the first lines say; the report does not have them either."""
     paths = []
-    for number, data in enumerate(FORMATS[name](canary)):
-        assert leaks(data)
+    for number, data in enumerate(FORMATS[name](BY_NAME)):
         paths.append(tmp_path / f"in{number}")
         paths[-1].write_bytes(data)
     calls: tuple[HostCalls, ...] = ("all", "none")
     for host_calls in calls:
         out = io.BytesIO()
-        summary = tmp_path / "summary"
-        result = convert(
-            *paths, output=out, summary_file=summary, check=True, by_order_alone=True, host_calls=host_calls
-        )
-        assert len(json.loads(out.getvalue())["traceEvents"]) > 4
+        result = convert(*paths, output=out, by_order_alone=True, host_calls=host_calls)
         assert not leaks(out.getvalue())
-        assert not leaks(summary.read_bytes())
-        if name != DAMAGED:  # there it quotes what it could not read, for the person only
-            assert not leaks("\n".join(result.report)), "the report"
-        for writer in WRITERS:
-            other = io.BytesIO()
-            writer.write(result.trace, other)
-            assert not leaks(other.getvalue()), writer.NAME
-
-
-COMMANDS = (
-    ("ops", "--format", "json"),
-    ("ops", "--format", "csv", "--group-by", "problem"),
-    ("ops", "--coverage", "--format", "json"),
-    ("driver",),
-    ("driver", "--form", "log"),
-    ("kernels", "--format", "json"),
-    ("layers", "--format", "json"),
-)
-
-
-def environment_of_canaries() -> dict[str, str]:
-    """This process's, of a person and a machine that must not be told of."""
-    own = {"HOME": "/home/canary", "USER": "canary", "HOSTNAME": "canary", "SECRET_TOKEN": "canary"}
-    return {**os.environ, "PYTHONPATH": str(ROOT / "timeline"), **own}
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_no_canary_reaches_a_table(tmp_path: Path, command: tuple[str, ...]) -> None:
-    """All of them at once, in a log that holds everything; whose own folder and environment are canaries, too."""
-    folder = tmp_path / "canaryfolder"
-    folder.mkdir()
-    log_file = folder / "run.log"
-    text = "".join(miopen_log(canary) for canary in CANARIES.values())
-    profile_ = as_json(profile_calls(CANARIES["a home folder"]))
-    whole = (caffe(CANARIES["a home folder"]) + text).encode() + b"[dv/dt] <<\n" + profile_ + b"\n[dv/dt] >>\n"
-    # Beside a profile only operations with kernels have rows, and these have none.
-    log_file.write_bytes(text.encode() if command[0] == "ops" else whole)
-    result = subprocess.run(
-        [*PROGRAM, *command, str(log_file)], cwd=folder, env=environment_of_canaries(), capture_output=True
-    )
-    assert result.returncode == 0, result.stderr
-    assert len(result.stdout.splitlines()) > 1
-    assert not leaks(result.stdout)
-    assert not leaks(result.stderr)
+        assert not leaks("\n".join(result.report))
 
 
 def test_nothing_of_the_machine_that_converts_reaches_the_trace(tmp_path: Path) -> None:
