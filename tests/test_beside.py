@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mio2trace.source.beside import Beside
+from mio2trace.source import Beside
 
 
 @given(st.integers(0, 20), st.integers(0, 3))
@@ -45,7 +45,7 @@ def test_nobody_waits_for_a_thread_that_died(monkeypatch: pytest.MonkeyPatch) ->
         ended.set()
 
     monkeypatch.setattr(Beside, "_work", work)
-    monkeypatch.setattr("mio2trace.source.beside.LOOK_S", 0.01)
+    monkeypatch.setattr("mio2trace.source.LOOK_S", 0.01)
     begun: Callable[[], object] = ended.wait
     with closing(Beside()) as beside:
         beside.give(begun)

@@ -21,8 +21,7 @@ import mio2trace
 from benchmarks.bundles import Confidence, analysed, links, sets
 from mio2trace.analysis import AnalysisOptions
 from mio2trace.answer.machine import versions
-from mio2trace.bundles.making import make
-from mio2trace.bundles.members import record_lines
+from mio2trace.bundles.making import make, record_lines
 from mio2trace.bundles.scrub import reduced, reduced_options
 from mio2trace.cli import cli
 from mio2trace.model.miopen import Message, MiopenLog

@@ -15,8 +15,7 @@ from mio2trace.dataset.columns import Data, bits, numbers, texts
 from mio2trace.model.columns import Column
 from mio2trace.reports import layers, op_times, ops
 from mio2trace.reports.kernels import joined_table, spoken
-from mio2trace.reports.numbers import Unit
-from mio2trace.reports.tables import cell_text, renamed
+from mio2trace.reports.tables import Unit, cell_text, renamed
 from mio2trace.schema import COLUMNS, base_of
 from tests.conftest import ROOT, Golden
 

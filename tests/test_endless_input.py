@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named p
 @pytest.fixture
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "MOST_UNKNOWN", 1 << 20)
-    monkeypatch.setattr(source.opening, "WRITER_S", 0.1)
+    monkeypatch.setattr(source, "WRITER_S", 0.1)
 
 
 @contextlib.contextmanager

@@ -32,8 +32,7 @@ from mio2trace.queries import prelude, shipped
 from mio2trace.reports import kernels as kernel_tables
 from mio2trace.reports import op_times
 from mio2trace.reports.layers import Repetition, execution_table
-from mio2trace.reports.numbers import Unit
-from mio2trace.reports.tables import Row
+from mio2trace.reports.tables import Row, Unit
 from mio2trace.trace import Slice
 from tests.conftest import ROOT, Engine, shared_folder
 from tests.records import made_operation

@@ -28,7 +28,7 @@ from mio2trace.model.profile import Activity, Call, Clock, Device, Process, Prof
 from mio2trace.notes import Notes
 from mio2trace.ranks import meetings, said, straggler, table, totals
 from mio2trace.ranks.meetings import HOST
-from mio2trace.reports.numbers import Unit
+from mio2trace.reports.tables import Unit
 from tests.conftest import shared_folder
 
 US, MS = 1_000, 1_000_000

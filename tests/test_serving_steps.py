@@ -10,7 +10,7 @@ import pytest
 
 import mio2trace
 from mio2trace.answer import text
-from mio2trace.measures.step_kinds import StepKind, step_kinds
+from mio2trace.measures.step_time import StepKind, step_kinds
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, Row, row, trace
 

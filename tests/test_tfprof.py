@@ -22,7 +22,7 @@ from mio2trace.readers.tf import profile_proto as reader
 from mio2trace.readers.tf import run_metadata as metadata_reader
 from mio2trace.readers.tf import step_stats_text, views
 from mio2trace.readers.tf.forms import FORMS
-from mio2trace.reports import tfprof, tfprof_text
+from mio2trace.reports import tfprof
 from mio2trace.reports import tfprof_scope as scope
 from mio2trace.reports.tables import print_table
 from mio2trace.source import Source
@@ -197,7 +197,7 @@ def test_the_scope_view_of_every_step_is_tensorflows_line_for_line(shared: Path,
     for path in texts:
         step = path.stem.removeprefix("step_")
         options = scope.ScopeOptions(step=None if step == "avg" else int(step))
-        assert "".join(tfprof_text.text(tree.rows(options), options)) == content(path)
+        assert "".join(tfprof.text(tree.rows(options), options)) == content(path)
 
 
 @pytest.mark.shared
@@ -209,7 +209,7 @@ def test_the_scope_view_with_all_columns_and_options_is_tensorflows(
     """Every node, every column, and each of the options."""
     options = VARIATIONS[variation]
     root = scope.ScopeTree(profiles(name)).rows(options)
-    lines = "".join(tfprof_text.text(root, options)).splitlines()
+    lines = "".join(tfprof.text(root, options)).splitlines()
     expected = content(shared / "samples" / "tfprof" / name / "scope_all_nodes" / f"{variation}.txt.gz")
     # One word of a help line is misspelt in TensorFlow 1.8 and mended in 2.15, whose spelling ours is.
     wanted = expected.replace("(not necessarilty allocated", "(not necessarily allocated").splitlines()
@@ -226,8 +226,8 @@ def test_the_consoles_form_of_the_view(shared: Path, profiles: Profiles) -> None
     options = msgspec.structs.replace(ALL, max_depth=4, minima=(("micros", 100),), order_by="micros")
     banner = msgspec.structs.replace(options, select=("accelerator_micros", "bytes", "cpu_micros", "micros"))
     root = scope.ScopeTree(profiles("tf215_resnet_v2")).rows(options)
-    assert "".join(tfprof_text.text(root, banner, banner=True)) == content(folder / "stdout_form.txt")
-    assert "".join(tfprof_text.text(root, options)) == content(folder / "live_profiler_step0.txt")
+    assert "".join(tfprof.text(root, banner, banner=True)) == content(folder / "stdout_form.txt")
+    assert "".join(tfprof.text(root, options)) == content(folder / "live_profiler_step0.txt")
 
 
 @pytest.mark.shared
@@ -364,7 +364,7 @@ def test_a_printed_view_gives_the_numbers_back_up_to_their_rounding(rng: Random)
     named = [row for row in scope.flat(root) if " " not in row.name]
     if not named:
         return
-    [view] = from_text("".join(tfprof_text.text(root, options)))
+    [view] = from_text("".join(tfprof.text(root, options)))
     assert [row.name for row in view.rows] == [row.name for row in named]
     for printed, row in zip(view.rows, named, strict=True):
         for quantity in ("bytes", "micros", "accelerator_micros", "cpu_micros"):
@@ -575,7 +575,7 @@ def test_several_reports_in_a_text_are_several_views() -> None:
     options = msgspec.structs.replace(ALL, step=0)
     tree = scope.ScopeTree(small())
     steps = [msgspec.structs.replace(options, step=step) for step in (3, 5)]
-    views = [tfprof_text.text(tree.rows(options), shown, banner=True) for shown in steps]
+    views = [tfprof.text(tree.rows(options), shown, banner=True) for shown in steps]
     text = "".join(line for view in views for line in view)
     found = from_text(text)
     assert [(view.step, len(view.rows)) for view in found] == [(3, 4), (5, 4)]
@@ -656,7 +656,7 @@ def test_a_step_in_which_a_node_did_not_run_counts_as_nothing_and_is_told() -> N
 )
 def test_numbers_are_printed_as_tensorflow_does(value: int, time: str, memory: str, count: str) -> None:
     """Decimal units; nothing beyond seconds and megabytes; C's rounding."""
-    assert (tfprof_text.time_text(value), tfprof_text.memory_text(value), tfprof_text.count_text(value)) == (
+    assert (tfprof.time_text(value), tfprof.memory_text(value), tfprof.count_text(value)) == (
         time,
         memory,
         count,

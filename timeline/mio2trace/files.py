@@ -28,9 +28,8 @@ from mio2trace.readers import ANY, PROFILES, READERS, Accepted, GoesWithATrace, 
 from mio2trace.readers.base import Reader, ReadOptions, Record
 from mio2trace.readers.ck import record as ck
 from mio2trace.readers.ck import times as ck_times
-from mio2trace.source import Source
+from mio2trace.source import Source, leads_out
 from mio2trace.source.archive import Manifest, is_archive, is_unpacked, unpacked, unpacked_in
-from mio2trace.source.opening import leads_out
 
 __all__ = [
     "STANDARD_INPUT", "FileOptions", "FilePath", "Input", "Progress", "Unpacking", "read_inputs", "replacing",

@@ -15,8 +15,7 @@ from mio2trace.findings.rule import WHOLE, ms, of_one
 from mio2trace.measures.completeness import Completeness
 from mio2trace.measures.device_time import Busy
 from mio2trace.measures.device_time.gaps import Cause
-from mio2trace.measures.step_kinds import StepKind
-from mio2trace.measures.step_time import StepTime
+from mio2trace.measures.step_time import StepKind, StepTime
 
 ROWS = 50
 """Of a table at most; what is left out is summed in a line."""

@@ -31,8 +31,7 @@ from mio2trace.measures import LayerKey, Steady
 from mio2trace.measures.device_time import Busy
 from mio2trace.measures.makeup import Part as PartKey
 from mio2trace.measures.ranking import SteadyCost
-from mio2trace.measures.step_kinds import step_kinds
-from mio2trace.measures.step_time import StepTime
+from mio2trace.measures.step_time import StepTime, step_kinds
 from mio2trace.measures.tree import Node, layer_tree
 from mio2trace.model.miopen import MiopenLog
 

@@ -13,7 +13,7 @@ from mio2trace.answer.names import shown_names
 from mio2trace.findings import Finding
 from mio2trace.findings.rule import count, ms, percent
 from mio2trace.measures.statistics import fixed
-from mio2trace.measures.step_kinds import StepKind
+from mio2trace.measures.step_time import StepKind
 from mio2trace.outgoing import shortened, visible
 
 WIDTH = 78

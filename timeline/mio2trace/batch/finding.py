@@ -21,9 +21,8 @@ from mio2trace.notes import LEADS_OUT, InputError, Notes
 from mio2trace.outgoing import visible
 from mio2trace.privacy import Cleaner
 from mio2trace.readers import PROFILES, READERS, known, run_log
-from mio2trace.source import Source
+from mio2trace.source import Source, leads_out
 from mio2trace.source.archive import MAGIC
-from mio2trace.source.opening import leads_out
 
 JOURNAL = "_runs"
 """What the journals of a dataset begin with: a folder that holds one is none of runs."""

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from mio2trace.analysis import Analysis, Run
     from mio2trace.model.profile import Profile
     from mio2trace.notes import Notes
-    from mio2trace.reports.numbers import Unit
-    from mio2trace.reports.tables import Table
+    from mio2trace.reports.tables import Table, Unit
 
 
 @click.command(cls=Command, no_args_is_help=True)

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from mio2trace.analysis import Analysis
     from mio2trace.notes import Notes
     from mio2trace.ops.operation import Operation
-    from mio2trace.reports.numbers import Unit
-    from mio2trace.reports.tables import Cell, Row, Table
+    from mio2trace.reports.tables import Cell, Row, Table, Unit
 
 
 @click.command(cls=Command, no_args_is_help=True)

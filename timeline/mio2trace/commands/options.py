@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from mio2trace.analysis import AnalysisOptions
-    from mio2trace.reports.numbers import Unit
-    from mio2trace.reports.tables import Form
-    from mio2trace.reports.tables.selecting import TableSelection
+    from mio2trace.reports.tables import Form, TableSelection, Unit
 
 RARE = frozenset({
     "repetition", "tags", "align", "max_input", "damaged", "tracks", "fold", "min_duration", "no_args", "without",
@@ -146,13 +144,13 @@ class Printing(NamedTuple):
 
     def unit_of_time(self) -> Unit:
         """The one that is asked for; else milliseconds for a person, whole nanoseconds for a program."""
-        from mio2trace.reports.numbers import Unit
+        from mio2trace.reports.tables import Unit
 
         return Unit(self.unit or ("ms" if self.printed_as() in ("table", "markdown") else "ns"))
 
     def selection(self) -> TableSelection:
         """What of the table is asked for."""
-        from mio2trace.reports.tables.selecting import TableSelection
+        from mio2trace.reports.tables import TableSelection
 
         return TableSelection(columns=_names(self.columns), sort=_names(self.sort), top=self.top, where=self.where)
 

@@ -89,9 +89,8 @@ def show(
     """Print what is asked for of the table that ``make`` makes; on standard error ``said``, the notes, and why there is
     no row where there is none. Without ``header`` the first line is left out."""
     from mio2trace.memory import without_garbage_collection
-    from mio2trace.reports.tables import print_table
+    from mio2trace.reports.tables import SelectionError, print_table, select
     from mio2trace.reports.tables.person import left_out
-    from mio2trace.reports.tables.selecting import SelectionError, select
 
     form = printing.printed_as()
     with without_garbage_collection():

@@ -217,8 +217,8 @@ def _print_views(
     import msgspec
 
     from mio2trace.notes import InputError
+    from mio2trace.reports.tfprof import text
     from mio2trace.reports.tfprof_scope import ScopeTree
-    from mio2trace.reports.tfprof_text import text
 
     if profile is None:
         raise InputError(f"{', '.join(files)}: a view that is printed already; expected a profile for --text")

@@ -21,8 +21,7 @@ from mio2trace.findings import findings
 from mio2trace.measures import Measures
 from mio2trace.measures.executions import printed_times
 from mio2trace.measures.statistics import mean, median
-from mio2trace.measures.step_kinds import marked_of
-from mio2trace.measures.step_time import PARTS
+from mio2trace.measures.step_time import PARTS, marked_of
 from mio2trace.model.log import FrameworkLog
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
@@ -31,8 +30,7 @@ from mio2trace.privacy import Cleaner
 from mio2trace.ranks import meetings, straggler, totals
 from mio2trace.ranks import table as ranks_table
 from mio2trace.reports import layers, op_times, ops
-from mio2trace.reports.numbers import Unit
-from mio2trace.reports.tables import Row, cell_text
+from mio2trace.reports.tables import Row, Unit, cell_text
 from mio2trace.schema import TABLES
 
 NS = Unit("ns")

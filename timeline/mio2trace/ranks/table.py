@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from mio2trace.align import NONE
 from mio2trace.ranks.meetings import Meeting
 from mio2trace.ranks.totals import RankTotal, straggler
-from mio2trace.reports.numbers import Unit
-from mio2trace.reports.tables import Cell, Row, Table
+from mio2trace.reports.tables import Cell, Row, Table, Unit
 
 EMPTY = "no collective kernel that all ranks ran (all-reduce, all-gather, reduce-scatter)"
 _BRIEF = ("collectives", "transfer", "wait", "skew", "times_arrived_last", "late", "made_late_by")

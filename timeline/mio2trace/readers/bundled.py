@@ -22,7 +22,6 @@ import msgspec
 from mio2trace.model.choices import GemmChoice, GemmTable, SolverRecord, SolverTable
 from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent, NetLayer
 from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, MiopenLog
-from mio2trace.model.places import misplaced
 from mio2trace.model.profile import (
     Activity,
     Call,
@@ -34,6 +33,7 @@ from mio2trace.model.profile import (
     Program,
     Range,
     TimerMark,
+    misplaced,
 )
 from mio2trace.model.tf import TfNode, TfProfile, TfView, ViewRow
 from mio2trace.notes import InputError, Notes

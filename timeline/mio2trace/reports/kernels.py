@@ -27,8 +27,7 @@ from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity, Profile, Size3
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.naming import operation_name, problem_name
-from mio2trace.reports.numbers import STATISTICS, Unit, describe
-from mio2trace.reports.tables import Cell, Row, Table
+from mio2trace.reports.tables import STATISTICS, Cell, Row, Table, Unit, describe
 from mio2trace.schema import recorded, shown_in
 
 Thing = TypeVar("Thing")

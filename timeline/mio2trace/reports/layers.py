@@ -15,9 +15,8 @@ from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import deviation, mean, percent
 from mio2trace.measures.steady import class_of
 from mio2trace.model.log import FrameworkLog, NetLayer
-from mio2trace.reports.numbers import Unit
 from mio2trace.reports.steady import cost_cells
-from mio2trace.reports.tables import Cell, Row, Table
+from mio2trace.reports.tables import Cell, Row, Table, Unit
 
 
 class Repetition(NamedTuple):

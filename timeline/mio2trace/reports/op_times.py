@@ -12,9 +12,8 @@ from mio2trace.measures.bandwidth import bandwidth
 from mio2trace.measures.launch_times import launch_times
 from mio2trace.ops.operation import Operation
 from mio2trace.reports import ops as report
-from mio2trace.reports.numbers import Unit
 from mio2trace.reports.steady import cost_columns, ends, launch_cells, ranked_rows
-from mio2trace.reports.tables import Cell, Row, Table, cell_text, grouped
+from mio2trace.reports.tables import Cell, Row, Table, Unit, cell_text, grouped
 
 PLACE = ("layer", "layer_direction", "iteration", "source")
 """Columns of where an operation ran: the layer, whether in its forward or backward pass, in which iteration, and the

@@ -11,8 +11,7 @@ from mio2trace.measures.counters import MEASURED, Measured, measured, together
 from mio2trace.measures.launch_times import launch_times
 from mio2trace.measures.ranking import Key, Ranking, SteadyCost
 from mio2trace.measures.statistics import deviation, mean, median, part_of
-from mio2trace.reports.numbers import Unit
-from mio2trace.reports.tables import Cell, Row, Table
+from mio2trace.reports.tables import Cell, Row, Table, Unit
 
 COST = ("kernel", "kernel_median", "kernel_min", "kernel_max", "kernel_std")
 """Times of a steady iteration."""

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from mio2trace.measures.statistics import part_of
 from mio2trace.measures.tree import Node, layer_tree
 from mio2trace.reports.layers import Repetition
-from mio2trace.reports.numbers import Unit
-from mio2trace.reports.tables import Cell, Row, Table
+from mio2trace.reports.tables import Cell, Row, Table, Unit
 
 _INDENT = "  "
 _NAMELESS = {"all": "all kernels", "layer": "in no layer", "operation": "in no operation", "kernel": ""}

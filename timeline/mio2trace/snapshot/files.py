@@ -11,8 +11,7 @@ from pathlib import Path
 import msgspec
 
 from mio2trace.evidence import EVIDENCE
-from mio2trace.model.places import misplaced
-from mio2trace.model.profile import Profile
+from mio2trace.model.profile import Profile, misplaced
 from mio2trace.notes import InputError
 from mio2trace.snapshot.database import asked, beside, connection, for_writing, sql_text
 from mio2trace.snapshot.objects import Damaged, Table, from_tables, to_tables

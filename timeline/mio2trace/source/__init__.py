@@ -8,19 +8,21 @@ to has a limit.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import hashlib
 import os
 import stat
 import sys
+import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
+from queue import SimpleQueue
 from typing import BinaryIO, Protocol
 
 from mio2trace.notes import InputError, Notes
-from mio2trace.source.beside import Beside
-from mio2trace.source.opening import has_end, opened_pipe, refuse_what_is_no_file
 
 BLOCK = 256 << 10
 """Small enough that a block and what is decoded from it stay in the processor's cache: half the time of 4 MB blocks."""
@@ -449,3 +451,112 @@ def transcode(blocks: Iterator[bytes]) -> Iterator[bytes]:
     for block in blocks:
         yield decoder.decode(block).encode()
     yield decoder.decode(b"", final=True).encode()
+
+
+# -- Opening: what is a file, what may have no end, and a named pipe that waits for its writer -------------------------
+
+WRITER_S = 5
+"""How long a named pipe is given until somebody writes to it."""
+
+
+def refuse_what_is_no_file(name: str, mode: int) -> None:
+    """A pipe is fine: that is how a shell hands over the output of a command."""
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{name}: is a directory that holds no CK experiment; expected a file")
+    for is_it, what in ((stat.S_ISSOCK, "socket"), (stat.S_ISCHR, "device"), (stat.S_ISBLK, "device")):
+        if is_it(mode):
+            raise InputError(f"{name}: is a {what}; expected a file")
+
+
+def has_end(file: BinaryIO) -> bool:
+    """Whether it is a regular file, or lies in memory."""
+    try:
+        return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except (OSError, ValueError, AttributeError):
+        return True
+
+
+def leads_out(path: str, folder: str) -> bool:
+    """Whether a path below ``folder`` leads out of it by a link, which is the work of whoever wrote the folder."""
+    real = os.path.join(os.path.realpath(folder), "")
+    return not os.path.join(os.path.realpath(path), "").startswith(real)
+
+
+def opened_pipe(path: str, name: str, block_size: int) -> tuple[BinaryIO, bytes]:
+    """A named pipe and what its writer has written so far, at most ``block_size`` bytes.
+
+    Raises `InputError` where there is no writer for `WRITER_S`.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    until = time.monotonic() + WRITER_S
+    try:
+        first = b""
+        with contextlib.suppress(BlockingIOError):  # a writer that has written nothing yet
+            while not (first := os.read(handle, block_size)):
+                if time.monotonic() > until:
+                    raise InputError(f"{name}: is a named pipe that nobody writes to; expected a file")
+                time.sleep(0.01)
+        os.set_blocking(handle, True)
+        return open(handle, "rb"), first
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+# -- Calls beside the caller's own work, on a thread: what does not hold the interpreter, as hashing does not ----------
+
+LOOK_S = 0.5
+
+
+class Beside:
+    """Works calls off in order, on a thread that begins with the first of them.
+
+    A thread that finds no memory left ends without a word, and who waits for it would wait for ever: here `wait` looks
+    whether there still is one.
+    """
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._progress = threading.Semaphore(0)
+        self._given = self._done = 0
+        self._error: BaseException | None = None
+
+    def give(self, call: Callable[[], object]) -> None:
+        """Put a call behind the others. Raises `RuntimeError` where no thread can be begun."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._work, daemon=True)
+            thread.start()
+            self._thread = thread
+        self._given += 1
+        self._calls.put(call)
+
+    def wait(self, left: int = 0) -> None:
+        """Until no more than so many calls are left. Raises what one of them raised; `MemoryError`: the thread died."""
+        while self._given - self._done > left:
+            if not self._progress.acquire(timeout=LOOK_S) and not self._is_alive() and self._given - self._done > left:
+                self._given = self._done
+                raise MemoryError
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def close(self) -> None:
+        """Work off what was given; what it raised is lost."""
+        if self._thread is not None:
+            self._calls.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _is_alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            try:
+                call()
+            except BaseException as error:  # who waits gets it
+                self._error = error
+            del call
+            self._done += 1
+            self._progress.release()

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from mio2trace.notes import InputError
-from mio2trace.source import BLOCK, FREE_EXPANSION, MAX_EXPANSION
-from mio2trace.source.opening import leads_out
+from mio2trace.source import BLOCK, FREE_EXPANSION, MAX_EXPANSION, leads_out
 
 if TYPE_CHECKING:
     import zipfile  # imported where it is used: no other input needs it

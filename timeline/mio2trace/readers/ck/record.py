@@ -22,8 +22,7 @@ from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.caffe.log import LONGEST_PRINTED_NS, local_time
 from mio2trace.readers.opencl.dvdt_json import read_array
-from mio2trace.source import Source
-from mio2trace.source.opening import leads_out
+from mio2trace.source import Source, leads_out
 
 NAME = "CK experiment record"
 

@@ -26,8 +26,7 @@ from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.opencl.halves import FirstHalf, SecondHalf
 from mio2trace.readers.opencl.records import AnyCall, Call, LostCall, TimedCall, shown_call
 from mio2trace.readers.opencl.repeats import BETWEEN, UNREADABLE, RepeatingFolder
-from mio2trace.source import Source
-from mio2trace.source.beside import Beside
+from mio2trace.source import Beside, Source
 
 NAME = "dv/dt profile (JSON)"
 
