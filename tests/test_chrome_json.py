@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
-import signal
-import threading
-from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +15,6 @@ from msgspec.structs import replace
 
 from mio2trace.trace import NO_ARGS, CounterValue, CounterValues, Event, Flow, Process, Slice, Trace, Track
 from mio2trace.writers import by_suffix, chrome_json, suffixes
-from mio2trace.writers.two_halves import beside
 
 SHARED = {"layer": "conv1", "layer_by": "order"}
 
@@ -243,80 +239,6 @@ def many() -> Trace:
     return trace(first, second, [CounterValue(10, "GEMM", "x", n, n / 3) for n in range(1000)])
 
 
-@pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize("way", ["one processor", "a thread runs", "no fork", "no memory", "the child fails", "beside"])
-def test_the_output_is_the_same_whoever_writes_its_second_half(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    """A process beside this one, or this one alone."""
-    expected = "".join(line for line in written(many()).splitlines(keepends=True))
-    lines = expected.splitlines()
-    assert len(lines) == 1 + 8 + 7000 + 1
-    forked: list[int] = []
-    real = os.fork
-
-    def fork() -> int:
-        forked.append(real())
-        return forked[-1]
-
-    monkeypatch.setattr("mio2trace.forked.processors", lambda: 1 if way == "one processor" else 2)
-    monkeypatch.setattr(os, "fork", fork)
-    value = many()
-    stop = threading.Event()
-    if way == "no fork":
-        monkeypatch.setattr(os, "fork", _refuse)
-    elif way == "no memory":
-        monkeypatch.setattr("tempfile.TemporaryFile", _refuse)
-        monkeypatch.setattr(os, "memfd_create", _refuse, raising=False)
-    elif way == "the child fails":
-        here = os.getpid()
-        first, second, third = value.parts
-
-        def fails() -> Iterator[Event]:
-            for number, event in enumerate(second()):
-                if os.getpid() != here and number == 2000:
-                    raise MemoryError
-                yield event
-
-        value = Trace(
-            processes=value.processes, tracks=value.tracks, metadata=value.metadata, parts=(first, fails, third)
-        )
-    elif way == "a thread runs":
-        threading.Thread(target=stop.wait, daemon=True).start()
-    try:
-        assert written(value) == expected
-    finally:
-        stop.set()
-    assert bool(forked) == (way in ("the child fails", "beside"))
-
-
-def _refuse(*_: object) -> Any:
-    raise OSError(12, "Cannot allocate memory")
-
-
-@pytest.mark.usefixtures("alone")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_child_does_not_outlive_what_went_wrong_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is ended and waited for."""
-    monkeypatch.setattr("mio2trace.forked.processors", lambda: 2)
-    children: list[int] = []
-    real = os.fork
-
-    def fork() -> int:
-        children.append(real())
-        return children[-1]
-
-    monkeypatch.setattr(os, "fork", fork)
-
-    def forever(_: BinaryIO) -> int:
-        signal.pause()
-        return 0
-
-    with pytest.raises(BrokenPipeError), beside(forever):
-        raise BrokenPipeError
-    assert children
-    with pytest.raises(ChildProcessError):
-        os.waitpid(children[0], os.WNOHANG)
-
-
 def test_the_suffix_decides_the_form() -> None:
     """Whatever its case; standard output gets the plain one; others have none."""
     assert suffixes() == [".json", ".json.gz", ".pftrace", ".pftrace.gz"]
@@ -324,23 +246,3 @@ def test_the_suffix_decides_the_form() -> None:
     assert by_suffix("B.JSON.GZ") == (chrome_json, True)
     assert by_suffix("-") == (chrome_json, False)
     assert [by_suffix(path) for path in ("a.txt", "json", "a.gz", "a.json.bz2", "", "-.x")] == [None] * 6
-
-
-@pytest.mark.usefixtures("alone")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_an_interrupt_after_the_child_was_waited_for_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes between the system's answer and the line that notes it; there is no child left to end."""
-    monkeypatch.setattr("mio2trace.forked.processors", lambda: 2)
-    real = os.waitpid
-    interrupts = [KeyboardInterrupt]
-
-    def waitpid(process: int, options: int) -> tuple[int, int]:
-        found = real(process, options)
-        if interrupts:
-            raise interrupts.pop()
-        return found
-
-    monkeypatch.setattr(os, "waitpid", waitpid)
-    with pytest.raises(KeyboardInterrupt), beside(lambda file: 0) as append:
-        append(io.BytesIO())
-    assert not interrupts

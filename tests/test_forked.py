@@ -172,3 +172,43 @@ def test_same_bytes_whatever_becomes_of_the_second_process(before: str, tmp_path
         texts.append((tmp_path / f"{number}.json").read_bytes())
     assert texts[0] == texts[1]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0.json", "1.json", "prof.json"]
+
+
+@forks
+def test_a_child_does_not_outlive_what_went_wrong_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is ended and waited for."""
+    children: list[int] = []
+    real = os.fork
+
+    def fork() -> int:
+        children.append(real())
+        return children[-1]
+
+    monkeypatch.setattr(os, "fork", fork)
+
+    def forever(_: BinaryIO) -> None:
+        signal.pause()
+
+    with pytest.raises(BrokenPipeError), beside.beside(forever):
+        raise BrokenPipeError
+    assert children
+    with pytest.raises(ChildProcessError):
+        os.waitpid(children[0], os.WNOHANG)
+
+
+@forks
+def test_an_interrupt_after_the_child_was_waited_for_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes between the system's answer and the line that notes it; there is no child left to end."""
+    real = os.waitpid
+    interrupts = [KeyboardInterrupt]
+
+    def waitpid(process: int, options: int) -> tuple[int, int]:
+        found = real(process, options)
+        if interrupts:
+            raise interrupts.pop()
+        return found
+
+    monkeypatch.setattr(os, "waitpid", waitpid)
+    with pytest.raises(KeyboardInterrupt), beside.beside(lambda file: None) as result:
+        result()
+    assert not interrupts

@@ -159,8 +159,9 @@ def test_what_kernels_of_repetitions_share_is_made_once() -> None:
     commands = Commands(of)
     passes = of.alignment.links.pass_of
     assert len(set(passes)) == 40
-    drawn = [slice_ for at in range(len(passes)) for slice_ in commands.slices(1, 0, [at])]
-    assert len({id(slice_.shared) for slice_ in drawn}) == 3
+    drawn = commands.drawn(1, 0, range(len(passes)), range(len(passes)), ())
+    assert len(drawn) == 120
+    assert len({id(like) for like in drawn.likes}) == 3
 
 
 def test_an_iteration_of_searches_alone_is_no_end_of_the_run() -> None:

@@ -18,7 +18,7 @@ from mio2trace.measures import Measures
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Activity, BufferCreated, Call, Profile, Queue
 from mio2trace.notes import Notes
-from mio2trace.trace import CounterValue, Event, Flow, InvariantError, Process, Slice, Trace, Track, checked, each
+from mio2trace.trace import CounterValue, Event, Flow, InvariantError, Process, Slice, Trace, Track, checked
 from tests.records import changed, with_opencl
 from tests.synthetic_run import MS, SECOND, US, Clocks, Run, make_run, random_net
 
@@ -181,16 +181,6 @@ def test_arguments_are_what_the_contract_says(rng: Random, logs: bool) -> None:
         assert ("bytes" in args) == ("copy_direction" in args) == (event.category == "copy")
     assert all(len(kinds) == 1 for kinds in types.values())
     assert type(None) not in {kind for kinds in types.values() for kind in kinds}
-
-
-@given(seeds, st.booleans())
-def test_a_part_in_stretches_is_the_part(rng: Random, logs: bool) -> None:
-    """Whatever repeats itself in it: the same, in the same order."""
-    trace, _ = picture(tangled(rng), logs=logs)
-    assert trace.in_stretches
-    for number, pieces in trace.in_stretches.items():
-        together = [event for piece in pieces for event in each(piece())]
-        assert together == list(trace.parts[number]())
 
 
 @given(seeds)

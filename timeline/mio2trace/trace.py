@@ -104,59 +104,57 @@ class Flow(msgspec.Struct, frozen=True, gc=False):
 
 
 Event = Slice | CounterValue | Flow
-Part = Callable[[], Iterator[Event]]
-
-
-class Form:
-    """What stretches of a track have in common: ``slices``, an example; ``times``: of each, which of a stretch's times
-    are its start and its duration; ``numbers``: which of its own arguments are which of a stretch's numbers.
-    """
-
-    __slots__ = ("numbers", "slices", "times")
-
-    def __init__(
-        self, slices: Sequence[Slice], times: Sequence[tuple[int, int]], numbers: Sequence[Mapping[str, int]]
-    ) -> None:
-        self.slices, self.times, self.numbers = slices, times, numbers
-
-
-class Stretch(msgspec.Struct, frozen=True, gc=False):
-    """Slices that follow each other on a track, as those of others of the same ``form`` but for times and numbers."""
-
-    form: Form
-    times: Sequence[int]
-    numbers: Sequence[int | float | None]
-
-    def slices(self) -> Iterator[Slice]:
-        """Each of them."""
-        form = self.form
-        for like, (start, duration), numbers in zip(form.slices, form.times, form.numbers, strict=True):
-            own = {key: self.numbers[place] for key, place in numbers.items()}
-            args = {**like.args, **own}
-            yield Slice(
-                like.track, self.times[start], self.times[duration], like.name, like.category, args, like.shared
-            )
 
 
 class Slices(msgspec.Struct, frozen=True, gc=False):
-    """Slices that follow each other on a track: the i-th as ``likes[i]``, one object for many, but for its start, its
-    duration and its own argument ``key``, which is ``numbers[i]``."""
+    """Slices that follow each other on a track, in columns.
 
-    key: str
+    The i-th is as ``likes[i]``, one object for many, but for its start, its duration and its own arguments: of each of
+    ``columns`` its i-th value, unless that is None. ``among``: whole slices between them, each before the i-th of them.
+    """
+
+    track: int
     likes: Sequence[Slice]
     starts: Sequence[int]
     durations: Sequence[int]
-    numbers: Sequence[int | None]
+    columns: Mapping[str, Sequence[Any]]
+    among: Sequence[tuple[int, Slice]] = ()
+
+    def __len__(self) -> int:
+        return len(self.starts) + len(self.among)
+
+    @property
+    def latest_ns(self) -> int:
+        """When the last of them starts."""
+        if self.among and (not self.starts or self.among[-1][0] == len(self.starts)):
+            return self.among[-1][1].start_ns
+        return self.starts[-1]
+
+    def one(self, number: int) -> Slice:
+        """One of the columns."""
+        like = self.likes[number]
+        args = {key: value for key, values in self.columns.items() if (value := values[number]) is not None}
+        start, duration = self.starts[number], self.durations[number]
+        return Slice(self.track, start, duration, like.name, like.category, args or NO_ARGS, like.shared)
 
     def slices(self) -> Iterator[Slice]:
         """Each of them."""
-        key = self.key
-        for like, start, duration, number in zip(self.likes, self.starts, self.durations, self.numbers, strict=True):
-            args = {**like.args, key: number} if len(like.args) > 1 else {key: number}
-            yield Slice(like.track, start, duration, like.name, like.category, args, like.shared)
+        track, keys, among = self.track, tuple(self.columns), iter(self.among)
+        at, whole = next(among, _NO_MORE)
+        rows = zip(self.likes, self.starts, self.durations, *self.columns.values(), strict=True)
+        for number, (like, start, duration, *values) in enumerate(rows):
+            while whole is not None and at <= number:
+                yield whole
+                at, whole = next(among, _NO_MORE)
+            args = {key: value for key, value in zip(keys, values, strict=True) if value is not None}
+            yield Slice(track, start, duration, like.name, like.category, args or NO_ARGS, like.shared)
+        if whole is not None:
+            yield whole
+            yield from (one for _, one in among)
 
 
-StretchesPart = Callable[[], Iterator[Event | Stretch | Slices]]
+_NO_MORE: tuple[int, Slice | None] = (0, None)
+Part = Callable[[], Iterator[Event | Slices]]
 CountersPart = Callable[[], Iterator[CounterValue | CounterValues]]
 
 
@@ -175,8 +173,6 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     rows; of each counter in order of time. A writer may write them where it likes.
     ``arrows``: what yields all flows, for a writer that must know them before the slices; None: any part may.
     ``without_arrows``: where ``arrows`` is told, the parts without flows.
-    ``in_stretches``: by the position of a part, what yields the same events, those that have much in common together:
-    one after another, so that a writer may share the work.
     ``colour_by``: slices that agree in the first of these arguments that they have belong together, and look so where
     the form can show it. ``counter_descriptions``: help texts by the counter's name. ``in_view``: from when to when a
     viewer should show it first, where the form can say so. ``steady``: of each steady iteration by its number from when
@@ -191,7 +187,6 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     counters: Mapping[int, CountersPart] = MappingProxyType({})
     arrows: tuple[Part, ...] | None = None
     without_arrows: tuple[Part, ...] | None = None
-    in_stretches: Mapping[int, Sequence[StretchesPart]] = MappingProxyType({})
     colour_by: tuple[str, ...] = ("layer",)
     counter_descriptions: Mapping[str, str] = MappingProxyType({})
     in_view: Callable[[], tuple[int, int] | None] = lambda: None
@@ -205,25 +200,29 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
         for part in self.whole_parts():
             yield from part()
 
-    def whole_parts(self) -> tuple[Part, ...]:
-        """The parts with their counters among the slices of their tracks.
+    def whole_parts(self) -> tuple[Callable[[], Iterator[Event]], ...]:
+        """The parts, event by event, with their counters among the slices of their tracks.
 
         A value comes after the slices that start no later and before those that start later: what happens together
         stands together.
         """
         return tuple(
-            partial(_among, part, self.counters[number]) if number in self.counters else part
+            partial(_among, part, self.counters[number]) if number in self.counters else partial(_each, part)
             for number, part in enumerate(self.parts)
         )
 
 
-def each(events: Iterable[Event | Stretch | Slices]) -> Iterator[Event]:
+def each(events: Iterable[Event | Slices]) -> Iterator[Event]:
     """Events one by one."""
     for event in events:
-        if isinstance(event, (Stretch, Slices)):
+        if type(event) is Slices:
             yield from event.slices()
         else:
-            yield event
+            yield event  # type: ignore[misc]  # mypy does not narrow by type()
+
+
+def _each(part: Part) -> Iterator[Event]:
+    return each(part())
 
 
 def single(values: Iterable[CounterValue | CounterValues]) -> Iterator[CounterValue]:
@@ -235,16 +234,22 @@ def single(values: Iterable[CounterValue | CounterValues]) -> Iterator[CounterVa
             yield value
 
 
-def _among(part: Part, values: CountersPart) -> Iterator[Event]:
+def by_track(values: Iterable[CounterValue | CounterValues]) -> dict[int | None, list[CounterValue]]:
+    """The values that belong beside each track, in order of time."""
     rows: dict[int | None, list[CounterValue]] = {}
-    for value in single(values()):
+    for value in single(values):
         rows.setdefault(value.track, []).append(value)
     for held in rows.values():
         held.sort(key=lambda value: value.time_ns)
+    return rows
+
+
+def _among(part: Part, values: CountersPart) -> Iterator[Event]:
+    rows = by_track(values())
     here: int | None = None
     coming: Iterator[CounterValue] = iter(())
     following: CounterValue | None = None
-    for event in part():
+    for event in each(part()):
         if type(event) is not Slice:
             yield event
             continue

@@ -7,7 +7,7 @@ between them is altered. What is not in a steady iteration of both is left out.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from mio2trace.measures import Measures
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.naming import problem_name
 from mio2trace.outgoing import shortened
-from mio2trace.trace import Event, Process, Slice, Trace, Track
+from mio2trace.trace import Event, Part, Process, Slice, Trace, Track, each
 
 MOST_ITERATIONS = 10
 """Pairs of steady iterations that are drawn."""
@@ -130,7 +130,7 @@ def _selection(run: Run) -> Selection:
 
 
 def _begins_ns(one: _Drawn) -> int:
-    events = (event for part in _device_parts(one) for event in part() if type(event) is Slice)
+    events = (event for part in _device_parts(one) for event in each(part()) if type(event) is Slice)
     tracks = one.tracks
     return min((event.start_ns for event in events if event.track in tracks), default=0)
 
@@ -176,22 +176,20 @@ def _moved(one: _Drawn, events: Iterator[Event]) -> Iterator[tuple[Slice, _Slot]
             yield event, slot
 
 
-def _device_parts(one: _Drawn) -> Sequence[Callable[[], Iterator[Event]]]:
+def _device_parts(one: _Drawn) -> Sequence[Part]:
     """The parts of the trace that draw devices: the first, one for each profile; of a log alone all."""
     return one.trace.parts[: len(one.measures)] if one.measures else one.trace.parts
 
 
-def _parts(one: _Drawn, told: _Told) -> Iterator[Callable[[], Iterator[Event]]]:
+def _parts(one: _Drawn, told: _Told) -> Iterator[Part]:
     for number, part in enumerate(_device_parts(one)):
         measures = one.measures[number] if one.measures else None
         yield partial(_slices, one, part, told, measures)
 
 
-def _slices(
-    one: _Drawn, part: Callable[[], Iterator[Event]], told: _Told, measures: Measures | None
-) -> Iterator[Event]:
+def _slices(one: _Drawn, part: Part, told: _Told, measures: Measures | None) -> Iterator[Event]:
     tracks = one.tracks
-    for event, slot in _moved(one, part()):
+    for event, slot in _moved(one, each(part())):
         if event.track not in tracks:
             continue
         args, shift = event.args, slot.shift_ns
@@ -271,7 +269,7 @@ def _differences(comparison: Comparison, drawn: Sequence[_Drawn], told: _Told) -
     for one in drawn:
         for number, part in enumerate(_device_parts(one)):
             measures = one.measures[number] if one.measures else None
-            for event, slot in _moved(one, part()):
+            for event, slot in _moved(one, each(part())):
                 row = told.of(one.letter, event, measures)
                 if row is None or wanted.get(id(row)) != one.letter:
                     continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -29,8 +29,8 @@ from mio2trace.trace import (
     Group,
     Part,
     Slice,
-    StretchesPart,
     Trace,
+    each,
     single,
 )
 
@@ -39,8 +39,6 @@ HostCalls = Literal["all", "enqueue", "none"]
 HOST = 1
 FIRST_DEVICE = 100
 """Process numbers, which viewers append to the names: hosts from 1, devices from 100."""
-FIRST_PIECE = 0.92
-"""Of the device's passes: all of them take a little longer to draw than the host's side and the counters."""
 _FAR_NS = 3600 * 10**9
 """Times keep the zero of the whole picture; what begins later than this, a zero of its own: numbers stay readable."""
 
@@ -161,7 +159,7 @@ class _Run:
         first = min((start for part in self.parts if (start := part.first_ns()) is not None), default=self.origin)
         if first - self.origin > _FAR_NS:
             # What holds the drawn kernels and calls begins before them, as far back as what it holds is in the window.
-            events = (drawn for part in self.parts for drawn in part.events(self.origin))
+            events = (drawn for part in self.parts for drawn in each(part.events(self.origin)))
             starts = (drawn.start_ns + self.origin for drawn in events if isinstance(drawn, Slice))
             self.origin = min(first, min(starts, default=first))
 
@@ -208,10 +206,6 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
         # The host's side is half of the work of writing: a writer may do the last part beside the others.
         parts=(*before_hosts, *(partial(part.events, run.origin) for run, part in hosts)),
         without_arrows=(*before_hosts, *(partial(part.events, run.origin, arrows=False) for run, part in hosts)),
-        in_stretches={
-            **{number: _pieces(one.device, run.origin) for number, (run, one, _) in enumerate(profiles)},
-            **{len(before_hosts) + n: [partial(part.stretches, run.origin)] for n, (run, part) in enumerate(hosts)},
-        },
         counters={
             number: partial(_counters, one, run.origin, run.last, chosen)
             for number, (run, one, chosen) in enumerate(profiles)
@@ -232,13 +226,7 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
         trace,
         parts=tuple(partial(_without_args, part) for part in trace.parts),
         without_arrows=tuple(partial(_without_args, part) for part in trace.without_arrows or ()),
-        in_stretches={},
     )
-
-
-def _pieces(side: device.DeviceSide, origin: int) -> list[StretchesPart]:
-    """The first takes about as long to draw as the last and all that is not of the device."""
-    return [partial(side.stretches, origin, begin, end) for begin, end in ((0.0, FIRST_PIECE), (FIRST_PIECE, 1.0))]
 
 
 def _group(one: _Profile, number: int) -> Group:
@@ -305,8 +293,8 @@ def _within(values: Iterator[CounterValue], first: int, last: int) -> Iterator[C
     yield from held.values()
 
 
-def _without_args(part: Callable[[], Iterator[Event]]) -> Iterator[Event]:
-    for event in part():
+def _without_args(part: Part) -> Iterator[Event]:
+    for event in each(part()):
         if type(event) is Slice:
             yield Slice(event.track, event.start_ns, event.dur_ns, event.name, event.category, NO_ARGS)
         else:

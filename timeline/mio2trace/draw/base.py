@@ -162,6 +162,12 @@ def _begins(alignment: Alignment, device_of: Mapping[int, int]) -> dict[int, int
     return begins
 
 
+def in_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Rows that have arguments of their own, as columns: None where a row has not got one."""
+    keys = dict.fromkeys(key for row in rows for key in row)
+    return {key: [row.get(key) for row in rows] for key in keys}
+
+
 def three_digits(rate: float) -> float:
     """A rate as it is shown: what a person reads; every digit takes room a million times. Tables have all of them."""
     if 0.001 <= rate < 1000:  # as nearly all; printing and reading takes thrice as long

@@ -34,6 +34,23 @@ def queue_ns(activity: Activity, *, on_one_clock: bool) -> int | None:
     return max(0, start - call.end_ns)
 
 
+def queue_times(activities: Iterable[Activity], *, on_one_clock: bool) -> list[int | None]:
+    """`queue_ns` of each."""
+    times: list[int | None] = []
+    for activity in activities:
+        call, start = activity.call, activity.start_ns
+        if call is not None and start is not None and on_one_clock and activity.queued_ns is None:  # as nearly all
+            begun, returned = call.start_ns, call.end_ns
+            is_known = activity.kind == "kernel" and begun is not None and returned is not None and start >= begun
+            if not is_known or "GraphLaunch" in call.name:
+                times.append(None)
+            else:
+                times.append(start - returned if start > returned else 0)  # type: ignore[operator]
+        else:
+            times.append(queue_ns(activity, on_one_clock=on_one_clock))
+    return times
+
+
 def launch_times(alignment: Alignment, positions: Iterable[int], number_of: Sequence[int], count: int) -> LaunchTimes:
     """Of the kernels at ``positions``, by their number below ``count``; a call that launched several counts once."""
     on_one_clock = has_common_clock(alignment)

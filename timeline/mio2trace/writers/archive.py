@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from mio2trace.trace import CounterValue, Event, Flow, Group, Part, Slice, Trace
+from mio2trace.trace import CounterValue, Event, Flow, Group, Part, Trace
 from mio2trace.writers import native
 from mio2trace.writers.packed import Packed
 
@@ -63,7 +63,7 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
 def _owner(part: Part, places: Mapping[int, Group]) -> Group | None:
     """Whose part it is: a part has tracks of one process of the job."""
     first = next((event for event in part() if not isinstance(event, CounterValue)), None)
-    return None if first is None else places.get(first.track if isinstance(first, Slice) else first.from_track)
+    return None if first is None else places.get(first.from_track if isinstance(first, Flow) else first.track)
 
 
 def _of(trace: Trace, group: Group, owners: list[Group | None], places: Mapping[int, Group]) -> Trace:
@@ -79,7 +79,6 @@ def _of(trace: Trace, group: Group, owners: list[Group | None], places: Mapping[
         without_arrows=trace.without_arrows and tuple(trace.without_arrows[number] for number in at),
         counters=counters,
         arrows=arrows,
-        in_stretches={new: trace.in_stretches[old] for new, old in enumerate(at) if old in trace.in_stretches},
         groups=(),
     )
 

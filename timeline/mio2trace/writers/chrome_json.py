@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, repeat
 from operator import itemgetter
 from typing import Annotated, Any, BinaryIO, Literal
 
@@ -25,17 +25,14 @@ from mio2trace.trace import (
     CounterValues,
     Event,
     Flow,
-    Form,
     Part,
     Slice,
     Slices,
-    Stretch,
-    StretchesPart,
     Trace,
+    each,
 )
 from mio2trace.writers.ending import End, Found, Summed
 from mio2trace.writers.text import cleaned, slice_name
-from mio2trace.writers.two_halves import beside
 
 NAME = "Chrome JSON"
 SUFFIXES = (".json",)
@@ -59,8 +56,9 @@ _BATCH = 512
 _STRETCH = 8192
 """Events that are sorted at once: a few megabytes of text."""
 _LONGEST_LINE = 1 << 26
-_Part = Part | StretchesPart | CountersPart
-_Row = Stretch | Slices | CounterValues
+_Part = Part | CountersPart
+_Row = Slices | CounterValues
+_NOTHING = type(None)
 """What is printed as a whole."""
 _DECIMALS = tuple(f".{rest:03d}" for rest in range(1000))
 
@@ -70,21 +68,14 @@ def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
 
     ``to_pack``: what is written will be compressed, so lines that are alike stand together. Readers sort all by time.
     """
-    parts: list[_Part] = []
-    for number, part in enumerate(trace.parts):
-        parts += trace.in_stretches.get(number, (part,))
-    first, others = parts[:1], [*parts[1:], *trace.counters.values()]
+    parts: Sequence[_Part] = (*trace.parts, *trace.counters.values())
     write_events: Callable[[Trace, Sequence[Any], BinaryIO], int] = _write_in_order
     if to_pack:
-        whole = trace.whole_parts()
-        write_events, first, others = _write_alike_together, [*whole[:1]], [*whole[1:]]
+        write_events, parts = _write_alike_together, trace.whole_parts()
     headings = ",\n".join(_headings(trace))
     summed: BinaryIO = Summed(file)  # type: ignore[assignment]
     summed.write(BEGINS + f'{_json(trace.metadata)},"traceEvents":[\n{headings}'.encode())
-    # Most of the first part, kernels under layers, is about half of the work.
-    with beside(lambda own: write_events(trace, others, own)) as rest:
-        count = write_events(trace, first, summed)
-        count += rest(summed)
+    count = write_events(trace, parts, summed)
     summed.write(f'\n],"mio2trace_end":{{"slices":{count},"crc32":"'.encode())
     file.write(f'{summed.crc:08x}"}}}}\n'.encode())  # type: ignore[attr-defined]
 
@@ -180,11 +171,8 @@ def _write_in_order(trace: Trace, parts: Iterable[_Part], file: BinaryIO) -> int
     count = 0
     for part in parts:
         for batch in _batches(part()):
-            if isinstance(batch, Stretch):
-                count += len(batch.form.slices)
-                file.write(printed.stretch(batch).encode())
-            elif isinstance(batch, Slices):
-                count += len(batch.starts)
+            if isinstance(batch, Slices):
+                count += len(batch)
                 file.write(printed.slices(batch).encode())
             elif isinstance(batch, CounterValues):
                 file.write(printed.counter_values(batch).encode())
@@ -219,7 +207,7 @@ def _write_alike_together(trace: Trace, parts: Iterable[Part], file: BinaryIO) -
     texts = _Events(trace).texts
     count = 0
     for part in parts:
-        events = part()
+        events = each(part())
         while stretch := list(islice(events, _STRETCH)):
             count += list(map(type, stretch)).count(Slice)
             rows: dict[tuple[Any, ...], list[str]] = {}
@@ -254,9 +242,7 @@ class _Events:
         self._flows: dict[str, str] = {}
         self._counters: dict[tuple[int, str, str], str] = {}
         self._shared: dict[int, tuple[Args, str]] = {}
-        self._forms: dict[int, tuple[Form, list[str], Callable[[list[str]], tuple[str, ...]]]] = {}
         self._heads: dict[tuple[int, str, str, int], tuple[str, str, str]] = {}
-        self._likes: dict[int, tuple[Slice, str, str]] = {}
 
     def _head(self, event: Slice) -> tuple[str, str, str]:
         """What is printed of slices with this name, track and shared arguments: where these are all; before their own
@@ -291,82 +277,43 @@ class _Events:
         ]
 
     def _slice(self, event: Slice, own: str) -> str:
+        return self._line(event, event.start_ns, event.dur_ns, own)
+
+    def _line(self, event: Slice, start: int, duration: int, own: str) -> str:
         place = (id(event.shared), event.name, event.category, event.track)
         heads = self._heads.get(place)
         if heads is None:
             heads = self._heads[place] = self._head(event)
         alone, before, behind = heads
-        start, duration = event.start_ns, event.dur_ns
         args = f"{before}{own}{behind}" if own else alone
         return (
             f'{args},"ts":{start // 1000}{_DECIMALS[start % 1000]},'
             f'"dur":{duration // 1000}{_DECIMALS[duration % 1000]}}}'
         )
 
-    def stretch(self, stretch: Stretch) -> str:
-        """The lines of all its slices: what stays of their form, with times and numbers put in."""
-        form = stretch.form
-        prepared = self._forms.get(id(form))
-        if prepared is None:
-            # The form is kept beside its text, so that no other can take its id.
-            prepared = self._forms[id(form)] = form, *self._prepared(form, len(stretch.times))
-        _, text, in_order = prepared
-        try:
-            numbers = orjson.dumps(stretch.numbers).decode()[1:-1].split(",")
-        except orjson.JSONEncodeError:  # an integer of more than 64 bits
-            return "".join(self.texts(list(stretch.slices())))
-        times = [f"{ns // 1000}{_DECIMALS[ns % 1000]}" for ns in stretch.times]
-        text[1::2] = in_order(times + numbers)
-        return "".join(text)
-
     def slices(self, row: Slices) -> str:
         """The lines of all of them."""
         try:
-            numbers = orjson.dumps(row.numbers).decode()[1:-1].split(",")
+            columns = [_members(key, values) for key, values in row.columns.items()]
         except orjson.JSONEncodeError:  # an integer of more than 64 bits
             return "".join(self.texts(list(row.slices())))
-        likes, key = self._likes, row.key
-        for like in {id(one): one for one in row.likes}.values():
-            if id(like) not in likes:
-                _, before, behind = self._head(like)
-                others = {name: value for name, value in like.args.items() if name != key}
-                before += f"{_json(others)[1:-1]}," if others else ""
-                # The slice is kept beside its text, so that no other can take its id.
-                likes[id(like)] = like, f"{before}{_json(key)}:", f'{behind},"ts":'
-        return "".join(
-            [
-                f"{before}{number}{behind}{start // 1000}{_DECIMALS[start % 1000]}"
-                f',"dur":{duration // 1000}{_DECIMALS[duration % 1000]}}}'
-                for (_, before, behind), number, start, duration in zip(
-                    [likes[id(like)] for like in row.likes], numbers, row.starts, row.durations, strict=True
-                )
-            ]
-        )
-
-    def _prepared(self, form: Form, times: int) -> tuple[list[str], Callable[[list[str]], tuple[str, ...]]]:
-        """Text with places for times and numbers between, and what brings ``times`` and numbers into their order."""
-        parts: list[str] = [""]
-        places: list[int] = []
-
-        def put(text: str, place: int) -> None:
-            parts[-1] += text
-            places.append(place)
-            parts.append("")
-
-        for like, (start, duration), numbers in zip(form.slices, form.times, form.numbers, strict=True):
-            alone, before, behind = self._head(like)
-            parts[-1] += before if like.args else alone
-            comma = ""
-            for key, value in like.args.items():
-                if key in numbers:
-                    put(f"{comma}{_json(key)}:", times + numbers[key])
-                else:
-                    parts[-1] += comma + _json({key: value})[1:-1]
-                comma = ","
-            put(f'{behind if like.args else ""},"ts":', start)
-            put(',"dur":', duration)
-            parts[-1] += "}"
-        return [text for part in parts for text in (part, "")][:-1], itemgetter(*places)
+        owns: Iterable[str] = repeat("")
+        if columns:
+            owns = (
+                map(",".join, zip(*columns, strict=True))
+                if all(map(all, columns))
+                else map(_joined, zip(*columns, strict=True))
+            )
+        lines = list(map(self._line, row.likes, row.starts, row.durations, owns))
+        if row.among:
+            whole, at = self.texts([one for _, one in row.among]), 0
+            merged: list[str] = []
+            for (number, _), text in zip(row.among, whole, strict=True):
+                merged += lines[at:number]
+                merged.append(text)
+                at = number
+            lines = merged + lines[at:]
+        return "".join(lines)
 
     def _flow(self, event: Event) -> str:
         assert type(event) is Flow
@@ -431,6 +378,24 @@ def _own_args(slices: Sequence[Slice]) -> list[str]:
         if len(members) == len(slices):  # else one of them holds what only stands between two
             return members
     return [_json(event.args)[1:-1] for event in slices]
+
+
+def _members(key: str, values: Sequence[Any]) -> list[str]:
+    """Of each value of a column the member of its slice's arguments; "" for none. Raises `orjson.JSONEncodeError`."""
+    name = f"{_json(key)}:"
+    kinds = set(map(type, values))
+    if kinds <= {int, float, _NOTHING}:
+        texts = orjson.dumps(values).decode()[1:-1].split(",")
+    else:
+        printed = {value: _json(value) for value in set(values)} if kinds <= {str, _NOTHING} else None
+        texts = [_json(value) for value in values] if printed is None else [printed[value] for value in values]
+    if _NOTHING in kinds:
+        return ["" if value is None else name + text for value, text in zip(values, texts, strict=True)]
+    return [name + text for text in texts]
+
+
+def _joined(members: tuple[str, ...]) -> str:
+    return ",".join(filter(None, members))
 
 
 def _values(counters: Sequence[CounterValue]) -> list[str]:

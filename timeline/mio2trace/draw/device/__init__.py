@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Literal
 
 from mio2trace.align import NONE
-from mio2trace.draw.base import TimeBase
+from mio2trace.draw.base import ROW, TimeBase
 from mio2trace.draw.device.commands import Commands
 from mio2trace.draw.device.containers import Containers
-from mio2trace.draw.device.repeated import Repeated
 from mio2trace.draw.ids import Ids
 from mio2trace.draw.lanes import by_queue, indistinct, packed, unbroken
 from mio2trace.draw.names import device_names, device_of, row_names
 from mio2trace.draw.selection import Chosen
 from mio2trace.measures import Measures
 from mio2trace.model.profile import Activity
-from mio2trace.trace import Process, Slice, Stretch, Track
+from mio2trace.trace import Process, Slice, Slices, Track
 
 APART = 0.1
 """Part of a device's kernel time, from which on a stream is shown without opening the group of the device."""
@@ -78,7 +76,6 @@ class DeviceSide:
         measures.sum_up()  # once: where a writer draws in two processes both ask for it
         self.containers = Containers(measures, base, process)
         self.commands = Commands(measures, process)
-        self._repeated = Repeated(measures, self.commands, self.containers)
         self._bare: set[_Lane] = set()
         self._lanes = self._pack()
         self.process_of: dict[int, int] = {}
@@ -255,7 +252,7 @@ class DeviceSide:
         if chosen is None:
             return list(self._lanes)
         return [
-            lane for lane, positions in self._lanes.items() if next(self._lane(lane, positions, 0), None) is not None
+            lane for lane, positions in self._lanes.items() if next(self._pieces(lane, positions, 0), None) is not None
         ]
 
     def _what(self) -> str:
@@ -263,39 +260,24 @@ class DeviceSide:
         levels += ["operations"] if self._has_operations else []
         return " > ".join([*levels, "kernels"])
 
-    def events(self, origin: int) -> Iterator[Slice]:
+    def events(self, origin: int) -> Iterator[Slices]:
+        """Of each lane its commands in columns, with what they are in among them."""
         for lane in self._shown_lanes():
-            yield from self._lane(lane, self._lanes[lane], origin)
-
-    def _lanes_and_rows(self) -> list[tuple[_Lane, tuple[int, int, int] | None]]:
-        """Each lane with the rows of its passes, in order; None for all of a lane."""
-        rows: list[tuple[_Lane, tuple[int, int, int] | None]] = []
-        for lane in self._shown_lanes():
-            if self._chosen is not None or lane in self._bare:
-                rows.append((lane, None))
-                continue
-            positions = self._lanes[lane]
-            rows += [(lane, row) for row in unbroken(self._alignment.links.pass_of, positions, 0, len(positions))]
-        return rows
-
-    def stretches(self, origin: int, begin: float, end: float) -> Iterator[Slice | Stretch]:
-        """`events`, passes that repeat others in stretches: of all from share ``begin`` to share ``end``."""
-        rows = self._lanes_and_rows()
-        for lane, row in rows[round(begin * len(rows)) : round(end * len(rows))]:
-            positions = self._lanes[lane]
-            if row is None:
-                yield from self._lane(lane, positions, origin)
-                continue
-            track, device = self._tracks[lane], self._device_of.get(lane[0], 0)
-            shift = self._base.shift.get(device, 0) - origin
-            pass_, *in_pass = row
-            slices = partial(self._in_pass, track, device, positions, in_pass, origin)
-            if pass_ == NONE:
-                yield from slices()
-                continue
-            inside = positions[in_pass[0] : in_pass[1]]
-            yield self.containers.of_pass(track, device, pass_, inside, origin, cut=False)
-            yield from self._repeated.drawn(track, shift, pass_, inside, slices)
+            track, shift = self._tracks[lane], self._base.shift.get(self._device_of.get(lane[0], 0), 0) - origin
+            drawn: list[int] = []
+            begins: list[int] = []
+            among: list[tuple[int, Slice]] = []
+            for piece in self._pieces(lane, self._lanes[lane], origin):
+                if isinstance(piece, Slice):
+                    among.append((len(drawn), piece))
+                else:
+                    begins.append(len(drawn))
+                    drawn += piece
+                if len(drawn) + len(among) >= ROW:
+                    yield self.commands.drawn(track, shift, drawn, begins, among)
+                    drawn, begins, among = [], [], []
+            if drawn or among:
+                yield self.commands.drawn(track, shift, drawn, begins, among)
 
     def rows(self) -> Iterator[tuple[int, int, Sequence[int], Sequence[int]]]:
         """(device, operation or `NONE`, positions, those of them that are drawn) of unbroken rows, if any is drawn."""
@@ -328,12 +310,15 @@ class DeviceSide:
             for device, lanes in sorted(found.items())
         }
 
-    def _lane(self, lane: _Lane, positions: Sequence[int], origin: int) -> Iterator[Slice]:
-        """What is drawn of a lane; where commands have no length, each for itself."""
+    def _pieces(self, lane: _Lane, positions: Sequence[int], origin: int) -> Iterator[Slice | Sequence[int]]:
+        """What is drawn of a lane, in order: slices, and the positions of commands of one pass, run and operation.
+
+        Where commands have no length each stands for itself.
+        """
         rows = [[position] for position in positions] if lane in self._bare else [positions]
         return chain.from_iterable(self._row(lane, row, origin) for row in rows)
 
-    def _row(self, lane: _Lane, positions: Sequence[int], origin: int) -> Iterator[Slice]:
+    def _row(self, lane: _Lane, positions: Sequence[int], origin: int) -> Iterator[Slice | Sequence[int]]:
         """Passes, the layers in them, and their kernels; a container spans an unbroken row of its activities."""
         track, device = self._tracks[lane], self._device_of.get(lane[0], 0)
         for pass_, *in_pass in unbroken(self._alignment.links.pass_of, positions, 0, len(positions)):
@@ -344,29 +329,29 @@ class DeviceSide:
 
     def _in_pass(
         self, track: int, device: int, positions: Sequence[int], in_pass: Sequence[int], origin: int
-    ) -> Iterator[Slice]:
+    ) -> Iterator[Slice | Sequence[int]]:
         links = self._alignment.links
         operation_of = links.operation_of if self._has_operations else None
-        shift = self._base.shift.get(device, 0) - origin
         for run, *in_run in unbroken(links.run_of, positions, *in_pass):
             begin, end, cut = self._narrowed(positions, *in_run)
             if run != NONE and self._is_shown(positions, begin, end):
                 yield self.containers.of_layer(track, device, run, positions[begin:end], origin, cut)
             if operation_of is None:
-                yield from self._commands(track, shift, positions[begin:end])
+                yield from self._commands(positions[begin:end])
                 continue
             for index, *in_operation in unbroken(operation_of, positions, *in_run):
                 opened, closed, cut = self._narrowed(positions, *in_operation)
                 if index != NONE and self._is_shown(positions, opened, closed):
                     yield self.containers.of_operation(track, device, index, positions[opened:closed], origin, cut)
-                yield from self._commands(track, shift, positions[opened:closed])
+                yield from self._commands(positions[opened:closed])
 
-    def _commands(self, track: int, shift: int, positions: Sequence[int]) -> Iterable[Slice]:
-        """Those of a row that are drawn."""
+    def _commands(self, positions: Sequence[int]) -> Iterator[Sequence[int]]:
+        """Those of a row that are drawn, not too many at once."""
         if self._chosen is not None:
             drawn = self._chosen.drawn
             positions = [position for position in positions if drawn[position]]
-        return self.commands.slices(track, shift, positions) if positions else ()
+        for begin in range(0, len(positions), ROW):
+            yield positions[begin : begin + ROW]
 
     def _narrowed(self, positions: Sequence[int], first: int, last: int) -> tuple[int, int, bool]:
         """The part of a row that is inside what is chosen, and whether that is less than all of it."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise, repeat, zip_longest
+from operator import attrgetter, sub
 from typing import Any
 
 from mio2trace.align import NONE, LayerRun, Links
 from mio2trace.align.links import SURE
-from mio2trace.draw.base import size_text, three_digits
+from mio2trace.draw.base import in_columns, size_text, three_digits
 from mio2trace.draw.framework import Nodes, execution_args, executions_of
 from mio2trace.draw.operations import gemm_args
 from mio2trace.kernels import KernelFact, role
@@ -16,16 +17,17 @@ from mio2trace.kernels.names import kernel_name
 from mio2trace.kernels.shown import slice_names
 from mio2trace.measures import Measures
 from mio2trace.measures.counters import measured, values_of
-from mio2trace.measures.launch_times import queue_ns
+from mio2trace.measures.launch_times import queue_times
 from mio2trace.model.profile import Activity, Counter, Execution
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
 from mio2trace.schema import recorded
-from mio2trace.trace import Slice
+from mio2trace.trace import NO_ARGS, Slice, Slices
 
 _ALGORITHMS = frozenset(("Direct", "Winograd", "ImplicitGemm", "Gemm", "FFT", "Naive"))
 _LINKS = ("operation_by", "layer_by", "sure", "doubt", "phase", "layer", "layer_index", "direction")
-_LOOK = attrgetter("name", "kind", "grid", "workgroup", "resources", "size_bytes", "route", "line", "opencl.offset")
+_NAME, _KIND = attrgetter("name"), attrgetter("kind")
+_SIZES = attrgetter("grid"), attrgetter("workgroup"), attrgetter("opencl.offset"), attrgetter("resources")
 _Shown = tuple[str, str, dict[str, Any]]
 """Name, category, arguments."""
 _DOUBT = {(False, False): "", (True, False): "layer", (False, True): "operation", (True, True): "both"}
@@ -46,58 +48,32 @@ class Commands:
         self._parts = self._gemm_parts()
         self._names: dict[object, tuple[object, dict[str, str]]] = {}
         self._named_at: dict[int, dict[str, str]] = {NONE: {}}
-        self._alike: dict[object, dict[object, _Shown]] = {}
+        self._shown_rows: dict[object, int] = {}
+        self._alike: dict[object, Slice] = {}
         profile = alignment.profile
         self.slice_names = slice_names({one.name for one in self._activities if one.kind == "kernel"})
         self._numbers = profile.numbers
-        self._is_numbered = profile.numbers == "call_index"
         self._counters = profile.counters
+        called = {activity.call.name for activity in self._activities if activity.call is not None}
+        self._has_graphs = any("GraphLaunch" in name for name in called)
         self._on_one_clock = all(device.clock == 0 for device in profile.devices)
         several = len(profile.threads) > 1
         self._tids = (
             [thread.index if thread.tid is None else thread.tid for thread in profile.threads] if several else []
         )
-        self._has_lines = bool(profile.line_of)
+        self._lines: list[str | None] = [*map(str, profile.lines), None] if profile.line_of else []
+        """By place the text of each; that of -1 is none."""
         self._streams = {q.index: q.number for q in profile.queues if q.kind == "stream" and q.number is not None}
         self._executions = executions_of(alignment.profile)
         self._nodes = Nodes(alignment.profile, with_layers=False)  # links tell those
         links = alignment.links
         self._doubted = links.layer_confidence.keys() | links.operation_confidence.keys()
         self._iterations = [pass_.number for pass_ in links.passes]
-        apart = (links.layer_unsure, links.operation_unsure, self._parts.keys())
-        self._apart = [positions for positions in apart if positions]
-        """Of these is shown what is not shown of others like them."""
-        self._is_plain = self._is_numbered and not (self._executions or self._tids or self._streams)
         self._has_more = bool(self._executions or links.layer_unsure or links.operation_unsure)
 
     def gemm_of_several(self, position: int) -> tuple[int, int, int] | None:
         """Of the kernel that stands for a GEMM of several: their number, the sum of their times, when the last ends."""
         return self._parts.get(position)
-
-    def look(self, first: int, activities: Sequence[Activity]) -> tuple[Sequence[object], ...] | None:
-        """In columns what tells apart how activities from position ``first`` on are shown, but for times and numbers.
-
-        None where that depends on more than is looked at here.
-        """
-        links, positions = self._links, range(first, first + len(activities))
-        if not self._is_plain or not all(apart.isdisjoint(positions) for apart in self._apart):
-            return None
-        return (
-            *zip(*map(_LOOK, activities), strict=True),
-            list(map(self._facts.get, positions)) if self._facts else (),
-            self._stands_for[first : positions.stop],
-            links.layer_by[first : positions.stop],
-            links.operation_by[first : positions.stop],
-        )
-
-    def work(self, position: int) -> int:
-        """What the rate of a kernel is of, where it shows one; else 0."""
-        fact = self._facts.get(position)
-        stands_for = self._stands_for and self._stands_for[position]
-        whole = self._operations.get(self._links.operation_of[position]) if stands_for else None
-        if fact is not None and fact.gemm is not None:
-            return fact.gemm.flop
-        return 0 if whole is None else whole.flop or 0
 
     def _gemm_parts(self) -> dict[int, tuple[int, int, int]]:
         """The GEMMs that take several kernels (ViennaCL's blocks, clBLAS's tiles), at the one that stands for each.
@@ -113,106 +89,129 @@ class Commands:
                 spans_of[position] = len(parts), cost.kernel_ns, max(ends)
         return spans_of
 
-    def slices(self, track: int, shift: int, positions: Sequence[int]) -> Iterator[Slice]:
-        """Those of an unbroken row: of one pass, one run of a layer, one operation."""
-        links, activities = self._links, self._activities
-        index, layer, fixed, alike = self._of_row(positions[0])
-        layer_by, operation_by, operation_of = links.layer_by, links.operation_by, links.operation_of
-        fact_of, stands_for, executions = self._facts.get, self._stands_for, self._executions
-        is_numbered, doubted, has_more = self._is_numbered, self._doubted, self._has_more
-        execution = whole = None
-        for position in positions:
-            activity = activities[position]
-            start, end, queued, submit = activity.start_ns, activity.end_ns, activity.queued_ns, activity.submit_ns
-            assert start is not None and end is not None
-            fact = fact_of(position)
-            if stands_for:
-                whole = self._operations.get(operation_of[position]) if stands_for[position] else None
-            # Whatever is the same in every iteration stands before this: a compressor takes all of it at once.
-            args: dict[str, Any] = {}
-            if fact is not None or whole is not None:
-                args = self._rate(position, end - start, fact, whole)
-            if is_numbered:
-                args["call_index"] = activity.number
-            else:
-                args |= self._own(activity)
-            if executions:
-                execution = executions.get(position)
-                if execution is not None:
-                    args |= execution_args(execution)
-            args |= fixed
-            if position in doubted:
-                args |= _confidence_args(links, position)
-            if activity.line:
-                args["line"] = activity.line
-            if queued is not None and submit is not None:
-                args["queued_ns"] = queued + shift
-                args["submit_ns"] = submit + shift
-            # Sizes and facts are interned: their identity tells them apart, and is quick to compare.
-            key = (
-                activity.name,
-                activity.kind,
-                layer_by[position],
-                operation_by[position],
-                None if whole is None else id(whole.problem),
-                id(activity.grid),
-                id(activity.workgroup),
-                id(activity.opencl.offset),
-                id(fact),
-                id(activity.resources),
-                self._rare(activity, position, execution) if has_more or activity.kind != "kernel" else None,
-            )
-            shown = alike.get(key)
-            if shown is None:
-                shown = alike[key] = self._shown(activity, self._named_at[index], layer, position, whole, execution)
-            yield Slice(track, start + shift, end - start, shown[0], shown[1], args, shown[2])
+    def drawn(
+        self,
+        track: int,
+        shift: int,
+        positions: Sequence[int],
+        begins: Sequence[int],
+        among: Sequence[tuple[int, Slice]],
+    ) -> Slices:
+        """The commands at ``positions``, and ``among`` them what they are in.
 
-    def _of_row(self, position: int) -> tuple[int, LayerRun | None, dict[str, int], dict[object, _Shown]]:
-        """What all activities of a row have: operation, run of a layer, own arguments; what is shown of such ones."""
+        ``begins``: where in ``positions`` unbroken rows of one pass, one run of a layer and one operation begin.
+        ``shift``: from the device's times to the trace's.
+        """
         links = self._links
-        pass_, run, index = links.pass_of[position], links.run_of[position], links.operation_of[position]
-        layer = None if run == NONE else links.runs[run]
-        own: dict[str, int] = {}
-        if pass_ != NONE and (iteration := self._iterations[pass_]) is not None:
-            own["iteration"] = iteration
-        if index != NONE:
-            own["operation"] = index
-        named = self._named_at.get(index)
-        if named is None:
-            named = self._named(index)
-        key = (
-            -1 if layer is None else layer.layer_index,
-            "" if layer is None else layer.direction,
-            index == NONE,
-            id(named),
-            _shown_phase(links, pass_),
-            self._activities[position].queue if self._streams else 0,
+        activities = [self._activities[position] for position in positions]
+        starts = [activity.start_ns or 0 for activity in activities]
+        durations = list(map(sub, [activity.end_ns or 0 for activity in activities], starts))
+        facts: Sequence[KernelFact | None] = list(map(self._facts.get, positions)) if self._facts else ()
+        wholes: Sequence[Operation | None] = ()
+        if self._stands_for:
+            stands_for, operation_of, at = self._stands_for, links.operation_of, self._operations.get
+            wholes = [at(operation_of[place]) if stands_for[place] else None for place in positions]
+        executions: Sequence[Execution | None] = ()
+        if self._executions:
+            executions = list(map(self._executions.get, positions))
+        of_rows, iterations, operations = self._of_rows(positions, begins)
+        keys = zip(
+            repeat(track),
+            of_rows,
+            map(_NAME, activities),
+            map(_KIND, activities),
+            # Sizes and facts are interned: their identity tells them apart, and is quick to compare.
+            *(map(id, map(of, activities)) for of in _SIZES),
+            map(links.layer_by.__getitem__, positions),
+            map(links.operation_by.__getitem__, positions),
+            map(id, facts) if facts else repeat(None),
+            [None if whole is None else id(whole.problem) for whole in wholes] if wholes else repeat(None),
+            self._rare(activities, positions, executions),
+            strict=False,
         )
-        alike = self._alike.get(key)
-        if alike is None:
-            alike = self._alike[key] = {}
-        return index, layer, own, alike
+        alike = self._alike
+        likes: list[Slice] = []
+        for number, key in enumerate(keys):
+            like = alike.get(key)
+            if like is None:
+                position = positions[number]
+                whole = wholes[number] if wholes else None
+                execution = executions[number] if executions else None
+                shown = self._shown(activities[number], position, whole, execution)
+                like = alike[key] = Slice(track, 0, 0, shown[0], shown[1], NO_ARGS, shown[2])
+            likes.append(like)
+        columns: dict[str, Sequence[Any]] = {}
+        # Whatever is the same in every iteration stands before this: a compressor takes all of it at once.
+        if facts or wholes:
+            columns |= self._rates(positions, durations, facts, wholes)
+        columns |= self._own(activities)
+        if executions:
+            columns |= in_columns([{} if one is None else execution_args(one) for one in executions])
+        columns |= {"iteration": iterations, "operation": operations}
+        if self._doubted and not self._doubted.isdisjoint(positions):
+            columns |= in_columns([_confidence_args(links, position) for position in positions])
+        columns["line"] = [activity.line or None for activity in activities]
+        queued = [activity.queued_ns for activity in activities]
+        if queued.count(None) < len(queued):
+            submitted = [activity.submit_ns for activity in activities]
+            both = [None not in times for times in zip(queued, submitted, strict=True)]
+            for name, times in (("queued_ns", queued), ("submit_ns", submitted)):
+                columns[name] = [(ns or 0) + shift if has else None for ns, has in zip(times, both, strict=True)]
+        known = {name: values for name, values in columns.items() if values.count(None) < len(values)}
+        return Slices(track, likes, [start + shift for start in starts], durations, known, among)
 
-    def _rare(self, activity: Activity, position: int, execution: Execution | None) -> tuple[object, ...]:
+    def _of_rows(
+        self, positions: Sequence[int], begins: Sequence[int]
+    ) -> tuple[list[int], list[int | None], list[int | None]]:
+        """Of each command: a number for what its row shows; iteration; operation."""
+        links, shown_rows, activities = self._links, self._shown_rows, self._activities
+        rows: list[int] = []
+        iterations: list[int | None] = []
+        operations: list[int | None] = []
+        for begin, end in pairwise([*begins, len(positions)]):
+            position, count = positions[begin], end - begin
+            pass_, run, index = links.pass_of[position], links.run_of[position], links.operation_of[position]
+            layer = None if run == NONE else links.runs[run]
+            named = self._named_at.get(index)
+            if named is None:
+                named = self._named(index)
+            key = (
+                -1 if layer is None else layer.layer_index,
+                "" if layer is None else layer.direction,
+                index == NONE,
+                id(named),
+                _shown_phase(links, pass_),
+                activities[position].queue if self._streams else 0,
+            )
+            rows += [shown_rows.setdefault(key, len(shown_rows))] * count
+            iterations += [self._iterations[pass_] if pass_ != NONE else None] * count
+            operations += [index if index != NONE else None] * count
+        return rows, iterations, operations
+
+    def _rare(
+        self, activities: Sequence[Activity], positions: Sequence[int], executions: Sequence[Execution | None]
+    ) -> Iterable[object]:
         """What else tells apart what is shown of activities: little that most runs have."""
-        return (
-            position in self._links.layer_unsure,
-            position in self._links.operation_unsure,
-            activity.size_bytes,
-            activity.route,
-            None if execution is None else execution.node,
-        )
+        layers, operations = self._links.layer_unsure, self._links.operation_unsure
+        if self._has_more:
+            nodes = [None if one is None else one.node for one in executions] if executions else repeat(None)
+            return [
+                (position in layers, position in operations, activity.size_bytes, activity.route, node)
+                for activity, position, node in zip(activities, positions, nodes, strict=False)
+            ]
+        return [None if one.kind == "kernel" else (one.size_bytes, one.route) for one in activities]
 
     def _shown(
         self,
         activity: Activity,
-        named: dict[str, str],
-        layer: LayerRun | None,
         position: int,
         whole: Operation | None,
         execution: Execution | None,
     ) -> _Shown:
         """Name, category and the arguments that an activity has in common with its like."""
+        links = self._links
+        run, named = links.run_of[position], self._named_at[links.operation_of[position]]
+        layer = None if run == NONE else links.runs[run]
         shared = named | self._args(activity, layer, position, whole)
         if execution is not None:
             shared |= self._nodes.args(execution)
@@ -224,16 +223,30 @@ class Commands:
             shared["full_name"] = activity.name
         return name, "kernel", shared
 
-    def _rate(self, position: int, ns: int, fact: KernelFact | None, whole: Operation | None) -> dict[str, Any]:
-        """What a kernel achieved; of a GEMM of several what all of them did."""
-        if ns <= 0:
-            return {}
-        if fact is not None and fact.gemm is not None:
-            parts = self._parts.get(position)
-            if parts is None:
-                return {"gflops": three_digits(fact.gemm.flop / ns)}
-            return {"gflops": three_digits(fact.gemm.flop / parts[1]), "gemm_kernels": parts[0], "gemm_ns": parts[1]}
-        return {"gflops": three_digits(whole.flop / ns)} if whole is not None and whole.flop else {}
+    def _rates(
+        self,
+        positions: Sequence[int],
+        durations: Sequence[int],
+        facts: Sequence[KernelFact | None],
+        wholes: Sequence[Operation | None],
+    ) -> dict[str, Sequence[Any]]:
+        """What kernels achieved; of a GEMM of several what all of them did, their number and the sum of their times."""
+        rates: list[float | None] = [None] * len(positions)
+        kernels: list[int | None] = [None] * len(positions)
+        kernel_ns: list[int | None] = [None] * len(positions)
+        for number, (fact, whole) in enumerate(zip_longest(facts, wholes)):
+            ns = durations[number]
+            if ns <= 0:
+                continue
+            if fact is not None and fact.gemm is not None:
+                parts = self._parts.get(positions[number])
+                if parts is not None:
+                    kernels[number], ns, _ = parts
+                    kernel_ns[number] = ns
+                rates[number] = three_digits(fact.gemm.flop / ns)
+            elif whole is not None and whole.flop:
+                rates[number] = three_digits(whole.flop / ns)
+        return {"gflops": rates, "gemm_kernels": kernels, "gemm_ns": kernel_ns}
 
     def _named(self, index: int) -> dict[str, str]:
         """What a reader wants to know first of a kernel: which operation it is for, and who solved that."""
@@ -249,29 +262,30 @@ class Commands:
         self._named_at[index] = named[1]
         return named[1]
 
-    def _own(self, activity: Activity) -> dict[str, Any]:
+    def _own(self, activities: Sequence[Activity]) -> dict[str, Sequence[Any]]:
         """What is an activity's alone, whatever it belongs to."""
-        args: dict[str, Any] = {}
-        if activity.kind == "kernel" or self._numbers != "dispatch_id":
-            args[self._numbers] = activity.number
-        if activity.correlation is not None:
-            args["correlation_id"] = activity.correlation
-            if activity.is_replayed:
-                args["graph"] = activity.correlation
-        waited = queue_ns(activity, on_one_clock=self._on_one_clock)
-        if waited is not None:
-            args["queue_time_ns"] = waited
-        if self._tids and activity.call is not None:
-            args["tid"] = self._tids[activity.call.thread]
-        if activity.counters:
-            args |= _counter_args(activity, self._counters)
-        if self._has_lines:
-            line, own = self._alignment.profile.source_lines(activity)
-            if line is not None:
-                args["source"] = str(own or line)
-                if own is not None and own is not line:
-                    args["library_source"] = str(line)
-        return args
+        numbers: list[int | None] = [activity.number for activity in activities]
+        if self._numbers == "call_index":
+            return {"call_index": numbers}
+        if self._numbers == "dispatch_id":
+            numbers = [one.number if one.kind == "kernel" else None for one in activities]
+        columns: dict[str, Sequence[Any]] = {
+            self._numbers: numbers,
+            "correlation_id": [activity.correlation for activity in activities],
+        }
+        if self._has_graphs:
+            columns["graph"] = [one.correlation if one.is_replayed else None for one in activities]
+        columns["queue_time_ns"] = queue_times(activities, on_one_clock=self._on_one_clock)
+        if self._tids:
+            columns["tid"] = [None if one.call is None else self._tids[one.call.thread] for one in activities]
+        if self._counters:
+            columns |= in_columns([_counter_args(one, self._counters) if one.counters else {} for one in activities])
+        if self._lines:
+            nowhere, texts = (-1, -1), self._lines
+            places = [self._alignment.profile.line_of.get(activity.number, nowhere) for activity in activities]
+            columns["source"] = [texts[line if own < 0 else own] for line, own in places]
+            columns["library_source"] = [None if own in (line, -1) else texts[line] for line, own in places]
+        return columns
 
     def _args(
         self, activity: Activity, layer: LayerRun | None, position: int, whole: Operation | None

@@ -25,7 +25,7 @@ from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Activity
 from mio2trace.notes import Notes
 from mio2trace.ops.aten import ROWS
-from mio2trace.trace import Event, Flow, Process, Slice, Slices, Track, each
+from mio2trace.trace import Event, Flow, Process, Slice, Slices, Track
 
 _API = 1
 _LAYERS = 2
@@ -297,12 +297,8 @@ class HostSide:
                     more += 1
                 yield (more if lane else self._wanted * 10 + which), (name, lane, help_, row)
 
-    def events(self, origin: int, *, arrows: bool = True) -> Iterator[Event]:
+    def events(self, origin: int, *, arrows: bool = True) -> Iterator[Event | Slices]:
         """Everything, without ``arrows`` all but these."""
-        return each(self.stretches(origin, arrows=arrows))
-
-    def stretches(self, origin: int, *, arrows: bool = True) -> Iterator[Event | Slices]:
-        """`events`, those that are alike together."""
         for start, end, name, printed in self._log:
             yield Slice(self._track(_LOG), start - origin, end - start, name, "log", printed)
         yield from self._layers(origin)
@@ -311,7 +307,7 @@ class HostSide:
             for one in row:
                 yield Slice(track, one.start - origin, one.end - one.start, one.name, one.category, one.shown_args())
         if isinstance(self._api, ApiCalls):
-            yield from self._api.stretches(origin)
+            yield from self._api.events(origin)
         elif self._api is not None:
             yield from self._api.events(origin, self._arrow(origin) if arrows else None)
         yield from self._allocators(origin)

@@ -93,7 +93,7 @@ class ApiCalls:
             done = end
             yield call, made, start, end
 
-    def stretches(self, origin: int) -> Iterator[Slices]:
+    def events(self, origin: int) -> Iterator[Slices]:
         """The slices. No arrow leaves them: a call that waits ended when what it launched had."""
         track = self._track
         likes: dict[tuple[str, str | None], Slice] = {}
@@ -105,11 +105,12 @@ class ApiCalls:
                 like = likes.get((made.name, kernel))
                 if like is None:
                     shared = NO_ARGS if kernel is None else {"kernel": short_name(kernel)}
-                    like = likes[made.name, kernel] = Slice(track, 0, 0, made.name, "api", {"call_index": 0}, shared)
+                    like = likes[made.name, kernel] = Slice(track, 0, 0, made.name, "api", NO_ARGS, shared)
                 drawn.append(like)
             starts = [start - origin for _, _, start, _ in row]
             durations = [end - start for _, _, start, end in row]
-            yield Slices("call_index", drawn, starts, durations, [call.number for call, *_ in row])
+            numbers = [call.number for call, *_ in row]
+            yield Slices(track, drawn, starts, durations, {"call_index": numbers})
 
 
 Arrow = Callable[[Activity, int, int, int], Flow | None]

@@ -43,11 +43,10 @@ def host_layers(
         starts: list[int] = []
         durations: list[int] = []
         inside: list[Slice] = []
-        cut_layers: set[int] = set()
+        cut_layers: list[bool | None] = []
         for first, last, run in sorted(layers, key=_SPAN):
             start, end = (first, last) if clip is None else clip(first, last)
-            if start != first or end != last:
-                cut_layers.add(len(inside))
+            cut_layers.append(True if start != first or end != last else None)
             if start < done:
                 start = done
             if end < start:
@@ -66,13 +65,10 @@ def host_layers(
         iteration = {} if pass_.iteration is None else {"iteration": pass_.iteration}
         args = iteration if pass_.direction is None else {"direction": pass_.direction, **iteration}
         yield Slice(track, begin - origin, until - begin, pass_.name, "pass", {**args, **cut})
-        row = Slices("iteration", inside, starts, durations, [pass_.iteration] * len(inside))
-        if iteration and not cut_layers:
-            yield row
-        else:
-            for place, one in enumerate(row.slices()):
-                own = {**iteration, "cut": True} if place in cut_layers else iteration or NO_ARGS
-                yield Slice(track, one.start_ns, one.dur_ns, one.name, one.category, own, one.shared)
+        if inside:
+            columns: dict[str, list[Any]] = {"iteration": [pass_.iteration] * len(inside), "cut": cut_layers}
+            shown = {key: values for key, values in columns.items() if values.count(None) < len(values)}
+            yield Slices(track, inside, starts, durations, shown)
         done = max(until, done, begin + 1)
 
 
@@ -83,4 +79,4 @@ def _like(run: LayerRun, track: int) -> Slice:
         shared["direction"] = run.direction
     if run.printed_ns is not None:
         shared["printed_ns"] = run.printed_ns
-    return Slice(track, 0, 0, run.layer, "layer", {"iteration": 0}, shared)
+    return Slice(track, 0, 0, run.layer, "layer", NO_ARGS, shared)

@@ -7,18 +7,19 @@ busy at once: each thread has its row, what does not nest in it goes to a second
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
+from operator import sub
 from typing import Any
 
-from mio2trace.draw.base import Axis, short_name
+from mio2trace.draw.base import ROW, Axis, in_columns, short_name
 from mio2trace.draw.framework import Nodes, execution_args, inputs_args
 from mio2trace.draw.host.api_calls import Arrow, times_of
 from mio2trace.draw.lanes import FirstFit
 from mio2trace.draw.selection import Chosen
 from mio2trace.model.profile import Activity, Call, Profile, Range, Thread
 from mio2trace.ops.ranges import shown_text
-from mio2trace.trace import NO_ARGS, Event, Flow, Slice, Track
+from mio2trace.trace import NO_ARGS, Args, Event, Flow, Slice, Slices, Track
 
 _HELP = "What the program and its libraries did on this thread; an arrow leads from a call to what it launched."
 
@@ -26,6 +27,7 @@ _Item = tuple[int, int, Call | Range]
 """(start, end, what) on the axis."""
 
 _MOST = (1 << 63) - 1
+_MOST_LIKES = 1 << 16
 _DEEPEST = 100
 """Slices in one another on a row: nobody looks further down."""
 
@@ -47,6 +49,12 @@ class _Row:
 
     def __len__(self) -> int:
         return len(self.whats)
+
+    def part(self, first: int, stop: int) -> _Row:
+        """Some of them."""
+        row = _Row()
+        row.starts, row.ends, row.whats = self.starts[first:stop], self.ends[first:stop], self.whats[first:stop]
+        return row
 
 
 def _all_of(launched: Activity | list[Activity]) -> Sequence[Activity]:
@@ -148,38 +156,32 @@ class Threads:
             tracks.append(Track(id=track, process=self._process, name=name, sort=10 + number, description=_HELP))
         return tracks
 
-    def events(self, origin: int, arrow: Arrow | None) -> Iterator[Event]:
+    def events(self, origin: int, arrow: Arrow | None) -> Iterator[Event | Slices]:
         """The slices of each row, and the arrows that leave them where something makes these."""
-        ranges = _Ranges(self._profile)
+        looks = _Looks(self._profile)
         for number, (_, _, items) in enumerate(self._rows):
             track = self._number_of(number)
-            for start, end, what in items:
-                launched = self._launched_by(what)
-                if isinstance(what, Range):
-                    yield ranges.slice(what, track, start - origin, end - start)
-                else:
-                    yield Slice(track, start - origin, end - start, what.name, "api", _call_args(what, launched))
-                if arrow is None:
-                    continue
-                for activity in launched:
-                    flow = arrow(activity, track, start, end)
-                    if flow is not None:
-                        yield flow
+            for first in range(0, len(items), ROW):
+                yield looks.drawn(track, origin, items.part(first, first + ROW), self._launched)
+            if arrow is not None:
+                yield from self._arrows_of(track, items, arrow)
 
     def arrows(self, arrow: Arrow) -> Iterator[Flow]:
         """The arrows that `events` yields, alone."""
         for number, (_, _, items) in enumerate(self._rows):
-            track = self._number_of(number)
-            launched_by = map(self._launched.get, map(id, items.whats))
-            for start, end, launched in zip(items.starts, items.ends, launched_by, strict=True):
-                for activity in () if launched is None else _all_of(launched):
-                    flow = arrow(activity, track, start, end)
-                    if flow is not None:
-                        yield flow
+            yield from self._arrows_of(self._number_of(number), items, arrow)
+
+    def _arrows_of(self, track: int, items: _Row, arrow: Arrow) -> Iterator[Flow]:
+        launched_by = map(self._launched.get, map(id, items.whats))
+        for start, end, launched in zip(items.starts, items.ends, launched_by, strict=True):
+            for activity in () if launched is None else _all_of(launched):
+                flow = arrow(activity, track, start, end)
+                if flow is not None:
+                    yield flow
 
 
-class _Ranges:
-    """Makes the slice of each range; what equal ones share is one object."""
+class _Looks:
+    """Makes the slices of ranges and calls; what equal ones share is one object."""
 
     def __init__(self, profile: Profile) -> None:
         self._nodes = Nodes(profile, with_layers=True)
@@ -187,19 +189,62 @@ class _Ranges:
             id(profile.ranges[place]): execution for place, execution in profile.framework.ranges.items()
         }
         self._inputs: dict[int, dict[str, Any]] = {}
+        self._likes: dict[tuple[object, ...], Slice] = {}
 
-    def slice(self, made: Range, track: int, start: int, dur: int) -> Slice:
-        name = shown_text(made)[:200] or made.kind
-        execution = self._executions.get(id(made))
+    def drawn(
+        self, track: int, origin: int, items: _Row, launched_by: Mapping[int, Activity | list[Activity]]
+    ) -> Slices:
+        """``items`` in columns; ``launched_by``: what each launched, by its identity."""
+        likes: list[Slice] = []
+        known, executions = self._likes, self._executions
+        if len(known) > _MOST_LIKES:
+            known.clear()
+        ids: list[int | None] = []
+        indices: list[int | None] = []
+        counts: list[int | None] = []
+        owns: list[Mapping[str, Any]] = []
+        for what, launched in zip(items.whats, map(launched_by.get, map(id, items.whats)), strict=True):
+            key: tuple[object, ...]
+            if type(what) is Range:
+                execution = executions.get(id(what)) if executions else None
+                if executions:
+                    owns.append(NO_ARGS if execution is None else execution_args(execution))
+                key = track, what.text, what.kind, id(what.inputs), None if execution is None else execution.node
+                ids.append(None)
+                indices.append(None)
+                counts.append(None)
+            else:
+                several = type(launched) is list
+                key = track, what.name, None if launched is None or several else launched.name  # type: ignore[union-attr]
+                number = what.correlation  # type: ignore[union-attr]
+                ids.append(number)
+                indices.append(what.number if number is None else None)  # type: ignore[union-attr]
+                counts.append(len(launched) if several else None)  # type: ignore[arg-type]
+                if executions:
+                    owns.append(NO_ARGS)
+            like = known.get(key)
+            if like is None:
+                like = known[key] = self._like(track, what, launched)
+            likes.append(like)
+        starts = [start - origin for start in items.starts]
+        columns = {"correlation_id": ids, "call_index": indices, "activities": counts, **in_columns(owns)}
+        shown = {name: values for name, values in columns.items() if values.count(None) < len(values)}
+        return Slices(track, likes, starts, list(map(sub, items.ends, items.starts)), shown)
+
+    def _like(self, track: int, what: Call | Range, launched: Activity | list[Activity] | None) -> Slice:
+        if isinstance(what, Call):
+            shared: Args = {"kernel": short_name(launched.name)} if isinstance(launched, Activity) else NO_ARGS
+            return Slice(track, 0, 0, what.name, "api", NO_ARGS, shared)
+        name = shown_text(what)[:200] or what.kind
+        execution = self._executions.get(id(what))
+        shared = NO_ARGS
         if execution is not None:
-            own = execution_args(execution)
-            return Slice(track, start, dur, name, made.kind, own, self._nodes.args(execution))
-        if made.inputs is None:
-            return Slice(track, start, dur, name, made.kind, NO_ARGS)
-        inputs = self._inputs.get(id(made.inputs))
-        if inputs is None:
-            inputs = self._inputs[id(made.inputs)] = inputs_args(made.inputs)
-        return Slice(track, start, dur, name, made.kind, NO_ARGS, inputs)
+            shared = self._nodes.args(execution)
+        elif what.inputs is not None:
+            if id(what.inputs) not in self._inputs:
+                self._inputs[id(what.inputs)] = inputs_args(what.inputs)
+            shared = self._inputs[id(what.inputs)]
+        return Slice(track, 0, 0, name, what.kind, NO_ARGS, shared)
 
 
 def _nested(items: _Row) -> list[_Row]:
@@ -223,16 +268,3 @@ def _nested(items: _Row) -> list[_Row]:
             lanes.append(_Row())
         lanes[lane].add(start, end, whats[at])
     return lanes
-
-
-def _call_args(call: Call, launched: Sequence[Activity]) -> dict[str, Any]:
-    args: dict[str, Any] = {}
-    if call.correlation is not None:
-        args["correlation_id"] = call.correlation
-    elif call.number is not None:
-        args["call_index"] = call.number
-    if len(launched) == 1:
-        args["kernel"] = short_name(launched[0].name)
-    elif launched:
-        args["activities"] = len(launched)
-    return args

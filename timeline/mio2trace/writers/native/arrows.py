@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 
 from mio2trace.trace import Flow, Trace
 from mio2trace.writers.native import packets as tp
@@ -42,11 +43,11 @@ class Arrows:
 class Ends:
     """The arrows' ends on one track, taken as its slices come by in order of time."""
 
-    __slots__ = ("_at", "_head", "_ids", "_last", "_times")
+    __slots__ = ("_at", "_ids", "_last", "_times", "head")
 
     def __init__(self, ends: tuple[array[int], array[int]], field: int) -> None:
         self._times, self._ids = ends
-        self._head = pb.varint(field << 3 | 1)
+        self.head = pb.varint(field << 3 | 1)
         self._at = 0
         self._last = len(self._times)
 
@@ -58,10 +59,15 @@ class Ends:
         out = b""
         if following != start:
             while at < last and times[at] == start:
-                out += self._head + pb.fixed64(self._ids[at])
+                out += self.head + pb.fixed64(self._ids[at])
                 at += 1
         self._at = at
         return out
+
+    def passed(self, until: int) -> tuple[array[int], array[int]]:
+        """Times and ids of those before a time, which are taken with that."""
+        begin, self._at = self._at, bisect_left(self._times, until, self._at)
+        return self._times[begin : self._at], self._ids[begin : self._at]
 
 
 def ends_of(arrows: Arrows, track: int) -> tuple[Ends, ...]:

@@ -10,21 +10,21 @@ correlation id, hence a colour.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from bisect import bisect_left
+from operator import attrgetter
 from typing import BinaryIO
 
 import msgspec
 
-from mio2trace.trace import CounterValue, Flow, Part, Slice, Trace
+from mio2trace.trace import CounterValue, Flow, Part, Slices, Trace, by_track
 from mio2trace.writers.ending import Summed
 from mio2trace.writers.native import packets as tp
 from mio2trace.writers.native import protobuf as pb
 from mio2trace.writers.native.arrows import Arrows, ends_of
 from mio2trace.writers.native.headings import headings, placed
-from mio2trace.writers.native.protobuf import varint
-from mio2trace.writers.native.rows import Row, short
+from mio2trace.writers.native.protobuf import short, varint
+from mio2trace.writers.native.rows import Row
 from mio2trace.writers.text import cleaned
-from mio2trace.writers.two_halves import beside
 
 _BATCH = 512
 _COUNTER_RANK = 10_000
@@ -38,22 +38,20 @@ def write(trace: Trace, file: BinaryIO) -> None:
     arrows = Arrows(trace)
     if trace.without_arrows is not None:
         trace = msgspec.structs.replace(trace, parts=trace.without_arrows)
-    parts = trace.whole_parts()
-    with beside(lambda own: _Writer(trace, arrows).events(parts[-1:], own)) as rest:
-        summed = Summed(file)
-        out: BinaryIO = summed  # type: ignore[assignment]
-        out.write(b"".join(headings(trace)))
-        count = _Writer(trace, arrows).events(parts[:-1], out)
-        count += rest(out)
-        end = tp.marked(f"{tp.END_MARK} slices={count} crc32={0:08x}")[: -tp.CRC_TAIL]
-        out.write(end)
-        file.write(f"{summed.crc:08x}".encode())
+    summed = Summed(file)
+    out: BinaryIO = summed  # type: ignore[assignment]
+    out.write(b"".join(headings(trace)))
+    count = _Writer(trace, arrows).write(out)
+    end = tp.marked(f"{tp.END_MARK} slices={count} crc32={0:08x}")[: -tp.CRC_TAIL]
+    out.write(end)
+    file.write(f"{summed.crc:08x}".encode())
 
 
 class _Writer:
     """Encodes events; each track's state is its own."""
 
     def __init__(self, trace: Trace, arrows: Arrows) -> None:
+        self._trace = trace
         uuids = tp.uuids(trace)
         self._groups = {process: uuid for (process, track), uuid in uuids.items() if track is None}
         self._apart = {one.id: uuids[one.process, one.id] for one in trace.tracks if one.apart and not one.main}
@@ -70,39 +68,73 @@ class _Writer:
         }
         self._counters: dict[tuple[int, str, str], bytes] = {}
 
-    def events(self, parts: Iterable[Part], file: BinaryIO) -> int:
-        """Write them; returns how many slices there were."""
+    def write(self, file: BinaryIO) -> int:
+        """Write all events; returns how many slices there were."""
         count = 0
         out: list[bytes] = []
-        track = row = None
-        for part in parts:
-            for event in part():
-                if isinstance(event, Flow):
-                    continue
-                place = event.track
-                if place != track:
-                    # Tracks come one after another, so the same bytes come of them however parts are divided.
-                    if row is not None:
-                        row.finish(out)
-                    track, row = place, None if place is None else self._rows[place]
-                if type(event) is Slice:
-                    assert row is not None
-                    count += 1
-                    row.slice(event, out)
-                elif type(event) is CounterValue:
-                    sample = self._sample(event, out)
-                    if row is None:
-                        body = b"\x5a" + varint(len(sample)) + sample + _BY_ITSELF + varint(event.time_ns)
-                        out.append(pb.message(tp.PACKET, body))
-                    else:
-                        row.counter(event.time_ns, sample, out)
-                if len(out) >= _BATCH:
-                    file.write(b"".join(out))
-                    out.clear()
-        if row is not None:
-            row.finish(out)
+        for number, part in enumerate(self._trace.parts):
+            values = self._trace.counters.get(number)
+            count += self._part(part, {} if values is None else by_track(values()), out, file)
         file.write(b"".join(out))
         return count
+
+    def _part(self, part: Part, values: dict[int | None, list[CounterValue]], out: list[bytes], file: BinaryIO) -> int:
+        """``values`` of counters come among the slices of their tracks, which come one after another."""
+        count = 0
+        track: int | None = None
+        row: Row | None = None
+        coming: list[CounterValue] = []
+        for event in part():
+            kind = type(event)
+            if kind is Flow:
+                continue
+            place = event.track  # type: ignore[union-attr]
+            if place != track:
+                self._finish(row, coming, out)
+                track, row = place, None if place is None else self._rows[place]
+                coming = values.pop(place, [])
+            if kind is CounterValue:
+                self._value(event, row, out)  # type: ignore[arg-type]
+            else:
+                assert row is not None
+                if kind is Slices:
+                    count += len(event)  # type: ignore[arg-type]
+                    row.rows(event, self._samples_before(event.latest_ns, coming, out), out)  # type: ignore[union-attr, arg-type]
+                else:
+                    count += 1
+                    for at, sample in self._samples_before(event.start_ns, coming, out):  # type: ignore[union-attr]
+                        row.counter(at, sample, out)
+                    row.slice(event, out)  # type: ignore[arg-type]
+            if len(out) >= _BATCH:
+                file.write(b"".join(out))
+                out.clear()
+        self._finish(row, coming, out)
+        for track, held in values.items():
+            self._finish(None if track is None else self._rows[track], held, out)
+        return count
+
+    def _samples_before(self, ns: int, coming: list[CounterValue], out: list[bytes]) -> list[tuple[int, bytes]]:
+        """Of the values that come those before a time, with it; they are taken away."""
+        if not coming or coming[0].time_ns >= ns:
+            return []
+        count = bisect_left(coming, ns, key=attrgetter("time_ns"))
+        samples = [(value.time_ns, self._sample(value, out)) for value in coming[:count]]
+        del coming[:count]
+        return samples
+
+    def _finish(self, row: Row | None, coming: list[CounterValue], out: list[bytes]) -> None:
+        for value in coming:
+            self._value(value, row, out)
+        if row is not None:
+            row.finish(out)
+
+    def _value(self, value: CounterValue, row: Row | None, out: list[bytes]) -> None:
+        sample = self._sample(value, out)
+        if row is None:
+            body = b"\x5a" + varint(len(sample)) + sample + _BY_ITSELF + varint(value.time_ns)
+            out.append(pb.message(tp.PACKET, body))
+        else:
+            row.counter(value.time_ns, sample, out)
 
     def _sample(self, event: CounterValue, out: list[bytes]) -> bytes:
         """The event that sets a counter, whose descriptor is written before its first."""

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from mio2trace.trace import OWN_FIRST, Args, Slice
+from mio2trace.trace import OWN_FIRST, Args, Slice, Slices
 from mio2trace.writers.native import packets as tp
 from mio2trace.writers.native import protobuf as pb
 from mio2trace.writers.native.arrows import Ends
-from mio2trace.writers.native.protobuf import double, varint
+from mio2trace.writers.native.protobuf import short, varint
 from mio2trace.writers.text import cleaned, slice_name
 
-_HUGE = 1e308
+FEWEST_IN_COLUMNS = 1000
 _MOST_REALS = _MOST_WORDS = 1 << 14
 _ENDS, _GOES_ON, _LOW_14 = pb.ENDS, pb.GOES_ON, pb.LOW_14
 _14_BITS, _28_BITS, _42_BITS = 1 << 14, 1 << 28, 1 << 42
-_HALF_OF_20_BITS = 1 + 2**-21
 _END_EVENT = pb.message(tp.TRACK_EVENT, pb.integer(tp.TYPE, tp.END))
 
 
@@ -42,82 +41,114 @@ class _Heads(dict[str, list[bytes]]):
         return heads
 
 
+class _Begin(NamedTuple):
+    """What a slice has in common with its like: ``before`` its own arguments and ``behind`` them.
+
+    ``shared`` is kept beside its bytes, so that no other can take its id; ``own_colour``: it has no colour.
+    ``headed``: ``before`` with what begins its packet, by the size of the event and of the time.
+    """
+
+    before: bytes
+    shared: Args
+    own_colour: bool
+    behind: bytes
+    headed: dict[int, bytes]
+
+
 class Row:
     """A track's packets: open slices, the time of the last packet, the interned texts."""
 
     def __init__(
         self, sequence: int, uuid: int, counted: bool, colour_by: tuple[str, ...], ends: tuple[Ends, ...]
     ) -> None:
-        self._counted = counted
-        self._colour_by = colour_by
-        self._ends = ends
-        self._open: list[int] = []
-        self._last = 0
+        self.counted = counted
+        self.colour_by = colour_by
+        self.ends = ends
+        self.open: list[int] = []
+        self.last = 0
         self._sequence = sequence
         self._uuid = uuid
         # Then comes the time, the last field of every packet.
-        self._tail = pb.integer(tp.SEQUENCE, sequence) + pb.integer(tp.FLAGS, tp.NEEDS_STATE) + b"\x40"
-        end = _END_EVENT + self._tail
+        self.tail = pb.integer(tp.SEQUENCE, sequence) + pb.integer(tp.FLAGS, tp.NEEDS_STATE) + b"\x40"
+        end = _END_EVENT + self.tail
         self._end_heads = [b"\x0a" + varint(len(end) + size) + end for size in range(11)]
+        self.end = self._end_heads[0]
+        """The size of the time is added to its second byte."""
         self._interned: dict[tuple[int, str], int] = {}
         self._counts: dict[int, int] = {}
-        self._new: list[bytes] = []
-        self._begins: dict[tuple[int, str, str], tuple[bytes, Args, bool, bytes]] = {}
+        self.new: list[bytes] = []
+        self._likes: dict[int, tuple[Slice, _Begin]] = {}
+        """The slice is kept, so that no other can take its id."""
+        self._begins: dict[tuple[int, str, str], _Begin] = {}
         self._begin_heads: list[dict[int, bytes]] = [{} for _ in range(11)]
         self._numbers = _Heads(self._number_heads)
         self._reals: dict[float, bytes] = {}
         self._words: dict[tuple[str, str], bytes] = {}
-        self._held: Slice | None = None
+        self.held: Slice | None = None
         self._begun = False
 
     def slice(self, event: Slice, out: list[bytes]) -> None:
         """Add the packets for a slice, and the ends of those that are over."""
-        if self._ends:
+        if self.ends:
             # An arrow binds to the innermost slice: whether one more starts at this time shows with the next one.
-            held, self._held = self._held, event
+            held, self.held = self.held, event
             if held is not None:
                 self._slice(held, event.start_ns, out)
         else:
             self._slice(event, None, out)
 
+    def rows(self, rows: Slices, samples: Sequence[tuple[int, bytes]], out: list[bytes]) -> None:
+        """Add slices in columns; ``samples``: the counters' events among them, each with its time, before the last."""
+        if len(rows) >= FEWEST_IN_COLUMNS:
+            from mio2trace.writers.native.columns import add_columns  # numpy is loaded where there are many
+
+            if add_columns(self, rows, samples, out):
+                return
+        at = 0
+        for event in rows.slices():
+            while at < len(samples) and samples[at][0] < event.start_ns:
+                self.counter(*samples[at], out)
+                at += 1
+            self.slice(event, out)
+
+    def let_go(self, following: int | None, out: list[bytes]) -> None:
+        """Add what is kept back; ``following``: when the next slice starts."""
+        if self.held is not None:
+            self._slice(self.held, following, out)
+            self.held = None
+
     def counter(self, at: int, sample: bytes, out: list[bytes]) -> None:
         """Add a counter's event among the slices: its time is counted from the last of them."""
-        if self._held is not None:
-            self._slice(self._held, None, out)
-            self._held = None
-        while self._open and self._open[-1] <= at:
+        self.let_go(None, out)
+        while self.open and self.open[-1] <= at:
             self._close(out)
         if not self._begun:
-            out.append(self._declare())
+            out.append(self.declare())
         self._keep_counting(at, out)
-        time = varint(at - self._last if self._counted else at)
-        self._last = at
-        out.append(pb.message(tp.PACKET, b"\x5a" + varint(len(sample)) + sample + self._tail + time))
+        time = varint(at - self.last if self.counted else at)
+        self.last = at
+        out.append(pb.message(tp.PACKET, b"\x5a" + varint(len(sample)) + sample + self.tail + time))
 
     def _keep_counting(self, at: int, out: list[bytes]) -> None:
-        if self._counted and at < self._last:
-            self._counted = False  # a track that is taken up again
-            out.append(tp.packet(*self._head(tp.NEEDS_STATE)))
+        if self.counted and at < self.last:
+            self.counted = False  # a track that is taken up again
+            out.append(tp.packet(*self._state(tp.NEEDS_STATE)))
 
     def finish(self, out: list[bytes]) -> None:
         """The ends of what is still open."""
-        if self._held is not None:
-            self._slice(self._held, None, out)
-            self._held = None
-        while self._open:
+        self.let_go(None, out)
+        while self.open:
             self._close(out)
 
     def _close(self, out: list[bytes]) -> None:
-        end = self._open.pop()
-        time = varint(end - self._last if self._counted else end)
-        self._last = end
+        end = self.open.pop()
+        time = varint(end - self.last if self.counted else end)
+        self.last = end
         out += (self._end_heads[len(time)], time)
 
-    def _slice(  # noqa: C901 - a trace has millions of slices: nothing is called that need not be
-        self, event: Slice, following: int | None, out: list[bytes]
-    ) -> None:
+    def _slice(self, event: Slice, following: int | None, out: list[bytes]) -> None:
         start = event.start_ns
-        opened, counted, before = self._open, self._counted, self._last
+        opened, counted, before = self.open, self.counted, self.last
         while opened and opened[-1] <= start:  # as `_close`, without the call
             end = opened.pop()
             at = end - before if counted else end
@@ -130,17 +161,75 @@ class Row:
             before = end
             out += (self._end_heads[len(time)], time)
         opened.append(start + event.dur_ns)
+        common, pieces = self.body(event)
+        for ends in self.ends:
+            pieces.append(ends.take(start, following))
+        if self.new:
+            out.append(self.declare())
+        if start < before and counted:
+            self._keep_counting(start, out)
+            counted = self.counted
+        at = start - before if counted else start
+        if _14_BITS <= at < _28_BITS:
+            time = _GOES_ON[at & _LOW_14] + _ENDS[at >> 14]
+        elif _28_BITS <= at < _42_BITS:
+            time = _GOES_ON[at & _LOW_14] + _GOES_ON[at >> 14 & _LOW_14] + _ENDS[at >> 28]
+        else:
+            time = varint(at)
+        self.last = start
+        own = b"".join(pieces)
+        size = len(common) + len(own)
+        head = self._begin_heads[len(time)].get(size)
+        if head is None:
+            head = self.head(size, len(time))
+        out += (head, common, own, self.tail, time)
+
+    def head(self, size: int, of_time: int) -> bytes:
+        """What stands before an event of ``size`` bytes whose time has ``of_time``."""
+        length = varint(size)
+        all_of_it = 1 + len(length) + size + len(self.tail) + of_time
+        head = self._begin_heads[of_time][size] = b"\x0a" + varint(all_of_it) + b"\x5a" + length
+        return head
+
+    def headed(self, begin: _Begin, size: int, of_time: int) -> bytes:
+        """What stands before ``size`` bytes of a slice's own, and a time of so many."""
+        headed = begin.headed[size << 4 | of_time] = (
+            self.head(len(begin.before) + size + len(begin.behind), of_time) + begin.before
+        )
+        return headed
+
+    def key(self, key: str) -> int:
+        """The number of an argument's name."""
+        return self._iid(tp.KEYS, cleaned(key))
+
+    def text(self, text: str) -> int:
+        """The number of an argument's value."""
+        return self._iid(tp.TEXTS, cleaned(text))
+
+    def begins(self, likes: Sequence[Slice]) -> list[_Begin]:
+        """`begun_as` of each; likes are one object for many."""
+        known = self._likes
+        for like in {id(like): like for like in likes}.values():
+            if id(like) not in known:
+                known[id(like)] = like, self.begun_as(like)
+        return [known[id(like)][1] for like in likes]
+
+    def begun_as(self, event: Slice) -> _Begin:
         shared = event.shared
-        # The mapping is kept beside its bytes, so that no other can take its id.
         held = self._begins.get((id(shared), event.name, event.category))
         if held is None:
             # Each of many slices may name its own layer, or all of them the same.
-            own_colour = not self._colour(shared)
-            begin, rest = self._begin(event)
-            held = self._begins[id(shared), event.name, event.category] = begin, shared, own_colour, rest
+            before, behind = self._begin(event)
+            held = _Begin(before, shared, not self._colour(shared), behind, {})
+            self._begins[id(shared), event.name, event.category] = held
+        return held
+
+    def body(self, event: Slice) -> tuple[bytes, list[bytes]]:
+        """The event of a slice but for its arrows: what it has in common with its like; its own arguments."""
+        held = self.begun_as(event)
         numbers, reals, words = self._numbers, self._reals, self._words
         pieces: list[bytes] = []
-        if held[2] and event.args:
+        if held.own_colour and event.args:
             pieces.append(self._colour(event.args))
         for key, value in event.args.items():
             kind = type(value)
@@ -161,7 +250,7 @@ class Row:
                     pieces += (heads[len(last)], last)
                 else:
                     pieces.append(self._annotation(key, value))
-            elif kind is float and -_HUGE < value < _HUGE:
+            elif kind is float and -pb.HUGE < value < pb.HUGE:
                 heads = numbers[key]
                 real = reals.get(value)
                 pieces += (heads[0], self._real(value) if real is None else real)
@@ -170,31 +259,8 @@ class Row:
                 pieces.append(self._word(key, value) if word is None else word)
             else:
                 pieces.append(self._annotation(key, value))
-        pieces.append(held[3])
-        for ends in self._ends:
-            pieces.append(ends.take(start, following))
-        if self._new:
-            out.append(self._declare())
-        if start < before and counted:
-            self._keep_counting(start, out)
-            counted = self._counted
-        at = start - before if counted else start
-        if _14_BITS <= at < _28_BITS:
-            time = _GOES_ON[at & _LOW_14] + _ENDS[at >> 14]
-        elif _28_BITS <= at < _42_BITS:
-            time = _GOES_ON[at & _LOW_14] + _GOES_ON[at >> 14 & _LOW_14] + _ENDS[at >> 28]
-        else:
-            time = varint(at)
-        self._last = start
-        common, own = held[0], b"".join(pieces)
-        size = len(common) + len(own)
-        heads_by_size = self._begin_heads[len(time)]
-        head = heads_by_size.get(size)
-        if head is None:
-            length = varint(size)
-            all_of_it = 1 + len(length) + size + len(self._tail) + len(time)
-            head = heads_by_size[size] = b"\x0a" + varint(all_of_it) + b"\x5a" + length
-        out += (head, common, own, self._tail, time)
+        pieces.append(held.behind)
+        return held.before, pieces
 
     def _begin(self, event: Slice) -> tuple[bytes, bytes]:
         """What a slice has in common with its like: name, category, colour; and shared arguments, before its own ones
@@ -213,7 +279,7 @@ class Row:
 
     def _colour(self, args: Args) -> bytes:
         """The field that gives one colour to all slices with the same value; empty where the arguments have none."""
-        for key in self._colour_by:
+        for key in self.colour_by:
             value = args.get(key)
             if value is not None:
                 return pb.integer(tp.CORRELATION, zlib.crc32(f"{key} {value}".encode(errors="replace")) >> 8 | 1)
@@ -274,36 +340,24 @@ class Row:
         number = self._interned.get((table, text))
         if number is None:
             number = self._counts[table] = self._interned[table, text] = self._counts.get(table, 0) + 1
-            self._new.append(pb.message(table, pb.integer(1, number) + pb.text(2, text)))
+            self.new.append(pb.message(table, pb.integer(1, number) + pb.text(2, text)))
         return number
 
-    def _declare(self) -> bytes:
+    def declare(self) -> bytes:
         """A packet with the texts that are new; the track's first has its defaults, too."""
-        texts = pb.message(tp.INTERNED, b"".join(self._new))
-        self._new.clear()
+        texts = pb.message(tp.INTERNED, b"".join(self.new))
+        self.new.clear()
         if self._begun:
             return tp.packet(texts, pb.integer(tp.SEQUENCE, self._sequence), pb.integer(tp.FLAGS, tp.NEEDS_STATE))
         self._begun = True
-        return tp.packet(texts, *self._head(tp.STATE_CLEARED))
+        return tp.packet(texts, *self._state(tp.STATE_CLEARED))
 
-    def _head(self, flags: int) -> Iterator[bytes]:
+    def _state(self, flags: int) -> Iterator[bytes]:
         """What the packets that follow have in common."""
         defaults = pb.message(tp.TRACK_EVENT, pb.integer(tp.TRACK_UUID, self._uuid))
-        defaults += pb.integer(tp.CLOCK_ID, tp.COUNTED if self._counted else tp.BOOTTIME)
+        defaults += pb.integer(tp.CLOCK_ID, tp.COUNTED if self.counted else tp.BOOTTIME)
         yield from (
             pb.integer(tp.SEQUENCE, self._sequence),
             pb.integer(tp.FLAGS, flags),
             pb.message(tp.DEFAULTS, defaults),
         )
-
-
-def short(value: float) -> bytes:
-    """A double of a rate or a share: as it is when three digits tell it, so that a viewer shows no more, else to one
-    part in two million.
-
-    The rest would be digits that nobody measured, and that do not compress.
-    """
-    if not 1e-300 < abs(value) < 1e300 or float(f"{value:.3g}") == value:
-        return double(value)
-    # Half of what is cut off is added before; what needs no more bits than are left is exact.
-    return bytes(4) + double(value * _HALF_OF_20_BITS)[4:]

@@ -1,0 +1,149 @@
+"""Slices in columns are written as each alone would be: by numpy, one by one, as JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mio2trace.trace import NO_ARGS, CounterValue, Event, Flow, Process, Slice, Slices, Trace, Track, each
+from mio2trace.writers import chrome_json, native
+from mio2trace.writers.native import rows as native_rows
+from tests.native_packets import read_native
+
+TRACKS = (11, 12)
+
+
+def of(events: Sequence[Event | Slices], values: Sequence[CounterValue] = ()) -> Trace:
+    return Trace(
+        processes=(Process(id=1, name="GPU"),),
+        tracks=tuple(Track(id=track, process=1, name=f"Kernels {track}") for track in TRACKS),
+        metadata={},
+        parts=(lambda: iter(events),),
+        counters={0: lambda: iter(values)},
+    )
+
+
+def printed(events: Sequence[Event | Slices]) -> str:
+    file = io.BytesIO()
+    chrome_json.write(of(events), file)
+    return file.getvalue().decode()
+
+
+def packed(trace: Trace) -> bytes:
+    file = io.BytesIO()
+    native.write(trace, file)
+    return file.getvalue()
+
+
+NAMES = st.sampled_from(["", "k<int, 3>", 'a "call"\n', "café"])
+COLUMNS = {
+    "call_index": st.integers(0, 1 << 55),
+    "small": st.integers(0, 300),
+    "gflops": st.floats(allow_nan=False, allow_infinity=False),
+    "source": st.sampled_from(["train.py:88", "a, b: \\", "ü"]),
+    "any": st.one_of(
+        st.integers(-5, 1 << 70), st.booleans(), st.dictionaries(st.sampled_from("MN"), st.integers(0, 9))
+    ),
+}
+
+
+@st.composite
+def pictures(draw: st.DrawFn) -> tuple[list[Slices], list[CounterValue], list[Flow]]:
+    """A few rows of columns on each track, with whole slices around some of them, values and arrows between them."""
+    shared: list[Any] = [NO_ARGS, {"layer": "conv1"}, {"lws": "1x1", "M": 4}]
+    found: list[Slices] = []
+    values: list[CounterValue] = []
+    starts_on: dict[int, list[int]] = {}
+    for track in TRACKS:
+        likes = [
+            Slice(track, 0, 0, draw(NAMES), draw(st.sampled_from(["kernel", "api", "layer"])), NO_ARGS, one)
+            for one in shared
+        ]
+        at, starts_on[track] = draw(st.sampled_from([0, 7, 1 << 40])), []
+        for _ in range(draw(st.integers(1, 3))):
+            keys = draw(st.lists(st.sampled_from(sorted(COLUMNS)), unique=True))
+            chosen: list[Slice] = []
+            starts: list[int] = []
+            durations: list[int] = []
+            among: list[tuple[int, Slice]] = []
+            until = at
+            for number in range(draw(st.integers(0, 8))):
+                at += draw(st.sampled_from([0, 1, 200, 1 << 30]))
+                if at >= until and draw(st.booleans()):
+                    until = at + draw(st.sampled_from([0, 3, 500]))
+                    own = draw(st.sampled_from([{}, {"kernels": 3}, {"gemm": {"M": 1}}]))
+                    among.append((number, Slice(track, at, until - at, "outer", "operation", own, shared[1])))
+                dur = draw(st.sampled_from([0, 1, 90]))
+                dur = min(dur, until - at) if at < until else dur
+                chosen.append(draw(st.sampled_from(likes)))
+                starts.append(at)
+                durations.append(dur)
+                starts_on[track].append(at)
+                at += dur
+                if draw(st.integers(0, 4)) == 0:
+                    values.append(
+                        CounterValue(1, "Busy", "%", at + draw(st.integers(-3, 3)) if at > 3 else at, 1.5, track)
+                    )
+            at = max(at, until)
+            columns = {
+                key: [
+                    draw(st.one_of(st.none(), COLUMNS[key])) if draw(st.booleans()) else draw(COLUMNS[key])
+                    for _ in starts
+                ]
+                for key in keys
+            }
+            if starts or among:
+                found.append(Slices(track, chosen, starts, durations, columns, among))
+    flows = []
+    if all(starts_on.values()):
+        for number in range(draw(st.integers(0, 6))):
+            ends = draw(st.sampled_from(starts_on[11])), draw(st.sampled_from(starts_on[12]))
+            flows.append(Flow(number + 1, "enqueue", 11, ends[0], 12, ends[1]))
+    values.sort(key=lambda value: value.time_ns)
+    return found, values, flows
+
+
+@settings(max_examples=150)
+@given(pictures())
+def test_columns_are_written_as_each_of_their_slices(
+    drawn: tuple[list[Slices], list[CounterValue], list[Flow]],
+) -> None:
+    """Read back by Perfetto's own classes: slices, arguments, arrows, values, as of slices one by one."""
+    found, values, flows = drawn
+    alone: list[Event] = [*each(found), *flows]
+    expected = read_native(packed(of(alone, values)))._replace(packets=0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native_rows, "FEWEST_IN_COLUMNS", 1)
+        written = packed(of([*found, *flows], values))
+    assert read_native(written)._replace(packets=0) == expected  # texts may be told together
+    assert len(list(native.slices(io.BytesIO(written)))) == sum(map(len, found))
+
+
+@settings(max_examples=100)
+@given(pictures())
+def test_columns_are_printed_as_each_of_their_slices(
+    drawn: tuple[list[Slices], list[CounterValue], list[Flow]],
+) -> None:
+    """Whatever is in the text that stays, whatever the numbers: also those that no 64 bits hold."""
+    assert printed(drawn[0]) == printed(list(each(drawn[0])))
+    json.loads(printed(drawn[0]))
+
+
+def test_columns_are_used_where_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers, fractions, text, nothing; slices in others; values and arrows: none of it is done one by one."""
+    monkeypatch.setattr(native_rows.Row, "slice", lambda *_: pytest.fail("one by one"))
+    monkeypatch.setattr(native_rows.Row, "counter", lambda *_: pytest.fail("one by one"))
+    count = native_rows.FEWEST_IN_COLUMNS
+    like = Slice(11, 0, 0, "k", "kernel", NO_ARGS, {"layer": "conv1"})
+    columns = {"a": range(count), "b": [1.5] * count, "c": ["x", None] * (count // 2)}
+    outer = Slice(11, 0, 100 * count, "outer", "layer", {"share": 1.5}, {"printed_ns": 3})
+    row = Slices(11, [like] * count, range(0, 100 * count, 100), [50] * count, columns, [(0, outer)])
+    values = [CounterValue(1, "Busy", "%", 100 * number + 20, 1.0, 11) for number in range(count - 1)]
+    flows = [Flow(number, "enqueue", 11, 100 * number, 12, 0) for number in range(count - 1)]
+    assert len(list(native.slices(io.BytesIO(packed(of([row, *flows], values)))))) == count + 1
