@@ -77,7 +77,7 @@ def pictures(draw: st.DrawFn) -> tuple[list[Slices], list[CounterValue], list[Fl
                 at += draw(st.sampled_from([0, 1, 200, 1 << 30]))
                 if at >= until and draw(st.booleans()):
                     until = at + draw(st.sampled_from([0, 3, 500]))
-                    own = draw(st.sampled_from([{}, {"kernels": 3}, {"gemm": {"M": 1}}]))
+                    own: dict[str, Any] = draw(st.sampled_from([{}, {"kernels": 3}, {"gemm": {"M": 1}}]))
                     among.append((number, Slice(track, at, until - at, "outer", "operation", own, shared[1])))
                 dur = draw(st.sampled_from([0, 1, 90]))
                 dur = min(dur, until - at) if at < until else dur
