@@ -169,8 +169,7 @@ def test_queue_time_is_from_the_launchs_return_to_the_kernels_start(tmp_path: Pa
     trace = convert(path).trace
     waited = {
         one.args["dispatch_id"]: one.args["queue_time_ns"]
-        for part in trace.parts
-        for one in part()
+        for one in trace.events()
         if isinstance(one, Slice) and one.category == "kernel"
     }
     assert waited == expected

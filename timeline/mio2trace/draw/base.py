@@ -16,7 +16,7 @@ from mio2trace.align.clocks.reach import FAR_NS
 from mio2trace.model.profile import Size3
 from mio2trace.notes import Notes
 
-ROW = 4096
+ROW = 16384
 """So many values of a counter, or slices that are alike, are drawn at once: some hundred kilobytes of text."""
 _FEW_RATES = 20
 _FAR_ABOVE = 4

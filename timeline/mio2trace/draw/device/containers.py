@@ -66,15 +66,6 @@ class Containers:
         whole = self._iteration_ns[pass_] if pass_ != NONE and not cut else 0
         return {"percent_of_kernel_time": three_digits(100 * kernel_ns / whole)} if whole else {}
 
-    def shares(self, pass_: int, kernel_ns: Sequence[int]) -> list[float]:
-        """``percent_of_kernel_time`` of containers of an iteration; 0 outside of iterations."""
-        whole = self._iteration_ns[pass_]
-        return [three_digits(100 * ns / whole) if whole else 0 for ns in kernel_ns]
-
-    def has_shares(self, pass_: int) -> bool:
-        """Whether containers of a pass show their share."""
-        return self._iteration_ns[pass_] != 0
-
     @cached_property
     def _iteration_ns(self) -> list[int]:
         """Of each pass the kernel time of its iteration, both directions together; 0 for set-up."""

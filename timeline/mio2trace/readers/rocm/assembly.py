@@ -218,6 +218,19 @@ class Assembly:
         self._rows.append(row)
         return len(self._rows) - 1
 
+    def again(self, place: int, times: tuple[int, int], number: object, correlation: object) -> int:
+        """A command as the one at ``place``, but for these: times, `activity`'s number and correlation."""
+        like = self._rows[place]
+        shown = _number(number, MOST_NS)
+        self._rows.append(
+            _Row(
+                len(self._rows) if shown is None else shown, like.kind, like.name, like.queue, *times,
+                _number(correlation, MOST_NS), like.grid, like.workgroup, like.resources, like.size_bytes, like.route,
+                like.line, like.thread, like.range_id, like.graph_node,
+            )
+        )  # fmt: skip
+        return len(self._rows) - 1
+
     def kernels_by_correlation(self) -> Counter[int | None]:
         """How many kernels have each correlation id."""
         return Counter(row.correlation for row in self._rows if row.kind == "kernel")

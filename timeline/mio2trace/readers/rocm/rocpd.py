@@ -16,7 +16,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from functools import cache, lru_cache
+from functools import cache
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -51,6 +52,8 @@ _Key = tuple[Hashable, Hashable]
 _Registers = tuple[int | None, int | None, int | None]
 _Value = TypeVar("_Value")
 _MOST_OF_A_GRAPH = 1 << 32
+_AT_ONCE = 4096
+"""Rows that are looked at together."""
 _LONGEST_NAME = 200
 """Of a counter."""
 _NO_REGISTERS: _Registers = (None, None, None)
@@ -240,20 +243,21 @@ class _Reading:
         columns, table = self._columns("rocpd_event"), self._quoted("rocpd_event")
         listed = ", ".join(name if name in columns else "NULL" for name in ("parent_stack_id", "category_id"))
         parents, messages = self._parents, self._messages
-        last: Hashable = None
-        stacks = self._stacks[last] = {}
-        categories = markers.get(last, set())
-        for guid, key, stack, parent, category in self._database.numbers(
-            f"SELECT guid, id, stack_id, {listed} FROM {table}"  # noqa: S608 - names of ours
-        ):
-            if guid != last:
-                last, stacks = guid, self._stacks.setdefault(guid, {})
-                categories = markers.get(guid, set())
-            stacks[key] = stack
-            if parent:
-                parents[guid, key] = parent
-            if category in categories:
-                messages[guid, key] = ""
+        any_marker = set().union(*markers.values())
+        rows = self._database.numbers(f"SELECT guid, id, stack_id, {listed} FROM {table}")  # noqa: S608 - names of ours
+        while some := list(islice(rows, _AT_ONCE)):
+            # Most are of one guid, without a parent, and no mark: nothing is done one by one then.
+            guids, keys, their_stacks, their_parents, their_categories = zip(*some, strict=True)
+            for guid in {*guids}:
+                own = self._stacks.setdefault(guid, {})
+                if guids.count(guid) == len(guids):
+                    own.update(zip(keys, their_stacks, strict=True))
+                else:
+                    own.update((key, stack) for of, key, stack, *_ in some if of == guid)
+            if any(their_parents):
+                parents |= {(guid, key): parent for guid, key, _, parent, _ in some if parent}
+            if not any_marker.isdisjoint(their_categories):
+                messages |= {(guid, key): "" for guid, key, *_, told in some if told in markers.get(guid, ())}
         if messages and "extdata" in columns:
             for guid, key, extra in self._rows(
                 f"SELECT CAST(guid AS BLOB), id, extdata FROM {table} WHERE extdata <> '{{}}'"  # noqa: S608
@@ -265,19 +269,27 @@ class _Reading:
         return self._stacks.get(guid, _NO_STACKS).get(event)
 
     def _regions(self) -> None:
-        assembly_of, thread_of = cache(self._assembly), cache(self._thread)
-        strings, stacks, parents, messages = self._strings, self._stacks, self._parents, self._messages
+        strings, parents, messages = self._strings, self._parents, self._messages
+
+        @cache
+        def place_of(guid: Hashable, process: Hashable, thread: Hashable) -> tuple[Assembly, int]:
+            assembly = self._assembly(guid, process)
+            return assembly, self._thread(assembly, guid, thread)
+
+        of: Hashable = self  # no guid
+        stacks: Mapping[Hashable, object] = {}
         for guid, process, thread, _, _, _, start, end, name, event in self._records(
             "rocpd_region", "name_id", "event_id"
         ):
-            assembly = assembly_of(guid, process)
+            if guid != of:
+                of, stacks = guid, self._stacks.get(guid, _NO_STACKS)
+            assembly, where = place_of(guid, process, thread)
             times = assembly.times(start, end, "API call or range")
             if times is None:
                 continue
-            where = thread_of(assembly, guid, thread)
             said = strings.get((guid, name), "")
-            stack = stacks.get(guid, _NO_STACKS).get(event)
-            message = messages.get((guid, event))
+            stack = stacks.get(event)
+            message = messages.get((guid, event)) if messages else None
             if message is not None:
                 kind = "mark" if times[0] == times[1] else "range"
                 made = Range(kind, message or said, where, *times, stack if type(stack) is int else None)  # type: ignore[arg-type]
@@ -299,39 +311,43 @@ class _Reading:
     def _kernels(self) -> None:
         agents = self._agents()
         symbols = self._symbols()
-        assembly_of, thread_of, stacks = cache(self._assembly), cache(self._thread), self._stacks
         kernels: dict[_Key, tuple[Assembly, int]] = {}
         is_counted = self._has_rows("rocpd_pmc_event")
-        # 1 and 1.0 are equal, and only one of them is a size
-        size, resources_of = lru_cache(1 << 12, typed=True)(sizes), lru_cache(1 << 12, typed=True)(_resources)
-
-        @lru_cache(None, typed=True)
-        def lane_of(assembly: Assembly, guid: Hashable, agent: Hashable, queue: object, stream: object) -> int:
-            device = assembly.device(agent, agents.get((guid, agent), ""))
-            return assembly.queue(device, queue, "queue") if stream is None else assembly.queue(device, stream)
-
-        for (
-            guid, process, thread, agent, queue, stream, start, end, kernel, dispatch, wx, wy, wz, gx, gy, gz, lds,
-            scratch, graph, node, event,
-        ) in self._records(
-            "rocpd_kernel_dispatch", "kernel_id", "dispatch_id", "workgroup_size_x", "workgroup_size_y",
-            "workgroup_size_z", "grid_size_x", "grid_size_y", "grid_size_z", "group_segment_size",
-            "private_segment_size", "graph_exec_id", "graph_node_id", "event_id",
+        firsts: dict[tuple[object, ...], tuple[Assembly, Mapping[Hashable, object], int]] = {}
+        for row in self._records(
+            "rocpd_kernel_dispatch", "kernel_id", "workgroup_size_x", "workgroup_size_y", "workgroup_size_z",
+            "grid_size_x", "grid_size_y", "grid_size_z", "group_segment_size", "private_segment_size", "graph_exec_id",
+            "graph_node_id", "dispatch_id", "event_id",
         ):  # fmt: skip
-            assembly = assembly_of(guid, process)
-            times = assembly.times(start, end, "kernel")
-            if times is None:
-                continue
-            name, registers = symbols.get((guid, kernel), ("", _NO_REGISTERS))
-            place = assembly.activity(
-                "kernel", name, lane_of(assembly, guid, agent, queue, stream), times, number=dispatch,
-                correlation=stacks.get(guid, _NO_STACKS).get(event), grid=size(gx, gy, gz), workgroup=size(wx, wy, wz),
-                resources=resources_of(registers, lds, scratch),
-                thread=None if thread is None else thread_of(assembly, guid, thread),
-                graph_node=(graph, node) if graph else None,
-            )  # fmt: skip
-            if is_counted and type(event) is int:
-                kernels[guid, event] = assembly, place
+            start, end, dispatch, event = row[6], row[7], row[-2], row[-1]
+            cells = row[:6] + row[8:-2]
+            first = firsts.get(cells)
+            if first is not None:
+                assembly, stacks, place = first
+                times = assembly.times(start, end, "kernel")
+                if times is not None:
+                    place = assembly.again(place, times, dispatch, stacks.get(event))
+            else:
+                guid, process, thread, agent, queue, stream, kernel, wx, wy, wz, gx, gy, gz, lds, scratch, *graph = (
+                    cells
+                )
+                assembly, stacks = self._assembly(guid, process), self._stacks.get(guid, _NO_STACKS)
+                times = assembly.times(start, end, "kernel")
+                if times is not None:
+                    device = assembly.device(agent, agents.get((guid, agent), ""))
+                    lane = assembly.queue(device, queue, "queue") if stream is None else assembly.queue(device, stream)
+                    name, registers = symbols.get((guid, kernel), ("", _NO_REGISTERS))
+                    place = assembly.activity(
+                        "kernel", name, lane, times, number=dispatch, correlation=stacks.get(event),
+                        grid=sizes(gx, gy, gz), workgroup=sizes(wx, wy, wz),
+                        resources=_resources(registers, lds, scratch),
+                        thread=None if thread is None else self._thread(assembly, guid, thread),
+                        graph_node=(graph[0], graph[1]) if graph[0] else None,
+                    )  # fmt: skip
+                    if float not in map(type, cells):  # 1 and 1.0 are equal, and only one of them is a size
+                        firsts[cells] = assembly, stacks, place
+            if times is not None and is_counted and type(event) is int:
+                kernels[row[0], event] = assembly, place
         if kernels:
             self._counters(kernels)
 

@@ -83,7 +83,7 @@ class Row:
         self._begin_heads: list[dict[int, bytes]] = [{} for _ in range(11)]
         self._numbers = _Heads(self._number_heads)
         self._reals: dict[float, bytes] = {}
-        self._words: dict[tuple[str, str], bytes] = {}
+        self._words: dict[tuple[str, str | bool], bytes] = {}
         self.held: Slice | None = None
         self._begun = False
 
@@ -254,7 +254,7 @@ class Row:
                 heads = numbers[key]
                 real = reals.get(value)
                 pieces += (heads[0], self._real(value) if real is None else real)
-            elif kind is str:
+            elif kind is str or kind is bool:
                 word = words.get((key, value))
                 pieces.append(self._word(key, value) if word is None else word)
             else:
@@ -291,8 +291,8 @@ class Row:
             return b""
         return pb.message(tp.ANNOTATION, pb.integer(tp.KEY, self._iid(tp.KEYS, cleaned(key))) + held)
 
-    def _word(self, key: str, value: str) -> bytes:
-        """An annotation that is text, kept: kernels have few names."""
+    def _word(self, key: str, value: str | bool) -> bytes:
+        """An annotation that is text or a truth, kept: kernels have few names."""
         if len(self._words) == _MOST_WORDS:
             self._words.clear()
         packed = self._words[key, value] = self._annotation(key, value)
