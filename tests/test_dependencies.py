@@ -16,7 +16,9 @@ from packaging.version import Version
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = ("view", "query", "batch", "cluster", "mcp")
-ALLOWED = frozenset({"Apache-2.0", "BSD-3-Clause", "BSD-2-Clause", "MIT", "ISC", "PSF-2.0", "MPL-2.0"})
+ALLOWED = frozenset(
+    {"Apache-2.0", "BSD-3-Clause", "BSD-2-Clause", "MIT", "ISC", "PSF-2.0", "MPL-2.0", "0BSD", "Zlib", "CC0-1.0"}
+)
 """Fit beside Apache-2.0 when a library is installed as it is. A new one is a decision, not a detail."""
 _CLASSIFIED = {
     "Apache Software License": "Apache-2.0",

@@ -90,7 +90,7 @@ def test_the_wheel_holds_the_program_and_nothing_else(wheel: Path) -> None:
 
 @pytest.mark.network
 def test_the_plain_install_is_small(environment: Environment, wheel: Path) -> None:
-    """Five libraries in 4 MB, and a program of 1.5 MiB, packed as well as a wheel can be: what an extra brings is not
+    """Five libraries in 4 MB, numpy, and a program of 1.5 MiB, packed as well as a wheel can be: what an extra brings is not
     in it."""
     python = environment("run")
     (folder,) = (python.parent.parent / "lib").glob("python3*/site-packages")
@@ -101,7 +101,7 @@ def test_the_plain_install_is_small(environment: Environment, wheel: Path) -> No
     files = (
         file for path in there for file in ([path] if path.is_file() else path.rglob("*")) if file.suffix != ".pyc"
     )
-    assert sum(file.stat().st_size for file in files if file.is_file()) < 4_000_000
+    assert sum(file.stat().st_size for file in files if file.is_file() and "numpy" not in str(file)) < 4_000_000
     with zipfile.ZipFile(wheel) as archive:
         packed = {member.filename: zlib.compress(archive.read(member), 9) for member in archive.infolist()}
     least = sum(map(len, packed.values())) + sum(2 * len(name) + 98 for name in packed)

@@ -7,8 +7,11 @@ slices is written to it at once, as words of eight bytes, of which the next argu
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's matrix products, which nothing here uses: no threads
 
 import numpy as np
 from numpy.typing import NDArray
