@@ -90,8 +90,8 @@ def test_the_wheel_holds_the_program_and_nothing_else(wheel: Path) -> None:
 
 @pytest.mark.network
 def test_the_plain_install_is_small(environment: Environment, wheel: Path) -> None:
-    """Five libraries in 4 MB, numpy, and a program of 1.5 MiB, packed as well as a wheel can be: what an extra brings is not
-    in it."""
+    """Five libraries in 4 MB, numpy, and a program of 1.5 MiB, packed as well as a wheel can be: what an extra brings
+    is not in it."""
     python = environment("run")
     (folder,) = (python.parent.parent / "lib").glob("python3*/site-packages")
     tools = ("pip", "setuptools", "pkg_resources", "_distutils_hack", "distutils-precedence", "_virtualenv")
