@@ -147,7 +147,7 @@ def test_a_kernel_on_its_own_stream_is_not_drawn_under_all_streams_too(tmp_path:
     drawn = [
         (event["args"]["node"], event["name"], tracks[event["tid"]]) for event in events if event.get("cat") == "kernel"
     ]
-    assert sorted(drawn) == [("g", "void relu()", "Stream 7: kernels"), ("h", "void relu()", "Op kernels: kernels")]
+    assert sorted(drawn) == [("g", "relu", "Stream 7: kernels"), ("h", "relu", "Op kernels: kernels")]
 
 
 def test_a_kernel_is_named_without_the_op_that_its_label_repeats(tmp_path: Path) -> None:
@@ -160,7 +160,8 @@ def test_a_kernel_is_named_without_the_op_that_its_label_repeats(tmp_path: Path)
     path = tmp_path / "timeline.json"
     path.write_text(json.dumps({"traceEvents": events}))
     drawn, _ = converted(path)
-    assert [event["name"] for event in drawn if event.get("cat") == "kernel"] == ["void relu()"]
+    assert [event["name"] for event in drawn if event.get("cat") == "kernel"] == ["relu"]
+    assert [event["args"]["full_name"] for event in drawn if event.get("cat") == "kernel"] == ["void relu()"]
 
 
 def test_several_tasks_and_gpus_have_names_of_their_own() -> None:
