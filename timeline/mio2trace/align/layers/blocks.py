@@ -8,7 +8,7 @@ before which it takes longest, compared with other ops of that name.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
@@ -22,18 +22,21 @@ CLEAR = 0.1
 modules it is 12 % and more where a block begins, and up to 3.4 % where none begins."""
 _LEAST_SHARE = 0.5
 """Share of the anchors that blocks must hold: networks whose stages differ (ResNet) repeat in parts only."""
+_ACTIVATIONS = frozenset(("aten::relu", "aten::relu_"))
 _LOOK_BACK = 8
 _MOST_PERIODS = 16
 
 
 class Op(NamedTuple):
-    """``signature``: what is equal in each repeat; ``kind``: of an anchor, empty for any other op."""
+    """``signature``: what is equal in each repeat; ``kind``: of an anchor, empty for any other op. ``is_sum``: whether
+    it adds two tensors of one shape, as a residual connection does."""
 
     text: str
     signature: Hashable
     kind: str
     start_ns: int
     end_ns: int
+    is_sum: bool = False
 
 
 class Block(NamedTuple):
@@ -60,14 +63,15 @@ class _Run(NamedTuple):
 
 
 class _Slot(NamedTuple):
-    """An op of a block: the one with number ``at`` of those behind the anchor before the anchor ``offset``; its name,
-    that of the op ``before``, and how long the host takes before it."""
+    """A place between two ops of a block: before op number ``at`` of those behind the anchor before anchor ``offset``,
+    and how long the host takes there. ``is_end``: whether a residual sum ends there, with its activation or norm."""
 
     offset: int
     at: int
-    before: str
-    name: str
+    before: Op
+    op: Op
     ns: float
+    is_end: bool
 
 
 class _Placed(NamedTuple):
@@ -188,27 +192,38 @@ def _placed(ops: Sequence[Op], texts: Sequence[str], anchors: Sequence[int], run
         if ops[anchors[first - 1 + period]].kind != "norm":
             break
         first -= 1
-    stretches: list[dict[tuple[str, ...], list[list[int]]]] = [{} for _ in range(period)]
+    stretches: list[dict[tuple[str, ...], list[int]]] = [{} for _ in range(period)]
     for at in range(first + 1, end):
-        behind, anchor = anchors[at - 1] + 1, anchors[at]
-        ns = [max(0, ops[one].start_ns - ops[one - 1].end_ns) for one in range(behind, anchor + 1)]
-        stretches[(at - first) % period].setdefault(tuple(texts[behind : anchor + 1]), []).append(ns)
+        names = tuple(texts[anchors[at - 1] + 1 : anchors[at] + 1])
+        stretches[(at - first) % period].setdefault(names, []).append(anchors[at - 1] + 1)
     usual = [max(of.items(), key=lambda item: len(item[1])) for of in stretches]
-    slots = []
-    for offset, (names, gaps) in enumerate(usual):
-        before = usual[offset - 1][0][-1]
-        for at, (name, slot) in enumerate(zip(names, zip(*gaps, strict=True), strict=True)):
-            slots.append(_Slot(offset, at, before, name, median(slot)))
-            before = name
-    offsets = range((end - first) % period + 1)
-    alike = {
+    places = [(offset, at, begins) for offset, (names, begins) in enumerate(usual) for at in range(len(names))]
+    gaps = [median(max(0, ops[one + at].start_ns - ops[one + at - 1].end_ns) for one in of) for _, at, of in places]
+    of_block = [ops[begins[0] + at] for _, at, begins in places]
+    slots = [
+        _Slot(offset, at, of_block[number - 1], of_block[number], ns, _ends_a_sum(of_block, number))
+        for number, ((offset, at, _), ns) in enumerate(zip(places, gaps, strict=True))
+    ]
+    offsets = [
         offset
-        for offset in offsets
-        if _are_alike(ops[anchors[first + offset + period - 1]], ops[anchors[first + offset]])
-    }
-    longest = _longest(slots, {*offsets} - alike or {*offsets})
+        for offset in range((end - first) % period + 1)
+        if not _are_alike(ops[anchors[first + offset + period - 1]], ops[anchors[first + offset]])
+    ]
+    longest = _longest(slots, [slot for slot in slots if slot.offset in offsets] or slots[: len(usual[0][0])])
     starts = range(first + longest.offset, first + longest.offset + period * ((end - first) // period), period)
     return _Placed(starts, usual[longest.offset][0][:-1], longest.at)
+
+
+def _ends_a_sum(ops: Sequence[Op], at: int) -> bool:
+    """Whether a residual sum ends before op ``at`` of a block, with the activation or the norm of the sum.
+
+    The norm of a sum may be the first op of the next block as well, and a root mean square norm always is.
+    """
+    if ops[at].is_sum:
+        return False
+    if ops[at - 1].kind == "norm" or ops[at - 1].text in _ACTIVATIONS:
+        return ops[at - 2].is_sum and "rms" not in ops[at - 1].text
+    return ops[at - 1].is_sum and ops[at].text not in _ACTIVATIONS
 
 
 def _are_alike(one: Op, other: Op) -> bool:
@@ -216,27 +231,30 @@ def _are_alike(one: Op, other: Op) -> bool:
     return one.kind == "linear" and one.signature == other.signature
 
 
-def _longest(slots: Sequence[_Slot], offsets: Collection[int]) -> _Slot:
-    """The op before which the host takes longest, of those with one of these offsets: compared with the same op behind
-    the same op elsewhere in the block, if that is clear, else with all ops of the name."""
+def _longest(slots: Sequence[_Slot], candidates: Sequence[_Slot]) -> _Slot:
+    """Where the host takes longest: behind residual sums if there are any. Compared with the same two ops elsewhere in
+    the block, if that is clear, else with other places before an op of that name."""
+    ends = [slot for slot in candidates if slot.is_end]
+    if ends and not any(slot.before.kind == "norm" for slot in ends):
+        return max(ends, key=lambda slot: slot.ns)
+    candidates = ends or candidates
     by_pair: dict[tuple[str, str], list[float]] = defaultdict(list)
     by_name: dict[str, list[float]] = defaultdict(list)
     for slot in slots:
-        by_pair[slot.before, slot.name].append(slot.ns)
-        by_name[slot.name].append(slot.ns)
+        by_pair[slot.before.text, slot.op.text].append(slot.ns)
+        by_name[slot.op.text].append(slot.ns)
     of_any = median(slot.ns for slot in slots)
 
     def of_names(slot: _Slot) -> float:
-        others = list(by_name[slot.name])
+        others = list(by_name[slot.op.text])
         others.remove(slot.ns)
         return slot.ns - (median(others) if others else of_any)
 
     def of_pairs(slot: _Slot) -> float:
-        others = list(by_pair[slot.before, slot.name])
+        others = list(by_pair[slot.before.text, slot.op.text])
         others.remove(slot.ns)
         return slot.ns - max(others) if others else of_names(slot)
 
-    candidates = [slot for slot in slots if slot.offset in offsets]
     best = max(candidates, key=of_pairs)
     is_clear = of_pairs(best) >= CLEAR * max(slot.ns for slot in candidates)
     return best if is_clear else max(candidates, key=of_names)

@@ -24,6 +24,7 @@ IN_BLOCK = 0.9
 _MOST_PERIODS = 1 << 10
 _MOST_FITS = 64
 _MODULE = "nn.Module: "
+_SUMS = ("aten::add", "aten::add_")
 _BATCH_NORM = "aten::batch_norm"
 _COUNTER = ("aten::add_", ((), ()))
 """Batch norms count their batches in training, by an addition to a number, before they run."""
@@ -194,7 +195,9 @@ def _name(
 
 
 def _op(op: ForwardOp) -> Op:
-    return Op(op.text, op.signature, op.kind if op.kind in ANCHORS else "", op.start_ns, op.end_ns)
+    _, shapes = op.signature
+    is_sum = op.text in _SUMS and shapes is not None and len(shapes) > 1 and () != shapes[0] == shapes[1]
+    return Op(op.text, op.signature, op.kind if op.kind in ANCHORS else "", op.start_ns, op.end_ns, is_sum)
 
 
 class _Once:

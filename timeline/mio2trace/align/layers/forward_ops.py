@@ -8,7 +8,7 @@ sequence numbers of their own, and `ForwardOp.again_in`.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -62,7 +62,7 @@ class ForwardOp(NamedTuple):
     place: int
     text: str
     kind: str
-    signature: Hashable
+    signature: tuple[str, tuple[object, ...] | None]
     start_ns: int
     end_ns: int
     thread: int
