@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from mio2trace.align.layers.blocks import Block, Op, find_blocks
-from mio2trace.align.layers.forward_ops import ANCHORS, NAMED, WITH_PARAMETERS, ForwardOp, forward_ops
+from mio2trace.align.layers.forward_ops import ANCHORS, NAMED, VIEW, WITH_PARAMETERS, ForwardOp, forward_ops
 from mio2trace.align.layers.marked_steps import MarkedStep
 from mio2trace.align.links import DOUBTED, NONE
 from mio2trace.align.open_ranges import OpenRanges
@@ -126,7 +126,7 @@ def _signatures(part: Sequence[ForwardOp]) -> dict[str, tuple[Hashable, ...]]:
     """By kind the ops of a step; by "" all those with parameters."""
     found: dict[str, list[Hashable]] = {"": []}
     for op in part:
-        if op.kind:
+        if op.kind in NAMED:
             found.setdefault(op.kind, []).append(op.signature)
             if op.kind in WITH_PARAMETERS:
                 found[""].append(op.signature)
@@ -169,10 +169,12 @@ def _name(
         threads[op.thread].append(op)
     blocks = []
     for ops in threads.values():
-        key = tuple(op.signature for op in ops)
+        places = [at for at, op in enumerate(ops) if op.kind != VIEW]
+        key = tuple(ops[at].signature for at in places)
         if key not in known:
-            known[key] = find_blocks([_op(op) for op in ops])
-        blocks += [(ops[block.first : block.end], block.is_usual) for block in known[key]]
+            known[key] = find_blocks([_op(ops[at]) for at in places])
+        for block in known[key]:
+            blocks.append((ops[places[block.first] : places[block.end - 1] + 1], block.is_usual))
     blocks.sort(key=lambda block: block[0][0].start_ns)
     names = {op.place: f"block {number}" for number, (ops, _) in enumerate(blocks, 1) for op in ops}
     counted: Counter[str] = Counter()
@@ -186,7 +188,7 @@ def _name(
             confidence = 1.0 if op.kind in sure else DOUBTED
             name = f"{op.kind} {counted[op.kind]}"
             found.add(places, Execution(name, op.start_ns, op.end_ns, confidence, names.get(op.place, "")))
-        previous = op
+        previous = op if op.kind != VIEW else previous
     for ops, is_usual in blocks:
         places = [op.place for op in ops if op.place not in found.first_of and op.place not in annotated]
         if places:

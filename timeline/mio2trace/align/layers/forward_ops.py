@@ -42,6 +42,7 @@ WITH_PARAMETERS = frozenset(_PARAMETERS)
 NAMED = frozenset((*_PARAMETERS, *_OTHERS)) - {"product"}
 """Kinds of ops that are layers: those with parameters, and those that are modules of their own mostly."""
 ANCHORS = WITH_PARAMETERS | {"attention", "product"}
+VIEW = "view"
 _LAUNCHES_NOTHING = (
     "empty empty_like empty_strided view permute transpose t slice select split split_with_sizes chunk expand "
     "as_strided alias detach unsqueeze squeeze lift_fresh unbind narrow resolve_conj"
@@ -55,6 +56,8 @@ _OPTIMIZER = "Optimizer."
 
 class ForwardOp(NamedTuple):
     """``place``: of its range; ``kind``: empty for an op of no kind; ``signature``: its name and first two shapes.
+
+    An op of kind `VIEW` launches nothing, but its gradient may.
 
     ``again_in``: the range of the backward pass that ran it again, `NONE` in the forward pass itself.
     """
@@ -80,7 +83,7 @@ def kind_of(text: str) -> str:
 
 
 def forward_ops(profile: Profile, opened: OpenRanges) -> list[ForwardOp]:
-    """In order of time; views and allocations, which launch nothing, are left out. Optimisers are no forward pass."""
+    """In order of time. Optimisers are no forward pass."""
     ranges, parent_of, order = profile.ranges, opened.parent_of, opened.outermost_first
     texts = [*map(attrgetter("text"), ranges)]
     kinds = {text: kind_of(text) for text in set(texts)}
@@ -112,10 +115,9 @@ def forward_ops(profile: Profile, opened: OpenRanges) -> list[ForwardOp]:
             again_in[place] = again
             continue
         is_closed[place] = 1
-        if text not in _VIEWS:
-            shapes = None if made.inputs is None else made.inputs.shapes[:2]
-            kind = kinds[text] or inner or ""
-            found.append(ForwardOp(place, text, kind, (text, shapes), made.start_ns, made.end_ns, made.thread, again))
+        shapes = None if made.inputs is None else made.inputs.shapes[:2]
+        kind = VIEW if text in _VIEWS else kinds[text] or inner or ""
+        found.append(ForwardOp(place, text, kind, (text, shapes), made.start_ns, made.end_ns, made.thread, again))
     found.sort(key=attrgetter("start_ns"))
     return found
 
