@@ -35,11 +35,13 @@ def add(where: str) -> Called:
 
 
 def block(number: int, *, norm_first: bool = True, wide: int = 64, more: Sequence[str] = ()) -> Iterator[Called]:
-    """A layer of a transformer; the host takes longest before its first op."""
+    """A layer of a transformer; the host takes longest before its first op. Its views have gradients."""
     where = str(number)
+    yield where, "aten::view", MODULE, (HIDDEN,)
     if norm_first:
         yield norm(where, BETWEEN)
     yield from (linear(where, WIDTH, MODULE if norm_first or at else BETWEEN) for at in range(3))
+    yield where, "aten::transpose", WITHIN, (HIDDEN,)
     yield from ((where, name, WITHIN, (HIDDEN,)) for name in more)
     yield where, "aten::scaled_dot_product_attention", WITHIN, (HIDDEN, HIDDEN)
     yield linear(where, WIDTH)
@@ -120,6 +122,26 @@ def blocks_of(found: Alignment, calls: Sequence[Called], key: int, *, backward: 
 
 def expected(calls: Sequence[Called]) -> list[str]:
     return [f"block {int(where) + 1}" if where.isdecimal() else "" for where, *_ in calls]
+
+
+def llama(number: int) -> Iterator[Called]:
+    """A layer whose norms are ops of their own; the host takes longest behind these, where no block begins."""
+    where = str(number)
+    for out, into, anchors in ((WIDTH, WIDTH, 3), (64, WIDTH, 2)):
+        yield from ((where, f"aten::{name}", WITHIN, (HIDDEN,)) for name in ("pow", "mean", "rsqrt", "mul"))
+        yield from (linear(where, out, BETWEEN, into) for _ in range(anchors))
+        yield where, "aten::mul", WITHIN, (HIDDEN, HIDDEN)
+        yield linear(where, WIDTH, into=out)
+        yield add(where)
+
+
+@pytest.mark.parametrize("count", [3, 8])
+def test_a_block_ends_with_a_residual_sum(count: int, tmp_path: Path) -> None:
+    """Whatever the gaps are: where the norms are ops of their own, only the sum shows it."""
+    calls = network(llama(number) for number in range(count))
+    found = aligned(tmp_path, rows_of(calls, FIRST_US, 1000, mark="ProfilerStep#1"))
+    told = blocks_of(found, calls, 1000)
+    assert told == expected(calls)
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
@@ -209,7 +231,7 @@ def test_a_part_that_the_user_named_stays_one(tmp_path: Path) -> None:
     assert position not in found.links.layer_unsure
 
 
-@pytest.mark.parametrize("segment", [(0, 4), (4, 14), (0, 26)])
+@pytest.mark.parametrize("segment", [(0, 4), (4, 16), (0, 30)])
 def test_what_the_backward_pass_runs_again_is_in_its_layer(segment: tuple[int, int], tmp_path: Path) -> None:
     """Forward ops in a gradient (checkpoints) have sequence numbers; they are in no layer of that gradient's op."""
     calls = network((block(n) for n in range(4)), head=WIDTH)
@@ -234,7 +256,7 @@ def test_what_the_backward_pass_runs_again_is_in_its_layer(segment: tuple[int, i
         if at[500_000 + number - first] not in links.layer_unsure:
             assert len({(links.runs[run].layer, links.runs[run].direction) for run in runs}) == 1
     sure = [number for number in range(first, end) if at[500_000 + number - first] not in links.layer_unsure]
-    assert sure or segment == (4, 14)  # which is the first or the second block
+    assert sure or segment == (4, 16)  # which is the first or the second block
 
 
 def test_a_gradient_of_gradients_is_in_its_layer(tmp_path: Path) -> None:
@@ -248,7 +270,7 @@ def test_a_gradient_of_gradients_is_in_its_layer(tmp_path: Path) -> None:
     found = aligned(tmp_path, events)
     at = {one.correlation: place for place, one in enumerate(found.profile.activities)}
     run = found.links.runs[found.links.run_of[at[500_000]]]
-    assert (run.layer, run.direction) == ("linear 1", "backward")
+    assert (run.layer, run.direction) == ("norm 1", "backward")
 
 
 @given(

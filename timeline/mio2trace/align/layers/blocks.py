@@ -1,8 +1,8 @@
 """Blocks: what a step repeats three times and more, one after another, as a transformer repeats its layers.
 
-The repeats are those of the anchors, the ops that do most of the work; what is between two anchors may differ. Where a
-block begins, the order alone does not show: the host takes longest between two blocks, so a block begins with the op
-before which it takes longest, compared with other ops of that name.
+The repeats are those of the anchors, the ops that do most of the work; what is between two anchors may differ. A block
+ends with a residual sum, or with the norm of that sum. Between several such places the gaps between ops decide: the
+host takes longest between two blocks.
 """
 
 from __future__ import annotations

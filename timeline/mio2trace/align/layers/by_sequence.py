@@ -174,7 +174,10 @@ def _name(
         if key not in known:
             known[key] = find_blocks([_op(ops[at]) for at in places])
         for block in known[key]:
-            blocks.append((ops[places[block.first] : places[block.end - 1] + 1], block.is_usual))
+            first = places[block.first]
+            while first and ops[first - 1].kind == VIEW:  # of what the block is given
+                first -= 1
+            blocks.append((ops[first : places[block.end - 1] + 1], block.is_usual))
     blocks.sort(key=lambda block: block[0][0].start_ns)
     names = {op.place: f"block {number}" for number, (ops, _) in enumerate(blocks, 1) for op in ops}
     counted: Counter[str] = Counter()
