@@ -469,14 +469,13 @@ def assert_consistent(run: Run, before: Run) -> None:
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("way", MUTATIONS)
-def test_damage_leaves_the_truth_true(loaded: dict[str, Run], way: str, name: str, seed: int) -> None:
+def test_damage_leaves_the_truth_true(loaded: dict[str, Run], way: str, name: str) -> None:
     run = loaded[name]
     kept = copy.deepcopy((run.log, run.calls, run.truth))
     try:
-        it = MUTATIONS[way](run, Random(seed))
+        it = MUTATIONS[way](run, Random(1))
     except CannotError:
         one_iteration = not any(one["name"].startswith("iter1 ") for one in run.truth["layers"])
         assert ("iterations" in way and (one_iteration or run.calls is None)) or (
