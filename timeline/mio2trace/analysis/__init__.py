@@ -89,7 +89,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a program: the inputs that tell of it, and what they tell together.
 
-    ``name`` tells it from the others and holds nothing private. ``profiles``: the fullest first, it is the one that
+    ``name`` distinguishes it from the others; it is cleaned (docs/privacy.md). ``profiles``: the fullest first, which
     the logs are joined with; those of a job's processes by rank, each joined with its own part of the logs.
     ``operations_by_log``: of each of ``libraries``. ``alignments``: one for each of ``profiles`` that holds anything;
     ``measures``: their costs, each summed when it is asked for; ``shares``: what of the logs each is joined with.

@@ -33,7 +33,7 @@ from mio2trace.snapshot.records import (
 def snapshot_of(
     runs: Sequence[Run], notes: Notes, cleaner: Cleaner, generator: str, repetitions: Sequence[Run] = ()
 ) -> Snapshot:
-    """What is kept of runs in a dataset; ``repetitions`` in place of them where each counts. Nothing private is."""
+    """What is kept of runs in a dataset, cleaned (docs/privacy.md); ``repetitions`` in their place if each counts."""
     clean = cleaner.text
     return Snapshot(
         generator=generator,

@@ -42,7 +42,7 @@ Kind = Literal["profile", "log", "archive", "other", "unknown"]
 
 
 class FoundRun(NamedTuple):
-    """A run: its name, which holds nothing private, its files, the bytes that they have."""
+    """A run: its name, cleaned by the rules of docs/privacy.md, its files, their size in bytes."""
 
     name: str
     files: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""``mio2trace bundle``: a run to give away, with nothing private in it."""
+"""``mio2trace bundle``: a run to give away, without what docs/privacy.md lists."""
 
 from __future__ import annotations
 

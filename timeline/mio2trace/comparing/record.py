@@ -1,4 +1,6 @@
-"""What is kept of a run to compare it: an iteration and its parts, in numbers; nothing private, a few kilobytes.
+"""What is kept of a run to compare it: an iteration and its parts, in numbers, in a few kilobytes.
+
+Its texts are names of problems, layers, kernels, solvers and devices, cleaned by the rules of docs/privacy.md.
 
 `mio2trace.comparing.collect` makes it of an analysed run, `mio2trace.comparing.sides` keeps it in a file.
 """

@@ -100,7 +100,7 @@ def _folders(path: str) -> list[str]:
         return sorted(entry.path for entry in entries if os.path.isdir(entry.path) and not entry.name.startswith("."))
 
 
-# -- A side in a file: what comparisons need of its runs, in JSON of at most 50 KB. It holds nothing private -----------
+# -- A side in a file: what comparisons need of its runs, in JSON of at most 50 KB, cleaned (docs/privacy.md) ----------
 
 VERSION = 1
 LARGEST = 50_000

@@ -6,7 +6,7 @@
 `write_run` takes one `mio2trace.Run` of an analysis and writes ``folder/<table>/<name>.parquet`` for each of
 `schema.TABLES`, zstd, each beside and renamed, ``runs`` last: a run that has a file there is whole. The column ``run``
 holds ``name`` (the run's own when empty) as it is; in the files' names `file_name` quotes what is none in a file's name
-(``a/b`` is ``a%2Fb.parquet``). ``notes`` and ``cleaner`` are those of the analysis: nothing private is written.
+(``a/b`` is ``a%2Fb.parquet``). ``notes`` and ``cleaner`` are those of the analysis (docs/privacy.md).
 ``folder/snapshot/<name>.parquet`` is what makes the run an input of every command (`mio2trace.snapshot`); with
 ``tables_only`` it is left out. The same run gives the same bytes. It needs the extra ``batch``; without it, and where
 nothing can be written, it raises `mio2trace.InputError`.

@@ -79,7 +79,7 @@ def tables_of(
 
 
 def failed_run(name: str, error: str) -> dict[str, Data]:
-    """The table ``runs`` of a run that failed; ``error`` holds nothing private."""
+    """The table ``runs`` of a run that failed; ``error`` is cleaned (docs/privacy.md)."""
     row = {"run": name, "state": "failed", "error": error, "version": _folder(name), "generator": _GENERATOR}
     return of_rows(TABLES["runs"], [row])
 
