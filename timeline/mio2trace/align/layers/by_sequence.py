@@ -26,7 +26,7 @@ _MOST_FITS = 64
 _MODULE = "nn.Module: "
 _SUMS = ("aten::add", "aten::add_")
 _BATCH_NORM = "aten::batch_norm"
-_COUNTER = ("aten::add_", ((), ()))
+_COUNTER = "aten::add_", ((), ())
 """Batch norms count their batches in training, by an addition to a number, before they run."""
 
 
@@ -186,7 +186,7 @@ def _name(
         if op.kind in WITH_PARAMETERS or (op.kind in NAMED and op.place not in annotated):
             counted[op.kind] += 1
             places = [op.place]
-            if previous is not None and op.text == _BATCH_NORM and previous.signature == _COUNTER:
+            if previous is not None and op.text == _BATCH_NORM and (previous.text, previous.shapes) == _COUNTER:
                 places.append(previous.place)
             confidence = 1.0 if op.kind in sure else DOUBTED
             name = f"{op.kind} {counted[op.kind]}"
@@ -200,7 +200,7 @@ def _name(
 
 
 def _op(op: ForwardOp) -> Op:
-    _, shapes = op.signature
+    shapes = op.shapes
     is_sum = op.text in _SUMS and shapes is not None and len(shapes) > 1 and () != shapes[0] == shapes[1]
     return Op(op.text, op.signature, op.kind if op.kind in ANCHORS else "", op.start_ns, op.end_ns, is_sum)
 

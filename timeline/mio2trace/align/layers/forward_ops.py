@@ -8,7 +8,7 @@ sequence numbers of their own, and `ForwardOp.again_in`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -55,7 +55,8 @@ _OPTIMIZER = "Optimizer."
 
 
 class ForwardOp(NamedTuple):
-    """``place``: of its range; ``kind``: empty for an op of no kind; ``signature``: its name and first two shapes.
+    """``place``: of its range; ``kind``: empty for an op of no kind; ``shapes``: of its first two inputs.
+    ``signature``: a number, the same for ops of one name and these shapes.
 
     An op of kind `VIEW` launches nothing, but its gradient may.
 
@@ -65,7 +66,8 @@ class ForwardOp(NamedTuple):
     place: int
     text: str
     kind: str
-    signature: tuple[str, tuple[object, ...] | None]
+    shapes: tuple[object, ...] | None
+    signature: int
     start_ns: int
     end_ns: int
     thread: int
@@ -87,10 +89,11 @@ def forward_ops(profile: Profile, opened: OpenRanges) -> list[ForwardOp]:
     ranges, parent_of, order = profile.ranges, opened.parent_of, opened.outermost_first
     texts = [*map(attrgetter("text"), ranges)]
     kinds = {text: kind_of(text) for text in set(texts)}
-    held = _held(profile, parent_of, texts, kinds)
+    held, runs_again = _held(profile, parent_of, texts, kinds)
     is_closed = bytearray(len(ranges) + 1)
     """By place: whether it is within an op. The last one is for `NONE`."""
     again_in: dict[int, int] = {}
+    signatures: dict[Hashable, int] = {}
     found: list[ForwardOp] = []
     for place in order:
         parent = parent_of[place]
@@ -104,7 +107,10 @@ def forward_ops(profile: Profile, opened: OpenRanges) -> list[ForwardOp]:
             again_in[place] = again
             continue
         if text.startswith(_BACKWARD):
-            again_in[place] = place
+            if runs_again:
+                again_in[place] = place
+            else:
+                is_closed[place] = 1
             continue
         if again != NONE and made.sequence is None:  # a gradient is computed by ops without numbers
             is_closed[place] = 1
@@ -117,15 +123,17 @@ def forward_ops(profile: Profile, opened: OpenRanges) -> list[ForwardOp]:
         is_closed[place] = 1
         shapes = None if made.inputs is None else made.inputs.shapes[:2]
         kind = VIEW if text in _VIEWS else kinds[text] or inner or ""
-        found.append(ForwardOp(place, text, kind, (text, shapes), made.start_ns, made.end_ns, made.thread, again))
+        signature = signatures.setdefault((text, shapes), len(signatures))
+        found.append(ForwardOp(place, text, kind, shapes, signature, made.start_ns, made.end_ns, made.thread, again))
     found.sort(key=attrgetter("start_ns"))
     return found
 
 
 def _held(
     profile: Profile, parent_of: Sequence[int], texts: Sequence[str], kinds: Mapping[str, str]
-) -> dict[int, str | None]:
-    """Of each range around ops with parameters the kind of the only such op within it, None if it holds several.
+) -> tuple[dict[int, str | None], bool]:
+    """Of each range around ops with parameters the kind of the only such op within it, None if it holds several; and
+    whether the backward pass has any.
 
     Of an op with parameters within another the outer counts.
     """
@@ -133,6 +141,7 @@ def _held(
     wanted = {text: kind for text, kind in kinds.items() if kind in WITH_PARAMETERS}
     held: dict[int, str | None] = {}
     is_inner: dict[int, bool] = {}
+    runs_again = False
     for place in [place for place, text in enumerate(texts) if text in wanted]:
         if ranges[place].kind != "operator":
             continue
@@ -144,6 +153,7 @@ def _held(
                 inner = is_inner.get(parent, True)
                 break
             path.append(parent)
+            runs_again = runs_again or texts[parent].startswith(_BACKWARD)
             parent = parent_of[parent]
         for around in path:
             is_inner[around] = inner
@@ -153,4 +163,4 @@ def _held(
         while parent != NONE and held.get(parent, "") is not None:
             held[parent] = None if parent in held else wanted[texts[place]]
             parent = parent_of[parent]
-    return held
+    return held, runs_again
