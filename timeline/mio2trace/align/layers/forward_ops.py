@@ -101,7 +101,7 @@ def forward_ops(profile: Profile, opened: OpenRanges) -> list[ForwardOp]:
             is_closed[place] = 1
             continue
         made, text = ranges[place], texts[place]
-        again = again_in.get(parent, NONE)
+        again = again_in.get(parent, NONE) if runs_again else NONE
         if made.kind != "operator":
             is_closed[place] = text.startswith(_OPTIMIZER)
             again_in[place] = again
