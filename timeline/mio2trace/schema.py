@@ -10,7 +10,7 @@ What a reader records of each kernel is a column by its field alone: `mio2trace.
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 from mio2trace.model.columns import Column, Kind, Place
 from mio2trace.model.profile import Resources
@@ -164,6 +164,10 @@ RECORDED: dict[str, Column] = {
     for field, hint in get_type_hints(Resources, include_extras=True).items()
 }
 """What a profiler records of each kernel, by the field of `Resources`."""
+_SHOWN_IN = {
+    place: [(column.name, field) for field, column in RECORDED.items() if place in column.shown]
+    for place in get_args(Place)
+}
 
 
 def base_of(name: str) -> tuple[str, str]:
@@ -185,10 +189,10 @@ def shown_in(place: Place) -> tuple[Column, ...]:
 
 def recorded(resources: Resources | None, place: Place) -> dict[str, Any]:
     """What is known of `RECORDED`, as far as it is shown there."""
-    if resources is None:
+    shown = _SHOWN_IN[place]
+    if resources is None or not shown:
         return {}
-    values = ((column, getattr(resources, field)) for field, column in RECORDED.items() if place in column.shown)
-    return {column.name: value for column, value in values if value is not None}
+    return {name: value for name, field in shown if (value := getattr(resources, field)) is not None}
 
 
 # -- the tables of a dataset -----------------------------------------------------------------------------------------

@@ -262,7 +262,6 @@ def _below(folder: _Folder, name: str) -> str:
 
 
 def _by_themselves(folder: _Folder, files: Iterable[_File]) -> list[tuple[str, list[_File]]]:
-    """Each as a run."""
     return [(_below(folder, _stem(file)), [file]) for file in files]
 
 

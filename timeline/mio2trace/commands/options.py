@@ -149,7 +149,6 @@ class Printing(NamedTuple):
         return Unit(self.unit or ("ms" if self.printed_as() in ("table", "markdown") else "ns"))
 
     def selection(self) -> TableSelection:
-        """What of the table is asked for."""
         from mio2trace.reports.tables import TableSelection
 
         return TableSelection(columns=_names(self.columns), sort=_names(self.sort), top=self.top, where=self.where)
@@ -258,7 +257,6 @@ class Reading(NamedTuple):
     max_input: int | None = None
 
     def analysis(self, **more: Any) -> AnalysisOptions:
-        """For `analyse`, with ``more`` of its options."""
         from mio2trace.analysis import AnalysisOptions
 
         return AnalysisOptions(**{**self._asdict(), **more})

@@ -43,7 +43,6 @@ class Refused(click.ClickException):
 
 
 def tell(line: str, *, coloured: bool = False) -> None:
-    """One line on stderr."""
     from mio2trace.notes import said
 
     click.echo(styled(visible(line)) if coloured else visible(line), err=True)

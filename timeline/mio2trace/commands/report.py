@@ -109,7 +109,6 @@ def make(
 
 
 def written(made: Report, form: str) -> str:
-    """The report in one of its forms."""
     if form == "html":
         from mio2trace.answer.html import page
 

@@ -161,7 +161,6 @@ def _layers(run: Run, measures: Measures, inside: InsideIterations, count: int) 
 
 
 def layer_part(key: LayerKey, samples: Sequence[int], calls: float, place: int, like: str = "") -> Part:
-    """A layer in one direction."""
     _, name, direction = key
     return Part(
         kind="layer",
@@ -230,7 +229,6 @@ def _of_printed(run: Run) -> RunRecord | None:
 
 
 def facts(run: Run) -> Facts:
-    """What a run was made with."""
     devices = [device.name for profile in run.profiles for device in profile.devices if is_product(device.name)]
     devices += [log.device_name for log in run.logs if log.device_name]
     values = [*stated_values(run.libraries)]

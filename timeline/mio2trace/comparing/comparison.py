@@ -92,7 +92,6 @@ class Comparison:
 
     @cached_property
     def iteration(self) -> Compared:
-        """All of a steady iteration."""
         return self._judged("iteration", "iteration", self.a.samples, self.b.samples)
 
     @cached_property

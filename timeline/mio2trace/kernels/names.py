@@ -27,7 +27,6 @@ def beginnings(pattern: str) -> tuple[str, ...]:
 
 
 def _split(pattern: str) -> list[str]:
-    """The alternatives of a pattern."""
     depth, first, alternatives = 0, 0, []
     for at, character in enumerate(f"{pattern}|"):
         if pattern[at - 1 : at] == "\\":

@@ -295,7 +295,6 @@ class Measures:
 
     @cached_property
     def whole(self) -> Cost:
-        """The profile's."""
         return total(self.passes.cost(number) for number in range(len(self.passes)))
 
     def of_operation(self, index: int) -> Cost:
@@ -375,7 +374,6 @@ class Measures:
 
     @cached_property
     def names(self) -> Mapping[str, Cost]:
-        """Kernels by name."""
         return grouped((activity.name, activity) for activity in self._activities if activity.kind == "kernel")
 
     @cached_property
@@ -394,7 +392,6 @@ class Measures:
 
     @cached_property
     def operation_evidence(self) -> Mapping[str, Cost]:
-        """The same of operations."""
         return grouped(zip(self._links.operation_by, self._activities, strict=True))
 
     @cached_property

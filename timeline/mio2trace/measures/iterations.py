@@ -300,7 +300,6 @@ def _names(alignment: Alignment, place_of: Sequence[int], count: int) -> list[li
 def _kinds(
     alignment: Alignment, names: Sequence[Sequence[str]], place_of: Sequence[int]
 ) -> tuple[tuple[str, ...], list[int]]:
-    """The name of each kind, and the kind of each iteration."""
     marked = {step.number: step.kind for step in alignment.steps}
     if any(marked.values()):
         of_place = [""] * len(names)

@@ -100,7 +100,6 @@ class Ranking(Sequence[SteadyCost[Key]]):
         return self._rows[index]
 
     def of(self, key: Key) -> SteadyCost[Key] | None:
-        """The row of ``key``, if there is one."""
         return self._by_key.get(key)
 
     @cached_property

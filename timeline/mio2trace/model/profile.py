@@ -425,7 +425,6 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     line_of: Mapping[int, tuple[int, int]] = {}
 
     def source_lines(self, activity: Activity) -> tuple[SourceLine | None, SourceLine | None]:
-        """The lines of ``line_of``."""
         line, own = self.line_of.get(activity.number, (-1, -1))
         return self.lines[line] if line >= 0 else None, self.lines[own] if own >= 0 else None
 
@@ -437,7 +436,6 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def process(self) -> Process:
-        """The process that the profile is of."""
         return self.processes[0] if self.processes else Process(index=0)
 
     def clock_of(self, device: int) -> int:

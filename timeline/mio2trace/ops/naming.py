@@ -46,7 +46,6 @@ def operation_name(operation: Operation) -> str:
 
 
 def name_of(facts: OperationFacts) -> str:
-    """The name of operations with these."""
     return _once(_operation_names, _OF_NAME(facts), _operation_name, facts)
 
 

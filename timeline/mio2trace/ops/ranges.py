@@ -163,7 +163,6 @@ _WAYS: dict[str, OperationDirection] = {way: way for way in (FORWARD, DATA, WEIG
 
 @lru_cache(maxsize=1 << 13)
 def operation_of(text: str, inputs: Inputs | None) -> Operation:
-    """The operation of a range."""
     try:
         problem = None if inputs is None else _problem(Given(inputs))
     except (ValueError, IndexError):

@@ -51,7 +51,6 @@ class _Table(NamedTuple):
     counting: str = ""
 
     def bytes(self) -> int:
-        """Of its files."""
         with contextlib.suppress(OSError):
             if self.pattern != _ALL:
                 return (self.folder / self.pattern).stat().st_size

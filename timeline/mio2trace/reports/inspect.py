@@ -58,7 +58,6 @@ def _holds_records(value: object) -> bool:
 
 
 def line(record: msgspec.Struct) -> str:
-    """One record with its line end."""
     show = _SHOWN.get(type(record))
     shown: dict[str, Any] = {"record": kind_of(record)}
     for name, value in (show(record) if show else _fields(record)).items():

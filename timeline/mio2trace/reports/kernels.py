@@ -124,7 +124,6 @@ def counter_columns(profile: Profile, taken: Sequence[str]) -> tuple[str, ...]:
 
 
 def counter_cells(activity: Activity, profile: Profile, columns: Sequence[str]) -> dict[str, Cell]:
-    """The cells of `counter_columns`."""
     if not activity.counters:
         return {}
     cells: dict[str, Cell] = {

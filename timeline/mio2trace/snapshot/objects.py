@@ -285,7 +285,6 @@ class _Field(NamedTuple):
         return values
 
     def packed(self, values: Sequence[Any], number: Mapping[int, int]) -> Any:
-        """The column of them."""
         if self.holds is not None:
             return self.holds.swapped(values, lambda record: number[id(record)])
         if self.is_coded:
@@ -321,7 +320,6 @@ def _coded(inside: Any) -> Any:
 
 @cache
 def _wire(kind: type[msgspec.Struct]) -> Any:
-    """The type of a table."""
     columns = [(field.name, field.wire | None, None) for field in _fields(kind)]
     return msgspec.defstruct(name_of(kind), columns, forbid_unknown_fields=True, kw_only=True)
 

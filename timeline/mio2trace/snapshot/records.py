@@ -114,7 +114,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def kept_alignment(alignment: Alignment) -> KeptAlignment:
-    """What is kept of one."""
     links = alignment.links
     return KeptAlignment(
         profile=alignment.profile,

@@ -160,5 +160,4 @@ def stretches(place_of: Sequence[int]) -> Iterator[Stretch]:
 
 
 def known(column: Sequence[int | None]) -> list[int]:
-    """The times that are known."""
     return [one for one in column if one is not None]

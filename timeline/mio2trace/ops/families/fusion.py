@@ -83,7 +83,6 @@ class FusionProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         )
 
     def typed(self, dtype: str | None) -> FusionProblem:
-        """So is its convolution."""
         conv = None if self.conv is None else self.conv.typed(dtype)
         return msgspec.structs.replace(self, dtype=dtype, conv=conv)
 

@@ -41,7 +41,6 @@ class _Plan(msgspec.Struct):
     last: dict[str, Buffers] = {}
 
     def operators(self) -> Operators:
-        """What it holds."""
         return Operators(tuple(self.parts), self.conv, self.bn_mode, self.activation)
 
     def same(self, other: _Plan) -> bool:
@@ -81,7 +80,6 @@ class FusionPlans:
                 self._open.activation = values.number(params.get("mode"))
 
     def arguments(self, entry: Entry, buffers: Buffers) -> None:
-        """A ``miopenSetOpArgs...`` entry and its buffers."""
         name = entry.api.removeprefix("miopenSetOpArgs")
         part = next((part for begin, part in _SET if name.startswith(begin)), "")
         if part:

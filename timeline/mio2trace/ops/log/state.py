@@ -92,7 +92,6 @@ class State:
         return self._solvers.get((algorithm, config))
 
     def register(self, algorithm: str, config: str, solver: str) -> None:
-        """See `registered`."""
         if self._solvers.get((algorithm, config)) != solver:
             self._solvers[algorithm, config] = solver
             self.statements += 1

@@ -154,7 +154,6 @@ class Entries:
             self.cut(self.current)
 
     def close(self, entry: Open, number: int) -> None:
-        """The closing brace."""
         self.opens.pop(self.thread, None)
         self.current = None
         header = entry.header

@@ -571,5 +571,4 @@ class Untimed:
 
 
 def _filled(found: list[bytes | None], nothing: bytes = b"") -> Iterable[bytes]:
-    """With ``nothing`` for None."""
     return [one if one is not None else nothing for one in found]

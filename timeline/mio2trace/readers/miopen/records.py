@@ -132,7 +132,6 @@ class Collected:
         return False
 
     def add_command(self, line: int, tag: str, text: str, thread: int | None) -> None:
-        """A command line."""
         self.counts[command_kind(text)] += 1
         self.records.append(Command(self.source, line, tag, text, thread, self.stamp, self.elapsed))
 

@@ -30,7 +30,6 @@ Other = Callable[[int, bytes], bool]
 
 
 def nothing(number: int, line: bytes) -> bool:
-    """Takes no line."""
     return False
 
 

@@ -204,7 +204,6 @@ def _setting(folder: RepeatingFolder, form: Form, call: SetKernelArg, at: int) -
 
 
 def _copy(folder: RepeatingFolder, form: Form, call: EnqueueReadBuffer | EnqueueWriteBuffer, at: int) -> Fold:
-    """What takes a buffer that is read or written."""
     same, seconds, append = folder.interned.setdefault, folder.seconds_of, folder.activities.append
     copy = "read buffer" if isinstance(call, EnqueueReadBuffer) else "write buffer"
     tag = str(call.__struct_config__.tag)
@@ -233,7 +232,6 @@ def _copy(folder: RepeatingFolder, form: Form, call: EnqueueReadBuffer | Enqueue
 
 
 def _buffer(folder: RepeatingFolder, form: Form, call: CreateBuffer, at: int) -> Fold:
-    """What takes a buffer that is created."""
     size, same = int(call.size), call.buffer
     word, end = form.places.get((at, "word")), form.places[at, "end"]
     seconds, interned, append = folder.seconds_of, folder.interned, folder.buffers.append

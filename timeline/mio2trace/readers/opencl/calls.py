@@ -165,7 +165,6 @@ class ProfileFolder:
             self.kernels.setdefault(handle, self._unseen(handle))
 
     def program(self, handle: str) -> int | None:
-        """The program that has this handle now."""
         return self._program_of.get(handle)
 
     def finish(self, interleaved: bool = False) -> Profile:

@@ -232,7 +232,6 @@ class Assembly:
         return len(self._rows) - 1
 
     def kernels_by_correlation(self) -> Counter[int | None]:
-        """How many kernels have each correlation id."""
         return Counter(row.correlation for row in self._rows if row.kind == "kernel")
 
     def call(

@@ -102,7 +102,6 @@ class Arrows:
         self._points.setdefault(lane, []).append((point_us, key))
 
     def arrow(self, event: Event) -> None:
-        """One end of an arrow."""
         lane, at, key = (number(event.pid), number(event.tid)), number(event.ts), number(event.id)
         if at is None or key is None:
             return

@@ -186,8 +186,6 @@ def _unicode(data: bytes, place: str, notes: Notes) -> bytes:
 
 
 class _Reading:
-    """Of one process."""
-
     def __init__(self, process: _Process, source: Source, notes: Notes) -> None:
         self._process = process
         self._notes = notes
