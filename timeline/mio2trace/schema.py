@@ -269,7 +269,7 @@ RUNS = TableSchema(
         Column(
             "version",
             "text",
-            "MIOpen's version, if its log states it; else the folder of the run, if its name has a digit",
+            "MIOpen's version, if its log states it; else the innermost folder around the run whose name has a digit",
         ),
         Column("device", "text", "the GPU's name"),
         Column("framework", "text", "the framework whose own profile it is"),
