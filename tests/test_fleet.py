@@ -322,6 +322,20 @@ def test_a_fleet_is_said_in_lines(dataset: Path) -> None:
     assert (refused.exit_code, "of one run" in refused.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("absent", [("problems", "problem"), ("findings", "id"), ("runs", "run")])
+def test_what_has_no_name_in_a_dataset_is_said_to_have_none(absent: tuple[str, str], tmp_path: Path) -> None:
+    """A dataset may be a stranger's: a cell without a value is no fault."""
+    table, column = absent
+    tables = made_run("2.9.0", 0)
+    tables[table] = [row | {column: None} for row in tables[table]]
+    for name in ("a", "b"):
+        write({one: of_rows(TABLES[one], rows) for one, rows in tables.items()}, tmp_path / "ds", name)
+    shown, page = call("report", tmp_path / "ds"), call("report", tmp_path / "ds", "--format", "html")
+    assert (shown.exit_code, page.exit_code) == (0, 0), shown.output + page.output
+    assert "(no name)" in page.stdout
+    assert table == "runs" or "(no name)" in shown.stdout
+
+
 @pytest.mark.parametrize("name", ["version=evil", "a[b]", "a[b", "x*", "what?", "it's", "run=1/state=2", "{a,b}", "**"])
 def test_the_name_of_a_datasets_folder_means_nothing(name: str, tmp_path: Path) -> None:
     """Neither a pattern nor a column; also of one file in it, and of the journal."""

@@ -21,6 +21,9 @@ from mio2trace.queries import DATASET, shipped
 from mio2trace.queries.dataset import Dataset
 
 Row = Mapping[str, Any]
+_NO_NAME = "(no name)"
+_NAMES = frozenset(("run", "problem", "id"))
+"""Columns without which a row says of nothing what it says; a file may lack any value."""
 _VERSIONS = """
 select version, count(*) as runs
 from runs where version is not null and state is distinct from 'failed' group by version
@@ -92,7 +95,7 @@ def gather(dataset: Dataset, name: str) -> Fleet:
 
     def rows(sql: str) -> list[Row]:
         answer = dataset.ask(sql)
-        return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+        return [dict(zip(answer.columns, map(_named, answer.columns, row), strict=True)) for row in answer.rows]
 
     return Fleet(
         name=name,
@@ -106,6 +109,10 @@ def gather(dataset: Dataset, name: str) -> Fleet:
         failures=rows(queries["failures"].sql),
         odd=rows(queries["what is odd"].sql),
     )
+
+
+def _named(column: str, value: Any) -> Any:
+    return _NO_NAME if value is None and column in _NAMES else value
 
 
 def _count(number: int, noun: str) -> str:
