@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 import mio2trace
+from mio2trace import dataset
 from mio2trace.dataset import FOLDERS, TABLES, VERSION, file_name, tables_of, write_run
 from mio2trace.dataset.columns import Data, bits, numbers, texts
 from mio2trace.model.columns import Column
@@ -110,6 +111,25 @@ def test_the_same_run_gives_the_same_bytes(analysis: mio2trace.Analysis, tmp_pat
     of_a, of_b = (sorted((tmp_path / folder).rglob("*.parquet")) for folder in ("a", "b"))
     assert [path.read_bytes() for path in of_a] == [path.read_bytes() for path in of_b]
     assert [path.parent.name for path in of_a] == sorted(FOLDERS)
+
+
+def test_a_table_without_rows_is_the_same_bytes_where_it_was_made_before(
+    analysis: mio2trace.Analysis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As each worker of a batch makes them; one that has no place for it writes each as it comes."""
+    monkeypatch.setattr(dataset, "_empty", {})
+    counts = write_run(analysis.run, tmp_path / "a", "run")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    dataset.keep_empty_tables()
+    assert not dataset._empty
+    monkeypatch.undo()
+    monkeypatch.setattr(dataset, "_empty", {})
+    dataset.keep_empty_tables()
+    assert sorted(dataset._empty) == sorted(TABLES)
+    assert 0 in counts.values()
+    assert write_run(analysis.run, tmp_path / "b", "run") == counts
+    of_a, of_b = (sorted((tmp_path / folder).rglob("*.parquet")) for folder in ("a", "b"))
+    assert [path.read_bytes() for path in of_a] == [path.read_bytes() for path in of_b]
 
 
 def test_a_failed_write_leaves_what_was_there(analysis: mio2trace.Analysis, tmp_path: Path) -> None:

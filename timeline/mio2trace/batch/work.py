@@ -18,10 +18,18 @@ from mio2trace.batch.confined import of_this_thread
 from mio2trace.batch.finding import FoundRun
 from mio2trace.batch.forking import UNLIMITED, Ended, Limits, Tell
 from mio2trace.batch.journal import Entry, Maker, hashes
+from mio2trace.notes import InputError
 
 ANALYSE = "mio2trace.batch.work:analysed"
 MODULES = ("mio2trace.batch.work", "mio2trace.dataset", "duckdb", "nanoarrow")
 """What the warm process imports: more than the first run's own imports would be paid by each."""
+_LOG = """I0101 00:00:00.000001     1 caffe.cpp:1] Use GPU with device ID 0
+I0101 00:00:00.000002     1 caffe.cpp:1] Iteration: 1 forward-backward time: 1 ms.
+MIOpen(OpenCL): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 1 -c 1 -H 8 -W 8 -k 4 -y 3 -x 3 -F 1 -t 1
+MIOpen(OpenCL): miopenStatus_t miopenConvolutionForward(miopenHandle_t, const void *){
+MIOpen(OpenCL): handle = 0x1000
+MIOpen(OpenCL): }
+"""
 ATTEMPTS = 3
 """Times that a run is given to a warm process that is then killed."""
 
@@ -139,9 +147,28 @@ def layout(tables_only: bool) -> str:
 
 def before_forking() -> None:
     """What each run would else pay for."""
+    from mio2trace.dataset import keep_empty_tables
+    from mio2trace.privacy.fields import look_at_all as look_at_text
     from mio2trace.snapshot.database import keep_one_open
+    from mio2trace.snapshot.objects import look_at_all
+    from mio2trace.snapshot.records import Snapshot
 
     keep_one_open()
+    keep_empty_tables()
+    look_at_all(Snapshot)
+    look_at_text()
+    _rehearse()
+
+
+def _rehearse() -> None:
+    """Read a log: an expression is compiled when it is used first, and most runs use the same ones."""
+    from mio2trace.analysis import analyse
+
+    with contextlib.suppress(OSError), tempfile.TemporaryDirectory(prefix="mio2trace-") as folder:
+        log = Path(folder) / "run.log"
+        log.write_text(_LOG)
+        with contextlib.suppress(InputError):
+            analyse([str(log)])
 
 
 def asked(options: Mapping[str, Any], tables_only: bool) -> str:
@@ -155,7 +182,7 @@ def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
     from mio2trace.analysis import AnalysisOptions, analyse
     from mio2trace.dataset import require_anything, write_run
     from mio2trace.forked import keep_to_one_processor
-    from mio2trace.notes import InputError, OptionError
+    from mio2trace.notes import OptionError
     from mio2trace.privacy import Cleaner
 
     if work.keep_to_one_processor:

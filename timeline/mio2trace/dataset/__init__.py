@@ -26,7 +26,7 @@ import mio2trace
 from mio2trace.analysis import Analysis, Run
 from mio2trace.analysis.kept import snapshot_of
 from mio2trace.conversion import what_is_missing
-from mio2trace.dataset.columns import NULL, Data, arrow_codes
+from mio2trace.dataset.columns import NULL, Data, arrow_codes, of_rows
 from mio2trace.dataset.rows import failed_run, tables_of
 from mio2trace.memory import without_garbage_collection
 from mio2trace.notes import InputError, Notes
@@ -138,6 +138,17 @@ def _umask() -> int:
 # Tables written as Parquet by DuckDB: columns go over as Arrow, so neither NumPy, pandas nor PyArrow is needed
 
 
+_empty: dict[str, bytes] = {}
+"""By table its file where a run has no row of it, which is any run's: to write one takes as long as to write rows."""
+
+
+def keep_empty_tables() -> None:
+    """Make them, for all writing of this process and of what is forked from it; none where there is no place."""
+    with contextlib.suppress(OSError, InputError), tempfile.TemporaryDirectory(prefix="mio2trace-") as folder:
+        write_tables({name: of_rows(schema, ()) for name, schema in TABLES.items()}, folder, "")
+        _empty.update({name: (Path(folder) / name / file_name("")).read_bytes() for name in TABLES})
+
+
 def write_tables(tables: Mapping[str, Mapping[str, Data]], folder: str | os.PathLike[str], name: str) -> dict[str, int]:
     """Write each table to ``folder/<table>/<name>.parquet``; returns the rows of each.
 
@@ -152,6 +163,10 @@ def write_tables(tables: Mapping[str, Mapping[str, Data]], folder: str | os.Path
 
 def _write(database: DuckDBPyConnection, schema: TableSchema, columns: Mapping[str, Data], path: Path) -> int:
     count = len(next(iter(columns.values())))
+    if not count and schema.name in _empty:
+        with beside(path) as temporary:
+            temporary.write_bytes(_empty[schema.name])
+        return 0
     words: dict[str, object] = {}
     cells = []
     for at, column in enumerate(schema.columns):

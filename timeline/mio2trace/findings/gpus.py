@@ -98,7 +98,8 @@ GPUS: Mapping[str, Gpu] = MappingProxyType({row[0]: _gpu(*row) for row in _ROWS}
 
 def known(name: str) -> Gpu | None:
     """The device whose name is in ``name`` as words of its own, whatever the case; None where there is none."""
-    return next((gpu for own, gpu in GPUS.items() if _as_words(own).search(name)), None)
+    lower = name.lower()  # few rows need the expression
+    return next((gpu for own, gpu in GPUS.items() if own.lower() in lower and _as_words(own).search(name)), None)
 
 
 @functools.cache

@@ -25,6 +25,12 @@ def records() -> tuple[type[msgspec.Struct], ...]:
     return tuple(dict.fromkeys(kind for kind in found if isinstance(kind, type) and issubclass(kind, msgspec.Struct)))
 
 
+def look_at_all() -> None:
+    """Look at the fields of all of them, which takes as long as to read a small run."""
+    for kind in records():
+        shown(kind)
+
+
 @cache
 def text_fields(kind: type[msgspec.Struct]) -> dict[str, str]:
     """By field of a record what its text is (`Holds.what`)."""

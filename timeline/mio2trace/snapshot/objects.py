@@ -325,8 +325,13 @@ def _wire(kind: type[msgspec.Struct]) -> Any:
 
 
 @cache
+def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+@cache
 def _fields(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
-    hints, left_out = get_type_hints(kind), never_shown(kind) | _LEFT_OUT.get(kind, frozenset())
+    hints, left_out = _hints(kind), never_shown(kind) | _LEFT_OUT.get(kind, frozenset())
     return tuple(
         _Field(kind, name, hints[name], _holds(hints[name]), _is_coded(hints[name]), name in left_out)
         for name in kind.__struct_fields__
@@ -392,6 +397,12 @@ def _of_decoder(hint: Any) -> Any:
 # -- classes ---------------------------------------------------------------------------------------------------------
 
 
+def look_at_all(root: type[msgspec.Struct]) -> None:
+    """Look at all classes of which one of ``root`` may hold records: it takes as long as to write a small run."""
+    for kind in _in_order(root):
+        _fields(kind)
+
+
 @cache
 def classes_in(root: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct]]:
     """The classes of all records that one of ``root`` may hold, by name."""
@@ -412,7 +423,7 @@ def _in_order(root: type[msgspec.Struct]) -> list[type[msgspec.Struct]]:
         if names.setdefault(name_of(kind), kind) is not kind:
             raise TypeError(f"two classes are called {name_of(kind)}: {kind} needs another name")
         order[kind] = False
-        for hint in get_type_hints(kind).values():
+        for hint in _hints(kind).values():
             for inner in _records_in(hint):
                 add(inner)
                 _add_subclasses(inner)
