@@ -329,7 +329,7 @@ def test_what_has_no_name_in_a_dataset_is_said_to_have_none(absent: tuple[str, s
     tables = made_run("2.9.0", 0)
     tables[table] = [row | {column: None} for row in tables[table]]
     for name in ("a", "b"):
-        write({one: of_rows(TABLES[one], rows) for one, rows in tables.items()}, tmp_path / "ds", name)
+        write_tables({one: of_rows(TABLES[one], rows) for one, rows in tables.items()}, tmp_path / "ds", name)
     shown, page = call("report", tmp_path / "ds"), call("report", tmp_path / "ds", "--format", "html")
     assert (shown.exit_code, page.exit_code) == (0, 0), shown.output + page.output
     assert "(no name)" in page.stdout
