@@ -171,3 +171,12 @@ def test_sections_that_are_not_shown_are_not_made(tmp_path: Path, monkeypatch: p
     told = answer.report_of(analysis, analysis.runs)
     assert of_profile.call_count == len(told.sections) == answer.MOST_SECTIONS
     assert told.left_out == 30 - answer.MOST_SECTIONS
+
+
+@pytest.mark.shared
+def test_a_recording_without_iterations_and_without_miopen_says_no_more_than_it_has() -> None:
+    """No hint is cut, no search is named that never ran."""
+    shown = CliRunner().invoke(cli, [str(shared_folder() / "samples" / "rocm" / "rpd_torch_matmul.rpd.gz")]).output
+    assert "26.40 ms of kernels; no iterations are known." in shown
+    assert "% of the recording\n" in shown
+    assert "..." not in shown

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mio2trace.answer.content import OperationRow
+from mio2trace.answer.content import OperationRow, ProblemRow
 from mio2trace.answer.names import shown_names
 from mio2trace.kernels.shown import SLICE_NAME, short_kernel, slice_names
 
@@ -31,6 +31,17 @@ def test_the_layer_is_shown_where_operations_read_the_same() -> None:
         "Gemm 15360x40... in Merged...lelLinear_0",
         "Gemm 15360x40... in Merged...elLinear_15",
     ]
+
+
+def test_the_number_of_calls_is_shown_whatever_the_name_is_cut_to() -> None:
+    """Of a log alone, whose problems have no times."""
+    rows = [
+        ProblemRow(name=f"Conv fwd 1x{'512x' * 20}{at}", primitive="conv", calls=1234, ns=None, share=None)
+        for at in "ab"
+    ]
+    names = shown_names(rows, 46)
+    assert all(name.endswith(" x 1,234") and len(name) <= 46 for name in names)
+    assert len({*names}) == 2
 
 
 PIECES = st.sampled_from(

@@ -28,7 +28,8 @@ _LABELS = {
     "idle": "idle",
 }  # fmt: skip
 _HINTS = {
-    "communication": "exposed", "copy": "exposed", "unrecorded": "the device worked, but the profile lacks it",
+    "communication": "exposed", "copy": "exposed",
+    "unrecorded": "work is missing (the device worked, but the profile lacks it)",
 }  # fmt: skip
 
 

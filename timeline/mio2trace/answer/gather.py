@@ -175,10 +175,11 @@ def _verdict(subject: Subject) -> str:
         return "No kernel in the profile."
     if told.part:
         return f"{ms(subject.total_ns)} of kernels in what there is of iteration {told.steady[0]} ({told.part})."
+    without = ", without MIOpen Find" if any(cost.kernels for cost in subject.measures.searches.values()) else ""
     if told.is_warm_up:
-        return f"{ms(subject.total_ns)} of kernels in the warm-up, without MIOpen Find; no iteration is known."
+        return f"{ms(subject.total_ns)} of kernels in the warm-up{without}; no iteration is known."
     if not subject.has_iterations:
-        return f"{ms(subject.total_ns)} of kernels, without MIOpen Find; no iterations are known."
+        return f"{ms(subject.total_ns)} of kernels{without}; no iterations are known."
     of = f"{number} steady of {recorded}" if number != recorded else count(number, "iteration")
     kind = f", {told.kinds[told.kind]}" if told.kinds[told.kind] else ""
     cold = ", may be cold" if told.may_be_cold else ""

@@ -13,13 +13,15 @@ __all__ = ["distinct", "short_kernel", "shown_names"]
 
 def shown_names(rows: Sequence[LayerRow | OperationRow | ProblemRow | KernelRow], width: int) -> list[str]:
     """Of the rows of a list, as every form of the answer shows them."""
+    calls = [f" x {row.calls:,.0f}" if isinstance(row, ProblemRow) and row.ns is None else "" for row in rows]
+    width -= max(map(len, calls), default=0)
     names = [_name(row, width) for row in rows]
     count = Counter(names)
     for at, row in enumerate(rows):
         if count[names[at]] > 1 and isinstance(row, OperationRow) and row.layer:
             names[at] = _in_layer(row.name, row.layer, width)
     short = [short_kernel(n) if isinstance(row, KernelRow) else n for n, row in zip(names, rows, strict=True)]
-    return distinct(names, short, width)
+    return [f"{name}{times}" for name, times in zip(distinct(names, short, width), calls, strict=True)]
 
 
 def _name(row: LayerRow | OperationRow | ProblemRow | KernelRow, width: int) -> str:
@@ -27,8 +29,6 @@ def _name(row: LayerRow | OperationRow | ProblemRow | KernelRow, width: int) -> 
         return f"{row.name} {row.direction}" if row.direction else row.name
     if isinstance(row, OperationRow) and row.layer:
         return f"{row.name} in {row.layer}" if len(row.name) + len(row.layer) + 4 <= width else row.name
-    if isinstance(row, ProblemRow) and row.ns is None:
-        return f"{row.name} x {row.calls:,.0f}"
     return row.name.removeprefix("void ") if isinstance(row, KernelRow) else row.name
 
 

@@ -101,7 +101,8 @@ def _spent(section: Section) -> Iterator[str]:
         bar = "█" * round(BAR * one.share) or "▏"
         line = f"  {one.label:<{LABEL + 1}}{ms(one.ns):>{TIME}}{percent(one.share):>{SHARE + 3}}  {bar:<{BAR}}"
         room = WIDTH - len(line) - 2
-        yield f"{line}  {shortened(one.hint, room)}".rstrip()
+        hint = one.hint if len(one.hint) <= room else one.hint.partition(" (")[0]
+        yield f"{line}  {shortened(hint, room)}".rstrip()
 
 
 # -- layers, operations, kernels ---------------------------------------------------------------------------------------
