@@ -176,6 +176,7 @@ def align(  # noqa: PLR0913 - keyword-only options
         keep_reasons=keep_reasons,
     )
     climb(attribution)
+    attribution.links.calibrate_layers()
     if operations:
         chance = min(chance, _chance_of_operations(attribution, left_out))
     if any(log.layers for log in logs) and profile.activities and not attribution.links.runs:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from mio2trace.align.operations.rates import calibrated
 from mio2trace.evidence import STRENGTH, Evidence
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import Direction
@@ -238,6 +239,15 @@ class Links:
     def doubt_operation(self, positions: Iterable[int], confidence: float = DOUBTED) -> None:
         """These are at most so likely of their operation. What has none has nothing to doubt."""
         self._operation.doubt(positions, confidence)
+
+    def calibrate_layers(self) -> None:
+        """Say of layers in doubt what was measured of as much doubt by their evidence (`rates.CALIBRATED`)."""
+        known = self._layer.confidence
+        for position, before in known.items():
+            after = known[position] = calibrated("layer", self._layer.by[position], before)
+            if after != before and position in self._next_layer:
+                name, chance = self._next_layer[position]
+                self._next_layer[position] = name, chance * (1 - after) / (1 - before)
 
     def take_layer(self, position: int) -> None:
         """Nothing is known of its layer and pass, on second thoughts."""

@@ -8,7 +8,8 @@ import msgspec
 
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.likelihood import Fit
-from mio2trace.align.operations.rates import SHARPER, WHOLE
+from mio2trace.align.operations.rates import calibrated
+from mio2trace.evidence import Evidence
 
 _ALIKE = 0.005
 """Probabilities nearer than this are the same."""
@@ -64,26 +65,13 @@ class Posterior(msgspec.Struct, kw_only=True):
             mixture.fits[at] = fit if ranked[0][0] == better.operation[at] else None
         return mixture
 
-    def calibrate(self) -> None:
-        """Say of what is in doubt what was measured: the model's answers are right more often than it believes.
-
-        Odds to the power of `SHARPER`; nothing becomes sure by that.
-        """
-        for at, confidence in enumerate(self.confidence):
-            if confidence >= WHOLE:
-                continue
-            before = [chance for _, chance in self.chances(at)]
-            weights = [chance**SHARPER for chance in before]
-            total = sum(weights) + max(0.0, 1 - sum(before)) ** SHARPER
-            after = [weight / total for weight in weights]
-            after[0] = max(confidence, min(WHOLE, after[0]))
-            self.confidence[at] = after[0]
-            self.others[at] = tuple(
-                (place, chance) for (place, _), chance in zip(self.others[at], after[1:], strict=True)
-            )
-            out = sum(chance for (place, _), chance in zip(self.chances(at), before, strict=True) if place == NONE)
-            if out:
-                self.gone[at] *= sum(chance for place, chance in self.chances(at) if place == NONE) / out
+    def calibrate(self, at: int, word: Evidence) -> None:
+        """Say of a link in doubt, by this evidence, what was measured (`rates.CALIBRATED`); the rest is the others'."""
+        before = self.confidence[at]
+        after = self.confidence[at] = calibrated("operation", word, before)
+        rest = (1 - after) / (1 - before) if after != before else 1.0
+        self.others[at] = tuple((place, chance * rest) for place, chance in self.others[at])
+        self.gone[at] *= rest
 
     def chances(self, at: int) -> tuple[tuple[int, float], ...]:
         """Where the kernel may be, and how probable each is."""

@@ -7,6 +7,8 @@ What is as rare as something else has its number: it is set equal to it here, an
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Mapping
 from math import log
 from typing import Final
 
@@ -46,8 +48,6 @@ LOST_BESIDE_TORN: Final = UNLOGGED
 """Part of the calls that the log lost beside one of which lines are missing."""
 LAST: Final = 1 - UNLOGGED
 """How probable it is, where nothing tells, that the last of a log's runs is the profile's."""
-SHARPER: Final = 1 + UNLOGGED
-"""To what power the odds of links in doubt are what is measured of them."""
 ONE_THREAD: Final = 1 - UNLOGGED
 """Part of the kernels in a layer's time, of queues that several threads may fill, that are the layer's."""
 
@@ -111,3 +111,16 @@ LANDMARK_LATE_NS: Final = 2_000_000_000
 """How far it may lie after it."""
 
 NATS_MISSTATED, NATS_NEVER, NATS_BROKEN = log(MISSTATED), log(NEVER), log(BROKEN)
+
+_KNOTS: Final = (0.0, 0.2, 0.4, 0.6, 0.8, WHOLE)
+CALIBRATED: Final[Mapping[tuple[str, str], tuple[float, ...]]] = {}
+
+
+def calibrated(kind: str, word: str, confidence: float) -> float:
+    """What is true of links of a kind, by this evidence, that the model believes as much. What is sure stays so."""
+    values = CALIBRATED.get((kind, word))
+    if values is None or confidence >= WHOLE:
+        return confidence
+    place = bisect_right(_KNOTS, confidence) - 1
+    low, high = _KNOTS[place], _KNOTS[place + 1]
+    return values[place] + (values[place + 1] - values[place]) * (confidence - low) / (high - low)

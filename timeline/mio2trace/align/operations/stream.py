@@ -64,13 +64,13 @@ class Stream:
         # Where more is left on both sides than is linked, calls and kernels may be others'.
         is_scant = self.left_over() > 1 / 2 and self.leaves_calls()
         in_part = self._launched_in_part(posterior)
-        posterior.calibrate()
         for number, place in enumerate(posterior.operation):
             if place == NONE:
                 continue
             by = self._by(number, place, posterior.fits[number])
             if by in self.without:
                 continue
+            posterior.calibrate(number, by)
             confidence = posterior.confidence[number]
             if by in (NAME_AND_SIZES, ORDER, LAUNCH_LINE):
                 confidence *= own

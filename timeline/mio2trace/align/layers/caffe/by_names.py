@@ -18,7 +18,7 @@ from mio2trace.align.layers.caffe.names import contradicts, launches, names_kern
 from mio2trace.align.layers.net import LayerKey, NetLayerSpec
 from mio2trace.align.layers.recurrence import is_filler, prepares, signature
 from mio2trace.align.links import DOUBTED, NONE, SURE
-from mio2trace.align.operations.rates import FEW, LIKE, LINE_NS, MISSTATED, NEVER, SHARPER, SILENT, WHOLE
+from mio2trace.align.operations.rates import FEW, LIKE, LINE_NS, MISSTATED, NEVER, SILENT, WHOLE
 from mio2trace.evidence import NAME_AND_SIZES, RECURRENCE
 from mio2trace.kernels.facts import size
 from mio2trace.model.log import Direction
@@ -54,7 +54,7 @@ def place_by_names(
     before = NONE
     for position, of_each in zip(kernels, chances, strict=True):
         place = of_each.index(max(of_each))
-        chance = _sharp(of_each[place])
+        chance = of_each[place]
         key = layers[place].index, direction
         held = attribution.layer_key(position)
         if held is not None and position not in row.liked:
@@ -87,11 +87,6 @@ def place_by_names(
     for position, (own_key, by, in_doubt) in prepared.items():
         likely = min(WHOLE, links.layer_confidence.get(by, 1.0), LIKE if in_doubt else 1.0)
         attribution.give_layer([position], run_for(own_key), NAME_AND_SIZES, confidence=likely)
-
-
-def _sharp(chance: float) -> float:
-    """What is measured of links that are so probable: of 1000 said with 0.5 to 0.9 more were right."""
-    return chance**SHARPER / (chance**SHARPER + (1 - chance) ** SHARPER) if chance < 1 else chance
 
 
 def _before(attribution: Attribution, position: int, positions: range) -> list[int]:
