@@ -3,41 +3,38 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mio2trace.align.links import NONE, SURE
+from mio2trace.align.links import NONE
 from mio2trace.align.operations.posterior import Posterior
-from mio2trace.align.operations.rates import WHOLE
+from mio2trace.align.operations.rates import CALIBRATED, WHOLE, calibrated
+from mio2trace.evidence import NAME_AND_SIZES
+
+CHANCES = st.floats(0, 1)
 
 
-def of_one(*chances: float) -> Posterior:
-    """One kernel, with the chances of calls 0, 1, ..."""
+@given(key=st.sampled_from(sorted(CALIBRATED)), one=CHANCES, other=CHANCES)
+def test_what_is_likelier_stays_likelier_and_nothing_becomes_sure(
+    key: tuple[str, str], one: float, other: float
+) -> None:
+    """Each map rises and ends where it meets what is not changed."""
+    low, high = sorted((one, other))
+    assert 0 <= calibrated(*key, low) <= calibrated(*key, high) <= 1
+    assert calibrated(*key, high) <= max(high, WHOLE)
+    assert high < WHOLE or calibrated(*key, high) == high
+
+
+def test_what_was_never_measured_is_said_as_the_model_has_it() -> None:
+    assert calibrated("operation", "no such evidence", 0.3) == 0.3
+
+
+def test_the_others_share_what_the_likeliest_leaves() -> None:
+    """A lost call is likelier or less likely as no call of the log is; all ways are one together."""
     posterior = Posterior.of_none(1)
-    posterior.operation[0], posterior.confidence[0] = 0, chances[0]
-    posterior.others[0] = tuple(enumerate(chances[1:], 1))
-    return posterior
-
-
-@pytest.mark.parametrize(("said", "least", "most"), [(0.66, 0.7, 0.73), (0.87, 0.91, 0.93), (0.5, 0.499, 0.501)])
-def test_of_two_the_likelier_is_likelier_than_the_model_says(said: float, least: float, most: float) -> None:
-    """As far as was measured; and both stay all that there is."""
-    posterior = of_one(said, 1 - said)
-    posterior.calibrate()
-    assert least < posterior.confidence[0] < most
-    assert posterior.confidence[0] + posterior.others[0][0][1] == pytest.approx(1)
-
-
-@pytest.mark.parametrize("said", [0.98, 0.985, 0.99, 0.9999])
-def test_nothing_in_doubt_becomes_sure_and_nothing_sure_is_doubted(said: float) -> None:
-    """What was sure before is as sure."""
-    posterior = of_one(said, 1 - said)
-    posterior.calibrate()
-    assert said <= posterior.confidence[0] <= max(said, WHOLE)
-    assert (posterior.confidence[0] >= SURE) is (said >= SURE)
-
-
-def test_what_the_log_lost_is_part_of_what_is_outside() -> None:
-    """A lost call is likelier or less likely as no call of the log is."""
-    posterior = of_one(0.8)
-    posterior.others[0], posterior.gone[0] = ((NONE, 0.2),), 0.1
-    posterior.calibrate()
-    assert posterior.gone[0] == pytest.approx(posterior.others[0][0][1] / 2)
+    posterior.operation[0], posterior.confidence[0] = 0, 0.6
+    posterior.others[0], posterior.gone[0] = ((1, 0.3), (NONE, 0.1)), 0.05
+    posterior.calibrate(0, NAME_AND_SIZES)
+    assert posterior.confidence[0] == calibrated("operation", NAME_AND_SIZES, 0.6) > 0.6
+    assert sum(chance for _, chance in posterior.chances(0)) == pytest.approx(1)
+    assert posterior.gone[0] == pytest.approx(posterior.others[0][1][1] / 2)
