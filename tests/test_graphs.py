@@ -191,6 +191,24 @@ def test_each_replay_executes_the_ops_of_its_capture(tmp_path: Path, apart: bool
     assert all(host[links.operation_of[position]] is None for position in at)
 
 
+@pytest.mark.parametrize("other_process", [False, True])
+def test_a_capture_that_is_replayed_at_once_is_that_of_later_replays(tmp_path: Path, other_process: bool) -> None:
+    """The profile of the capture has a replay of its own, and is a run of its own; another process's says nothing."""
+    own = [one | {"dur": one["dur"] - 1} for one in replay(NAMES, FIRST_US + 5000, 2)]  # else it is the same replay
+    files = replay(NAMES, LATER, 1), [*captured(OPS), *own]
+    paths = [tmp_path / "made0.json", tmp_path / "made1.json"]
+    for path, events in zip(paths, files, strict=True):
+        if other_process and path == paths[0]:
+            events = [one | {"pid": 8 if one["pid"] == 7 else one["pid"]} for one in events]
+        path.write_bytes(trace(events, distributedInfo={}))
+    runs = {Path(run.inputs[0].path).name: run.alignment for run in mio2trace.analyse(paths).runs}
+    assert len(runs) == 2
+    for name, alignment in runs.items():
+        assert alignment is not None
+        is_joined = not other_process or name == "made1.json"
+        assert told(alignment) == [(api if is_joined else None, True) for api, _, _ in OPS]
+
+
 def right(alignment: Alignment, true: Sequence[str | None]) -> None:
     """No wrong link is sure."""
     for (name, sure), expected in zip(told(alignment), true, strict=True):

@@ -246,13 +246,23 @@ def _sharing_profiles(inputs: Sequence[Input], notes: Notes) -> list[Gathered]:
 
 
 def _with_captures(parts: Sequence[Gathered]) -> list[Gathered]:
-    """Profiles of graphs being captured with those of their replays: of the same process or rank, else of any."""
+    """Profiles of graphs being captured with those of their replays: of the same process or rank, else of any.
+
+    One that replays its graphs itself is a run of its own, too; its captures are those of other runs of its process.
+    """
     replaying = [part for part in parts if any(map(_replays, part.held))] if len(parts) > 1 else []
     capturing = [
         part for part in parts if part.held and all(one.captured and not _replays(one) for one in part.held)
     ]  # fmt: skip
     if not replaying:
         return list(parts)
+    for part in replaying:
+        captures = [one for one in part.held if one.captured and one.process.pid is not None]
+        processes = {(one.process.pid, one.process.rank) for one in captures}
+        for other in replaying:
+            is_one = processes & {(one.process.pid, one.process.rank) for one in other.held}
+            if is_one and not any(one.captured for one in other.held):
+                other.captures += captures
     for part in capturing:
         of_part = {(one.process.pid, one.process.rank) for one in part.held}
         ranks = {one.process.rank for one in part.held}
