@@ -126,9 +126,8 @@ def test_statistics_over_iterations_in_some_of_which_a_kernel_is_not() -> None:
     of = measures({1: [*many, Ran("copy", MS, copy=True)], 2: [*many, A], 3: [*many, pause]}).steady
     row = of.kernels.of("a")
     assert row is not None
-    assert (row.per_iteration_ns, row.median_ns, row.min_ns, row.max_ns) == ((0, 2 * MS, 2 * MS), 2 * MS, 0, 2 * MS)
+    assert row.per_iteration_ns == (0, 2 * MS, 2 * MS)
     assert row.mean_ns == pytest.approx(4 * MS / 3)
-    assert row.std_ns == pytest.approx(MS * (4 / 3) ** 0.5)
     assert row.share == pytest.approx(4 / 184)
     assert row.cumulative_share == 1
     assert (of.copies.copies, of.copies.copy_timed_ns) == (1, MS)

@@ -220,8 +220,8 @@ def _common(names: str) -> tuple[Column, ...]:
     return tuple(map(_as, names.split()))
 
 
-def _ns(name: str, meaning: str, kind: Kind = "int") -> Column:
-    return Column(name, kind, meaning, "ns")
+def _ns(name: str, meaning: str) -> Column:
+    return Column(name, "int", meaning, "ns")
 
 
 _OF = (

@@ -37,7 +37,6 @@ from mio2trace.model.miopen import MiopenLog
 
 BINS = 240
 """Of the picture of a whole run."""
-SEVERE = ("high", "medium", "low")
 Depth = Literal["lines", "tables", "page"]
 """What is made: what the ten lines say, what the report's tables say, too, or also the picture of a page."""
 

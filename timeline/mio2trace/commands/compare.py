@@ -219,7 +219,7 @@ def _print(
     import orjson
 
     from mio2trace.comparing import text
-    from mio2trace.comparing.tables import document, pivot, table
+    from mio2trace.comparing.text import document, pivot, table
 
     form = printing.printed_as() if printing.form is not None or printing.path not in (None, "-") else "table"
     chosen = any((printing.columns, printing.sort, printing.top, printing.where))

@@ -76,8 +76,8 @@ def layers(
     from mio2trace.commands.printing import process_cells
     from mio2trace.notes import InputError
     from mio2trace.reports import layers as report
+    from mio2trace.reports.layers import tree_table
     from mio2trace.reports.tables import stacked
-    from mio2trace.reports.tree import tree_table
 
     if by == "class" and (each or times):
         raise click.UsageError("--by class does not go with --each and --times")

@@ -232,7 +232,7 @@ class Comparison:
     @property
     def table(self) -> Table:
         """A row a part, the iteration last."""
-        from mio2trace.comparing.tables import table
+        from mio2trace.comparing.text import table
 
         return table(self)
 
@@ -305,7 +305,6 @@ def _count(runs: int) -> str:
 # ----------------------------------------------------------------------------------------------------------------------
 # Why a part differs: what is another about it, in a few words. Kernels are looked at inside of a matched part only
 
-_HELPERS_SHOWN = ("transpose", "cast", "fill", "im2col", "padding", "pad")
 _LONGEST_NAME = 40
 
 

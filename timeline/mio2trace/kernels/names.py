@@ -314,9 +314,6 @@ PATTERNS: tuple[_Pattern, ...] = (
 )
 """How a name begins, which spares nearly all of them the expression; that; what it tells."""
 
-FFT_SEQUENCE = ("fwd_in", "fwd_we", "transpose_in", "transpose_we", "cgemm", "transpose_out", "inv_out")
-"""The seven launches ``MIOpenConvFFT_<...>`` of one FFT convolution, in that order."""
-
 _SCOPE = re.compile(r"^(?:[A-Za-z_]\w*+::|\(anonymous namespace\)::)+")
 _LENGTH = re.compile(r"[0-9]{1,4}")
 _ARGUMENTS = re.compile(r"[<(]")

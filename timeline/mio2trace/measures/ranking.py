@@ -13,7 +13,7 @@ from mio2trace.align import NONE, Alignment, Links
 from mio2trace.kernels import KernelFact, helps, role
 from mio2trace.kernels.names import kernel_name
 from mio2trace.measures.cost import Cost, Sums
-from mio2trace.measures.statistics import deviation, mean, median
+from mio2trace.measures.statistics import mean
 from mio2trace.model.profile import Activity
 from mio2trace.ops.naming import name_of, problem_name
 from mio2trace.ops.operation import Operation
@@ -48,23 +48,6 @@ class SteadyCost(msgspec.Struct, Generic[Key], frozen=True, kw_only=True):
     def mean_ns(self) -> float:
         """Kernel time of an iteration; an integer when it is one."""
         return mean(self.per_iteration_ns) if self.per_iteration_ns else 0
-
-    @property
-    def median_ns(self) -> float:
-        return median(self.per_iteration_ns) if self.per_iteration_ns else 0
-
-    @property
-    def min_ns(self) -> int:
-        return min(self.per_iteration_ns, default=0)
-
-    @property
-    def max_ns(self) -> int:
-        return max(self.per_iteration_ns, default=0)
-
-    @property
-    def std_ns(self) -> float | None:
-        """Of a sample (n - 1); None for a single iteration."""
-        return deviation(self.per_iteration_ns)
 
     @property
     def host_ns(self) -> int | None:

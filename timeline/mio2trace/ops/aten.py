@@ -190,9 +190,9 @@ def _pool(mode: str, direction: OperationDirection) -> _Maker:
     return make
 
 
-def _activ(number: int, direction: OperationDirection, place: int = 0) -> _Maker:
+def _activ(number: int, direction: OperationDirection) -> _Maker:
     def make(given: Given) -> Made:
-        return (ActivProblem(direction=direction, x=given.shape(place), mode=number),)
+        return (ActivProblem(direction=direction, x=given.shape(0), mode=number),)
 
     return make
 

@@ -22,7 +22,6 @@ KEY_DTYPES = {
     "INT32": "int32", "FP64": "double", "FP8": "float8", "BF8": "bfloat8", "INT64": "int64",
 }  # fmt: skip
 ALGORITHMS = ("Gemm", "Direct", "FFT", "Winograd", "StaticCompiledGemm", "ImplicitGemm")
-CONV_MODES = ("convolution", "transpose", "convolution", "convolution")  # group and depthwise are groups
 POOL_MODES = ("max", "average", "average-inclusive")
 ACTIVATIONS = (
     "PASTHRU", "LOGISTIC", "TANH", "RELU", "SOFTRELU", "ABS", "POWER", "CLIPPEDRELU", "LEAKYRELU", "ELU", "CLAMP",

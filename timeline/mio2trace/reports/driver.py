@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
 import msgspec
 
@@ -14,8 +13,6 @@ from mio2trace.ops.command import refusal
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import CommandError, Form, Problem
 from mio2trace.outgoing import shortened, visible
-
-DriverForm = Literal["today", "log"]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,8 +12,7 @@ from mio2trace.model.miopen import Command, Entry, Message, MiopenLog, Operation
 from mio2trace.ops import values
 from mio2trace.ops.command import base, form_of, parse, refusal, tag_direction
 from mio2trace.ops.driver_options import driver_line, first_word
-from mio2trace.ops.log.draft import Draft
-from mio2trace.ops.log.entry import stated
+from mio2trace.ops.log.draft import Draft, stated
 from mio2trace.ops.log.level_lines import LevelLines
 from mio2trace.ops.log.plans import run_buffers, run_tensors
 from mio2trace.ops.log.repeats import Repeats

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from mio2trace.model.miopen import Command, Entry, LoggedCall, Message
-from mio2trace.ops.log.entry import stated
+from mio2trace.ops.log.draft import stated
 from mio2trace.ops.log.state import State
 from mio2trace.ops.operation import GemmCall, Launch, Operation
 from mio2trace.ops.table import FIND_2, OPS
