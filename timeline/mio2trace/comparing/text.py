@@ -258,7 +258,7 @@ def pivot(comparisons: Sequence[Comparison], *, everything: bool = True) -> Tabl
     for name, comparison in zip(names[1:], comparisons, strict=True):
         for one in (comparison.iteration, *comparison.steps, *comparison.rows, *comparison.ranks, *comparison.once):
             row = rows.setdefault((one.kind, one.name), {"part": one.kind, "name": one.name})
-            for column, ns in ((f"{names[0]}_ms_of", one.a_ns), (f"{name}_ms_of", one.b_ns)):
+            for column, ns in ((f"{names[0]}_ms", one.a_ns), (f"{name}_ms", one.b_ns)):
                 ms = _ms_of(ns)
                 if ms is not None:
                     row[column] = ms
@@ -268,10 +268,10 @@ def pivot(comparisons: Sequence[Comparison], *, everything: bool = True) -> Tabl
                 row |= {"cause": one.cause} if one.cause else {}
     changed = {(row.kind, row.name) for comparison in comparisons for row in comparison.rows if has_changed(row)}
     shown = [row for key, row in rows.items() if everything or key in changed or key[0] not in KINDS]
-    columns = ("part", "name", *(f"{name}_ms_of" for name in names), "ratio", "verdict", "cause")
-    decimals = dict.fromkeys((*(f"{name}_ms_of" for name in names), "ratio"), 3)
+    columns = ("part", "name", *(f"{name}_ms" for name in names), "ratio", "verdict", "cause")
+    decimals = dict.fromkeys((*(f"{name}_ms" for name in names), "ratio"), 3)
     # Of these no column gives way to the others on a narrow terminal.
-    keys = ("name", *(f"{name}_ms_of" for name in names), "ratio")
+    keys = ("name", *(f"{name}_ms" for name in names), "ratio")
     return Table(columns=columns, rows=shown, decimals=decimals, keys=keys)
 
 
