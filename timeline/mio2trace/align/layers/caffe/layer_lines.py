@@ -56,7 +56,8 @@ def _place_by_lines(attribution: Attribution, axis: Timeline) -> None:
 
 def _is_copy(layer: LayerTime, other: LayerTime) -> bool:
     """Whether the same line stands there once more."""
-    return other.stamp is not None and msgspec.structs.replace(other, line=layer.line) == layer
+    same_time = other.stamp is not None and other.stamp == layer.stamp
+    return same_time and msgspec.structs.replace(other, line=layer.line) == layer
 
 
 def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime], places: Sequence[int]) -> None:
@@ -277,11 +278,12 @@ def _iterations_of(attribution: Attribution, axis: Timeline, layers: Sequence[La
     order = {key: number for number, key in enumerate(_order(attribution))}
     result = [(1, 1.0)] * len(layers)
     is_begun = bool(begun) and min(begun) <= (place_of(layers[0]) or 0)
+    count = attribution.iterations()
     for before, members in between.items():
         low = ended[before - 1][1] if before else 0 if is_begun else None
         high = ended[before][1] if before < len(ended) else None
         ats = [order.get((layers[number].index, layers[number].direction), NONE) for number in members]
-        for first, last, iteration, is_told in _numbered(ats, low, high, len(order) - 1, attribution.iterations()):
+        for first, last, iteration, is_told in _numbered(ats, low, high, len(order) - 1, count):
             told = max(1, iteration), 1.0 if is_told else LIKE
             result[members[first] : members[last] + 1] = [told] * (last + 1 - first)
     return result
