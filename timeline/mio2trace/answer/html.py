@@ -147,7 +147,8 @@ def _step(section: Section) -> dict[str, Any] | None:
     legend = [{"colour": _PARTS[one.part], "helps": False, "label": one.label} for one in section.spent]
     return tables.part(
         f"Where {what} goes",
-        note=ms(whole if section.step is None else section.step.step_ns) + ", without MIOpen's log" * section.timed_by_reference,
+        note=ms(whole if section.step is None else section.step.step_ns)
+        + ", without MIOpen's log" * section.timed_by_reference,
         picture=picture,
         legend=legend,
         table=tables.grid(heads, rows, ""),

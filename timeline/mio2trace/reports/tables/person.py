@@ -119,11 +119,17 @@ def _shown(cells: Sequence[Cell | None]) -> list[str]:
     decimals = min(max(0, DIGITS - whole), _MOST_DECIMALS)
     exact = max(0 if one.is_integer() else len(repr(one).partition(".")[2]) or decimals for one in fractions)
     decimals = min(decimals, exact)
-    return [f"{cell:.{decimals}f}" if isinstance(cell, (int, float)) else _text(cell) for cell in cells]
+    return [_number(cell, decimals) if isinstance(cell, (int, float)) else _text(cell) for cell in cells]
 
 
 def _with(decimals: int, cells: Sequence[Cell | None]) -> list[str]:
-    return [f"{cell:.{decimals}f}" if isinstance(cell, (int, float)) else _text(cell) for cell in cells]
+    return [_number(cell, decimals) if isinstance(cell, (int, float)) else _text(cell) for cell in cells]
+
+
+def _number(cell: float, decimals: int) -> str:
+    """``<0.1`` for what would look like nothing."""
+    text = f"{cell:.{decimals}f}"
+    return f"<{10**-decimals:.{decimals}f}" if cell > 0 and not float(text) else text
 
 
 def _text(cell: Cell | None) -> str:
