@@ -164,7 +164,7 @@ def _modules(subject: Subject) -> Iterator[Found]:
             share=subject.share(ns),
             count=subject.each(len(times)),
             number=f"{percent(subject.share(ns))} of the kernel time is in layers that are named by kind and position"
-            " (conv 1, block 2). The order of ops does not show where a block begins.",
+            " (conv 1, block 2). The profile does not record where a block begins.",
             severity="info",
         )
 
