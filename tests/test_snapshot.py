@@ -9,11 +9,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import mio2trace
 from mio2trace.analysis.kept import snapshot_of
+from mio2trace.cli import cli
 from mio2trace.model.profile import (
     Activity,
     BufferCreated,
@@ -32,7 +34,7 @@ from mio2trace.snapshot.database import connection, sql_text
 from mio2trace.snapshot.files import read, write
 from mio2trace.snapshot.objects import Damaged, Table, classes_in, from_tables, name_of, to_tables
 from mio2trace.snapshot.places import RUNS, is_dataset, snapshots_of
-from mio2trace.snapshot.records import Snapshot
+from mio2trace.snapshot.records import KeptRun, Snapshot
 from tests.conftest import ROOT
 
 SQUEEZENET = [ROOT / "traces" / "squeezenet11-b1-libdnn-fwd" / name for name in ("run.log", "prof.json.gz")]
@@ -215,6 +217,32 @@ def test_a_snapshot_with_other_bytes_is_one_line(
     with pytest.raises(InputError, match=said) as told:
         read(place)
     assert "\n" not in str(told.value)
+
+
+EMPTIED = [
+    "runs",
+    *(name for name in KeptRun.__struct_fields__ if name not in ("name", "framework", "complete", "reference")),
+]
+
+
+@pytest.mark.parametrize("field", EMPTIED)
+def test_what_holds_nothing_where_a_run_holds_something_is_read_or_refused_in_a_line(
+    field: str, snapshot: Snapshot, tmp_path: Path
+) -> None:
+    """Its checksum is right: a stranger may write any sequence empty."""
+    (run,) = snapshot.runs
+    runs = () if field == "runs" else (msgspec.structs.replace(run, **{field: ()}),)
+    changed = msgspec.structs.replace(snapshot, runs=runs)
+    write(changed, tmp_path, "x.parquet")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "x.parquet").write_bytes(b"PAR1")
+    for command in ("kernels", "report"):
+        result = CliRunner().invoke(cli, [command, str(tmp_path)])
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        assert result.exit_code == 0 or result.stderr.count("\n") == 1
+    if field == "runs":
+        with pytest.raises(InputError, match="no run"):
+            read(tmp_path / "snapshot" / "x.parquet")
 
 
 def test_a_snapshot_of_an_older_version_says_what_to_do(tmp_path: Path) -> None:

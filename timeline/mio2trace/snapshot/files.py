@@ -98,6 +98,8 @@ _LATEST = 1 << 63
 
 def wrong_in(snapshot: Snapshot) -> str:
     """What is wrong first, in words; empty for what the program could have written."""
+    if not snapshot.runs:
+        return "no run"
     return next((wrong for run in (*snapshot.runs, *snapshot.repetitions) for wrong in _of_run(run)), "")
 
 
