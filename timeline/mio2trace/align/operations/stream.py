@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +11,7 @@ import msgspec
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.operations.chances import Kind, Rates, ahead, chances_of, kinds_of, of_this_process
 from mio2trace.align.operations.habits import Habits
-from mio2trace.align.operations.lattice import AHEAD, NARROW, WIDE, Lattice, Width
+from mio2trace.align.operations.lattice import AHEAD, NARROW, NEXT, WIDE, Lattice, Width
 from mio2trace.align.operations.likelihood import Fit, Likelihood
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.rates import WHOLE
@@ -154,7 +155,7 @@ class Stream:
                 moved |= posterior.operation != before.operation
                 if number and posterior.is_like(before):
                     break  # That what is left over launched nothing was known before.
-        if moved or (may_be_wide and self._leaves_a_row(posterior)):
+        if moved or (may_be_wide and (self._is_at_edge(posterior) or self._leaves_a_row(posterior))):
             habits = habits or Habits(self.likelihood, posterior, rows=False)
             posterior = posterior.mixed(self._posterior(rates, kinds, AHEAD, habits, posterior))
         _doubt_changes(before, posterior, self.operations)
@@ -203,6 +204,29 @@ class Stream:
                 row += self.likelihood.kernels.kind(number).library
                 if row >= LONG_ROW:
                     return True
+        return False
+
+    def _is_at_edge(self, posterior: Posterior) -> bool:
+        """Whether a link goes as many calls of its kind ahead as a search tries, and nothing but names, sizes and order
+        tells that it is none of those behind.
+        """
+        kinds = [(operation.primitive, operation.direction) for operation in self.operations]
+        of_kind: dict[object, list[int]] = {}
+        for place, kind in enumerate(kinds):
+            of_kind.setdefault(kind, []).append(place)
+        before = NONE
+        for number, place in enumerate(posterior.operation):
+            if place == NONE or place <= before:
+                continue
+            alike = of_kind[kinds[place]]
+            own = bisect_left(alike, place)
+            steps, before = own + 1 - bisect_right(alike, before), place
+            behind = own + 1 < len(alike) and alike[own + 1] <= self.windows.last[number]
+            if steps < NEXT or not behind:
+                continue
+            fit = posterior.fits[number] or self.likelihood.fit(number, place)
+            if not (fit.buffers or fit.launched):
+                return True
         return False
 
     def _posterior(
