@@ -70,21 +70,22 @@ def completeness(alignment: Alignment, launches: Launches, devices: tuple[Device
     is_stream = [queue.kind == "stream" for queue in profile.queues]
     spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
     durations: dict[tuple[str, object], list[int]] = defaultdict(list)
-    for activity in profile.activities:
-        start, end = activity.start_ns, activity.end_ns
-        if activity.kind != "kernel" or start is None or end is None:
-            continue
-        if activity.grid is not None or not activity.is_replayed:  # RPD neither names nor sizes the kernels of a graph
-            durations[activity.name, activity.grid].append(end - start)
-        spans[activity.queue].append((start, end))
     without = before = 0
-    if has_launches:
-        for activity, pass_ in zip(profile.activities, links.pass_of, strict=True):
-            if activity.kind == "kernel" and activity.host_start_ns is None:
-                if pass_ in early:
-                    before += 1
-                else:
-                    without += 1
+    for activity, pass_ in zip(profile.activities, links.pass_of, strict=True):
+        if activity.kind != "kernel":
+            continue
+        call = activity.call
+        if has_launches and (call is None or call.start_ns is None):
+            if pass_ in early:
+                before += 1
+            else:
+                without += 1
+        start, end = activity.start_ns, activity.end_ns
+        if start is not None and end is not None:
+            # RPD neither names nor sizes the kernels of a graph
+            if activity.grid is not None or call is None or "GraphLaunch" not in call.name:
+                durations[activity.name, activity.grid].append(end - start)
+            spans[activity.queue].append((start, end))
     counts["before-recording"] += before
     counts["kernel-without-launch"] += without
     counts["overlap-on-stream"] += sum(

@@ -272,13 +272,14 @@ def _builds(alignment: Alignment, place_of: Sequence[int], count: int) -> Counte
     ]
     if not building:
         return Counter()
-    begins: dict[int, int] = {}
-    until: dict[int, int] = {}
+    begins, until = [_NEVER] * count, [-_NEVER] * count
     for place, activity in zip(place_of, alignment.profile.activities, strict=True):
-        if place != NONE and activity.host_start_ns is not None:
-            begins[place] = min(begins.get(place, _NEVER), activity.host_start_ns)
-            until[place] = max(until.get(place, 0), activity.host_start_ns)
-    ordered = sorted(begins, key=begins.__getitem__)
+        if place != NONE and activity.call is not None and (start := activity.call.start_ns) is not None:
+            if start < begins[place]:
+                begins[place] = start
+            if start > until[place]:
+                until[place] = start
+    ordered = sorted((place for place in range(count) if begins[place] < _NEVER), key=begins.__getitem__)
     starts = [begins[place] for place in ordered]
     found: Counter[int] = Counter()
     for start in building:

@@ -276,15 +276,16 @@ class _Events:
             for event in events
         ]
 
-    def _slice(self, event: Slice, own: str) -> str:
-        return self._line(event, event.start_ns, event.dur_ns, own)
-
-    def _line(self, event: Slice, start: int, duration: int, own: str) -> str:
+    def _heads_of(self, event: Slice) -> tuple[str, str, str]:
         place = (id(event.shared), event.name, event.category, event.track)
         heads = self._heads.get(place)
         if heads is None:
             heads = self._heads[place] = self._head(event)
-        alone, before, behind = heads
+        return heads
+
+    def _slice(self, event: Slice, own: str) -> str:
+        alone, before, behind = self._heads_of(event)
+        start, duration = event.start_ns, event.dur_ns
         args = f"{before}{own}{behind}" if own else alone
         return (
             f'{args},"ts":{start // 1000}{_DECIMALS[start % 1000]},'
@@ -294,17 +295,17 @@ class _Events:
     def slices(self, row: Slices) -> str:
         """The lines of all of them."""
         try:
-            columns = [_members(key, values) for key, values in row.columns.items()]
+            owns = _members(row)
         except orjson.JSONEncodeError:  # an integer of more than 64 bits
             return "".join(self.texts(list(row.slices())))
-        owns: Iterable[str] = repeat("")
-        if columns:
-            owns = (
-                map(",".join, zip(*columns, strict=True))
-                if all(map(all, columns))
-                else map(_joined, zip(*columns, strict=True))
+        heads = {id(like): self._heads_of(like) for like in {id(like): like for like in row.likes}.values()}
+        lines = [
+            f'{f"{before}{own}{behind}" if own else alone},"ts":{start // 1000}{_DECIMALS[start % 1000]},'
+            f'"dur":{duration // 1000}{_DECIMALS[duration % 1000]}}}'
+            for (alone, before, behind), own, start, duration in zip(
+                [heads[id(like)] for like in row.likes], owns, row.starts, row.durations, strict=False
             )
-        lines = list(map(self._line, row.likes, row.starts, row.durations, owns))
+        ]
         if row.among:
             whole, at = self.texts([one for _, one in row.among]), 0
             merged: list[str] = []
@@ -380,22 +381,27 @@ def _own_args(slices: Sequence[Slice]) -> list[str]:
     return [_json(event.args)[1:-1] for event in slices]
 
 
-def _members(key: str, values: Sequence[Any]) -> list[str]:
-    """Of each value of a column the member of its slice's arguments; "" for none. Raises `orjson.JSONEncodeError`."""
-    name = f"{_json(key)}:"
-    kinds = set(map(type, values))
-    if kinds <= {int, float, _NOTHING}:
-        texts = orjson.dumps(values).decode()[1:-1].split(",")
-    else:
-        printed = {value: _json(value) for value in set(values)} if kinds <= {str, _NOTHING} else None
-        texts = [_json(value) for value in values] if printed is None else [printed[value] for value in values]
-    if _NOTHING in kinds:
-        return ["" if value is None else name + text for value, text in zip(values, texts, strict=True)]
-    return [name + text for text in texts]
-
-
-def _joined(members: tuple[str, ...]) -> str:
-    return ",".join(filter(None, members))
+def _members(row: Slices) -> Iterable[str]:
+    """Of each slice the members of its own arguments. Raises `orjson.JSONEncodeError`."""
+    columns: list[Sequence[str]] = []
+    form = ""
+    for key, values in row.columns.items():
+        kinds = set(map(type, values))
+        if kinds <= {int, float, _NOTHING}:
+            texts = orjson.dumps(values).decode()[1:-1].split(",")
+        elif kinds <= {str, _NOTHING}:
+            printed = {value: _json(value) for value in set(values)}
+            texts = [printed[value] for value in values]
+        else:
+            texts = [_json(value) for value in values]
+        name = f"{_json(key)}:"
+        if _NOTHING in kinds:
+            texts = ["" if value is None else f"{name}{text}," for value, text in zip(values, texts, strict=True)]
+            form += "%s"
+        else:
+            form += f"{name.replace('%', '%%')}%s,"
+        columns.append(texts)
+    return [(form % own)[:-1] for own in zip(*columns, strict=True)] if columns else repeat("")
 
 
 def _values(counters: Sequence[CounterValue]) -> list[str]:

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain, compress, groupby
+from operator import gt, sub
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -49,13 +50,17 @@ class Covered:
     """Spans of time, merged: which parts of a window they cover."""
 
     def __init__(self, spans: Iterable[Span]) -> None:
-        ordered = sorted(spans)
-        starts, ends = [start for start, _ in ordered], [end for _, end in ordered]
-        until = [*accumulate(ends, max)]
-        apart = [*map(int.__gt__, starts[1:], until)]  # whether the next one begins behind all before it
-        self.starts = [*starts[:1], *compress(starts[1:], apart)]
-        self.ends = [*compress(until, apart), *until[-1:]]
-        self._before = [0, *accumulate(map(int.__sub__, self.ends, self.starts))]
+        starts: tuple[int, ...] = ()
+        ends: tuple[int, ...] = ()
+        if ordered := sorted(spans):
+            starts, ends = zip(*ordered, strict=True)
+        if not all(map(gt, starts[1:], ends)):  # on most streams one is behind the other
+            until = [*accumulate(ends, max)]
+            apart = [*map(gt, starts[1:], until)]  # whether the next one begins behind all before it
+            starts = *starts[:1], *compress(starts[1:], apart)
+            ends = *compress(until, apart), *until[-1:]
+        self.starts, self.ends = starts, ends
+        self._before: list[int] = [0, *accumulate(map(sub, self.ends, self.starts))]
 
     def within(self, begin: int, end: int) -> int:
         """How much of a window is covered, in ns."""
