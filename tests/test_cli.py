@@ -68,7 +68,7 @@ def test_a_log_and_a_profile_become_a_trace() -> None:
     assert any(re.fullmatch(r"layers +conv1 forward +[\d.]+ ms +50\.0 %", line) for line in lines)
     assert not any(line.startswith("layers: ") for line in lines)
     assert re.fullmatch(
-        r"wrote out\.json \(0\.\d MB, \d+ bytes a kernel\): open it at https://ui\.perfetto\.dev", lines[-1]
+        r"wrote out\.json \(0\.\d MB, \d+ bytes per kernel\): open it at https://ui\.perfetto\.dev", lines[-1]
     )
     assert len(json.loads(Path("out.json").read_bytes())["traceEvents"]) > 8
 
@@ -177,10 +177,10 @@ def test_help_and_version() -> None:
             "out.txt: expected a name that ends in .json, .json.gz, .pftrace, .pftrace.gz, or -",
         ),
         (("-", "-", "-o", "out.json"), "standard input (-) can be given once"),
-        (("run.log", "prof.json", "-o", "prof.json"), "prof.json is an input, too"),
-        (("run.log", "prof.json", "-o", "./prof.json"), "prof.json is an input, too"),
-        (("run.log", "prof.json", "-o", "link.json"), "link.json is an input, too"),
-        (("run.log", "-o", "out.json", "--summary", "run.log"), "run.log is an input, too"),
+        (("run.log", "prof.json", "-o", "prof.json"), "prof.json is also an input"),
+        (("run.log", "prof.json", "-o", "./prof.json"), "prof.json is also an input"),
+        (("run.log", "prof.json", "-o", "link.json"), "link.json is also an input"),
+        (("run.log", "-o", "out.json", "--summary", "run.log"), "run.log is also an input"),
         (("run.log", "-o", "out.json", "--summary", "./out.json"), "out.json is both the trace and its summary"),
         (("run.log", "-o", "out.json", "--without", "luck"), "no such evidence: luck; expected"),
         (("run.log", "-o", "out.json", "--host-calls", "some"), "'some' is not one of"),

@@ -525,7 +525,7 @@ def test_error_an_input_is_not_overwritten(option: str, tmp_path: Path) -> None:
     side = f"{FILES[0]},{path}"
     done = run(*([side] if option == "--save" else [side, side]), option, path)
     assert done.exit_code == 2
-    assert "is an input, too" in done.stderr
+    assert "is also an input" in done.stderr
     assert path.read_bytes() == before
 
 

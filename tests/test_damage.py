@@ -291,13 +291,13 @@ def test_error_the_output_as_an_input_is_refused_under_any_name() -> None:
     Path("entry/ckp-1.0001.json").write_text(json.dumps(record))
     before = {path: path.read_bytes() for path in Path().rglob("*.json")}
     for target in ("prof.json", "./prof.json", "link.json", "hard.json"):
-        assert "is an input, too" in refused("run.log", "prof.json", "-o", target, code=2)
-        assert "is an input, too" in refused("run.log", "link.json", "-o", target, code=2)
-        assert "is an input, too" in refused("prof.json", "-o", "o.json", "--summary", target, code=2)
+        assert "is also an input" in refused("run.log", "prof.json", "-o", target, code=2)
+        assert "is also an input" in refused("run.log", "link.json", "-o", target, code=2)
+        assert "is also an input" in refused("prof.json", "-o", "o.json", "--summary", target, code=2)
         with open("prof.json", "rb") as stdin:
             result = subprocess.run([*PROGRAM, "-", "-o", target], stdin=stdin, env=ENVIRONMENT, capture_output=True)
         assert result.returncode == 2
-    assert "is an input, too" in refused("entry", "-o", "entry/ckp-1.0001.json", code=2)
+    assert "is also an input" in refused("entry", "-o", "entry/ckp-1.0001.json", code=2)
     assert {path: path.read_bytes() for path in Path().rglob("*.json")} == before
 
 

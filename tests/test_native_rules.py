@@ -161,7 +161,7 @@ def test_the_number_of_slices_is_estimated(tmp_path: Path, writer: Any) -> None:
 
 
 def test_a_large_trace_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one line, with options that there are and that are not in use yet; then the bytes a kernel."""
+    """In one line, with options that there are and that are not in use yet; then the bytes per kernel."""
     from click.testing import CliRunner
 
     monkeypatch.setattr("mio2trace.writers.size.MANY_SLICES", 10)
@@ -173,7 +173,7 @@ def test_a_large_trace_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "--host-calls none" in warning
     there = {option for parameter in convert.params for option in parameter.opts}
     assert set(re.findall(r"--[a-z-]+", warning)) == {word.split()[0] for word in SMALLER} & there
-    found = re.search(r"\(0\.\d MB, (\d+) bytes a kernel\)", lines[-1])
+    found = re.search(r"\(0\.\d MB, (\d+) bytes per kernel\)", lines[-1])
     assert found
     assert int(found[1]) == round((tmp_path / "out.pftrace.gz").stat().st_size / 204)
     (warning,) = [

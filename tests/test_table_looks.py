@@ -150,7 +150,7 @@ def test_a_file_in_the_form_that_its_name_says(tmp_path: Path) -> None:
     log = tmp_path / "run.log.gz"
     log.write_bytes(Path(FILES[0]).read_bytes())
     done = CliRunner().invoke(cli, ["layers", str(log), "-o", str(log)])
-    assert (done.exit_code, "is an input, too" in done.stderr) == (2, True)
+    assert (done.exit_code, "is also an input" in done.stderr) == (2, True)
 
 
 def test_a_person_gets_milliseconds_and_a_total_a_program_neither() -> None:

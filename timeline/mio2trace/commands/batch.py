@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 from mio2trace.batch.journal import Entry
 
 SHOWN = 10
-"""Runs that failed, of which the last lines tell."""
+"""Failed runs in the last lines of the output."""
 LINE = 160
-"""Characters that are shown of why one failed."""
+"""Characters of the reason of a failure."""
 SAID_EVERY_S = 30.0
-"""Where standard error is no terminal."""
+"""If standard error is no terminal."""
 DRAWN_EVERY_S = 0.2
 LEAST_MEMORY = 300_000_000
 """Bytes: what is loaded before any run takes a third of it."""

@@ -38,7 +38,7 @@ def bundle(files: tuple[str, ...], output: str, raw: bool, check: bool, reading:
     if os.path.splitext(output)[1].lower() != ".zip":
         raise OptionError(f"{output}: expected a name that ends in .zip")
     if any(os.path.exists(output) and os.path.exists(file) and os.path.samefile(output, file) for file in files):
-        raise click.UsageError(f"{output} is an input, too")
+        raise click.UsageError(f"{output} is also an input")
     dataset = next((file for file in files if file != "-" and is_dataset(file)), None)
     if dataset is not None:
         raise InputError(f"{dataset}: is a dataset; expected the files of the run, which a bundle holds")

@@ -69,8 +69,8 @@ class _Limit(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--picture",
     metavar="OUT",
-    help="Both runs in one trace, iterations beginning together: .pftrace, .json, .gz after either. -o takes them, too,"
-    " but for .json.",
+    help="Both runs in one trace, iterations beginning together: .pftrace, .json, .gz after either. -o also takes them,"
+    " except .json.",
 )
 @click.option("--all", "everything", is_flag=True, help="Every row, not only what changed.")
 @damaged_option
@@ -90,10 +90,10 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
 ) -> None:
     """Show what became slower between runs, whether that is real, and why.
 
-    A side is a file, several of one run with commas between them, a folder of a run or of several, a CK record with its
-    repetitions, what --save kept, or a trace that `convert` wrote. -o says the form by its suffix: .html is a page. The
-    more runs a side, the more is decided: of one run each nothing is more than "maybe", with 3 a change of 10 % is,
-    with 5 one of 5 %.
+    A side is a file, several files of one run with commas between them, a folder of one run or of several, a CK record
+    with its repetitions, a file of --save, or a trace that `convert` wrote. The suffix of -o chooses the form: .html is
+    a page. More runs per side decide more: with one run each a change is "maybe", 3 runs decide a change of 10 %, 5
+    runs a change of 5 %.
 
     Parts are matched by what they compute: problems, then layers by their place in the net; kernels are the cause
     inside of a problem, or parts where there is no log. Times are of a steady iteration; searches, a cold first

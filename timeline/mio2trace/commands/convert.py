@@ -244,7 +244,7 @@ def _wrote(output: str, result: conversion.Conversion, host_calls: str) -> Itera
     size = os.path.getsize(output) if os.path.isfile(output) else 0
     found = result.metadata["attribution"]
     kernels = found["kernels"] + found["copies"] - result.trace.left_out
-    each = f", {size / kernels:.0f} bytes a kernel" if size and kernels else ""
+    each = f", {size / kernels:.0f} bytes per kernel" if size and kernels else ""
     yield f"wrote {output} ({size / 1e6:.1f} MB{each}): open it at https://ui.perfetto.dev"
 
 
@@ -255,7 +255,7 @@ def _refuse_to_overwrite(files: tuple[str, ...], output: str, summary_file: str 
             raise click.UsageError(f"{output} is both the trace and its summary")
         for target in filter(None, (output, summary_file)):
             if os.path.isfile(target) and any(_is_in(target, file) for file in files):
-                raise click.UsageError(f"{target} is an input, too")
+                raise click.UsageError(f"{target} is also an input")
     except (OSError, ValueError):
         return  # a folder that is gone, a name that is none: who opens it says so
 
@@ -296,7 +296,7 @@ def write_tables(  # noqa: PLR0913 - keyword-only options
     """Write the run, or with ``several`` each, to the folder ``output``. Raises `InputError`."""
     place = os.path.join(os.path.realpath(output), "")
     if any(os.path.join(os.path.realpath(file), "").startswith(place) for file in files if file != STANDARD_INPUT):
-        raise click.UsageError(f"{output} is an input, too")
+        raise click.UsageError(f"{output} is also an input")
     options = reading.analysis(host_calls=host_calls == "all", without=frozenset(without), keep=tuple(keep))
     analysis = analyse(files, options)
     runs = analysis.complete or analysis.runs[:1] if several else (analysis.run,)

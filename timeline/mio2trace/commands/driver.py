@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 def driver(files: tuple[str, ...], form: str, gemm: Library, reading: Reading, quiet: bool) -> None:
     """Print lines that run operations again: MIOpenDriver's, and a BLAS bench's for PyTorch's GEMMs.
 
-    Each command once, most frequent first; with the profile of the run the one first that takes most kernel time. The
-    comment at its end tells how many calls ran it, and their kernels' time in a steady iteration. Searches are not
+    Each command is printed once, most frequent first; with the profile of the run, most kernel time first. The comment
+    at its end has the number of its calls, and their kernels' time in a steady iteration. Searches are not
     counted as calls. Operations that the driver cannot express are listed on stderr with the reason, and so is a logged
     command that holds more than known options and plain values: it is never offered.
 

@@ -57,7 +57,7 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
     """The kernels of a profile, one row each, or summed.
 
     kernel is a kernel's own time, host that of the call that launched it. --by name ranks by the kernel time of a
-    steady iteration; searches stand apart (find). --by layer needs the log of the run, too. FILEs may be gzipped; - is
+    steady iteration; searches are apart (find). --by layer also needs the log of the run. FILEs may be gzipped; - is
     standard input.
 
     \b
@@ -162,7 +162,7 @@ def _table(
         return report.by_repetition(repetitions(profile, *repeated, names, notes, said), unit)
     if by == "layer":
         if alignment is None or not any(one.net.layers for one in run.alignments):
-            raise InputError(f"{names}: names no layer; expected the log of the run, too")
+            raise InputError(f"{names}: names no layer; expected also the log of the run")
         return report.by_layer(run.measures[place], unit)
     if by in ("gemm", "bucket"):
         from mio2trace.kernels import find_gemms

@@ -46,7 +46,7 @@ def merge(files: tuple[str, ...], output: str, check: bool, reading: Reading, qu
 
     for file in files:
         if os.path.exists(output) and os.path.exists(file) and os.path.samefile(file, output):
-            raise click.UsageError(f"{output} is an input, too")
+            raise click.UsageError(f"{output} is also an input")
     in_parts = output.lower().endswith(archive.SUFFIX)
     made = conversion.convert(
         *files, output=None if in_parts else output, of_a_job=True, check=check, **reading._asdict()

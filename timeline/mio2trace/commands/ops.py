@@ -64,9 +64,9 @@ def ops(  # noqa: PLR0913 - click gives each option by keyword
     """The operations of MIOpen logs, one row each; with the profile of the run slowest first, by layer.
 
     A row has the keys of the trace's operation slices: shapes from the forward point of view (N,C,[D,]H,W and
-    K,C/g,[D,]y,x), the equivalent GEMM M, N, K, flop, bytes_min, the driver command. With the profile it stands for all
-    calls of an operation in a layer: kernel time of a steady iteration, searches apart (find). FILEs may hold other
-    lines, too, and may be gzipped; - is standard input.
+    K,C/g,[D,]y,x), the equivalent GEMM M, N, K, flop, bytes_min, the driver command. With the profile it is the sum of
+    all calls of an operation in a layer: kernel time of a steady iteration, searches apart (find). FILEs may have other
+    lines and be gzipped; - is standard input.
 
     \b
     Examples:

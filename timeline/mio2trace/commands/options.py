@@ -244,7 +244,7 @@ def refuse_to_overwrite(files: Sequence[str], path: str | None) -> None:
         except (OSError, ValueError):
             continue  # one that is not there is not overwritten
         if same:
-            raise click.UsageError(f"{path} is an input, too")
+            raise click.UsageError(f"{path} is also an input")
 
 
 class Reading(NamedTuple):
