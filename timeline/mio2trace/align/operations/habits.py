@@ -12,7 +12,7 @@ from math import exp, log, prod
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.likelihood import OTHERS, Likelihood
 from mio2trace.align.operations.posterior import Posterior
-from mio2trace.align.operations.rates import MISSTATED, UNKNOWN_NAME
+from mio2trace.align.operations.rates import MISSTATED, SHORT_CLOSES, UNKNOWN_NAME
 from mio2trace.ops.operation import Operation
 
 _SEARCH = "conv", "find"
@@ -38,6 +38,11 @@ class Habits:
         for (_, number), count in self._pairs.items():
             self._launched[number] += count
         self._calls = Counter[int](classes[place] for place in self._launching)
+        self._posed: dict[tuple[int, object], float] = defaultdict(float)
+        self._of_problem: dict[object, float] = defaultdict(float)
+        for (kind, number), count in self._pairs.items():
+            self._posed[kind, likelihood.problem_of[number]] += count
+            self._of_problem[likelihood.problem_of[number]] += count
         self._learn_work()
         self._learn_helpers()
         self._learn_order(posterior)
@@ -55,6 +60,8 @@ class Habits:
         if self._likelihood.kernels.kinds[kind].is_strange:
             known += self._unknown_nats(kind, self._own.get((kind, place), 0.0))
             known += self._served_nats(kind, place)
+        if self._rows:
+            known += self._chosen_nats(kind, place, number)
         if self._rows and self._calls[number] > 1:
             return known + self._row_nats(kind, place, number)
         return known
@@ -230,6 +237,17 @@ class Habits:
             min(0.0, likelihood.pair_of_class(kind, number) + log(self._of_kind[kind] / len(likelihood.kernels)))
         )
         return log((max(0.0, launched) + expected * each) / ((others + each) * expected))
+
+    def _chosen_nats(self, kind: int, place: int, number: int) -> float:
+        """Of the problem's search having tried what an execution launches, and the other way round."""
+        likelihood = self._likelihood
+        problem = likelihood.problem_of[number]
+        others = self._of_problem.get(problem, 0.0) - self._launched.get(number, 0.0)
+        both = self._posed.get((kind, problem), 0.0) - self._pairs.get((kind, number), 0.0)
+        if others < 0.5 or both <= 0:
+            return 0.0
+        expected = min(1.0, exp(likelihood.pair(kind, place)[0]) * self._of_kind[kind] / len(likelihood.kernels))
+        return log(1 - SHORT_CLOSES + SHORT_CLOSES * max(1.0, both / others / expected))
 
 
 def _sort(operation: Operation) -> tuple[str, str | None]:

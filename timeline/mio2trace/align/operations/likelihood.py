@@ -78,7 +78,7 @@ class Likelihood:
         self._recycled = {handle for handle, count in made.items() if count > 1}
         self._made = bool(made)
         self.calls = calls = Calls(operations, with_buffers=BUFFERS not in without)
-        self.class_of, self.first_of = calls.class_of, calls.first_of
+        self.class_of, self.first_of, self.problem_of = calls.class_of, calls.first_of, calls.problem_of
         self.pointers = calls.pointers
         self._sorts: dict[tuple[str, str | None, bool], tuple[Operation, int]] = {}
         for number, count in Counter(calls.class_of).items():

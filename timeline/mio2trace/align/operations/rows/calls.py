@@ -66,6 +66,7 @@ class Calls:
     def __init__(self, operations: Sequence[Operation], *, with_buffers: bool) -> None:
         self.class_of: list[int] = []
         self.first_of: list[int] = []
+        self.problem_of: list[object] = []
         self.pointers: list[tuple[int, ...]] = []
         self._addresses: list[tuple[int, ...]] = []
         self._forms: list[_Form] = []
@@ -103,6 +104,8 @@ class Calls:
             self.class_of.append(number)
             if number == len(self.first_of):
                 self.first_of.append(place)
+                posed = (facts.primitive, facts.direction, facts.input, facts.weights, facts.output)
+                self.problem_of.append((*posed, facts.stride, facts.mode) if facts.problem else key)
 
     def _read_buffers(self, operations: Sequence[Operation]) -> None:
         numbers: dict[object, int] = {}
