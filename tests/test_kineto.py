@@ -404,3 +404,16 @@ def test_our_own_trace_is_not_taken_for_one(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         assert detect(source) in (run_log, None)
     source.close()
+
+
+def test_a_kernel_without_a_name_has_no_empty_argument(tmp_path: Path) -> None:
+    """Its slice is called what it is; a name that a slice does not show stands in its arguments."""
+    kernels = [
+        {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": 10 * at, "dur": 5, "args": {"stream": 7}}
+        for at, name in enumerate(("", "void k<1>(int)"), 1)
+    ]
+    (tmp_path / "x.json").write_text(json.dumps({"schemaVersion": 1, "deviceProperties": [], "traceEvents": kernels}))
+    mio2trace.convert(tmp_path / "x.json", output=tmp_path / "out.json")
+    events = json.loads((tmp_path / "out.json").read_bytes())["traceEvents"]
+    shown = [(one["name"], one["args"].get("full_name")) for one in events if one.get("cat") == "kernel"]
+    assert shown == [("unnamed kernel", None), ("k", "void k<1>(int)")]

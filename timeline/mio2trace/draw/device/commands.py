@@ -219,7 +219,7 @@ class Commands:
         if activity.kind != "kernel":
             return activity.name, "copy", shared
         name = self.slice_names[activity.name]
-        if name != activity.name:
+        if activity.name and name != activity.name:
             shared["full_name"] = activity.name
         return name, "kernel", shared
 
