@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import Any
 
 from mio2trace.align import LayerRun, Links
+from mio2trace.draw.base import ROW
 from mio2trace.trace import NO_ARGS, Slice, Slices
 
 _Clip = Callable[[int, int], tuple[int, int]]
@@ -21,9 +22,10 @@ def host_layers(
     clip: _Clip | None,
     track: int,
     origin: int,
-) -> Iterator[Slice | Slices]:
-    """The slices in order; times are on the axis, of layers (start, end, run), of passes by their number.
+) -> Iterator[Slices]:
+    """The slices in order, passes among their layers.
 
+    Times are on the axis, of layers (start, end, run), of passes by their number.
     What overlaps is clipped: containers may be. What takes no time takes its nanosecond of the track, so that nothing
     else begins there. ``clip``: what is drawn of a span, where that may be less than all.
     """
@@ -31,6 +33,7 @@ def host_layers(
     for span in spans:
         by_pass.setdefault(span[2].pass_, []).append(span)
     likes: dict[_Key, Slice] = {}
+    row = _Layers(track)
     done: int | None = None
     for number, layers in sorted(by_pass.items(), key=lambda item: passes[item[0]]):
         pass_ = links.passes[number]
@@ -40,36 +43,54 @@ def host_layers(
         cut = {} if whole == (begin, until) else {"cut": True}
         begin = begin if done is None else max(done, begin)
         done = begin
-        starts: list[int] = []
-        durations: list[int] = []
-        inside: list[Slice] = []
-        cut_layers: list[bool | None] = []
+        before = len(row.likes)
         for first, last, run in sorted(layers, key=_SPAN):
             start, end = (first, last) if clip is None else clip(first, last)
-            cut_layers.append(True if start != first or end != last else None)
+            row.cut.append(True if start != first or end != last else None)
             if start < done:
                 start = done
             if end < start:
                 end = start
-            starts.append(start - origin)
-            durations.append(end - start)
+            row.starts.append(start - origin)
+            row.durations.append(end - start)
             key = (run.layer_index, run.direction, run.printed_ns)
             like = likes.get(key)
             if like is None:
                 like = likes[key] = _like(run, track)
-            inside.append(like)
+            row.likes.append(like)
             done = end if end > start else start + 1
             if end > until:
                 until = end
         until = max(begin, until)
         iteration = {} if pass_.iteration is None else {"iteration": pass_.iteration}
         args = iteration if pass_.direction is None else {"direction": pass_.direction, **iteration}
-        yield Slice(track, begin - origin, until - begin, pass_.name, "pass", {**args, **cut})
-        if inside:
-            columns: dict[str, list[Any]] = {"iteration": [pass_.iteration] * len(inside), "cut": cut_layers}
-            shown = {key: values for key, values in columns.items() if values.count(None) < len(values)}
-            yield Slices(track, inside, starts, durations, shown)
+        row.iterations += [pass_.iteration] * (len(row.likes) - before)
+        own = {**args, **cut}
+        row.among.append((before, Slice(track, begin - origin, until - begin, pass_.name, "pass", own)))
         done = max(until, done, begin + 1)
+        if len(row.likes) >= ROW:
+            yield row.drawn()
+            row = _Layers(track)
+    if row.among:
+        yield row.drawn()
+
+
+class _Layers:
+    """Layers in columns, and the passes ``among`` them."""
+
+    def __init__(self, track: int) -> None:
+        self._track = track
+        self.likes: list[Slice] = []
+        self.starts: list[int] = []
+        self.durations: list[int] = []
+        self.iterations: list[int | None] = []
+        self.cut: list[bool | None] = []
+        self.among: list[tuple[int, Slice]] = []
+
+    def drawn(self) -> Slices:
+        columns: dict[str, list[Any]] = {"iteration": self.iterations, "cut": self.cut}
+        known = {key: values for key, values in columns.items() if values.count(None) < len(values)}
+        return Slices(self._track, self.likes, self.starts, self.durations, known, self.among)
 
 
 def _like(run: LayerRun, track: int) -> Slice:
