@@ -332,6 +332,7 @@ class DeviceSide:
     ) -> Iterator[Slice | Sequence[int]]:
         links = self._alignment.links
         operation_of = links.operation_of if self._has_operations else None
+        everything, of_operation = self._chosen is None, self.containers.of_operation
         for run, *in_run in unbroken(links.run_of, positions, *in_pass):
             begin, end, cut = self._narrowed(positions, *in_run)
             if run != NONE and self._is_shown(positions, begin, end):
@@ -339,10 +340,16 @@ class DeviceSide:
             if operation_of is None:
                 yield from self._commands(positions[begin:end])
                 continue
-            for index, *in_operation in unbroken(operation_of, positions, *in_run):
-                opened, closed, cut = self._narrowed(positions, *in_operation)
+            for index, first, last in unbroken(operation_of, positions, *in_run):
+                if everything and last - first <= ROW:  # as below, without the questions
+                    row = positions[first:last]
+                    if index != NONE:
+                        yield of_operation(track, device, index, row, origin, False)
+                    yield row
+                    continue
+                opened, closed, cut = self._narrowed(positions, first, last)
                 if index != NONE and self._is_shown(positions, opened, closed):
-                    yield self.containers.of_operation(track, device, index, positions[opened:closed], origin, cut)
+                    yield of_operation(track, device, index, positions[opened:closed], origin, cut)
                 yield from self._commands(positions[opened:closed])
 
     def _commands(self, positions: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise, repeat, zip_longest
 from operator import attrgetter, sub
 from typing import Any
@@ -149,7 +149,8 @@ class Commands:
             columns |= in_columns([{} if one is None else execution_args(one) for one in executions])
         columns |= {"iteration": iterations, "operation": operations}
         if self._doubted and not self._doubted.isdisjoint(positions):
-            columns |= in_columns([_confidence_args(links, position) for position in positions])
+            columns["layer_confidence"] = _confidences(links.layer_confidence, positions)
+            columns["operation_confidence"] = _confidences(links.operation_confidence, positions)
         columns["line"] = [activity.line or None for activity in activities]
         queued = [activity.queued_ns for activity in activities]
         if queued.count(None) < len(queued):
@@ -347,13 +348,10 @@ def _shown_phase(links: Links, pass_: int) -> str:
     return "" if phase in ("iteration", "warm-up") else phase
 
 
-def _confidence_args(links: Links, position: int) -> dict[str, float]:
-    """The probability that each link is right, in two digits; nothing where they say 1."""
-    both = (
-        ("layer_confidence", links.layer_confidence.get(position, 1.0)),
-        ("operation_confidence", links.operation_confidence.get(position, 1.0)),
-    )
-    return {name: round(confidence, 2) for name, confidence in both if confidence < SURE}
+def _confidences(of: Mapping[int, float], positions: Sequence[int]) -> list[float | None]:
+    """The probability that each link is right, in two digits; nothing where it says 1."""
+    told = map(of.get, positions)
+    return [None if one is None or one >= SURE else round(one, 2) for one in told]
 
 
 def _work_args(fact: KernelFact | None, whole: Operation | None, *, is_gemm: bool) -> dict[str, Any]:
