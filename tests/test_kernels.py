@@ -390,7 +390,7 @@ def test_kernels_by_layer(tmp_path: Path) -> None:
     assert int(found[3]["first_call_index"]) == len(indexes) - 1 - indexes[::-1].index("ip1_k0")
     alone = run(str(tmp_path / "prof.json"), "--by", "layer")
     assert (alone.exit_code, alone.stdout) == (1, "")
-    assert "names no layer; expected the log of the run" in alone.stderr
+    assert "names no layer; expected also the log of the run" in alone.stderr
 
 
 def test_a_log_without_a_profile(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ READERS: Mapping[str, Fed] = {
     "commands/view.py": Fed(no_file="the browser"),
     "comparing/sides.py": Fed(("base",)),
     "comparing/written.py": Fed(("trace", "hostile trace")),
+    "dataset/__init__.py": Fed(no_file="it reads back what it wrote itself"),
     "files.py": Fed(no_file=_WRITES),
     "findings/gpus.py": Fed(no_file="a file that the person wrote for --gpu"),
     "forked.py": Fed(no_file="pipes between its own processes"),

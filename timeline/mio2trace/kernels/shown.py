@@ -13,7 +13,7 @@ _TILE = re.compile(r"MT\d+x\d+x\d+", re.ASCII)
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _WRAPPERS = ("elementwise_kernel", "reduce_kernel", "multi_tensor_apply_kernel")
 _FUNCTOR = re.compile(
-    r"\w*unctor\w*|\w{2,}Ops?|launch_\w+|\w+_kernel(?:_cuda|_impl)?|\w+_cuda(?:_kernel|_out)?|\w+KernelImpl|\w+_copy",
+    r"\w{2,}Ops?|launch_\w+|\w+_kernel(?:_cuda|_impl)?|\w+_cuda(?:_kernel|_out)?|\w+KernelImpl|\w+_copy",
     re.ASCII,
 )
 _PASSED_ON = re.compile(r"gpu_kernel_\w+|[AB]UnaryFunctor|BinaryFunctor|ReduceOp|func_wrapper_t", re.ASCII)
@@ -50,7 +50,7 @@ def short_kernel(name: str) -> str:
 
 
 def _functor(arguments: str) -> str:
-    words = (word for word in _WORD.findall(arguments) if _FUNCTOR.fullmatch(word))
+    words = (word for word in _WORD.findall(arguments) if "unctor" in word or _FUNCTOR.fullmatch(word))
     functor = next((word for word in words if not _PASSED_ON.fullmatch(word)), "")
     return _NOISE.sub("", functor) or functor
 

@@ -118,6 +118,7 @@ def _seed_row(operation: Operation) -> dict[str, Cell]:
     }
     if window:
         cells["kernel h"], cells["kernel w"] = (1, *window)[-2:]
-        cells["pad h"] = (0, *operation.pad)[-2]
-        cells["stride h"] = (1, *operation.stride)[-2]
+        if operation.pad and operation.stride:  # a line that is cut may have the tensors alone
+            cells["pad h"] = (0, *operation.pad)[-2]
+            cells["stride h"] = (1, *operation.stride)[-2]
     return cells
