@@ -23,10 +23,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mio2trace.analysis import Run, analyse
-from mio2trace.answer import report_of
-from mio2trace.answer.text import FULL
 from mio2trace.commands.printing import say
-from mio2trace.dataset import replace, require_anything
 from mio2trace.files import STANDARD_INPUT
 from mio2trace.notes import InputError
 
@@ -294,6 +291,10 @@ def write_tables(  # noqa: PLR0913 - keyword-only options
     quiet: bool,
 ) -> None:
     """Write the run, or with ``several`` each, to the folder ``output``. Raises `InputError`."""
+    from mio2trace.answer import report_of  # most conversions write no tables
+    from mio2trace.answer.text import FULL
+    from mio2trace.dataset import replace, require_anything
+
     place = os.path.join(os.path.realpath(output), "")
     if any(os.path.join(os.path.realpath(file), "").startswith(place) for file in files if file != STANDARD_INPUT):
         raise click.UsageError(f"{output} is also an input")
