@@ -14,6 +14,7 @@ from mio2trace import summary
 from mio2trace.align import Alignment
 from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse, as_given
 from mio2trace.draw import BuildOptions, Fold, HostCalls, RunToDraw, Selection, Tracks, build
+from mio2trace.draw.in_view import window
 from mio2trace.files import Input, Progress, replacing, standard_output
 from mio2trace.memory import without_garbage_collection
 from mio2trace.notes import LOGGED, InputError, Notes, OptionError
@@ -23,6 +24,7 @@ from mio2trace.writers import Writer, Written, by_suffix, suffixes, write
 
 TABLES_SUFFIX = ".parquet"
 """Of a folder of tables, which is no trace."""
+LARGE = "a run that is too large for a viewer"
 
 
 class Conversion(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +94,7 @@ def convert(  # noqa: PLR0913 - keyword-only options
     iterations: str = "",
     top: int | None = None,
     min_duration: str = "",
+    everything: bool = False,
     with_args: bool = True,
     without: Sequence[str] = (),
     repetition: int | None = None,
@@ -114,7 +117,8 @@ def convert(  # noqa: PLR0913 - keyword-only options
     ``host_calls``: which API calls to draw. ``tracks``: more of them (`kernels`, `operations`) beside the nested
     one; ``fold``: what to put on a track of its own (`find`, `set-up`, `warm-up`). ``begin``, ``end`` (``1.2s``,
     ``iteration 3``, ``layer conv1``), ``iterations`` (``2-4``), ``top``, ``min_duration`` (``10us``): which part to
-    draw; links and summary are of the whole run. ``with_args``: whether slices have arguments. ``without``: kinds
+    draw; links and summary are of the whole run. ``everything``: draw the whole run, however large it is; without it, of
+    one that no viewer takes, the steady iterations in its middle. ``with_args``: whether slices have arguments. ``without``: kinds
     of evidence to leave out (`mio2trace.evidence`). ``repetition``: of a CK record, from 0. ``by_order_alone``: go
     on where the clocks say that the files are not of one run. ``from_start``: draw a job's processes from one zero
     each, whatever relates their clocks; without it they are refused where nothing does. ``several``: draw files of
@@ -161,6 +165,11 @@ def convert(  # noqa: PLR0913 - keyword-only options
         alignments = [measures.alignment for run in runs for measures in run.drawn]
         inputs = [_fact(file) for file in sorted(analysis.inputs, key=lambda file: file.source)]
         measured = [measures for run in runs for measures in run.drawn]
+        if options.selection.everything and not everything and target is not None and len(runs) == 1:
+            selection = window(measured, host_calls != "none")
+            options = msgspec.structs.replace(options, selection=selection)
+            if not selection.everything:
+                notes.remark(f"{LARGE}: only its iterations {selection.iterations} are drawn; --all draws the whole run")
         facts = summary.metadata(f"mio2trace {mio2trace.__version__}", inputs, measured)
         trace = build(_to_draw(runs, several), options, facts, notes)
         if not trace.tracks and not trace.left_out:

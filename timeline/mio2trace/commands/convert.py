@@ -78,6 +78,12 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
 )
 @click.option("--to", "end", default="", metavar="WHEN", help="... to the end of this, its first end behind --from.")
 @click.option("--iterations", default="", metavar="N-M", help="Draw these iterations only: 3, 2-4, 1,5-7; 0: warm-up.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Draw the whole run, however large; without it of a very large one the steady iterations in the middle.",
+)
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Draw the N longest kernels, and what holds them.")
 @click.option("--min-duration", default="", metavar="TIME", help="Leave out what is shorter, such as 10us.")
 @click.option("--no-args", is_flag=True, help="Leave out the arguments of all slices: no query, no colour by layer.")
@@ -125,6 +131,7 @@ def convert(  # noqa: PLR0913 - click gives each option by keyword
     begin: str,
     end: str,
     iterations: str,
+    everything: bool,
     top: int | None,
     min_duration: str,
     no_args: bool,
@@ -174,6 +181,7 @@ def convert(  # noqa: PLR0913 - click gives each option by keyword
             begin=begin,
             end=end,
             iterations=iterations,
+            everything=everything,
             top=top,
             min_duration=min_duration,
             with_args=not no_args,

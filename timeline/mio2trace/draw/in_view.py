@@ -1,4 +1,7 @@
-"""Where a viewer should look first: one steady iteration. Set-up and searches are most of many a picture."""
+"""Where a viewer should look first: one steady iteration. Set-up and searches are most of many a picture.
+
+Of a run that is too large for a viewer a few steady iterations are all that is drawn.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,15 @@ from collections.abc import Sequence
 
 from mio2trace.align import NONE
 from mio2trace.draw.base import TimeBase
-from mio2trace.draw.selection import Chosen
+from mio2trace.draw.selection import Chosen, Selection
 from mio2trace.measures import Measures
 
 _MARGIN = 40
 """Of its length, on either side."""
+MOST_SLICES = 2_500_000
+"""A run with more is drawn in part: about 300 MB in the native form. Browsers give up at three to six million slices."""
+WINDOW_SLICES = 800_000
+"""Of a run that is drawn in part: a browser shows them without trouble."""
 
 
 def steady_iteration(measures: Measures, base: TimeBase, chosen: Chosen | None) -> tuple[int, int] | None:
@@ -56,3 +63,25 @@ def _spans(
         first, last = spans.get(place, (start + by, end + by))
         spans[place] = min(first, start + by), max(last, end + by)
     return {told.all[place].number: spans[place] for place in sorted(spans)}
+
+
+def window(measured: Sequence[Measures], with_calls: bool) -> Selection:
+    """The steady iterations in the middle of a run of more than `MOST_SLICES`: as many as have `WINDOW_SLICES`.
+
+    Everything of a smaller run, and of one in which some profile has no iterations. ``with_calls``: calls are drawn.
+    """
+    drawn = [one for one in measured if one.alignment.profile.activities]
+    slices = 0
+    for profile in (one.alignment.profile for one in drawn):
+        slices += len(profile.activities) + with_calls * (len(profile.activities) + len(profile.other_calls))
+    if slices <= MOST_SLICES:
+        return Selection()
+    told = [one.steady.told for one in drawn]
+    common = set.intersection(*({one.number for one in each.all} for each in told))
+    steady = [number for number in told[0].steady if number in common]
+    wanted = max(len(told[0].all) * WINDOW_SLICES // slices, 1)
+    if any(each.told_by == "whole" for each in told) or not steady:
+        return Selection()
+    first = max(len(steady) - wanted, 0) // 2
+    chosen = steady[first : first + wanted]
+    return Selection(iterations=f"{chosen[0]}-{chosen[-1]}")
