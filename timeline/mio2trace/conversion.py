@@ -169,7 +169,9 @@ def convert(  # noqa: PLR0913 - keyword-only options
             selection = window(measured, host_calls != "none")
             options = msgspec.structs.replace(options, selection=selection)
             if not selection.everything:
-                notes.remark(f"{LARGE}: only its iterations {selection.iterations} are drawn; --all draws the whole run")
+                notes.remark(
+                    f"{LARGE}: only its iterations {selection.iterations} are drawn; --all draws the whole run"
+                )
         facts = summary.metadata(f"mio2trace {mio2trace.__version__}", inputs, measured)
         trace = build(_to_draw(runs, several), options, facts, notes)
         if not trace.tracks and not trace.left_out:
