@@ -15,7 +15,7 @@ from mio2trace.measures import Measures
 _MARGIN = 40
 """Of its length, on either side."""
 MOST_SLICES = 2_500_000
-"""A run with more is drawn in part: about 300 MB in the native form. Browsers give up at three to six million slices."""
+"""A run with more is drawn in part: about 300 MB in the native form. A browser gives up at three to six million."""
 WINDOW_SLICES = 800_000
 """Of a run that is drawn in part: a browser shows them without trouble."""
 
