@@ -119,7 +119,8 @@ def convert(  # noqa: PLR0913 - keyword-only options
     ``iteration 3``, ``layer conv1``), ``iterations`` (``2-4``), ``top``, ``min_duration`` (``10us``): which part to
     draw; links and summary are of the whole run. ``everything``: draw the whole run, however large it is; without it,
     of one that no viewer takes, the steady iterations in its middle. ``with_args``: whether slices have arguments.
-    ``without``: kinds of evidence to leave out (`mio2trace.evidence`). ``repetition``: of a CK record, from 0. ``by_order_alone``: go
+    ``without``: kinds of evidence to leave out (`mio2trace.evidence`). ``repetition``: of a CK record, from 0.
+    ``by_order_alone``: go
     on where the clocks say that the files are not of one run. ``from_start``: draw a job's processes from one zero
     each, whatever relates their clocks; without it they are refused where nothing does. ``several``: draw files of
     several runs, each run as processes of its own that begin at zero, where they are refused else. ``of_a_job``:
