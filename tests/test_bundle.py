@@ -346,7 +346,7 @@ def test_records_that_are_cut_off_are_read_up_to_there(written: bytes) -> None:
     notes = Notes()
     records = records_of(written[: len(written) // 3], notes)
     assert records
-    assert any("damaged: read up to there" in str(note) for note in notes)
+    assert any("file cut off: read up to there" in str(note) for note in notes)
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_quiet_says_what_could_not_be_read() -> None:
         done = run(*args, "-q")
         assert done.returncode == 0
         (line,) = done.stderr.decode().splitlines()
-        assert line.startswith("problem: profile cut off: read up to the last whole call (cut.json: byte ")
+        assert line.startswith("problem: file cut off: read up to there (cut.json: byte ")
 
 
 def test_a_first_word_that_is_a_command_is_the_command() -> None:
@@ -206,7 +206,11 @@ def test_error_usage_is_exit_2_and_changes_nothing(args: tuple[str, ...], messag
         ("words", b"hello\nworld\n", "words: none of its 2 lines is known; expected Caffe's `time` log, MIOpen's log"),
         ("x.json", b'{"traceEvents": []}', "x.json: JSON with the keys traceEvents; expected dv/dt profile (JSON)"),
         ("cut.json", b'{"per_layer_info": [{"label"', "cut.json: not a readable CK record"),
-        ("cut.gz", gzip.compress(b"x", mtime=0)[:6], "cut.gz: gzip data cut off after 6 bytes, before any content"),
+        (
+            "cut.gz",
+            gzip.compress(b"x", mtime=0)[:6],
+            "cut.gz: file cut off after 6 bytes of gzip data, before any content",
+        ),
         ("bad.gz", b"\x1f\x8b not gzip", "bad.gz: damaged gzip data, nothing can be read"),
         ("db", b"SQLite format 3\0" + bytes(100), "db: is an SQLite database of no profiler that is known"),
         ("none.json", b"[]", "prof.txt, none.json: no kernel"),

@@ -332,7 +332,7 @@ def test_a_cut_array_gives_all_its_whole_calls_and_says_that_it_is_cut(text: byt
         assert profile.records == sum(end <= cut for end in ends), cut
         assert profile.activities == tuple(e for e in whole.activities if e.number < profile.records)
         if decoded[cut - 1 :].strip() not in ("", "]"):
-            assert kinds(notes) == {"profile cut off: read up to the last whole call": 1}, cut
+            assert kinds(notes) == {"file cut off: read up to there": 1}, cut
     notes = Notes()
     assert read(text, notes).records == len(ends)
     assert kinds(notes) == {}
@@ -514,7 +514,7 @@ def test_text_cut_anywhere_is_a_prefix_and_says_so(tmp_path: Path) -> None:
         begun = text[:cut].rfind(b"\n\n[dv")
         block = text[max(begun, 0) : cut].strip()
         if b"[dv/dt] cl" in block and b" errcode " not in block:
-            assert "last dv/dt block cut off" in kinds(notes), cut
+            assert "file cut off: read up to there" in kinds(notes), cut
 
 
 def test_error_a_block_cut_by_the_next_is_counted() -> None:
@@ -658,7 +658,7 @@ def test_error_the_log_of_a_run_that_crashed_ends_in_a_cut_block(shared: Path) -
     notes = Notes()
     profile = of_file(shared / "samples" / "dvdt" / "crash-local-arg.stdout.log", notes)
     assert profile.records > 10
-    assert kinds(notes)["last dv/dt block cut off"] == 1
+    assert kinds(notes)["file cut off: read up to there"] == 1
 
 
 def test_the_decoded_calls_have_the_fields_of_the_format() -> None:

@@ -269,7 +269,7 @@ def test_a_trace_that_was_cut_off_is_read_up_to_its_last_whole_event(share: floa
     events = rows() * 40
     data = trace(events)
     profile, notes = read_bytes(tmp_path, data[: int(len(data) * share)])
-    assert notes["trace cut off: read up to the last whole event"] == 1
+    assert notes["file cut off: read up to there"] == 1
     assert 0 < profile.records < len(events)
 
 

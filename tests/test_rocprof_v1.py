@@ -179,7 +179,7 @@ def test_a_mark_is_an_instant(tmp_path: Path) -> None:
 def test_rows_that_are_no_numbers_lose_themselves_alone(tmp_path: Path) -> None:
     table, trace = tmp_path / "results.csv", tmp_path / "results.json"
     table.write_text(
-        HEADER + '0,"a, b.kd",0,0,7,7,64,64,8,10,20\n1,"k",0,0,7,7,64,64,8,None,None\n2,"k",0,0,8,8,None,64,8,10,20'
+        HEADER + '0,"a, b.kd",0,0,7,7,64,64,8,10,20\n1,"k",0,0,7,7,64,64,8,None,None\n2,"k",0,0,8,8,None,64,8,10,20\n'
     )
     trace.write_text(JSON_HEAD + event(6, "k", "soon", 3000) + event(6, "k", 3000, 2000) + event(6, "m", 2, 3) + "]}")
     notes = Notes()

@@ -83,7 +83,7 @@ def test_both_forms_are_read_and_what_was_cut_off_up_to_there(before: str, tmp_p
     notes = Notes()
     (profile,) = read(written(tmp_path, text + ',{"pid":"2","tid":"0","na'), rpd_json, notes)
     assert [activity.name for activity in profile.activities] == ["k"]
-    assert [note.kind for note in notes if note.problem] == ["event that cannot be read passed over"]
+    assert [note.kind for note in notes if note.problem] == ["file cut off: read up to there"]
 
 
 def test_a_name_with_quotes_is_read(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_block_that_is_not_closed_is_read_and_said_to_be_cut(tmp_path: Path) -
     notes = Notes()
     records = read_text(tmp_path, BLOCK[: BLOCK.index(b'"clEnqueueReadBuffer"')], notes)
     assert the_profile(records).records == len(small()) - 1
-    assert list(kinds(notes)) == ["profile cut off: read up to the last whole call"]
+    assert list(kinds(notes)) == ["file cut off: read up to there"]
 
 
 def test_text_blocks_among_log_lines_share_their_order(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_a_refusal_says_that_the_profile_is_cut_off(copied: Copied, tmp_path: Pa
     whole = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
     cut = tmp_path / "cut.json"
     cut.write_bytes(whole[: len(whole) // 3])
-    with pytest.raises(InputError, match=rf"not of one run: .*; profile cut off: .*byte {len(whole) // 3}"):
+    with pytest.raises(InputError, match=rf"not of one run: .*; file cut off: .*byte {len(whole) // 3}"):
         convert(log, cut)
 
 

@@ -123,7 +123,7 @@ def test_cut_gzip_gives_what_is_there(data: bytes, keep: int) -> None:
         return
     assert got
     assert data.startswith(got)
-    assert kinds(notes) == {"gzip data cut off: read up to there": 1}
+    assert kinds(notes) == {"file cut off: read up to there": 1}
 
 
 def test_damaged_gzip_is_read_up_to_the_damage(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_error_empty_and_marked_gzip_files_are_told_apart(tmp_path: Path) -> Non
     assert content(write(tmp_path, gzip.compress(b""))) == b""
     with pytest.raises(InputError, match=r"^in: damaged gzip data, nothing can be read"):
         content(write(tmp_path, b"\x1f\x8bnonsense that is no gzip"))
-    with pytest.raises(InputError, match=r"^in: gzip data cut off after 5 bytes"):
+    with pytest.raises(InputError, match=r"^in: file cut off after 5 bytes of gzip data"):
         content(write(tmp_path, gzip.compress(LINES)[:5]))
 
 

@@ -389,7 +389,7 @@ def test_a_cut_file_is_read_up_to_there() -> None:
     assert [node.name for node in found.nodes] == ["a/x"]
     assert found.steps == (0,)
     assert kinds == [
-        "TFProf profile cut off or damaged: read up to there",
+        "file cut off: read up to there",
         "TFProf profile without its list of steps: they are those of the executions",
     ]
 

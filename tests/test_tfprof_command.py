@@ -173,7 +173,7 @@ def test_one_step_of_a_timeline_has_no_memory(tmp_path: Path) -> None:
     path.write_text(text[: text.rindex("Conv2D")])
     done = run(str(path))
     assert done.stdout.splitlines()[1:] == ["conv0,Conv2D,,,7.0,0.0,0.0,0.0,7.0,0.0"]
-    assert "timeline cut off: read up to there" in done.stderr
+    assert "file cut off: read up to there" in done.stderr
 
 
 def test_run_metadata(tmp_path: Path) -> None:

@@ -1,26 +1,29 @@
-"""A file that is cut off, as a download leaves it: every command says so, in the same words."""
+"""A file that is cut off, as a download leaves it: every command says so, in the same words, whatever the format."""
 
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from mio2trace import analyse
 from mio2trace.cli import cli
 from mio2trace.commands import LATER
-from mio2trace.notes import Note
+from mio2trace.notes import CUT_OFF, Note, Notes
 from tests.conftest import ROOT
 from tests.kineto_files import FIRST_US, rows, trace
+from tests.rocm_made import FORMS, Run, run
+from tests.small_runs import as_json, as_text, small
+from tests.tf_files import node, profile_proto
+from tests.xspace_made import jax_run
 
+WORDS = "file cut off"
+"""In every note and in every refusal."""
 TRACES = ROOT / "traces"
-GZIP = "gzip data cut off: read up to there"
-EVENTS = "trace cut off: read up to the last whole event"
-CALLS = "profile cut off: read up to the last whole call"
-PAGES = "database cut off: read up to there"
 
 
 def kineto() -> bytes:
@@ -40,17 +43,17 @@ def half(data: bytes) -> bytes:
     return data[: len(data) // 2]
 
 
-CUT: dict[str, tuple[Callable[[], bytes], tuple[str, ...]]] = {
-    "trace.json": (lambda: half(kineto()), (EVENTS,)),
-    "trace.json.gz": (lambda: half(gzip.compress(kineto())), (GZIP, EVENTS)),
-    "first.json": (lambda: kineto()[:120], (EVENTS,)),
-    "first.json.gz": (lambda: gzip.compress(kineto())[:110], (GZIP,)),
-    "prof.json": (lambda: half(calls()), (CALLS,)),
-    "prof.json.gz": (lambda: half(gzip.compress(calls())), (GZIP, CALLS)),
-    "results.db": (lambda: half(database()), (PAGES,)),
-    "last.db": (lambda: database()[:-4096], (PAGES,)),
-    "results.db.gz": (lambda: half(gzip.compress(database())), (GZIP, PAGES)),
-    "run.log.gz": (lambda: half((TRACES / "lenet-rocpd/run.log.gz").read_bytes()), (GZIP,)),
+CUT: dict[str, Callable[[], bytes]] = {
+    "trace.json": lambda: half(kineto()),
+    "trace.json.gz": lambda: half(gzip.compress(kineto())),
+    "first.json": lambda: kineto()[:120],
+    "first.json.gz": lambda: gzip.compress(kineto())[:110],
+    "prof.json": lambda: half(calls()),
+    "prof.json.gz": lambda: half(gzip.compress(calls())),
+    "results.db": lambda: half(database()),
+    "last.db": lambda: database()[:-4096],
+    "results.db.gz": lambda: half(gzip.compress(database())),
+    "run.log.gz": lambda: half((TRACES / "lenet-rocpd/run.log.gz").read_bytes()),
 }
 COMMANDS: dict[str, list[str]] = {
     "convert": ["convert", "FILE", "-o", "OUT.pftrace"],
@@ -74,14 +77,18 @@ OWN = {"tfprof", "view"}
 """They read files of their own kinds."""
 
 
-def said(words: list[str], file: Path) -> str:
+def done(words: list[str], file: Path) -> Result:
     whole = file.parent / "whole.json"
     whole.write_bytes(kineto())
     places = {"FILE": str(file), "WHOLE": str(whole)}
     out = str(file.parent / "out")
-    done = CliRunner().invoke(cli, [places.get(word, word.replace("OUT", out)) for word in words])
-    assert done.exit_code in (0, 1), done.output
-    return " ".join(done.stderr.split())
+    result = CliRunner().invoke(cli, [places.get(word, word.replace("OUT", out)) for word in words])
+    assert result.exit_code in (0, 1), result.output
+    return result
+
+
+def said(words: list[str], file: Path) -> str:
+    return " ".join(done(words, file).stderr.split())
 
 
 def test_every_command_is_tried() -> None:
@@ -96,36 +103,32 @@ PAIRS = [(command, name) for at, command in enumerate(COMMANDS) for to, name in 
 @pytest.mark.parametrize(("command", "name"), PAIRS)
 def test_every_command_says_that_a_file_is_cut_off(command: str, name: str, tmp_path: Path) -> None:
     """Refused or not, quiet or not; once, and by the file's name."""
-    make, words = CUT[name]
     file = tmp_path / name
-    file.write_bytes(make())
+    file.write_bytes(CUT[name]())
     told = said(COMMANDS[command], file)
-    for kind in words[:1] if command == "batch" else words:  # of a run that failed it shows the beginning of the line
-        assert kind in told
-        if command != "batch":  # which names the run
-            assert f"{kind} ({name}" in told
-        # A bundle says, too, why there is no trace in it.
-        assert told.count(kind) <= (2 if command == "bundle" else 1)
+    assert WORDS in told
+    if command != "batch":  # which names the run
+        assert f"{CUT_OFF} ({name}" in told or f"{name}: {WORDS}" in told
+    # A bundle also says why there is no trace in it.
+    assert told.count(CUT_OFF) <= (2 if command == "bundle" else 1)
 
 
 @pytest.mark.parametrize("name", ["trace.json", "prof.json.gz", "last.db"])
 def test_a_quiet_command_says_it_too(name: str, tmp_path: Path) -> None:
-    make, words = CUT[name]
     file = tmp_path / name
-    file.write_bytes(make())
+    file.write_bytes(CUT[name]())
     for command in ("convert", "report", "kernels"):
-        assert words[0] in said([*COMMANDS[command], "-q"], file)
+        assert WORDS in said([*COMMANDS[command], "-q"], file)
 
 
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz", "prof.json"])
 def test_a_profile_that_is_cut_off_is_incomplete(name: str, tmp_path: Path) -> None:
     """By its own record, which the verdict counts, and by a note for those who call `analyse`."""
-    make, words = CUT[name]
     file = tmp_path / name
-    file.write_bytes(make())
+    file.write_bytes(CUT[name]())
     analysis = analyse(file)
     assert {profile.defects["cut-off"] for profile in analysis.run.profiles} == {1}
-    assert set(words) <= {note.kind for note in analysis.notes if note.is_cut}
+    assert [(note.kind, note.count) for note in analysis.notes if note.is_cut] == [(CUT_OFF, 1)]
 
 
 def test_a_whole_file_is_not_said_to_be_cut_off(tmp_path: Path) -> None:
@@ -141,10 +144,160 @@ def test_a_whole_file_is_not_said_to_be_cut_off(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "is_cut"),
     [
-        (GZIP, True), (EVENTS, True), (CALLS, True), (PAGES, True), ("gzip data damaged: read up to there", True),
-        ("TFProf profile cut off or damaged: read up to there", True), ("MIOpen entry cut off", False),
+        (CUT_OFF, True), ("gzip data damaged: read up to there", True), ("MIOpen entry cut off", False),
         ("name of more than 16384 letters cut", False), ("more than 64 MiB of it: read up to there", False),
     ],
 )  # fmt: skip
 def test_which_notes_are_of_files_that_are_cut_off(kind: str, is_cut: bool) -> None:
     assert Note(kind).is_cut is is_cut
+
+
+def of_rocm() -> Run:
+    """A run long enough that a third of it still holds kernels."""
+    one = run()
+    for name in ("kernels", "calls", "ranges", "copies"):
+        more = [
+            (what, start + 10_000 * step, end + 10_000 * step, key + 10 * step, tid)
+            for step in range(20)
+            for what, start, end, key, tid in getattr(one, name)
+        ]
+        setattr(one, name, more)
+    return one
+
+
+def ours(suffix: str) -> Callable[[Path], bytes]:
+    def make(folder: Path) -> bytes:
+        (folder / "in.json").write_bytes(kineto())
+        command = "bundle" if suffix == ".zip" else "convert"
+        result = CliRunner().invoke(cli, [command, str(folder / "in.json"), "-o", str(folder / f"out{suffix}")])
+        assert result.exit_code == 0, result.output
+        return (folder / f"out{suffix}").read_bytes()
+
+    return make
+
+
+def packed(*parts: str) -> Callable[[Path], bytes]:
+    def make(folder: Path) -> bytes:
+        data = TRACES.joinpath(*parts).read_bytes()
+        return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+
+    return make
+
+
+def of_form(form: Callable[[Run], list[bytes]]) -> Callable[[Path], bytes]:
+    return lambda _: form(of_rocm())[0]
+
+
+def ck_record(folder: Path) -> bytes:
+    layers = [{"index": at, "label": f"conv{at}", "direction": "forward", "time_ms": 1.5} for at in range(30)]
+    return json.dumps({"per_layer_info": layers}).encode()
+
+
+PROFILES: dict[str, Callable[[Path], bytes]] = {
+    "kineto.json": lambda _: kineto(),
+    "kineto.json.gz": lambda _: gzip.compress(kineto()),
+    "calls.json": lambda _: as_json(small() * 10),
+    "blocks.log": lambda _: as_text(small() * 10),
+    "spaces.xplane.pb": lambda _: jax_run(steps=20),
+    "bundle.zip": ours(".zip"),
+    **{
+        f"{name}{'.csv' if 'kernels' in name or 'table' in name else ''}": of_form(made)
+        for name, made in FORMS.items()
+        if name != "ROCm v3 calls"
+    },
+}
+LOGS: dict[str, Callable[[Path], bytes]] = {
+    "caffe.log": packed("alexnet-b1-train", "run.log"),
+    "miopen.log": packed("lenet-rocpd", "run.log.gz"),
+    "record.json": ck_record,
+}
+OURS = {"own.json": ours(".json"), "own.pftrace": ours(".pftrace"), "own.pftrace.gz": ours(".pftrace.gz")}
+SHARED = (
+    "kineto_mi250_minitoy_train.json", "rpd_export_matmul.json", "rpd_torch_matmul.rpd.gz",
+    "rocprofv1_hiptrace_mi300a.json", "rocprofv1_hiptrace_mi300a.db", "rocprofv1_stats_results.csv",
+    "rocprofv3_csv_decode_kernel_trace.csv", "rocprofv3_json_kernel_dispatch_a.json.gz",
+    "xplane_jax08_mi300x_conv3d.xplane.pb.gz",
+)  # fmt: skip
+SHARES = (0.3, 0.6, 0.9, None)
+"""Of the bytes; None: in the middle of a record."""
+
+
+def cut(data: bytes, share: float | None) -> bytes:
+    """Never at the end of a line: a table or a log that ends there cannot be told from a whole one."""
+    at = len(data) // 2 if share is None else int(len(data) * share)
+    if share is None and (line := data.find(b"\n", at)) >= 0:
+        at = (line + 1 + data.find(b"\n", line + 1)) // 2
+    return data[:at].rstrip(b"\n")
+
+
+def check(file: Path, *, is_profile: bool) -> None:
+    """Either read with the note and the class in JSON, or refused in one line; in both cases in the same words."""
+    commands = [["report", "FILE", "--format", "json"], *(COMMANDS[name] for name in ("convert", "kernels", "ops"))]
+    for words in commands:
+        result = done(words, file)
+        told = " ".join(result.stderr.split())
+        assert WORDS in told, (words, told)
+        assert told.count(CUT_OFF) <= 1, (words, told)
+        if result.exit_code:
+            assert result.stderr.startswith("mio2trace: "), result.stderr
+            assert result.stderr.count("\n") == 1, result.stderr
+        else:
+            assert f"{CUT_OFF} ({file.name}" in told, (words, told)
+        if words[0] == "report" and not result.exit_code:
+            document = json.loads(result.stdout)
+            assert sum(note.startswith(CUT_OFF) for note in document["notes"]) == 1
+            for section in document["runs"] if is_profile else ():
+                assert section["completeness"]["counts"]["cut-off"] == 1
+                assert section["completeness"]["complete"] is False
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("name", [*PROFILES, *LOGS])
+def test_every_format_says_it_in_the_same_words(name: str, share: float | None, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_bytes(cut({**PROFILES, **LOGS}[name](tmp_path), share))
+    check(file, is_profile=name in PROFILES)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("name", SHARED)
+def test_real_files_of_every_format_say_it_in_the_same_words(
+    name: str, share: float | None, shared: Path, tmp_path: Path
+) -> None:
+    data = (shared / "samples/rocm" / name).read_bytes()
+    file = tmp_path / name.removesuffix(".gz")
+    file.write_bytes(cut(gzip.decompress(data) if name.endswith(".gz") else data, share))
+    check(file, is_profile=True)
+
+
+@pytest.mark.parametrize("share", SHARES[:3])
+@pytest.mark.parametrize("name", OURS)
+def test_our_own_traces_say_it_in_the_same_words(name: str, share: float, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_bytes(cut(OURS[name](tmp_path), share))
+    for words in (["query", "FILE", "slowest kernels"], ["compare", "WHOLE", "FILE"], ["view", "FILE", "--no-browser"]):
+        result = done(words, file)
+        assert result.exit_code == 1
+        assert result.stderr.count("\n") == 1
+        assert result.stderr.startswith(f"mio2trace: {name}: ")
+        assert WORDS in result.stderr
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_tfprof_says_it_in_the_same_words(share: float | None, tmp_path: Path) -> None:
+    from mio2trace.model.tf import TfProfile
+
+    nodes = tuple(node(f"a/x{at}", (10 * at, 5, "/gpu:0")) for at in range(40))
+    file = tmp_path / "profile.tfprof"
+    file.write_bytes(cut(profile_proto(TfProfile(source=0, nodes=nodes, steps=(0,))), share))
+    result = done(["tfprof", "FILE"], file)
+    assert result.stderr.count(WORDS) == 1, result.stderr
+
+
+def test_a_file_is_said_to_be_cut_off_once() -> None:
+    """The compressed data and the records in it end at the same place."""
+    notes = Notes()
+    for name, where in (("a.log", ""), ("a.log", "line 7"), ("a.log:12", "byte 3"), ("a.log.gz", "")):
+        notes.cut_off(name, where)
+    assert [str(note) for note in notes] == [f"2 x {CUT_OFF} (a.log, a.log.gz)"]

@@ -231,7 +231,7 @@ def test_rows_that_are_no_numbers_lose_themselves_alone(tmp_path: Path) -> None:
         '"K","Agent 1",7,"cut off",7,50',
     ]
     notes = Notes()
-    profile = of(written(tmp_path, "k.csv", KERNEL + "\n".join(rows)), notes)
+    profile = of(written(tmp_path, "k.csv", KERNEL + "\n".join([*rows, ""])), notes)
     assert [activity.name for activity in profile.activities] == ["a", "b"]
     assert sum(note.count for note in notes if note.problem) == 5
 
@@ -240,7 +240,7 @@ def test_each_row_that_is_lost_is_counted(tmp_path: Path) -> None:
     """Also where several follow one another, which might be lines of one text."""
     rows = ['"K","Agent 1",7,"a",1,soon,20', '"K","Agent 1",7,"b",1,-1,20', '"K","Agent 1",7,"c",1,10,20']
     notes = Notes()
-    assert len(of(written(tmp_path, "k.csv", KERNEL + "\n".join(rows)), notes).activities) == 1
+    assert len(of(written(tmp_path, "k.csv", KERNEL + "\n".join([*rows, ""])), notes).activities) == 1
     assert sum(note.count for note in notes if note.problem) == 2
 
 
@@ -268,7 +268,7 @@ def test_a_row_that_lacks_a_cell_is_lost_and_counted(style: str, name: str, tmp_
     for gone in range(len(columns)):
         cut = line([cell for at, cell in enumerate(rows[2]) if at != gone], columns[:gone] + columns[gone + 1 :])
         notes = Notes()
-        text = "\n".join((head, *whole[:2], cut, *whole[3:]))
+        text = "\n".join((head, *whole[:2], cut, *whole[3:], ""))
         drawn = [(one.name, one.start_ns, one.end_ns) for one in of(written(tmp_path, "k.csv", text), notes).activities]
         if style == "no quotes" and name.count(",") and gone < 5:
             drawn = [one for one in drawn if one[1:] != expected[2][1:]]  # nobody can tell; its times are its own

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,9 +12,9 @@ EXAMPLES = 3
 LOGGED_ERROR, LOGGED_WARNING = "error in MIOpen's log", "warning in MIOpen's log"
 NO_DATABASE = "warning in MIOpen's log that a database is not there"
 """Kinds of what the library itself complains of; the last is usual."""
-_CUT = re.compile(r"cut off|damaged")
-_READ_UP_TO = ": read up to "
-"""What the kind of a note holds, in this order, that says of a file that its end is missing."""
+CUT_OFF = "file cut off: read up to there"
+"""The note of every reader on a file whose end is missing (`Notes.cut_off`). A refusal has its first words."""
+_READ_UP_TO = (CUT_OFF, " damaged: read up to there")
 LEADS_OUT = "link out of the folder passed over; expected what it leads to as a path of its own"
 NOT_USED = "log not used: nothing in it fits this profile"
 NOT_JOINED = "logs not used: joining them with the profile failed, please report this"
@@ -48,8 +47,7 @@ class Note:
     @property
     def is_cut(self) -> bool:
         """Whether it says that a file is cut off, or damaged from somewhere on."""
-        found = _CUT.search(self.kind)
-        return found is not None and _READ_UP_TO in self.kind[found.end() :]
+        return self.kind.endswith(_READ_UP_TO)
 
     @property
     def is_lost(self) -> bool:
@@ -86,6 +84,13 @@ class Notes:
         watched = _watched.get()
         if place and watched is not None and note.is_lost:
             watched.setdefault((kind, place), Note(kind, 1, [place]))
+
+    def cut_off(self, name: str, where: str = "") -> None:
+        """Note, once per file, that the end of the file ``name`` is missing; ``where``: the place of the end."""
+        note = self._notes.get(CUT_OFF)
+        known = [] if note is None else [place.partition(": ")[0] for place in note.places]
+        if not any(f"{name}:".startswith(f"{place}:") or place.startswith(f"{name}:") for place in known):
+            self.add(CUT_OFF, f"{name}: {where}" if where else name)
 
     def remark(self, kind: str, place: str = "", count: int = 1) -> None:
         """As `add`, for what is worth saying but no problem."""
@@ -145,10 +150,15 @@ def said(line: str) -> None:
     """What ``line`` says of inputs that are not used or cut off need not be said again."""
     losses = _watched.get() or {}
     for kind, place in list(losses):
-        if kind in line:
+        if _words(kind) in line:
             del losses[kind, place]
 
 
 def with_losses(message: str, notes: Iterable[Note]) -> str:
     """``message``, and what ``notes`` say of inputs that are not used or cut off, if it does not say so itself."""
-    return "; ".join([message, *(str(note) for note in notes if note.is_lost and note.kind not in message)])
+    return "; ".join([message, *(str(note) for note in notes if note.is_lost and _words(note.kind) not in message)])
+
+
+def _words(kind: str) -> str:
+    """What a refusal has of the words of a note."""
+    return kind.partition(":")[0] if kind == CUT_OFF else kind

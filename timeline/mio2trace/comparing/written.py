@@ -80,7 +80,7 @@ def of_trace(path: Path, notes: Notes, *, damaged: bool = False) -> RunRecord:
             )
         return kept(_read(path, notes, damaged=damaged))
     except (EOFError, zlib.error, gzip.BadGzipFile, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        what = visible(shortened(str(error), 200))
+        what = "file cut off" if isinstance(error, EOFError) else visible(shortened(str(error), 200))
         raise InputError(f"{path.name}: a trace of ours that was changed or is damaged: {what}") from None
 
 

@@ -42,6 +42,11 @@ class Reader(Protocol):
         """The records of ``source``. Raises `InputError` when it cannot be used at all."""
 
 
+def of_json(error: Exception) -> str:
+    """What is wrong with JSON, in the words of all cut files if its end is missing."""
+    return "file cut off" if "truncated" in str(error) else str(error)
+
+
 def kernel_name(name: str) -> str:
     """A kernel's name without what compilers and loaders hang on it: ``.kd``, ``.isra.0``, `` [clone .kd]``."""
     if "." not in name:

@@ -64,6 +64,10 @@ class Head(msgspec.Struct, frozen=True):
     format: str = ""
 
 
+class _CutOff(Exception):
+    """A line has no end."""
+
+
 class _Damaged(Exception):
     """What is wrong with a line."""
 
@@ -87,13 +91,15 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     try:
         for number, line in lines:  # noqa: B007 - for what is said of the damage
             if not line.endswith(b"\n"):
-                raise _Damaged("cut off")
+                raise _CutOff
             if line.startswith(b"."):
                 if not drafts:
                     raise _Damaged("a member of no record")
                 drafts[-1].add(line)
             else:
                 drafts.append(_Draft(line))
+    except _CutOff:
+        notes.cut_off(source.name, f"line {number}")
     except (_Damaged, msgspec.DecodeError, UnicodeError, RecursionError) as error:
         notes.add("records of a bundle damaged: read up to there", f"{source.name}, line {number}: {error}")
     records: Records = []

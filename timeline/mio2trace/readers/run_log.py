@@ -46,6 +46,8 @@ LONGEST_LINE = 64 << 20
 LONGEST_LOG_LINE = 64 << 10
 """Bytes; what Caffe and MIOpen print in one line is far shorter. Calls in JSON and programs' sources may be longer."""
 _MIOPEN = re.compile(rb"^.{0,120}?\bMIOpen(?:\((?:HIP|OpenCL)\))?: ", re.MULTILINE)
+_BEGINS = re.compile(rb"[IWEF]\d{4} |MIOpen")
+"""What a line of Caffe or MIOpen begins with, also if the rest is missing."""
 _PLAIN = 10
 _BINARY_SHARE = 100
 """One NUL in so many bytes makes a file binary; a crash leaves a few in a log."""
@@ -206,6 +208,8 @@ class _Log:
         self._rest: bytes | None = None
         self._cuts = 0
         self._in_array: Callable[[], int] = int
+        self._is_unended = False
+        """Whether the last line is known and has no line end."""
 
     def known(self) -> object:
         """What changes with every line that is known."""
@@ -320,6 +324,8 @@ class _Log:
             raise InputError(f"{place}: {unknown}; expected Caffe's `time` log, MIOpen's log, or [dv/dt] blocks")
         if self._foreign:
             notes.remark("line of other programs passed over", place, self._foreign)
+        if (self._is_unended or self._miopen.ends_open(lines) or self._caffe.in_benchmark) and not self._source.stopped:
+            notes.cut_off(place, f"line {lines}")
         records: Records = [*self._profiles]
         if self._caffe.lines:
             records.append(self._caffe.finish())
@@ -342,6 +348,7 @@ class _Log:
         known = False
         for part in glued_parts(line) if b"]" in line else (line,):
             known |= self._one(number, part)
+        self._is_unended = not line.endswith(b"\n") and (known or _BEGINS.match(line) is not None)
         if not known and line.strip():
             self._foreign += 1
             if self._cut is not None:

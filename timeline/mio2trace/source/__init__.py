@@ -406,8 +406,8 @@ def gunzip(
                 decoder, fresh, members = zlib.decompressobj(31), True, members + 1
     if not fresh:
         if empty and not members:
-            raise InputError(f"{name}: gzip data cut off after {bytes_read()} bytes, before any content")
-        notes.add("gzip data cut off: read up to there", name)
+            raise InputError(f"{name}: file cut off after {bytes_read()} bytes of gzip data, before any content")
+        notes.cut_off(name)
 
 
 def _up_to_the_damage(decoder: Decompressor, block: bytes) -> bytes:

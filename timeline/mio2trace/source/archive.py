@@ -140,7 +140,9 @@ def _unpack(path: str, name: str, folder: str, most: int) -> Unpacked:
                 left -= _lay(archive, info, os.path.join(folder, info.filename), left, name, most)
             return Unpacked(folder, tuple(info.filename for info in wanted), manifest)
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise InputError(f"{name}: damaged zip archive: {error}") from None
+        # What begins as an archive does and lacks the list of its files, which is at the end.
+        problem = "file cut off" if str(error) == "File is not a zip file" else f"damaged zip archive: {error}"
+        raise InputError(f"{name}: {problem}; expected a whole zip archive") from None
     except OSError as error:
         raise InputError(f"{name}: cannot unpack it: {error.strerror or error}") from None
 

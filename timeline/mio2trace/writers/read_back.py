@@ -78,7 +78,7 @@ def slices(
         try:
             yield from writer.slices(cast(BinaryIO, reader), category, found)
         except _FAULTS as error:
-            faults.append(f"gzip data damaged: {error}")
+            faults.append("file cut off" if isinstance(error, EOFError) else f"gzip data damaged: {error}")
     if checked.too_large and most is not None:
         raise InputError(
             f"{path}: once decompressed, more than {most // 1_000_000} MB and {MAX_EXPANSION} times its size"
@@ -103,7 +103,7 @@ def check(path: Path, notes: Notes, *, damaged: bool) -> None:
 def _faults(found: Found, checked: Checked) -> Iterator[str]:
     end = found.end
     if found.is_cut:
-        yield "its end is missing"
+        yield "file cut off"
     if found.goes_on:
         yield "something follows its end"
     if found.unread:

@@ -54,6 +54,7 @@ _PHRASES: tuple[tuple[str, LogEventKind], ...] = (
     ("Average time per layer:", "average begins"),
     ("*** Benchmark ends ***", "benchmark ends"),
 )
+_OF_BENCHMARK = ("benchmark begins", "benchmark ends")
 _BEGINNINGS = tuple(phrase for phrase, _ in _PHRASES)
 _SETTING_UP = re.compile(r"Setting up (.+)")
 _CREATING = re.compile(r"Creating [Ll]ayer (.+)")
@@ -189,6 +190,12 @@ class CaffeDecoder:
             else:
                 self._types.setdefault(self._net_name, value)
         return True
+
+    @property
+    def in_benchmark(self) -> bool:
+        """Whether a benchmark has begun and not ended."""
+        last = next((event.kind for event in reversed(self._events) if event.kind in _OF_BENCHMARK), None)
+        return last == "benchmark begins"
 
     def finish(self) -> FrameworkLog:
         runs = sum(event.kind == "benchmark begins" for event in self._events)

@@ -19,7 +19,7 @@ import msgspec
 from mio2trace.model.log import Direction, FrameworkLog, LayerTime, LocalTime
 from mio2trace.notes import LEADS_OUT, InputError, Notes
 from mio2trace.patterns import late
-from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.base import ReadOptions, Records, of_json
 from mio2trace.readers.caffe.log import LONGEST_PRINTED_NS, local_time
 from mio2trace.readers.opencl.dvdt_json import read_array
 from mio2trace.source import Source, leads_out
@@ -213,7 +213,7 @@ def _decode(text: bytes, kind: type[T], place: str) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{place}: not a readable CK record: {error}") from None
+        raise InputError(f"{place}: not a readable CK record: {of_json(error)}") from None
 
 
 def _layers(raw: msgspec.Raw, source: Source, path: str, notes: Notes) -> tuple[LayerTime, ...]:
@@ -222,7 +222,7 @@ def _layers(raw: msgspec.Raw, source: Source, path: str, notes: Notes) -> tuple[
     try:
         items: list[msgspec.Raw] = msgspec.json.decode(raw, type=list[msgspec.Raw])
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{source.name}: {path}: expected an array of layers: {error}") from None
+        raise InputError(f"{source.name}: {path}: expected an array of layers: {of_json(error)}") from None
     layers = []
     for position, item in enumerate(items):
         try:

@@ -46,6 +46,10 @@ class Entries:
         self.thread = thread
         self.current = self.opens.get(thread)
 
+    def ends_at(self, number: int) -> bool:
+        """Whether line ``number`` is of an entry that is still open."""
+        return bool(self.wrapped) or any(entry.last == number for entry in self.opens.values())
+
     def finish(self) -> None:
         """No line follows: what is under way is kept, marked incomplete."""
         if self.wrapped:

@@ -188,6 +188,10 @@ class MiopenDecoder:
             at = end
             number += 1
 
+    def ends_open(self, lines: int) -> bool:
+        """Whether the last of ``lines`` is inside an entry."""
+        return self._entries.ends_at(lines)
+
     def finish(self, foreign: int = 0) -> MiopenLog:
         """The log. Entries still open are kept, marked incomplete. ``foreign``: lines that no decoder knew."""
         self._entries.finish()

@@ -288,7 +288,7 @@ class _Damage:
         return [LostCall() if raw is None else self._call(raw, index + number) for number, raw in enumerate(raws)]
 
     def cut(self, end: int) -> None:
-        self._notes.add("profile cut off: read up to the last whole call", f"{self._place}: byte {end}")
+        self._notes.cut_off(self._place, f"byte {end}")
 
     def _split(self, part: bytes, offset: int, ending: Ending, error: Exception) -> list[msgspec.Raw | None]:
         """The calls of text that is no JSON, each tried by itself; None for one that is damaged."""

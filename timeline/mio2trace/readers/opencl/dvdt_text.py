@@ -48,7 +48,6 @@ _HANDLES = {
     "clCreateBuffer": "buffer",
 }
 """The last field of a call that makes something; that of the others is the errcode."""
-_LAST_CUT = "last dv/dt block cut off"
 _PROFILING_ERROR = "output profiling info error:"
 
 Fields = dict[str, str]
@@ -94,7 +93,7 @@ class BlockDecoder:
         self._cut_line = not line.endswith(b"\n")
         if not rest and self._cut_line:
             if not self._cut():
-                self._notes.add(_LAST_CUT, f"{self._place}:{number}")
+                self._notes.cut_off(self._place, f"line {number}")
         elif not rest:
             self._close()
             self._name = name.decode(errors="replace")
@@ -119,6 +118,8 @@ class BlockDecoder:
         self._close(last=True)
         if not self.blocks:
             return None
+        if self._cut_line:
+            self._notes.cut_off(self._place)
         self._folder.add(self._calls, self._lines)
         return self._folder.finish(interleaved=interleaved)
 
@@ -137,8 +138,10 @@ class BlockDecoder:
         if make is None:
             self._notes.add("profiled call of an unknown kind", f"{shown_call(self._name)} at {place}")
         else:
-            if cut:
-                self._notes.add(_LAST_CUT if last else "dv/dt block cut off", place)
+            if cut and last:
+                self._notes.cut_off(self._place, f"line {self._line}")
+            elif cut:
+                self._notes.add("dv/dt block cut off", place)
             try:
                 call = make(self._fields)
             except (ValueError, KeyError, TypeError) as error:

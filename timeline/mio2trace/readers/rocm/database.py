@@ -213,7 +213,7 @@ def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
             if size > given or _holds_anything(f"{lies}-wal"):  # it stays where SQLite cannot move all of it
                 raise InputError(f"{source.name}: its journal claims more than both hold; {_WHOLE}")
             if size < _stated_size(lies):
-                source.notes.add("database cut off: read up to there", source.name)
+                source.notes.cut_off(source.name, f"byte {size}")
             _require_a_tree(lies, size, source.name)
 
             def connect() -> sqlite3.Connection:

@@ -54,22 +54,29 @@ def events(data: bytes, rescue: Rescue, place: str, notes: Notes) -> list[Event]
     try:
         return _ARRAY.decode(data) if data.lstrip()[:1] == b"[" else _OBJECT.decode(data).events
     except (msgspec.DecodeError, RecursionError) as error:
+        if "truncated" in str(error):
+            notes.cut_off(place, f"byte {len(data)}")
         found = list(_one_by_one(data, rescue, place, notes))
         if not found:
             raise InputError(
                 f"{place}: {str(error) or 'nested too deeply'}; expected the trace of a profiler"
             ) from None
-        notes.remark("JSON with quotes inside of quotes, or cut off: read event by event", place)
         return found
 
 
 def _one_by_one(data: bytes, rescue: Rescue, place: str, notes: Notes) -> Iterator[Event]:
     end = _END.search(data)
     pieces = (data if end is None else data[: end.start()]).split(b"\n,{")
-    for piece in pieces[1:]:
+    if end is None:
+        notes.cut_off(place, f"byte {len(data)}")
+    elif not any(note.is_cut for note in notes):
+        notes.remark("JSON with quotes inside of quotes: read event by event", place)
+    for number, piece in enumerate(pieces[1:], 1):
         try:
             event: Event | None = _ONE.decode(b"{" + piece)
         except (msgspec.DecodeError, RecursionError):
+            if end is None and number == len(pieces) - 1:
+                return  # the event that the cut goes through
             event = rescue("{" + piece.decode(errors="replace"))
         if event is None:
             notes.add("event that cannot be read passed over", place)

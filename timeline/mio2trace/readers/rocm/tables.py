@@ -93,7 +93,10 @@ class Table:
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
         pending, begun, whole = "", 0, 0
         least = len(self.columns) - 1
+        is_cut = False
+        number = 1
         for number, line in enumerate(self._lines, 2):
+            is_cut = not line.endswith(b"\n")  # these tools end each row with one
             text = line.decode(errors="replace").rstrip("\r\n")
             # A row begins as the one before it did, with a quote or without.
             fields = None if pending[:1] == '"' != text[:1] else self._fields(text)
@@ -112,7 +115,9 @@ class Table:
                 yield number, fields
             elif text.strip():
                 pending, begun, whole = text, number, text.count(",") >= least
-        if pending:
+        if is_cut:
+            self._notes.cut_off(self._place, f"line {number}")
+        elif pending:
             self._lost(whole)
 
     def _lost(self, rows: int) -> None:

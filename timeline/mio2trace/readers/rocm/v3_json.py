@@ -20,7 +20,7 @@ import msgspec
 
 from mio2trace.model.profile import Clock, Profile, Range, Resources
 from mio2trace.notes import InputError, Notes
-from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.base import ReadOptions, Records, of_json
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, scope_of, sizes
 from mio2trace.source import Source
 
@@ -165,7 +165,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     try:
         file = _DECODER.decode(_unicode(source.read(), source.name, notes))
     except msgspec.DecodeError as error:
-        raise InputError(f"{source.name}: {error}; expected rocprofv3's JSON as a whole") from None
+        raise InputError(f"{source.name}: {of_json(error)}; expected rocprofv3's JSON as a whole") from None
     except RecursionError:
         raise InputError(f"{source.name}: nested too deeply; expected rocprofv3's JSON") from None
     records: Records = []

@@ -130,8 +130,12 @@ class _Decoder:
 
     def _cut(self, error: WireError) -> None:
         if not self._nodes:
-            raise InputError(f"{self._place}: {error}; expected the nodes of a ProfileProto")
-        self._notes.add("TFProf profile cut off or damaged: read up to there", f"{self._place}: {error}")
+            cut = "file cut off: " if isinstance(error, CutError) else ""
+            raise InputError(f"{self._place}: {cut}{error}; expected the nodes of a ProfileProto")
+        if isinstance(error, CutError):
+            self._notes.cut_off(self._place, str(error))
+        else:
+            self._notes.add("TFProf profile damaged: read up to there", f"{self._place}: {error}")
 
     def _entry(self, at: int, stop: int) -> None:
         key = 0

@@ -78,19 +78,23 @@ class _Decoder:
                     raise WireError(start, f"field {tag >> 3} with wire type {tag & 7}")
                 size, at = varint(data, at, end)
             except WireError as error:
-                self._cut(error)
+                self._cut(error, end)
                 return
             if at + size > end:
-                self._cut(CutError(start, f"a field of {size} bytes where {end - at} are left"))
+                self._cut(CutError(start, f"a field of {size} bytes where {end - at} are left"), end)
                 yield tag, at, end
                 return
             yield tag, at, at + size
             at += size
 
-    def _cut(self, error: WireError) -> None:
-        kind = "step statistics cut off or damaged: read up to there"
-        if not any(note.kind == kind for note in self._notes):  # the messages around it end there, too
-            self._notes.add(kind, f"{self._place}: {error}")
+    def _cut(self, error: WireError, end: int) -> None:
+        """``end``: of the message; only the end of the file is a cut."""
+        if any(note.is_cut for note in self._notes):  # the messages around it also end there
+            return
+        if isinstance(error, CutError) and end == len(self._data):
+            self._notes.cut_off(self._place, str(error))
+        else:
+            self._notes.add("step statistics damaged: read up to there", f"{self._place}: {error}")
 
     def _step(self, at: int, stop: int) -> Iterator[DeviceStats]:
         for tag, a, b in self._parts(at, stop):

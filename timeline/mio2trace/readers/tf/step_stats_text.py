@@ -97,7 +97,10 @@ def parse(data: bytes, place: str, notes: Notes) -> Message:
 def _damaged(root: Message, stack: list[Message], data: bytes, at: int, place: str, notes: Notes) -> Message:
     """What was read before byte ``at``, without the op's record that is not whole."""
     line = data.count(b"\n", 0, at) + 1
-    notes.add("step statistics cut off or damaged: read up to there", f"{place}:{line}")
+    if b"\n" not in data[at:].rstrip():
+        notes.cut_off(place, f"line {line}")
+    else:
+        notes.add("step statistics damaged: read up to there", f"{place}: line {line}")
     for outer, inner in pairwise(stack):
         if outer.get("node_stats", [None])[-1] is inner:
             outer["node_stats"].pop()

@@ -19,7 +19,7 @@ import msgspec
 from mio2trace.model.tf import Execution
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
-from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.base import ReadOptions, Records, of_json
 from mio2trace.readers.tf.step_stats import NOT_NODES, Collector, kind_of, possible
 from mio2trace.source import Source
 
@@ -116,6 +116,6 @@ def _events(data: bytes, place: str, notes: Notes) -> list[_Event]:
                 events = _DECODER.decode(data[: last + 1] + b"]}").events
             except (msgspec.DecodeError, RecursionError):
                 continue
-            notes.add("timeline cut off: read up to there", f"{place}: {error}")
+            notes.cut_off(place, str(error))
             return events
-        raise InputError(f"{place}: {error}; expected the JSON of TensorFlow's timeline") from None
+        raise InputError(f"{place}: {of_json(error)}; expected the JSON of TensorFlow's timeline") from None

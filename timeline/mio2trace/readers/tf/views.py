@@ -59,6 +59,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     """The views in the text. Raises `InputError` when there is no row in it."""
     reader = _Reader(source, notes)
     for number, line in enumerate(source.lines(), 1):
+        reader.is_ended = line.endswith(b"\n")
         reader.feed(number, line.decode("utf-8", "replace").rstrip("\r\n"))
     return [*reader.finish()]
 
@@ -73,6 +74,8 @@ class _Reader:
         self._ops: list[ViewRow] = []
         self._views: list[TfView] = []
         self._in_report = False
+        self.is_ended = True
+        """Whether the current line has a line end."""
 
     def feed(self, number: int, line: str) -> None:
         option = _STEP_OPTION.fullmatch(line)
@@ -90,6 +93,13 @@ class _Reader:
         else:
             self._row(number, line)
 
+    def _lost(self, number: int) -> None:
+        """Note a row that cannot be read."""
+        if self.is_ended:
+            self._notes.add("row of a view that cannot be read passed over", f"{self._source.name}:{number}")
+        else:
+            self._notes.cut_off(self._source.name, f"line {number}")
+
     def _row(self, number: int, line: str) -> None:
         row = _split(line)
         if row is None:
@@ -97,7 +107,7 @@ class _Reader:
             if found is not None:
                 self._op_row(number, found["name"], _OP_FIELD.findall(found["fields"]))
             elif self._in_report and self._scope and line.strip():
-                self._notes.add("row of a view that cannot be read passed over", f"{self._source.name}:{number}")
+                self._lost(number)
             return
         name, fields = row
         if name == _ROOT:
@@ -119,7 +129,7 @@ class _Reader:
                 continue
             pair = _PAIR.fullmatch(field)
             if pair is None:
-                self._notes.add("row of a view that cannot be read passed over", f"{self._source.name}:{number}")
+                self._lost(number)
                 return
             if pair[1]:
                 own[column] = _printed(pair[1])

@@ -16,7 +16,6 @@ import msgspec
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 
-CUT = "trace cut off: read up to the last whole event"
 LONGEST_EVENT = 64 << 20
 """Bytes; also of what stands around the array. Beyond, the reading stops: what has no end would fill the memory."""
 EXACT_BELOW = 1 << 43
@@ -130,7 +129,7 @@ class EventArray:
                 break
         if opening is None:
             if not before.rstrip().endswith(b"}"):
-                notes.add(CUT, place)
+                notes.cut_off(place)
             raise InputError(f"{place}: no traceEvents; expected a trace of PyTorch's profiler")
         self.before = before[: opening.end()]
         """What stands before the array, its bracket included."""
@@ -248,7 +247,7 @@ class EventArray:
             else:
                 self._notes.add("event that could not be read", self._place)
         if is_last:
-            self._notes.add(CUT, self._place)
+            self._notes.cut_off(self._place)
         return events
 
 

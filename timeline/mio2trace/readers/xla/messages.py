@@ -15,9 +15,20 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from mio2trace.notes import Notes
-from mio2trace.readers.tf.wire import BYTES, FIXED32, FIXED64, VARINT, Field, WireError, fields, signed, text, varint
+from mio2trace.readers.tf.wire import (
+    BYTES,
+    FIXED32,
+    FIXED64,
+    VARINT,
+    CutError,
+    Field,
+    WireError,
+    fields,
+    signed,
+    text,
+    varint,
+)
 
-CUT = "XSpace that is cut off or damaged: read up to there"
 DAMAGED = "damaged event of an XSpace: left out"
 _LONGEST = 1 << 14
 _MOST_PS = 1 << 62
@@ -228,17 +239,22 @@ class Reader:
                 else:
                     raise WireError(start, f"wire type {kind}, which no field here has")
             except WireError as error:
-                self._cut(error)
+                self._cut(error, end)
                 return
             if at + size > end:
-                self._cut(WireError(start, f"a field of {size} bytes where {end - at} are left"))
+                self._cut(CutError(start, f"a field of {size} bytes where {end - at} are left"), end)
                 if kind == BYTES:
                     yield tag, at, end
                 return
             yield tag, at, at + size
             at += size
 
-    def _cut(self, error: WireError) -> None:
-        if not self.is_cut:  # the messages around it end there, too
-            self.is_cut = True
-            self._notes.add(CUT, f"{self._place}: {error}")
+    def _cut(self, error: WireError, end: int) -> None:
+        """``end``: of the message; only the end of the file is a cut."""
+        if self.is_cut:  # the messages around it also end there
+            return
+        self.is_cut = True
+        if isinstance(error, CutError) and end == len(self._data):
+            self._notes.cut_off(self._place, str(error))
+        else:
+            self._notes.add("XSpace damaged: read up to there", f"{self._place}: {error}")
