@@ -158,8 +158,8 @@ def test_what_kernels_of_repetitions_share_is_made_once() -> None:
     commands = Commands(of)
     passes = of.alignment.links.pass_of
     assert len(set(passes)) == 40
-    drawn = commands.drawn(1, 0, range(len(passes)), range(len(passes)), ())
-    assert len(drawn) == 120
+    drawn = commands.drawn(1, 0, range(len(passes)), range(len(passes)))
+    assert len(drawn.starts) == 120
     assert len({id(like) for like in drawn.likes}) == 3
 
 

@@ -106,54 +106,60 @@ class Flow(msgspec.Struct, frozen=True, gc=False):
 Event = Slice | CounterValue | Flow
 
 
-class Slices(msgspec.Struct, frozen=True, gc=False):
-    """Slices that follow each other on a track, in columns.
+class Columns(msgspec.Struct, frozen=True, gc=False):
+    """Slices that have arguments of one kind, in order of time.
 
     The i-th is as ``likes[i]``, one object for many, but for its start, its duration and its own arguments: of each of
-    ``columns`` its i-th value, unless that is None. ``among``: whole slices between them, each before the i-th of them.
+    ``args`` its i-th value, unless that is None.
     """
 
-    track: int
     likes: Sequence[Slice]
     starts: Sequence[int]
     durations: Sequence[int]
-    columns: Mapping[str, Sequence[Any]]
-    among: Sequence[tuple[int, Slice]] = ()
+    args: Mapping[str, Sequence[Any]] = MappingProxyType({})
+
+    def slice(self, number: int) -> Slice:
+        """One of them."""
+        like = self.likes[number]
+        args = {key: value for key, values in self.args.items() if (value := values[number]) is not None}
+        start, duration = self.starts[number], self.durations[number]
+        return Slice(like.track, start, duration, like.name, like.category, args or NO_ARGS, like.shared)
+
+    def slices(self) -> Iterator[Slice]:
+        """Each of them."""
+        keys = tuple(self.args)
+        rows = zip(self.likes, self.starts, self.durations, *self.args.values(), strict=True)
+        for like, start, duration, *values in rows:
+            args = {key: value for key, value in zip(keys, values, strict=True) if value is not None}
+            yield Slice(like.track, start, duration, like.name, like.category, args or NO_ARGS, like.shared)
+
+
+class Slices(msgspec.Struct, frozen=True, gc=False):
+    """Slices that follow each other on a track: those of all ``columns``, counted through, come in this ``order``.
+
+    None: there is one of them, in its own order.
+    """
+
+    track: int
+    columns: Sequence[Columns]
+    order: Sequence[int] | None = None
 
     def __len__(self) -> int:
-        return len(self.starts) + len(self.among)
+        return sum(len(one.starts) for one in self.columns)
 
     @property
     def latest_ns(self) -> int:
         """When the last of them starts."""
-        if self.among and (not self.starts or self.among[-1][0] == len(self.starts)):
-            return self.among[-1][1].start_ns
-        return self.starts[-1]
-
-    def one(self, number: int) -> Slice:
-        """One of the columns."""
-        like = self.likes[number]
-        args = {key: value for key, values in self.columns.items() if (value := values[number]) is not None}
-        start, duration = self.starts[number], self.durations[number]
-        return Slice(self.track, start, duration, like.name, like.category, args or NO_ARGS, like.shared)
+        return max(one.starts[-1] for one in self.columns if one.starts)
 
     def slices(self) -> Iterator[Slice]:
         """Each of them."""
-        track, keys, among = self.track, tuple(self.columns), iter(self.among)
-        at, whole = next(among, _NO_MORE)
-        rows = zip(self.likes, self.starts, self.durations, *self.columns.values(), strict=True)
-        for number, (like, start, duration, *values) in enumerate(rows):
-            while whole is not None and at <= number:
-                yield whole
-                at, whole = next(among, _NO_MORE)
-            args = {key: value for key, value in zip(keys, values, strict=True) if value is not None}
-            yield Slice(track, start, duration, like.name, like.category, args or NO_ARGS, like.shared)
-        if whole is not None:
-            yield whole
-            yield from (one for _, one in among)
+        if self.order is None:
+            return self.columns[0].slices()
+        found = [one for columns in self.columns for one in columns.slices()]
+        return map(found.__getitem__, self.order)
 
 
-_NO_MORE: tuple[int, Slice | None] = (0, None)
 Part = Callable[[], Iterator[Event | Slices]]
 CountersPart = Callable[[], Iterator[CounterValue | CounterValues]]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from mio2trace.align.clocks.fit import SAME
 from mio2trace.align.clocks.reach import FAR_NS
 from mio2trace.model.profile import Size3
 from mio2trace.notes import Notes
+from mio2trace.trace import Columns, Slice
 
 ROW = 16384
 """So many values of a counter, or slices that are alike, are drawn at once: some hundred kilobytes of text."""
@@ -166,6 +168,23 @@ def in_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Rows that have arguments of their own, as columns: None where a row has not got one."""
     keys = dict.fromkeys(key for row in rows for key in row)
     return {key: [row.get(key) for row in rows] for key in keys}
+
+
+def told(columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    """Those of them that any row has."""
+    return {key: values for key, values in columns.items() if values.count(None) < len(values)}
+
+
+def whole(slices: Sequence[Slice]) -> Columns:
+    """Slices as columns."""
+    starts, durations = [one.start_ns for one in slices], [one.dur_ns for one in slices]
+    return Columns(slices, starts, durations, in_columns([one.args for one in slices]))
+
+
+def merged(*places: Iterable[int]) -> list[int]:
+    """The numbers of items, counted through all of these, in the order of their places."""
+    every = list(chain.from_iterable(places))
+    return sorted(range(len(every)), key=every.__getitem__)
 
 
 def three_digits(rate: float) -> float:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 import zlib
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice, repeat
+from functools import lru_cache
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Annotated, Any, BinaryIO, Literal
 
@@ -20,6 +22,7 @@ import orjson
 from mio2trace.trace import (
     OWN_FIRST,
     Args,
+    Columns,
     CountersPart,
     CounterValue,
     CounterValues,
@@ -58,8 +61,13 @@ _STRETCH = 8192
 _LONGEST_LINE = 1 << 26
 _Part = Part | CountersPart
 _Row = Slices | CounterValues
-_NOTHING = type(None)
 """What is printed as a whole."""
+_FEWEST_IN_COLUMNS = 64
+"""Fewer are sooner printed one by one."""
+_UNCLEAN = "\\"
+"""What stands for a text that is to be made clean."""
+_LARGE = re.compile(r"[0-9]{19}")
+"""What an integer of 64 bits has."""
 _DECIMALS = tuple(f".{rest:03d}" for rest in range(1000))
 
 
@@ -112,6 +120,7 @@ class _File(msgspec.Struct):
 
 _FAULTS = msgspec.MsgspecError, UnicodeDecodeError, RecursionError
 _line = msgspec.json.Decoder(_Line).decode
+_encode = msgspec.json.Encoder().encode
 _kind = msgspec.json.Decoder(_Kind).decode
 _file = msgspec.json.Decoder(_File).decode
 
@@ -294,27 +303,30 @@ class _Events:
 
     def slices(self, row: Slices) -> str:
         """The lines of all of them."""
-        try:
-            owns = _members(row)
-        except orjson.JSONEncodeError:  # an integer of more than 64 bits
+        count, order = len(row), row.order
+        if count < _FEWEST_IN_COLUMNS:
             return "".join(self.texts(list(row.slices())))
-        heads = {id(like): self._heads_of(like) for like in {id(like): like for like in row.likes}.values()}
-        lines = [
-            f'{f"{before}{own}{behind}" if own else alone},"ts":{start // 1000}{_DECIMALS[start % 1000]},'
-            f'"dur":{duration // 1000}{_DECIMALS[duration % 1000]}}}'
-            for (alone, before, behind), own, start, duration in zip(
-                [heads[id(like)] for like in row.likes], owns, row.starts, row.durations, strict=False
-            )
+        pieces = [""] * (4 * count)
+        for place, of_columns in enumerate(zip(*map(self._pieces, row.columns), strict=True)):
+            every = list(chain.from_iterable(of_columns))
+            pieces[place::4] = every if order is None else itemgetter(*order)(every)
+        return "".join(pieces)
+
+    def _pieces(self, columns: Columns) -> tuple[Sequence[str], ...]:
+        """Of each of these slices what stands before its own arguments; these; what stands behind them; its times."""
+        ids = list(map(id, columns.likes))
+        heads = {one: self._heads_of(like) for one, like in dict(zip(ids, columns.likes, strict=True)).items()}
+        own = _own_columns(columns)
+        if "" in own:
+            before = [heads[one][1] if text else heads[one][0] for one, text in zip(ids, own, strict=True)]
+            behind = [heads[one][2] if text else "" for one, text in zip(ids, own, strict=True)]
+        else:
+            before, behind = [heads[one][1] for one in ids], [heads[one][2] for one in ids]
+        times = [
+            f',"ts":{start // 1000}{_DECIMALS[start % 1000]},"dur":{duration // 1000}{_DECIMALS[duration % 1000]}}}'
+            for start, duration in zip(columns.starts, columns.durations, strict=True)
         ]
-        if row.among:
-            whole, at = self.texts([one for _, one in row.among]), 0
-            merged: list[str] = []
-            for (number, _), text in zip(row.among, whole, strict=True):
-                merged += lines[at:number]
-                merged.append(text)
-                at = number
-            lines = merged + lines[at:]
-        return "".join(lines)
+        return before, own, behind, times
 
     def _flow(self, event: Event) -> str:
         assert type(event) is Flow
@@ -373,35 +385,52 @@ def _own_args(slices: Sequence[Slice]) -> list[str]:
     try:
         text = orjson.dumps([event.args for event in slices], default=dict).decode()
     except orjson.JSONEncodeError:
-        return [_json(event.args)[1:-1] for event in slices]
-    if "\\" not in text and "\x7f" not in text and text.isascii():
+        text = _UNCLEAN
+    return _members(_UNCLEAN if _LARGE.search(text) else text, len(slices)) or [
+        _json(event.args)[1:-1] for event in slices
+    ]
+
+
+def _own_columns(columns: Columns) -> list[str]:
+    """As `_own_args`."""
+    count = len(columns.starts)
+    if not columns.args:
+        return [""] * count
+    try:
+        for values in columns.args.values():
+            _check(values)
+        text = _encode(list(map(_record(tuple(columns.args)), *columns.args.values()))).decode()
+    except (OverflowError, TypeError, ValueError):
+        text = _UNCLEAN
+    return _members(text, count) or [_json(event.args)[1:-1] for event in columns.slices()]
+
+
+@lru_cache
+def _record(keys: tuple[str, ...]) -> type[msgspec.Struct]:
+    """What has these members, in this order, and none where it is None. Raises ValueError for keys that are no text of
+    ours.
+    """
+    names = {f"a{number}": key for number, key in enumerate(keys)}
+    fields = [(name, Any, None) for name in names]
+    return msgspec.defstruct("_Record", fields, rename=names, omit_defaults=True, gc=False)
+
+
+def _check(values: Sequence[Any]) -> None:
+    """Raise OverflowError where an integer has more than 63 bits."""
+    try:
+        array("q", values)
+    except TypeError:  # no integer, or not all
+        if int in set(map(type, values)):
+            array("q", [value for value in values if type(value) is int])
+
+
+def _members(text: str, count: int) -> list[str]:
+    """The members of each of the objects in a list; none where `_json` would print one otherwise."""
+    if _is_clean(text):
         members = text[2:-2].split("},{")
-        if len(members) == len(slices):  # else one of them holds what only stands between two
+        if len(members) == count:  # else one of them holds what only stands between two
             return members
-    return [_json(event.args)[1:-1] for event in slices]
-
-
-def _members(row: Slices) -> Iterable[str]:
-    """Of each slice the members of its own arguments. Raises `orjson.JSONEncodeError`."""
-    columns: list[Sequence[str]] = []
-    form = ""
-    for key, values in row.columns.items():
-        kinds = set(map(type, values))
-        if kinds <= {int, float, _NOTHING}:
-            texts = orjson.dumps(values).decode()[1:-1].split(",")
-        elif kinds <= {str, _NOTHING}:
-            printed = {value: _json(value) for value in set(values)}
-            texts = [printed[value] for value in values]
-        else:
-            texts = [_json(value) for value in values]
-        name = f"{_json(key)}:"
-        if _NOTHING in kinds:
-            texts = ["" if value is None else f"{name}{text}," for value, text in zip(values, texts, strict=True)]
-            form += "%s"
-        else:
-            form += f"{name.replace('%', '%%')}%s,"
-        columns.append(texts)
-    return [(form % own)[:-1] for own in zip(*columns, strict=True)] if columns else repeat("")
+    return []
 
 
 def _values(counters: Sequence[CounterValue]) -> list[str]:
@@ -418,7 +447,9 @@ def _json(value: Any) -> str:
         text = orjson.dumps(value).decode()
     except orjson.JSONEncodeError:  # a lone surrogate, an integer of more than 64 bits
         return orjson.dumps(cleaned(value)).decode()
-    # Of a str these are three times as fast as of bytes.
-    if "\\" in text or "\x7f" in text or not text.isascii():
-        return orjson.dumps(cleaned(value)).decode()
-    return text
+    return text if _is_clean(text) and not _LARGE.search(text) else orjson.dumps(cleaned(value)).decode()
+
+
+def _is_clean(text: str) -> bool:
+    """Whether no text in it was to be cleaned; of a str this takes a third of what it does of bytes."""
+    return "\\" not in text and "\x7f" not in text and text.isascii()

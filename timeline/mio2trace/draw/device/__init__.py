@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import functools
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import chain
-from typing import Literal
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, compress
+from operator import ne, or_
+from typing import Literal, NamedTuple
 
 from mio2trace.align import NONE
-from mio2trace.draw.base import ROW, TimeBase
+from mio2trace.draw.base import ROW, TimeBase, merged
 from mio2trace.draw.device.commands import Commands
-from mio2trace.draw.device.containers import Containers
+from mio2trace.draw.device.containers import Containers, Span
 from mio2trace.draw.ids import Ids
 from mio2trace.draw.lanes import by_queue, indistinct, packed, unbroken
 from mio2trace.draw.names import device_names, device_of, row_names
 from mio2trace.draw.selection import Chosen
 from mio2trace.measures import Measures
 from mio2trace.model.profile import Activity
-from mio2trace.trace import Process, Slice, Slices, Track
+from mio2trace.trace import Columns, Process, Slices, Track
 
 APART = 0.1
 """Part of a device's kernel time, from which on a stream is shown without opening the group of the device."""
@@ -26,6 +28,8 @@ Fold = Literal["find", "set-up", "warm-up"]
 """What may stand on a track of its own, so that the iterations stand alone: searches, all before the warm-up, it."""
 _FOLDED = {"find": "Find", "set-up": "Set-up", "warm-up": "Warm-up"}
 
+_AT_ONCE = ROW // 2
+"""So many commands of a lane are drawn at once: what they are in is as many again."""
 _Lane = tuple[int, int, str]
 """(queue, overflow lane, what is folded there or nothing)."""
 
@@ -41,6 +45,16 @@ _NO_TIME = "commands without length"
 _HELP_NO_TIME = "Kernels and copies that took no time by the device's clock, each when another of the same queue began."
 _HELP_OVERFLOW = "Kernels and copies that ran while others of the same queue did."
 _HELP_FOLDED = "Work outside of the iterations, on its own track because of --fold."
+
+
+class _Chunk(NamedTuple):
+    """What is drawn of some of a lane's commands: what begins with one of them, passes, layers and operations; these
+    themselves, by their number in the lane; which of them begin unbroken rows of all three.
+    """
+
+    spans: Sequence[Sequence[Span]]
+    commands: Sequence[int]
+    begins: Sequence[int]
 
 
 class DeviceSide:
@@ -65,7 +79,13 @@ class DeviceSide:
     ) -> None:
         self.measures = measures
         self._alignment = alignment = measures.alignment
-        self._has_operations = alignment.links.has_operations  # looked for once, not in each lane
+        links = alignment.links
+        self._has_operations = links.has_operations  # looked for once, not in each lane
+        self._levels = [
+            links.pass_of if links.passes else None,
+            links.run_of if links.runs else None,
+            links.operation_of if self._has_operations else None,
+        ]
         self._chosen: Chosen | None = None
         self._fold = fold
         self._base = base
@@ -74,7 +94,7 @@ class DeviceSide:
         self._device_of = {queue.index: queue.device for queue in alignment.profile.queues}
         self._operations = measures.operation_at
         measures.sum_up()  # once: where a writer draws in two processes both ask for it
-        self.containers = Containers(measures, base, process)
+        self.containers = Containers(measures, process)
         self.commands = Commands(measures, process)
         self._bare: set[_Lane] = set()
         self._lanes = self._pack()
@@ -248,12 +268,7 @@ class DeviceSide:
 
     def _shown_lanes(self) -> list[_Lane]:
         """Those on which anything is drawn."""
-        chosen = self._chosen
-        if chosen is None:
-            return list(self._lanes)
-        return [
-            lane for lane, positions in self._lanes.items() if next(self._pieces(lane, positions, 0), None) is not None
-        ]
+        return [lane for lane in self._lanes if self._chosen is None or next(self._chunks(lane), None) is not None]
 
     def _what(self) -> str:
         levels = ["layers"] if self._alignment.links.runs else []
@@ -262,22 +277,22 @@ class DeviceSide:
 
     def events(self, origin: int) -> Iterator[Slices]:
         """Of each lane its commands in columns, with what they are in among them."""
+        of_level = self.containers.passes, self.containers.layers, self.containers.operations
         for lane in self._shown_lanes():
-            track, shift = self._tracks[lane], self._base.shift.get(self._device_of.get(lane[0], 0), 0) - origin
-            drawn: list[int] = []
-            begins: list[int] = []
-            among: list[tuple[int, Slice]] = []
-            for piece in self._pieces(lane, self._lanes[lane], origin):
-                if isinstance(piece, Slice):
-                    among.append((len(drawn), piece))
-                else:
-                    begins.append(len(drawn))
-                    drawn += piece
-                if len(drawn) + len(among) >= ROW:
-                    yield self.commands.drawn(track, shift, drawn, begins, among)
-                    drawn, begins, among = [], [], []
-            if drawn or among:
-                yield self.commands.drawn(track, shift, drawn, begins, among)
+            track, positions = self._tracks[lane], self._lanes[lane]
+            shift = self._base.shift.get(self._device_of.get(lane[0], 0), 0) - origin
+            for spans_of, commands, begins in self._chunks(lane):
+                columns: list[Columns] = []
+                places: list[Iterable[int]] = []
+                for level, (make, spans) in enumerate(zip(of_level, spans_of, strict=True)):
+                    if spans:
+                        columns.append(make(track, shift, positions, spans))
+                        places.append([4 * first + level for _, first, _, _ in spans])
+                if commands:
+                    drawn = [positions[number] for number in commands]
+                    columns.append(self.commands.drawn(track, shift, drawn, begins))
+                    places.append([4 * number + 3 for number in commands])
+                yield Slices(track, columns, merged(*places) if len(columns) > 1 else None)
 
     def rows(self) -> Iterator[tuple[int, int, Sequence[int], Sequence[int]]]:
         """(device, operation or `NONE`, positions, those of them that are drawn) of unbroken rows, if any is drawn."""
@@ -310,69 +325,56 @@ class DeviceSide:
             for device, lanes in sorted(found.items())
         }
 
-    def _pieces(self, lane: _Lane, positions: Sequence[int], origin: int) -> Iterator[Slice | Sequence[int]]:
-        """What is drawn of a lane, in order: slices, and the positions of commands of one pass, run and operation.
+    def _chunks(self, lane: _Lane) -> Iterator[_Chunk]:
+        """What is drawn of a lane, not too much at once. A container spans an unbroken row of its activities.
 
         Where commands have no length each stands for itself.
         """
-        rows = [[position] for position in positions] if lane in self._bare else [positions]
-        return chain.from_iterable(self._row(lane, row, origin) for row in rows)
-
-    def _row(self, lane: _Lane, positions: Sequence[int], origin: int) -> Iterator[Slice | Sequence[int]]:
-        """Passes, the layers in them, and their kernels; a container spans an unbroken row of its activities."""
-        track, device = self._tracks[lane], self._device_of.get(lane[0], 0)
-        for pass_, *in_pass in unbroken(self._alignment.links.pass_of, positions, 0, len(positions)):
-            first, last, cut = self._narrowed(positions, *in_pass)
-            if pass_ != NONE and self._is_shown(positions, first, last):
-                yield self.containers.of_pass(track, device, pass_, positions[first:last], origin, cut)
-            yield from self._in_pass(track, device, positions, in_pass, origin)
-
-    def _in_pass(
-        self, track: int, device: int, positions: Sequence[int], in_pass: Sequence[int], origin: int
-    ) -> Iterator[Slice | Sequence[int]]:
-        links = self._alignment.links
-        operation_of = links.operation_of if self._has_operations else None
-        everything, of_operation = self._chosen is None, self.containers.of_operation
-        for run, *in_run in unbroken(links.run_of, positions, *in_pass):
-            begin, end, cut = self._narrowed(positions, *in_run)
-            if run != NONE and self._is_shown(positions, begin, end):
-                yield self.containers.of_layer(track, device, run, positions[begin:end], origin, cut)
-            if operation_of is None:
-                yield from self._commands(positions[begin:end])
-                continue
-            for index, first, last in unbroken(operation_of, positions, *in_run):
-                if everything and last - first <= ROW:  # as below, without the questions
-                    row = positions[first:last]
-                    if index != NONE:
-                        yield of_operation(track, device, index, row, origin, False)
-                    yield row
+        positions, chosen, is_bare = self._lanes[lane], self._chosen, lane in self._bare
+        for first in range(0, len(positions), _AT_ONCE):
+            here = positions[first : first + _AT_ONCE]
+            last = first + len(here)
+            is_first: Sequence[bool] = [is_bare] * len(here)
+            levels: list[Sequence[int]] = []
+            spans_of: list[Sequence[Span]] = []
+            begins: Sequence[int] = ()
+            for key_of in self._levels:
+                if key_of is None:
+                    spans_of.append(())
                     continue
-                opened, closed, cut = self._narrowed(positions, first, last)
-                if index != NONE and self._is_shown(positions, opened, closed):
-                    yield of_operation(track, device, index, positions[opened:closed], origin, cut)
-                yield from self._commands(positions[opened:closed])
+                levels.append(key_of)
+                keys = [key_of[position] for position in here]
+                before = key_of[positions[first - 1]] if first else None
+                is_first = list(map(or_, is_first, map(ne, keys, chain((before,), keys))))
+                begins = list(compress(range(first, last), is_first))
+                until = last if is_bare or keys[-1] == NONE else _until(levels, positions, last)
+                rows = zip(begins, [*begins[1:], until], strict=False)
+                spans = [(key, begin, end, False) for begin, end in rows if (key := keys[begin - first]) != NONE]
+                spans_of.append(spans if chosen is None else list(self._narrowed(chosen, positions, spans)))
+            if chosen is None:
+                at = [begin - first for begin in begins]
+                yield _Chunk(spans_of, range(first, last), at if at[:1] == [0] else [0, *at])
+                continue
+            drawn = [number for number in range(first, last) if chosen.drawn[positions[number]]]
+            if drawn or any(spans_of):
+                at = sorted({bisect_left(drawn, begin) for begin in (first, *begins)} - {len(drawn)})
+                yield _Chunk(spans_of, drawn, at)
 
-    def _commands(self, positions: Sequence[int]) -> Iterator[Sequence[int]]:
-        """Those of a row that are drawn, not too many at once."""
-        if self._chosen is not None:
-            drawn = self._chosen.drawn
-            positions = [position for position in positions if drawn[position]]
-        for begin in range(0, len(positions), ROW):
-            yield positions[begin : begin + ROW]
-
-    def _narrowed(self, positions: Sequence[int], first: int, last: int) -> tuple[int, int, bool]:
-        """The part of a row that is inside what is chosen, and whether that is less than all of it."""
-        if self._chosen is None:
-            return first, last, False
-        begin, end = self._chosen.narrowed(positions, first, last)
-        return begin, end, end - begin < last - first
-
-    def _is_shown(self, positions: Sequence[int], first: int, last: int) -> bool:
-        """Whether a container of this row is drawn."""
-        if self._chosen is None:
-            return True
-        if first == last:
-            return False
+    def _narrowed(self, chosen: Chosen, positions: Sequence[int], spans: Sequence[Span]) -> Iterator[Span]:
+        """The parts of containers that are inside what is chosen, of those that are drawn."""
         activities = self._alignment.profile.activities
-        start, end = activities[positions[first]].start_ns, activities[positions[last - 1]].end_ns
-        return self._chosen.holds(positions[first:last], start or 0, end or 0)
+        for number, first, last, _ in spans:
+            begin, end = chosen.narrowed(positions, first, last)
+            if begin < end:
+                start, until = activities[positions[begin]].start_ns, activities[positions[end - 1]].end_ns
+                if chosen.holds(positions[begin:end], start or 0, until or 0):
+                    yield number, begin, end, end - begin < last - first
+
+
+def _until(levels: Sequence[Sequence[int]], positions: Sequence[int], number: int) -> int:
+    """Where the row ends that the position before this one is in."""
+    before = positions[number - 1]
+    keys = [key_of[before] for key_of in levels]
+    while number < len(positions) and [key_of[positions[number]] for key_of in levels] == keys:
+        number += 1
+    return number

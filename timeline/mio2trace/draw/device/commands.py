@@ -9,7 +9,7 @@ from typing import Any
 
 from mio2trace.align import NONE, LayerRun, Links
 from mio2trace.align.links import SURE
-from mio2trace.draw.base import in_columns, size_text, three_digits
+from mio2trace.draw.base import in_columns, size_text, three_digits, told
 from mio2trace.draw.framework import Nodes, execution_args, executions_of
 from mio2trace.draw.operations import gemm_args
 from mio2trace.kernels import KernelFact, role
@@ -22,7 +22,7 @@ from mio2trace.model.profile import Activity, Counter, Execution
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
 from mio2trace.schema import recorded
-from mio2trace.trace import NO_ARGS, Slice, Slices
+from mio2trace.trace import NO_ARGS, Columns, Slice
 
 _ALGORITHMS = frozenset(("Direct", "Winograd", "ImplicitGemm", "Gemm", "FFT", "Naive"))
 _LINKS = ("operation_by", "layer_by", "sure", "doubt", "phase", "layer", "layer_index", "direction")
@@ -95,9 +95,8 @@ class Commands:
         shift: int,
         positions: Sequence[int],
         begins: Sequence[int],
-        among: Sequence[tuple[int, Slice]],
-    ) -> Slices:
-        """The commands at ``positions``, and ``among`` them what they are in.
+    ) -> Columns:
+        """The commands at ``positions``.
 
         ``begins``: where in ``positions`` unbroken rows of one pass, one run of a layer and one operation begin.
         ``shift``: from the device's times to the trace's.
@@ -158,8 +157,7 @@ class Commands:
             both = [None not in times for times in zip(queued, submitted, strict=True)]
             for name, times in (("queued_ns", queued), ("submit_ns", submitted)):
                 columns[name] = [(ns or 0) + shift if has else None for ns, has in zip(times, both, strict=True)]
-        known = {name: values for name, values in columns.items() if values.count(None) < len(values)}
-        return Slices(track, likes, [start + shift for start in starts], durations, known, among)
+        return Columns(likes, [start + shift for start in starts], durations, told(columns))
 
     def _of_rows(
         self, positions: Sequence[int], begins: Sequence[int]

@@ -3,68 +3,85 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from operator import sub
 from typing import Any
 
-from mio2trace.align import NONE
-from mio2trace.draw.base import TimeBase, three_digits
-from mio2trace.draw.operations import operation_args, source_args
+from mio2trace.align import NONE, LayerRun
+from mio2trace.draw.base import three_digits, told
+from mio2trace.draw.operations import operation_args
 from mio2trace.measures import Measures, Sums
 from mio2trace.measures.bandwidth import bandwidth
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
-from mio2trace.trace import Slice
+from mio2trace.trace import NO_ARGS, Columns, Slice
 
+Span = tuple[int, int, int, bool]
+"""The number of what holds commands, the first and the one behind the last of these among the positions of a track,
+whether it is cut there.
+"""
 _OF_THE_WHOLE = ("flop", "bytes_min")
+_OUTSIDE = ("before", "setup", "between")
+_COSTS = ("percent_of_kernel_time", "gflops", "kernel_ns", "kernels", "cut", "flop")
+_OF_OPERATION = (
+    "percent_of_kernel_time", "cut", "goes_on", "gflops", "algorithm_gb_per_s", "bus_gb_per_s",
+    "kernel_ns", "kernels", "operation", "line",
+)  # fmt: skip
 
 
 class Containers:
     """Makes the slices of a profile's passes, layers and operations; what equal ones share is one object."""
 
-    def __init__(self, measures: Measures, base: TimeBase, process: str = "") -> None:
+    def __init__(self, measures: Measures, process: str = "") -> None:
         self.measures = measures
         self._alignment = measures.alignment
-        self._base = base
         self._operations = measures.operation_at
-        self._shared: dict[object, dict[str, Any]] = {}
+        self._likes: dict[object, Slice] = {}
         self._names: dict[tuple[object, ...], tuple[str, dict[str, Any]]] = {}
         self._shown: dict[int, tuple[str, dict[str, Any]]] = {}
         self._process = {"process": process} if process else {}
         self._iterations = [pass_.number for pass_ in measures.alignment.links.passes]
         self._outputs = {layer.index: layer.output for layer in measures.alignment.net.layers}
 
-    def _span(self, device: int, positions: Sequence[int], origin: int) -> tuple[int, int]:
+    def _columns(
+        self,
+        shift: int,
+        positions: Sequence[int],
+        spans: Sequence[Span],
+        likes: Sequence[Slice],
+        args: Mapping[str, Sequence[Any]],
+    ) -> Columns:
         activities = self._alignment.profile.activities
-        start, end = activities[positions[0]].start_ns, activities[positions[-1]].end_ns
-        assert start is not None and end is not None
-        return self._base.device(device, start) - origin, end - start
+        starts = [activities[positions[first]].start_ns or 0 for _, first, _, _ in spans]
+        ends = [activities[positions[last - 1]].end_ns or 0 for _, _, last, _ in spans]
+        return Columns(likes, [start + shift for start in starts], list(map(sub, ends, starts)), told(args))
 
-    def _cost_args(self, sums: Sums, number: int, pass_: int, positions: Sequence[int], cut: bool) -> dict[str, Any]:
-        """What a container of a pass cost, or the part of it that is in this row of its activities, drawn themselves or
-        not.
+    def _costs(
+        self, sums: Sums, positions: Sequence[int], spans: Sequence[Span], passes: Sequence[int]
+    ) -> dict[str, Sequence[Any]]:
+        """What containers of passes cost, or the parts of them that are in these rows of activities, drawn themselves
+        or not.
 
         Work is not told of what is cut, nor of a part where that of the whole is not known.
         """
-        kernels, kernel_ns, flop = sums.kernels[number], sums.timed_ns[number], sums.flop(number)
-        if sums.activities(number) != len(positions):
-            kernels, kernel_ns, known = self.measures.kernels_of(positions)
-            flop = None if flop is None else known
-        args: dict[str, Any] = self._share(pass_, kernel_ns, cut)
-        if flop and kernel_ns and not cut:
-            args["gflops"] = three_digits(flop / kernel_ns)
-        args["kernel_ns"] = kernel_ns
-        args["kernels"] = kernels
-        if cut:
-            args["cut"] = True
-        elif flop is not None:
-            args["flop"] = flop
-        return args
+        rows: list[tuple[float | None, float | None, int, int, bool | None, int | None]] = []
+        for (number, first, last, cut), pass_ in zip(spans, passes, strict=True):
+            kernels, kernel_ns, flop = sums.kernels[number], sums.timed_ns[number], sums.flop(number)
+            if sums.activities(number) != last - first:
+                kernels, kernel_ns, known = self.measures.kernels_of(positions[first:last])
+                flop = None if flop is None else known
+            if cut:
+                rows.append((None, None, kernel_ns, kernels, True, None))
+            else:
+                rate = three_digits(flop / kernel_ns) if flop and kernel_ns else None
+                rows.append((self._share(pass_, kernel_ns), rate, kernel_ns, kernels, None, flop))
+        return dict(zip(_COSTS, zip(*rows, strict=True), strict=True))
 
-    def _share(self, pass_: int, kernel_ns: int, cut: bool) -> dict[str, float]:
-        """``percent_of_kernel_time``: of the iteration; nothing outside of iterations, or for a cut part."""
-        whole = self._iteration_ns[pass_] if pass_ != NONE and not cut else 0
-        return {"percent_of_kernel_time": three_digits(100 * kernel_ns / whole)} if whole else {}
+    def _share(self, pass_: int, kernel_ns: int) -> float | None:
+        """``percent_of_kernel_time``: of the iteration; nothing outside of iterations."""
+        whole = self._iteration_ns[pass_] if pass_ != NONE else 0
+        return three_digits(100 * kernel_ns / whole) if whole else None
 
     @cached_property
     def _iteration_ns(self) -> list[int]:
@@ -73,78 +90,92 @@ class Containers:
         sums: Counter[object] = Counter()
         for one, ns in zip(passes, timed_ns, strict=False):
             sums[one.phase, one.iteration] += ns
-        return [0 if one.phase in ("before", "setup", "between") else sums[one.phase, one.iteration] for one in passes]
+        return [0 if one.phase in _OUTSIDE else sums[one.phase, one.iteration] for one in passes]
 
-    def of_pass(self, track: int, device: int, number: int, positions: Sequence[int], origin: int, cut: bool) -> Slice:
-        pass_ = self._alignment.links.passes[number]
-        start, duration = self._span(device, positions, origin)
-        args = self._cost_args(self.measures.passes, number, number, positions, cut)
-        if pass_.phase in ("before", "setup", "between"):
-            args["phase"] = pass_.phase
-        if pass_.direction is not None:
-            args["direction"] = pass_.direction
-        if pass_.number is not None:
-            args["iteration"] = pass_.number
-        if pass_.phase == "iteration":
-            steady = self.measures.steady
-            if not steady.has(pass_.number):
-                args["steady"] = False
-            elif steady.told.part:
-                args["part"] = steady.told.part
-        return Slice(track, start, duration, pass_.name, "pass", args | self._process)
+    def passes(self, track: int, shift: int, positions: Sequence[int], spans: Sequence[Span]) -> Columns:
+        """The slices of passes."""
+        numbers, steady = [number for number, *_ in spans], self.measures.steady
+        passes = [self._alignment.links.passes[number] for number in numbers]
+        steadily = [one.phase != "iteration" or steady.has(one.number) for one in passes]
+        args = self._costs(self.measures.passes, positions, spans, numbers) | {
+            "phase": [one.phase if one.phase in _OUTSIDE else None for one in passes],
+            "direction": [one.direction for one in passes],
+            "iteration": [one.number for one in passes],
+            "steady": [None if is_steady else False for is_steady in steadily],
+            "part": [
+                steady.told.part or None if one.phase == "iteration" and is_steady else None
+                for one, is_steady in zip(passes, steadily, strict=True)
+            ],
+        }
+        likes = [Slice(track, 0, 0, one.name, "pass", NO_ARGS, self._process) for one in passes]
+        return self._columns(shift, positions, spans, likes, args)
 
-    def of_layer(self, track: int, device: int, number: int, positions: Sequence[int], origin: int, cut: bool) -> Slice:
-        links = self._alignment.links
-        run = links.runs[number]
-        start, duration = self._span(device, positions, origin)
-        args = self._cost_args(self.measures.runs, number, run.pass_, positions, cut)
-        iteration = self._iterations[run.pass_]
-        if iteration is not None:
-            args["iteration"] = iteration
-        key = (run.layer_index, run.direction, run.printed_ns)
-        shared = self._shared.get(key)
-        if shared is None:
-            shared = {} if run.printed_ns is None else {"printed_ns": run.printed_ns}
-            output = self._outputs.get(run.layer_index)
-            if output:
-                shared["output"] = output
-            # The kernels that follow begin their own with the same.
-            shared |= {"layer": run.layer, "layer_index": run.layer_index}
-            if run.direction is not None:
-                shared["direction"] = run.direction
-            shared |= self._process
-            self._shared[key] = shared
-        return Slice(track, start, duration, run.layer, "layer", args, shared)
+    def layers(self, track: int, shift: int, positions: Sequence[int], spans: Sequence[Span]) -> Columns:
+        """The slices of runs of layers."""
+        runs = [self._alignment.links.runs[number] for number, *_ in spans]
+        args = self._costs(self.measures.runs, positions, spans, [run.pass_ for run in runs])
+        args["iteration"] = [self._iterations[run.pass_] for run in runs]
+        likes = []
+        for run in runs:
+            key = track, run.layer_index, run.direction, run.printed_ns
+            like = self._likes.get(key)
+            if like is None:
+                like = self._likes[key] = Slice(track, 0, 0, run.layer, "layer", NO_ARGS, self._of_layer(run))
+            likes.append(like)
+        return self._columns(shift, positions, spans, likes, args)
 
-    def of_operation(
-        self, track: int, device: int, index: int, positions: Sequence[int], origin: int, cut: bool
-    ) -> Slice:
-        operation = self._operations[index]
-        start, duration = self._span(device, positions, origin)
-        sums = self.measures.operations
-        name, shared = self.shown(operation)
-        whole_ns = sums.timed_ns[index]
-        kernels, kernel_ns, goes_on = sums.kernels[index], whole_ns, False
-        if sums.activities(index) != len(positions):
-            kernels, kernel_ns, _ = self.measures.kernels_of(positions)
-            goes_on = self.measures.first_of[index] not in positions
-        pass_ = self._alignment.links.pass_of[positions[0]]
-        args: dict[str, Any] = {} if operation.phase == "find" else self._share(pass_, kernel_ns, cut)
-        if cut:
-            args["cut"] = True
-        elif goes_on:
-            # What an operation does counts once, where it begins.
-            args["goes_on"] = True
-            shared = {key: value for key, value in shared.items() if key not in _OF_THE_WHOLE}
-        elif operation.phase == "run" and operation.flop and whole_ns and not sums.untimed.get(index):
-            args["gflops"] = three_digits(operation.flop / whole_ns)
-        rate = None if cut or goes_on else bandwidth(operation, 1, whole_ns)
-        if rate is not None:
-            args["algorithm_gb_per_s"] = three_digits(rate.algorithm)
-            if rate.bus is not None:
-                args["bus_gb_per_s"] = three_digits(rate.bus)
-        args |= {"kernel_ns": kernel_ns, "kernels": kernels, "operation": index, **source_args(operation)}
-        return Slice(track, start, duration, name, "operation", args, shared)
+    def _of_layer(self, run: LayerRun) -> dict[str, Any]:
+        """What the runs of a layer have in common."""
+        shared: dict[str, Any] = {} if run.printed_ns is None else {"printed_ns": run.printed_ns}
+        output = self._outputs.get(run.layer_index)
+        if output:
+            shared["output"] = output
+        # The kernels that follow begin their own with the same.
+        shared |= {"layer": run.layer, "layer_index": run.layer_index}
+        if run.direction is not None:
+            shared["direction"] = run.direction
+        return shared | self._process
+
+    def operations(self, track: int, shift: int, positions: Sequence[int], spans: Sequence[Span]) -> Columns:
+        """The slices of operations."""
+        sums, first_of, pass_of = self.measures.operations, self.measures.first_of, self._alignment.links.pass_of
+        rows: list[tuple[Any, ...]] = []
+        likes = []
+        for index, first, last, cut in spans:
+            operation = self._operations[index]
+            facts, whole_ns = operation.facts, sums.timed_ns[index]
+            kernels, kernel_ns, goes_on = sums.kernels[index], whole_ns, False
+            if sums.activities(index) != last - first:
+                part = positions[first:last]
+                kernels, kernel_ns, _ = self.measures.kernels_of(part)
+                # What an operation does counts once, where it begins.
+                goes_on = not cut and first_of[index] not in part
+            share = None if cut or facts.phase == "find" else self._share(pass_of[positions[first]], kernel_ns)
+            rate = algorithm = bus = None
+            if not cut and not goes_on:
+                if facts.phase == "run" and facts.flop and whole_ns and not sums.untimed.get(index):
+                    rate = three_digits(facts.flop / whole_ns)
+                moved = bandwidth(operation, 1, whole_ns)
+                if moved is not None:
+                    algorithm = three_digits(moved.algorithm)
+                    bus = None if moved.bus is None else three_digits(moved.bus)
+            flags = cut or None, goes_on or None
+            rows.append((share, *flags, rate, algorithm, bus, kernel_ns, kernels, index, operation.line or None))
+            likes.append(self._like(track, operation, goes_on))
+        args: dict[str, Sequence[Any]] = dict(zip(_OF_OPERATION, zip(*rows, strict=True), strict=True))
+        args["range"] = [None if line else True for line in args["line"]]
+        return self._columns(shift, positions, spans, likes, args)
+
+    def _like(self, track: int, operation: Operation, goes_on: bool) -> Slice:
+        """What an operation's slice has in common with its like."""
+        key = track, id(operation.facts), goes_on
+        like = self._likes.get(key)
+        if like is None:
+            name, shared = self.shown(operation)
+            if goes_on:
+                shared = {key: value for key, value in shared.items() if key not in _OF_THE_WHOLE}
+            like = self._likes[key] = Slice(track, 0, 0, name, "operation", NO_ARGS, shared)
+        return like
 
     def shown(self, operation: Operation) -> tuple[str, dict[str, Any]]:
         """The name and the arguments that an operation shares with its like."""

@@ -11,7 +11,7 @@ from itertools import islice
 from mio2trace.draw.base import ROW, Axis, short_name
 from mio2trace.draw.selection import Chosen
 from mio2trace.model.profile import Activity, Call, Profile
-from mio2trace.trace import NO_ARGS, Flow, Slice, Slices, Track
+from mio2trace.trace import NO_ARGS, Columns, Flow, Slice, Slices, Track
 
 _HELP = "OpenCL calls that the profiler recorded; an arrow leads from an enqueue to what it enqueued."
 _LONG_AGO = -(1 << 62)
@@ -110,7 +110,7 @@ class ApiCalls:
             starts = [start - origin for _, _, start, _ in row]
             durations = [end - start for _, _, start, end in row]
             numbers = [call.number for call, *_ in row]
-            yield Slices(track, drawn, starts, durations, {"call_index": numbers})
+            yield Slices(track, (Columns(drawn, starts, durations, {"call_index": numbers}),))
 
 
 Arrow = Callable[[Activity, int, int, int], Flow | None]

@@ -7,8 +7,8 @@ from operator import itemgetter
 from typing import Any
 
 from mio2trace.align import LayerRun, Links
-from mio2trace.draw.base import ROW
-from mio2trace.trace import NO_ARGS, Slice, Slices
+from mio2trace.draw.base import ROW, merged, told, whole
+from mio2trace.trace import NO_ARGS, Columns, Slice, Slices
 
 _Clip = Callable[[int, int], tuple[int, int]]
 _Key = tuple[int, str | None, int | None]
@@ -66,17 +66,18 @@ def host_layers(
         args = iteration if pass_.direction is None else {"direction": pass_.direction, **iteration}
         row.iterations += [pass_.iteration] * (len(row.likes) - before)
         own = {**args, **cut}
-        row.among.append((before, Slice(track, begin - origin, until - begin, pass_.name, "pass", own)))
+        row.passes.append(Slice(track, begin - origin, until - begin, pass_.name, "pass", own))
+        row.places.append(2 * before)
         done = max(until, done, begin + 1)
         if len(row.likes) >= ROW:
             yield row.drawn()
             row = _Layers(track)
-    if row.among:
+    if row.passes:
         yield row.drawn()
 
 
 class _Layers:
-    """Layers in columns, and the passes ``among`` them."""
+    """Layers in columns, and the passes among them, each before the layer at half its place."""
 
     def __init__(self, track: int) -> None:
         self._track = track
@@ -85,12 +86,13 @@ class _Layers:
         self.durations: list[int] = []
         self.iterations: list[int | None] = []
         self.cut: list[bool | None] = []
-        self.among: list[tuple[int, Slice]] = []
+        self.passes: list[Slice] = []
+        self.places: list[int] = []
 
     def drawn(self) -> Slices:
-        columns: dict[str, list[Any]] = {"iteration": self.iterations, "cut": self.cut}
-        known = {key: values for key, values in columns.items() if values.count(None) < len(values)}
-        return Slices(self._track, self.likes, self.starts, self.durations, known, self.among)
+        layers = Columns(self.likes, self.starts, self.durations, told({"iteration": self.iterations, "cut": self.cut}))
+        order = merged(self.places, range(1, 2 * len(self.likes), 2))
+        return Slices(self._track, (whole(self.passes), layers), order)
 
 
 def _like(run: LayerRun, track: int) -> Slice:

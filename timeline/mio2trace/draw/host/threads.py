@@ -12,14 +12,14 @@ from itertools import chain
 from operator import sub
 from typing import Any
 
-from mio2trace.draw.base import ROW, Axis, in_columns, short_name
+from mio2trace.draw.base import ROW, Axis, in_columns, short_name, told
 from mio2trace.draw.framework import Nodes, execution_args, inputs_args
 from mio2trace.draw.host.api_calls import Arrow, times_of
 from mio2trace.draw.lanes import FirstFit
 from mio2trace.draw.selection import Chosen
 from mio2trace.model.profile import Activity, Call, Profile, Range, Thread
 from mio2trace.ops.ranges import shown_text
-from mio2trace.trace import NO_ARGS, Args, Event, Flow, Slice, Slices, Track
+from mio2trace.trace import NO_ARGS, Args, Columns, Event, Flow, Slice, Slices, Track
 
 _HELP = "What the program and its libraries did on this thread; an arrow leads from a call to what it launched."
 
@@ -228,8 +228,7 @@ class _Looks:
             likes.append(like)
         starts = [start - origin for start in items.starts]
         columns = {"correlation_id": ids, "call_index": indices, "activities": counts, **in_columns(owns)}
-        shown = {name: values for name, values in columns.items() if values.count(None) < len(values)}
-        return Slices(track, likes, starts, list(map(sub, items.ends, items.starts)), shown)
+        return Slices(track, (Columns(likes, starts, list(map(sub, items.ends, items.starts)), told(columns)),))
 
     def _like(self, track: int, what: Call | Range, launched: Activity | list[Activity] | None) -> Slice:
         if isinstance(what, Call):

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's matrix products, which nothing here uses: no threads
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mio2trace.trace import Slices
+from mio2trace.trace import Slice, Slices
 from mio2trace.writers.native import packets as tp
 from mio2trace.writers.native import protobuf as pb
 from mio2trace.writers.native.arrows import Ends
@@ -34,6 +34,8 @@ _BYTES = [np.uint64(8 * number) for number in range(_WORD)]
 _LOW_7, _LOW_8 = np.uint64(0x7F), np.uint64(0xFF)
 _GOES_ON = np.array([sum(0x80 << 8 * number for number in range(size - 1)) for size in range(9)], np.uint64)
 """By the number of a varint's bytes: the bits which say that it goes on."""
+_KINDS: dict[type, int] = {int: tp.INT, bool: tp.BOOL, str: tp.TEXT, float: tp.REAL}
+"""The fields of values."""
 _ARROW = 10
 """Bytes of the field of an arrow: two of its tag, and its id."""
 
@@ -43,18 +45,18 @@ def add_columns(row: Row, slices: Slices, samples: Sequence[tuple[int, bytes]], 
     out of order. Then nothing is added but what the row had kept back.
     """
     columns = _columns(row, slices)
-    begins = row.begins(slices.likes)
+    begins = row.begins([like for one in slices.columns for like in one.likes])
     times = _times(slices)
     if columns is None or times is None or times[1][0] < row.last:
         return False
     # A number for each: of a slice of a column its place, then those among them, then the samples. -1 is an end.
     order, starts, durations = times
-    rows, first_sample = len(slices.starts), len(slices)
+    first_sample = len(slices)
     held, following = None, 0
     if row.ends:  # an arrow binds to the innermost slice: whether one more starts at this time shows with the next one
         following, last = int(starts[-1]), int(order[-1])
         row.let_go(int(starts[0]), out)
-        held = slices.one(last) if last < rows else slices.among[last - rows][1]
+        held = _one(slices, last)
         order, starts, durations = order[:-1], starts[:-1], durations[:-1]
     sampled = np.array([at for at, _ in samples], np.int64)
     places = np.concatenate((2 * np.arange(len(starts)), 2 * np.searchsorted(starts, sampled, "right") - 1))
@@ -67,8 +69,6 @@ def add_columns(row: Row, slices: Slices, samples: Sequence[tuple[int, bytes]], 
     if len(passed) and passed.min() < 0:
         return False
     arrows = [_arrows(ends, starts, order, following) for ends in row.ends]
-    bodies = [b"".join((before, *own)) for before, own in (row.body(one) for _, one in slices.among)]
-    bodies += [sample for _, sample in samples]
     if row.new:
         out.append(row.declare())
 
@@ -105,7 +105,7 @@ def add_columns(row: Row, slices: Slices, samples: Sequence[tuple[int, bytes]], 
     for number, size, time, begin, end in zip(
         whose.tolist(), own[whose].tolist(), of_time[~is_end].tolist(), cuts, cuts[1:], strict=False
     ):
-        if number < rows:
+        if number < first_sample:
             of = begins[number]
             head = of.headed.get(size << 4 | time) or row.headed(of, size, time)
             if of.behind:
@@ -113,8 +113,8 @@ def add_columns(row: Row, slices: Slices, samples: Sequence[tuple[int, bytes]], 
                 pieces += (head, text[begin + 1 : middle], of.behind, text[middle:end])
                 continue
         else:
-            body = bodies[number - rows]
-            head = row.head(len(body) + size, time) + body
+            sample = samples[number - first_sample][1]
+            head = row.head(len(sample), time) + sample
         pieces += (head, text[begin + 1 : end])
     out.append(b"".join(pieces))
     if len(moments):
@@ -123,13 +123,21 @@ def add_columns(row: Row, slices: Slices, samples: Sequence[tuple[int, bytes]], 
     return True
 
 
+def _one(slices: Slices, number: int) -> Slice:
+    """One of them."""
+    for one in slices.columns:
+        if number < len(one.starts):
+            return one.slice(number)
+        number -= len(one.starts)
+    raise IndexError(number)
+
+
 def _times(slices: Slices) -> tuple[_Ints, _Ints, _Ints] | None:
     """All slices in order: a number for each, starts, durations; None where they are not in order, or too late."""
-    placed = np.array([*range(1, 2 * len(slices.starts), 2), *(2 * at for at, _ in slices.among)], np.int64)
-    order = np.argsort(placed, kind="stable")
+    order = np.arange(len(slices)) if slices.order is None else np.array(slices.order, np.int64)
     try:
-        starts = np.array([*slices.starts, *(one.start_ns for _, one in slices.among)], np.int64)[order]
-        durations = np.array([*slices.durations, *(one.dur_ns for _, one in slices.among)], np.int64)[order]
+        starts = np.concatenate([np.array(one.starts, np.int64) for one in slices.columns])[order]
+        durations = np.concatenate([np.array(one.durations, np.int64) for one in slices.columns])[order]
     except OverflowError:
         return None
     if (np.diff(starts) < 0).any() or starts[0] < 0 or durations.min() < 0:
@@ -180,40 +188,49 @@ class _Column(NamedTuple):
 def _columns(row: Row, slices: Slices) -> list[_Column] | None:
     """Their own arguments; None if one of them is of another kind than these."""
     columns: list[_Column] = []
-    for key, values in slices.columns.items():
-        kinds = set(map(type, values))
-        rows = np.arange(len(values))
-        if type(None) in kinds:
-            kinds.discard(type(None))
-            rows = np.array([number for number, value in enumerate(values) if value is not None], np.int64)
-            values = [value for value in values if value is not None]
-        if key in row.colour_by or len(kinds) > 1 or not kinds <= {int, float, str}:
-            return None
-        name = pb.integer(tp.KEY, row.key(key))
-        if kinds == {float}:
-            head = name + pb.varint(tp.REAL << 3 | 1)
-            reals = np.array(values, np.float64)
-            if not (np.abs(reals) < pb.HUGE).all():
+    first = 0
+    for one in slices.columns:
+        for key, values in one.args.items():
+            column = _of_key(row, key, values, first)
+            if column is None:
                 return None
-            each, place = np.unique(reals.view(np.uint64), return_inverse=True)
-            words = np.array(
-                [int.from_bytes(pb.short(value), "little") for value in each.view(np.float64).tolist()], "<u8"
-            )
-            columns.append(_column(rows, head, words[place], np.full(len(rows), _WORD)))
-            continue
-        head = name + pb.varint((tp.TEXT if kinds == {str} else tp.INT) << 3)
-        if kinds == {str}:
-            numbers = {text: row.text(text) for text in dict.fromkeys(values)}
-            values = [numbers[text] for text in values]
-        try:
-            whole = np.array(values, np.int64)
-        except OverflowError:
-            return None
-        if len(whole) and not (whole.min() >= 0 and whole.max() < _MOST):
-            return None
-        size = _sizes(whole)
-        columns.append(_column(rows, head, _varints(whole, size), size))
+            columns.append(column)
+        first += len(one.starts)
     return columns
+
+
+def _of_key(row: Row, key: str, values: Sequence[Any], first: int) -> _Column | None:
+    """``values`` are those of the slices from ``first`` on."""
+    kinds = set(map(type, values))
+    rows = np.arange(first, first + len(values))
+    if type(None) in kinds:
+        kinds.discard(type(None))
+        rows = np.array([number for number, value in enumerate(values, first) if value is not None], np.int64)
+        values = [value for value in values if value is not None]
+    if key in row.colour_by or len(kinds) > 1 or not kinds <= _KINDS.keys():
+        return None
+    name = pb.integer(tp.KEY, row.key(key))
+    kind = next(iter(kinds), int)
+    if kind is float:
+        head = name + pb.varint(_KINDS[float] << 3 | 1)
+        reals = np.array(values, np.float64)
+        if not (np.abs(reals) < pb.HUGE).all():
+            return None
+        each, place = np.unique(reals.view(np.uint64), return_inverse=True)
+        words = np.array([int.from_bytes(pb.short(value), "little") for value in each.view(np.float64).tolist()], "<u8")
+        return _column(rows, head, words[place], np.full(len(rows), _WORD))
+    head = name + pb.varint(_KINDS[kind] << 3)
+    if kind is str:
+        numbers = {text: row.text(text) for text in dict.fromkeys(values)}
+        values = [numbers[text] for text in values]
+    try:
+        whole = np.array(values, np.int64)
+    except OverflowError:
+        return None
+    if len(whole) and not (whole.min() >= 0 and whole.max() < _MOST):
+        return None
+    size = _sizes(whole)
+    return _column(rows, head, _varints(whole, size), size)
 
 
 def _column(rows: _Ints, head: bytes, words: _Words, size: _Ints) -> _Column:
