@@ -199,10 +199,10 @@ def page() -> str:
         "",
         "## snapshot",
         "",
-        "No table to ask: what the others cannot rebuild, so that a dataset is an input of every command but",
-        "those that show or pack the files themselves (`messages`, `inspect`, `tfprof`, `bundle`). It holds",
-        "the program's own records in columns, as the version that wrote them had them: calls that were not",
-        "kept, the reasons of links and what is private are in the files alone.",
+        "This table is not for queries. It holds what the other tables cannot rebuild, so that a dataset is an",
+        "input of every command but those that show or pack the files themselves (`messages`, `inspect`,",
+        "`tfprof`, `bundle`). It has the records of the program in columns, in the form of the version that wrote",
+        "them. Calls that were not kept, the reasons of links and private text are in the files alone.",
     ]
     return "\n".join(lines) + "\n"
 

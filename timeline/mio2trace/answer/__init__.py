@@ -1,4 +1,4 @@
-"""The answer in a minute: where the time of a run went, what is odd about it, what to try.
+"""The report on a run: where its time went, its findings, and what to try.
 
 `report_of` gathers it once (`content.py`); `text.py` says it in ten lines, `markdown.py` in a comment, `html.py` on a
 page.
@@ -29,7 +29,7 @@ MOST_SECTIONS = 8
 
 
 def report_of(analysis: Analysis, runs: Sequence[Run], gpu: Gpu | None = None, *, depth: Depth = "page") -> Report:
-    """What is said of some of the analysis' runs; ``depth``: for what it is."""
+    """Return the content of the report on some of the runs; ``depth``: how much of it is needed."""
     sections: list[Section] = []
     count = 0
     for run in runs:

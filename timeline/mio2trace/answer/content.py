@@ -1,4 +1,4 @@
-"""What a report says of a run, before it is text, Markdown or a page: one `Section` for each profile or log.
+"""The content of a report, before it is text, Markdown or a page: a `Section` for each profile or log.
 
 Every number is that of `mio2trace.measures` or of a finding; times are of one steady iteration unless named otherwise.
 """
@@ -18,7 +18,7 @@ from mio2trace.measures.device_time.gaps import Cause
 from mio2trace.measures.step_time import StepKind, StepTime
 
 ROWS = 50
-"""Of a table at most; what is left out is summed in a line."""
+"""The most rows of a table; the last line sums the rows that are left out."""
 
 
 LEAST_PART = 0.0005
@@ -152,7 +152,7 @@ class Thumbnail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is said of one profile with its logs, or of logs alone."""
+    """The content for a profile with its logs, or for logs alone."""
 
     name: str
     verdict: str
@@ -166,7 +166,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     recording: Busy | None = None
     """Without steps: how that device spent the whole recording."""
     device: str = ""
-    """What is said of a process's several devices."""
+    """The content for several devices of a process."""
     steps_ns: tuple[int, ...] = ()
     """Of each of several devices how long its steady step lasts."""
     causes: tuple[Cause, ...] = ()
@@ -193,7 +193,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     layers_by: str = "kernel time"
     no_layer: Rest | None = None
     tree: tuple[TreeNode, ...] = ()
-    """Layers with their operations and kernels; of a page alone."""
+    """Layers with their operations and kernels; in pages only."""
     step_numbers: tuple[int, ...] = ()
     """What the steady steps of ``step`` are called."""
     operations: tuple[OperationRow, ...] = ()
@@ -207,7 +207,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[StepKind, ...] = ()
     """Those of a serving engine, by kind."""
     waiting: str = ""
-    """Of a job, in the first of its processes: who waits for whom at the collectives."""
+    """Which ranks of a job wait for others at the collectives; in the section of its first process only."""
     ranks: tuple[RankRow, ...] = ()
     trust: tuple[tuple[str, str], ...] = ()
 
@@ -223,13 +223,14 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def whole_ns(self) -> int:
-        """What all percentages of layers, operations and kernels are of: the step, of several devices all their steps,
-        as times are of all devices; if its length is not known, the kernel time."""
+        """The denominator of all percentages of layers, operations and kernels: the step. With several devices it is
+        the sum of their steps, because times are sums over the devices. It is the kernel time if the length of the step
+        is not known."""
         return sum(self.steps_ns) or self.step_ns or self.kernel_ns
 
     @property
     def of_whole(self) -> str:
-        """What `whole_ns` is called, behind a percentage."""
+        """The name of `whole_ns` after a percentage."""
         if self.steps_ns:
             return f"of the steps of {len(self.steps_ns)} devices"
         return "of the step" if self.step_ns else "of the kernel time"
@@ -240,7 +241,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spent(self) -> tuple[Spent, ...]:
-        """What the step consists of, without parts of less than 0.1 %; of a run without steps, the recording."""
+        """The parts of the step, without those of less than 0.1 %. A run without steps has the parts of the
+        recording."""
         of = self.step or self.recording
         parts = {} if of is None else {name: int(getattr(of, f"{name}_ns")) for name in _LABELS}
         whole = sum(parts.values())
@@ -263,7 +265,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def each(self) -> str:
-        """What times are of, behind them."""
+        """The words after a time: what it is the time of."""
         return of_one(self.noun) if self.iterations else "in all"
 
 

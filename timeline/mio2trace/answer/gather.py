@@ -1,4 +1,4 @@
-"""From a run to what is said of it: a `Section` for each profile, one for logs that have none."""
+"""Make the content of the report from a run: a `Section` for each profile, and one for logs without a profile."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from mio2trace.measures.tree import Node, layer_tree
 from mio2trace.model.miopen import MiopenLog
 
 BINS = 240
-"""Of the picture of a whole run."""
+"""The most bars in the picture of a whole run."""
 Depth = Literal["lines", "tables", "page"]
-"""What is made: what the ten lines say, what the report's tables say, too, or also the picture of a page."""
+"""How much is made: the answer block, also the report's tables, or also the picture of a page."""
 
 
 def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (), *, depth: Depth = "page") -> Section:
-    """What the kernels of a profile say, and what its MIOpen logs complain of."""
+    """Return the section of a profile, with the errors and warnings in its MIOpen logs."""
     fired = tuple(findings(subject))
     each, steady = subject.each, subject.steady
     timed = subject.timed
@@ -335,7 +335,7 @@ def _problem(subject: Subject, problem: Problem) -> ProblemRow:
 
 
 def _thumbnail(subject: Subject) -> Thumbnail | None:
-    """Of the device with most commands: others have clocks of their own."""
+    """Uses the device with most commands, because other devices have their own clocks."""
     alignment = subject.alignment
     activities, links = alignment.profile.activities, alignment.links
     clock_of = {queue.index: alignment.profile.clock_of(queue.device) for queue in alignment.profile.queues}

@@ -295,7 +295,7 @@ def _run(section: Section, room: Room) -> dict[str, Any] | None:
 
 
 def _bands(thumbnail: Thumbnail, most: int) -> list[tuple[float, float, str, str]]:
-    """Iterations below the picture; more than ``most`` are one band."""
+    """The marks of iterations under the picture; more than ``most`` become one band."""
     found = thumbnail.iterations
     if len(found) > most:
         first, last = found[0], found[-1]

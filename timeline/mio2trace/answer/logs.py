@@ -1,4 +1,5 @@
-"""What logs say without a profile: layers by printed times, operations by number; and what any log complains of."""
+"""The content from logs without a profile: layers by printed times, operations by number. Also the errors and warnings
+of any log."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def of_logs(run: Run) -> list[Section]:
 
 
 def printed_reference(logs: Sequence[FrameworkLog], without: Sequence[FrameworkLog]) -> str:
-    """What the logs of a run print of an iteration, and those of the run ``without`` MIOpen's log and dv/dt."""
+    """Return the printed times of an iteration in the logs of a run, and in those of the run ``without`` MIOpen's log
+    and dv/dt."""
     usual, undisturbed = _printed_iteration(logs), _printed_iteration(without)
     if undisturbed is None:
         return ""
@@ -82,7 +84,7 @@ def _layers(log: FrameworkLog) -> list[LayerRow]:
 
 
 def _problems(operations: Iterable[Operation]) -> Iterator[ProblemRow]:
-    """By number of calls: nothing tells their time."""
+    """Sort by the number of calls, because their time is not known."""
     calls: Counter[str] = Counter()
     first: dict[str, Operation] = {}
     for operation in operations:

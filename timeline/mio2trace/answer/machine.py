@@ -1,4 +1,4 @@
-"""What a run was made on and with, as far as its files say: GPU, MIOpen, HIP."""
+"""The machine and versions of a run, as far as its files record them: GPU, MIOpen, HIP."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ __all__ = ["distinct", "short_kernel", "shown_names"]
 
 
 def shown_names(rows: Sequence[LayerRow | OperationRow | ProblemRow | KernelRow], width: int) -> list[str]:
-    """Of the rows of a list, as every form of the answer shows them."""
+    """Return the names of the rows of a list, equal in every form of the answer."""
     calls = [f" x {row.calls:,.0f}" if isinstance(row, ProblemRow) and row.ns is None else "" for row in rows]
     width -= max(map(len, calls), default=0)
     names = [_name(row, width) for row in rows]

@@ -21,7 +21,7 @@ _LAST = WIDTH - LABEL - NAME - sum(NUMBERS)
 
 
 def lines(met: Sequence[Meeting], of: Sequence[RankTotal], labels: Sequence[str], machines: Sequence[str]) -> list[str]:
-    """``machines``: of each rank what tells its machine from others; empty if its profile does not state it."""
+    """``machines``: a name for the machine of each rank; empty if its profile does not record it."""
     if not of:
         return [EMPTY]
     found = [*_head(met, of, labels, machines), *_ranks(of, labels), *_sizes(met, labels)]

@@ -1,7 +1,7 @@
 """The report as one JSON document for programs: the same numbers as the answer block, with units in their names.
 
-docs/report.schema.json is its schema (`SCHEMA`). Unknown numbers are null. Versions: a key that is added changes
-nothing; one that goes, or changes its meaning, raises `VERSION`.
+docs/report.schema.json is its schema (`SCHEMA`). Unknown numbers are null. Versions: a new key changes nothing.
+Removing a key, or changing its meaning, raises `VERSION`.
 """
 
 from __future__ import annotations

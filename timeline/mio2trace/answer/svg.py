@@ -1,6 +1,6 @@
 """Pictures of a page: SVG that needs no script. Every mark says its number in a `<title>`; colours are the page's.
 
-Sizes are of the picture's own units; the page scales it to its width. Text of others is escaped by `Shown`.
+Sizes are in units of the SVG; the page scales it to its width. Text of others is escaped by `Shown`.
 """
 
 from __future__ import annotations

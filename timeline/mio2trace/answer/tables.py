@@ -16,7 +16,7 @@ from mio2trace.outgoing import shortened, visible
 KERNEL = 200
 """Characters that are shown of a kernel's whole name."""
 OPERATIONS = 25
-"""Of the table of operations: their problems and the tree say more."""
+"""The most rows of the table of operations; the tables of problems and the tree show more."""
 OPEN = 15
 """Rows of a table that are not folded away."""
 COLOURS = {
@@ -87,7 +87,7 @@ def _rest(
     noun: str,
     none: Rest | None = None,
 ) -> str:
-    """What the rows that are left out add up to, and what is in no row at all."""
+    """Return the sum of the rows that are left out, and the time that is in no row."""
     left = rows[shown:]
     said = []
     if left:
@@ -139,7 +139,7 @@ IDLE = {
 
 
 def ranks(section: Section, room: Room) -> dict[str, Any] | None:
-    """Of a job: who waits at the collectives, who comes last."""
+    """The ranks of a job: which of them wait at the collectives, and which come last."""
     shown = section.ranks[: room.rows]
     if not shown:
         return None
@@ -169,7 +169,7 @@ def ranks(section: Section, room: Room) -> dict[str, Any] | None:
 
 
 def steps(section: Section, room: Room) -> dict[str, Any] | None:
-    """Of a serving engine: phase, batch and tokens of its steps, and the mean of each kind."""
+    """The steps of a serving engine: phase, batch, tokens, and the mean of each kind."""
     shown = section.steps[: room.rows]
     if not shown:
         return None

@@ -43,7 +43,7 @@ def lines(report: Report) -> Iterator[str]:
 
 
 def block(section: Section, several: bool = False) -> list[str]:
-    """All that is said of one section."""
+    """The lines of one section."""
     found = [*_head(section, several), *_spent(section)]
     needs = LEAST_FOR_FINDING if _real(section.findings) else 1
     rows = SHOWN
@@ -78,7 +78,8 @@ def _ends(left: str, right: str) -> str:
 
 
 def _wrapped(label: str, text: str, *, most: int = 2, at: int = LABEL) -> Iterator[str]:
-    """A label and, in column ``at``, a text in at most so many lines; without a label the text begins the line."""
+    """Return a label and, in column ``at``, a text of at most ``most`` lines. Without a label the text begins the
+    line."""
     indent = " " * (at if label else 2)
     first = f"{label:<{at}}" if label else ""
     yield from textwrap.wrap(
@@ -181,7 +182,7 @@ def _real(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _findings(findings: Sequence[Finding], room: int) -> list[str]:
-    """As many findings as fit, worst first: what and how much, and what to do."""
+    """The findings that fit, worst first: each with its number and its advice."""
     found: list[str] = []
     shown = 0
     for one in findings:

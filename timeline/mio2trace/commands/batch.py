@@ -175,7 +175,7 @@ def _engine(workers: int | None, scheduler_file: str | None) -> Callable[[], Abs
 
 
 def _warn_of_an_open_cluster(scheduler_file: str) -> None:
-    """Of a cluster that runs anybody's code: it is the user's own, and may be on a network of its own."""
+    """Warn about a cluster that runs code of anybody who can connect. It may be the user's own, on its own network."""
     from mio2trace.batch.engines import ENCRYPTED, address_in
 
     if not address_in(scheduler_file).startswith(ENCRYPTED):

@@ -33,7 +33,7 @@ REGRESSION = 3
 
 
 class Limits(NamedTuple):
-    """What the iteration and each of its parts may grow by, 0.05 for 5 %."""
+    """The allowed growth of the iteration and of each part, 0.05 for 5 %."""
 
     total: float | None = None
     problem: float | None = None
@@ -90,10 +90,10 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
 ) -> None:
     """Show what became slower between runs, whether that is real, and why.
 
-    A side is a file, several files of one run with commas between them, a folder of one run or of several, a CK record
-    with its repetitions, a file of --save, or a trace that `convert` wrote. The suffix of -o chooses the form: .html is
-    a page. More runs per side decide more: with one run each a change is "maybe", 3 runs decide a change of 10 %, 5
-    runs a change of 5 %.
+    A side is a file, several files of one run with commas between them, or a folder of one or several runs. It may also
+    be a CK record with its repetitions, a file of --save, or a trace that `convert` wrote. The suffix of -o chooses the
+    form: .html is a page. More runs per side decide more: with one run each a change is "maybe", 3 runs decide a change
+    of 10 %, 5 runs a change of 5 %.
 
     Parts are matched by what they compute: problems, then layers by their place in the net; kernels are the cause
     inside of a problem, or parts where there is no log. Times are of a steady iteration; searches, a cold first
@@ -143,7 +143,7 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
 
 
 class _Outputs(NamedTuple):
-    """What goes where: whether the path of ``-o`` is a page's, a picture's path."""
+    """Return whether the path of ``-o`` is a page's, and the path of the comparison trace."""
 
     is_page: bool
     picture: str | None

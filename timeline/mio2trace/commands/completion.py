@@ -1,4 +1,4 @@
-"""``mio2trace completion``: what a shell has to read so that TAB knows commands, options, columns and queries."""
+"""``mio2trace completion``: print the script with which TAB completes commands, options, columns and queries."""
 
 from __future__ import annotations
 

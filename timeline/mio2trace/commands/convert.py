@@ -148,8 +148,8 @@ def convert(  # noqa: PLR0913 - click gives each option by keyword
 ) -> object:
     """Write a trace for the Perfetto UI; without -o, print the answer.
 
-    FILEs are recognised by their content and may come in any order: logs of Caffe and MIOpen; profiles of rocprofv3,
-    rocprof, RPD, PyTorch, dv/dt; CK records; directories of these; plain or gzipped; - is standard input.
+    FILEs are recognised by their content, in any order, plain or gzipped: logs of Caffe and MIOpen; profiles of
+    rocprofv3, rocprof, RPD, PyTorch, dv/dt; CK records; directories of these. - is standard input.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""``mio2trace doctor``: what is there on this machine, and what is missing for what."""
+"""``mio2trace doctor``: list the tools of this machine, and what each missing tool is needed for."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ LITTLE_SPACE = 1 << 30
 
 
 class Finding(NamedTuple):
-    """``found``: what is there, or empty. ``used_for``: what needs it. ``missing``: what to do about it."""
+    """``found``: the version or path; empty if it is missing. ``used_for``: what needs it. ``missing``: what to do
+    about it."""
 
     part: str
     found: str
@@ -149,7 +150,8 @@ def _profilers(environment: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _side_files(environment: Mapping[str, str]) -> Iterator[Finding]:
-    """What else can be recorded, how, and which of it is here or switched on (docs/capture.md). No path is named."""
+    """List what else can be recorded, how, and what of it is installed or switched on (docs/capture.md). No path is
+    named."""
     folders = (environment.get("MIOPEN_USER_DB_PATH"), os.path.join(environment.get("HOME", ""), ".config", "miopen"))
     databases = {path for folder in folders if folder for path in Path(folder).expanduser().glob("*.ufdb.txt")}
     yield Finding(

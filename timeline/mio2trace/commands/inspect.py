@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 def inspect(files: tuple[str, ...], reading: Reading, quiet: bool) -> None:
     """The records of FILEs as JSON lines: what the readers understood.
 
-    A line for each file ("record": "input"), then one for each of its records, by kind in the order of the file: calls,
-    kernels, layer times, log events, MIOpen's entries, commands and messages. What was met on the way is on stderr.
-    FILEs may be gzipped; - is standard input. Nothing is taken out: paths, names, addresses are as they were.
+    A line for each file ("record": "input"), then a line for each of its records, by kind and in the order of the file.
+    Records are calls, kernels, layer times, log events, and MIOpen's entries, commands and messages. What was met on
+    the way is on stderr. FILEs may be gzipped; - is standard input. Nothing is taken out: paths, names, addresses are
+    as they were.
 
     \b
     Examples:

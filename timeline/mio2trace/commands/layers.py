@@ -129,7 +129,7 @@ def layers(
 
 
 def _joined(run: Run) -> Sequence[Repetition]:
-    """The runs that a log tells of: the profile's, or each where there is no profile."""
+    """Return the runs in a log: the profile's run, or all if there is no profile."""
     from mio2trace.align.clocks.log_runs import split
     from mio2trace.align.layers.net import by_place
     from mio2trace.reports.layers import Repetition
@@ -154,7 +154,7 @@ def _best(logs: Sequence[FrameworkLog]) -> FrameworkLog | None:
 
 
 def _times(run: Run) -> dict[str, list[int]]:
-    """What CK states of a repetition, or what the lines of its log do."""
+    """Return the layer times of a repetition, from the CK record or from the lines of its log."""
     from mio2trace.reports.layers import times_of_log
 
     found: dict[str, list[int]] = {measure: [ns] for file in run.inputs for measure, ns in file.stated_ns.items()}

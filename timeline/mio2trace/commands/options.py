@@ -115,7 +115,7 @@ class Words(click.ParamType):  # type: ignore[type-arg]
 
 
 class Printing(NamedTuple):
-    """How a table is printed: what of it, in which form and unit of time, where to."""
+    """How a table is printed: its rows and columns, the form, the unit of time, and the output."""
 
     form: str | None = None
     columns: str | None = None
@@ -135,7 +135,7 @@ class Printing(NamedTuple):
         )
 
     def printed_as(self) -> Form:
-        """The form that is asked for, by name or by the suffix of the file; else the one that fits the output."""
+        """Return the form that the option or the suffix of the file names, else the default form of the output."""
         if self.form is not None:
             return self.form  # type: ignore[return-value]
         if self.path is not None and self.path != "-":
@@ -143,7 +143,8 @@ class Printing(NamedTuple):
         return "table" if is_for_a_person() else "csv"
 
     def unit_of_time(self) -> Unit:
-        """The one that is asked for; else milliseconds for a person, whole nanoseconds for a program."""
+        """Return the unit that the option names; by default milliseconds for a person, whole nanoseconds for a
+        program."""
         from mio2trace.reports.tables import Unit
 
         return Unit(self.unit or ("ms" if self.printed_as() in ("table", "markdown") else "ns"))

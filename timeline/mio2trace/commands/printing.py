@@ -194,5 +194,5 @@ def process_cells(profile: Profile) -> Row:
 
 
 def places(run: Run) -> range:
-    """Of the profiles that a table shows: all of a job's, else the first."""
+    """Return the profiles that a table shows: all profiles of a job, else the first."""
     return range(len(run.profiles) if run.is_job else 1)

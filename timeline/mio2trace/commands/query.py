@@ -66,8 +66,8 @@ def query(
     its tables runs, kernels, operations, layers, problems, ... (docs/schema.md), of all runs together.
 
     With --perfetto, SQL runs in Perfetto's trace processor, through the perfetto package (pip install
-    'mio2trace[query]'), over any trace. Its engine is the one named by --engine or MIO2TRACE_ENGINE, else a
-    trace_processor_shell on the PATH, else one that the package has fetched before. Nothing is fetched unless
+    'mio2trace[query]'), over any trace. --engine or MIO2TRACE_ENGINE names its engine. The default is a
+    trace_processor_shell on the PATH, else the engine that the package has fetched before. Nothing is fetched unless
     --download says so.
 
     \b
@@ -149,7 +149,7 @@ def _is_trace(files: Sequence[str]) -> bool:
 
 
 def _ask(files: Sequence[str], sql: str, notes: Notes, *, damaged: bool) -> Answer:
-    """In the engine that comes with Python: over a trace of ours, or the picture of a run."""
+    """Run the query in SQLite, over a trace of ours or the trace of a run."""
     from mio2trace.memory import without_garbage_collection
     from mio2trace.queries import embedded
     from mio2trace.writers import read_back
@@ -161,7 +161,7 @@ def _ask(files: Sequence[str], sql: str, notes: Notes, *, damaged: bool) -> Answ
 
 
 def _drawn(files: Sequence[str]) -> Iterator[Slice]:
-    """The slices of the picture of a run; of a job whose clocks nothing relates, each process from its own start."""
+    """Return the slices of a run. If nothing relates the clocks of a job, each process begins at 0."""
     from mio2trace.conversion import UnrelatedClocks, convert
     from mio2trace.trace import Slice
 
@@ -198,7 +198,7 @@ def _cell(value: Any) -> str | int | float:
 
 
 def is_asked_of_dataset(files: Sequence[str], name: str, *, of_run: bool) -> bool:
-    """Whether the tables of a dataset are asked, not the picture of a run, which ``of_run`` is about.
+    """Return whether the query is about the tables of a dataset. Otherwise it is about a trace (``of_run``).
 
     Raises `InputError` where the query ``name`` is about datasets, and the files are none.
     """

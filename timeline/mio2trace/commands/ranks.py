@@ -70,11 +70,11 @@ def ranks(files: tuple[str, ...], each: bool, printing: Printing, reading: Readi
 
 
 def _machine(profile: Profile) -> str:
-    """What tells a process's machine from others; empty if its profile does not state it."""
+    """Return a name for the machine of a process; empty if its profile does not record it."""
     scope = profile.clocks[0].scope
     return "" if scope.startswith("file ") else scope
 
 
 def labels_of(run: Run) -> list[str]:
-    """``rank 0``, ``rank 1``: what the picture calls the processes."""
+    """The names of the processes in the trace: ``rank 0``, ``rank 1``."""
     return [alignment.profile.process.label for alignment in run.alignments]

@@ -56,7 +56,7 @@ def record(  # noqa: PLR0913 - click gives each option by keyword
     """Run a program under a profiler, with MIOpen's log on, into one archive.
 
     Takes rocprofv3, else rocprof, else no profiler; with --dvdt that library. Variables that you have set yourself stay
-    as they are. PROGRAM's output, signals and exit code pass through; after Ctrl-C there is an archive, too. OUT holds
+    as they are. PROGRAM's output, signals and exit code pass through. Ctrl-C also leaves an archive. OUT holds
     what the program printed and the profile as they are, environment included (rocpd): it is yours. What is given away
     is made of it by `mio2trace bundle`.
 

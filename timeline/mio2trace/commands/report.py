@@ -1,4 +1,4 @@
-"""``mio2trace report``: where the time of a run went, what is odd, what to try."""
+"""``mio2trace report``: where the time of a run went, its findings, and what to try."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def written(made: Report, form: str) -> str:
 
 
 def is_fleet(files: tuple[str, ...]) -> bool:
-    """Whether this is one dataset of several runs, or one that a batch wrote."""
+    """Return whether this is a dataset of several runs, or a dataset that a batch wrote."""
     if len(files) != 1 or not os.path.isdir(files[0]) or not is_dataset(files[0]):
         return False
     place = Path(files[0])

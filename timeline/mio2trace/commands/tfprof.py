@@ -144,7 +144,7 @@ def _steps(given: str | None, text: bool) -> list[range | None] | None:
 
 
 def _chosen(wanted: Sequence[range | None], known: Sequence[int]) -> list[int | None]:
-    """The steps that are there, of those that are wanted. Raises `click.UsageError` for one that is not."""
+    """The steps that are there, of those that are wanted. Raises `click.UsageError` for any other value."""
     found: list[int | None] = []
     for part in wanted:
         inside: list[int | None] = [None] if part is None else [step for step in known if step in part]

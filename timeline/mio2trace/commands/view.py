@@ -29,8 +29,8 @@ from mio2trace.commands.printing import say, tell
 def view(trace: str, offline: bool, keep: bool, port: int | None, damaged: bool, no_browser: bool) -> None:
     """Open a trace in the Perfetto UI, its kernels pinned and its slowest layer in view.
 
-    The file stays on this machine: it is served from 127.0.0.1, to that page only, once. With --offline the page
-    comes from this machine, too.
+    The file stays on this machine: it is served from 127.0.0.1, to that page only, once. With --offline also the page
+    comes from this machine.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""What is odd about a run and what to try: one table of rules, each with a threshold, a formula and an advice.
+"""Findings of a run: one table of rules, each with a threshold, a formula and an advice.
 
 docs/findings.md has a paragraph for each. No rule fires on what the profiler itself caused.
 """

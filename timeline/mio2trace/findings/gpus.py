@@ -1,6 +1,6 @@
-"""What a GPU can do at most: peaks of devices by name, or from a file.
+"""Peaks of GPUs, by name or from a file.
 
-A row is one device as profilers list it: of an MI250 or MI250X that is one of its two dies. Peaks are compute units x
+A row is one device as profilers list it. An MI250 or MI250X is two devices, one per die. Peaks are compute units x
 clock x operations a clock and unit, dense, vector or matrix unit, whichever is faster; bandwidth is the memory's. They
 are what AMD's data sheets print (`SOURCES`), which no program reaches: a share of peak compares, it is no verdict.
 """
@@ -82,7 +82,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
 
     def flop_per_ns(self, dtype: str | None) -> float | None:
-        """The peak for a data type, in operations a nanosecond; of an unknown one that of ``float``."""
+        """Return the peak for a data type in operations per nanosecond; an unknown type has the peak of ``float``."""
         peak = self.tflops.get(_SAME_RATE.get(dtype or "float", dtype or "float"))
         return None if peak is None else peak * 1000
 

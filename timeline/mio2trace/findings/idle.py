@@ -125,7 +125,7 @@ def _advice(subject: Subject, largest: Cause) -> str:
 
 
 def _busiest(step: StepTime) -> tuple[list[Window], Window]:
-    """The steps that are idle for more than `IDLE`, and the one that idles longest."""
+    """Return the steps that are idle for more than `IDLE`, and the step with the most idle time."""
     known = [(window, window.busy) for window in step.windows if window.busy is not None]
     idle = [window for window, busy in known if busy.idle_ns > IDLE * busy.length_ns]
     return idle, max(known, key=lambda one: one[1].idle_ns)[0]
@@ -173,10 +173,10 @@ RULES = (
         " the launches have no kernel in the profile",
         formula="time in gaps between commands, per steady iteration; share of the iteration's length. If"
         " `record --reference` recorded a run without MIOpen's log, that run is measured. Gaps in which the device did"
-        " work that was not recorded are not idle time. Each gap has a cause: *host* - the next command was not"
-        " launched yet (the finding names the call, op or range that the host was in for at least 10 % of this time);"
-        " *builds* - the same, and that call builds or loads programs; *queued* - the launch had returned and the"
-        " command waited; *unknown* - no calls are recorded; *short* - gaps of up to 1 us",
+        " work that was not recorded are not idle time. Each gap has a cause. *Host*: the next command was not"
+        " launched yet; the finding names the call, op or range that the host was in for at least 10 % of this time."
+        " *Builds*: the same, and that call builds or loads programs. *Queued*: the launch had returned and the"
+        " command waited. *Unknown*: no calls are recorded. *Short*: gaps of up to 1 us",
         advice="by the largest cause of this run. If calls of one kind take a third of it: remove the call that waits"
         " (synchronisation, .item(), blocking copy, allocation, data loading). Builds: warm up. Queued: look for what"
         " the work waits for. Short gaps between launches: launch less (fusion, torch.compile, graphs, larger batches)."

@@ -18,7 +18,7 @@ RUNS, SLOWER = 3, 2.0
 WORTH_NAMING = 0.01
 SAMPLES, SPREAD, OF_T = 10, 0.3, 0.05
 WAITING_GBPS, LARGE_BYTES = 10.0, 1 << 20
-"""A collective of at least so many bytes that is slower waits for other ranks, or for a slow network."""
+"""A slower collective of at least this number of bytes waits for other ranks or for a slow network."""
 OVERLAPPED = 0.1
 """Part of the collectives' time beside other kernels, from which on the run overlaps them already."""
 
@@ -67,7 +67,7 @@ def _warm_up(subject: Subject) -> str:
 
 
 def _first_calls(subject: Subject) -> Iterator[Found]:
-    """By problem, where iterations do not tell: a program that runs once is all first calls."""
+    """Compare first calls by problem if the iterations show nothing: a program that runs once has first calls only."""
     excess = _first_calls_by_problem(subject)
     ns, whole = sum(excess.values()), sum(cost_ns for _, cost_ns in _calls(subject))
     if ns:
@@ -85,7 +85,8 @@ def _first_calls(subject: Subject) -> Iterator[Found]:
 
 
 def _first_calls_by_problem(subject: Subject) -> dict[str, float]:
-    """What the first call took more than the median of the others, where that is more than as much; most first."""
+    """Return the time of each first call beyond the median of the others, if it is longer than that median; longest
+    first."""
     runs: dict[str, list[int]] = {}
     problem_of = subject.steady.problem_of
     for index, ns in _calls(subject):
@@ -99,8 +100,8 @@ def _first_calls_by_problem(subject: Subject) -> dict[str, float]:
 
 
 def _calls(subject: Subject) -> list[tuple[int, int]]:
-    """Of each operation that ran with kernels, in order: index and time, on the host where all have that. What is
-    known of an op that no family models does not tell how long it takes."""
+    """Of each operation that ran with kernels, in order: index and time, on the host where all have that. The arguments
+    of an op without a family do not determine its time."""
     measures = subject.measures
     ran = [
         index
@@ -114,7 +115,7 @@ def _calls(subject: Subject) -> list[tuple[int, int]]:
 
 
 def _takes_its_own_time(operation: Operation) -> bool:
-    """Whether what is known of it tells how long it takes: a collective waits for other ranks."""
+    """Return whether the problem determines the time of the operation. A collective also waits for other ranks."""
     problem = operation.problem
     return not operation.is_plain and (problem is None or problem.message_bytes() is None)
 
@@ -212,12 +213,12 @@ RULES = (
     Rule(
         id="first-iteration",
         title="First runs are slow.",
-        fires="the first iteration took > 2 x the median of >= 2 steady ones; otherwise a problem with >= 3 calls"
-        " whose first call took > 2 x the median of the others. It is medium at most, because it happens once",
-        formula="first less median, once: of the iteration, or summed over these problems. An iteration lasts from its"
-        " first command to the end of its last one, or from its first call to the end of its last one if that is longer"
-        " and known of all. Share of the iterations, or calls, recorded. The sentence names what the iteration's calls"
-        " built, loaded or allocated if that is 1 % of the difference",
+        fires="the first iteration took > 2 x the median of >= 2 steady iterations. Otherwise: a problem has >= 3 calls"
+        " and its first call took > 2 x the median of the others. It is medium at most, because it happens once",
+        formula="time of the first iteration less the median, once; for problems the sum over them. An iteration lasts"
+        " from its first to its last command. If all calls are recorded and last longer, it lasts from its first to its"
+        " last call. Share of the recorded iterations or calls. The sentence names what the iteration's calls built,"
+        " loaded or allocated if that is 1 % of the difference",
         advice="Run a warm-up before you measure. If MIOpen Find ran in it: keep the user find-db between runs"
         " (MIOPEN_USER_DB_PATH). If MIOpen's programs were built or loaded in it: keep the kernel cache"
         " (MIOPEN_CUSTOM_CACHE_DIR on a disk that stays).",

@@ -1,4 +1,4 @@
-"""What a rule of the table is, what it finds, and how severe that is."""
+"""The rules of the table: what a rule is, its findings, and their severity."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What a rule's formula gives for a run.
 
     ``ns``: time at stake, of a steady iteration unless the rule says otherwise, None where only a count is known;
-    ``share``: its part of what the rule divides by. ``number``: the sentence that says them. ``scope``: what it is
-    about, most time first. ``drivers``: MIOpenDriver lines that run it again. ``severity`` in place of that of
-    the share.
+    ``share``: its part of what the rule divides by. ``number``: the sentence that says them. ``scope``: the layers,
+    operations or kernels concerned, most time first. ``drivers``: MIOpenDriver lines that run it again. ``severity`` in
+    place of that of the share.
     """
 
     ns: int | None
@@ -34,7 +34,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     drivers: tuple[str, ...] = ()
     severity: Severity | None = None
     advice: str = ""
-    """What to do about this very case, in place of the rule's advice."""
+    """The advice for this case; it replaces the rule's advice."""
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def advice(self) -> str:
-        """What to do: about this case if that is known, else what the rule says."""
+        """The advice for this case if there is one, else the rule's advice."""
         return self.found.advice or self.rule.advice
 
     def record(self) -> dict[str, object]:
@@ -85,7 +85,7 @@ def severity_of(share: float | None) -> Severity | None:
 # -- Numbers in sentences: the same in findings, report and terminal ---------------------------------------------------
 
 WHOLE, PART = "the iteration", "the recorded part of the iteration"
-"""What a share is of: a mean steady iteration, or what there is of the only one."""
+"""The denominator of a share: a mean steady iteration, or the recorded part of the only iteration."""
 
 
 def ms(ns: float) -> str:
@@ -131,5 +131,5 @@ def rate(gflops: float) -> str:
 
 
 def of_one(noun: str) -> str:
-    """What follows a number: ``per iteration``, ``in the recorded part of the iteration``."""
+    """The words after a number: ``per iteration``, ``in the recorded part of the iteration``."""
     return "per iteration" if noun == WHOLE else f"in {noun}"

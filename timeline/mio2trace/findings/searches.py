@@ -1,4 +1,4 @@
-"""Rules on MIOpen Find (the solver search): what choosing a solver costs, and when."""
+"""Rules on MIOpen Find (the solver search): the time that it takes, and when it runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mio2trace.ops.naming import problem_name
 
 PART, LEAST_NS = 0.20, 100_000_000
 SLOWER = 1.05
-"""Times of the chosen solver and of the fastest one that differ by less are the same."""
+"""If the times of the chosen and the fastest solver differ by less, they count as equal."""
 
 
 def _in_steady_state(subject: Subject) -> Iterator[Found]:
@@ -111,8 +111,8 @@ RULES = (
     Rule(
         id="not-the-best-solver",
         title="Problems run a solver that is not the fastest in the find-db.",
-        fires="a find-db (a file, or records in the log) has a solver for a problem of steady iterations that is more"
-        " than 5 % faster than the one that the log names; >= 0.5 % of T",
+        fires="a find-db (a file, or records in the log) has a solver that is more than 5 % faster than the solver in"
+        " the log, for a problem of steady iterations; >= 0.5 % of T",
         formula="difference of their times in the find-db, summed over the calls of steady iterations, per iteration;"
         " share of T",
         advice="Run Find again on this machine (MIOPEN_FIND_ENFORCE=3, or delete the user find-db), or give the"

@@ -1,4 +1,4 @@
-"""What the rules ask: the kernels of steady iterations, their problems, their pauses.
+"""The data that the rules use: the kernels of steady iterations, their problems, their pauses.
 
 T is the kernel time of a steady iteration (`mio2trace.measures.steady`); shares are of T.
 """
@@ -40,7 +40,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     solver: str = ""
     calls: tuple[Operation, ...] = ()
     line: str = ""
-    """Of the program, from which its first call was launched; empty if that is not recorded."""
+    """Source line of the program that launched its first call; empty if it is not recorded."""
 
     @property
     def name(self) -> str:
@@ -93,7 +93,8 @@ class Subject:
 
     @cached_property
     def timed(self) -> Subject:
-        """Whose iteration and idle time count: the run without MIOpen's log where it tells iterations, else this."""
+        """The run whose iteration and idle time are used: the run without MIOpen's log if its iterations are known,
+        else this one."""
         if self._reference is not None:
             other = Subject(self._reference, self.gpu)
             if other.step_time is not None:
@@ -104,7 +105,7 @@ class Subject:
 
     @property
     def has_iterations(self) -> bool:
-        """Whether a log, a profile or what the kernels repeat tells iterations."""
+        """Return whether iterations are known, from a log, a profile or the repetition of kernels."""
         return self.steady.told.told_by != "whole"
 
     @property
@@ -123,7 +124,7 @@ class Subject:
 
     @property
     def noun(self) -> str:
-        """What a share is of: ``the iteration``, or a part of it if none is complete."""
+        """The denominator of a share: ``the iteration``, or a part of it if no iteration is complete."""
         return PART if self.steady.told.part else WHOLE
 
     @property

@@ -92,7 +92,7 @@ def _doubt(subject: Subject) -> Iterator[Found]:
 
 
 def _by_order(subject: Subject) -> int:
-    """Time of kernels of which only the layer is in doubt, as the order of ops alone shows it."""
+    """Time of kernels of which only the layer has low confidence, because the order of ops alone shows it."""
     links, of_steady = subject.alignment.links, subject.steady.counted
     unsure = links.layer_unsure - links.operation_unsure
     in_blocks = {layer.within for layer in subject.alignment.net.layers if layer.within}
@@ -105,7 +105,7 @@ def _by_order(subject: Subject) -> int:
 
 
 def _nameless(subject: Subject) -> Iterator[Found]:
-    """Wherever in the run: without names nothing tells what they are part of."""
+    """Counts kernels anywhere in the run, because nothing shows the iteration of kernels without names."""
     activities, counted, whole = subject.alignment.profile.activities, subject.steady.counted, subject.measures.whole
     numbers = {number for number, name in enumerate(counted.names) if name in NAMELESS}
     positions = [at for at, number in enumerate(counted.name_of) if number in numbers] if numbers else []
@@ -195,9 +195,9 @@ RULES = (
         id="doubt",
         title="Part of the attribution is uncertain.",
         fires="kernels with `sure: false` are >= 1 % of T",
-        formula="their time per steady iteration; share of T. The severity is that of the expected share that belongs"
-        " elsewhere, by the confidences of the links; info if that is under 0.5 % of T, or if half of them are in"
-        " blocks that the order of ops shows",
+        formula="their time per steady iteration; share of T. The severity follows the share of T that is probably"
+        " attributed wrongly, by the confidences of the links. It is info if this share is under 0.5 %, or if half of"
+        " the kernels are in blocks that the order of ops shows",
         advice="Record exact evidence: MIOpen's ranges (MIOPEN_ENABLE_LOGGING_ROCTX=1), or its entries with buffers"
         " (MIOPEN_ENABLE_LOGGING=1). `--explain 'kernel N'` shows the reasons. If graphs launched the kernels: profile"
         " one run without graph capture.",

@@ -199,8 +199,8 @@ RULES = (
     Rule(
         id="slow-for-its-kind",
         title="Problems are slower than similar ones.",
-        fires="GFLOP/s below half the median of >= 4 other problems of the same primitive, direction, type and filter"
-        " size with half to twice its FLOPs; >= 1 % of T; only without --gpu",
+        fires="GFLOP/s below half the median of >= 4 similar problems; >= 1 % of T; only without --gpu. Similar"
+        " problems have the same primitive, direction, type and filter size, and half to twice the FLOPs",
         formula="sum of their time less the time at that median, per steady iteration; share of T; at most saved",
         advice="for the largest one. If the faster ones use another algorithm: run its driver line without its own"
         " (MIOPEN_DEBUG_CONV_WINOGRAD=0, ..._DIRECT, ..._GEMM, ..._FFT, ..._IMPLICIT_GEMM). If MIOpen Find compared"
