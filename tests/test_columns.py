@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,6 +41,20 @@ def packed(trace: Trace) -> bytes:
     file = io.BytesIO()
     native.write(trace, file)
     return file.getvalue()
+
+
+def test_rows_of_slices_are_written_as_they_come() -> None:
+    """A whole trace does not wait in memory for the end."""
+    like = Slice(11, 0, 0, "k", "kernel", NO_ARGS)
+    rows = [Slices(11, [Columns([like] * 1000, range(at, at + 1000), [1] * 1000)]) for at in range(0, 20000, 1000)]
+    made = io.BytesIO()
+
+    def coming() -> Iterator[Event | Slices]:
+        for number, row in enumerate(rows):
+            yield row
+            assert made.tell() > number * 1000
+
+    native.write(msgspec.structs.replace(of([]), parts=(coming,), arrows=()), made)
 
 
 NAMES = st.sampled_from(["", "k<int, 3>", 'a "call"\n', "café"])

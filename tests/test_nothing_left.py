@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import mio2trace
 from mio2trace.source import Source
+from tests.kineto_files import trace
 
 TRACES = Path(__file__).resolve().parent.parent / "traces"
 
@@ -24,5 +26,27 @@ def test_an_analysis_that_is_let_go_leaves_no_circles(run: str) -> None:
         mio2trace.analyse(files)
         assert not [left for left in gc.get_objects() if isinstance(left, Source)]
         assert gc.collect() < 20
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("suffix", [".pftrace", ".json"])
+def test_a_conversion_keeps_neither_reader_nor_writer(suffix: str, tmp_path: Path) -> None:
+    """A reader has numbers of all rows of a file, of which most are not drawn; it is gone before the first is."""
+    path = tmp_path / "run.json"
+    path.write_bytes(trace())
+
+    def there() -> Counter[str]:
+        parts = ("mio2trace.readers.", "mio2trace.source", "mio2trace.writers.")
+        kinds = map(type, gc.get_objects())
+        return Counter(kind.__qualname__ for kind in kinds if kind.__module__.startswith(parts))
+
+    mio2trace.convert(path, output=tmp_path / f"made{suffix}")
+    gc.collect()
+    gc.disable()
+    try:
+        before = there()
+        mio2trace.convert(path, output=tmp_path / f"made{suffix}")
+        assert there() == before
     finally:
         gc.enable()

@@ -129,6 +129,9 @@ MAIN = frame("/home/someone/run/train.py(12): step", 0, 900, 1, None)
     ("frames", "line", "own"),
     [
         ([MAIN], "train.py:12", "train.py:12"),
+        # one that ends behind what is around it lacks its own end; ten that have ended before the launch
+        ([MAIN, frame("model.py(3): f", 10, 100, 2, 1), frame("lost.py(9): next", 15, 5000, 3, 2),
+          *(frame(f"short.py({n}): g", 16 + n, 0.9, 4 + n, 2) for n in range(10))], "model.py:3", "model.py:3"),
         ([MAIN, frame("torch/nn/modules/module.py(1500): _call_impl", 10, 100, 2, 1)], "train.py:12", "train.py:12"),
         ([MAIN, frame("aiter/jit/core.py(804): wrapper", 10, 100, 2, 1)], "core.py:804", "train.py:12"),
         ([MAIN, frame("model.py(3): f", 10, 100, 2, 1), frame("<built-in method mm>", 30, 50, 3, 2)], "model.py:3",

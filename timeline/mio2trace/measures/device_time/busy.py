@@ -7,6 +7,7 @@ the profile does not hold (`unrecorded`); idle.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -60,7 +61,7 @@ class Covered:
             starts = *starts[:1], *compress(starts[1:], apart)
             ends = *compress(until, apart), *until[-1:]
         self.starts, self.ends = starts, ends
-        self._before: list[int] = [0, *accumulate(map(sub, self.ends, self.starts))]
+        self._before: array[int] = array("q", accumulate(map(sub, self.ends, self.starts), initial=0))
 
     def within(self, begin: int, end: int) -> int:
         """How much of a window is covered, in ns."""

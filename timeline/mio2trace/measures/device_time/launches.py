@@ -22,7 +22,7 @@ MOST_COPIED = 1 << 20
 _LAUNCH = re.compile(r"^(?:hip|cuda|cu)\w*Launch(?!HostFunc)|^clEnqueue(?:NDRangeKernel|Task)$")
 _WAIT = re.compile(r"Synchronize|EventQuery|StreamQuery|WaitForEvents|clFinish|Memcpy")
 """Calls in which the host waits for a device."""
-_FOREVER = 1 << 63
+_FOREVER = (1 << 63) - 1
 
 
 class Launches:

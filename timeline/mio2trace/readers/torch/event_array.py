@@ -21,6 +21,9 @@ LONGEST_EVENT = 64 << 20
 EXACT_BELOW = 1 << 43
 """Microseconds: below, a double tells any three decimals apart, and they come back by rounding what follows the point.
 """
+ROUNDED_BELOW = 1 << 42
+"""Microseconds: below, they come back by rounding a thousand times the double, which is off by less than half of one.
+"""
 # Inside a JSON string every quote is escaped, so this can only be the end of one object and the start of the next.
 _FIRST_KEYS = r'"(?:ph|name|cat|args|bp|dur)"\s*:'
 _BETWEEN = late(rb"\}\s*,\s*(?=\{\s*" + _FIRST_KEYS.encode() + b")")

@@ -1,19 +1,20 @@
 """The line of Python that made each launch: the innermost frame outside of the framework (torch-graphs.md 6).
 
 Rows of ``python_function`` are most of a file with stacks. Of each a few numbers are kept; chains are followed for
-launches alone: from the last row that began before the launch on its thread, up by ``Python parent id`` to one of that
-thread that holds the launch, and on to one that is no framework's. That may be another thread's: the backward pass
-begins in the call of ``backward``. The line is that of the function's ``def``, which is all that the profiler records.
+launches alone: from the innermost row of its thread that holds the launch, up by ``Python parent id`` to one that is no
+framework's. That may be another thread's: the backward pass begins in the call of ``backward``. The line is that of the
+function's ``def``, which is all that the profiler records.
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import compress, count, islice
-from operator import attrgetter
+from functools import cached_property
+from itertools import chain, compress, count, islice
+from math import inf
+from operator import gt
 from typing import Any
 
 from mio2trace.model.profile import SourceLine
@@ -32,8 +33,6 @@ _ODD = late(r"[\s@:\\]")
 _SEPARATOR = late(r"[\s@:\\/]")
 _MOST_STEPS = 1000
 """A longer chain is a damaged one."""
-_NEAR = 8
-"""Of so many last rows the innermost is found by time, which counts where rows overlap by a rounded nanosecond."""
 _ROUNDED_US = 0.0006
 """Less than a nanosecond: what adding two times may be off."""
 _SPARSE = 16
@@ -41,8 +40,6 @@ _SPARSE = 16
 _SHORTEST_US = 0.5
 """A shorter function holds no launch: a launch takes 2 us and more. Most functions are shorter, and are passed over."""
 _Thread = tuple[Any, Any]
-_START, _LENGTH, _NAME, _THREAD = attrgetter("ts"), attrgetter("dur"), attrgetter("name"), attrgetter("pid", "tid")
-_ID, _PARENT = attrgetter("args.python"), attrgetter("args.parent")
 
 
 def function_of(name: str) -> str:
@@ -59,11 +56,14 @@ class Frames:
     """The Python functions of one file."""
 
     def __init__(self) -> None:
-        self._starts, self._ends = array("d"), array("d")
+        self._starts, self._lengths = array("d"), array("d")
         self._ids, self._parents = array("q"), array("q")
         self._name_of, self._thread_of = array("i"), array("i")
         self._names: defaultdict[str, int] = defaultdict(count().__next__)
         self._threads: defaultdict[_Thread, int] = defaultdict(count().__next__)
+        self.named: dict[SourceLine, int] = {}
+        """Lines, numbered; known when `lines` has been asked for any."""
+        self._told: dict[int, Lines] = {-1: (-1, -1)}
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -76,42 +76,87 @@ class Frames:
             self._add([one for one in events if _is_whole(one)])
 
     def _add(self, events: Sequence[Event]) -> None:
-        events = [event for event in events if event.dur >= _SHORTEST_US]  # type: ignore[operator]
-        # no step of Python's own for each row: there may be as many as all other rows together
-        starts = array("d", map(_START, events))
-        lengths = array("d", map(_LENGTH, events))
-        ids = array("q", map(_ID, events))
-        around = [*map(_PARENT, events)]
-        parents = array("q", [-1 if one is None else one for one in around] if None in around else around)
-        name_of = array("i", map(self._names.__getitem__, map(_NAME, events)))
-        self._thread_of.extend(map(self._threads.__getitem__, map(_THREAD, events)))
-        self._starts.extend(starts)
-        self._ends.extend(map(float.__add__, starts, lengths))
-        self._ids.extend(ids)
-        self._parents.extend(parents)
-        self._name_of.extend(name_of)
+        # in one loop: there may be more of these rows than of all others together
+        columns: list[list[Any]] = [[] for _ in range(6)]
+        starts, lengths, ids, parents, name_of, thread_of = columns
+        names, threads = self._names, self._threads
+        pid: Any = None
+        tid: Any = None
+        thread = -1
+        for event in events:
+            if event.dur >= _SHORTEST_US:  # type: ignore[operator]
+                if thread < 0 or event.tid != tid or event.pid != pid:
+                    pid, tid = event.pid, event.tid
+                    thread = threads[pid, tid]
+                args = event.args
+                starts.append(event.ts)
+                lengths.append(event.dur)
+                ids.append(args.python)
+                parents.append(-1 if args.parent is None else args.parent)
+                name_of.append(names[event.name])
+                thread_of.append(thread)
+        kept: tuple[array[Any], ...] = (
+            self._starts, self._lengths, self._ids, self._parents, self._name_of, self._thread_of
+        )  # fmt: skip
+        made = [array(of.typecode, column) for of, column in zip(kept, columns, strict=True)]
+        for of, column in zip(kept, made, strict=True):
+            of.extend(column)
 
     def lines(self, launches: Mapping[_Thread, Sequence[tuple[float, float]]]) -> dict[_Thread, list[Lines]]:
         """Of launches from and to a time in us, by thread: the lines of each."""
         if not self._ids:
             return {}
-        row_of = self._rows_by_id()
-        told: dict[int, Lines] = {}
-        found = {}
-        for thread, spans in launches.items():
-            rows: Sequence[int] = range(len(self))
-            starts = self._starts
-            number = self._threads.get(thread, -1)
-            if len(self._threads) > 1 or number < 0:
-                rows = array("i", compress(rows, map(number.__eq__, self._thread_of)))
-                starts = array("d", compress(self._starts, map(number.__eq__, self._thread_of)))
-            if any(map(float.__gt__, starts, islice(starts, 1, None))):
-                rows = array("i", sorted(rows, key=lambda row: (self._starts[row], -self._ends[row])))
-                starts = array("d", map(self._starts.__getitem__, rows))
-            found[thread] = [self._lines_at(rows, starts, span, row_of, told) for span in spans]
+        told = self._told
+        return {
+            thread: [told[row] if row in told else self._lines_of(row) for row in self._holding(thread, spans)]
+            for thread, spans in launches.items()
+        }
+
+    def _holding(self, thread: _Thread, spans: Sequence[tuple[float, float]]) -> list[int]:
+        """Of launches on a thread the innermost row that holds each, -1: there is none."""
+        number = self._threads.get(thread, -1)
+        rows = array("i", compress(range(len(self)), map(number.__eq__, self._thread_of)))
+        starts = array("d", map(self._starts.__getitem__, rows))
+        lengths = self._lengths
+        if any(map(gt, starts, islice(starts, 1, None))):
+            rows = array("i", sorted(rows, key=lambda row: (self._starts[row], -lengths[row])))
+            starts = array("d", map(self._starts.__getitem__, rows))
+        found = [-1] * len(spans)
+        order = sorted(range(len(spans)), key=spans.__getitem__, reverse=True)
+        begin = spans[order[-1]][0] if order else inf
+        # Of the rows so far those that are open, one in the other, and their ends.
+        is_open: list[int] = []
+        ends: list[float] = []
+        for row, start in chain(zip(rows, starts, strict=True), [(-1, inf)]):
+            while begin < start:
+                at = order.pop()
+                while ends and ends[-1] < begin:
+                    ends.pop()
+                    is_open.pop()
+                until = spans[at][1] - _ROUNDED_US
+                for place in range(len(ends) - 1, max(-1, len(ends) - 1 - _MOST_STEPS), -1):
+                    if ends[place] >= until:
+                        found[at] = is_open[place]
+                        break
+                begin = spans[order[-1]][0] if order else inf
+            while ends and ends[-1] <= start:
+                ends.pop()
+                is_open.pop()
+            end = start + lengths[row]
+            # What ends behind the one around it lacks its own end, and holds nothing.
+            if not ends or end <= ends[-1] + _ROUNDED_US or start == self._starts[is_open[-1]]:
+                ends.append(end)
+                is_open.append(row)
         return found
 
-    def _rows_by_id(self) -> Mapping[int, int] | array[int]:
+    @cached_property
+    def _frames(self) -> list[tuple[int, bool] | None]:
+        """Of each name its line, by the place in `named`, and whether it is a library's; None of a framework's."""
+        found = map(_frame_of, self._names)
+        return [one and (self.named.setdefault(one[0], len(self.named)), one[1]) for one in found]
+
+    @cached_property
+    def _row_of(self) -> Mapping[int, int] | array[int]:
         """The row of each id: an array where ids are dense, as the profiler's are."""
         ids = self._ids
         if min(ids) >= 0 and max(ids) <= _SPARSE * len(ids) + 1024:
@@ -121,73 +166,33 @@ class Frames:
             return rows
         return dict(zip(ids, range(len(ids)), strict=True))
 
-    def _lines_at(
-        self,
-        rows: Sequence[int],
-        starts: Sequence[float],
-        span: tuple[float, float],
-        row_of: Mapping[int, int] | array[int],
-        told: dict[int, Lines],
-    ) -> Lines:
-        at = bisect_right(starts, span[0]) - 1
-        holds = self._holding(rows, at, span, _NEAR)
-        if holds >= 0:
-            return self._lines_of(holds, row_of, told)
-        row = rows[at] if at >= 0 else -1
-        thread = self._thread_of[row] if row >= 0 else -1
-        steps, is_lost = 0, False
-        while row >= 0 and self._ends[row] < span[1] - _ROUNDED_US and steps < _MOST_STEPS:
-            has_parent = self._parents[row] >= 0
-            row, steps = self._parent(row, row_of), steps + 1
-            is_lost = has_parent and row < 0
-            if row >= 0 and self._thread_of[row] != thread:
-                row = -1
-        if is_lost:  # a row between is not in the file
-            row = self._holding(rows, at, span, _MOST_STEPS)
-        return self._lines_of(row, row_of, told)
-
-    def _holding(self, rows: Sequence[int], at: int, span: tuple[float, float], most: int) -> int:
-        """The last of so many rows up to the place ``at`` that holds a launch, -1 where none does."""
-        for place in range(at, max(-1, at - most), -1):
-            if self._ends[rows[place]] >= span[1] - _ROUNDED_US:
-                return rows[place]
-        return -1
-
-    def _parent(self, row: int, row_of: Mapping[int, int] | array[int]) -> int:
-        parent = self._parents[row]
+    def _parent(self, row: int) -> int:
+        parent, row_of = self._parents[row], self._row_of
         if parent < 0:
             return -1
         if isinstance(row_of, array):
             return row_of[parent] if parent < len(row_of) else -1
         return row_of.get(parent, -1)
 
-    def _lines_of(self, row: int, row_of: Mapping[int, int] | array[int], told: dict[int, Lines]) -> Lines:
+    def _lines_of(self, row: int) -> Lines:
         """Of a row: its own frame or the nearest around it."""
+        told = self._told
         climbed: list[int] = []
-        known: Lines = (None, None)
-        while row >= 0 and len(climbed) < _MOST_STEPS:
-            if row in told:
-                known = told[row]
-                break
+        while row not in told and len(climbed) < _MOST_STEPS:
             climbed.append(row)
-            row = self._parent(row, row_of)
+            row = self._parent(row)
+        known = told.get(row, told[-1])
         for row in reversed(climbed):
-            frame = self._frame(self._name_of[row])
+            frame = self._frames[self._name_of[row]]
             if frame is not None:
                 line, is_library = frame
                 known = line, known[1] if is_library else line
             told[row] = known
         return known
 
-    def _frame(self, number: int) -> tuple[SourceLine, bool] | None:
-        """The line of a name, and whether it is a library's; None of a framework's."""
-        if not hasattr(self, "_frames"):
-            self._frames: list[tuple[SourceLine, bool] | None] = [_frame_of(name) for name in self._names]
-        return self._frames[number]
 
-
-Lines = tuple[SourceLine | None, SourceLine | None]
-"""Outside of the framework; and outside of the libraries that build on it, too."""
+Lines = tuple[int, int]
+"""Places in `Frames.named`, -1 for none: outside of the framework; and outside of the libraries that build on it."""
 
 
 def _frame_of(name: str) -> tuple[SourceLine, bool] | None:

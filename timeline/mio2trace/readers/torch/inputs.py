@@ -70,7 +70,7 @@ class InputsCache:
         """None where none were recorded."""
         if args.collective is not NOTHING:
             return self._of_collective(args)
-        kernel_file = _file(args.kernel_file)
+        kernel_file = "" if args.kernel_file is None else _file(args.kernel_file)
         if args.dims is NOTHING and not kernel_file:
             return None
         key = b"|".join((args.dims, args.types, args.strides, args.values, kernel_file.encode()))

@@ -16,20 +16,20 @@ correlation), memory events, whatever stands beside the events: a harness may pu
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import repeat
 from typing import Any
 
 import msgspec
 
-from mio2trace.model.profile import Call, Clock, Process, Profile, Range, Size3, SourceLine
+from mio2trace.model.profile import Call, Clock, Process, Profile, Range, Size3
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, sizes
-from mio2trace.readers.torch.event_array import EXACT_BELOW, Event, EventArray, nanoseconds
-from mio2trace.readers.torch.frames import Frames, function_of
+from mio2trace.readers.torch.event_array import ROUNDED_BELOW, Event, EventArray, nanoseconds
+from mio2trace.readers.torch.frames import Frames, Lines, function_of
 from mio2trace.readers.torch.inputs import InputsCache
 from mio2trace.readers.torch.placing import MOST_ALIKE, DeviceRow, Launch, processes_of
 from mio2trace.source import Source
@@ -125,18 +125,7 @@ class _Reading:
         self._unknown: Counter[str] = Counter()
         self._same: dict[Any, Any] = {}
         self._base = 0
-        self._handlers: dict[str, Callable[[Event], None] | None] = {
-            **dict.fromkeys(_DERIVED),
-            "cpu_op": self._op,
-            "user_annotation": self._annotation,
-            "python_function": self._frame,
-            "cuda_runtime": self._call,
-            "cuda_driver": self._call,
-            "kernel": self._activity,
-            "gpu_memcpy": self._activity,
-            "gpu_memset": self._activity,
-            "ac2g": self._flow,
-        }
+        self._handlers = dict(_HANDLERS)
 
     def profiles(self) -> Sequence[Profile]:
         array = EventArray(self._source.blocks(), self._source.name, self._notes)
@@ -171,27 +160,32 @@ class _Reading:
         if not self._stacks:
             return profile
         thread_of = {index: key for key, (of, index) in self._threads.items() if of is assembly}
-        calls: dict[Any, dict[int, tuple[Call, list[int]]]] = defaultdict(dict)
-        for activity in profile.activities:
-            call = activity.call
-            if call is not None and call.thread in thread_of and not activity.is_replayed:
-                calls[thread_of[call.thread]].setdefault(id(call), (call, []))[1].append(activity.number)
+        calls: dict[int, Call] = {id(one.call): one.call for one in profile.activities if one.call is not None}
+        of_thread: dict[Any, list[int]] = defaultdict(list)
+        for key, call in calls.items():
+            if call.thread in thread_of and "GraphLaunch" not in call.name:
+                of_thread[thread_of[call.thread]].append(key)
         spans = {
             thread: [
-                (((call.start_ns or 0) - base) / 1000, ((call.end_ns or 0) - base) / 1000) for call, _ in own.values()
+                (((calls[key].start_ns or 0) - base) / 1000, ((calls[key].end_ns or 0) - base) / 1000) for key in keys
             ]
-            for thread, own in calls.items()
+            for thread, keys in of_thread.items()
         }
-        lines: dict[SourceLine | None, int] = {None: -1}
-        line_of: dict[int, tuple[int, int]] = {}
+        shown: dict[int, int] = {}
+        known: dict[Lines, tuple[int, int]] = {}
+        places: dict[int, tuple[int, int]] = {}
         for thread, found in self._stacks.lines(spans).items():
-            for (line, own), (_, numbers) in zip(found, calls[thread].values(), strict=True):
-                if line is not None:
-                    places = lines.setdefault(line, len(lines) - 1), lines.setdefault(own, len(lines) - 1)
-                    line_of.update(dict.fromkeys(numbers, places))
-        if not line_of:
+            for key, lines in zip(of_thread[thread], found, strict=True):
+                if lines[0] >= 0:
+                    if lines not in known:
+                        first, own = (-1 if one < 0 else shown.setdefault(one, len(shown)) for one in lines)
+                        known[lines] = first, own
+                    places[key] = known[lines]
+        if not places:
             return profile
-        return msgspec.structs.replace(profile, lines=tuple(filter(None, lines)), line_of=line_of)
+        named = [*self._stacks.named]
+        line_of = {one.number: places[id(one.call)] for one in profile.activities if id(one.call) in places}
+        return msgspec.structs.replace(profile, lines=tuple(map(named.__getitem__, shown)), line_of=line_of)
 
     def _take(self, events: Sequence[Event]) -> None:
         handlers = self._handlers
@@ -210,7 +204,7 @@ class _Reading:
                 self._unknown[category if len(category) < 40 else "?"] += 1
                 continue
             if handler is not None:
-                handler(event)
+                handler(self, event)
         if functions:
             self._frames += len(functions) - modules
             self._stacks.take(functions)
@@ -245,11 +239,15 @@ class _Reading:
 
     def _times(self, assembly: Assembly, event: Event, what: str) -> tuple[int, int] | None:
         start, length = event.ts, event.dur
-        if type(start) is float and type(length) is float and 0 <= start < EXACT_BELOW and 0 <= length < EXACT_BELOW:
+        if (
+            type(start) is float
+            and type(length) is float
+            and 0 <= start < ROUNDED_BELOW
+            and 0 <= length < ROUNDED_BELOW
+        ):
             # as `nanoseconds`, without the calls: half of all rows are ops
-            whole, micros = int(start), int(length)
-            start = self._base + whole * 1000 + round((start - whole) * 1000)
-            return assembly.times(start, start + micros * 1000 + round((length - micros) * 1000), what)
+            start = self._base + round(start * 1000)
+            return assembly.times(start, start + round(length * 1000), what)
         start, length = nanoseconds(start), nanoseconds(length)
         if start is None or length is None:
             return assembly.times(None, None, what)
@@ -398,6 +396,20 @@ class _Reading:
 
     def _once(self, value: Any) -> Any:
         return self._same.setdefault(value, value)
+
+
+_HANDLERS: Mapping[str, Callable[[_Reading, Event], None] | None] = {
+    **dict.fromkeys(_DERIVED),
+    "cpu_op": _Reading._op,
+    "user_annotation": _Reading._annotation,
+    "python_function": _Reading._frame,
+    "cuda_runtime": _Reading._call,
+    "cuda_driver": _Reading._call,
+    "kernel": _Reading._activity,
+    "gpu_memcpy": _Reading._activity,
+    "gpu_memset": _Reading._activity,
+    "ac2g": _Reading._flow,
+}
 
 
 def _base_in(text: bytes) -> int | None:

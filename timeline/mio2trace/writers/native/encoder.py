@@ -105,7 +105,7 @@ class _Writer:
                     for at, sample in self._samples_before(event.start_ns, coming, out):  # type: ignore[union-attr]
                         row.counter(at, sample, out)
                     row.slice(event, out)  # type: ignore[arg-type]
-            if len(out) >= _BATCH:
+            if kind is Slices or len(out) >= _BATCH:
                 file.write(b"".join(out))
                 out.clear()
         self._finish(row, coming, out)

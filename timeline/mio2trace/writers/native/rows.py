@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mio2trace.trace import OWN_FIRST, Args, Slice, Slices
@@ -27,18 +27,6 @@ FIRST = {
 """What a reader looks for in the arguments that many slices share, in this order; viewers show them as written."""
 LAST = ("layer_by", "operation_by", "sure", "doubt", "layer_index", "full_name")
 """The evidence of a kernel's links, and a long name: behind all else, in this order."""
-
-
-class _Heads(dict[str, list[bytes]]):
-    """By argument: what stands before an integer, by the number of its bytes; the first is for a double."""
-
-    def __init__(self, made: Callable[[str], list[bytes]]) -> None:
-        super().__init__()
-        self._made = made
-
-    def __missing__(self, key: str) -> list[bytes]:
-        heads = self[key] = self._made(key)
-        return heads
 
 
 class _Begin(NamedTuple):
@@ -81,7 +69,8 @@ class Row:
         """The slice is kept, so that no other can take its id."""
         self._begins: dict[tuple[int, str, str], _Begin] = {}
         self._begin_heads: list[dict[int, bytes]] = [{} for _ in range(11)]
-        self._numbers = _Heads(self._number_heads)
+        self._numbers: dict[str, list[bytes]] = {}
+        """By argument: what stands before an integer, by the number of its bytes; the first is for a double."""
         self._reals: dict[float, bytes] = {}
         self._words: dict[tuple[str, str | bool], bytes] = {}
         self.held: Slice | None = None
@@ -234,7 +223,7 @@ class Row:
         for key, value in event.args.items():
             kind = type(value)
             if kind is int and value >= 0:
-                heads = numbers[key]
+                heads = numbers.get(key) or self._number_heads(key)
                 # As `protobuf.varint`, without the call: most of the time goes here.
                 if value < _14_BITS:
                     last = _ENDS[value]
@@ -251,7 +240,7 @@ class Row:
                 else:
                     pieces.append(self._annotation(key, value))
             elif kind is float and -pb.HUGE < value < pb.HUGE:
-                heads = numbers[key]
+                heads = numbers.get(key) or self._number_heads(key)
                 real = reals.get(value)
                 pieces += (heads[0], self._real(value) if real is None else real)
             elif kind is str or kind is bool:
@@ -303,6 +292,7 @@ class Row:
         head = name + varint(tp.INT << 3)
         heads = [varint(tp.ANNOTATION << 3 | 2) + varint(len(head) + size) + head for size in range(11)]
         heads[0] = varint(tp.ANNOTATION << 3 | 2) + varint(len(name) + 9) + name + varint(tp.REAL << 3 | 1)
+        self._numbers[key] = heads
         return heads
 
     def _real(self, value: float) -> bytes:
