@@ -54,6 +54,42 @@ def _makes_an_expression(function: ast.expr) -> bool:
     return of_re and isinstance(function, ast.Attribute) and function.attr != "escape"
 
 
+def _repeats_of_groups(parsed: Any) -> list[str]:
+    """The possessive repeats in a parsed expression that repeat more than one character, a class or a sign."""
+    found = []
+    for operation, of in parsed:
+        if str(operation) == "POSSESSIVE_REPEAT" and (
+            len(of[2]) != 1 or str(of[2][0][0]) not in ("LITERAL", "NOT_LITERAL", "IN", "ANY", "CATEGORY")
+        ):
+            found.append(str(of[2]))
+        for part in of if isinstance(of, (list, tuple)) else [of]:
+            parts = part if isinstance(part, list) else [part]
+            found += [one for each in parts if isinstance(each, _parser.SubPattern) for one in _repeats_of_groups(each)]
+    return found
+
+
+def test_no_group_is_repeated_possessively() -> None:
+    """Python before 3.11.5 matches these wrongly (gh-106052), and private text stayed in. Write ``(?>(?:...)*)``."""
+    wrong = {}
+    for use in USES:
+        expression: Any = use.pattern.compiled if isinstance(use.pattern, Late) else use.pattern
+        if found := _repeats_of_groups(_parser.parse(expression.pattern, expression.flags & ~re.DEBUG)):
+            wrong[use.place] = found
+    assert not wrong
+
+
+@pytest.mark.parametrize("pattern", [r"(?:ab)++", r"(?:a|(?:bc){2,}+)", r"x(?:[ab]c*)?+y", r"(?=(?:ab)*+)"])
+def test_groups_that_are_repeated_possessively_are_found(pattern: str) -> None:
+    """What the test above looks for."""
+    assert _repeats_of_groups(_parser.parse(pattern))
+
+
+@pytest.mark.parametrize("pattern", [r"a++", r"[ab]*+", r"\w{2,}+", r".?+", r"(?>(?:ab)*)"])
+def test_signs_that_are_repeated_possessively_are_left_alone(pattern: str) -> None:
+    """All versions match them."""
+    assert not _repeats_of_groups(_parser.parse(pattern))
+
+
 @pytest.mark.parametrize(
     "module", sorted({".".join(use.place.split(".")[:3]) for use in USES}), ids=lambda name: name.partition(".")[2]
 )

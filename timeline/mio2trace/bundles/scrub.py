@@ -25,7 +25,7 @@ _HOST_OF_MIOPEN = re.compile(r"(?<!\S)([A-Za-z][\w.-]{0,63})(?= \d{1,10} MIOpen[
 _HOST_OF_PATH = re.compile(r"(?:(?<=MIOpen Error: )|(?<=to file: ))([A-Za-z][\w.-]{1,63})(?=:[/\\.])")
 _FOLDER_OF_DRIVER = re.compile(r"(?<!\S)\S*/(?=MIOpenDriver\b)")
 _NUMBER = re.compile(r"(?<== )(\d+)[^\s,;)\]}]*")
-_ONE_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:x\d+)*+(?:e[+-]?\d+|[A-Za-z%]{1,3}|\([A-Z_]{1,40}\))?")
+_ONE_NUMBER = re.compile(r"\d+(?:\.\d+)?(?>(?:x\d+)*)(?:e[+-]?\d+|[A-Za-z%]{1,3}|\([A-Z_]{1,40}\))?")
 _PREFIX = re.compile(
     r"(?:(?<!\S)(?:\S+ )?\d{1,10} )?MIOpen(?:\((?:HIP|OpenCL)\))?(?:\s{1,9}\d{1,12}\.\d{3})?"
     r"(?: \(\d{4}-[^()]{0,40}\))?: ?"

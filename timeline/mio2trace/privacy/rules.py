@@ -27,7 +27,7 @@ _TABLE: Final = (
     ("dckr_pat_ dckr_oat_", r"dckr_[po]at_[\w-]{8,}+"),
     ("atatt atctt", r"AT[AC]TT[\w-]{16,}+"),
     # clouds
-    ("akia asia", r"A(?:KIA|SIA)[A-Z0-9]{12,}+(?::[\w+/]++)?+"),
+    ("akia asia", r"A(?:KIA|SIA)[A-Z0-9]{12,}+(?>(?::[\w+/]++)?)"),
     ("aiza", r"AIza[\w-]{16,}+"),
     ("ya29.", r"ya29\.[\w.-]{8,}+"),
     ("gocspx-", r"GOCSPX-[\w-]{16,}+"),
@@ -50,7 +50,7 @@ _TABLE: Final = (
     ("tgp_v1_", r"tgp_v1_[\w-]{16,}+"),
     ("glsa_", r"glsa_\w{16,}+"),
     # messages and mail
-    ("xox", r"xox[a-z](?:\.xox[a-z])?+-[\w-]{8,}+"),
+    ("xox", r"xox[a-z](?>(?:\.xox[a-z])?)-[\w-]{8,}+"),
     ("xapp-", r"xapp-[\w-]{16,}+"),
     ("hooks.slack", r"hooks\.slack\.com/\S++"),
     (":aa", r"\d{8,10}:AA[\w-]{32,}+"),  # Telegram
@@ -64,9 +64,9 @@ _TABLE: Final = (
     ("shpat_ shpca_ shppa_ shpss_", r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{24,}+"),
     ("sq0", r"sq0[a-z]{3}-[\w-]{16,}+"),
     ("sntrys_ sntryu_", r"sntry[su]_[\w+/=-]{16,}+"),
-    ("pmak-", r"PMAK-[0-9a-f]{16,}+(?:-\w++)?+"),
+    ("pmak-", r"PMAK-[0-9a-f]{16,}+(?>(?:-\w++)?)"),
     ("age-secret-key-", r"AGE-SECRET-KEY-1[A-Z0-9]{12,}+"),
-    ("eyj", r"eyJ[\w-]{8,}+(?:\.[\w-]*+)*+"),  # JWT
+    ("eyj", r"eyJ[\w-]{8,}+(?>(?:\.[\w-]*+)*)"),  # JWT
 )  # fmt: skip
 TOKEN: Final = rf"(?<![A-Za-z0-9])(?:{'|'.join(whole for _, whole in _TABLE)})"
 BEGINNINGS: Final = " ".join(begins for begins, _ in _TABLE)
@@ -95,14 +95,14 @@ class Rule(NamedTuple):
     sorts: tuple[Sort, ...] = ("layer", "name", "text")
 
 
-_COLONS = r":(?=(?:[0-9A-Fa-f]{0,4}:){3})[0-9A-Fa-f:]++(?:%\w++)?+"
+_COLONS = r":(?=(?:[0-9A-Fa-f]{0,4}:){3})[0-9A-Fa-f:]++(?>(?:%\w++)?)"
 """An address of IPv6 that is a part of a path, or ends one: what is left of it would be none by its form."""
 _CUT = r"\((?:telephone|device id)\)"
 """What stands in a path in place of what was cut before: the path goes on behind it."""
-_PART = rf"""(?:[^\s/\\"'<>|;,:()=\[\]{{}}*?]++|{_COLONS}|:(?=\\)|{_CUT})++"""
+_PART = rf"""(?>(?:[^\s/\\"'<>|;,:()=\[\]{{}}*?]++|{_COLONS}|:(?=\\)|{_CUT})+)"""
 _MORE = (
-    rf"(?:[/\\]++{_PART})*+[/\\]*+"
-    rf"(?: (?!-)[^\s/\\\"'<>|;,:()=]++(?=[/\\])(?:[/\\]++{_PART})++)*+"
+    rf"(?>(?:[/\\]++{_PART})*)[/\\]*+"
+    rf"(?>(?: (?!-)[^\s/\\\"'<>|;,:()=]++(?=[/\\])(?>(?:[/\\]++{_PART})+))*)"
 )
 _BEFORE = r"""(?:(?<=-[ILBFo])|(?<![\w.)\]}/\\-]))"""
 _ROOTS = (
@@ -141,7 +141,7 @@ _NAME = r"(?P<name>[^\W\d_][\w.$-]*+)"
 _PERSON = (
     rf"(?:user(?:[ _-]?(?:name|id))?|login(?:[ _-]?name)?|account|(?:job[ _-]?)?owner){_IS}"
     r"|--(?:user(?:-?name)?|login)\s++|<(?:user(?:name)?|login|owner)>|user ['\"]"
-    r"|(?:logged[ _]in[ _]as|submitted[ _]by)(?::?[\s_]++(?:user[\s_]++)?+)"
+    r"|(?:logged[ _]in[ _]as|submitted[ _]by)(?::?[\s_]++(?>(?:user[\s_]++)?))"
 )
 _AUTHOR = r"""(?:author|committer)(?:["']?\s*+=\s*+["']?|:[\s_]++|["']\s*+:\s*+["'])"""
 _MACHINE = (
@@ -181,7 +181,8 @@ def _rule(
 RULES: tuple[Rule, ...] = (
     _rule(
         "key block", "secrets", "-----begin",
-        r"-----BEGIN[ _][^\n-]{1,40}-----(?:[^-]++|-(?!----END))*+(?:-----END[ _][^\n-]{1,40}-----)?+", "(secret)",
+        r"-----BEGIN[ _][^\n-]{1,40}-----(?>(?:[^-]++|-(?!----END))*)(?>(?:-----END[ _][^\n-]{1,40}-----)?)",
+        "(secret)",
     ),
     _rule(
         "URL", "hosts", "://",
@@ -198,15 +199,15 @@ RULES: tuple[Rule, ...] = (
         "secret after its word", "secrets",
         "pass secret token _key -key i~key s~key e~key apikey sskey tekey pwd credential authoriz cookie bearer",
         rf"(?<![\w-])(?:[\w-]{{0,40}}{_TELLING_WORD}(?:[\"']?\s*+=\s*+|[\"']?:\s++|[\"']\s*+:\s*+)"
-        rf"|-[\w-]{{0,41}}{_TELLING_WORD}\s++|authorization[\"']?\s*+[:=]\s*+[\"']?(?:\w++\s++)?+|bearer\s++(?=\S{{8}})"
+        rf"|-[\w-]{{0,41}}{_TELLING_WORD}\s++|authorization[\"']?\s*+[:=]\s*+[\"']?(?>(?:\w++\s++)?)|bearer\s++(?=\S{{8}})"
         rf"|(?:set-)?cookie:\s*+[^\n]*+){_VALUE}",
         "(secret)", flags=re.IGNORECASE,
     ),
     _rule(
         "cloud resource", "hosts", "arn: projects/ subscriptions/",
         r"(?<![\w:])arn:aws[\w-]*+:[^\s\"'<>,;()]++"
-        r"|(?<![\w.-])projects/[\w.:-]++/(?:zones|regions|locations|global|serviceAccounts|secrets)(?:/[\w.@-]++)*+"
-        r"|(?<![\w.-])/?subscriptions/[\w-]{8,}+(?:/[\w.-]++)*+",
+        r"|(?<![\w.-])projects/[\w.:-]++/(?:zones|regions|locations|global|serviceAccounts|secrets)(?>(?:/[\w.@-]++)*)"
+        r"|(?<![\w.-])/?subscriptions/[\w-]{8,}+(?>(?:/[\w.-]++)*)",
         "(cloud resource)",
     ),
     _rule(
@@ -218,7 +219,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "key of SSH", "users", "aaaa md5:",
         r"(?<![\w-])(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-nistp\d{3}|sk-[\w-]{1,40}@openssh\.com)[ _]AAAA[\w+/]++=*+"
-        rf"(?:[ _](?=[A-Za-z])[\w.@-]++)?+|(?<![A-Za-z0-9])MD5:{_HEX}{{2}}(?::{_HEX}{{2}}){{15}}",
+        rf"(?>(?:[ _](?=[A-Za-z])[\w.@-]++)?)|(?<![A-Za-z0-9])MD5:{_HEX}{{2}}(?::{_HEX}{{2}}){{15}}",
         "(user)",
     ),
     _rule(
@@ -241,7 +242,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "user@host, e-mail", "users hosts", "@",
         r"(?<![\w?@.+-])[\w.+-]++@(?:[A-Za-z][\w.-]*+|(?:\d{1,3}\.){3}\d{1,3}|\[[0-9A-Fa-f:.]{2,45}\])"
-        r"(?::(?=[\w.~-]*+/)[\w./~-]++)?+",
+        r"(?>(?::(?=[\w.~-]*+/)[\w./~-]++)?)",
         "(user)",
     ),
     _rule(
@@ -250,7 +251,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "e-mail as an address or a person spells it", "users hosts", "%40 (at) [at]",
-        r"(?<![\w.+%-])[\w.+-]++(?:%40| ?(?:\(at\)|\[at\]) ?)[A-Za-z][\w-]*+(?:(?:\.| ?[(\[]dot[)\]] ?)[\w-]++)*+",
+        r"(?<![\w.+%-])[\w.+-]++(?:%40| ?(?:\(at\)|\[at\]) ?)[A-Za-z][\w-]*+(?>(?:(?:\.| ?[(\[]dot[)\]] ?)[\w-]++)*)",
         "(user)",
     ),
     _rule(
@@ -263,18 +264,18 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "user's number and name", "users", "id= groups=",
-        r"(?<![A-Za-z0-9])(?:e?[ug]id|groups)=\d++\([\w.$-]++\)(?:,\d++\([\w.$-]++\))*+", "(user)",
+        r"(?<![A-Za-z0-9])(?:e?[ug]id|groups)=\d++\([\w.$-]++\)(?>(?:,\d++\([\w.$-]++\))*)", "(user)",
     ),
     _rule(
         "machine's name after its word", "hosts", "host node machine pod",
-        rf"(?<![A-Za-z0-9])(?P<word>{_MACHINE}){_NAME}(?:\[[\d,-]++\])?+"
-        r"(?:,[\w.-]++(?:\[[\d,-]++\])?+)*+", decide.machine, flags=re.IGNORECASE,
+        rf"(?<![A-Za-z0-9])(?P<word>{_MACHINE}){_NAME}(?>(?:\[[\d,-]++\])?)"
+        r"(?>(?:,[\w.-]++(?>(?:\[[\d,-]++\])?))*)", decide.machine, flags=re.IGNORECASE,
     ),
     _rule(
         "container after its word", "hosts", "container docker crio libpod",
         r"(?<![A-Za-z0-9])(?:(?:cri-)?containerd|docker|crio|libpod|container(?:[ _-]?id)?)"
         r"(?:[-/:#]|[\s_]*+[:=]?+[\s_]*+)"
-        r"[0-9a-f]{12,64}(?:\.scope)?+(?!\w)",
+        r"[0-9a-f]{12,64}(?>(?:\.scope)?)(?!\w)",
         "(host)", flags=re.IGNORECASE, shapes="h" * 12,
     ),
     _rule(
@@ -287,9 +288,9 @@ RULES: tuple[Rule, ...] = (
         "machine's name as systems give it", "hosts",
         "laptop- desktop- -laptop -desktop -thinkpad -workstation -macbook -imac -mac- win- ip- ec2- gke- aks-",
         r"(?<![\w.-])(?:(?:(?:LAPTOP|DESKTOP|WIN)-(?=[A-Z]*+\d)[A-Z0-9]{7,15}+|ip-(?:10|172|192)(?:-\d{1,3}){3}"
-        r"|ec2(?:-\d{1,3}){4}|gke-(?:\w++-)++(?<=-[0-9a-f]{8}-)[a-z0-9]{4}|aks-\w++-\d{8}-\w++"
-        r"|(?:\w++-)++(?i:laptop|desktop|thinkpad|workstation|macbook)"
-        r"|[A-Za-z0-9]++-(?:MacBook|iMac|Mac-mini|Mac-Studio)(?:-(?:Pro|Air|\d++))*+)(?!\w))(?:\.(?!(?:log|txt|json)\b)[A-Za-z][\w-]*+)*+",
+        r"|ec2(?:-\d{1,3}){4}|gke-(?>(?:\w++-)+)(?<=-[0-9a-f]{8}-)[a-z0-9]{4}|aks-\w++-\d{8}-\w++"
+        r"|(?>(?:\w++-)+)(?i:laptop|desktop|thinkpad|workstation|macbook)"
+        r"|[A-Za-z0-9]++-(?:MacBook|iMac|Mac-mini|Mac-Studio)(?>(?:-(?:Pro|Air|\d++))*))(?!\w))(?>(?:\.(?!(?:log|txt|json)\b)[A-Za-z][\w-]*+)*)",
         "(host)",
     ),
     _rule(
@@ -299,7 +300,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "pod of Kubernetes", "hosts", "-",
-        r"(?<![\w.-])[a-z0-9]++(?:-[a-z0-9]++){2,}+(?![\w-])", decide.pod, shapes="w" * 16,
+        r"(?<![\w.-])[a-z0-9]++(?>(?:-[a-z0-9]++){2,})(?![\w-])", decide.pod, shapes="w" * 16,
     ),
     _rule(
         "telephone number after its word", "users", "tel phone fax",
@@ -327,45 +328,46 @@ RULES: tuple[Rule, ...] = (
     _rule("path", "paths", "/ \\", _PATH, "(path)", sorts=("name", "text")),
     _rule(
         "domain\\user", "users", "\\",
-        r"(?<![\w\\/.:-])[A-Za-z][\w.-]*+(?:\\{1,2}+[\w.$-]++)++", "(user)",
+        r"(?<![\w\\/.:-])[A-Za-z][\w.-]*+(?>(?:\\{1,2}+[\w.$-]++)+)", "(user)",
     ),
-    _rule("SID", "users", "s-1-", r"(?<![A-Za-z0-9])S-1-\d{1,15}+(?:-\d{1,10}+){1,15}+", "(user)"),
+    _rule("SID", "users", "s-1-", r"(?<![A-Za-z0-9])S-1-\d{1,15}+(?>(?:-\d{1,10}+){1,15})", "(user)"),
     _rule(
         "device UUID", "devices", "",
-        rf"{_NO_HEX_BEFORE}(?:(?:(?:GPU|MIG|NPU|XPU)-)?+{_HEX}{{8}}([-_]){_HEX}{{4}}\1{_HEX}{{4}}\1{_HEX}{{4}}\1"
-        rf"{_HEX}{{12}}|(?:GPU|MIG|NPU|XPU)-(?:0x)?+{_HEX}{{8,32}}+(?:-{_HEX}{{4,12}})*+){_NO_HEX_AFTER}",
+        rf"{_NO_HEX_BEFORE}(?:(?>(?:(?:GPU|MIG|NPU|XPU)-)?){_HEX}{{8}}([-_]){_HEX}{{4}}\1{_HEX}{{4}}\1{_HEX}{{4}}\1"
+        rf"{_HEX}{{12}}|(?:GPU|MIG|NPU|XPU)-(?>(?:0x)?){_HEX}{{8,32}}+(?>(?:-{_HEX}{{4,12}})*)){_NO_HEX_AFTER}",
         "(device id)", shapes="hhhhhhhh",
     ),
     _rule(
         "MAC address", "hosts", "",
-        rf"(?<![0-9A-Za-z:-]){_HEX}{{2}}(?::{_HEX}{{2}}){{5,19}}+(?![0-9A-Za-z]|:[0-9A-Za-z:])"
-        rf"|(?<![\w-])(?=[0-9-]*+[A-Fa-f])(?:{_HEX}{{2}}-){{5,7}}+{_HEX}{{2}}(?![\w-])"
+        rf"(?<![0-9A-Za-z:-]){_HEX}{{2}}(?>(?::{_HEX}{{2}}){{5,19}})(?![0-9A-Za-z]|:[0-9A-Za-z:])"
+        rf"|(?<![\w-])(?=[0-9-]*+[A-Fa-f])(?>(?:{_HEX}{{2}}-){{5,7}}){_HEX}{{2}}(?![\w-])"
         rf"|(?<![\w.])(?=[0-9.]*+[A-Fa-f]){_HEX}{{4}}\.{_HEX}{{4}}\.{_HEX}{{4}}(?![\w.])",
         "(host)", shapes="hh:hh:hh:hh|hh-hh-hh-hh|hhhh.hhhh.hhhh",
     ),
     _rule(
         "IPv6 address", "hosts", "",
-        rf"(?<![\w:.])(?:{_HEX}{{0,4}}:){{2,8}}+{_HEX}{{0,4}}+(?:%\w{{1,15}}+)?+(?:/\d{{1,3}}+)?+(?!\w|:[\w:])",
+        rf"(?<![\w:.])(?>(?:{_HEX}{{0,4}}:){{2,8}}){_HEX}{{0,4}}+(?>(?:%\w{{1,15}}+)?)(?>(?:/\d{{1,3}}+)?)(?!\w|:[\w:])",
         decide.ipv6, shapes="::|hhhh:",
     ),
     _rule(
         "pointer", "pointers", "0x",
-        rf"{_NO_HEX_BEFORE}0[xX](?:{_HEX}{{5,16}}+|{_HEX}{{2,8}}+(?:[_:'`]{_HEX}{{2,8}}+)++){_NO_HEX_AFTER}",
+        rf"{_NO_HEX_BEFORE}0[xX](?:{_HEX}{{5,16}}+|{_HEX}{{2,8}}+(?>(?:[_:'`]{_HEX}{{2,8}}+)+)){_NO_HEX_AFTER}",
         decide.pointer,
     ),
     _rule(
         "pointer without 0x", "pointers", "",
-        rf"(?<![\w.-])(?:{_HEX}{{16}}|{_HEX}{{12}}|{_HEX}{{4}}(?:[_:'`]{_HEX}{{4}}){{2,3}}+|{_HEX}{{8}}[_:'`]{_HEX}{{8}})"
+        rf"(?<![\w.-])(?:{_HEX}{{16}}|{_HEX}{{12}}|{_HEX}{{4}}(?>(?:[_:'`]{_HEX}{{4}}){{2,3}})|{_HEX}{{8}}[_:'`]{_HEX}{{8}})"
         r"(?!\w|[.:'`-]\w)",
         decide.bare_pointer, shapes="hhhhhhhhhhhh|hhhh_hhhh|hhhh:hhhh|hhhh'hhhh|hhhh`hhhh",
     ),
     _rule(
         "IPv4 address", "hosts", "",
-        r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\w)(?::\d{1,5}+|/\d{1,2}+)?+", decide.ipv4, shapes=".0.|.00.|.000.",
+        r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\w)(?>(?::\d{1,5}+|/\d{1,2}+)?)", decide.ipv4,
+        shapes=".0.|.00.|.000.",
     ),
     _rule(
         "host with a domain", "hosts", "",
-        r"(?<![\w.-])[A-Za-z0-9][\w-]*+(?:\.[\w-]++)++(?!\()", decide.host,
+        r"(?<![\w.-])[A-Za-z0-9][\w-]*+(?>(?:\.[\w-]++)+)(?!\()", decide.host,
         shapes=".x",
     ),
     _rule(

@@ -16,8 +16,8 @@ PLACES = ("/opt/rocm/bin",)
 """Where ROCm lies, beside the PATH."""
 ASKED_S = 20
 _LONGEST_ANSWER = 1 << 20
-_VERSION = re.compile(r"^[ \t]*+version:[ \t]*+v?(\d+(?:\.\d+)++)", re.MULTILINE)
-_ROCM = re.compile(r"^[ \t]*+rocm_version:[ \t]*+(\d+(?:\.\d+)++)", re.MULTILINE)
+_VERSION = re.compile(r"^[ \t]*+version:[ \t]*+v?(\d+(?>(?:\.\d+)+))", re.MULTILINE)
+_ROCM = re.compile(r"^[ \t]*+rocm_version:[ \t]*+(\d+(?>(?:\.\d+)+))", re.MULTILINE)
 _WORDS = re.compile(r"[\w-]++")
 _ALWAYS_MS = 7 * 24 * 3_600_000
 """``--after`` without ``--for``: as long as any run lasts."""

@@ -305,7 +305,7 @@ _KINDS: Mapping[str, Callable[[LevelLines, Message, Draft | None], None]] = {
 # -- Level lines of one launch or one GEMM library call (miopen-log.md 8.3) --------------------------------------------
 
 _LAUNCH = late(
-    r"(?:kernel_name = )?+([^,]++),(?>.*?global_work_dim = \{)([^}]*+)\}(?:, local_work_dim = \{([^}]*+)\})?"
+    r"(?>(?:kernel_name = )?)([^,]++),(?>.*?global_work_dim = \{)([^}]*+)\}(?:, local_work_dim = \{([^}]*+)\})?"
 )
 _GEMM_FIELD = late(r"(?<!\w)(\w++) (-?[\w.+]++)")
 

@@ -12,7 +12,7 @@ from mio2trace.ops.families.conv import ConvProblem, from_tensors
 from mio2trace.ops.values import DTYPES, Shape, Tensor
 from mio2trace.patterns import late
 
-_TENSOR = late(r"(?<!\w)(\w++): (\{[^{}]*+\}(?:, \{[^{}]*+\})?+)[^>{}]*-> (\w++)")
+_TENSOR = late(r"(?<!\w)(\w++): (\{[^{}]*+\}(?>(?:, \{[^{}]*+\})?))[^>{}]*-> (\w++)")
 _NAME = late(r"(?<!\w)(\w++): ")
 _WORD = late(r"\w+")
 _LENGTH = late(r"[0-9]{1,12}")

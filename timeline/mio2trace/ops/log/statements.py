@@ -63,7 +63,7 @@ _KERNEL_KEY = late(r"key: miopenConvolution(\w+) \"([^\"]+)\"")
 _SOLUTION = late(rf"id: [0-9]+,? algo: ([0-9]+), time: {_NUMBER}(?: ms)?, ws: {_BYTES}, name: {_SOLVER}")
 _ESTIMATE = late(rf"^{_SOLVER} Estimated WTI = (-?[0-9.]+)")
 _REQUIRED = late(
-    rf"(?:Solver <(?P<solver>[^<>]*+(?:<[^<>]*+>)?+)>, )?[Ww]orkspace required: (?P<required>{_BYTES})"
+    rf"(?:Solver <(?P<solver>[^<>]*+(?>(?:<[^<>]*+>)?))>, )?[Ww]orkspace required: (?P<required>{_BYTES})"
     rf"(?:, limit: (?P<limit>{_BYTES})|, provided ptr: \S+ size: (?P<size>{_BYTES}))?"
 )
 _ANSWERED = late(rf"^{_BYTES}$")

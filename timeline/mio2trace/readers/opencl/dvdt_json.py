@@ -33,7 +33,7 @@ NAME = "dv/dt profile (JSON)"
 _OPENING = re.compile(rb"\s*\[\s*")
 # A program's source may be longer than what is looked at.
 _SNIFF = re.compile(
-    rb"\s*\[\s*(?:[-+.\w]{1,40}+\s*,\s*){0,20}+"  # numbers that slipped in
+    rb"\s*\[\s*(?>(?:[-+.\w]{1,40}+\s*,\s*){0,20})"  # numbers that slipped in
     rb'(?:\]|\{(?:.{0,60000}?)"call"\s*:\s*"cl[A-Z]|\{[^{}]*"source"\s*:\s*\{\s*"0"\s*:)',
     re.DOTALL,
 )

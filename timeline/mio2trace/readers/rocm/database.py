@@ -42,7 +42,7 @@ _STORED = "expected a profiler's tables, or views that show them as they are"
 _LONGEST_VALUE = 1 << 20
 _NAME = r"""(?:"[^"]++"|`[^`]++`|\[[^\]]++\]|\w++)"""
 _VIEW = re.compile(rf"CREATE (?:TEMP(?:ORARY)? )?VIEW (?:IF NOT EXISTS )?{_NAME} AS (.*+)", re.IGNORECASE)
-_SHOWN = re.compile(rf"SELECT (?:\*|{_NAME}(?: ?, ?{_NAME})*+) FROM ({_NAME})", re.IGNORECASE)  # noqa: S608
+_SHOWN = re.compile(rf"SELECT (?:\*|{_NAME}(?>(?: ?, ?{_NAME})*)) FROM ({_NAME})", re.IGNORECASE)  # noqa: S608
 _UNION = re.compile(r" UNION(?: ALL)? ", re.IGNORECASE)
 _COMPUTES = re.compile(r"\bAS ?\(|^CREATE VIRTUAL ", re.IGNORECASE)
 

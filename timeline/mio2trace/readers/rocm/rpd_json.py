@@ -32,7 +32,7 @@ _FRAME = "UserMarker frame"
 """A range drawn over what it launched; a graph as a whole has no description."""
 _LAST = '"}}'
 _EVENT = late(
-    r'\{"pid":"(\d+)","tid":"(\d+)","name":"((?:(?!","ts":").)*+)","ts":"(\d+)","dur":"(\d+)","ph":"X","args":\{"desc":"(.*)',
+    r'\{"pid":"(\d+)","tid":"(\d+)","name":"((?>(?:(?!","ts":").)*))","ts":"(\d+)","dur":"(\d+)","ph":"X","args":\{"desc":"(.*)',
     re.DOTALL,
 )
 

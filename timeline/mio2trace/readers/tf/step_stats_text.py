@@ -26,9 +26,9 @@ from mio2trace.source import Source
 
 NAME = "TensorFlow step statistics (text)"
 
-_SNIFF = late(rb"\s*+(?:#[^\n]*+\s*+)*+(?:step_stats\s*+:?\s*+\{\s*+)?dev_stats\s*+:?\s*+[{<]")
+_SNIFF = late(rb"\s*+(?>(?:#[^\n]*+\s*+)*)(?:step_stats\s*+:?\s*+\{\s*+)?dev_stats\s*+:?\s*+[{<]")
 _TOKEN = late(
-    rb"\s*+(?:#[^\n]*+\n\s*+)*+(?:(?P<name>[A-Za-z_]\w*)|(?P<sign>[{}<>:;,\[\]])"
+    rb"\s*+(?>(?:#[^\n]*+\n\s*+)*)(?:(?P<name>[A-Za-z_]\w*)|(?P<sign>[{}<>:;,\[\]])"
     rb"|(?P<text>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')|(?P<number>[-+.\w]+))"
 )
 _ESCAPE = late(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
