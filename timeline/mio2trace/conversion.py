@@ -120,14 +120,13 @@ def convert(  # noqa: PLR0913 - keyword-only options
     draw; links and summary are of the whole run. ``everything``: draw the whole run, however large it is; without it,
     of one that no viewer takes, the steady iterations in its middle. ``with_args``: whether slices have arguments.
     ``without``: kinds of evidence to leave out (`mio2trace.evidence`). ``repetition``: of a CK record, from 0.
-    ``by_order_alone``: go
-    on where the clocks say that the files are not of one run. ``from_start``: draw a job's processes from one zero
-    each, whatever relates their clocks; without it they are refused where nothing does. ``several``: draw files of
-    several runs, each run as processes of its own that begin at zero, where they are refused else. ``of_a_job``:
-    refuse what is not of several processes of one job. ``explain``: what the report gives the reasons for
-    (`mio2trace.summary.explain`). ``keep``: private things to leave in (`mio2trace.privacy.KINDS`). ``max_input``:
-    bytes that an input may hold, decompressed (default: `mio2trace.source.Source`). ``check``: verify the
-    invariants of what is written. ``strict``: a problem is an error. A path as ``output`` is replaced as a whole or
+    ``by_order_alone``: go on where the clocks say that the files are not of one run. ``from_start``: draw a job's
+    processes from one zero each, whatever relates their clocks; without it they are refused where nothing does.
+    ``several``: draw files of several runs, each run as processes of its own that begin at zero, where they are refused
+    else. ``of_a_job``: refuse what is not of several processes of one job. ``explain``: what the report gives the
+    reasons for (`mio2trace.summary.explain`). ``keep``: private things to leave in (`mio2trace.privacy.KINDS`).
+    ``max_input``: bytes that an input may hold, decompressed (default: `mio2trace.source.Source`). ``check``: verify
+    the invariants of what is written. ``strict``: a problem is an error. A path as ``output`` is replaced as a whole or
     not at all; its suffix decides the form.
 
     Raises `InputError` with one line that says what is wrong with an input; `OptionError`, a ValueError, for an option
