@@ -1,4 +1,4 @@
-"""What a comparison says first: the verdict in a line, and the parts that changed, those with one cause together.
+"""The first lines of a comparison: the verdict, and the parts that changed, grouped by cause.
 
 Every form (text, Markdown, page, JSON) shows these; verdict and interval follow the rule of
 `mio2trace.comparing.statistics`.
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from mio2trace.comparing.comparison import Compared, Comparison, Side
 
 _PERCENT = (0.5, 2.0)
-"""Ratios between these are said in percent, others as a factor."""
+"""Ratios between these are printed in percent, others as a factor."""
 _DECIDED = ("slower", "faster")
 _GROUPED = ("slower", "faster", "maybe slower", "maybe faster", "~")
 
 
 class Group(NamedTuple):
-    """Parts that changed in the same way for the same reason. ``row``: their sum; of one part, the part itself."""
+    """Parts that changed in the same way for the same reason. ``row``: their sum; the part itself if there is one."""
 
     row: Compared
     members: tuple[Compared, ...]
@@ -49,7 +49,7 @@ def interval(row: Compared) -> str:
 
 
 def decision(row: Compared) -> str:
-    """What change and interval mean: ``slower``, or why nothing is decided."""
+    """Return the meaning of change and interval: ``slower``, or why nothing is decided."""
     fewest = min(row.runs)
     runs = count(fewest, "run")
     if row.word in ("slower", "faster") or row.ratio is None:
@@ -126,7 +126,7 @@ def groups(rows: Sequence[Compared]) -> tuple[Group, ...]:
 
 
 def common_cause(row: Compared) -> str:
-    """What rows may have in common: what is said of them, else the kernel that does their work on both sides."""
+    """Return the common cause of a row: its stated cause, else the kernel that does its work on both sides."""
     if row.cause:
         return row.cause
     if row.kind != "problem" or row.pair is None or row.pair.a is None or row.pair.b is None:

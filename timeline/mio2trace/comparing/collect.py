@@ -49,7 +49,7 @@ def _has_kernels(measures: Measures) -> bool:
 
 
 def _of_kernels(run: Run, measures: Measures, made_with: Facts, notes: Notes) -> RunRecord:
-    """Of one profile, with the samples of each iteration in order."""
+    """Return the record of one profile, with the samples of each iteration in order."""
     steady = measures.steady
     inside = inside_iterations(measures)
     count = len(steady.iterations)

@@ -43,7 +43,7 @@ class Compared(NamedTuple):
     """A part of an iteration on both sides, times in ns: None on a side that lacks it.
 
     ``share`` is its part of the longer iteration. ``other_size``: it does not compute the same, and is not judged.
-    ``pair``: what was matched, where it is a part.
+    ``pair``: the two matched parts, if the row is a part.
     """
 
     kind: Kind | Literal["iteration", "step", "once", "rank"]
@@ -126,7 +126,7 @@ class Comparison:
 
     @cached_property
     def once(self) -> tuple[Compared, ...]:
-        """What does not recur: a cold first iteration, searches, the building of programs; where a side has it."""
+        """Yield the costs that do not recur, if a side has them: a cold first iteration, searches, program builds."""
         rows = []
         for name, field in (
             ("first iteration", "first_ns"),
@@ -212,7 +212,7 @@ class Comparison:
 
     @cached_property
     def differs(self) -> tuple[str, ...]:
-        """What is another about the sides but for times: device, versions, variables; files that are the same."""
+        """Return the differences of the sides apart from times: device, versions, variables; also equal files."""
         said = []
         for name, of_a, of_b in (
             ("device", self.a.facts.device, self.b.facts.device),

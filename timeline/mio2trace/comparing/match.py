@@ -139,7 +139,8 @@ def _neighbours(parts: Sequence[SidePart], same: set[str]) -> dict[str, tuple[st
 
 
 def _layers(a: Sequence[SidePart], b: Sequence[SidePart]) -> Iterator[Pair]:
-    """In the order of the net; what no order joins, by name: a layer may have got another shape."""
+    """Match in the order of the net; parts that the order does not match are matched by name, because a layer may have
+    a new shape."""
     pairs = list(_in_order(a, b))
     left = {pair.b.part.name: pair.b for pair in pairs if pair.a is None and pair.b is not None}
     again = {pair.a.part.name for pair in pairs if pair.b is None and pair.a is not None} & left.keys()
@@ -179,7 +180,7 @@ def _in_order(a: Sequence[SidePart], b: Sequence[SidePart]) -> Iterator[Pair]:
 
 
 def _table(a: Sequence[SidePart], b: Sequence[SidePart]) -> list[list[int]]:
-    """The most likeness that is to be had from each place of both on."""
+    """The highest similarity that is possible from each pair of places on."""
     best = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
     for at_a in reversed(range(len(a))):
         row, below = best[at_a], best[at_a + 1]

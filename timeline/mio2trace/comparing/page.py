@@ -163,7 +163,7 @@ def _both(a: str, b: str) -> str:
 
 
 def _iteration(comparison: Comparison, names: tuple[str, str], room: Room) -> dict[str, Any] | None:
-    """What an iteration consists of on either side, in two bars of one scale."""
+    """Draw the parts of an iteration on each side, as two bars of one scale."""
     pieces_of = _pieces(comparison)
     longest = max(sum(one.a_ns for one in pieces_of), sum(one.b_ns for one in pieces_of), 0)
     if not longest:

@@ -1,4 +1,4 @@
-"""Two runs in one trace: steady iterations begin together, what is matched tells its ratio, the differences are a list.
+"""Two runs in one trace: steady iterations begin together, matched slices have their ratio, the differences are a list.
 
 Each run is drawn by `mio2trace.draw`, its devices only; the slices of an iteration are moved together, so that no time
 between them is altered. What is not in a steady iteration of both is left out.
@@ -35,8 +35,8 @@ _LIST = 1
 _APART = 100
 """Numbers below it are those of the list; what is drawn of a log alone begins behind them."""
 _HELP_LIST = (
-    "What takes longer or shorter in the second run, the largest difference first: each where it runs in B, or in A "
-    "where only A has it. All times are medians of a steady iteration; ratio is B / A."
+    "The parts that take longer or shorter in the second run, the largest difference first: each where it runs in B, or"
+    " in A if only A has it. All times are medians of a steady iteration; ratio is B / A."
 )
 _MOVED = ("queued_ns", "submit_ns")
 """Arguments that are times on the axis."""
@@ -51,8 +51,8 @@ class _Slot(NamedTuple):
 
 
 class _Drawn(NamedTuple):
-    """One run to be drawn beside the other. ``slots``: none where nothing tells iterations; then all is drawn, and
-    ``begins_ns`` is when the first of it begins: the host, which is not drawn, may have begun long before.
+    """One run to be drawn beside the other. ``slots``: none if no iterations are known. Then all is drawn, and
+    ``begins_ns`` is the start of the first slice, because the host, which is not drawn, may have begun long before.
     """
 
     letter: str
@@ -75,7 +75,7 @@ class _Drawn(NamedTuple):
 
 
 def picture(comparison: Comparison, a: Source, b: Source, metadata: Mapping[str, Any]) -> Trace:
-    """The trace to write; of a side of several runs the one in the middle by the time of an iteration.
+    """Return the trace to write. If a side has several runs, it shows the run with the median iteration time.
 
     Raises `InputError` for a side without its files.
     """
@@ -149,7 +149,8 @@ def _aligned(steady: Sequence[Mapping[int, tuple[int, int]]]) -> list[tuple[_Slo
 
 
 def _regions(steady: Mapping[int, tuple[int, int]]) -> list[tuple[int, int]]:
-    """From the start of each iteration to that of the next, if that is the next of the run, too; else to its end."""
+    """Return the spans from the start of each iteration to the start of the next, if the next one follows in the run;
+    else to its end."""
     numbers = list(steady)
     regions = []
     for number, following in zip_longest(numbers, numbers[1:]):
@@ -177,7 +178,7 @@ def _moved(one: _Drawn, events: Iterator[Event]) -> Iterator[tuple[Slice, _Slot]
 
 
 def _device_parts(one: _Drawn) -> Sequence[Part]:
-    """The parts of the trace that draw devices: the first, one for each profile; of a log alone all."""
+    """Return the parts of the trace that draw devices: the first parts, one per profile; all parts for a log alone."""
     return one.trace.parts[: len(one.measures)] if one.measures else one.trace.parts
 
 
@@ -232,7 +233,7 @@ class _Told:
 
 
 def _ratio_args(row: Compared, letter: str) -> dict[str, Any]:
-    """What a matched slice tells: medians of an iteration on both sides, in ns."""
+    """The arguments of a matched slice: medians per iteration on both sides, in ns."""
     args: dict[str, Any] = {} if row.ratio is None else {"ratio": float(f"{row.ratio:.4g}")}
     args["verdict"] = row.word
     for key, ns in (("a_ns", row.a_ns), ("b_ns", row.b_ns)):

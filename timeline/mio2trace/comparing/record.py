@@ -1,4 +1,4 @@
-"""What is kept of a run to compare it: an iteration and its parts, in numbers, in a few kilobytes.
+"""The record of a run for comparisons: an iteration and its parts, in a few kilobytes of numbers.
 
 Its texts are names of problems, layers, kernels, solvers and devices, cleaned by the rules of docs/privacy.md.
 
@@ -38,10 +38,10 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A part of an iteration: the operations of one problem, the kernels of one name outside of any, a layer.
 
     ``samples_ns``: its kernel time in each steady iteration (printed times where there is no profile), or quantiles.
-    ``calls``: in an iteration, 0 where nothing tells it. ``place``: its place among the parts of its kind, as they
-    first ran. ``like``: what it has in common with the same part of another run whose name differs: of a problem all
-    but the batch, of a layer primitive, direction and output. ``layers``: those that a problem is computed in.
-    ``primitive``: of a problem, and of a layer's first operation.
+    ``calls``: per iteration, 0 if unknown. ``place``: its place among the parts of its kind, as they
+    first ran. ``like``: the properties that the same part of another run has under another name. A problem has all but
+    the batch, a layer has primitive, direction and output. ``layers``: those that a problem is computed in.
+    ``primitive``: that of a problem, or of a layer's first operation.
     """
 
     kind: Kind
@@ -59,7 +59,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run was made with. ``environment``: names and values that MIOpen's log tells: HIP's version, variables."""
+    """What a run was made with. ``environment``: names and values in MIOpen's log: HIP's version, variables."""
 
     device: str = ""
     miopen: str = ""
@@ -69,7 +69,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Rank(msgspec.Struct, frozen=True, kw_only=True):
-    """A process of a job: what it is called, its kernel time of each steady iteration."""
+    """A process of a job: its name, and its kernel time in each steady iteration."""
 
     name: str
     samples_ns: tuple[float, ...]
@@ -80,8 +80,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``first_ns``: the first iteration, steady or not; ``find_ns``: kernels of searches; ``build_ns``: building
     programs, on the host; each in the whole run. ``others_ns``: mean of what parts too small to keep took.
-    ``ranks``: of a job, whose every number else is the mean over them (`mio2trace.comparing.collect`). ``names_cut``:
-    the names of kernels are those of a picture, `CUT` characters long at most.
+    ``ranks``: the processes of a job; all other numbers are means over them (`mio2trace.comparing.collect`).
+    ``names_cut``: the names of kernels are those of a picture, `CUT` characters long at most.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Where a side comes from: files of a run, a folder of runs, CK's records with repetitions, a base, a trace of ours."""
+"""Sources of a side: files of a run, a folder of runs, CK's records with repetitions, a base, a trace of ours."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def side(files: Sequence[str], options: AnalysisOptions, notes: Notes) -> Side:
 def source(
     files: Sequence[str], options: AnalysisOptions, notes: Notes, *, keep: bool, damaged: bool = False
 ) -> Source:
-    """The same, with ``keep`` beside the analysed runs, which take much more memory. ``damaged``: of a trace that was
-    changed or cut, too.
+    """The same, with ``keep`` beside the analysed runs, which take much more memory. ``damaged``: also read a trace
+    that was changed or cut.
 
     Raises as `side`.
     """

@@ -1,9 +1,9 @@
 """When one side is slower than the other: the run is the unit, for the iterations of one process are not independent.
 
-A side is slower when all of its runs are (complete separation: by chance in 1 of 20 comparisons of 3 and 3 runs, of
-252 of 5 and 5) and the ratio is above a floor. What fewer runs say is never more than "maybe". The interval of the
-ratio is a bootstrap with a fixed seed: over runs where there are enough to decide, so that it contradicts no verdict;
-else over runs, then over their iterations.
+A side is slower if all of its runs are slower (complete separation) and the ratio is above a floor. By chance, complete
+separation occurs in 1 of 20 comparisons of 3 and 3 runs, and in 1 of 252 of 5 and 5. What fewer runs say is never more
+than "maybe". The interval of the ratio is a bootstrap with a fixed seed. With enough runs to decide it draws runs, so
+that it contradicts no verdict; else it draws runs, then their iterations.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ FEWEST = 3
 MANY = 5
 """Runs a side from which the smaller floor holds."""
 FLOOR, FLOOR_OF_FEW = 0.05, 0.10
-"""Least change that is called one, with many runs and with few: of 20 parts that are the same, complete separation and
-5 % cry wolf in 17 of 100 comparisons of 3 runs, 10 % in none of 150, 5 % of 5 runs in 1 or 2."""
+"""Least change that is reported, with many and with few runs. Measured with 20 equal parts: complete separation and 5 %
+give a false alarm in 17 of 100 comparisons of 3 runs, 10 % in none of 150; with 5 runs, 5 % in 1 or 2."""
 LEAST_SHARE = 0.01
-"""Part of an iteration below which a part fails no gate: of the layers of unchanged GPU records that are slower in all
-of 3 runs by more than 10 %, none is so large."""
+"""Share of an iteration below which a part fails no gate. In unchanged GPU records, layers that are slower by more than
+10 % in all of 3 runs are smaller than this."""
 RESAMPLES = 400
 _SEED = 20170323
 _TAIL = 0.025
@@ -51,9 +51,9 @@ class Verdict(NamedTuple):
 
 
 def verdict(a: Sequence[Samples], b: Sequence[Samples]) -> Verdict:
-    """Of the samples of each run of two sides, in ns, at least one run with one sample each.
+    """Judge the samples of each run of two sides, in ns; each side has at least one run with one sample.
 
-    A side with a single sample tells nothing of how it varies: then there is no interval.
+    With a single sample on a side the variation is unknown, and there is no interval.
     """
     a_runs, b_runs = [*map(median, a)], [*map(median, b)]
     a_ns, b_ns = median(a_runs), median(b_runs)
@@ -77,7 +77,7 @@ def verdict(a: Sequence[Samples], b: Sequence[Samples]) -> Verdict:
 
 
 def floor_of(runs: int) -> float:
-    """The least change that is called one, of so many runs a side."""
+    """Return the least change that is reported with this number of runs per side."""
     return FLOOR if runs >= MANY else FLOOR_OF_FEW
 
 
@@ -87,7 +87,8 @@ def separated(a: Sequence[Samples], b: Sequence[Samples]) -> bool:
 
 
 def interval(a: Sequence[Samples], b: Sequence[Samples]) -> tuple[float, float]:
-    """95 % of the ratios of medians, runs drawn again with replacement; of few runs their samples, too.
+    """Return the interval of 95 % of the ratios of medians, with runs drawn with replacement; if there are few runs,
+    also their samples.
 
     The same for the same.
     """
@@ -105,7 +106,7 @@ def interval(a: Sequence[Samples], b: Sequence[Samples]) -> tuple[float, float]:
 def _drawn(runs: Sequence[Samples], random: Random) -> list[float]:
     """Medians of a side that is drawn again, `RESAMPLES` of them.
 
-    What the median of samples drawn again may be, and how likely each is, is known: one draw does for a run.
+    The possible medians of redrawn samples and their probabilities are known, so one draw per run is enough.
     """
     values: list[float] = []
     weights: list[float] = []
@@ -122,10 +123,10 @@ def _drawn(runs: Sequence[Samples], random: Random) -> list[float]:
 
 @functools.cache
 def _medians(count: int) -> tuple[tuple[int, int, float], ...]:
-    """Of so many samples drawn again: the places, in order, of the two that the median lies between, and how likely.
+    """Return the ordered places of the two samples around the median of redrawn samples, and their probability.
 
-    Of the counts of draws up to a place, from it on and between: all draws are equally likely. With an odd number both
-    places are the same.
+    All draws are equally likely, so the draws before, at and behind a place can be counted. With an odd number of
+    samples both places are the same.
     """
     half = count // 2
     places = []

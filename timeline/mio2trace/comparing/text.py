@@ -33,7 +33,7 @@ SHOWN = {"ranks": 3, "once": 3, "layer": 2}
 _LABELS = {"maybe slower": "not decided", "maybe faster": "not decided", "slower": "slower", "faster": "faster"}
 _ALONE = {"only in A": "gone", "only in B": "new"}
 LEAST_STEP = 0.01
-"""Of a step's parts those are shown that changed by at least so much of the step."""
+"""A part of a step is shown if it changed by at least this share of the step."""
 _SIDE = 32
 """Letters of a side's name."""
 MARKDOWN_ROWS = 40
@@ -143,7 +143,7 @@ def _ms(ns: float, largest: float) -> str:
 
 
 _DIGITS = ((1e9, 0), (1e8, 1), (1e7, 2), (1e4, 3))
-"""From so many ns on."""
+"""Least time in ns."""
 
 
 def comment(comparisons: Sequence[Comparison], *, everything: bool = False) -> str:

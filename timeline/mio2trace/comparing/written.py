@@ -1,8 +1,8 @@
 """A trace that this program wrote as a side: its steady iterations, summed again from their kernels.
 
-A trace tells passes, layers, operations and kernels with what a comparison needs. It does not tell the types of layers
-(they are matched by name alone), the device's name, nor more than `CUT` characters of a kernel's name. What tells too
-little is refused: no iterations by number, several processes, kernels or arguments left out.
+A trace has passes, layers, operations and kernels with the values that a comparison needs. It lacks the types of layers
+(they are matched by name alone), the device's name, and more than `CUT` characters of a kernel's name. A trace is
+refused if it has no iterations by number, several processes, or lacks kernels or arguments.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Row(NamedTuple):
 
 
 def of_trace(path: Path, notes: Notes, *, damaged: bool = False) -> RunRecord:
-    """The run that a trace of ours shows. Raises `InputError` where it does not tell enough of it, or is damaged."""
+    """The run that a trace of ours shows. Raises `InputError` if it lacks values that are needed, or is damaged."""
     try:
         with opened(path) as file:
             head = file.read(_HEAD)
@@ -99,7 +99,7 @@ def _read(path: Path, notes: Notes, *, damaged: bool) -> RunRecord:
 
 
 def _tracks(path: Path, notes: Notes, *, damaged: bool) -> tuple[dict[int, list[_Row]], int]:
-    """What stands on the tracks of devices, in order; and how long building programs took on the host."""
+    """Return the slices on the tracks of devices, in order; and the time of program builds on the host."""
     tracks: dict[int, list[_Row]] = defaultdict(list)
     builds = 0
     for one in slices(path, notes=notes, damaged=damaged):
@@ -131,7 +131,7 @@ def _full_name(one: Slice) -> str:
 
 
 def _number(row: _Row) -> int | None:
-    """Of a pass the iteration's number."""
+    """Return the number of the iteration of a pass."""
     return row.args.get("iteration") if row.rank == _RANK["pass"] else None
 
 
@@ -145,7 +145,7 @@ def _operations(tracks: Mapping[int, Sequence[_Row]]) -> _Operations:
 
 
 def _operation(args: Args) -> Operation:
-    """As far as the arguments tell it."""
+    """Return the operation as far as the arguments hold it."""
     facts = {
         "source": 0,
         "api": args.get("api", ""),

@@ -1,13 +1,13 @@
-"""What everything cost, summed once from an alignment: operations, runs of layers, passes, problems, kernel names.
+"""Costs, summed once from an alignment: of operations, runs of layers, passes, problems, kernel names.
 
 A trace's arguments, the metadata, the tables and the report read it. Where each activity belongs is the alignment's
 word (`mio2trace.align`). The rules:
 
-* a kernel's time is its end less its start; one without times is counted, and the sum is not known (`Cost`);
-* an operation's work counts once, where its first activity is; a search does none; a GEMM outside of any operation, or
-  in one whose work the log does not tell, counts itself;
-* a kernel that does the work of an operation or a GEMM of unknown size makes the sum unknown: part of it looks slow;
-* a helper is what its role says (`mio2trace.kernels.role`).
+* a kernel's time is its end less its start. If a kernel has no times, it is counted and the sum is unknown (`Cost`).
+* an operation's work counts once, at its first activity; a search has none. A GEMM counts itself if it is in no
+operation, or if the log does not record the operation's work.
+* a kernel makes the sum unknown if it does the work of an operation or GEMM of unknown size.
+* a kernel's role says whether it is a helper (`mio2trace.kernels.role`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from mio2trace.ops.operation import Operation
 __all__ = ["Cost", "Execution", "LayerKey", "Measures", "Steady", "Sums", "duration", "total"]
 
 _SEARCHES, _TOLD, _NOT_TOLD, _OF_KERNELS = range(4)
-"""What an operation's work is: none, in the log, not in the log, that of its kernels."""
+"""Where an operation's work is known from: no work, the log, nothing, its kernels."""
 
 
 class _Summed(NamedTuple):
@@ -110,7 +110,7 @@ class Measures:
         return frozenset(index for index, one in self.operation_at.items() if naive and id(one.facts) in naive)
 
     def _work_at(self, position: int, index: int) -> tuple[int | None, str]:
-        """The work that counts at an activity of the operation ``index``, and what tells it; None: of unknown size."""
+        """Return the work that counts at an activity of the operation ``index``, and its source; None: unknown work."""
         if index != NONE:
             kind = self._work_of[index]
             if kind == _TOLD and self.first_of[index] == position:
@@ -154,7 +154,7 @@ class Measures:
         return self._summed.helpers
 
     def sum_up(self) -> None:
-        """Make all that is asked for by number, and what tells the iterations, unless it is made."""
+        """Make the costs by number, and the source of the iterations, unless they are made already."""
         _ = self._summed, self.steady.told
 
     @cached_property
@@ -212,7 +212,7 @@ class Measures:
                 runs.add_work(run, flop, told_by)
 
     def work(self) -> Iterator[tuple[int, int, int | None, str]]:
-        """Where work counts: position and operation of the activity, FLOP (None: of unknown size), what tells it."""
+        """Yield the activities at which work counts: position, operation, FLOP (None: unknown), source."""
         kinds = self._work_of
         for index, position in enumerate(self.first_of):
             if position != NONE and kinds[index] == _TOLD:
@@ -224,7 +224,7 @@ class Measures:
                 yield position, index, flop, told_by
 
     def _not_told(self) -> Iterator[int]:
-        """Where work may count that no operation of the log tells: at GEMMs and in operations of unknown work."""
+        """Return where work may count that the log does not record: at GEMMs and in operations of unknown work."""
         operation_of, kinds, facts = self._links.operation_of, self._work_of, self._facts
         for position, fact in facts.items():
             index = operation_of[position]
@@ -298,7 +298,7 @@ class Measures:
         return total(self.passes.cost(number) for number in range(len(self.passes)))
 
     def of_operation(self, index: int) -> Cost:
-        """What an operation cost; work and traffic are what the log tells, none for a search."""
+        """Return the cost of an operation; work and traffic are from the log, none for a search."""
         operation = self.operation_at[index]
         cost = self.operations.cost(index)
         host_ns = self.host_ns_of[index]
@@ -325,7 +325,7 @@ class Measures:
 
     @cached_property
     def runs_of_operation(self) -> Mapping[int, tuple[int, ...]]:
-        """Of each operation that is in a layer: the layer's runs, in order; more than one where a link is in doubt."""
+        """The runs of the layer of each operation, in order; more than one if a link has low confidence."""
         runs: dict[int, tuple[int, ...]] = {}
         for index, run in zip(self._links.operation_of, self._links.run_of, strict=True):
             if index != NONE and run != NONE and run not in runs.get(index, ()):
@@ -338,7 +338,7 @@ class Measures:
 
     @cached_property
     def problems(self) -> Mapping[str, Cost]:
-        """Of the operations that ran and have kernels, by `problem_name`; calls without kernels cost nothing."""
+        """Costs of the operations that ran and have kernels, by `problem_name`; calls without kernels cost nothing."""
         parts: dict[str, list[Cost]] = {}
         for index, operation in self.operation_at.items():
             if operation.phase == "run" and self.first_of[index] != NONE:
@@ -352,7 +352,7 @@ class Measures:
 
     @cached_property
     def layers(self) -> Mapping[LayerKey, Cost]:
-        """Of the benchmark iterations, all together; of the warm-up where there is nothing else."""
+        """The cost of all benchmark iterations; of the warm-up if there is nothing else."""
         benchmark = any(ran.iteration for all_of in self.executions.values() for ran in all_of)
         counted = {
             key: [ran.cost for ran in all_of if not benchmark or ran.iteration]

@@ -16,7 +16,8 @@ class Bandwidth(NamedTuple):
 
 
 def bandwidth(operation: Operation, calls: float, kernel_ns: float) -> Bandwidth | None:
-    """Of so many calls of a collective that took so long together; None for any other operation."""
+    """Return the bandwidths of ``calls`` calls of a collective that took this time together; None for other
+    operations."""
     problem = operation.problem
     message = None if problem is None else problem.message_bytes()
     if problem is None or message is None or kernel_ns <= 0:

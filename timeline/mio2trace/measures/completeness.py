@@ -1,4 +1,4 @@
-"""Whether a profile holds all that ran: what is missing or doubtful, counted by class.
+"""Whether a profile holds all commands: missing and doubtful records, counted by class.
 
 Each class has an id that stays as it is (docs/stability.md).
 """
@@ -59,7 +59,7 @@ class Completeness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def completeness(alignment: Alignment, launches: Launches, devices: tuple[DeviceTime, ...]) -> Completeness:
-    """What is missing of a profile, by what it says itself."""
+    """Count the records that a profile lacks, by its own evidence."""
     profile, links = alignment.profile, alignment.links
     early = {number for number, pass_ in enumerate(links.passes) if pass_.phase == "before"}
     has_launches = any(one.host_start_ns is not None for one in profile.activities)

@@ -1,4 +1,4 @@
-"""What something cost, with what is unknown kept unknown."""
+"""Costs, in which unknown values stay unknown."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mio2trace.model.profile import Activity
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Of a stretch of a run: its kernels and copies, their times in ns, their work. A sum of costs is a cost.
+    """The cost of a part of a run: its kernels and copies, their times in ns, their work. A sum of costs is a cost.
 
     ``timed_ns`` is what those kernels took whose times are known, ``untimed`` how many are not; ``copy_timed_ns``,
     ``untimed_copies`` alike. ``helpers_ns``, ``transposes_ns`` (of these) and ``naive_ns`` are parts of ``timed_ns``.
-    ``known_flop`` is the work of operations that ran and of GEMMs outside of any, by what ``flop_by`` names;
-    ``unknown_flop`` counts those of unknown work; ``known_bytes`` and ``unknown_bytes`` alike are the least traffic of
-    operations. ``host_ns`` is the time on the host, from the first call to the end of the last; ``host_by`` says by
-    what it is known. ``unsure``: links in doubt.
+    ``known_flop`` is the work of operations that ran and of GEMMs outside of them; ``flop_by`` names its sources.
+    ``unknown_flop`` counts those of unknown work. ``known_bytes`` and ``unknown_bytes`` are the same for the least
+    traffic of operations. ``host_ns`` is the time on the host, from the first call to the end of the last; ``host_by``
+    says by what it is known. ``unsure``: links of low confidence.
     """
 
     kernels: int = 0
@@ -67,7 +67,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def launch_overhead_ns(self) -> int | None:
-        """What the host spent while nothing of it ran on the device; None where its calls did not wait for what ran."""
+        """Host time without work on the device; None if the calls did not wait for the device."""
         if self.host_ns is None or self.kernel_ns is None or self.copy_ns is None:
             return None
         left = self.host_ns - self.kernel_ns - self.copy_ns
@@ -138,7 +138,7 @@ class Sums:
             self.copy_timed_ns[number] += ns
 
     def add_work(self, number: int, flop: int | None, told_by: str) -> None:
-        """Add work that ``told_by`` tells; None is some of unknown size."""
+        """Add work whose source is ``told_by``; None is work of unknown size."""
         if flop is None:
             self.unknown_flop[number] += 1
             return

@@ -53,7 +53,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> Mapping[str, int | float]:
-        """What is known, by the name that outputs have for it."""
+        """Return the known values by their names in outputs."""
         values = {name: getattr(self, name) for name in MEASURED}
         return {name: value for name, value in values.items() if value is not None}
 

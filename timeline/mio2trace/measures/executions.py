@@ -1,4 +1,4 @@
-"""Each time that a layer ran: what it cost, on the device and on the host."""
+"""Executions of layers, with their costs on the device and on the host."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def in_net_order(key: LayerKey) -> tuple[int, bool, str]:
 
 
 def printed_times(logs: Iterable[FrameworkLog]) -> dict[LayerKey, list[int]]:
-    """What was printed of each layer, in ns, in the order of the lines."""
+    """The printed times of each layer, in ns, in the order of the lines."""
     printed: dict[LayerKey, list[int]] = {}
     for log in logs:
         for layer in log.layers:
@@ -105,7 +105,7 @@ def _key(run: LayerRun) -> LayerKey:
 
 
 def _on_host(alignment: Alignment, runs: Sequence[LayerRun], positions: Sequence[int]) -> tuple[int | None, str]:
-    """How long the host was in a layer, and what tells it."""
+    """Return the host time in a layer, and its source."""
     starts = [run.host_start_ns for run in runs if run.host_start_ns is not None]
     ends = [run.host_end_ns for run in runs if run.host_end_ns is not None]
     if starts and ends:

@@ -1,4 +1,4 @@
-"""What steady iterations consist of, in one pass over the kernels: problems and their kernels, layers, the rest.
+"""The parts of steady iterations, from one pass over the kernels: problems and their kernels, layers, the rest.
 
 The numbers are those of `mio2trace.measures.steady`, which has more of each.
 """
@@ -54,7 +54,7 @@ class InsideIterations(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def inside_iterations(measures: Measures) -> InsideIterations:
-    """Of the steady iterations of a profile."""
+    """The parts of the steady iterations of a profile."""
     told = measures.steady.told
     count = len(told.steady)
     place_of = {number: at for at, number in enumerate(told.steady)}

@@ -1,18 +1,18 @@
 """Which iterations (steps) of a run count: those in which it is warm and whole, of one kind.
 
 Iterations are what the profile marks or the log names; without these, what the kernels repeat
-(`mio2trace.align.layers.repetitions`); else the whole run is one. What is set up or warmed up, what was launched before
-the recording or between two steps, and what a search launches, is in none. Then, in this order:
+(`mio2trace.align.layers.repetitions`); else the whole run is one. Set-up, warm-up, searches, and commands launched
+before the recording or between two steps are in no iteration. Then, in this order:
 
-* *kinds*: what a serving engine's mark says (``decode bs=32``), else iterations whose kernels agree in `SAME_KIND`.
+* *kinds*: the mark of a serving engine (``decode bs=32``), else iterations whose kernels agree in `SAME_KIND`.
   Numbers are of the kind with most kernel time; others are listed beside it;
 * *cut*: the recording begins or ends in it. The last iteration is cut if it holds just the first kernels of the one
   before, the first if it holds just the last ones of the one after. A part that lacks kernels in the middle is another
-  thing. Of a single one the log's net may say that the profile ends in it (`ends`). Where all are cut, that with most
-  kernels counts, as the *part* that it is;
+  thing. For a single iteration, the net in the log may show that the profile ends in it (`ends`). Where all are cut,
+  that with most kernels counts, as the *part* that it is;
 * *cold*: one of the first that are left, if it launches searches, builds or loads programs that most later ones do
   not, launches `MORE_KERNELS` times the kernels of the later ones' median, or takes more than `LONGER` times their
-  median: its kernels, the step, or the host. Of two the shorter counts where they differ by as much.
+  median: its kernels, the step, or the host. If there are two and they differ by as much, the shorter one counts.
 
 One whole iteration alone may be cold, and the rule says so, unless a warm-up phase ran its kernels before, or its mark
 (``ProfilerStep#6``) says that steps ran before it.
@@ -42,7 +42,7 @@ LONGER = 1.5
 SAME_KIND = 0.9
 """Share of the kernels of two iterations of one kind that agree."""
 MOST_KINDS = 32
-"""Later iterations that are like none of so many kinds are of the last one."""
+"""The most kinds; later iterations of other kinds belong to the last one."""
 WARM = 2
 """Steps before the first recorded one, from which on that is warm."""
 _NEVER = 1 << 64
@@ -71,15 +71,15 @@ class Iteration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Iterations(msgspec.Struct, frozen=True, kw_only=True):
-    """``all``: in order. ``steady``: numbers of those that count; ``cold``, ``cut``, ``longer``: of those of their kind
-    that do not; ``kinds``: the name of each, ``kind`` is that of those that count.
+    """``all``: in order. ``steady``: numbers of the iterations that count. ``cold``, ``cut``, ``longer``: iterations of
+    the same kind that do not count. ``kinds``: the kind of each iteration; ``kind``: that of the steady ones.
 
     ``place_of``: of each activity the place in ``all`` of the iteration that it is part of, `NONE` where it is in none
     or of a search. ``told_by``: ``named`` by a log or profile, a ``repetition`` of kernels, or the ``whole`` run.
     ``rule``: a sentence that says which count. ``is_warm_up``: only the warm-up ran, and stands for an iteration.
-    ``part``: why the one that counts is not whole, where none is; else empty. ``may_be_cold``: one alone is whole.
-    ``devices``: the time of each device by these iterations; ``slowest``: the place of that whose steps are shown.
-    ``without_commands``: marked steps in which nothing was launched; they are in no mean.
+    ``part``: if no iteration is whole, why the counted iteration is not; else empty. ``may_be_cold``: one alone is
+    whole. ``devices``: the time of each device by these iterations; ``slowest``: the place of that whose steps are
+    shown. ``without_commands``: marked steps in which nothing was launched; they are in no mean.
     """
 
     all: tuple[Iteration, ...]
@@ -112,7 +112,7 @@ class Iterations(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Iterations:
-    """Of a profile that is joined with its log."""
+    """Return the iterations of a profile that is joined with its log."""
     if launches is None:
         launches = Launches(alignment.profile, has_common_clock=has_common_clock(alignment))
     searches = frozenset(one.index for one in alignment.links.operations if one.phase == "find")
@@ -212,7 +212,7 @@ def _slowest(devices: Sequence[DeviceTime]) -> int:
 
 
 def _numbered(alignment: Alignment, searches: AbstractSet[int]) -> tuple[list[int], Source, Phase | None]:
-    """Of each activity the number of its iteration, and what tells it; the phase of the passes that are iterations.
+    """Return the number of the iteration of each activity, its source, and the phase of the passes that are iterations.
 
     Without any the warm-up is one, else all but set-up.
     """
@@ -335,7 +335,7 @@ def _agrees(one: Counter[str], other: Counter[str]) -> bool:
 
 
 def _only_first_has_more(names: Sequence[Sequence[str]], kind_of: Sequence[int]) -> bool:
-    """Whether the first iteration alone differs, and holds what the next one runs: it has set-up work, too."""
+    """Return whether only the first iteration differs and contains the kernels of the next: it also has set-up work."""
     if kind_of[0] in kind_of[1:] or len(set(kind_of[1:])) != 1:
         return False
     first, later = Counter(names[0]), Counter(names[1])
@@ -343,7 +343,7 @@ def _only_first_has_more(names: Sequence[Sequence[str]], kind_of: Sequence[int])
 
 
 def _fullest_kind(found: Sequence[Iteration], whole: Sequence[int]) -> int:
-    """The kind with most kernel time; of several iterations before one alone."""
+    """Return the kind with most kernel time. A kind of several iterations comes before a kind of one."""
     time: Counter[int] = Counter()
     for at in whole:
         time[found[at].kind] += found[at].kernel_ns
@@ -365,7 +365,7 @@ def _cut(names: Sequence[Sequence[str]], steady: Sequence[int]) -> list[int]:
 
 
 def _cold(found: Sequence[Iteration], whole: Sequence[int]) -> tuple[dict[int, str], list[int]]:
-    """Of the first ones that are cold, why; and those of two that are too long."""
+    """Return why the first iterations are cold, and which of two is too long."""
     cold: dict[int, str] = {}
     left = list(whole)
     while len(left) > 1 and (why := _why_cold(found[left[0]], [found[at] for at in left[1:]])):
@@ -432,7 +432,7 @@ def _rule(
 
 
 def hull(span: tuple[int, int] | None, start: int, end: int) -> tuple[int, int]:
-    """A span that holds another one, too."""
+    """Return the smallest span that holds ``span`` and the times ``start`` to ``end``."""
     if span is None:
         return start, end
     if start < span[0] or end > span[1]:

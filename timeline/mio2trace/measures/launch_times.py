@@ -52,7 +52,8 @@ def queue_times(activities: Iterable[Activity], *, on_one_clock: bool) -> list[i
 
 
 def launch_times(alignment: Alignment, positions: Iterable[int], number_of: Sequence[int], count: int) -> LaunchTimes:
-    """Of the kernels at ``positions``, by their number below ``count``; a call that launched several counts once."""
+    """Sum the launch times of the kernels at ``positions``, by their number below ``count``. A call that launched
+    several kernels counts once."""
     on_one_clock = has_common_clock(alignment)
     activities = alignment.profile.activities
     made = LaunchTimes([None] * count, [None] * count)

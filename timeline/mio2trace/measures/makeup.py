@@ -29,7 +29,8 @@ class Makeup(msgspec.Struct, frozen=True, kw_only=True):
     ``by_log2``: count and time by the bits of the duration in ns. ``naive``: by operation, ``NONE`` for those of no
     operation. ``outside``: by name, of no operation and no graph.
     ``unsure``, ``graph`` (of no operation), ``short``, ``all``: sums.
-    ``elsewhere_ns``: what of the unsure ones is of another layer or operation, by the less likely of their links.
+    ``elsewhere_ns``: the expected time of unsure kernels that belongs to another layer or operation, by the less likely
+    of their two links.
     """
 
     parts: Counter[Part]
@@ -45,7 +46,7 @@ class Makeup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def makeup(measures: Measures) -> Makeup:
-    """Of the kernels with times in steady iterations."""
+    """Return the makeup of the kernels with times in steady iterations."""
     of_steady, links = measures.steady.counted, measures.alignment.links
     kernels, times = of_steady.kernels, of_steady.ns
     layers, layer_of = measures.steady.layer_rows

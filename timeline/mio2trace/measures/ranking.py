@@ -145,7 +145,7 @@ class Rows(Generic[Key]):
 
 
 def ranked(rows: Rows[Key], whole: SteadyCost[str], rest_name: str) -> Ranking[Key]:
-    """What has anything to say, most kernel time first; ``whole`` is what shares are of."""
+    """Return the rows with any cost, most kernel time first; ``whole`` is the denominator of shares."""
     whole_ns = whole.total_ns
     ran = [rows.row(number, whole_ns) for number in range(len(rows.keys)) if rows.has(number)]
     ran.sort(key=lambda row: -row.total_ns)
@@ -201,7 +201,7 @@ def kind_of(name: str, fact: KernelFact | None) -> Kind:
 
 
 def kind_at(kinds: dict[tuple[str, str], Kind], facts: Mapping[int, KernelFact], position: int, name: str) -> Kind:
-    """What a kernel's role and name say of its time, looked up once for all that are alike."""
+    """Return the kind of a kernel by its role and name, looked up once for equal kernels."""
     fact = facts.get(position)
     key = name, "" if fact is None else fact.role
     kind = kinds.get(key)
@@ -258,7 +258,7 @@ def begun_in(links: Links, count: int) -> array[int]:
 
 
 def names_as_run(operations: Iterable[Operation]) -> Mapping[int, str]:
-    """By the identity of their facts: what they are called when they run, also what searches for it."""
+    """Names of operations when they run, by the identity of their facts; a search has the name of its operation."""
     alike = {id(one.facts): one.facts for one in operations}
     return {
         of: name_of(msgspec.structs.replace(facts, phase="run") if facts.phase == "find" else facts)

@@ -1,4 +1,4 @@
-"""What several measurements of one thing say, from exact integers."""
+"""Statistics of repeated measurements, from exact integers."""
 
 from __future__ import annotations
 

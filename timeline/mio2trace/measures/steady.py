@@ -1,4 +1,4 @@
-"""What is slowest: the kernel time of a steady iteration, by layer, operation, problem, kernel name.
+"""The kernel time of a steady iteration, by layer, operation, problem and kernel name; slowest first.
 
 Everything that ranks takes its order from here. Which iterations are steady says `mio2trace.measures.iterations`;
 searches, set-up and warm-up are in none of the sums, but beside them (``find_ns``). All sums are exact integers.
@@ -201,7 +201,8 @@ class Steady:
 
     @cached_property
     def _run_of_operation(self) -> Sequence[int]:
-        """Of each operation's index the layer's run that it began in; of a search that runs elsewhere as there."""
+        """Return the run of a layer in which each operation began, by index. A search has the layer of its
+        operation."""
         runs = self._begun_in[:]
         for index, run in self._run_of_search.items():
             runs[index] = run
@@ -472,8 +473,9 @@ class Counted(NamedTuple):
     ``places`` the iteration's place, ``ns`` the time, ``form_of`` the place in ``forms``.
 
     ``helping``: position, time and kind of those kernels that help, or are naive. ``others``: copies, and kernels
-    without times. ``unsure``: positions of those in doubt. ``worked``, ``work_of``: where operations' work counts, and
-    how much; ``other_work``: where else, how much (None: of unknown size), and what tells it, as `Measures.work`.
+    without times. ``unsure``: positions of kernels with low confidence. ``worked``, ``work_of``: where the work of
+    operations counts, and how much. ``other_work``: other places, their work (None: unknown) and its source, as in
+    `Measures.work`.
     """
 
     names: Sequence[str]

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from mio2trace.measures.iterations import Iteration
 
 PARTS = ("compute", "communication", "copy", "unrecorded", "idle")
-"""What a step consists of: computation, exposed communication, exposed copies and fills, work that was not recorded,
-idle time."""
+"""The parts of a step: computation, exposed communication, exposed copies and fills, work that was not recorded, idle
+time."""
 _SHOWN = {"communication": "exposed communication", "copy": "exposed copies", "unrecorded": "not recorded"}
 
 

@@ -42,7 +42,7 @@ class Node(msgspec.Struct, kw_only=True):
         return made
 
     def in_order(self) -> list[Node]:
-        """What is below, most time first; layers before operations of equal time."""
+        """The children, most time first; layers before operations of equal time."""
         return sorted(self.parts.values(), key=lambda node: -node.total_ns)
 
     def walk(self) -> Iterator[tuple[int, Node]]:
@@ -98,7 +98,8 @@ def layer_tree(measures: Measures) -> Node:
 
 
 def _parents(profile: Profile) -> Mapping[str, str]:
-    """Of each layer that a range names the layer of the range that is open around most of its calls; of two the first.
+    """Return the parent of each layer that a range names: the layer of the range around most of its calls; of two, the
+    first.
 
     A layer that calls itself is within the first other one.
     """

@@ -1,4 +1,4 @@
-"""How much of a MIOpen log was understood: what it holds by kind, and what of it was decoded."""
+"""How much of a MIOpen log was decoded: its records by kind, and the decoded part."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def table(rows: Sequence[dict[str, Cell]]) -> Table:
 def row(file: str, log: MiopenLog, operations: Sequence[Operation], foreign: int) -> dict[str, Cell]:
     """How many records of each sort a log holds, and how many were understood.
 
-    An entry is decoded when it is whole, its function is known and, if that computes, its problem came out; a command
-    when its problem came out, else it is cut or leaves shapes to the driver's defaults. A level line is classified when
-    it is known what it tells. ``entries_cut`` begin or end outside the log, or stop within. ``foreign_lines`` belong to
-    no program that we know. ``kinds`` counts every kind of record.
+    An entry is decoded if it is whole, its function is known, and its problem (if the function computes) is known. A
+    command is decoded if its problem is known; else it is cut or leaves shapes to the driver's defaults. A level line
+    is classified if its meaning is known. ``entries_cut`` begin or end outside the log, or stop within.
+    ``foreign_lines`` belong to no program that we know. ``kinds`` counts every kind of record.
     """
     counts = Counter(dict(log.counts))
     entries = log.count("entry ")

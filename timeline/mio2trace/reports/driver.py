@@ -18,7 +18,7 @@ from mio2trace.outgoing import shortened, visible
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One command. ``calls`` executed it, ``searches`` are find calls, which launch candidates and no operation.
 
-    ``kernel_ns`` is what the kernels of the calls take in a steady iteration, None where no profile tells.
+    ``kernel_ns`` is the kernel time of the calls in a steady iteration, None without a profile.
     """
 
     command: str
@@ -35,7 +35,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """Operations without a command: what they are, and why; ``text`` is what the log has instead, of the first."""
+    """Operations without a command: their names, and the reason; ``text`` is the first log text in place of a
+    command."""
 
     primitive: str
     reason: str
@@ -62,8 +63,8 @@ def lines(
 ) -> tuple[list[Line], list[Refused]]:
     """The commands in a version's form, slowest first, then most frequent, then in log order; and what has none.
 
-    ``library``: whose bench runs matrix products. ``kernel_ns`` is what each operation adds to the time of a steady
-    iteration, by its index, where a profile tells.
+    ``library``: whose bench runs matrix products. ``kernel_ns`` is the time of each operation in a steady iteration, by
+    its index, if there is a profile.
     """
     time: dict[str, float] = {}
     calls: Counter[str] = Counter()

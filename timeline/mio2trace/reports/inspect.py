@@ -1,4 +1,4 @@
-"""Records as JSON lines: what a reader understood, one line each, with the fields and names of `mio2trace.model`.
+"""The readers' records as JSON lines, one per record, with the fields and names of `mio2trace.model`.
 
     {"record": "profile", "source": 0, "records": 2231, "activities": 204, ...}
     {"record": "activity", "number": 11, "kind": "kernel", "name": "fillbuffer_float", ...}
@@ -101,7 +101,7 @@ def _add(shown: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _default(value: Any) -> Any:
-    """What orjson does not know. Bytes inside other records are their number, too."""
+    """What orjson does not know. Also bytes inside other records become their number."""
     if isinstance(value, msgspec.Struct):
         shown: dict[str, Any] = {}
         for name, field in _fields(value).items():

@@ -1,7 +1,7 @@
 """Tables of a profile's kernels: each activity, sums by name, statistics by repetition, GEMMs, kernels of each layer.
 
-``t1_t0`` is the host's time around the call (t0 to t1), ``p3_p0`` the device's from queued (p0) over submitted (p1) and
-started (p2) to ended (p3); the kernel's own time is ``p3_p2`` (dvdt-ck.md 1.4, 1.5, 4). Reads and writes of buffers are
+``t1_t0`` is the host's time around the call (t0 to t1). ``p3_p0`` is the device's time: queued (p0), submitted (p1),
+started (p2), ended (p3). The kernel's own time is ``p3_p2`` (dvdt-ck.md 1.4, 1.5, 4). Reads and writes of buffers are
 no kernels. Sums and statistics are over the kernels that have the times; the others are counted only.
 """
 
@@ -266,7 +266,7 @@ def by_repetition(repetitions: Sequence[Sequence[Activity]], unit: Unit) -> Tabl
 
 
 def signature(activity: Activity) -> tuple[str, Size3 | None, Size3 | None]:
-    """What stays when a kernel comes again: name and sizes, not the arguments."""
+    """Return what repeated kernels have in common: name and sizes, not the arguments."""
     return activity.name, activity.grid, activity.workgroup
 
 
@@ -387,8 +387,8 @@ def nearest_power(size: int) -> int:
 def by_layer(measures: Measures, unit: Unit) -> Table:
     """One row for each time that a layer ran, in order of first kernels; rows without a layer hold what is in none.
 
-    ``names`` counts its kernels by name, ``layer_by`` by the evidence that puts them there, ``unsure`` those whose link
-    is in doubt. ``iteration`` 0 is the warm-up.
+    ``names`` counts its kernels by name, ``layer_by`` by their evidence, ``unsure`` those whose link has low
+    confidence. ``iteration`` 0 is the warm-up.
     """
     alignment = measures.alignment
     links = alignment.links

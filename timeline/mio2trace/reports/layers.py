@@ -1,4 +1,4 @@
-"""Tables of a run's layers: what was printed of each, what the host saw, what its kernels took; and of the whole run.
+"""Tables of a run's layers: printed time, host time and kernel time of each; and of the whole run.
 
 A run may come several times (a CK record's repetitions, a log of several runs); each is joined with its own profile.
 """
@@ -125,7 +125,7 @@ def class_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
 
 
 def _ends(steady: Sequence[Steady], name: str, iterations: int, unit: Unit) -> Iterator[Row]:
-    """What is in no layer, and all of it."""
+    """The rows of kernels in no layer, and of the total."""
     rests = [of.layers.rest for of in steady if of.layers.rest is not None]
     whole_ns = sum(of.total.total_ns for of in steady)
     for label, costs in (("in no layer", rests), ("total", [of.total for of in steady])):
@@ -206,7 +206,7 @@ def _times(cost: Cost) -> Iterator[tuple[str, int | None]]:
 
 
 def _host_cells(ran: Sequence[Execution], unit: Unit) -> dict[str, Cell]:
-    """Means over executions where all of them tell, and what else these have in common."""
+    """Return means over executions if all have the value, and the values that these have in common."""
     cells: dict[str, Cell] = {}
     columns: dict[str, list[int | None]] = {}
     for execution in ran:
@@ -260,7 +260,7 @@ _MEASURES = {
 
 
 def times_of_log(log: FrameworkLog) -> Iterator[tuple[str, int]]:
-    """(measure, ns) of all that tells one, by CK's names; ``iteration`` for every benchmark iteration."""
+    """Yield (measure, ns) of all events with a time, by CK's names; ``iteration`` for every benchmark iteration."""
     if log.average_forward_ns is not None:
         yield "time_fw", log.average_forward_ns
     if log.average_backward_ns is not None:
@@ -303,7 +303,7 @@ _NAMELESS = {"all": "all kernels", "layer": "in no layer", "operation": "in no o
 
 
 def tree_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
-    """Of the first run that has a profile; times are means of a steady iteration.
+    """Return the rows of the first run with a profile; times are means of a steady iteration.
 
     ``total`` is the time of a node with all nodes below it, ``own`` that of a layer's kernels outside of the layers
     within it. ``percent_of_kernel_time`` is ``total`` in percent of the kernel time of steady iterations, in every row.

@@ -1,4 +1,4 @@
-"""What MIOpen's logs say, as a table: errors, warnings, searches, workspaces, problems behind keys, and all the rest.
+"""The messages of MIOpen's logs as a table: errors, warnings, searches, workspaces, problems behind keys, and others.
 
 A row for what differs in its numbers only, counted, with the line where it stands first: errors first, then by subject
 and line. Solvers that met the same fate in one search share a row.
@@ -34,7 +34,7 @@ _FOLDED = frozenset(("candidate", "prepare"))
 """Kinds of which a search prints a line a solver, with no number."""
 _ENTRY, _COMMAND = "entry", "command"
 OWN_SUBJECTS: Mapping[str, str] = {_ENTRY: "calls", _COMMAND: "calls"}
-"""Of the records that are no messages."""
+"""Subjects of the records that are not messages."""
 
 
 class _Group(msgspec.Struct):
@@ -87,7 +87,7 @@ def _rows(
 
 
 def _told(record: Message | Command | Entry) -> tuple[str, Statement, str]:
-    """Kind, statement, and the text that tells the record from others where the statement does not."""
+    """Return kind, statement, and a text that distinguishes the record if the statement does not."""
     if isinstance(record, Entry):
         return _ENTRY, Statement(), record.api
     if isinstance(record, Command):

@@ -1,4 +1,4 @@
-"""What each operation's kernels cost, as columns beside the operation's own, and summed over equal problems."""
+"""Costs of each operation's kernels, as columns beside the operation's own, and summed over equal problems."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ line of the program that launched it."""
 LAUNCHED = ("api", "in_queue")
 """Columns of an operation's launches (`mio2trace.measures.launch_times`)."""
 EACH = ("kernel", "percent_of_kernel_time", "kernels", "gflops", *LAUNCHED, "helpers", "transposes", "sure")
-"""Columns of an operation: ``helpers`` is part of ``kernel`` (im2col, fills, transposes, ...), ``transposes`` part of
-that; ``percent_of_kernel_time`` is of the kernel time of the whole recording; ``sure`` is false when a link is not."""
+"""Columns of an operation. ``helpers`` is part of ``kernel`` (im2col, fills, transposes, ...), ``transposes`` part of
+``helpers``. ``percent_of_kernel_time`` is of the kernel time of the whole recording. ``sure`` is false if a link is not
+sure."""
 BANDWIDTH = ("message_bytes", "algorithm_gb_per_s", "bus_gb_per_s")
 """Columns of collectives (`mio2trace.reports.op_times`)."""
 _TIMES = ("kernel", *LAUNCHED, "helpers", "transposes", "mean", "min", "max")
@@ -80,7 +81,7 @@ def table(operations: Iterable[Operation], measures: Measures, unit: Unit = NS) 
 def steady_table(operations: Sequence[Operation], measures: Measures, by: Sequence[str], unit: Unit) -> Table:
     """One row for all operations that agree in ``by`` (none: in layer and name), by their time in a steady iteration.
 
-    Searches are no calls: their time stands in ``find``. A row has the cells that all of its operations share. Raises
+    Searches are not calls: their time is in ``find``. A row has the cells that all of its operations share. Raises
     KeyError with the first column that is not there.
     """
     plain = report.table([("", ())])

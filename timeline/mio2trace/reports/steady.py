@@ -29,7 +29,7 @@ def cost_columns(unit: Unit) -> tuple[str, ...]:
 
 
 def cost_cells(costs: Sequence[SteadyCost[Any]], iterations: int, unit: Unit) -> dict[str, Cell]:
-    """Of one thing in one or several runs: its kernel time in a steady iteration, and what else it cost there.
+    """The kernel time of one row in a steady iteration of one or several runs, and its other costs.
 
     ``iterations``: how many there are, in all of the runs.
     """
@@ -72,7 +72,7 @@ def ranked_rows(ranking: Ranking[Key], names: Mapping[Key, Row], unit: Unit) -> 
 
 
 def ends(ranking: Ranking[Key], name: str, unit: Unit) -> list[Row]:
-    """Below the rows: what they do not hold, and the total, named in the column ``name``."""
+    """Return the last rows, named in the column ``name``: the time in no row, and the total."""
     iterations = len(ranking.total.per_iteration_ns)
     below: list[Row] = []
     for label, cost in (("" if ranking.rest is None else ranking.rest.key, ranking.rest), ("total", ranking.total)):
@@ -93,7 +93,7 @@ def _shares(cost: SteadyCost[Key]) -> dict[str, Cell]:
 def launch_cells(
     cost: SteadyCost[Any], unit: Unit, *, api_ns: int | None = None, queue_ns: int | None = None
 ) -> dict[str, Cell]:
-    """Of a steady iteration: time in the calls that launched something, and in the queue; both summed over all."""
+    """Time per steady iteration in the launch calls and in the queue, each summed over all kernels."""
     iterations = len(cost.per_iteration_ns)
     sums = (("api", api_ns), ("in_queue", queue_ns)) if iterations else ()
     return {unit.column(name): unit.of(part_of(ns, iterations)) for name, ns in sums if ns is not None}

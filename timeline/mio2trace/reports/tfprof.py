@@ -22,7 +22,7 @@ COLUMNS = (
     "name", "op", "memory_mean_kb", "memory_cv_percent", "total_mean_us", "total_cv_percent", "accelerator_mean_us",
     "accelerator_cv_percent", "cpu_mean_us", "cpu_cv_percent",
 )  # fmt: skip
-"""Of every row, in the notebook's order. ``cpu`` is the host's time: of an op on a GPU, mostly its launch."""
+"""Of every row, in the notebook's order. ``cpu`` is the host's time; for an op on a GPU mostly its launch."""
 _QUANTITIES = ("bytes", "micros", "accelerator_micros", "cpu_micros")
 _MEANS = dict(zip(_QUANTITIES, ("memory_mean_kb", "total_mean_us", "accelerator_mean_us", "cpu_mean_us"), strict=True))
 _CVS = {
@@ -47,7 +47,7 @@ _BATCH_NORM = re.compile(r"/batchnorm\d+/")
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """A row's values over the steps, in step order: KB and us; None where the source does not tell them.
+    """A row's values over the steps, in step order: KB and us; None if the source does not have them.
 
     ``ran`` says in how many of the steps the node has executions (a scope in all); ``average`` that the one value is
     a mean already, whose variation nobody knows.
@@ -114,7 +114,7 @@ def profile_series(profile: TfProfile, steps: Sequence[int], show: Sequence[str]
 
 
 def _parents(rows: Sequence[Shown]) -> Iterator[tuple[str, str]]:
-    """(row, shown row that it stands in)."""
+    """(row, the shown row that contains it)."""
     for row in rows:
         for child in row.children:
             yield child.name, row.name
@@ -146,8 +146,8 @@ def in_exact_units(number: Printed) -> float:
 
 
 def steps_of(views: Sequence[TfView], notes: Notes) -> list[TfView]:
-    """The views that can stand for steps, in the order of these: of several sorts the scope views, and no average
-    beside single steps. Two views of one step are one."""
+    """Return the views of single steps, in step order. If there are several sorts, the scope views; no average beside
+    single steps. Two views of one step are one."""
     scopes = [view for view in views if view.view == "scope"]
     if scopes and len(scopes) < len(views):
         notes.remark("op view beside scope views left out", count=len(views) - len(scopes))
@@ -172,7 +172,7 @@ def steps_of(views: Sequence[TfView], notes: Notes) -> list[TfView]:
 def view_series(views: Sequence[TfView], show: Sequence[str], units: Units) -> list[Series]:
     """The rows of printed views, each a step, in the order of the first view that has them.
 
-    A row that is not in a view counts as 0 there, as one that did not run does. ``show`` defaults to the notebook's
+    A row that is not in a view counts as 0 there, like a row that did not run. ``show`` defaults to the notebook's
     expressions for scope views, to all rows for op views.
     """
     names: dict[str, None] = {}
@@ -223,7 +223,7 @@ def statistics(values: Sequence[float]) -> tuple[float, float]:
 
 
 def table(series: Sequence[Series], *, op_view: bool = False) -> Table:
-    """One row a series. Of an op view the name is the op itself."""
+    """One row a series. In an op view the name is the op itself."""
     rows = []
     for one in series:
         name, op = (one.name, one.name) if op_view else short_name(one.name)

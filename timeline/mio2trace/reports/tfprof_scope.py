@@ -1,4 +1,4 @@
-"""TensorFlow's scope view, as its own profiler prints it: what is shown, what is summed (tfprof.md 4, 5)."""
+"""TensorFlow's scope view, as its own profiler prints it: shown rows and sums (tfprof.md 4, 5)."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class ScopeTree:
 
 
 def numbers(node: TfNode, step: int | None) -> _Numbers:
-    """What tfprof states of a node in a step, or on average over the steps that it ran in (tfprof.md 3.2)."""
+    """The values of a node in tfprof, in a step or on average over the steps in which it ran (tfprof.md 3.2)."""
     ran = node.steps if step is None else [one for one in node.steps if one.step == step]
     sums = [_step_numbers(one) for one in ran]
     if not sums:

@@ -2,13 +2,13 @@
 
 Steps, and the time between them, tile a device's time (`Window`):
 
-* a step begins when the host begins it, but not before the last earlier command of the main stream has ended: a device
-  that lags behind the host is not idle, and a start that only the host works in counts;
-* it ends with the host's part of it or with its last command on the main stream, whichever is later, but not after
-  the next step began. What follows until then is *between* steps.
+* a step begins when the host begins it, but not before the last earlier command of the main stream has ended. So a
+device that lags behind the host is not idle, and a start with host work alone counts.
+* a step ends with its host part or with its last command on the main stream, whichever is later, but not after the next
+step begins. What follows until then is *between* steps.
 
 The main stream is the one with most computation. Other streams move no boundary, so that a late all-reduce of one step
-does not eat into the next. Where host and device have no clock in common, the commands alone bound a step. Of steps
+does not eat into the next. If host and device have no common clock, only the commands bound a step. Of steps
 that only the repetition of kernels shows, each lasts until the next begins, and the last one's end is not known.
 """
 
@@ -43,8 +43,8 @@ __all__ = ["Busy", "DeviceTime", "Window", "device_times"]
 class Window(msgspec.Struct, frozen=True, kw_only=True):
     """A step on one device. ``place``: among all iterations. ``end_ns``, ``busy``: None where the end is not known.
 
-    ``kernels``, ``kernel_ns``: of what was launched in the step, whenever it ran; ``busy``: of whatever ran in it.
-    ``between_ns``: from its end until the next step.
+    ``kernels`` and ``kernel_ns`` count the commands launched in the step, whenever they ran. ``busy`` counts all
+    commands that ran in it. ``between_ns``: from its end until the next step.
     """
 
     place: int

@@ -1,8 +1,7 @@
-"""What a device did at each instant: computation, communication, copies, nothing.
+"""The work of a device at each instant: computation, communication, copies, nothing.
 
-Of commands that run side by side the first of these classes counts, so that the parts of a window add up to its length:
-computation; communication that no computation hides (exposed); a copy or fill that neither hides (exposed); work that
-the profile does not hold (`unrecorded`); idle.
+The parts of a window add up to its length, because at each instant the first of these classes counts: computation;
+communication (exposed); a copy or fill (exposed); work that the profile does not hold (`unrecorded`); idle.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Busy(msgspec.Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=1 << 12)
 def class_of_kernel(name: str) -> Class:
-    """What a kernel does, by its name."""
+    """Return the class of a kernel by its name."""
     if name.startswith(_RUNTIME_COPIES):
         return "copy"
     meaning = kernel_name(name)
@@ -87,8 +86,8 @@ class Covered:
 
 
 class Occupation:
-    """One device's time by class. ``commands``: covered by any recorded command; ``held``: or by other work, too;
-    ``unrecorded``: when that ran."""
+    """One device's time by class. ``commands``: covered by a recorded command. ``held``: covered by a recorded command
+    or by other work. ``unrecorded``: when the other work ran."""
 
     def __init__(
         self, spans: Mapping[Class, Sequence[Span]], unrecorded: Sequence[Span] = (), commands: Covered | None = None
@@ -135,8 +134,8 @@ Times = list[int | None]
 
 
 class Commands:
-    """Of each activity: ``starts`` and ``ends`` on its device; ``called`` and ``returned``: of its launch, if recorded;
-    ``devices``: the number of its device. Times in ns."""
+    """Columns with one value per activity: ``starts`` and ``ends`` on its device; ``called`` and ``returned`` of its
+    launch, if recorded; ``devices``: the number of its device. Times in ns."""
 
     def __init__(self, profile: Profile) -> None:
         self.starts: Times = [one.start_ns for one in profile.activities]

@@ -43,10 +43,10 @@ NAMED = 5_000
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """Gaps with one cause. ``during``: what the host did during most of a gap (a call, an op, a range), and how long
-    the gaps took in which it did that; most time first, as far as that is known. ``line``: of the program, from which
-    came the launch that ended most of the gaps of the first one; empty if that is not recorded. ``longest_ns``: of the
-    longest gap; ``longest_during``: the same of it."""
+    """Gaps with one cause. ``during``: the host work (a call, an op, a range) during most of a gap, and the time of the
+    gaps with this work; longest first, as far as it is known. ``line``: the source line of the launch that ended most
+    gaps of the first work; empty if it is not recorded. ``longest_ns``: length of the longest gap; ``longest_during``:
+    the host work in it."""
 
     why: Why
     count: int
@@ -58,7 +58,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def causes(alignment: Alignment, device: DeviceTime, windows: Sequence[Span]) -> tuple[Cause, ...]:
-    """Of the idle time in some windows of a device, most time first."""
+    """Return the causes of the idle time in some windows of a device, longest first."""
     return tuple(_Gaps(alignment, device).causes(windows))
 
 
@@ -113,7 +113,7 @@ class _Gaps:
             )  # fmt: skip
 
     def _sort_out(self, windows: Sequence[Span], on_host: list[_OnHost]) -> dict[Why, list[int]]:
-        """Put the gaps in which the device waited for the host into ``on_host``; of the others their lengths."""
+        """Put the gaps in which the device waited for the host into ``on_host``; return the lengths of the others."""
         commands = Commands(self._profile)
         device, called_at, returned_at = self._device.device, commands.called, commands.returned
         first_at: dict[int | None, int] = {}
@@ -176,7 +176,7 @@ class _Gaps:
 
     @cached_property
     def _calls(self) -> dict[int, tuple[list[int], list[Call]]]:
-        """By thread, in order of time; of those that are long enough for the gaps that are named."""
+        """The calls by thread, in order of time, if they are long enough for the gaps that are named."""
         by_thread: dict[int, list[Call]] = defaultdict(list)
         least, last = self._longer_than, None
         for call in (*(one.call for one in self._profile.activities), *self._profile.other_calls):
@@ -190,8 +190,8 @@ class _Gaps:
         return {thread: ([call.start_ns or 0 for call in calls], calls) for thread, calls in by_thread.items()}
 
     def _range(self, thread: int, start: int, end: int, form: re.Pattern[str] | None = None) -> str:
-        """The innermost op or range around the middle of a gap that lasts for most of it. With ``form``: what has that
-        in its name, of which nothing else is returned."""
+        """The innermost op or range around the middle of a gap that lasts for most of it. With ``form``: only spans
+        with this text in their name."""
         starts, ranges, parents = self._ranges.get(thread, ([], [], []))
         middle = (start + end) // 2
         at = bisect_right(starts, middle) - 1
@@ -250,7 +250,7 @@ PREPARING: Mapping[str, str] = MappingProxyType({
     "hipHostAlloc": "allocating",
     "hipFree": "allocating",
 })  # fmt: skip
-"""What a call does that a program needs once, by its name."""
+"""One-time work (building, loading, allocating), by the name of the call."""
 
 
 def prepared(alignment: Alignment, positions: Sequence[int]) -> dict[str, int]:

@@ -91,9 +91,9 @@ class Launches:
         """When a device did work that the profile does not hold, though nothing recorded ran. ``own``: the positions of
         its commands that have times, whose spans are ``covered``.
 
-        That is a gap of a millisecond at least during which the host waited for the device, with a sign of pending
-        work: a launch that no command answers, or a small copy that began long after its call. Before the first command
-        of all it is the time in which that was launched and had not begun.
+        Such a gap has at least a millisecond, the host waits for the device during it, and there is a sign of pending
+        work. Signs are a launch without a command, and a small copy that began long after its call. Before the first
+        command of all it is the time in which that was launched and had not begun.
         """
         if not self._common:
             return []

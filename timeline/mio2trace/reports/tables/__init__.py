@@ -268,7 +268,8 @@ UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """A unit of time: what column names end in, and how nanoseconds are brought to it (integers stay so in ns)."""
+    """A unit of time: the suffix of column names, and the conversion from nanoseconds (integers stay integers in
+    ns)."""
 
     name: str
 

@@ -1,8 +1,8 @@
 """A table for a person: the columns that say something, numbers in line, no line longer than the terminal.
 
 The digits of a column are those of its largest number, `DIGITS` of them, so that the points stand under each other.
-Where a line would be longer than the terminal, texts are cut first, the widest down to `NARROWEST` or `NARROWEST_NAME`;
-then columns go, the least important first (`mio2trace.schema`), of equals the one further right; a single one is cut.
+If a line is longer than the terminal, texts are cut first, the widest down to `NARROWEST` or `NARROWEST_NAME`. Then
+columns are left out, the least important first (`mio2trace.schema`), of equals the right one. A single column is cut.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ def aligned(table: Table, width: int | None = None) -> Iterator[str]:
 
 
 def _cut(column: str, text: str, size: int) -> str:
-    """A text of at most so many characters; names of kernels begin alike, and keep their ends, too."""
+    """Return a text of at most ``size`` characters. Kernel names begin alike, so they also keep their ends."""
     if len(text) <= size or column not in _KERNELS:
         return shortened(text, size)
     return _middle_cut(text, size)
 
 
 def _middle_cut(text: str, size: int) -> str:
-    """A text of at most so many characters, its end a third of them."""
+    """Return a text of at most ``size`` characters; a third of them are its end."""
     if len(text) <= size:
         return text
     end = (size - 3) // 3
@@ -88,7 +88,7 @@ def markdown(table: Table) -> Iterator[str]:
 
 
 def shown_columns(table: Table) -> Iterator[tuple[str, list[str], bool]]:
-    """Of the columns that say something: name, cells as they are shown, whether they are numbers."""
+    """Return the columns with any value: name, cells as shown, whether they are numbers."""
     for column in _columns(table):
         yield column.name, column.cells, column.is_number
 
