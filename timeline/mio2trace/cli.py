@@ -44,7 +44,7 @@ class _DefaultToConvert(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands by task, none of them loaded; what each does is wrapped, not cut."""
+        """The commands by task, none of them loaded; their descriptions are wrapped, not cut."""
         grouped = {name for _, names in TASKS for name in names}
         others = [name for name in self.list_commands(ctx) if name not in grouped]
         for task, names in (*TASKS, ("Other", others)):
@@ -68,7 +68,7 @@ class _DefaultToConvert(click.Group):
         return [*complete_files(ctx, None, incomplete), *super().shell_complete(ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Where errors become exit codes: 1 for an input that cannot be used, 2 for an option that is none."""
+        """Turn errors into exit codes: 1 for an input that cannot be used, 2 for a wrong option."""
         from mio2trace.notes import InputError, OptionError, watched_for_losses, with_losses
 
         try:

@@ -1,4 +1,5 @@
-"""The whole run: bytes -> records -> alignment -> picture -> output. What the command line, tests and scripts call."""
+"""The whole run: bytes -> records -> alignment -> picture -> output. Conversions, for the command line, tests and
+scripts."""
 
 from __future__ import annotations
 
@@ -23,15 +24,15 @@ from mio2trace.trace import Trace, checked
 from mio2trace.writers import Writer, Written, by_suffix, suffixes, write
 
 TABLES_SUFFIX = ".parquet"
-"""Of a folder of tables, which is no trace."""
+"""Suffixes of a folder of tables, which is not a trace."""
 LARGE = "a run that is too large for a viewer"
 
 
 class Conversion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a conversion made: the trace, its metadata, the notes, lines about it, the size of the output.
+    """The result of a conversion: the trace, its metadata, the notes, lines about it, the size of the output.
 
-    ``analysis``: what it drew, and ``runs`` those of it. ``account``: what each input was taken for, what the links
-    rest on, notes. ``reasons``: what ``explain`` asked for.
+    ``analysis`` is its source, and ``runs`` are the runs that were drawn. ``account``: the format of each input, the
+    evidence of the links, notes. ``reasons``: what ``explain`` asked for.
     """
 
     trace: Trace
@@ -50,7 +51,7 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def answer(self) -> list[str]:
-        """Where the time went, what is odd, what to try: `mio2trace report` in lines. Made when asked for."""
+        """Where the time went, findings, and what to try: `mio2trace report` in lines. Made when asked for."""
         from mio2trace.answer import report_of
         from mio2trace.answer.text import lines
 
@@ -59,12 +60,12 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def problems(self) -> list[str]:
-        """What could not be read or is not as it should be, but for what the library itself complains of."""
+        """Problems of the inputs, except errors and warnings that the library logged."""
         notes = self.account.notes
         return [note for note in notes if note.startswith("problem: ") and not any(word in note for word in LOGGED)]
 
     def said(self, verbose: bool = False) -> list[str]:
-        """What the command line prints: the answer between inputs and notes, with ``verbose`` what it rests on, too."""
+        """The lines of the command line: the answer between inputs and notes, with ``verbose`` also its evidence."""
         account = self.account
         evidence = account.evidence if verbose else []
         # What the library complained of is a line of the answer.
@@ -80,7 +81,7 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnrelatedClocks(InputError):
-    """Nothing tells how the clocks of a job's processes relate: ``from_start`` draws them all the same."""
+    """The clocks of a job's processes are not related: ``from_start`` draws each from its own start."""
 
 
 def convert(  # noqa: PLR0913 - keyword-only options
@@ -114,17 +115,17 @@ def convert(  # noqa: PLR0913 - keyword-only options
     """Join the files of one run into a trace, and write it to ``output`` unless that is None.
 
     ``files``: logs and profiles in any order, ``-`` for standard input, a CK directory (``tags`` chooses in it).
-    ``host_calls``: which API calls to draw. ``tracks``: more of them (`kernels`, `operations`) beside the nested
-    one; ``fold``: what to put on a track of its own (`find`, `set-up`, `warm-up`). ``begin``, ``end`` (``1.2s``,
+    ``host_calls``: which API calls to draw. ``tracks``: additional tracks (`kernels`, `operations`) beside the nested
+    one. ``fold``: the parts with their own track (`find`, `set-up`, `warm-up`). ``begin``, ``end`` (``1.2s``,
     ``iteration 3``, ``layer conv1``), ``iterations`` (``2-4``), ``top``, ``min_duration`` (``10us``): which part to
-    draw; links and summary are of the whole run. ``everything``: draw the whole run, however large it is; without it,
-    of one that no viewer takes, the steady iterations in its middle. ``with_args``: whether slices have arguments.
-    ``without``: kinds of evidence to leave out (`mio2trace.evidence`). ``repetition``: of a CK record, from 0.
-    ``by_order_alone``: go on where the clocks say that the files are not of one run. ``from_start``: draw a job's
-    processes from one zero each, whatever relates their clocks; without it they are refused where nothing does.
-    ``several``: draw files of several runs, each run as processes of its own that begin at zero, where they are refused
-    else. ``of_a_job``: refuse what is not of several processes of one job. ``explain``: what the report gives the
-    reasons for (`mio2trace.summary.explain`). ``keep``: private things to leave in (`mio2trace.privacy.KINDS`).
+    draw; links and summary are of the whole run. ``everything``: draw the whole run, however large it is. Without it, a
+    run that is too large for viewers has only the steady iterations in its middle. ``with_args``: whether slices have
+    arguments. ``without``: kinds of evidence to leave out (`mio2trace.evidence`). ``repetition``: the repetition of a
+    CK record, from 0. ``by_order_alone``: go on where the clocks say that the files are not of one run. ``from_start``:
+    draw a job's processes from one zero each, whatever relates their clocks; without it they are refused where nothing
+    does. ``several``: draw files of several runs, each run as processes of its own that begin at zero, where they are
+    refused else. ``of_a_job``: refuse what is not of several processes of one job. ``explain``: what the report gives
+    the reasons for (`mio2trace.summary.explain`). ``keep``: private things to leave in (`mio2trace.privacy.KINDS`).
     ``max_input``: bytes that an input may hold, decompressed (default: `mio2trace.source.Source`). ``check``: verify
     the invariants of what is written. ``strict``: a problem is an error. A path as ``output`` is replaced as a whole or
     not at all; its suffix decides the form.
@@ -279,7 +280,7 @@ def _require_something_to_draw(analysis: Analysis, runs: Sequence[Run]) -> None:
 
 
 def _require_related_clocks(runs: Sequence[Run]) -> None:
-    """Raises `UnrelatedClocks` where nothing tells how the clocks of a job's processes relate."""
+    """Raises `UnrelatedClocks` if the clocks of a job's processes cannot be related."""
     for run in runs:
         apart = [one.profile.process.label for one in run.alignments if run.is_job and one.process_clock is None]
         if apart:
@@ -309,7 +310,7 @@ def _to_draw(runs: Sequence[Run], several: bool) -> list[RunToDraw]:
 
 
 def what_is_missing(run: Run, notes: Notes) -> str:
-    """Of a run that cannot be drawn."""
+    """The reason why a run cannot be drawn."""
     if run.profiles:
         lost = "; ".join(map(str, notes.problems))
         return f"no kernel, copy or build in the profile: {lost or 'the program ran nothing on the device'}"

@@ -1,4 +1,4 @@
-"""What a link rests on: one word each, as traces, tables and ``--without`` say it (trace-contract.md 3)."""
+"""Evidence of links: one word each, as in traces, tables and ``--without`` (trace-contract.md 3)."""
 
 from __future__ import annotations
 
@@ -47,4 +47,4 @@ STRENGTH: Mapping[Evidence, int] = MappingProxyType({word: -place for place, wor
 EXACT: frozenset[Evidence] = frozenset(
     (RANGE, CORRELATION, GRAPH_NODE, CAPTURE, SEQUENCE, TIMER_MARKS, POSITION, BUFFERS, LAUNCH_LINE)
 )
-"""Where nothing else fits as well, these state what belongs together; the others infer it."""
+"""If nothing else fits as well, these record what belongs together; the others infer it."""

@@ -105,9 +105,9 @@ def read_inputs(
     cleaner: Cleaner,
     progress: Progress | None = None,
 ) -> list[Input]:
-    """The inputs, sorted by format and hash; of those in a folder that hold the same one is kept.
+    """Return the inputs, sorted by format and hash; of equal files in a folder one is kept.
 
-    Raises `InputError` for one that cannot be used; `OptionError` where there is none, or standard input twice.
+    Raises `InputError` for an input that cannot be used; `OptionError` if there is none, or standard input twice.
     """
     if not files:
         raise OptionError("no input; expected the files of a run")
@@ -214,8 +214,8 @@ def _is_in_the_folder_of(path: str, other: Input) -> bool:
 
 class Unpacking:
     """The archives among the inputs, unpacked while this context lasts; their members are shown as lying in them.
-    A folder with an archive's members and manifest is one, too. ``references``: where those lie that are of a run
-    without MIOpen's log."""
+    A folder with an archive's members and manifest is also an archive. ``references``: where those lie that are of a
+    run without MIOpen's log."""
 
     def __init__(self, max_input: int | None) -> None:
         self._max_input = max_input

@@ -27,7 +27,7 @@ with the profile."""
 _RANK = re.compile(r"(?<![a-z])(?:rank|r)[ _.-]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<!\d)\d{2,10}(?!\d)")
 _LIKE = 0.9
-"""Of a process's kernels so many are in another file of it: a form may lack some."""
+"""Least share of a process's kernels that another file of it has: a form may lack some."""
 
 
 Spans = dict[int, tuple[int, int] | None]
@@ -35,7 +35,7 @@ Spans = dict[int, tuple[int, int] | None]
 
 
 def are_processes(profiles: Sequence[Profile]) -> bool:
-    """Whether these are several, and their ids tell each from the others."""
+    """Return whether these are several, with distinct ids."""
     return (
         all(map(is_told, profiles))
         and len(profiles) > 1
@@ -44,7 +44,7 @@ def are_processes(profiles: Sequence[Profile]) -> bool:
 
 
 def is_told(profile: Profile) -> bool:
-    """Whether a profile tells which process it is of."""
+    """Return whether a profile records its process."""
     return profile.process.pid is not None or profile.process.rank is not None
 
 
@@ -53,9 +53,9 @@ def _identity(profile: Profile) -> tuple[str, int | None, int | None]:
 
 
 def same_job(profiles: Sequence[Profile], others: Sequence[Profile], *, near: bool, spans: Spans) -> bool:
-    """Whether two inputs are of one job: other processes that ran at the same time on one clock; or, where no clock
-    tells, ``near``, in one folder (if that is evidence), or of ranks of their own. ``spans`` keeps what is asked for
-    again.
+    """Return whether two inputs are of one job: different processes that ran at the same time on one clock. Without a
+    common clock: ``near`` (in one folder, if that is evidence), or of different ranks. ``spans`` keeps what is asked
+    for again.
     """
     if not profiles or not others or not are_processes([*profiles, *others]):
         return False
@@ -67,7 +67,7 @@ def same_job(profiles: Sequence[Profile], others: Sequence[Profile], *, near: bo
 
 
 def _at_once(profile: Profile, other: Profile, spans: Spans) -> bool | None:
-    """Whether they ran at the same time on one machine; None where their clocks do not tell."""
+    """Return whether they ran at the same time on one machine; None if their clocks do not show it."""
     clock, of_other = profile.clocks[0], other.clocks[0]
     unix, of_its = clock.as_unix, of_other.as_unix
     same = clock.kind == of_other.kind and bool(clock.scope) and clock.scope == of_other.scope
@@ -98,7 +98,7 @@ def is_of_rank(folder: str) -> bool:
 
 
 def same_process_twice(profile: Profile, other: Profile) -> bool:
-    """Whether two files tell of one process: its id is the same, and so are the times of nearly all kernels."""
+    """Return whether two files are of one process: the process ids and the times of nearly all kernels are equal."""
     if profile.process.pid is None or profile.process.pid != other.process.pid:
         return False
     kernels = [
@@ -139,7 +139,7 @@ def in_order(profiles: Iterable[Profile]) -> list[Profile]:
 
 
 def labelled(profiles: Sequence[Profile]) -> list[Profile]:
-    """The processes of a job, each with the label that tells it from the others; ranks where all have their own."""
+    """Return the processes of a job, each with a distinct label; ranks if all differ."""
     ranks = [profile.process.rank for profile in profiles]
     if None in ranks or len(set(ranks)) < len(ranks):
         ranks = [None] * len(ranks)
@@ -159,7 +159,7 @@ def labelled(profiles: Sequence[Profile]) -> list[Profile]:
 
 
 class Told(NamedTuple):
-    """What a file tells besides profiles; ``held``: the places of those profiles among the job's. ``folder``: where it
+    """The records of a file besides profiles; ``held``: the places of its profiles in the job. ``folder``: where it
     is; empty for standard input."""
 
     name: str
@@ -200,7 +200,7 @@ class Share(NamedTuple):
 def shares(profiles: Sequence[Profile], files: Sequence[Told], without: frozenset[str], notes: Notes) -> list[Share]:
     """Each process's part of the logs: those that it wrote alone, and its threads' lines of those that several wrote.
 
-    A log that nothing gives to a process is nobody's. Where two tell the same, the surer one is taken.
+    A log that nothing gives to a process is nobody's. If two have the same content, the surer one is used.
     """
     in_folder: dict[str, set[int]] = {}
     for file in files:
@@ -288,7 +288,7 @@ _Claim = tuple[Told, Mapping[int, int], int]
 
 
 def _share(profile: Profile, claimed: Sequence[_Claim], used: set[str], notes: Notes) -> Share:
-    """The surest file that tells of calls, and the surest that tells of layers; one's own before a shared one."""
+    """Return the surest file with calls, and the surest with layers; a process's own file before a shared one."""
     surest = sorted(claimed, key=lambda one: (len(one[1]) > 1, -one[2], -sum(map(len, one[0].operations)), one[0].name))
     calls = next((one for one in surest if any(one[0].operations)), None)
     layers = next((one for one in surest if any(log.layers or log.events for log in one[0].logs)), None)

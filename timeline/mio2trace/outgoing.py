@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 
 _FORMULA = "=+-@＝＋－＠"
-"""What a spreadsheet takes for the beginning of a formula, the wide signs where those are written."""
+"""First characters of a formula in spreadsheets, wide characters included."""
 _NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,4})?")
 _MARKUP = re.compile(r"[\\`*\[\]<>|~&$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])|(?<=:)//|(?<=[wW]{3})\.")
 _MENTION = re.compile(r"[@#](?=\w)|\b(?i:GH)-(?=[0-9])")
-"""What GitHub makes a link of in the text that is shown, and tells somebody of: an escape does not help."""
+"""Texts from which GitHub makes links and notifications in shown text: an escape does not prevent it."""
 _NOT_JSON = re.compile(r"[^\x20-\x7e]")
 
 
@@ -32,7 +32,7 @@ def _written(char: str) -> str:
 
 
 def shortened(text: str, length: int) -> str:
-    """At most so many characters."""
+    """Return at most ``most`` characters of a text."""
     return text if len(text) <= length else text[: length - 3] + "..."
 
 

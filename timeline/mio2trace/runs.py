@@ -1,4 +1,4 @@
-"""Which inputs are of one run: what shares a profile, has buffers in common, clocks that fit, a folder."""
+"""Which inputs are of one run: a shared profile, common buffers, clocks that fit, a common folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mio2trace.ops.operation import Operation
 
 _STRENGTH = {"apart": 0, "nothing": 1, "clocks": 2, "buffers": 3, "threads": 4}
 _OWN = 5
-"""Of a log that is in one file with the profile: no other evidence is as strong."""
+"""Evidence for a log that is in one file with the profile: no other evidence is as strong."""
 
 
 class Gathered:
@@ -74,7 +74,7 @@ class Gathered:
         return [profile for profile in self.profiles if profile.activities or profile.other_calls]
 
     def told(self, profiles: Sequence[Profile]) -> list[Told]:
-        """What each input tells besides ``profiles``."""
+        """Return the records of each input besides ``profiles``."""
         held = {id(profile): place for place, profile in enumerate(profiles)}
         of_libraries = dict(zip(map(id, self.libraries), self.operations_by_log, strict=True))
         files = []
@@ -130,7 +130,7 @@ class Gathered:
         return {file.content_sha256 for file in self.inputs}
 
     def each_once(self, notes: Notes) -> None:
-        """Keep one of the inputs that hold the same: one of `profiles`, or one that is beside a profile."""
+        """Keep one of equal inputs: one of `profiles`, or one beside a profile."""
         own = {id(profile) for profile in self.profiles}
         holding = {file.source for file in self.inputs if any(id(record) in own for record in file.records)}
         folders = {os.path.dirname(file.path) for file in self.inputs if file.source in holding}
@@ -208,7 +208,7 @@ def gather(
 
 
 def _fullest(profile: Profile) -> tuple[int, bool]:
-    """Of two that are alike the one whose places in the log tell something."""
+    """Of two equal ones, keep the one whose places in the log are known."""
     return -len(profile.activities), not profile.interleaved
 
 
@@ -246,9 +246,9 @@ def _sharing_profiles(inputs: Sequence[Input], notes: Notes) -> list[Gathered]:
 
 
 def _with_captures(parts: Sequence[Gathered]) -> list[Gathered]:
-    """Profiles of graphs being captured with those of their replays: of the same process or rank, else of any.
+    """Join profiles of graph captures with those of their replays: of the same process or rank, else of any.
 
-    One that replays its graphs itself is a run of its own, too; its captures are those of other runs of its process.
+    A profile that replays its graphs itself is also its own run; its captures are those of other runs of its process.
     """
     replaying = [part for part in parts if any(map(_replays, part.held))] if len(parts) > 1 else []
     capturing = [
@@ -309,7 +309,7 @@ def _kernels(part: Gathered) -> int:
 
 
 def _most_to_tell(file: Input) -> tuple[bool, bool]:
-    """Of two profiles that are alike the first is kept: one whose places in a log or whose machine tells something."""
+    """Of two equal profiles the first is kept; a profile with places in a log or with a machine comes first."""
     profiles = [record for record in file.records if isinstance(record, Profile)]
     return (
         not any(profile.interleaved for profile in profiles),
@@ -374,9 +374,9 @@ def _fit(found: Relation, run: Gathered, log: Gathered) -> tuple[int, bool, int]
 
 
 def _chosen(run: Gathered, candidates: Sequence[_Candidate], strict: bool) -> list[Gathered]:
-    """Give ``run`` its logs, those first that go with it most surely; the ones that say something else are left.
+    """Give ``run`` its logs, the surest first; contradicting logs are left.
 
-    Raises `InputError` where two say different things and nothing tells which of them is right.
+    Raises `InputError` if two contradict each other and nothing shows which is right.
     """
     if run.is_job:
         for candidate in candidates:
@@ -401,7 +401,7 @@ def _chosen(run: Gathered, candidates: Sequence[_Candidate], strict: bool) -> li
 
 
 def _against(candidate: _Candidate, taken: Sequence[_Candidate]) -> _Candidate | None:
-    """The first log that cannot be of the candidate's run, or that tells more surely what the candidate only claims."""
+    """Return the first log that cannot be of the candidate's run, or that fits more surely than the candidate."""
     logs, operations = bool(candidate.log.logs), bool(candidate.log.operations)
     for other in taken:
         if operations and candidate.strength < other.strength and other.log.operations:
@@ -463,7 +463,7 @@ def _runs_of_logs(logs: Sequence[Gathered]) -> list[Gathered]:
 
 
 def _may_be_one(part: Gathered, run: Gathered) -> bool:
-    """Whether they are in one folder, or tell the same; what is the same in another folder is another run."""
+    """Return whether they are in one folder, or are equal; equal files in another folder are another run."""
     if part.folders & run.folders:
         return True
     return not part.contents & run.contents and any(
@@ -472,7 +472,7 @@ def _may_be_one(part: Gathered, run: Gathered) -> bool:
 
 
 def complete(runs: Iterable[Gathered]) -> list[Gathered]:
-    """Those that are a run for themselves: a profile with its log; where there is no profile, a log with times."""
+    """Return the inputs that are a run alone: a profile with its log; without a profile, a log with times."""
     runs = list(runs)
     if any(run.has_profile for run in runs):
         return [run for run in runs if run.has_profile and run.has_log]

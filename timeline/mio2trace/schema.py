@@ -1,6 +1,6 @@
 """Every column of every table, declared once: printed (docs/reports.md) and of Parquet, SQL, Python (docs/schema.md).
 
-What is the same has the same name in every table, in the stored queries and in a trace. A time is a column
+A value has the same name in every table, in the stored queries and in a trace. A time is a column
 ``kernel_ns`` in data, whole nanoseconds but for means, and ``kernel_us``, ``kernel_ms`` or ``kernel_s`` in print. What
 is unknown is null. Tables are made of records whose text is clean: `mio2trace.model.columns` has the classes of text.
 
@@ -16,8 +16,8 @@ from mio2trace.model.columns import Column, Kind, Place
 from mio2trace.model.profile import Resources
 
 VERSION = 2
-"""Of the tables of a dataset; a file has it under ``schema``. A column that is added changes nothing, one that changes
-its meaning or goes does."""
+"""Version of the tables of a dataset; a file has it under ``schema``. A new column does not change the version. A
+column that changes its meaning or is removed does."""
 
 SQL_TYPES: dict[Kind, str] = {"text": "VARCHAR", "int": "BIGINT", "float": "DOUBLE", "flag": "BOOLEAN"}
 _QUANTITIES: dict[str, tuple[Kind, str]] = {
@@ -38,7 +38,7 @@ _VOCABULARY = (
     _named("layer", "text", 0, "the layer's name"),
     _named("class", "text", 0, "the class of modules, or the kind of op, that layers are of"),
     _named("tree", "text", 0, "layer, operation or kernel, further right than what it is in"),
-    _named("kind", "text", 4, "of a node of the tree: all, layer, operation, kernel"),
+    _named("kind", "text", 4, "kind of a node of the tree: all, layer, operation, kernel"),
     _named("level", "count", 8, "its depth in the tree, from 0"),
     _named("node", "count", 8, "its place in the tree, from 0"),
     _named("parent", "count", 8, "the place of the node that it is in"),
@@ -52,11 +52,11 @@ _VOCABULARY = (
     _named("call_index", "count", 2, "place of the call in the profile, from 0"),
     _named("iteration", "count", 2, "0 is the warm-up"),
     _named("pass", "text", 1, "set-up, warm-up or iteration, with its direction"),
-    _named("repetition", "count", 2, "of a record of several runs, from 0"),
+    _named("repetition", "count", 2, "number of the run in a record of several runs, from 0"),
     _named("kernel_index", "count", 1, "place in what the kernels repeat, from 0"),
     _named("rank", "count", 0, "the process's rank"),
     _named("pid", "count", 0, "the process's id"),
-    _named("process", "text", 0, "of a job its rank or process, of a picture of several runs the run"),
+    _named("process", "text", 0, "rank or process of a job; the run, in a trace of several runs"),
     _named("file", "text", 0, "the log"),
     _named("command", "text", 4, "the MIOpenDriver line that runs it again"),
     # cost
@@ -69,9 +69,9 @@ _VOCABULARY = (
     _named("kernel_std", "time", 4, "standard deviation (n - 1) over steady iterations"),
     _named("kernel_q25", "time", 6, "first quartile"),
     _named("kernel_q75", "time", 6, "third quartile"),
-    _named("percent_of_kernel_time", "percent", 1, "of the kernel time of everything that the table covers"),
-    _named("percent_of_gemm_time", "percent", 1, "of the kernel time of all GEMMs in the table"),
-    _named("percent_of_iteration", "percent", 1, "of the kernel time of the longer side's iteration"),
+    _named("percent_of_kernel_time", "percent", 1, "share of the kernel time of everything that the table covers"),
+    _named("percent_of_gemm_time", "percent", 1, "share of the kernel time of all GEMMs in the table"),
+    _named("percent_of_iteration", "percent", 1, "share of the kernel time of the longer side's iteration"),
     _named("cumulative_percent", "percent", 3, "percent of the kernel time in this row and all that cost more"),
     _named("calls", "count", 2, "how often it ran: in a steady iteration, where there are any"),
     _named("count", "count", 2, "how many rows are one here"),
@@ -90,7 +90,7 @@ _VOCABULARY = (
     _named("copy", "time", 7, "their time"),
     # the host
     _named("host", "time", 3, "time on the host, from the first call to the end of the last"),
-    _named("api", "time", 6, "time in the calls that launched its kernels; of a kernel that is `host`"),
+    _named("api", "time", 6, "time in the calls that launched its kernels; for a kernel it equals `host`"),
     _named("in_queue", "time", 5, "from the return of these calls to the start of the kernels"),
     _named("host_std", "time", 7, "its standard deviation"),
     _named("launch_overhead", "time", 6, "host time less kernel and copy time: launching, compiling, waiting"),
@@ -102,28 +102,28 @@ _VOCABULARY = (
     # printed
     _named("printed", "time", 2, "what the log prints for the layer"),
     _named("printed_std", "time", 7, "its deviation, where it is printed several times"),
-    _named("percent_of_printed_time", "percent", 5, "of the sum of all printed times"),
+    _named("percent_of_printed_time", "percent", 5, "share of the sum of all printed times"),
     # the ranks of a job
     _named("collectives", "count", 4, "collectives that all ranks ran"),
     _named("collective_index", "count", 2, "place among them, from 0"),
-    _named("collective", "time", 5, "the rank's kernel time in them; of a collective which it is"),
+    _named("collective", "time", 5, "the rank's kernel time in collectives; in the row of a collective, its name"),
     _named("transfer", "time", 3, "the shortest kernel of a collective on any rank"),
     _named("wait", "time", 0, "what the rank's own kernels take longer"),
     _named("skew", "time", 3, "how far the starts on the ranks lie apart: the mean"),
     _named("times_arrived_last", "count", 0, "collectives to which it came last"),
     _named("straggler", "text", 4, "whether it came last most often"),
-    _named("late", "time", 2, "how much later than the rank before it came there"),
-    _named("made_late_by", "text", 1, "what took longer than on the other ranks: layer, operation, kernel, the host"),
-    _named("made_late", "time", 3, "how much longer"),
+    _named("late", "time", 2, "delay after the previous rank"),
+    _named("made_late_by", "text", 1, "part that took longer than on the other ranks: layer, operation, kernel, host"),
+    _named("made_late", "time", 3, "how much longer that part took"),
     _named("last", "text", 0, "the rank that came last"),
-    _named("lead", "time", 1, "how much later than the one before it came"),
-    _named("arrival_by", "text", 5, "what tells who came last: clock, duration"),
+    _named("lead", "time", 1, "delay of the last rank after the previous one"),
+    _named("arrival_by", "text", 5, "source of the order of the ranks: clock, duration"),
     # a comparison
-    _named("part", "text", 3, "what is compared: problem, layer, kernel, ..."),
+    _named("part", "text", 3, "kind of the compared part: problem, layer, kernel, ..."),
     _named("runs", "text", 4, "runs of each side"),
-    _named("a", "time", 1, "of the first side"),
-    _named("b", "time", 1, "of the other side"),
-    _named("ratio", "rate", 1, "of the other side to the first"),
+    _named("a", "time", 1, "time of the first side"),
+    _named("b", "time", 1, "time of the other side"),
+    _named("ratio", "rate", 1, "ratio of the other side to the first"),
     _named("low", "rate", 5, "least ratio that the runs allow"),
     _named("high", "rate", 5, "largest ratio that the runs allow"),
     _named("verdict", "text", 0, "whether it is slower, faster, or the same"),
@@ -136,7 +136,7 @@ _VOCABULARY = (
     _named("sure", "text", 6, "false if the link has low confidence"),
     _named("unsure", "count", 6, "kernels whose link has low confidence"),
     _named("layer_by", "text", 7, "evidence of the kernels' layer, with counts"),
-    _named("doubts", "text", 7, "what is odd about it"),
+    _named("doubts", "text", 7, "doubts about the operation"),
     _named("names", "text", 4, "kernels by name, with counts"),
     _named("gws", "text", 5, "work sizes"),
     _named("lws", "text", 6, "sizes of a work-group"),
@@ -152,10 +152,10 @@ _VOCABULARY = (
     _named("measured_flop", "work", 6, "floating point operations, by hardware counters"),
     _named("measured_gflops", "gflops", 4, "these over the kernel time of the counter run"),
     _named("measured_flop_per_byte", "rate", 5, "measured operations over measured bytes: the place on a roofline"),
-    _named("M", "count", 1, "of the GEMM"),
-    _named("N", "count", 1, "of the GEMM"),
-    _named("K", "count", 1, "of the GEMM"),
-    _named("batch", "count", 2, "of the GEMM"),
+    _named("M", "count", 1, "M of the GEMM"),
+    _named("N", "count", 1, "N of the GEMM"),
+    _named("K", "count", 1, "K of the GEMM"),
+    _named("batch", "count", 2, "batch of the GEMM"),
 )  # fmt: skip
 COLUMNS = {column.name: column for column in _VOCABULARY}
 """Columns that tables have in common, times without their unit, by name."""
@@ -163,7 +163,7 @@ RECORDED: dict[str, Column] = {
     field: next(part for part in hint.__metadata__ if isinstance(part, Column))
     for field, hint in get_type_hints(Resources, include_extras=True).items()
 }
-"""What a profiler records of each kernel, by the field of `Resources`."""
+"""The values that a profiler records per kernel, by the field of `Resources`."""
 _SHOWN_IN = {
     place: [(column.name, field) for field, column in RECORDED.items() if place in column.shown]
     for place in get_args(Place)
@@ -177,7 +177,7 @@ def base_of(name: str) -> tuple[str, str]:
 
 
 def rank_of(name: str) -> int:
-    """How soon the column goes where a terminal is narrow: of the highest rank first."""
+    """The order in which columns are left out on a narrow terminal: the highest rank first."""
     column = COLUMNS.get(name) or COLUMNS.get(base_of(name)[0])
     return Column._field_defaults["rank"] if column is None else column.rank
 
@@ -188,7 +188,7 @@ def shown_in(place: Place) -> tuple[Column, ...]:
 
 
 def recorded(resources: Resources | None, place: Place) -> dict[str, Any]:
-    """What is known of `RECORDED`, as far as it is shown there."""
+    """The known values of `RECORDED`, as far as they are shown there."""
     shown = _SHOWN_IN[place]
     if resources is None or not shown:
         return {}
@@ -244,7 +244,7 @@ _DEVICE = (
 )
 _GEMM = (
     *_common("M N K"),
-    _as("batch", "of the GEMM, if it is more than one"),
+    _as("batch", "batch of the GEMM, if it is more than one"),
 )
 _OPERATION = (
     _as("algorithm", "as the log says"),
@@ -382,10 +382,10 @@ LOGGED = (
     Column("dilation", "text", ""),
     Column("groups", "int", "groups of a convolution"),
     Column("mode", "text", "mode of the primitive: transpose, max, training, ..."),
-    Column("window", "text", "of a pooling"),
+    Column("window", "text", "window of a pooling"),
     *_common("dtype"),
-    Column("dtype_by", "text", "what tells it"),
-    Column("layout", "text", "of the tensors"),
+    Column("dtype_by", "text", "source of the data type"),
+    Column("layout", "text", "layout of the tensors"),
     *_OPERATION,
     Column("workspace_bytes", "int", "workspace that was given", "bytes"),
     *_GEMM,
@@ -421,7 +421,7 @@ LAYERS = TableSchema(
     "one time that a layer ran, the warm-up included; without a profile what is printed of it",
     (
         *_OF,
-        _as("repetition", "of a log of several runs, from 0"),
+        _as("repetition", "number of the run in a log of several runs, from 0"),
         *_common("iteration layer_index"),
         _as("layer", "its name"),
         _as("direction", "forward or backward"),
@@ -451,7 +451,7 @@ PROBLEMS = TableSchema(
         _as("direction", "forward, backward-data, backward-weights"),
         *_common("dtype"),
         _as("kernel_ns", "kernel time in a steady iteration: the mean", kind="float"),
-        _as("percent_of_kernel_time", "of the kernel time of steady iterations"),
+        _as("percent_of_kernel_time", "share of the kernel time of steady iterations"),
         _as("cumulative_percent", "share of this row and all that cost more"),
         _as("kernel_median_ns", kind="float"),
         *_common("kernel_min_ns kernel_max_ns"),

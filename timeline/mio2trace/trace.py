@@ -1,4 +1,4 @@
-"""The picture, neutral of any file format: processes, tracks, slices, counters, flows.
+"""The trace, independent of file formats: processes, tracks, slices, counters, flows.
 
 Times are integer nanoseconds on one clock that starts near zero. Slices of one track nest or are disjoint; a trace is
 walked track by track, a track's slices by (start, -duration), so writers and checks need not hold it.
@@ -165,7 +165,7 @@ CountersPart = Callable[[], Iterator[CounterValue | CounterValues]]
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """The processes in the picture that are of one of a job's; ``name`` tells it from the others."""
+    """The processes in the trace that belong to one process of a job; ``name`` distinguishes it from the others."""
 
     name: str
     processes: frozenset[int]
@@ -177,8 +177,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     ``parts`` yield its events, each the same whenever it is called and each by itself; no track is in two parts.
     ``counters``: by the position of a part, what yields the values that belong beside its slices, one by one or in
     rows; of each counter in order of time. A writer may write them where it likes.
-    ``arrows``: what yields all flows, for a writer that must know them before the slices; None: any part may.
-    ``without_arrows``: where ``arrows`` is told, the parts without flows.
+    ``arrows``: yields all flows, for a writer that must know them before the slices; None: any part may have flows.
+    ``without_arrows``: the parts without flows, if ``arrows`` is given.
     ``colour_by``: slices that agree in the first of these arguments that they have belong together, and look so where
     the form can show it. ``counter_descriptions``: help texts by the counter's name. ``in_view``: from when to when a
     viewer should show it first, where the form can say so. ``steady``: of each steady iteration by its number from when
@@ -282,15 +282,15 @@ def _has(event: Slice, key: str) -> bool:
 
 
 class InvariantError(AssertionError):
-    """The picture breaks a rule of its own: a fault of the program, never of an input."""
+    """The trace breaks one of its rules: a fault of the program, never of an input."""
 
 
 def checked(trace: Trace, kernels: int, kernel_ns: int) -> Iterator[Event]:
     """Yield the events of ``trace``, verifying its invariants on the way.
 
-    Slices of a track come by (start, -duration) and nest or are disjoint; none begins before zero; arrows do not point
-    back; a link names its evidence; ``kernels`` slices of category kernel or copy with ``kernel_ns`` in all are there
-    or left out. Raises `InvariantError`.
+    Slices of a track are ordered by (start, -duration), and nest or are disjoint. No slice begins before zero. Arrows
+    do not point back. A link names its evidence. There are ``kernels`` slices of category kernel or copy, left out ones
+    included, with ``kernel_ns`` in all. Raises `InvariantError`.
     """
     known = {track.id for track in trace.tracks}
     last: dict[int, tuple[int, int]] = {}

@@ -1,6 +1,6 @@
 """The viewer's other end: serves one trace to the Perfetto UI, and the link that opens it at the right place.
 
-The site asks this machine for the file (perfetto-chrome-trace.md 4); a bundle of the UI can be served from here, too.
+The site asks this machine for the file (perfetto-chrome-trace.md 4); a bundle of the UI can also be served from here.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def find_ui() -> Path:
 def slowest_layer(path: Path, notes: Notes | None = None, *, damaged: bool = False) -> Slice | None:
     """The layer with most kernel time in the steady iterations, searches left out: its run with most in one.
 
-    Of several processes or runs it is the first one's. Without kernels the one with the longest time, in the
-    iterations where there are any. None for a trace that is not ours, or has no layers. Raises `InputError` for
-    one that is not as it was written, which is a note if ``damaged``.
+    With several processes or runs it is that of the first. Without kernels the one with the longest time, in the
+    iterations where there are any. None for a trace that is not ours, or has no layers. Raises `InputError` for a trace
+    that is not as it was written; with ``damaged`` this is a note.
     """
     passes: list[Slice] = []
     layers: list[Slice] = []
@@ -141,7 +141,7 @@ def _steady_iterations(passes: Sequence[Slice]) -> set[int]:
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves one file to one page; with ``bundle`` the page, too."""
+    """Serve one file to one page; with ``bundle`` also the page."""
 
     daemon_threads = True
 
@@ -159,7 +159,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.place = ("/trace/" if bundle else "/") + urllib.parse.quote(os.fsencode(path.name))
 
     def link(self, found: Slice | None) -> str:
-        """Where to look at it, with what to do on arrival."""
+        """Return the address of the page, with the commands that it runs when it opens."""
         if found is not None and not 0 <= found.start_ns <= found.start_ns + found.dur_ns < _LATEST_NS:
             found = None
         commands = [{"id": "dev.perfetto.PinTracksByRegex", "args": [PINNED]}]
@@ -225,7 +225,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
 
     server: Server
     timeout = IDLE_SECONDS
-    """Of a connection that says nothing, or takes nothing."""
+    """Seconds until a connection without traffic is closed."""
     server_version = "mio2trace"
     sys_version = ""
     extensions_map = {  # noqa: RUF012 (typeshed has it as an instance's)

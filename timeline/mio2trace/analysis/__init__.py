@@ -87,7 +87,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a program: the inputs that tell of it, and what they tell together.
+    """One run of a program: its inputs, and their joined content.
 
     ``name`` distinguishes it from the others; it is cleaned (docs/privacy.md). ``profiles``: the fullest first, which
     the logs are joined with; those of a job's processes by rank, each joined with its own part of the logs.

@@ -1,4 +1,4 @@
-"""Where the work is done, behind `concurrent.futures.Executor`: on this machine, or on a cluster of Dask.
+"""Executors of the work (`concurrent.futures.Executor`): on this machine, or on a cluster of Dask.
 
 On this machine nothing listens: a thread leads each worker, which is a process of `confined`. This is no
 `concurrent.futures.ProcessPoolExecutor`: if a worker of such a pool is killed, all runs of all its workers fail, and a

@@ -1,8 +1,9 @@
 """Which runs lie in folders: by the first bytes of files, and by how they are named; nothing is read as a whole.
 
 A folder of folders holds their runs; folders that are named for ranks, and a log beside one folder of profiles, are
-one run. In one folder everything is of one run when there is one profile, or all are of processes of one job
-(``rank0.json``, ``4711_results.db``, tables of a set); else what begins alike is: ``a.log``, ``a.prof.json``.
+one run. All files of a folder are of one run if there is one profile, or if all are of processes of one job
+(``rank0.json``, ``4711_results.db``, tables of a set). Else files with the same beginning are one run: ``a.log``,
+``a.prof.json``.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ def _scanned(path: str, name: str, visited: set[str], notes: Notes, root: str) -
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """What cannot be asked, such as a link to itself, is none."""
+    """A path whose state is unknown, such as a link to itself, is none."""
     with contextlib.suppress(OSError):
         return entry.is_dir()
     return False
@@ -276,7 +277,7 @@ def _pass_over(files: Iterable[_File], notes: Notes, what: str) -> None:
 
 
 def _named(found: Iterable[tuple[str, list[_File]]]) -> list[FoundRun]:
-    """Names without what is private; one that two runs would have gets a mark of where it lies."""
+    """Return names without private text; a name of two runs gets a mark of its place."""
     cleaner = Cleaner()
     by_name: dict[str, list[FoundRun]] = {}
     for name, files in found:

@@ -1,7 +1,7 @@
-"""What was done of a dataset: one line of JSON a run, appended when it is done, in ``_runs.jsonl``.
+"""The journal of a dataset: one line of JSON per run, appended when the run is done, in ``_runs.jsonl``.
 
-Each shard of a job array writes a journal of its own (``_runs.3-of-8.jsonl``); whoever reads joins them: of a run the
-line that ended last counts. A line that a killed writer left unfinished is none.
+Each shard of a job array writes a journal of its own (``_runs.3-of-8.jsonl``); readers join them: the last line of a
+run counts. A line that a killed writer left unfinished is none.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Maker(NamedTuple):
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a run ended. ``inputs``: of each file its hash, never a path; empty where they could not be read. ``rows``:
-    names of its runs in the tables where it is several; ``layout``: what its tables look like; ``options``: what was
-    asked for besides the usual; ``ended``: seconds since 1970; ``error``: one line; ``cut``: how its files are cut
-    off.
+    names of its runs in the tables, if there are several. ``layout``: layout of its tables. ``options``: options that
+    differ from the defaults. ``ended``: seconds since 1970. ``error``: one line. ``cut``: notes on its files that are
+    cut off.
     """
 
     run: str

@@ -1,4 +1,4 @@
-"""Leads a batch: what is done already is left alone, the rest goes to the engine, each end into the journal."""
+"""Lead a batch: finished runs are left, the others go to the engine, and each end goes into the journal."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ ATTEMPTS = 5
 
 
 class BatchOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """``shard``: which part of the runs, of how many. ``again``: those that failed before, too. ``analysis``: options
-    of `mio2trace.analysis`. ``tables_only``, ``function``: of each run (`Work`).
+    """``shard``: which part of the runs, of how many. ``again``: also the runs that failed before. ``analysis``:
+    options of `mio2trace.analysis`. ``tables_only``, ``function``: of each run (`Work`).
     """
 
     limits: Limits = UNLIMITED
@@ -54,7 +54,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done, largest first, and what was: of each its line of the journal."""
+    """Return the runs to do, largest first, and the journal lines of the finished runs."""
 
     to_do: tuple[FoundRun, ...]
     before: tuple[Entry, ...]
@@ -124,7 +124,7 @@ def _there(folder: Path) -> dict[str, set[str]]:
 def _planned(
     runs: Sequence[FoundRun], entries: Mapping[str, Entry], options: BatchOptions, there: Mapping[str, set[str]]
 ) -> Plan:
-    """A run is done when the journal tells of the same files, made alike, and its tables are there."""
+    """A run is done if the journal has the same files with the same options, and its tables exist."""
     maker = maker_of(options.analysis, options.tables_only)
     tables = [table for table in FOLDERS if table != SNAPSHOT or not options.tables_only]
 
@@ -182,7 +182,7 @@ def _works(
 
 
 def _work_off(engine: Engine, works: Iterable[Work], ended: Callable[[Entry], None]) -> None:
-    """Give the engine all works, no more ahead than it asks for; of a worker that was lost its run again."""
+    """Give the engine all works, at most as many ahead as it asks for; repeat the run of a lost worker."""
     pending: dict[Future[Entry], tuple[Work, int]] = {}
     waiting = iter(works)
     more = True

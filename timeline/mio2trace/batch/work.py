@@ -53,8 +53,8 @@ class Work(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What came of a run: ``error``, or the names of its runs in the tables, kernels, bytes of all tables; ``cut``: how
-    its files are cut off.
+    """The result of a run: ``error``, or the names of its runs in the tables, kernels, bytes of all tables. ``cut``:
+    notes on its files that are cut off.
 
     ``unwritten``: the error is the dataset's place, not the run: another time it may work.
     """
@@ -110,7 +110,7 @@ def entry_of(work: Work, made: Made, inputs: tuple[str, ...], seconds: float) ->
 
 
 def put_failure(work: Work, error: str) -> None:
-    """Leave of a run that failed one row of the table of runs; where not even that can be written, nothing."""
+    """Write one row of the table of runs for a failed run; if even this cannot be written, nothing."""
     remove(work.folder, {work.run.name, *work.before})
     with contextlib.suppress(OSError):
         of_this_thread(MODULES).call("mio2trace.batch.work:written_failure", work.folder, work.run.name, error)
@@ -124,7 +124,7 @@ def written_failure(folder: str, name: str, error: str, *, tell: Tell) -> None:
 
 
 def maker_of(options: Mapping[str, Any], tables_only: bool) -> Maker:
-    """What makes tables now, with these options."""
+    """Return the layout and options that determine tables now."""
     return Maker(mio2trace.__version__, layout(tables_only), asked(options, tables_only))
 
 

@@ -42,8 +42,8 @@ from iterations where kernels > 0 order by run, rank, iteration
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of a dataset. ``by_version``: kernel time of each problem in each version, medians over runs;
-    ``iterations``: of every run; the others are the answers of the queries of these names."""
+    """The content of the report on a dataset. ``by_version``: kernel time of each problem in each version, medians over
+    runs; ``iterations``: of every run; the others are the answers of the queries of these names."""
 
     name: str
     versions: tuple[str, ...]
@@ -58,7 +58,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> str:
-        """In one sentence: what became slower, what there is, what failed."""
+        """Return one sentence: slower problems, the number of runs, failures."""
         runs = _count(len({row["run"] for row in self.runs}), "run")
         if len(self.versions) > 1:
             runs += f" of {_count(len(self.versions), 'version')}"
