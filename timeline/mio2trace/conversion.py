@@ -24,7 +24,7 @@ from mio2trace.trace import Trace, checked
 from mio2trace.writers import Writer, Written, by_suffix, suffixes, write
 
 TABLES_SUFFIX = ".parquet"
-"""Suffixes of a folder of tables, which is not a trace."""
+"""Suffix of a folder of tables, which is not a trace."""
 LARGE = "a run that is too large for a viewer"
 
 

@@ -31,7 +31,7 @@ _LIKE = 0.9
 
 
 Spans = dict[int, tuple[int, int] | None]
-"""Of profiles by their identity: from when to when they reach."""
+"""First and last time of profiles, by their identity."""
 
 
 def are_processes(profiles: Sequence[Profile]) -> bool:

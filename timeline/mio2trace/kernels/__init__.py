@@ -53,7 +53,7 @@ def find_gemms(profile: Profile) -> dict[int, KernelFact]:
 
 
 def role(name: str, fact: KernelFact | None) -> str:
-    """What a kernel is there for: what its arguments and neighbours tell, else its name; empty when nothing does."""
+    """Return the role of a kernel from its arguments and neighbours, else from its name; empty if unknown."""
     if fact is not None and fact.role:
         return fact.role
     meaning = kernel_name(name)
@@ -66,7 +66,7 @@ def helps(kernel_role: str) -> bool:
 
 
 def _kind(name: str, found: dict[Row, list[Place]]) -> tuple[KernelFact | None, list[Place] | None]:
-    """What the name alone tells: a helper's fact, or the list of places of the row that it belongs to."""
+    """Use the name alone: a helper's fact, or the list of places of the row that it belongs to."""
     for row in ROWS:
         if row.kernels.fullmatch(name):
             return None, found.setdefault(row, [])

@@ -341,7 +341,7 @@ _GEMMK = late(rb"#define[ \t]+GEMMK[ \t]+(\d{1,18})(?!\d)")
 def _gemmk(context: Context, main: Activity) -> int | None:
     """Which of the two kernels a program holds: its first definition (the database's; a default may follow).
 
-    Sources from before 1.4 do not know the macro and hold kernel 0. None when no source tells.
+    Sources from before 1.4 do not know the macro and hold kernel 0. None if no source has it.
     """
     programs = context.profile.opencl.programs
     linked = (

@@ -1,4 +1,4 @@
-"""What this room says of a kernel, and how it reads an argument."""
+"""Facts about a kernel, and how arguments are read."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Triple = tuple[int, int, int]
 class KernelFact(msgspec.Struct, frozen=True, gc=False):
     """What is known about one enqueued kernel.
 
-    ``role`` is ``main`` for a kernel that computes a GEMM (or a part of one), else the helper it is; ``gemm`` stands
-    on one kernel per GEMM; ``padded`` is (M, N, K) as that kernel ran it, where it differs; ``gemm_by`` says where the
-    sizes are from: ``arguments``, ``helpers``, ``source`` or ``build options``.
+    ``role`` is ``main`` for a kernel that computes a GEMM (or a part of one), else its kind of helper. One kernel per
+    GEMM has ``gemm``. ``padded`` is (M, N, K) as that kernel ran it, if it differs. ``gemm_by`` is the source of the
+    sizes: ``arguments``, ``helpers``, ``source`` or ``build options``.
     """
 
     role: str = ""

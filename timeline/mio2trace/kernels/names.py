@@ -1,4 +1,4 @@
-"""What a kernel's name tells: primitive, directions, algorithm, role (miopen-log.md 11, dvdt-ck.md 5)."""
+"""The meaning of kernel names: primitive, directions, algorithm, role (miopen-log.md 11, dvdt-ck.md 5)."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ FB, FW, FBW = (F, B), (F, W), (F, B, W)
 
 
 class KernelName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """``role`` is ``main`` for a kernel that does the work, ``bias`` for one that adds a bias, ``collective`` for a
-    process's part of what several do together, else what helper it is.
+    """``role`` is ``main`` for a kernel that does the work, ``bias`` if it adds a bias, ``collective`` for a process's
+    part of a collective, else its kind of helper.
 
     ``miopen``: MIOpen or a library that it calls has such a kernel. Then ``primitives`` use it, empty when any may, and
     it serves ``directions``, empty when any.
@@ -338,7 +338,7 @@ def normalise(name: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def kernel_name(name: str) -> KernelName | None:
-    """What a kernel's name tells; None for a name that is in no row."""
+    """Return the meaning of a kernel's name; None for a name that is in no row."""
     return _meaning(normalise(stem(name)))
 
 

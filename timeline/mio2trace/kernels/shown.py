@@ -34,7 +34,8 @@ SLICE_NAME = 64
 
 
 def short_kernel(name: str) -> str:
-    """Return what tells a kernel from others of its library: of Tensile type and macro tile, of PyTorch the functor."""
+    """Return the part of a name that differs inside its library: type and macro tile for Tensile, the functor for
+    PyTorch."""
     plain = normalise(name)
     found = _TENSILE.match(plain)
     if found is not None:

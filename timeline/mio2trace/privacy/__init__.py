@@ -1,7 +1,7 @@
 """What must not reach an output: a trace is made to be published (docs/privacy.md).
 
-Applied once, where the records of all inputs come together, before anything is made of them: what the records do not
-hold, no output can show. Two sorts of text fields are told apart (`fields`): those that an output may show are cleaned,
+It is applied once, to the records of all inputs, before anything is made of them. Text that the records do not hold
+cannot be in an output. Two sorts of text fields are told apart (`fields`): those that an output may show are cleaned,
 the others are never shown: handles and arguments, which join calls, program sources, build options.
 
 Found by their form: absolute paths, URLs, ``user@host``, host names with a known domain, addresses, pointers,

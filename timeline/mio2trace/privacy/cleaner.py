@@ -43,7 +43,7 @@ class Cleaner:
         self._texts: dict[str, str] = {}
 
     def learn(self, head: bytes) -> None:
-        """Note the user and host names that an input's first bytes tell."""
+        """Note the user and host names in an input's first bytes."""
         for kind, name in names_in(head):
             if kind in self._cut:
                 self._learned[name] = f"({kind[:-1]})"

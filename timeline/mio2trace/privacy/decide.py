@@ -1,6 +1,6 @@
-"""Whether what looks like something private is that: what an expression alone cannot tell in linear time.
+"""Decide whether a match is private, where an expression alone cannot decide in linear time.
 
-Each takes a match and gives what stands in its place: the text itself when it is none.
+Each function takes a match and returns its replacement: the text itself if it is not private.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What is private by its form: a table of rules, each with what stands in its place (docs/privacy.md).
+"""Private text by its form: a table of rules, each with the replacement (docs/privacy.md).
 
-Every expression is linear: what repeats is possessive or bounded, and a match begins only where a word does.
+Every expression is linear: repetitions are possessive or bounded, and a match begins only at the beginning of a word.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ _COMMENT = re.compile(r"(?m)^--.*\n")
 
 
 class Query(NamedTuple):
-    """A query: what it is called, what it answers in one line, and its SQL, which needs the prelude."""
+    """A query: its name, its answer in one line, and its SQL, which needs the prelude."""
 
     name: str
     about: str
@@ -22,7 +22,7 @@ class Query(NamedTuple):
 
 
 def text(file: str = "queries.sql") -> str:
-    """The file as it is: for the viewer's query page, too."""
+    """The text of the file, also for the viewer's query page."""
     return (resources.files(__name__) / file).read_text("utf-8")
 
 
@@ -34,7 +34,7 @@ def prelude() -> list[str]:
 
 
 def shipped(file: str = "queries.sql") -> dict[str, Query]:
-    """The queries by name, in the file's order: of a trace, or (``dataset.sql``) of a dataset."""
+    """Return the queries by name, in the file's order: for a trace, or (``dataset.sql``) for a dataset."""
     found = {}
     for block in _QUERY.split(text(file))[1:]:
         name, _, rest = block.partition("\n")

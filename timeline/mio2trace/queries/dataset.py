@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _ALL = "*.parquet"
 _FREE, _FREE_TEXT, _FREE_MEMORY, _EXPANSION = 16 << 20, 256 << 20, 1 << 30, 1000
-"""Bytes that rows, the text of an answer, and a query may have; of larger files so many times their size."""
+"""Bytes that rows, the text of an answer, and a query may have; for larger files a multiple of their size."""
 _LARGEST = RUNS, "kernels"
 _CELL = 8
 _AT_ONCE = 128
@@ -43,7 +43,7 @@ RENAMED = {"percent_of_kernel_time": "share_percent"}
 
 
 class _Table(NamedTuple):
-    """Where the files of a table are, how many columns it has, the SQL that counts its rows."""
+    """The files of a table, its number of columns, and the SQL that counts its rows."""
 
     folder: Path
     pattern: str

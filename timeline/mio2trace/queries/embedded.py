@@ -35,7 +35,8 @@ _LONGEST = 1 << 27
 
 
 def answer(slices: Iterable[Slice], sql: str) -> Answer:
-    """What ``sql`` answers over a table ``slice`` of ``slices`` (``ts``, ``dur`` in ns) and the views of `prelude`.
+    """Return the answer of ``sql`` over a table ``slice`` of ``slices`` (``ts``, ``dur`` in ns) and the views of
+    `prelude`.
 
     Each row of ``slice`` has an ``id`` in order of time, and its arguments as one JSON object, those inside of others
     by their path; ``arg!('gemm.M')`` reads one. Raises `InputError` where the SQL is none, or none for this engine.

@@ -48,7 +48,7 @@ def _installed() -> str | None:
 
 
 def answer(trace: str, sql: str, engine: str | None) -> Answer:
-    """What ``sql`` answers over the file ``trace``, the views of `prelude` made before. Raises `InputError`."""
+    """Return the answer of ``sql`` over the file ``trace``, with the views of `prelude`. Raises `InputError`."""
     try:
         from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
     except ImportError as error:

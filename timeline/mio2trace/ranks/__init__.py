@@ -1,9 +1,9 @@
 """The ranks of a job at its collectives: who waits, who comes last, and what made it late.
 
-The definitions are TraceLens's: of one collective the *transfer* is the shortest kernel of it on any rank, the *wait*
-of a rank what its own kernel takes longer, the *skew* how far the starts lie apart; the *straggler* is the rank that
-arrives last most often (of equals the one that waits least). The work between two collectives tells what made it late:
-the ranks run one program.
+The definitions are TraceLens's. The *transfer* of a collective is its shortest kernel on any rank. The *wait* of a rank
+is the time that its own kernel takes longer. The *skew* is the distance between the starts. The *straggler* is the rank
+that arrives last most often (of equals the rank that waits least). The work between two collectives shows the cause of
+the delay, because the ranks run one program.
 """
 
 from __future__ import annotations

@@ -25,11 +25,11 @@ EXPLAINS = 0.5
 class Meeting(msgspec.Struct, frozen=True, kw_only=True):
     """A collective that all ranks ran; times and ranks in the order of the job's processes.
 
-    ``starts_ns`` are on the clock of the first. ``last`` is a place, `NONE` where all came at once, ``lead_ns`` how
-    much later it came than the one before it. ``by``: the clock tells that, or - where it is not known well enough -
-    the durations: a collective ends everywhere at once, and who comes last has the shortest kernel. ``made_late_by``:
-    the layer in its direction, else the operation, else the kernel that took ``made_late_ns`` longer than on the other
-    ranks; `HOST`; empty where nothing tells.
+    ``starts_ns`` are on the clock of the first. ``last`` is the place of the last rank, `NONE` if all came at once;
+    ``lead_ns`` is its delay after the previous rank. ``by``: the clock tells that, or - where it is not known well
+    enough - the durations: a collective ends everywhere at once, and who comes last has the shortest kernel.
+    ``made_late_by``: the layer in its direction, else the operation, else the kernel that took ``made_late_ns`` longer
+    than on the other ranks; `HOST`; empty where nothing tells.
     """
 
     number: int
@@ -45,7 +45,7 @@ class Meeting(msgspec.Struct, frozen=True, kw_only=True):
     made_late_by: str = ""
     made_late_ns: int = 0
     message_bytes: int | None = None
-    """Of its message, if the profile states it."""
+    """Bytes of its message, if the profile records them."""
     bus: float | None = None
     """Bytes per ns that a rank's link carries during the transfer."""
 
@@ -77,7 +77,8 @@ def meetings(alignments: Sequence[Alignment]) -> list[Meeting]:
 
 
 def _matched(alignments: Sequence[Alignment]) -> list[tuple[Collective, ...]]:
-    """The n-th collective of each rank together; where the ranks' lists differ, of iterations where they do not."""
+    """Match the n-th collectives of the ranks. If the ranks' lists differ, only iterations with equal lists are
+    used."""
     lists = [list(collectives_of(alignment.profile)) for alignment in alignments]
     if _alike(lists):
         return list(zip(*lists, strict=True))
@@ -142,7 +143,7 @@ _Work = Mapping[str, int]
 
 
 def _works(alignment: Alignment, collectives: Sequence[Collective]) -> list[_Work]:
-    """Of each collective the kernel time of what was enqueued since the one before, by where it belongs."""
+    """Return, per collective, the kernel time of the commands since the previous collective, by layer and operation."""
     activities = alignment.profile.activities
     ends = [one.position for one in collectives]
     is_collective = {one.position for one in collectives_of(alignment.profile)}
@@ -178,7 +179,7 @@ class _Names:
 
 
 def _launches(alignment: Alignment, collectives: Sequence[Collective]) -> list[int | None]:
-    """Of each collective how long after the one before the host launched it."""
+    """Return, per collective, the time between its launch and the previous collective's launch."""
     activities = alignment.profile.activities
     times = [activities[one.position].host_start_ns for one in collectives]
     return [

@@ -58,6 +58,7 @@ def _total(meetings: Sequence[Meeting], place: int) -> RankTotal:
 
 
 def straggler(of: Sequence[RankTotal]) -> int:
-    """The place of the rank that arrived last most often, of equals the one that waited least; `NONE`: nobody."""
+    """Return the place of the rank that arrived last most often, of equals the rank that waited least; `NONE`:
+    nobody."""
     latest = min(of, key=lambda one: (-one.times_arrived_last, one.wait_ns, one.place), default=None)
     return latest.place if latest is not None and latest.times_arrived_last else NONE

@@ -1,4 +1,4 @@
-"""What came of a recorded run: counts, and what is missing, each with its known cause."""
+"""The contents of a recorded run: counts, and missing parts with their known causes."""
 
 from __future__ import annotations
 
@@ -173,7 +173,8 @@ def _reader(path: str) -> Reader | None:
 
 
 def _part(path: str, reader: Reader) -> tuple[Part, set[str]]:
-    """What is in a profile, and the files that were read with it. One that cannot be read counts as empty."""
+    """Return the contents of a profile, and the files that were read with it. A profile that cannot be read counts as
+    empty."""
     with contextlib.closing(Source(path, 0, Notes())) as source:
         try:
             records = reader.read(source, ReadOptions(), Notes())
@@ -217,7 +218,7 @@ def _size(size: int) -> str:
 def problems(
     contents: Contents, outcome: Outcome, profiler: Profiler, kept: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[str]:
-    """What is missing, and what that is known to come from. ``kept``: variables of the person's own."""
+    """Yield the missing parts, each with its known cause. ``kept``: variables of the person's own."""
     log, parts = contents.log, [part for part in contents.parts if not part.beside]
     if outcome.lost:
         yield f"the log is not whole: {outcome.lost}; TMPDIR names another place"

@@ -1,4 +1,5 @@
-"""What is told of the machine and its clocks: versions, kinds of GPUs, variables of an allow-list; nobody's name."""
+"""The facts about the machine and its clocks: versions, kinds of GPUs, variables of an allow-list; no names of
+persons."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def machine(environment: Mapping[str, str]) -> dict[str, Any]:
-    """System, kernel, processor, GPUs, versions of ROCm and MIOpen, as far as files tell."""
+    """Return system, kernel, processor, GPUs, versions of ROCm and MIOpen, as far as files record them."""
     root = Path(environment.get("ROCM_PATH") or "/opt/rocm")
     release = _RELEASE.match(platform.release())
     told = {
@@ -103,7 +104,7 @@ def _text(path: Path) -> str:
 
 
 def boot() -> str:
-    """Which boot of which machine this is, as a hash that is only compared; empty where the system does not tell."""
+    """Return a hash of this machine and its boot, for comparisons only; empty if the system does not have it."""
     text = _text(Path(_BOOT_ID)).strip()
     return hashlib.blake2b(text.encode(), digest_size=8, person=b"mio2trace").hexdigest() if text else ""
 

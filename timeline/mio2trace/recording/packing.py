@@ -32,8 +32,8 @@ def pack(path: str, manifest: Mapping[str, Any], members: Mapping[str, str]) -> 
 
 
 def _entry(name: str, source: BinaryIO) -> zipfile.ZipInfo:
-    """No time and no owner: what is packed twice is the same bytes. What would shrink to what nobody unpacks, since it
-    might be a bomb, is stored as it is."""
+    """No time and no owner: what is packed twice is the same bytes. Data that shrinks so much that it looks like a zip
+    bomb is stored as it is."""
     entry = _new(name)
     beginning = source.read(_COPIED_AT_ONCE)
     source.seek(0)

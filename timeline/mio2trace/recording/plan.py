@@ -1,4 +1,4 @@
-"""What is run: the profiler, the variables, the command line; and the same as lines of a shell."""
+"""The plan of a recording: the profiler, the variables, the command line; and the same as lines of a shell."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class Plan(NamedTuple):
 
 
 def profiler_for(asked: Asked, environment: Mapping[str, str]) -> Profiler:
-    """rocprofv3, else rocprof, else none; dv/dt where its library is given. Raises `InputError` where one that is asked
-    for is not there, `OptionError` where it cannot do what is asked."""
+    """rocprofv3, else rocprof, else none; dv/dt where its library is given. Raises `InputError` if a requested profiler
+    is missing, `OptionError` if it cannot do what the options ask."""
     if asked.library:
         path = os.path.abspath(asked.library)
         if not os.path.isfile(path):
@@ -107,7 +107,7 @@ def plan(asked: Asked, profiler: Profiler, folder: str, environment: Mapping[str
 
 
 def rank_of(environment: Mapping[str, str]) -> int | None:
-    """The process's place in its job, as its launcher tells."""
+    """Return the rank of the process in its job, from the variables of its launcher."""
     values = (environment.get(name, "") for name in RANKS)
     return next((int(text) for text in values if text.isascii() and text.isdigit() and len(text) < 8), None)
 

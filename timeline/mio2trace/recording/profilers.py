@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 PLACES = ("/opt/rocm/bin",)
-"""Where ROCm lies, beside the PATH."""
+"""Folders of ROCm, in addition to the PATH."""
 ASKED_S = 20
 _LONGEST_ANSWER = 1 << 20
 _VERSION = re.compile(r"^[ \t]*+version:[ \t]*+v?(\d+(?>(?:\.\d+)+))", re.MULTILINE)
@@ -138,7 +138,7 @@ def _rocprofv3(profiler: Profiler, folder: str, period: Period, environment: Map
 
 
 def _takes(profiler: Profiler, word: str) -> bool:
-    """One that tells nothing is taken for the newest."""
+    """A profiler without a version counts as the newest."""
     return not profiler.help or word in _WORDS.findall(profiler.help)
 
 

@@ -1,6 +1,6 @@
 """The program as a child: its output through to ours and into a file, signals on to it, its exit code back.
 
-What the person sees, pipes and signals is as without us, but for buffering: the program writes into a pipe. Signals of
+Output, pipes and signals are as without this program, except for buffering: the program writes into a pipe. Signals of
 the terminal reach the program by themselves; those that are sent to us are sent on. What the program started may go on
 after it, as behind `tee`: it is waited for while it holds the output, until a signal comes.
 """
@@ -30,7 +30,7 @@ _FROM_TERMINAL = 0x80
 """``SI_KERNEL``: the whole foreground group has it already."""
 _TOLD_AFTER_S = 3
 NOT_FOUND, NOT_STARTED = 127, 126
-"""Exit codes of a shell for a program that is not there, and one that cannot be run."""
+"""Exit codes of a shell for a missing program, and for a program that cannot be run."""
 _ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name))
 _PASSED_ON = (*_ENDING, *(getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2") if hasattr(signal, name)))
 
@@ -64,7 +64,7 @@ def run(
     *,
     through_script: bool = False,
 ) -> Outcome:
-    """Run ``command`` to its end, all that it writes in the file ``log``, too. ``say``: tells a person something.
+    """Run ``command`` to its end, and copy its output into the file ``log``. ``say``: prints a line for a person.
 
     ``through_script``: the command is a script that runs the program, and signals are for both.
 

@@ -36,7 +36,7 @@ class Recorded(NamedTuple):
 def record(asked: Asked, profiler: Profiler, output: str, *, reference: bool, say: Say) -> int:
     """Run the program and write the archive ``output``; the program's exit code.
 
-    What was recorded is kept in the temporary folder, and the folder named, where the archive cannot be written. Raises
+    If the archive cannot be written, the recording stays in the temporary folder, and a line names the folder. Raises
     `InputError` then, and where the program cannot be run.
     """
     environment = dict(os.environ)
@@ -141,7 +141,7 @@ def _packed(runs: list[Recorded], environment: Mapping[str, str]) -> tuple[dict[
 
 
 def begun(made: Plan, detail: bool) -> Iterator[str]:
-    """What is said before the program runs."""
+    """Yield the lines to print before the program runs."""
     log = "MIOpen log with entries and commands" + (", level 6" if detail else "")
     yield f"{made.profiler}; {log}{', ROCTx ranges on' if made.profiler.of_rocm else ''}"
     for name, value in made.kept.items():
@@ -151,7 +151,7 @@ def begun(made: Plan, detail: bool) -> Iterator[str]:
 
 
 def told(runs: list[Recorded], output: str) -> Iterator[str]:
-    """What is said after it."""
+    """Yield the lines to print after the program ran."""
     done = runs[0]
     yield contents.summary(done.contents, done.outcome)
     if len(runs) > 1:

@@ -1,8 +1,8 @@
 """Bytes: open a path or ``-``, undo gzip and UTF-16 once, hand out blocks or lines, and know size and hash of the file.
 
-Nothing here knows a format. A source is read once, front to back, so that standard input works like a file; a regular
-file up to the size that it has when it is opened, so that one which grows has an end. What a compressed file expands
-to has a limit.
+Nothing here knows a format. A source is read once, front to back, so that standard input works like a file. A regular
+file is read up to its size when it was opened, so that a growing file has an end. What a compressed file expands to has
+a limit.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ HEAD = 64 << 10
 MAX_GZIP_LAYERS = 3
 MOST_UNKNOWN = 64 << 20
 MOST_AT_ONCE = 1 << 30
-"""Bytes of an input that may have no end: so many without anything known are read, so many into memory as a whole."""
+"""Limits in bytes for an input that may have no end: read without any known record, and read into memory as a whole."""
 FREE_EXPANSION = 256 << 20
 MAX_EXPANSION = 200
-"""Beyond the first 256 MB a compressed file may hold so many times its size: logs and profiles stay below 100."""
+"""Beyond the first 256 MB a compressed file may hold this many times its size: logs and profiles stay below 100."""
 
 
 class Source:
@@ -69,7 +69,7 @@ class Source:
         self._max_input = max_input
         self._hash = hashlib.sha256()
         self._content_hash: hashlib._Hash | None = None
-        """Of the decoded content, where that is not the file's own bytes."""
+        """Hash of the decoded content, if it differs from the file's own bytes."""
         # Hashing large blocks runs beside the decoding: it does not hold the interpreter. Not before `blocks`, so that
         # until then no thread stands in the way of a fork.
         self._hashing = Beside()
@@ -141,12 +141,12 @@ class Source:
 
     @property
     def total_bytes(self) -> int:
-        """Of a regular file when it was opened; 0 for anything else."""
+        """Size of a regular file when it was opened; 0 for anything else."""
         return self._total
 
     @property
     def plain_path(self) -> str:
-        """Where a file lies whose bytes are its content, for readers that need more than a stream; else empty."""
+        """The path of a file whose bytes are its content, for readers that need more than a stream; else empty."""
         return self._path if self.plain_blocks else ""
 
     @property
@@ -155,7 +155,7 @@ class Source:
         return self._path if self._own else ""
 
     def require_room(self, more: int) -> None:
-        """Raises `InputError` where this file and so many bytes beside it are more than ``max_input``."""
+        """Raises `InputError` if this file and ``more`` bytes beside it are more than ``max_input``."""
         most = self._max_input
         if most is not None and self._total + more > most:
             size = f"more than {most // 1_000_000} MB"
@@ -411,7 +411,7 @@ def gunzip(
 
 
 def _up_to_the_damage(decoder: Decompressor, block: bytes) -> bytes:
-    """What zlib, which gives a block or nothing, can decode of a damaged ``block``."""
+    """Return the part of a damaged ``block`` that can be decoded; zlib itself returns a whole block or nothing."""
     out: list[bytes] = []
     try:
         for position in range(len(block)):

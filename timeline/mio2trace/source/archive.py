@@ -1,4 +1,4 @@
-"""Zip archives: what a stranger packed, laid into a folder of its own under limits, or refused with the member's name.
+"""Zip archives of strangers: unpacked into a folder of their own under limits, or refused with the member's name.
 
 Nothing of the archive is trusted: neither the names in it, nor the sizes that it states, nor its directory.
 What `mio2trace record` and `mio2trace bundle` write holds a ``manifest.json`` that says which members are inputs.
@@ -148,7 +148,7 @@ def _unpack(path: str, name: str, folder: str, most: int) -> Unpacked:
 
 
 def _members(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
-    """The files in it. Raises `InputError` for one that may not be laid into a folder."""
+    """The files in it. Raises `InputError` for a file that may not be unpacked."""
     files = [info for info in archive.infolist() if not info.filename.endswith("/")]
     if len(files) > MOST_MEMBERS:
         raise InputError(f"{name}: {len(files)} files in the archive; expected at most {MOST_MEMBERS}")

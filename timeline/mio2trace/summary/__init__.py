@@ -1,4 +1,4 @@
-"""What the conversion found, in numbers: the metadata of the trace, and the lines for the person who ran it."""
+"""The results of a conversion in numbers: the metadata of the trace, and the lines for the person who ran it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class InputFact(msgspec.Struct, frozen=True, kw_only=True):
 def describe(
     records: Sequence[Profile | FrameworkLog | MiopenLog | TfProfile | TfView | SolverTable | GemmTable],
 ) -> str:
-    """What a source holds, in a few words."""
+    """Return the contents of a source in a few words."""
     parts = []
     for record in records:
         if isinstance(record, Profile):
@@ -151,7 +151,7 @@ def notes_object(notes: Notes) -> dict[str, int]:
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines for stderr: what each input was taken for; what the links rest on, clocks, sums; what was met."""
+    """Return lines for stderr: the format of each input; the evidence of the links, clocks, sums; notes."""
 
     inputs: list[str]
     evidence: list[str]
@@ -194,7 +194,7 @@ def _unattributed_set_up(measured: Sequence[Measures]) -> int:
 
 
 def _doubted(measured: Sequence[Measures]) -> int:
-    """How many kernels and copies have a layer that is in doubt."""
+    """Return the number of kernels and copies whose layer has low confidence."""
     return sum(
         bool(links.layer_by[position])
         for links in (measures.alignment.links for measures in measured)

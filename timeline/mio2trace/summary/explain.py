@@ -17,7 +17,7 @@ from mio2trace.ops.operation import Operation
 ALTERNATIVES = 3
 """How many other operations are told."""
 LEAST, CERTAIN = 0.005, 0.9995
-"""Probabilities that are said as 0 and as 100 %."""
+"""Probabilities that are printed as 0 and as 100 %."""
 MOST_NATS = 40.0
 
 
@@ -179,7 +179,7 @@ def _times(nats: float) -> str:
 def _window(stream: Stream, windows: Windows, number: int) -> str:
     first, last = windows.first[number], windows.last[number]
     if not windows.by:
-        return "nothing bounds when the log's operations ran: order and likeness alone decide"
+        return "nothing bounds when the log's operations ran: only order and similarity decide"
     if last < first:
         return f"by {windows.by} it ran outside any operation"
     lines = f"lines {stream.operations[first].line} to {stream.operations[last].line}"
@@ -233,7 +233,7 @@ def _doubt(confidence: float) -> str:
 
 
 def percent(probability: float) -> str:
-    """A probability in words: what is not quite sure is never said to be 100 %, what is possible never 0 %."""
+    """Return a probability as text: 100 % only if it is sure, 0 % only if it is impossible."""
     if probability < 0.01:
         return "less than 1 %"
     return f"{min(99, round(100 * probability))} %"
