@@ -4,10 +4,10 @@
     python benchmarks/attribution.py --robust [--seeds 3]    damaged logs and profiles (benchmarks/damages/)
     python benchmarks/attribution.py --all                   as recorded, each evidence taken away, masked, damaged
 
-A line of totals follows for each way to read the sets. ``--require`` exits with 1 when a score is below what the
-project promises: all evidence, every kernel in its call and its layer; pointers masked, 99 %; a log of commands only,
-95 % of the kernels whose call printed one; damaged, at most one link in a thousand that is wrong and said to be sure;
-and no operation whose shapes or GEMM disagree.
+A line of totals follows for each way to read the sets. ``--require`` exits with 1 if a score is below what the project
+promises. With all evidence: every kernel in its call and its layer. With masked pointers: 99 %. With a log of commands
+only: 95 % of the kernels whose call printed a command. Damaged: at most one link in a thousand that is wrong and sure.
+No operation may have shapes or a GEMM that disagree.
 """
 
 from __future__ import annotations

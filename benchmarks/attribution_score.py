@@ -1,4 +1,4 @@
-"""What a trace says of operations and layers, against what really happened (``truth.json`` of a MIOpen run).
+"""Compare the operations and layers of a trace with the truth (``truth.json`` of a MIOpen run).
 
 Kernels are joined with the truth's enqueues by ``call_index`` (``prof_index`` there), in a log that holds the profile's
 blocks by the block's ``line``. Operations are compared by the line of the log: the trace's operation slices name

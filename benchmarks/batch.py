@@ -6,9 +6,9 @@ them off into datasets, which are compared byte for byte. Prints one JSON line, 
     python -m benchmarks.batch
     python -m benchmarks.batch --runs 1000 --most 100000 --small 3     # 4 million kernels
 
-Besides the seconds that one and two workers take, it says how much processor time one run takes (``run_ms``), how much
-of what leads the batch (``lead_ms``: threads, journal, which no worker shares), and the ratio that follows of these
-on two processors that do nothing else: 2 * run / (run + lead).
+It prints the seconds of one and of two workers, the processor time of one run (``run_ms``), and that of the leading
+process per run (``lead_ms``: threads, journal). From these it computes the ratio for two idle processors: 2 * run /
+(run + lead).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from tests.batch_work import made_up, poison, worker_pids  # noqa: E402
 TRACES = Path(__file__).resolve().parent.parent / "traces"
 LEAST_KERNELS = 10
 RECORDED = 5
-"""One run of so many is a recorded one."""
+"""One run of this number is a recorded one."""
 TURN = 100
 """Runs that one and two workers do in turns."""
 

@@ -1,11 +1,11 @@
-"""What is private stays out, what names something stays in: canaries of each kind in every field, in every output.
+"""Private text stays out, names stay in: canaries of each kind in every field, searched in every output.
 
     python benchmarks/canaries.py [--part 1/16] [--kind TEXT]
 
 Files of every format (tests/planted) with a canary (tests/canaries.py) in every text field, through `convert` and the
-commands that print tables. Prints, for each kind and output, in how many formats it was looked for and how often it was
-found (``!n``); then, for each field that holds names, how many went in and how many did not come out as they were. Exit
-1 when anything leaked or was eaten. ``--part 1/16``: the first sixteenth, which has all kinds and all formats.
+commands that print tables. Prints, for each kind and output, the number of formats that were searched and the number of
+finds (``!n``). Then it prints, for each field that holds names, how many names went in and how many came out changed.
+Exit 1 when anything leaked or was eaten. ``--part 1/16``: the first sixteenth, which has all kinds and all formats.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ PARTS = 16
 
 
 class Look(NamedTuple):
-    """What became of one kind in one format: outputs that were made, what leaked in them, categories of its slices."""
+    """The result for one kind in one format: its outputs, the leaks in them, the categories of its slices."""
 
     looked: set[str]
     leaked: dict[str, list[str]]

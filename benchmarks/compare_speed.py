@@ -31,7 +31,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--schema", type=Path, default=samples / "rocpd_ck_batched_gemm.db.gz")
     parser.add_argument("--kernels", type=int, default=1_000_000)
-    parser.add_argument("--repeat", type=int, default=1, help="best of so many (default 1)")
+    parser.add_argument("--repeat", type=int, default=1, help="take the best of N runs (default 1)")
     parser.add_argument("--folder", type=Path, help="keep the databases here, and use them if they are there")
     args = parser.parse_args()
     require("--schema", args.schema)

@@ -3,13 +3,13 @@
     python -m benchmarks.damage [--rows TEXT] [--sets TEXT] [--seeds N] [--jobs N] [--json] [--worst] [--require]
                                 [--minutes N] [--kept FILE]
 
-One row a damage and variant: ``handles`` (as recorded), ``hidden`` (the log's pointers masked), ``nf`` (hidden, and no
-line of a framework in the log), ``twin`` and ``twin nf`` (the same of ROCm's profiles). Of operations and of layers:
-kernels that are right, links that are wrong and sure, the mean confidence. Of wrong runs: refused, and links said with
-0.5 and more. Then, by tenth of the confidence and over all rows: links, what was said of them, what is true.
-``--require`` exits with 1 where a row is below what the project promises. Cases come in turns, one of each row and
-variant after another, so that what ``--minutes`` leaves is a fair draw; ``--kept`` holds what was measured, a line a
-case, and those cases are not measured again.
+There is one row per damage and variant. The variants are ``handles`` (as recorded), ``hidden`` (the log's pointers
+masked), ``nf`` (hidden, and no line of a framework in the log), ``twin`` and ``twin nf`` (the same with ROCm's
+profiles). Of operations and of layers: kernels that are right, links that are wrong and sure, the mean confidence. Of
+wrong runs: refused, and links said with 0.5 and more. Then, by tenth of the confidence and over all rows: links, what
+was said of them, what is true. ``--require`` exits with 1 where a row is below what the project promises. Cases come in
+turns, one of each row and variant after another, so that ``--minutes`` leaves a fair sample. ``--kept`` holds the
+measurements, one line per case; these cases are not measured again.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=1, help="draws of each damage (default 1)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--minutes", type=float, default=inf, help="how long it may take (default: as it takes)")
-    parser.add_argument("--kept", type=Path, metavar="FILE", help="what was measured, to go on with")
+    parser.add_argument("--kept", type=Path, metavar="FILE", help="file of finished measurements, to resume from")
     parser.add_argument("--shared", type=Path, default=SHARED, help="the folder of the real samples")
     parser.add_argument("--json", action="store_true", help="JSON lines")
     parser.add_argument("--worst", action="store_true", help="also links that are wrong and sure, and why refused")

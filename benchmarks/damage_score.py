@@ -1,4 +1,4 @@
-"""What is right, and how sure it was said to be: links of an analysis against a run's truth.
+"""Compare the links of an analysis, and their confidences, with a run's truth.
 
 A link to an operation is right when the operation's line is the true call's entry, or one that it printed. A kernel
 whose call left no line is right without a link, and with one that is not sure; one that no call launched only without.

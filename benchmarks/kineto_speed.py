@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Measure Kineto traces against orjson.loads.")
     parser.add_argument("--trace", type=Path, default=samples / "kineto_mi300x_resnet_train_ddp.json.gz")
     parser.add_argument("--size", default="500MB")
-    parser.add_argument("--repeat", type=int, default=3, help="best of so many (default 3)")
+    parser.add_argument("--repeat", type=int, default=3, help="take the best of N runs (default 3)")
     parser.add_argument("--folder", type=Path, help="keep the grown trace here, and use it if it is there")
     parser.add_argument("--grow", type=Path, metavar="FILE", help="write the grown trace there and do no more")
     args = parser.parse_args(argv)

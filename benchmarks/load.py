@@ -181,7 +181,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--log", type=Path, default=shared / "alexnet-b1-train.run.log")
     parser.add_argument("--what", default="profile,log", help="which inputs")
     parser.add_argument("--sizes", default="50MB,200MB,500MB,2GB", help="for the exponent")
-    parser.add_argument("--big", default="4GB", help="measured, too, but not for the exponent; empty: none")
+    parser.add_argument("--big", default="4GB", help="also measured, but not for the exponent; empty: none")
     parser.add_argument("--folder", type=Path, help="where the inputs are made (default: the system's folder)")
     args = parser.parse_args(argv)
     require("--profile", args.profile)

@@ -143,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--log", type=Path, nargs="+", default=[samples / name / "run.log" for name in SETS])
     parser.add_argument("--size", default="1GB")
     parser.add_argument("--mixed", action="store_true", help="with Caffe's lines")
-    parser.add_argument("--repeat", type=int, default=3, help="best of so many (default 3)")
+    parser.add_argument("--repeat", type=int, default=3, help="take the best of N runs (default 3)")
     args = parser.parse_args(argv)
     require("--log", *args.log)
     number, unit = re.fullmatch(r"(\d+)([KMG]?)B?", args.size.upper()).groups()  # type: ignore[union-attr]

@@ -333,7 +333,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--set", default="m121-lenet-train-ownkernels", metavar="NAME", help="the run to be made long")
     parser.add_argument("--shared", type=Path, default=SHARED, help="the folder of the real samples")
     parser.add_argument("-o", "--output", type=Path, help="folder for the files (default: a temporary one)")
-    parser.add_argument("--repeat", type=int, default=1, help="best of so many (default 1)")
+    parser.add_argument("--repeat", type=int, default=1, help="take the best of N runs (default 1)")
     parser.add_argument("--keep", action="store_true", help="leave the files; take those that are there")
     args = parser.parse_args(argv)
     folder = args.output or Path(tempfile.mkdtemp(dir=os.environ.get("TMPDIR")))

@@ -30,7 +30,7 @@ from mio2trace.analysis import AnalysisOptions  # noqa: E402
 from mio2trace.kernels.names import kernel_name  # noqa: E402
 
 Event = tuple[str, bool]
-"""What is asked, and whether it is so."""
+"""What may happen, and whether it did."""
 
 
 def streams(run: Run) -> Iterator[Stream]:

@@ -184,7 +184,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Measure rocpd databases against sqlite3 alone.")
     parser.add_argument("--schema", type=Path, default=samples / "rocpd_ck_batched_gemm.db.gz")
     parser.add_argument("--kernels", type=int, default=1_000_000)
-    parser.add_argument("--repeat", type=int, default=3, help="best of so many (default 3)")
+    parser.add_argument("--repeat", type=int, default=3, help="take the best of N runs (default 3)")
     parser.add_argument("--linear", action="store_true", help="a quarter and five times as many, too")
     parser.add_argument("--folder", type=Path, help="keep the databases here, and use them if they are there")
     parser.add_argument("--make", type=Path, metavar="FILE", help="write the database there and do no more")

@@ -1,4 +1,4 @@
-"""Where the real samples are, and one line where they are not."""
+"""The folder of the real samples, and one line if it is missing."""
 
 from __future__ import annotations
 

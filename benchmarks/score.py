@@ -37,7 +37,7 @@ Event = dict[str, Any]
 
 
 class Set(NamedTuple):
-    """A run of the program: what goes in, and what is true of it."""
+    """A run of the program: its inputs, and the truth about it."""
 
     name: str
     way: str

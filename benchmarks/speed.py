@@ -168,7 +168,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--profile", type=Path, default=shared / "alexnet-b1-train.prof.json")
     parser.add_argument("--log", type=Path, default=shared / "alexnet-b1-train.run.log")
     parser.add_argument("--size", default="500MB")
-    parser.add_argument("--repeat", type=int, default=3, help="best of so many (default 3)")
+    parser.add_argument("--repeat", type=int, default=3, help="take the best of N runs (default 3)")
     parser.add_argument("--folder", type=Path, help="keep the grown run here, and use it if it is there")
     parser.add_argument("--linearity", action="store_true", help="also the exponent of time over size")
     parser.add_argument("--only-help", action="store_true", help="the start of the program alone")

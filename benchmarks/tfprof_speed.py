@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sample = SHARED / "samples" / "tfprof" / "tf18_bench_resnet50_v2" / "profile.tfprof.gz"
     parser = argparse.ArgumentParser(description="Measure the reading of a TFProf profile.")
     parser.add_argument("--profile", type=Path, default=sample)
-    parser.add_argument("--repeat", type=int, default=3, help="best of so many (default 3)")
+    parser.add_argument("--repeat", type=int, default=3, help="take the best of N runs (default 3)")
     args = parser.parse_args(argv)
     require("--profile", args.profile)
     data = args.profile.read_bytes()

@@ -1,8 +1,8 @@
-"""What it costs to write a large trace: time, memory and size of both forms.
+"""The cost of writing a large trace: time, memory and size of both forms.
 
     python benchmarks/write_speed.py --kernels 1000000
 
-The picture of a real run, drawn with ``--host-calls none``, is repeated until it has so many kernels and copies.
+The trace of a real run, drawn with ``--host-calls none``, is repeated until it has this number of kernels and copies.
 ``repeated``: with shifted clocks, as `grow.py` makes a long run of a short one. ``varied``: every repetition is another
 one, durations, gaps and queue times vary by ``--jitter`` (3 %) each for itself, rates follow from them. ``picture`` is
 the whole: passes, layers, operations, kernels, counters. ``kernels`` has only the kernels and copies, with all their

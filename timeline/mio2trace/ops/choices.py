@@ -43,7 +43,7 @@ _Gemm = tuple[int, int, int, int, str | None]
 
 
 def _measured(message: Message, command: Command) -> Iterator[SolverRecord]:
-    """What a record of MIOPEN_PERFORMANCE_LOGS says, which is of the last driver command before it."""
+    """The content of a record of MIOPEN_PERFORMANCE_LOGS; it belongs to the last driver command before it."""
     told = performance(message.text)
     problem = parse(command.text, command.tag)
     key = None if problem is None else problem.database_key()

@@ -1,7 +1,7 @@
-"""What may stand in a MIOpenDriver command: base words, and of their options those that the families list.
+"""The allowed words of a MIOpenDriver command: base words, and the options that the families list.
 
-A command's words are looked at one by one, when a log states them and again when a line is offered to a shell: what is
-no known option with a plain value is refused.
+The words of a command are checked one by one, when a log has them and again when a line is offered to a shell. A word
+that is no known option with a plain value is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LONG = {
     "mode": "m", "group_count": "g", "fusion_mode": "F", "win_h": "y", "win_w": "x", "win_d": "Z", "pool_stride_h": "v",
     "pool_stride_w": "u", "pool_stride_d": "s", "back": "b", "save": "s", "run": "r",
 }  # fmt: skip
-"""Long names (miopen-log.md 7.1) to the short ones that logs use; others stay."""
+"""Long names (miopen-log.md 7.1) to the short names of logs; others stay."""
 
 _FORW_AS_IT_IS = ("bnorm", "activ", "CBAInfer")
 """Words whose ``-F`` is another, or of which logs have ``--forw``."""

@@ -54,7 +54,7 @@ def _operation_name(facts: OperationFacts) -> str:
 
 
 def problem_name(operation: Operation) -> str:
-    """Its name, and what else tells its problem from others, searched or run.
+    """Return its name, and the other properties that distinguish its problem, searched or run.
 
     p is the pad; then the mode, the data type unless it is float or unknown, the layout unless it is the usual one.
     """

@@ -1,4 +1,4 @@
-"""What every problem offers: shapes, equivalent GEMM, work, traffic, driver command, a check of the shapes."""
+"""The interface of every problem: shapes, equivalent GEMM, work, traffic, driver command, a check of the shapes."""
 
 from __future__ import annotations
 
@@ -190,11 +190,11 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.primitive == primitive
 
     def fits(self, entry: Problem) -> bool:
-        """Whether this, a command's, can be of one call with an entry's problem, as far as both tell."""
+        """Return whether this problem of a command fits an entry's problem, as far as both are known."""
         return not entry.input or not self.input or four_lengths(entry.input) == four_lengths(self.input)
 
     def with_command(self, command: Problem) -> Problem:
-        """This, an entry's, with what only the call's command tells."""
+        """Return this problem of an entry with the values that only the call's command has."""
         if type(command) is not type(self):
             return self
         missing = [name for name in self.told_where_cut_off if getattr(self, name) is None]
@@ -206,7 +206,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self
 
     def searched(self, dtype: str | None) -> tuple[Problem, ...]:
-        """What a search for its solver is known by, the narrowest first: not every record states type and layout.
+        """Keys of a search for its solver, the narrowest first: not every record has type and layout.
 
         () for what is never searched.
         """

@@ -31,7 +31,7 @@ _NO_OP = -1
 
 
 def is_library_call(made: Range) -> bool:
-    """Whether a range is one that MIOpen pushed itself; internal functions among them."""
+    """Return whether MIOpen itself pushed a range; internal functions included."""
     return made.text.startswith(_API)
 
 

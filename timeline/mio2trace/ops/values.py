@@ -1,4 +1,4 @@
-"""The values of MIOpen's entries (miopen-log.md 4): each form is told by its own shape."""
+"""The values of MIOpen's entries (miopen-log.md 4): each form is recognised by its own shape."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Collectives of a process group: how much is sent, by how many ranks, and what that is on the wire (docs/kineto.md).
 
-As NCCL's tests define it: the *algorithm* bandwidth is the message over the time, the *bus* bandwidth that times what
-each rank sends and receives of it, so that it compares with the link whatever the number of ranks.
+As NCCL's tests define it: the *algorithm* bandwidth is the message divided by the time. The *bus* bandwidth is the
+algorithm bandwidth times the part of the message that each rank sends and receives, so it can be compared with the link
+for any number of ranks.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Ops of a framework that no other family models: what they were given, and the traffic of element-wise ones.
+"""Ops of a framework that no other family models: their inputs, and the traffic of element-wise ops.
 
-Rule for an op that goes element by element: each tensor is read once, a broadcast or expanded one as far as it is in
-memory; the result, which has the shape of all of them together, is written once. Its type is that of the widest
-input, one byte for a comparison. A copy reads its source and writes its target, a fill only writes. FLOPs: one for each
-element of the result if the op is a single operation of docs/operations.md on floating-point numbers; else none are
-defined.
+Rule for an element-wise op: each tensor is read once, with its size in memory if it is broadcast or expanded. The
+result has the common shape of all and is written once. Its type is that of the widest input, one byte for a comparison.
+A copy reads its source and writes its target, a fill only writes. FLOPs: one for each element of the result if the op
+is a single operation of docs/operations.md on floating-point numbers; else none are defined.
 """
 
 from __future__ import annotations

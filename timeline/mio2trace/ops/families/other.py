@@ -1,4 +1,4 @@
-"""What has shapes but no agreed work, and no family of its own (miopen-log.md 5.3, 5.4)."""
+"""Operations with shapes, but without agreed work and without their own family (miopen-log.md 5.3, 5.4)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mio2trace.ops.values import product
 
 
 class GenericProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
-    """What has shapes but no agreed work: losses, optimisers, indexing, dropout, CTC, GLU, RoPE, PReLU."""
+    """A problem with shapes but without agreed work: losses, optimisers, indexing, dropout, CTC, GLU, RoPE, PReLU."""
 
     kind: str
     flags: tuple[tuple[str, str], ...] = ()

@@ -224,7 +224,7 @@ def _immediate(problem: Problem) -> Problem:
 
 
 def _tells(record: Entry | Command | Message) -> bool:
-    """Whether a record tells of an operation, in a log without entries."""
+    """Return whether a record belongs to an operation, in a log without entries."""
     if isinstance(record, Command):
         return bool(record.tag)
     return isinstance(record, Message) and record.kind in ("search", "execution", "immediate", "summary", "chosen")
@@ -242,7 +242,7 @@ def primitive_of(text: str) -> str:
 
 
 def belongs(draft: Draft, command: Command, problem: Problem | None) -> bool:
-    """Whether ``command``, of the problem ``problem``, is the one that the call printed."""
+    """Return whether the call printed ``command``, which has the problem ``problem``."""
     entry, direction = draft.problem, draft.direction
     if problem is None:
         return primitive_of(command.text) == draft.primitive
@@ -255,7 +255,7 @@ def belongs(draft: Draft, command: Command, problem: Problem | None) -> bool:
 
 
 def merged(entry: Problem | None, command: Problem | None) -> Problem | None:
-    """The entry's problem with what only the command tells."""
+    """Return the entry's problem with the values that only the command has."""
     if entry is None or command is None:
         return entry or command
     return entry.with_command(command)

@@ -1,4 +1,4 @@
-"""What calls refer to and do not show: tensor types, Find 2.0 problems (miopen-log.md 4.3, 4.8)."""
+"""Objects that calls refer to without their content: tensor types, Find 2.0 problems (miopen-log.md 4.3, 4.8)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Calls that are like an earlier one: the same entry but for its addresses, followed by the same lines.
 
-Iterations repeat, so nearly every call is: what was worked out for the first is taken over, with the place and the
-buffers of its own. That needs the state to say what it said then, and the call's records to stand together: from its
-entry to the next call of the same thread. Anything else is left to `mio2trace.ops.log.assemble`, with the same result.
+Iterations repeat, so nearly every call does. The result for the first call is reused, with the place and buffers of
+each call. That needs the state to say what it said then, and the call's records to stand together: from its entry to
+the next call of the same thread. Anything else is left to `mio2trace.ops.log.assemble`, with the same result.
 """
 
 from __future__ import annotations

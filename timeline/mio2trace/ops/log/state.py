@@ -1,4 +1,4 @@
-"""What is known at a record: the operations so far, each thread's one under way, what earlier records said."""
+"""The state at a record: the operations so far, the open operation of each thread, the content of earlier records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What single messages state: solvers, times, workspaces, and the problems behind database keys (miopen-log.md 8)."""
+"""The content of single messages: solvers, times, workspaces, and the problems behind database keys (miopen-log.md
+8)."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from mio2trace.patterns import late
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
-    """What a message states of a search, a workspace, a problem; what it does not tell is None.
+    """The content of a message about a search, a workspace or a problem; missing values are None.
 
     ``solvers``: those it is about. ``outcome``: what became of the solver, or what was looked up and whether it was
     there, in few words. ``time_ms``: as printed. ``workspace_bytes``: what is needed; ``given_bytes``: what there is
@@ -78,7 +79,7 @@ _VALUES = late(r"^\[(.*)\]$")
 
 
 def state(message: Message) -> Statement:
-    """What a message states, as far as it is known for its kind."""
+    """Return the content of a message, as far as it is known for its kind."""
     return _state(message.kind, message.function, message.text)
 
 
@@ -217,7 +218,7 @@ def _invoker(function: str, text: str) -> Statement | None:
 
 
 def _of_algorithm(name: str) -> OperationDirection | None:
-    """The direction that the name of a convolution's algorithm tells."""
+    """Return the direction in the name of a convolution's algorithm."""
     for part, direction in (("Fwd", "forward"), ("BwdData", "backward-data"), ("BwdWeights", "backward-weights")):
         if part in name:
             return direction  # type: ignore[return-value]
