@@ -10,12 +10,12 @@ import msgspec
 _HASH = re.compile(r"[0-9a-f]{8,64}")
 _MOST_NS = 1 << 62
 _WIDEST_NS = 1_000_000_000
-"""Clocks that were not read within a second tell nothing that a log does not."""
+"""Clocks that were not read within a second are no more exact than a log."""
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """Clocks at one moment, in ns. ``width_ns``: how far apart they were read. ``wrong_ns``: what the system says that
-    its Unix clock may be off, None where it does not keep it in time."""
+    """Clocks at one moment, in ns. ``width_ns``: how far apart they were read. ``wrong_ns``: the possible error of the
+    Unix clock, as the system states it; None if the system does not synchronise it."""
 
     unix_ns: int
     boottime_ns: int
@@ -33,7 +33,7 @@ class Anchors(msgspec.Struct, frozen=True):
 
 
 def anchors_of(told: Mapping[str, object]) -> Anchors | None:
-    """Of a manifest, which may be somebody else's: None where it tells of no clocks, or of impossible ones."""
+    """Return the clocks of a manifest, which may be a stranger's; None if it has no clocks, or impossible ones."""
     clocks, boot = told.get("clocks"), told.get("boot")
     if not isinstance(clocks, dict):
         return None

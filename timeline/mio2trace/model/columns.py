@@ -1,4 +1,4 @@
-"""What a column or a field is: type, unit, meaning, where it is shown, what its text may hold.
+"""The description of a column or a field: type, unit, meaning, where it is shown, what its text may hold.
 
 A field of a record says both by its annotation: ``name: Name`` is text that privacy looks at as a name
 (`mio2trace.privacy.fields`), ``Annotated[int | None, Column(...)]`` is a column wherever `Column.shown` says.

@@ -1,4 +1,4 @@
-"""What a framework's log states: layers, passes, iterations."""
+"""Records of a framework's log: layers, passes, iterations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROCESS = 10**10
 
 
 class LocalTime(msgspec.Struct, frozen=True, gc=False):
-    """A wall-clock time in a zone the source does not tell. ``year`` is 0 when unknown; ``ns`` counts from midnight."""
+    """A wall-clock time whose zone is not recorded. ``year`` is 0 when unknown; ``ns`` counts from midnight."""
 
     year: int
     month: int
@@ -42,7 +42,7 @@ class LocalTime(msgspec.Struct, frozen=True, gc=False):
 
 
 class LayerTime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A layer's printed time: a mean over iterations, or one execution; only its ``stamp`` can tell which.
+    """A layer's printed time: a mean over iterations, or one execution; only its ``stamp`` can show which.
 
     ``index`` is the position in the net from 0, shared by both directions. ``stamp`` is when the line was printed, None
     when there is none (or CK's placeholder, dvdt-ck.md 2.2).

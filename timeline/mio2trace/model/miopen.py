@@ -1,4 +1,4 @@
-"""What a MIOpen log states, record by record (miopen-log.md 2, 3, 7, 8)."""
+"""Records of a MIOpen log (miopen-log.md 2, 3, 7, 8)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mio2trace.model.columns import HiddenBytes, Name, Text, Word
 from mio2trace.model.log import LocalTime
 
 OperationDirection = Literal["forward", "backward-data", "backward-weights"]
-"""Which of its kernels a call runs: the two gradients of a convolution are calls of their own."""
+"""The direction of a call: the two gradients of a convolution are separate calls."""
 
 Params = tuple[tuple[str, str], ...]
 
@@ -155,11 +155,10 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 class MiopenLog(msgspec.Struct, frozen=True, kw_only=True):
     """A MIOpen log's records in the order of their lines.
 
-    ``counts`` tells how many of each kind were met: ``entry <api>``, ``command <base word>``, ``level <kind>``,
-    ``cut entry`` (its end is missing), ``brace alone`` (its beginning is), ``stray`` (a line with MIOpen's prefix that
-    is none of these). Records that tell nothing about an operation (Create, Destroy, Get calls; a Set call that gives a
-    shape its type once more; candidate and database chatter) are counted and not kept. ``foreign`` counts the file's
-    lines that no decoder knew.
+    ``counts`` is the number of records of each kind: ``entry <api>``, ``command <base word>``, ``level <kind>``, ``cut
+    entry`` (without its end), ``brace alone`` (without its beginning), ``stray`` (another line with MIOpen's prefix).
+    Records without information about an operation are counted and not kept: Create, Destroy, Get calls; a Set call that
+    repeats a type; lines about candidates and databases. ``foreign`` counts the file's lines that no decoder knew.
     """
 
     source: int

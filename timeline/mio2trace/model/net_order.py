@@ -1,4 +1,5 @@
-"""The order of a net's layers: a log tells it several times, and what one telling lost another has (dvdt-ck.md 2.1)."""
+"""The order of a net's layers: a log has it several times, and one listing has layers that another lost (dvdt-ck.md
+2.1)."""
 
 from __future__ import annotations
 

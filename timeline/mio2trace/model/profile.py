@@ -1,7 +1,7 @@
-"""What a GPU profile states: activities of devices, calls of the host and named ranges, on named clocks.
+"""Records of a GPU profile: activities of devices, calls of the host and named ranges, on named clocks.
 
-Nothing is derived here. A profiler that waits for each command (dv/dt) and one that does not (ROCm's, Kineto) fill the
-same records; what only OpenCL has is a side table.
+Nothing is derived here. Profilers that wait for each command (dv/dt) and others (ROCm's, Kineto) fill the same records.
+Fields of OpenCL alone are in a side table.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Sizes = tuple[int, ...]
 
 
 class UnixTime(msgspec.Struct, frozen=True, gc=False):
-    """What a clock's times are as Unix time: ``offset_ns`` is added, and it is exact to ``error_ns`` on the machine's
-    own Unix clock, which is right to ``wrong_ns``; None where nothing bounds that."""
+    """The conversion of a clock's times to Unix time: ``offset_ns`` is added. It is exact to ``error_ns`` on the
+    machine's own Unix clock, which is right to ``wrong_ns`` (None: unknown)."""
 
     offset_ns: int = 0
     error_ns: int = 0
@@ -28,12 +28,12 @@ class UnixTime(msgspec.Struct, frozen=True, gc=False):
 
 
 class Clock(msgspec.Struct, frozen=True, gc=False):
-    """What times are counted on: a device's own counter, Unix time, time since boot, or a zero that nothing tells.
+    """A clock: a device's own counter, Unix time, time since boot, or a counter with an unknown zero.
 
     ``resolution_ns``: times are whole multiples of it, truncated. Two sides that share a clock need no relation.
     ``scope``: where the clock is; processes with the same one have one clock, ``""`` is not told. It is only compared:
-    a hash of what names the machine, never that itself, and in no output. ``unix``: where clocks that were read beside
-    the run tell (`mio2trace.model.anchors`).
+    a hash of what names the machine, never that itself, and in no output. ``unix``: known if clocks were read beside
+    the run (`mio2trace.model.anchors`).
     """
 
     kind: Literal["device", "unix", "boottime", "opaque"]
@@ -43,7 +43,7 @@ class Clock(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def as_unix(self) -> UnixTime | None:
-        """How its times become Unix time; None where nothing tells."""
+        """The conversion of its times to Unix time; None if unknown."""
         return UnixTime() if self.unix is None and self.kind == "unix" else self.unix
 
 
@@ -113,7 +113,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
 
 class OpenClLaunch(msgspec.Struct, frozen=True, gc=False):
-    """What OpenCL tells of a kernel's enqueue and others do not. A reader makes equal ones one object.
+    """Values of a kernel's enqueue that only OpenCL records. A reader makes equal ones one object.
 
     ``kernel`` is the kernel object's handle. ``arguments[i]`` is argument i in force as lower-case hex in memory order,
     ``""`` when unknown. ``program`` indexes the programs, None when the source does not link them. ``offset`` is the
@@ -133,7 +133,8 @@ _SLICE = frozenset[Place](("slice",))
 
 
 class Resources(msgspec.Struct, frozen=True, gc=False):
-    """What is recorded of a kernel, such as what it takes of a compute unit: each field is a column where it says."""
+    """Recorded values of a kernel, such as its registers and local memory. Each field is a column in the outputs that
+    its annotation names."""
 
     vgprs: Annotated[int | None, Column("vgpr", "int", "vector registers", shown=_SLICE)] = None
     accum_vgprs: Annotated[int | None, Column("agpr", "int", "accumulation registers", shown=_SLICE)] = None
@@ -214,7 +215,7 @@ class Activity(msgspec.Struct, frozen=True, gc=False):
 
 
 class Collective(msgspec.Struct, frozen=True, gc=False):
-    """What a rank gave to a collective, in elements: sent and received; the size of its group, and its number.
+    """The data of a rank in a collective, in elements sent and received; the size and number of its group.
 
     ``name`` and ``dtype`` are words of the framework's.
     """
@@ -228,7 +229,7 @@ class Collective(msgspec.Struct, frozen=True, gc=False):
 
 
 class Inputs(msgspec.Struct, frozen=True, gc=False):
-    """What an operator was given, input by input: shapes, types, strides in elements, other values as text.
+    """The inputs of an operator: shapes, types, strides in elements, other values as text.
 
     ``kernel_file``: the base name of the file that its kernel was compiled from (Triton).
     """
@@ -317,7 +318,7 @@ class TimerMark(msgspec.Struct, frozen=True, gc=False):
 
 
 class OpenCl(msgspec.Struct, frozen=True, kw_only=True):
-    """What only OpenCL's profiles have, each in call order."""
+    """Records that only OpenCL's profiles have, each in call order."""
 
     programs: tuple[Program, ...] = ()
     buffers: tuple[BufferCreated, ...] = ()
@@ -348,7 +349,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Memory(msgspec.Struct, frozen=True, gc=False):
-    """What an execution took of its device's memory, in bytes."""
+    """Memory of the device that an execution used, in bytes."""
 
     requested_bytes: int
     peak_bytes: int
@@ -358,7 +359,7 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
 class Execution(msgspec.Struct, frozen=True, gc=False):
     """An execution of a node, in a step of the framework's where that is told (step 0 is iteration 1).
 
-    ``device`` is the one that the host's code of the op launches on; None: the op runs on the host itself.
+    ``device`` is the device on which the op launches; None: the op runs on the host itself.
     """
 
     node: int
@@ -376,7 +377,7 @@ class Allocated(msgspec.Struct, frozen=True, gc=False):
 
 
 class Framework(msgspec.Struct, frozen=True, kw_only=True):
-    """What only a framework's own profiler tells: the ops that ranges and activities, by their places, execute.
+    """Records of a framework's own profiler: the ops that ranges and activities, by their places, execute.
 
     ``name`` is the framework's.
     """
@@ -395,7 +396,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     ``records`` is how many the source holds (dv/dt: calls). ``clocks[0]`` is the host's, on which calls and ranges are.
     ``calls_wait``: a call returns after its activity has ended (dv/dt); only then do ends of calls bound anything.
     ``numbers`` says what an activity's number is, by the key that outputs show it under.
-    ``defects``: what the reader met that makes a profile incomplete, by id (`mio2trace.measures.completeness`).
+    ``defects``: counts of defects that make a profile incomplete, by id (`mio2trace.measures.completeness`).
     ``counters`` are those that activities have values of. ``other_calls`` are those that launched none of the
     activities. ``interleaved``: ``line`` places activities and log lines in one order of execution. ``captured``: what
     was launched into graphs, in order. ``line_of``: by the number of an activity, places in ``lines``: of the innermost

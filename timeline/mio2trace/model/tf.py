@@ -1,4 +1,4 @@
-"""What TensorFlow 1 recorded of a run: its graph's nodes, and their executions step by step (tfprof.md 2, 3, 8).
+"""Records of TensorFlow 1: the nodes of a graph, and their executions step by step (tfprof.md 2, 3, 8).
 
 Times are host times: Unix time in UTC, whole microseconds at the source, kept in nanoseconds.
 """
@@ -84,10 +84,10 @@ class TfNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class TfProfile(msgspec.Struct, frozen=True, kw_only=True):
     """All that one file states. ``steps`` are the ids given to ``add_step``.
 
-    ``numbered`` is False where the file is of one step and does not tell which: it then stands as 0.
+    ``numbered`` is False if the file has one step without its number; the number is 0 then.
 
-    ``memory_known`` is False where the source does not tell an op's memory; ``graph_known`` where it tells nothing of
-    the graph: shapes, float_ops and types are then unknown, not 0.
+    ``memory_known`` is False if the source does not record an op's memory. ``graph_known`` is False if it records
+    nothing of the graph: shapes, float_ops and types are then unknown, not 0.
     """
 
     source: int
