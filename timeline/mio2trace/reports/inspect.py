@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import orjson
 
+from mio2trace.model.activities import Rows
 from mio2trace.model.miopen import Entry
 from mio2trace.model.profile import OpenCl
 
@@ -111,6 +112,8 @@ def _default(value: Any) -> Any:
         return len(value)
     if isinstance(value, (set, frozenset)):
         return sorted(value)
+    if isinstance(value, Rows):
+        return list(value)
     return str(value)
 
 
