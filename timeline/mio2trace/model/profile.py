@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from mio2trace.model.activities import Activities
 from mio2trace.model.columns import Column, Hidden, HiddenBytes, LayerName, Name, Place, Text, Word
 from mio2trace.model.log import Direction
 
@@ -407,7 +406,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     source: int
     records: int
-    activities: Sequence[Activity] = ()
+    activities: tuple[Activity, ...] = ()
     other_calls: tuple[Call, ...] = ()
     ranges: tuple[Range, ...] = ()
     queues: tuple[Queue, ...] = ()
@@ -425,16 +424,6 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     captured: tuple[Captured, ...] = ()
     lines: tuple[SourceLine, ...] = ()
     line_of: Mapping[int, tuple[int, int]] = {}
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.activities, Activities):
-            msgspec.structs.force_setattr(self, "activities", Activities(self.activities))
-
-    @property
-    def columns(self) -> Activities:
-        """The activities as columns."""
-        assert isinstance(self.activities, Activities)
-        return self.activities
 
     def source_lines(self, activity: Activity) -> tuple[SourceLine | None, SourceLine | None]:
         line, own = self.line_of.get(activity.number, (-1, -1))

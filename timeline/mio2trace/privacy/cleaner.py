@@ -9,7 +9,6 @@ from typing import Any, TypeVar, get_args
 
 import msgspec
 
-from mio2trace.model.activities import Activities, Rows
 from mio2trace.model.choices import SolverRecord
 from mio2trace.model.columns import Sort
 from mio2trace.model.profile import Activity, Call
@@ -73,7 +72,7 @@ class Cleaner:
         changes = self._changes(record)
         for field in record.__struct_fields__:
             value = getattr(record, field)
-            if isinstance(value, tuple | Rows) and value and isinstance(value[0], msgspec.Struct):
+            if type(value) is tuple and value and isinstance(value[0], msgspec.Struct):
                 new = self._items(value)
                 if new is not value:
                     changes[field] = new
@@ -133,14 +132,13 @@ class Cleaner:
                 self._names[name] = known
         return known
 
-    def _items(self, items: Sequence[msgspec.Struct]) -> Sequence[msgspec.Struct]:
-        """Records, of several types perhaps; a million that share their names cost one look at each name."""
-        if isinstance(items, Activities):
-            items = self._calls(items)
+    def _items(self, items: tuple[msgspec.Struct, ...]) -> tuple[msgspec.Struct, ...]:
+        """A tuple of records, of several types perhaps; a million that share their names cost one look at each name."""
+        if type(items[0]) is Activity:
+            items = self._calls(items)  # type: ignore[arg-type]
         if type(items[0]) is SolverRecord:
             items = self._solvers(items)  # type: ignore[arg-type]
-        kinds = {Activity} if isinstance(items, Activities) else set(map(type, items))
-        dirty = {kind for kind in kinds if shown(kind) and self._is_dirty(kind, items)}
+        dirty = {kind for kind in set(map(type, items)) if shown(kind) and self._is_dirty(kind, items)}
         if not dirty:
             return items
         cleaned: list[msgspec.Struct] = []
@@ -149,9 +147,13 @@ class Cleaner:
             cleaned.append(msgspec.structs.replace(item, **changes) if changes else item)
         return tuple(cleaned)
 
-    def _calls(self, activities: Activities) -> Activities:
+    def _calls(self, activities: tuple[Activity, ...]) -> tuple[Activity, ...]:
         """Their calls' names, too; what a call launched keeps one object for it."""
-        dirty = {name for name in sorted(activities.call_names) if self._name(name, "name") != name}
+        try:
+            names = set(map(attrgetter("call.name"), activities))
+        except AttributeError:  # some have no call
+            names = {activity.call.name for activity in activities if activity.call is not None}
+        dirty = {name for name in sorted(names) if self._name(name, "name") != name}
         if not dirty:
             return activities
         clean: dict[int, Call] = {}
@@ -163,9 +165,9 @@ class Cleaner:
                     clean[id(call)] = msgspec.structs.replace(call, name=self._name(call.name, "name"))
                 activity = msgspec.structs.replace(activity, call=clean[id(call)])
             found.append(activity)
-        return Activities(found)
+        return tuple(found)
 
-    def _solvers(self, records: Sequence[SolverRecord]) -> Sequence[SolverRecord]:
+    def _solvers(self, records: tuple[SolverRecord, ...]) -> tuple[SolverRecord, ...]:
         """The solvers of a database: it names the same few in each record."""
         names = sorted({one.solver for record in records for one in record.solvers})
         if [self._name(name, "name") for name in names] == names:
@@ -175,10 +177,7 @@ class Cleaner:
     def _is_dirty(self, kind: type[msgspec.Struct], items: Iterable[msgspec.Struct]) -> bool:
         dirty = False
         for field, sort in shown(kind).items():
-            if isinstance(items, Activities):
-                values = items.distinct(field)
-            else:
-                values = set(map(attrgetter(field), filter(lambda item: type(item) is kind, items)))
+            values = set(map(attrgetter(field), filter(lambda item: type(item) is kind, items)))
             if sort == "text":
                 # where nearly each is another they are looked at one by one
                 dirty = dirty or len(values) > _REMEMBERED or any(self._value(one, sort) != one for one in values)

@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 import orjson
 
-from mio2trace.model.activities import Rows
 from mio2trace.model.miopen import Entry
 from mio2trace.model.profile import OpenCl
 
@@ -112,8 +111,6 @@ def _default(value: Any) -> Any:
         return len(value)
     if isinstance(value, (set, frozenset)):
         return sorted(value)
-    if isinstance(value, Rows):
-        return list(value)
     return str(value)
 
 

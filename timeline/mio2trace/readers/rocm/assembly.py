@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from array import array
 from bisect import bisect_right
 from collections import Counter, defaultdict, deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import compress, count, islice, repeat
-from operator import attrgetter, itemgetter, le
+from collections.abc import Set as AbstractSet
+from operator import attrgetter, itemgetter
 from typing import Any, Literal
 
 import msgspec
 
 from mio2trace.model.profile import (
+    Activity,
     Call,
     Captured,
     Clock,
@@ -32,7 +32,6 @@ from mio2trace.model.profile import (
     Size3,
     Thread,
 )
-from mio2trace.model.recorded import NONE, CallForm, Calls, Form, Recorded
 from mio2trace.notes import Notes
 from mio2trace.readers import base
 from mio2trace.readers.rocm.counters import COUNTER_RUN, Values
@@ -50,6 +49,28 @@ ROUTES = {
     "DEVICETODEVICE": "device to device",
     "HOSTTOHOST": "host to host",
 }
+
+
+class _Row(msgspec.Struct, gc=False):
+    """An activity under way: its call and its range are known when all rows are."""
+
+    number: int
+    kind: Kind
+    name: str
+    queue: int
+    start_ns: int
+    end_ns: int
+    correlation: int | None
+    grid: Size3 | None
+    workgroup: Size3 | None
+    resources: Resources | None
+    size_bytes: int
+    route: str
+    line: int
+    thread: int | None
+    range_id: int | None
+    graph_node: tuple[int, int] | None = None
+    counters: tuple[float | None, ...] = ()
 
 
 class Assembly:
@@ -78,10 +99,10 @@ class Assembly:
         self._threads: dict[int | None, Thread] = {}
         self._devices: dict[Hashable, Device] = {}
         self._queues: dict[Hashable, Queue] = {}
-        self.calls = Calls()
-        self.activities = Recorded(self.calls)
-        self._call_at: dict[int, int] = {}
-        self._seen = 0
+        self._rows: list[_Row] = []
+        self._calls: dict[int, Call] = {}
+        self._others: list[Call] = []
+        self._parent_of_call: dict[int, int] = {}
         self._ranges: list[Range] = []
         self._launched: dict[int, str] = {}
         self._shared: dict[Any, Any] = {}
@@ -91,22 +112,27 @@ class Assembly:
 
     @property
     def empty(self) -> bool:
-        return not self.activities and not self.calls and not self._ranges
+        return not self._rows and not self._calls and not self._ranges and not self._others
 
     @property
     def latest_ns(self) -> int:
         """The greatest time of all, 0 where there is none."""
-        columns = (self.activities.end_ns, self.calls.end_ns, [made.end_ns for made in self._ranges])
-        return max((max(column, default=0) for column in columns), default=0)
+        ends = [row.end_ns for row in self._rows]
+        ends += [call.end_ns or 0 for call in (*self._calls.values(), *self._others)]
+        return max(max(ends, default=0), max((made.end_ns for made in self._ranges), default=0))
 
     def later(self, by_ns: int) -> None:
         """Move all times: some sources tell their zero at the end. What would leave 64 bits stays where it is."""
         if self.latest_ns + by_ns > MOST_NS:
             self._notes.add("base time that does not fit the times: not added", self._place)
             return
-        for rows in (self.activities, self.calls):
-            rows.start_ns = array("q", (time + by_ns for time in rows.start_ns))
-            rows.end_ns = array("q", (time + by_ns for time in rows.end_ns))
+        for row in self._rows:
+            row.start_ns += by_ns
+            row.end_ns += by_ns
+        for key, call in self._calls.items():
+            self._calls[key] = _moved(call, by_ns)
+        for place, call in enumerate(self._others):
+            self._others[place] = _moved(call, by_ns)
         for place, one in enumerate(self._ranges):
             self._ranges[place] = Range(
                 one.kind, one.text, one.thread, one.start_ns + by_ns, one.end_ns + by_ns, one.id, one.inputs,
@@ -170,93 +196,43 @@ class Assembly:
     ) -> int:
         """A command of the device; ``thread`` is who launched it, ``range_id`` the range that the source states. The
         place is for its counters."""
-        form = self.form(
-            kind, name, queue, grid=grid, workgroup=workgroup, resources=resources, size_bytes=size_bytes, route=route,
-            thread=thread, graph_node=graph_node,
+        same = self._shared.setdefault
+        shown = _number(number, MOST_NS)
+        shown = len(self._rows) if shown is None else shown
+        size = _number(size_bytes, MOST_NS) or 0
+        key = _number(correlation, MOST_NS)
+        name = self._named(name)
+        row = _Row(
+            shown, kind, name, queue, *times, key, grid, workgroup, resources, size, route, line, thread, range_id
+        )
+        if grid is not None:
+            row.grid = same(grid, grid)
+        if workgroup is not None:
+            row.workgroup = same(workgroup, workgroup)
+        if resources is not None:
+            row.resources = same(resources, resources)
+        if graph_node is not None:
+            graph, node = (_number(part, MOST_NS) for part in graph_node)
+            if graph is not None and node is not None:
+                row.graph_node = same((graph, node), (graph, node))
+        self._rows.append(row)
+        return len(self._rows) - 1
+
+    def again(self, place: int, times: tuple[int, int], number: object, correlation: object) -> int:
+        """A command as the one at ``place``, but for these: times, `activity`'s number and correlation."""
+        like = self._rows[place]
+        shown = _number(number, MOST_NS)
+        self._rows.append(
+            _Row(
+                len(self._rows) if shown is None else shown, like.kind, like.name, like.queue, *times,
+                _number(correlation, MOST_NS), like.grid, like.workgroup, like.resources, like.size_bytes, like.route,
+                like.line, like.thread, like.range_id, like.graph_node,
+            )
         )  # fmt: skip
-        return self.add(form, times, number, correlation, line, range_id)
-
-    def form(  # noqa: PLR0913 - keyword-only options
-        self,
-        kind: Kind,
-        name: str,
-        queue: int,
-        *,
-        grid: Size3 | None = None,
-        workgroup: Size3 | None = None,
-        resources: Resources | None = None,
-        size_bytes: object = 0,
-        route: str = "",
-        thread: int | None = None,
-        graph_node: tuple[object, object] | None = None,
-    ) -> int:
-        """The place of what `activity`'s rows have in common."""
-        graph, node = (None, None) if graph_node is None else (_number(part, MOST_NS) for part in graph_node)
-        forms = self.activities.forms
-        form = Form(
-            kind, self._named(name), queue, grid, workgroup, resources, _number(size_bytes, MOST_NS) or 0, route,
-            None if graph is None or node is None else (graph, node), thread,
-        )  # fmt: skip
-        return forms.setdefault(form, len(forms))
-
-    def add(
-        self,
-        form: int,
-        times: tuple[int, int],
-        number: object,
-        correlation: object,
-        line: int = 0,
-        range_id: int | None = None,
-    ) -> int:
-        """An activity of this form."""
-        rows, place = self.activities, len(self.activities)
-        rows.form.append(form)
-        self._add(rows, times, line, correlation)
-        rows.number.append(place if (shown := _number(number, MOST_NS)) is None else shown)
-        rows.range.append(_or_none(range_id))
-        return place
-
-    def _add(self, rows: Calls | Recorded, times: tuple[int, int], line: int, correlation: object) -> None:
-        start, end = times
-        rows.start_ns.append(start)
-        rows.end_ns.append(end)
-        rows.line.append(line)
-        rows.correlation.append(_or_none(correlation))
-
-    def add_calls(
-        self, forms: array[int], starts: array[int], ends: array[int], correlations: array[int], parents: array[int]
-    ) -> None:
-        """Calls in columns as `Calls` has them."""
-        self._extend(self.calls, forms, starts, ends, correlations)
-        self.calls.parent.extend(parents)
-
-    def add_activities(
-        self,
-        forms: array[int],
-        starts: array[int],
-        ends: array[int],
-        correlations: array[int],
-        numbers: array[int],
-    ) -> None:
-        """Activities in columns as `Recorded` has them."""
-        rows = self.activities
-        self._extend(rows, forms, starts, ends, correlations)
-        rows.number.extend(numbers)
-        rows.range.extend(repeat(NONE, len(forms)))
-
-    def _extend(
-        self, rows: Calls | Recorded, forms: array[int], starts: array[int], ends: array[int], ids: array[int]
-    ) -> None:
-        self._records += len(forms)
-        rows.form.extend(forms)
-        rows.start_ns.extend(starts)
-        rows.end_ns.extend(ends)
-        rows.line.extend(repeat(0, len(forms)))
-        rows.correlation.extend(ids)
+        return len(self._rows) - 1
 
     def kernels_by_correlation(self) -> Counter[int | None]:
-        rows = self.activities
-        return Counter(compress(rows.correlation, [kind == "kernel" for kind in rows.kinds]))
+        return Counter(row.correlation for row in self._rows if row.kind == "kernel")
 
     def call(
         self,
@@ -269,14 +245,15 @@ class Assembly:
         parent: object = None,
     ) -> None:
         """An API call; ``parent`` is the id of the range that it was made in, where the source states it."""
-        rows = self.calls
-        rows.form.append(self.call_form(name, thread))
-        self._add(rows, times, line, correlation)
-        rows.parent.append(_or_none(parent) or NONE)
-
-    def call_form(self, name: str, thread: int) -> int:
-        """The place of the form."""
-        return self.calls.forms.setdefault(CallForm(self._named(name), thread), len(self.calls.forms))
+        key = _number(correlation, MOST_NS)
+        call = Call(self._named(name), thread, *times, line, None, key)
+        if key is None or key in self._calls:
+            self.defects["repeated-correlation"] += key is not None and "Launch" in name
+            self._others.append(call)
+        else:
+            self._calls[key] = call
+            if type(parent) is int and parent:
+                self._parent_of_call[key] = parent
 
     def launches_kernel(self, correlation: int, kernel: str) -> None:
         """The call of this id launches a kernel of this name, at once or into a graph."""
@@ -284,21 +261,12 @@ class Assembly:
 
     def has_call(self, correlation: int | None) -> bool:
         """Whether the call of this id was made in this process."""
-        return correlation in self._first_calls()
+        return correlation in self._calls
 
     def launches(self) -> Iterator[tuple[int, Call, int | None]]:
         """Correlation id, call, and the id of the range that it was made in, where the source states that."""
-        for correlation, at in self._first_calls().items():
-            parent = self.calls.parent[at]
-            yield correlation, self.calls[at], None if parent == NONE else parent
-
-    def _first_calls(self) -> dict[int, int]:
-        """The place of the first call of each correlation id."""
-        ids = islice(self.calls.correlation, self._seen, None)
-        deque(map(self._call_at.setdefault, ids, count(self._seen)), maxlen=0)
-        self._seen = len(self.calls)
-        self._call_at.pop(NONE, None)
-        return self._call_at
+        for correlation, call in self._calls.items():
+            yield correlation, call, self._parent_of_call.get(correlation)
 
     def range(self, made: Range) -> None:
         """A named range; its id is what ``parent`` and ``range_id`` mean."""
@@ -320,36 +288,56 @@ class Assembly:
     def finish(self, every_call: bool) -> Profile:
         """The profile: activities as they were launched (`_as_launched`)."""
         self._ranges.sort(key=lambda made: (made.thread, made.start_ns, -made.end_ns))
-        rows, calls, call_at = self.activities, self.calls, self._first_calls()
-        rows.counters = dict(self.counts.kernels())
+        place_of = self._places_of_parents()
+        for place, values in self.counts.kernels():
+            self._rows[place].counters = values
         if self.counts:
             self._notes.remark(COUNTER_RUN, self._place)
-        self._count_repeated()
-        rows.call = array("i", map(call_at.get, rows.correlation, repeat(NONE)))
-        launched = bytearray(len(calls))
-        for at in {*rows.call} - {NONE}:
-            launched[at] = 1
-        without = [at for at, call in enumerate(rows.call) if call == NONE] if NONE in rows.call else []
-        if without:
-            kinds = rows.kinds
-            without = [at for at in without if kinds[at] == "kernel"]
-        place_of = self._places_of_parents(without)
-        self._join_ranges(place_of, without)
-        self._add_threads(without)
-        if (order := _as_launched(rows)) is not None:
-            rows.put_in_order(order)
-        if without and call_at:
-            self._notes.remark("kernel whose launch was not recorded: no arrow leads to it", self._place, len(without))
-        captured = self._captured(launched, place_of)
-        names = [every_call or _KEPT.search(form.name) is not None for form in calls.forms]
-        others = [at for at, ran in enumerate(launched) if not ran and names[calls.form[at]]]
-        others.sort(key=lambda at: (calls.start_ns[at], call_at.get(calls.correlation[at]) != at))
-        self._call_at, self._launched = {}, {}
+        launches: set[int] = set()
+        without = 0
+        activities: list[Activity] = []
+        threads_alone: dict[int, Call] = {}
+        rows, self._rows = deque(self._rows), []
+        while rows:  # each is let go when it has become an activity
+            row = rows.popleft()
+            call = None if row.correlation is None else self._calls.get(row.correlation)
+            parent = row.range_id
+            if call is not None and row.correlation is not None:
+                launches.add(row.correlation)
+                parent = self._parent_of_call.get(row.correlation, parent)
+            elif row.kind == "kernel":
+                without += 1
+                if parent is None and not self._ids_apart and row.correlation in place_of:
+                    parent = row.correlation  # without API calls the id is that of the innermost range (11.2)
+                if row.thread is not None:
+                    call = threads_alone.setdefault(row.thread, Call("", row.thread))
+            activity = Activity(
+                row.number, row.kind, row.name, row.line, row.queue, None, None, row.start_ns, row.end_ns, call,
+                row.grid, row.workgroup, size_bytes=row.size_bytes, route=row.route, correlation=row.correlation,
+                range=None if parent is None else place_of.get(parent), resources=row.resources,
+                graph_node=row.graph_node, counters=row.counters,
+            )  # fmt: skip
+            activities.append(activity)
+        activities = _as_launched(activities)
+        if without and self._calls:
+            self._notes.remark("kernel whose launch was not recorded: no arrow leads to it", self._place, without)
+        captured = captured_launches(self._calls, self._others, self._launched.items(), launches)
+        captured_in = tuple(
+            Captured(self._launched[key], capture, call.thread, call.start_ns or 0,
+                     place_of.get(self._parent_of_call.get(key, -1)))
+            for capture, key, call in captured
+        )  # fmt: skip
+        others = [call for key, call in self._calls.items() if key not in launches] + self._others
+        if not every_call:
+            is_kept = {name: _KEPT.search(name) is not None for name in {call.name for call in others}}
+            others = [call for call in others if is_kept[call.name]]
+        others.sort(key=lambda call: call.start_ns or 0)
+        self._calls, self._parent_of_call, self._others, self._launched = {}, {}, [], {}
         return Profile(
             source=self._source,
             records=self._records,
-            activities=rows,
-            other_calls=tuple(map(calls.__getitem__, others)),
+            activities=tuple(activities),
+            other_calls=tuple(others),
             ranges=tuple(self._ranges),
             queues=tuple(self._queues.values()),
             devices=tuple(self._devices.values()),
@@ -359,127 +347,56 @@ class Assembly:
             numbers=self._numbers,
             defects={name: number for name, number in sorted(self.defects.items()) if number},
             counters=self.counts.counters,
-            captured=captured,
+            captured=captured_in,
         )
 
-    def _count_repeated(self) -> None:
-        calls, call_at = self.calls, self._first_calls()
-        if len(call_at) + calls.correlation.count(NONE) < len(calls):
-            launches = ["Launch" in form.name for form in calls.forms]
-            self.defects["repeated-correlation"] += sum(
-                launches[form] and call_at.get(key, at) != at
-                for at, (form, key) in enumerate(zip(calls.form, calls.correlation, strict=True))
-            )
-
-    def _places_of_parents(self, without: Iterable[int]) -> dict[int, int]:
+    def _places_of_parents(self) -> dict[int, int]:
         """Places of the ranges that something names, by id; of the others there may be very many."""
-        wanted = {*self.calls.parent, *self.activities.range}
+        wanted = set(self._parent_of_call.values()) | {row.range_id for row in self._rows}
         if not self._ids_apart:
-            wanted.update(map(self.activities.correlation.__getitem__, without))
-        wanted.discard(NONE)
+            wanted |= {row.correlation for row in self._rows}
+        wanted.discard(None)
         ids = map(attrgetter("id"), self._ranges)
-        return {number: place for place, number in enumerate(ids) if number in wanted} if wanted else {}
-
-    def _join_ranges(self, place_of: Mapping[int, int], without: Iterable[int]) -> None:
-        """Of each activity the place of the range that launched it in place of its id. The call's own is the nearest;
-        without API calls the correlation id is that of the innermost range (11.2)."""
-        rows, parents = self.activities, self.calls.parent
-        if not self._ids_apart:
-            for at in without:
-                if rows.range[at] == NONE and rows.correlation[at] in place_of:
-                    rows.range[at] = rows.correlation[at]
-        if place_of:
-            stated = zip(rows.range, map([*parents, NONE].__getitem__, rows.call), strict=True)
-            ids = (own if parent == NONE else parent for own, parent in stated)
-            rows.range = array("q", map(place_of.get, ids, repeat(NONE)))
-        else:
-            rows.range = array("q", repeat(NONE, len(rows)))
-
-    def _add_threads(self, without: Iterable[int]) -> None:
-        """A call without a time for each thread of kernels whose launch is not recorded: it has the thread."""
-        rows, calls, threads = self.activities, self.calls, list(map(attrgetter("thread"), self.activities.forms))
-        alone: dict[int, int] = {}
-        for at in without:
-            thread = threads[rows.form[at]]
-            if thread is not None and thread not in alone:
-                alone[thread] = len(calls)
-                calls.form.append(self.call_form("", thread))
-                self._add(calls, (NONE, NONE), 0, None)
-            if thread is not None:
-                rows.call[at] = alone[thread]
-
-    # Which launches went into a graph: those in a stream capture that ran nothing (torch-graphs.md 1)
-    #
-    # A capture is from ``hipStreamBeginCapture`` to the next ``hipStreamEndCapture`` of the process, whatever the
-    # thread. Without such calls, filtered out perhaps, all launches that ran nothing are one capture if the process
-    # launched a graph.
-
-    def _captured(self, launched: Sequence[int], place_of: Mapping[int, int]) -> tuple[Captured, ...]:
-        """In order of time; ``launched``: of each call whether it ran something."""
-        calls, call_at = self.calls, self._first_calls()
-        waiting = sorted(
-            (calls.start_ns[at], key, at)
-            for key in self._launched
-            if (at := call_at.get(key)) is not None and not launched[at]
-        )
-        if not waiting:
-            return ()
-        begun, ended = (self._starts_of(word) for word in ("StreamBeginCapture", "StreamEndCapture"))
-        if not begun and not any("GraphLaunch" in form.name for form in calls.forms):
-            return ()
-        found = []
-        for start, key, at in waiting:
-            capture = bisect_right(begun, start) - 1
-            if begun:
-                if capture < 0:
-                    continue
-                end = bisect_right(ended, begun[capture])
-                if end < len(ended) and ended[end] < start:
-                    continue
-            thread = calls[at].thread
-            place = place_of.get(calls.parent[at])
-            found.append(Captured(self._launched[key], max(capture, 0), thread, start, place))
-        return tuple(found)
-
-    def _starts_of(self, word: str) -> list[int]:
-        """When the calls with that word in their name began, in order of time."""
-        named = [word in form.name for form in self.calls.forms]
-        return sorted(start for start, form in zip(self.calls.start_ns, self.calls.form, strict=False) if named[form])
+        return {number: place for place, number in enumerate(ids) if number in wanted}
 
 
-def _as_launched(rows: Recorded) -> Sequence[int] | None:
-    """Places in the order of their launches; None where they are in it. An activity whose launch is not recorded was
-    launched before the next recorded launch of its stream; if its stream has no later one, after the last. Without any
-    launch, in the order of time."""
-    begun = [NONE if start is None else start for start in rows.host_starts]
-    launched = len(begun) - begun.count(NONE)
-    if launched in (0, len(begun)):
-        keys = list(zip(begun, rows.start_ns, strict=True))
-        return None if all(map(le, keys, islice(keys, 1, None))) else sorted(range(len(keys)), key=keys.__getitem__)
-    streams: dict[int, list[int]] = defaultdict(list)
-    for at, queue in enumerate(rows.queues):
-        streams[queue].append(at)
-    keyed: list[tuple[int, int, int, int]] = []
+def _as_launched(activities: list[Activity]) -> list[Activity]:
+    """In the order of their launches. An activity whose launch is not recorded was launched before the next recorded
+    launch of its stream; if its stream has no later one, after the last. Without any launch, in the order of time."""
+    launched = sum(activity.host_start_ns is not None for activity in activities)
+    if launched in (0, len(activities)):
+        return sorted(activities, key=_begun)
+    streams: dict[int, list[Activity]] = defaultdict(list)
+    for activity in activities:
+        streams[activity.queue].append(activity)
+    keyed: list[tuple[int, int, int, Activity]] = []
     for stream in streams.values():
-        stream.sort(key=rows.start_ns.__getitem__)
-        last = max((begun[at] for at in stream), default=NONE)
-        until = NONE
-        for at in reversed(stream):
-            start = rows.start_ns[at]
-            if begun[at] != NONE:
-                until = begun[at]
-                keyed.append((until, 1, start, at))
-            elif until != NONE:
-                keyed.append((until, 0, start, at))
+        stream.sort(key=attrgetter("start_ns"))
+        last = max((one.host_start_ns for one in stream if one.host_start_ns is not None), default=None)
+        until: int | None = None
+        for one in reversed(stream):
+            start = one.start_ns or 0
+            if one.host_start_ns is not None:
+                until = one.host_start_ns
+                keyed.append((until, 1, start, one))
+            elif until is not None:
+                keyed.append((until, 0, start, one))
             else:
-                keyed.append((start if last == NONE else last, 2, start, at))
+                keyed.append((start if last is None else last, 2, start, one))
     keyed.sort(key=itemgetter(0, 1, 2))
-    return [at for *_, at in keyed]
+    return [one for *_, one in keyed]
 
 
-def _or_none(value: object) -> int:
-    """A number as a column has it."""
-    return value if type(value) is int and 0 <= value < MOST_NS else NONE
+def _begun(activity: Activity) -> tuple[int, int]:
+    """When it was launched, as far as that is told; then when it ran."""
+    called = activity.host_start_ns
+    start = activity.start_ns or 0
+    return start if called is None else called, start
+
+
+def _moved(call: Call, by_ns: int) -> Call:
+    start, end = call.start_ns or 0, call.end_ns or 0
+    return Call(call.name, call.thread, start + by_ns, end + by_ns, call.line, call.number, call.correlation)
 
 
 def _number(value: object, limit: int) -> int | None:
@@ -505,6 +422,39 @@ def sizes(*dimensions: object) -> Size3 | None:
     x, y, z = dimensions
     assert isinstance(x, int) and isinstance(y, int) and isinstance(z, int)
     return x, max(y, 1), max(z, 1)
+
+
+# -- Which launches went into a graph: those in a stream capture that ran nothing (torch-graphs.md 1) ------------------
+#
+# A capture is from ``hipStreamBeginCapture`` to the next ``hipStreamEndCapture`` of the process, whatever the thread.
+# Without such calls, filtered out perhaps, all launches that ran nothing are one capture if the process launched a
+# graph.
+
+
+def captured_launches(
+    calls: Mapping[int, Call], others: Sequence[Call], launched: Iterable[tuple[int, str]], ran: AbstractSet[int]
+) -> list[tuple[int, int, Call]]:
+    """(number of the capture, id of the call, the call), in order of time; ``launched``: ids with a kernel's name,
+    ``ran``: ids of calls that ran something."""
+    waiting = [(call.start_ns, key) for key, _ in launched if key not in ran and (call := calls.get(key)) is not None]
+    if not waiting:
+        return []
+    every = (*calls.values(), *others)
+    begun = sorted(call.start_ns or 0 for call in every if "StreamBeginCapture" in call.name)
+    ended = sorted(call.start_ns or 0 for call in every if "StreamEndCapture" in call.name)
+    if not begun and not any("GraphLaunch" in call.name for call in every):
+        return []
+    found = []
+    for start, key in sorted((start or 0, key) for start, key in waiting):
+        capture = bisect_right(begun, start) - 1
+        if begun:
+            if capture < 0:
+                continue
+            end = bisect_right(ended, begun[capture])
+            if end < len(ended) and ended[end] < start:
+                continue
+        found.append((max(capture, 0), key, calls[key]))
+    return found
 
 
 # -- What a profiler records of a process's place in its job: the rank, and the machine that its clock is of -----------

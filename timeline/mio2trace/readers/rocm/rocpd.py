@@ -14,22 +14,18 @@ queue and stream, in 4.0.0 also to ``rocpd_timestamp`` for its times.
 from __future__ import annotations
 
 import re
-from array import array
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cache
-from itertools import compress, islice, repeat
-from operator import itemgetter, le
-from typing import Any, Literal, NamedTuple, TypeVar
+from itertools import islice
+from typing import Any, TypeVar
 
 import msgspec
 
 from mio2trace.model.profile import Clock, Profile, Range, Resources
-from mio2trace.model.recorded import NONE
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.rocm.assembly import MOST_NS, Assembly, kernel_name, rank_in, route_of, scope_of, sizes
+from mio2trace.readers.rocm.assembly import Assembly, kernel_name, rank_in, route_of, scope_of, sizes
 from mio2trace.readers.rocm.counters import Sort, sort_of
 from mio2trace.readers.rocm.database import MAGIC, Database, opened, tables
 from mio2trace.source import Source
@@ -61,8 +57,7 @@ _AT_ONCE = 4096
 _LONGEST_NAME = 200
 """Of a counter."""
 _NO_REGISTERS: _Registers = (None, None, None)
-_MOST_BEFORE = 1 << 16
-"""Ids that may be missing before the first one of a table."""
+_NO_STACKS: dict[Hashable, object] = {}
 
 
 def sniff(head: bytes) -> bool:
@@ -89,64 +84,6 @@ def _suffixes(database: Database) -> list[str]:
     return [""] if plain or not suffixes else suffixes
 
 
-class _OfIds:
-    """A number, or nothing, of each id: an array while ids follow one another, as those of a table do."""
-
-    def __init__(self) -> None:
-        self._values = array("q")
-        self._by_id: dict[Hashable, object] | None = None
-
-    def add(self, ids: Sequence[Hashable], values: Sequence[object]) -> None:
-        numbers = ids_in([NONE if value is None else value for value in values], least=NONE)
-        begin = len(self._values)
-        if not begin and type(ids[0]) is int and 0 <= ids[0] < _MOST_BEFORE:
-            begin = ids[0]
-        follows = ids == tuple(range(begin, begin + len(ids)))
-        if self._by_id is None and numbers and follows and NONE not in values:
-            self._values.extend(repeat(NONE, begin - len(self._values)))
-            self._values.extend(numbers)
-            return
-        if self._by_id is None:
-            self._by_id = {at: value for at, value in enumerate(self._values) if value != NONE}
-            self._values = array("q")
-        self._by_id.update(zip(ids, values, strict=True))
-
-    def get(self, key: Hashable) -> object:
-        if self._by_id is not None:
-            return self._by_id.get(key)
-        value = self._values[key] if type(key) is int and 0 <= key < len(self._values) else NONE
-        return None if value == NONE else value
-
-    def all(self, ids: Sequence[Hashable]) -> array[int] | None:
-        """Those of all ``ids``, ``NONE`` where there is none; nothing where they are no numbers of 0 or more."""
-        if self._by_id is not None:
-            values = map(self._by_id.get, ids, repeat(None))
-            return ids_in([NONE if value is None else value for value in values], least=NONE)
-        known = ids_in(ids)
-        if known is None or max(known) >= len(self._values):
-            return None
-        return array("q", map(self._values.__getitem__, known))
-
-
-def ids_in(cells: Sequence[Any], least: int = 0) -> array[int] | None:
-    """The numbers, of ``least`` or more, that a column holds; nothing where it holds anything else."""
-    try:
-        column = array("q", cells)
-    except TypeError:
-        return None
-    return column if least <= min(column) and max(column) < MOST_NS else None
-
-
-class _Piece(NamedTuple):
-    """Rows of one process, with their times and the ids of their calls."""
-
-    guid: Hashable
-    process: Hashable
-    starts: array[int]
-    ends: array[int]
-    stacks: array[int]
-
-
 class _Reading:
     def __init__(self, source: Source, database: Database, notes: Notes, suffix: str) -> None:
         self._source = source
@@ -165,12 +102,11 @@ class _Reading:
         self._tracks = self._read_tracks()
         self._timestamps = self._by_id("rocpd_timestamp", "value", _id)
         self._machines = self._scopes()
-        self._stacks: dict[Hashable, _OfIds] = defaultdict(_OfIds)
+        self._stacks: dict[Hashable, dict[Hashable, object]] = {}
         """Of each guid the ``stack_id`` of each event."""
-        self._parents: dict[Hashable, _OfIds] = defaultdict(_OfIds)
+        self._parents: dict[_Key, object] = {}
         self._messages: dict[_Key, str] = {}
         """Of the events that are of ROCTx the text, or none."""
-        self._call_forms: dict[_Key, dict[Hashable, int]] = defaultdict(dict)
         self._of: dict[_Key, Assembly] = {}
 
     def _require_schema(self) -> None:
@@ -256,8 +192,7 @@ class _Reading:
         self._kernels()
         self._copies()
         self._graph_launches()
-        for read in (self._stacks, self._parents, self._messages):
-            read.clear()
+        self._stacks, self._parents, self._messages = {}, {}, {}
         for assembly in self._of.values():
             if not assembly.empty:
                 yield assembly.finish(every_call)
@@ -311,15 +246,16 @@ class _Reading:
         any_marker = set().union(*markers.values())
         rows = self._database.numbers(f"SELECT guid, id, stack_id, {listed} FROM {table}")  # noqa: S608 - names of ours
         while some := list(islice(rows, _AT_ONCE)):
+            # Most are of one guid, without a parent, and no mark: nothing is done one by one then.
             guids, keys, their_stacks, their_parents, their_categories = zip(*some, strict=True)
-            for guid in dict.fromkeys(guids):
+            for guid in {*guids}:
+                own = self._stacks.setdefault(guid, {})
                 if guids.count(guid) == len(guids):
-                    self._stacks[guid].add(keys, their_stacks)
-                    parents[guid].add(keys, their_parents)
+                    own.update(zip(keys, their_stacks, strict=True))
                 else:
-                    _, own_keys, own_stacks, own_parents, _ = zip(*(row for row in some if row[0] == guid), strict=True)
-                    self._stacks[guid].add(own_keys, own_stacks)
-                    parents[guid].add(own_keys, own_parents)
+                    own.update((key, stack) for of, key, stack, *_ in some if of == guid)
+            if any(their_parents):
+                parents |= {(guid, key): parent for guid, key, _, parent, _ in some if parent}
             if not any_marker.isdisjoint(their_categories):
                 messages |= {(guid, key): "" for guid, key, *_, told in some if told in markers.get(guid, ())}
         if messages and "extdata" in columns:
@@ -330,69 +266,36 @@ class _Reading:
                     messages[guid, key] = _message(extra)
 
     def _stack(self, guid: Hashable, event: Hashable) -> object:
-        return self._stacks[guid].get(event)
-
-    def _pieces(self, table: str, *columns: str) -> Iterator[tuple[list[tuple[Any, ...]], _Piece | None]]:
-        """Rows of `_records`, ``event_id`` last, some at a time; and as columns what all have, if all are of one
-        process and their times and ids are as they should be."""
-        rows = self._records(table, *columns, "event_id")
-        while some := list(islice(rows, _AT_ONCE)):
-            guids, processes, starts, ends, events = (list(map(itemgetter(at), some)) for at in (0, 1, 6, 7, -1))
-            begun, ended = ids_in(starts), ids_in(ends)
-            stacks = self._stacks[guids[0]].all(events)
-            usual = guids.count(guids[0]) == processes.count(processes[0]) == len(some)
-            if usual and begun and ended and stacks and all(map(le, begun, ended)):
-                yield some, _Piece(guids[0], processes[0], begun, ended, stacks)
-            else:
-                yield some, None
+        return self._stacks.get(guid, _NO_STACKS).get(event)
 
     def _regions(self) -> None:
-        marked = {event for _, event in self._messages}
-        for some, piece in self._pieces("rocpd_region", "name_id"):
-            if piece is not None:
-                some = self._calls(some, piece, marked)
-            for row in some:
-                self._region(row)
+        strings, parents, messages = self._strings, self._parents, self._messages
 
-    def _calls(
-        self, some: list[tuple[Any, ...]], piece: _Piece, marked: AbstractSet[Hashable]
-    ) -> list[tuple[Any, ...]]:
-        """Take the calls among the regions; the others are left."""
-        guid, process, starts, ends, stacks = piece
-        assembly, forms = self._assembly(guid, process), self._call_forms[guid, process]
-        threads, names, events = (list(map(itemgetter(at), some)) for at in (2, 8, 9))
-        where = {thread: self._thread(assembly, guid, thread) for thread in dict.fromkeys(threads)}
-        parents = self._parents[guid].all(events)
-        if parents is None:
-            return some
-        keys = list(zip(threads, names, strict=True))
-        for key in dict.fromkeys(keys):
-            if key not in forms:
-                forms[key] = assembly.call_form(self._strings.get((guid, key[1]), ""), where[key[0]])
-        codes = array("i", map(forms.__getitem__, keys))
-        parents = array("q", [parent or NONE for parent in parents])
-        if marked.isdisjoint(events):
-            assembly.add_calls(codes, starts, ends, stacks, parents)
-            return []
-        is_call = [event not in marked for event in events]
-        columns = (codes, starts, ends, stacks, parents)
-        assembly.add_calls(*(array(column.typecode, compress(column, is_call)) for column in columns))
-        return [row for row, called in zip(some, is_call, strict=True) if not called]
+        @cache
+        def place_of(guid: Hashable, process: Hashable, thread: Hashable) -> tuple[Assembly, int]:
+            assembly = self._assembly(guid, process)
+            return assembly, self._thread(assembly, guid, thread)
 
-    def _region(self, row: tuple[Any, ...]) -> None:
-        guid, process, thread, _, _, _, start, end, name, event = row
-        assembly = self._assembly(guid, process)
-        where = self._thread(assembly, guid, thread)
-        times = assembly.times(start, end, "API call or range")
-        if times is None:
-            return
-        said, stack = self._strings.get((guid, name), ""), self._stack(guid, event)
-        message = self._messages.get((guid, event))
-        if message is None:
-            assembly.call(said, where, times, stack, parent=self._parents[guid].get(event))
-            return
-        kind: Literal["mark", "range"] = "mark" if times[0] == times[1] else "range"
-        assembly.range(Range(kind, message or said, where, *times, stack if type(stack) is int else None))
+        of: Hashable = self  # no guid
+        stacks: Mapping[Hashable, object] = {}
+        for guid, process, thread, _, _, _, start, end, name, event in self._records(
+            "rocpd_region", "name_id", "event_id"
+        ):
+            if guid != of:
+                of, stacks = guid, self._stacks.get(guid, _NO_STACKS)
+            assembly, where = place_of(guid, process, thread)
+            times = assembly.times(start, end, "API call or range")
+            if times is None:
+                continue
+            said = strings.get((guid, name), "")
+            stack = stacks.get(event)
+            message = messages.get((guid, event)) if messages else None
+            if message is not None:
+                kind = "mark" if times[0] == times[1] else "range"
+                made = Range(kind, message or said, where, *times, stack if type(stack) is int else None)  # type: ignore[arg-type]
+                assembly.range(made)
+            else:
+                assembly.call(said, where, times, stack, parent=parents.get((guid, event)) if parents else None)
 
     def _marks(self) -> None:
         if not self._messages:
@@ -406,56 +309,45 @@ class _Reading:
                     assembly.range(Range("mark", text, self._thread(assembly, guid, thread), *times))
 
     def _kernels(self) -> None:
-        agents, symbols = self._agents(), self._symbols()
+        agents = self._agents()
+        symbols = self._symbols()
         kernels: dict[_Key, tuple[Assembly, int]] = {}
         is_counted = self._has_rows("rocpd_pmc_event")
-        forms: dict[_Key, dict[tuple[Any, ...], int]] = defaultdict(dict)
-
-        def form_of(assembly: Assembly, guid: Hashable, process: Hashable, cells: tuple[Any, ...]) -> int:
-            form = forms[guid, process].get(cells)
-            if form is None:
-                thread, agent, queue, stream, kernel, wx, wy, wz, gx, gy, gz, lds, scratch, graph, node = cells
-                device = assembly.device(agent, agents.get((guid, agent), ""))
-                lane = assembly.queue(device, queue, "queue") if stream is None else assembly.queue(device, stream)
-                name, registers = symbols.get((guid, kernel), ("", _NO_REGISTERS))
-                form = assembly.form(
-                    "kernel", name, lane, grid=sizes(gx, gy, gz), workgroup=sizes(wx, wy, wz),
-                    resources=_resources(registers, lds, scratch),
-                    thread=None if thread is None else self._thread(assembly, guid, thread),
-                    graph_node=(graph, node) if graph else None,
-                )  # fmt: skip
-                if float not in map(type, cells):  # 1 and 1.0 are equal, and only one of them is a size
-                    forms[guid, process][cells] = form
-            return form
-
-        for some, piece in self._pieces(
+        firsts: dict[tuple[object, ...], tuple[Assembly, Mapping[Hashable, object], int]] = {}
+        for row in self._records(
             "rocpd_kernel_dispatch", "kernel_id", "workgroup_size_x", "workgroup_size_y", "workgroup_size_z",
             "grid_size_x", "grid_size_y", "grid_size_z", "group_segment_size", "private_segment_size", "graph_exec_id",
-            "graph_node_id", "dispatch_id",
+            "graph_node_id", "dispatch_id", "event_id",
         ):  # fmt: skip
-            columns = list(zip(*some, strict=True))
-            every = list(zip(*columns[2:6], *columns[8:-2], strict=True))
-            distinct = dict.fromkeys(every)
-            numbers = ids_in(columns[-2])
-            if piece and numbers and not any(float in map(type, cells) for cells in distinct):
-                guid, process = piece.guid, piece.process
-                assembly = self._assembly(guid, process)
-                codes = {cells: form_of(assembly, guid, process, cells) for cells in distinct}
-                place = len(assembly.activities)
-                of_all = array("i", map(codes.__getitem__, every))
-                assembly.add_activities(of_all, piece.starts, piece.ends, piece.stacks, numbers)
-                if is_counted:
-                    kernels.update(((guid, event), (assembly, at)) for at, event in enumerate(columns[-1], place))
-                continue
-            for cells, row in zip(every, some, strict=True):
-                guid, process, *_, dispatch, event = row
-                assembly = self._assembly(guid, process)
-                times = assembly.times(row[6], row[7], "kernel")
+            start, end, dispatch, event = row[6], row[7], row[-2], row[-1]
+            cells = row[:6] + row[8:-2]
+            first = firsts.get(cells)
+            if first is not None:
+                assembly, stacks, place = first
+                times = assembly.times(start, end, "kernel")
                 if times is not None:
-                    form = form_of(assembly, guid, process, cells)
-                    place = assembly.add(form, times, dispatch, self._stack(guid, event))
-                    if is_counted and type(event) is int:
-                        kernels[guid, event] = assembly, place
+                    place = assembly.again(place, times, dispatch, stacks.get(event))
+            else:
+                guid, process, thread, agent, queue, stream, kernel, wx, wy, wz, gx, gy, gz, lds, scratch, *graph = (
+                    cells
+                )
+                assembly, stacks = self._assembly(guid, process), self._stacks.get(guid, _NO_STACKS)
+                times = assembly.times(start, end, "kernel")
+                if times is not None:
+                    device = assembly.device(agent, agents.get((guid, agent), ""))
+                    lane = assembly.queue(device, queue, "queue") if stream is None else assembly.queue(device, stream)
+                    name, registers = symbols.get((guid, kernel), ("", _NO_REGISTERS))
+                    place = assembly.activity(
+                        "kernel", name, lane, times, number=dispatch, correlation=stacks.get(event),
+                        grid=sizes(gx, gy, gz), workgroup=sizes(wx, wy, wz),
+                        resources=_resources(registers, lds, scratch),
+                        thread=None if thread is None else self._thread(assembly, guid, thread),
+                        graph_node=(graph[0], graph[1]) if graph[0] else None,
+                    )  # fmt: skip
+                    if float not in map(type, cells):  # 1 and 1.0 are equal, and only one of them is a size
+                        firsts[cells] = assembly, stacks, place
+            if times is not None and is_counted and type(event) is int:
+                kernels[row[0], event] = assembly, place
         if kernels:
             self._counters(kernels)
 
