@@ -90,6 +90,8 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
 ) -> None:
     """Show what became slower between runs, whether that is real, and why.
 
+    Give the old side first: A. A change is B compared with A, so "slower" means that B is slower.
+
     A side is a file, several files of one run with commas between them, or a folder of one or several runs. It may also
     be a CK record with its repetitions, a file of --save, or a trace that `convert` wrote. The suffix of -o chooses the
     form: .html is a page. More runs per side decide more: with one run each a change is "maybe", 3 runs decide a change
