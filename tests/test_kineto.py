@@ -222,6 +222,52 @@ def test_forms_of_the_same_trace(form: str, tmp_path: Path) -> None:
     assert comparable(read_bytes(tmp_path, other)[0]) == comparable(read_bytes(tmp_path, data)[0])
 
 
+OLDER = {
+    "cpu_op": "Operator", "cuda_runtime": "Runtime", "kernel": "Kernel", "gpu_memcpy": "Memcpy",
+    "gpu_memset": "Memset", "ac2g": "async_gpu",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "named",
+    [OLDER, *({"cuda_runtime": f"{device}_{of}"} for device in ("xpu", "privateuse1") for of in ("runtime", "driver"))],
+)
+def test_other_names_of_the_same_categories(named: dict[str, str], tmp_path: Path) -> None:
+    """Those before PyTorch 1.13, and of devices that are neither AMD's nor NVIDIA's."""
+    events = rows()
+    expected, expected_notes = read_bytes(tmp_path, trace(events))
+    renamed = [event | {"cat": named.get(event["cat"], event["cat"])} for event in events]
+    profile, notes = read_bytes(tmp_path, trace(renamed))
+    assert comparable(profile) == comparable(expected)
+    assert [one.call for one in profile.activities] == [one.call for one in expected.activities]
+    assert notes == expected_notes
+
+
+def test_an_op_of_triton_has_its_grid_as_text(tmp_path: Path) -> None:
+    """And keeps its inputs."""
+    op = row(
+        "cpu_op", "triton_poi_fused_add_0", 542, 542, FIRST_US + 300, 50, External_id=46, grid="grid(100,)",
+        Input_Dims=[[10, 10]], Input_type=["float"],
+    )  # fmt: skip
+    profile, notes = read_bytes(tmp_path, trace([*rows(), op]))
+    (made,) = (one for one in profile.ranges if one.text == "triton_poi_fused_add_0")
+    assert made.inputs is not None
+    assert made.inputs.shapes == ((10, 10),)
+    assert "arguments of a row that could not be read" not in notes
+
+
+def test_work_of_a_device_that_is_not_read_is_a_problem(tmp_path: Path) -> None:
+    """Where a profile has no other: it was not the program that ran nothing."""
+    host = [event for event in rows() if event["cat"] in ("cpu_op", "user_annotation")]
+    path = tmp_path / "made.json"
+    path.write_bytes(trace([*host, row("mtia_ccp_events", "fill", 0, 1, FIRST_US, 5)]))
+    with pytest.raises(InputError, match=r"no kernel, copy or build in the profile: row of category mtia_ccp_events"):
+        mio2trace.convert(path)
+    path.write_bytes(trace(host))
+    with pytest.raises(InputError, match=r"it holds 2 ops and ranges of the host and no work of a device"):
+        mio2trace.convert(path)
+
+
 @pytest.mark.parametrize("size", [1, 7, 64, 1000])
 def test_pieces_may_be_cut_anywhere(size: int) -> None:
     """Blocks of any size give the same events."""

@@ -85,7 +85,21 @@ def test_slices_of_different_kernels_have_different_short_names(names: list[str]
             "at::native::sum_functor<float, float, float>>>>(at::native::ReduceOp<float>)",
             "sum_functor (reduce_kernel)",
         ),
-        ("_ZN7ck_tile6kentryILi2ENS_12Rmsnorm2dFwdINS_27Rmsnorm2dFwdPipelineOnePassEEEvv", "Rmsnorm2dFwd (kentry)"),
+        ("_ZN7ck_tile6kentryILi2ENS_12Rmsnorm2dFwdINS_27Rmsnorm2dFwdPipelineOnePassEEEvv", "Rmsnorm2dFwd"),
+        (
+            "void ck_tile::kentry<1, ck_tile::gfx950_t, ck_tile::FmhaFwdKernel<ck_tile::BlockFmha<true>>>(float)",
+            "FmhaFwdKernel",
+        ),
+        (
+            "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_64x64_64x6_tn_align8>(Params)",
+            "cutlass_80_tensorop_bf16_s16816gemm_bf16_64x64_64x6_tn_align8",
+        ),
+        (
+            "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<int, void>>(Params)",
+            "GemmUniversal",
+        ),
+        ("Kernel2", "Kernel2"),
+        ("void cutlass::Kernel<true, 3>(int)", "Kernel"),
         ("MIOpenConvUni", "MIOpenConvUni"),
     ],
 )

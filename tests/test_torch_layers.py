@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import mio2trace
-from mio2trace.align import Alignment
+from mio2trace.align import NONE, Alignment
+from mio2trace.ops.naming import operation_name
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, Row, row, rows, trace
 
@@ -75,6 +76,77 @@ def test_the_innermost_of_annotations_and_modules_wins(tmp_path: Path) -> None:
     assert found["igemm_fwd_gtcx3_nhwc_bf16"][0] == "Conv2d_0"
     within = row("user_annotation", "my block", 542, 542, FIRST_US + 5, 150)
     assert placed(tmp_path, [*rows(), within])["igemm_fwd_gtcx3_nhwc_bf16"][0] == "my block"
+
+
+def launched(at: float, number: int, name: str) -> list[Row]:
+    """A launch and its kernel."""
+    return [
+        row("cuda_runtime", "hipLaunchKernel", 542, 542, at, 5, correlation=number),
+        row("kernel", name, 2, 0, at + 10, 5, correlation=number),
+    ]
+
+
+@pytest.mark.parametrize("called", ["nccl:all_reduce", "nccl:_all_gather_base", "gloo:barrier"])
+def test_a_collective_is_an_operation_and_no_layer(called: str, tmp_path: Path) -> None:
+    """PyTorch's annotation names the operation of a version that records no more. A module around it is a layer."""
+    collective = [
+        row("user_annotation", called, 542, 542, FIRST_US + 400, 100),
+        row("cpu_op", "record_param_comms", 542, 542, FIRST_US + 401, 90, External_id=99),
+        *launched(FIRST_US + 420, 990, "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t"),
+    ]
+    path = tmp_path / "made.json"
+    path.write_bytes(trace([*rows(), *collective]))
+    alignment = aligned(path)
+    (position,) = (at for at, one in enumerate(alignment.profile.activities) if one.name.startswith("nccl"))
+    assert alignment.links.run_of[position] == NONE
+    operation = alignment.links.operations[alignment.links.operation_of[position]]
+    kinds = {"nccl:all_reduce": "AllReduce", "nccl:_all_gather_base": "AllGather", "gloo:barrier": "Barrier"}
+    assert (operation_name(operation), operation.api) == (kinds[called], "record_param_comms")
+    module = row("python_function", "nn.Module: Embedding_0", 542, 542, FIRST_US + 399, 150)
+    assert placed(tmp_path, [*rows(), *collective, module])[alignment.profile.activities[position].name][0] == (
+        "Embedding_0"
+    )
+
+
+def test_what_a_long_range_launched_is_in_the_step_of_its_launch(tmp_path: Path) -> None:
+    """Nothing marks the steps: each begins with the first layer. Its first call holds all others."""
+    events = []
+    for step in range(3):
+        at = FIRST_US + 10 + 200 * step
+        events += [
+            row("python_function", "nn.Module: Linear_0", 542, 542, at, 50 if step else 900),
+            *launched(at + 10, 10 * step + 1, f"linear_{step}"),
+            *launched(at + 100, 10 * step + 2, f"between_{step}"),
+        ]
+    found = placed(tmp_path, events)
+    assert found == {
+        f"{what}_{step}": ("Linear_0", "forward", step + 1, True) for step in range(3) for what in ("linear", "between")
+    }
+
+
+def test_what_comes_before_the_first_layer_by_sequence_is_set_up(tmp_path: Path) -> None:
+    """A range of the user's around all begins before it, and is no step."""
+    events = [row("user_annotation", "whole run", 542, 542, FIRST_US, 900), *launched(FIRST_US + 5, 1, "fill")]
+    for step in range(2):
+        at = FIRST_US + 100 + 300 * step
+        for place, name in enumerate(("aten::conv2d", "aten::linear")):
+            number = 100 * step + 10 * place + 2
+            begun = at + 60 * place
+            events += [
+                row("cpu_op", name, 542, 542, begun, 50, External_id=number),
+                *launched(begun + 10, number, f"{name[6:]}_{step}"),
+            ]
+        events += launched(at + 200, 100 * step + 90, f"dropout_{step}")
+    path = tmp_path / "made.json"
+    path.write_bytes(trace(events))
+    links = aligned(path).links
+    passes = {
+        activity.name: (links.passes[number].phase, links.passes[number].iteration)
+        for activity, number in zip(links.activities, links.pass_of, strict=True)
+    }
+    assert passes == {"fill": ("setup", None)} | {
+        f"{name}_{step}": ("iteration", step + 1) for name in ("conv2d", "linear", "dropout") for step in range(2)
+    }
 
 
 @pytest.mark.shared

@@ -313,6 +313,12 @@ def what_is_missing(run: Run, notes: Notes) -> str:
     """The reason why a run cannot be drawn."""
     if run.profiles:
         lost = "; ".join(map(str, notes.problems))
+        host = sum(len(profile.ranges) for profile in run.profiles)
+        if host and not lost:
+            lost = (
+                f"it holds {host:,} ops and ranges of the host and no work of a device (torch.profiler records that "
+                "with ProfilerActivity.CUDA, on AMD GPUs too)"
+            )
         return f"no kernel, copy or build in the profile: {lost or 'the program ran nothing on the device'}"
     if run.libraries:
         return (

@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 import msgspec
@@ -30,6 +29,7 @@ from mio2trace.evidence import CORRELATION, RANGE, SEQUENCE, Evidence
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Profile, Range
 from mio2trace.notes import Notes
+from mio2trace.ops.families.collective import is_annotation
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.ranges import is_library_call, operations_of_ranges
 
@@ -37,6 +37,8 @@ _DIRECTIONS: dict[str, Direction] = {
     "forward": "forward", "fwd": "forward", "backward": "backward", "bwd": "backward",
 }  # fmt: skip
 _MODULE = "nn.Module: "
+_SET_UP = -1
+"""The number of what was executed before the first iteration."""
 _COMPILED, _COMPILING = "## Call CompiledFxGraph ", "(dynamo_timed)"
 
 
@@ -232,13 +234,14 @@ class _Layers:
         executed = {place for place, _ in used} | {place for place, _, _ in backward}
         in_order = sorted(executed, key=lambda place: ranges[place].start_ns)
         index_of = self._net([self._layers[place] for place in in_order], bool(backward))
-        iteration_of = dict(zip(in_order, self._iterations(in_order), strict=True))
-        for place, pass_ in sorted(used, key=lambda key: (ranges[key[0]].start_ns, key[1])):
+        begins = [] if self._attribution.steps else self._begins(in_order)
+        iteration_of = {place: self._iteration(begins, ranges[place].start_ns) for place in in_order}
+        for place, pass_, iteration, positions in self._by_step(used, begins, iteration_of):
             name, direction = self._layers[place]
             made = self._sequenced.executions.get(place, ranges[place])
             times = made.start_ns, made.end_ns
-            run = self._run(name, index_of[name], direction, self._pass(pass_, iteration_of[place], direction), times)
-            self._give(used[place, pass_], run, place)
+            run = self._run(name, index_of[name], direction, self._pass(pass_, iteration, direction), times)
+            self._give(positions, run, place)
         for (place, sure, pass_), gradient in sorted(backward.items(), key=lambda item: item[1].start_ns):
             name, _ = self._layers[place]
             times = gradient.start_ns, gradient.end_ns
@@ -254,6 +257,21 @@ class _Layers:
         confidence = 1.0 if made is None else made.confidence
         links.give_layer(positions, links.add_run(run), by, sure=sure, confidence=confidence)
 
+    def _by_step(
+        self, used: Mapping[tuple[int, int], list[int]], begins: Sequence[int], iteration_of: Mapping[int, int | None]
+    ) -> Iterator[tuple[int, int, int | None, list[int]]]:
+        """(range, pass of the launch, iteration, positions) of each execution, in order. What a range launched in
+        several unmarked steps is an execution in each."""
+        ranges, activities = self._attribution.profile.ranges, self._attribution.profile.activities
+        for place, pass_ in sorted(used, key=lambda key: (ranges[key[0]].start_ns, key[1])):
+            parts: dict[int | None, list[int]] = {}
+            for position in used[place, pass_]:
+                launched = activities[position].host_start_ns if begins and pass_ == NONE else None
+                number = iteration_of[place] if launched is None else self._iteration(begins, launched)
+                parts.setdefault(number, []).append(position)
+            for number, positions in parts.items():
+                yield place, pass_, number, positions
+
     def _pass(self, of_launch: int, iteration: int | None, direction: Direction | None) -> int:
         """The pass of a layer's execution: its direction of the step that its commands were launched in, else of the
         one that the range began in."""
@@ -265,6 +283,8 @@ class _Layers:
             iteration = made.iteration
         if iteration is None:
             return links.pass_id("between")
+        if iteration == _SET_UP:
+            return links.pass_id("setup")
         return links.pass_id("iteration", iteration, direction)
 
     def _run(self, name: str, index: int, direction: Direction | None, pass_: int, times: tuple[int, int]) -> LayerRun:
@@ -289,28 +309,39 @@ class _Layers:
             self._attribution.net = Net(layers=(*net.layers, *specs), backward=net.backward or backward)
         return index_of
 
-    def _iterations(self, in_order: Sequence[int]) -> Iterator[int | None]:
-        """The iteration of each execution: of the step around it, None outside of the marked ones; where none is
-        marked, a new one begins where the first layer comes again."""
-        steps, ranges = self._attribution.steps, self._attribution.profile.ranges
-        if steps:
-            for place in in_order:
-                step = step_at(steps, ranges[place].start_ns)
-                yield None if step is None else step.number
-            return
-        again = {place for place, made in self._sequenced.executions.items() if made.again}
-        first = self._layers[in_order[0]] if in_order else None
-        numbers = [*accumulate(int(self._layers[place] == first and place not in again) for place in in_order)]
-        are_steps = any(self._layers[place][1] for place in in_order) or self._hold_launches(in_order, numbers)
-        yield from numbers if are_steps else [None] * len(numbers)
+    def _begins(self, in_order: Sequence[int]) -> list[int]:
+        """When each step that nothing marks began: with each execution of the first layer. Empty if there are none.
 
-    def _hold_launches(self, in_order: Sequence[int], numbers: Sequence[int]) -> bool:
-        """Whether the executions of equal number, from the first one's begin to the last one's end, hold nearly all
+        Layers by sequence come once in a step, ranges of the user's need not.
+        """
+        sequenced = sorted((made.start_ns, made.name) for made in self._sequenced.executions.values() if not made.again)
+        if sequenced:
+            return [start for start, name in sequenced if name == sequenced[0][1]]
+        if not in_order:
+            return []
+        first = self._layers[in_order[0]]
+        starts = [
+            self._attribution.profile.ranges[place].start_ns for place in in_order if self._layers[place] == first
+        ]
+        are_steps = any(self._layers[place][1] for place in in_order) or self._hold_launches(in_order, starts)
+        return starts if are_steps else []
+
+    def _iteration(self, begins: Sequence[int], time_ns: int) -> int | None:
+        """The iteration at a time of the host: of the marked step around it, None outside of these; where no step is
+        marked, by ``begins``."""
+        if self._attribution.steps:
+            step = step_at(self._attribution.steps, time_ns)
+            return None if step is None else step.number
+        return (bisect_right(begins, time_ns) or _SET_UP) if begins else None
+
+    def _hold_launches(self, in_order: Sequence[int], starts: Sequence[int]) -> bool:
+        """Whether the executions of one step, from the first one's begin to the last one's end, hold nearly all
         launches from the first on: a range that comes again here and there is no step."""
         ranges = self._attribution.profile.ranges
         begins: dict[int, int] = {}
         ends: dict[int, int] = {}
-        for place, number in zip(in_order, numbers, strict=True):
+        for place in in_order:
+            number = bisect_right(starts, ranges[place].start_ns)
             begins.setdefault(number, ranges[place].start_ns)
             ends[number] = max(ends.get(number, 0), ranges[place].end_ns)
         starts = sorted(
@@ -359,9 +390,9 @@ def may_be_layer(made: Range) -> bool:
 
 
 def _is_user_range(made: Range) -> bool:
-    """Whether it may be a layer; what PyTorch's compiler marks by a hash or for its own timing is none."""
+    """Whether it may be a layer; collectives and what PyTorch's compiler marks are none."""
     text = made.text.strip()
-    if made.kind not in ("range", "annotation") or is_library_call(made) or not text:
+    if made.kind not in ("range", "annotation") or is_library_call(made) or not text or is_annotation(text):
         return False
     return not text.startswith(_COMPILED) and not text.endswith(_COMPILING)
 

@@ -18,10 +18,10 @@ import msgspec
 
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.profile import Activity, Clock, Profile
+from mio2trace.ops.families.collective import is_annotation
 from mio2trace.patterns import late
 
 _OF_ALL = late(r"all_?reduce|all_?gather|reduce_?scatter", re.IGNORECASE)
-_ANNOTATION = "nccl:"
 MOST_WRONG_NS = 1_000_000_000
 """Unix clocks of machines that are kept in time do not differ by more."""
 LEAST = 2
@@ -252,7 +252,7 @@ class _Annotations:
     def __init__(self, profile: Profile) -> None:
         self._of: dict[int, list[tuple[int, int, str]]] = {}
         for made in profile.ranges:
-            if made.text.startswith(_ANNOTATION):
+            if is_annotation(made.text):
                 self._of.setdefault(made.thread, []).append((made.start_ns, made.end_ns, made.text))
         for of_thread in self._of.values():
             of_thread.sort()

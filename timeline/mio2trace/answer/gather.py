@@ -138,7 +138,8 @@ def _device_steps(subject: Subject) -> tuple[int, ...]:
 
 
 def _devices(subject: Subject, steps: Sequence[int]) -> str:
-    """``device 1, the slowest of 4 (11.2 to 12.3 ms)``; nothing of a process with one device."""
+    """``device 1, the slowest of 4 (11.2 to 12.3 ms)``; nothing of a process with one device. The number is the
+    profiler's: of two devices it may be 7."""
     told = subject.steady.told
     if not steps or told.device is None:
         return ""
@@ -147,7 +148,7 @@ def _devices(subject: Subject, steps: Sequence[int]) -> str:
     number = told.device.device if shown is None else shown
     least, most = ms(min(steps)), ms(max(steps))
     if least == most:
-        return f"device {number} of {len(steps)} ({most} on each)"
+        return f"device {number}, {most} like each of {len(steps)}"
     return f"device {number}, the slowest of {len(steps)} ({least} to {most})"
 
 

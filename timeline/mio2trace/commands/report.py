@@ -68,6 +68,7 @@ def make(
     from mio2trace.analysis import analyse, as_given
     from mio2trace.answer import report_of
     from mio2trace.answer.text import FULL
+    from mio2trace.conversion import what_is_missing
     from mio2trace.findings import gpu_of
     from mio2trace.notes import LOGGED, OF_TRACES, InputError, OptionError
 
@@ -84,7 +85,7 @@ def make(
             analysis, as_given(analysis.complete or analysis.runs), peaks, depth="page" if form == "html" else "tables"
         )
         if not made.sections:
-            raise InputError(f"{analysis.names}: nothing to report: no kernel, layer time, operation or message")
+            raise InputError(f"{analysis.names}: {what_is_missing(analysis.runs[0], analysis.notes)}")
         text, notes = written(made, form), analysis.notes
         incomplete = any(one.completeness is not None and not one.completeness.complete for one in made.sections)
         verdicts = [section.verdict for section in made.sections[:FULL] if form != "text"]

@@ -20,8 +20,10 @@ _PASSED_ON = re.compile(r"gpu_kernel_\w+|[AB]UnaryFunctor|BinaryFunctor|ReduceOp
 """What applies another functor, which is named after it."""
 _NOISE = re.compile(r"CUDAFunctor(?:OnSelf)?_|_kernel_cuda$|_cuda_kernel$|_kernel_impl$|_kernel$", re.ASCII)
 _LENGTH = re.compile(r"(?<!\d)\d{1,2}(?=[A-Za-z_])", re.ASCII)
-_ENTRY = "kentry"
-"""The entry point of all kernels of ck_tile: which one it is, is in the arguments of the template."""
+_ENTRIES = ("kentry", "Kernel", "Kernel2", "device_kernel")
+"""Entry points of all kernels of ck_tile and of CUTLASS: which kernel it is, is in the arguments of the template."""
+_CLASS = re.compile(r"(?:^|[<,] *)(?:[A-Za-z_]\w*::)*(?P<name>[A-Za-z_]\w*)(?=[<,> ]|$)", re.ASCII)
+_VALUES = ("true", "false", "int", "void")
 _LONGEST = 2000
 _COMMON = 14
 """Characters of the beginning that stay if the middle of a name is left out."""
@@ -45,9 +47,19 @@ def short_kernel(name: str) -> str:
     inner = ""
     if any(wrapper in plain for wrapper in _WRAPPERS):
         inner = _functor(name.partition("<")[2][:_LONGEST])
-    elif plain == _ENTRY:
-        inner = next((word for word in _mangled(name[:_LONGEST].partition(_ENTRY)[2]) if len(word) > len("tuple")), "")
+    elif plain in _ENTRIES:
+        return _class(name[:_LONGEST], plain) or plain
     return f"{inner} ({plain})" if inner else plain
+
+
+def _class(name: str, entry: str) -> str:
+    """The class that an entry point runs; empty if the name does not tell it."""
+    _, opened, arguments = name.partition(f"{entry}<")
+    if opened:
+        words: Iterator[str] = (found["name"] for found in _CLASS.finditer(arguments))
+    else:
+        words = (word for word in _mangled(name.partition(entry)[2]) if len(word) > len("tuple"))
+    return next((word for word in words if word not in _VALUES and not word.startswith("gfx")), "")
 
 
 def _functor(arguments: str) -> str:

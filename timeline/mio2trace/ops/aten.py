@@ -341,13 +341,21 @@ ROWS: dict[str, _Row] = {
     "aten::miopen_convolution_transpose": _Row("conv", FORWARD, _conv(3, True, _DEPTH), miopen=True),
     "aten::miopen_convolution_relu": _Row("conv", FORWARD, _conv(3, order="stride pad dilation"), miopen=True),
     "aten::miopen_convolution_add_relu": _Row("conv", FORWARD, _conv(5, order="stride pad dilation"), miopen=True),
+    "aten::cudnn_convolution": _Row("conv", FORWARD, _conv(2)),
+    "aten::cudnn_convolution_transpose": _Row("conv", FORWARD, _conv(2, True, _DEPTH)),
+    "aten::cudnn_convolution_relu": _Row("conv", FORWARD, _conv(3, order="stride pad dilation")),
+    "aten::cudnn_convolution_add_relu": _Row("conv", FORWARD, _conv(5, order="stride pad dilation")),
     "aten::convolution_backward": _Row("conv", None, _conv_backward, miopen=True),
     "aten::miopen_batch_norm": _Row("bnorm", FORWARD, _bnorm(FORWARD, 0, 5), miopen=True),
     "aten::miopen_batch_norm_backward": _Row("bnorm", DATA, _bnorm(DATA, 0, None), miopen=True),
+    "aten::cudnn_batch_norm": _Row("bnorm", FORWARD, _bnorm(FORWARD, 0, 5)),
+    "aten::cudnn_batch_norm_backward": _Row("bnorm", DATA, _bnorm(DATA, 0, None)),
     "aten::native_batch_norm": _Row("bnorm", FORWARD, _bnorm(FORWARD, 0, 5)),
     "aten::native_batch_norm_backward": _Row("bnorm", DATA, _bnorm(DATA, 1, 7)),
     "aten::miopen_rnn": _Row("rnn", FORWARD, _rnn, miopen=True),
     "aten::miopen_rnn_backward": _Row("rnn", None, lambda _: (), miopen=True),
+    "aten::_cudnn_rnn": _Row("rnn", FORWARD, lambda _: ()),
+    "aten::_cudnn_rnn_backward": _Row("rnn", None, lambda _: ()),
     "aten::native_layer_norm": _Row("layernorm", FORWARD, _norm("layernorm", FORWARD)),
     "aten::native_layer_norm_backward": _Row("layernorm", DATA, _norm("layernorm", DATA)),
     "aten::native_group_norm": _Row("groupnorm", FORWARD, _norm("groupnorm", FORWARD)),
@@ -399,6 +407,8 @@ ROWS: dict[str, _Row] = {
     "aten::scaled_dot_product_attention": _Row("mha", FORWARD, _attention(0, 5, True)),
     "aten::_scaled_dot_product_flash_attention": _Row("mha", FORWARD, _attention(0, 4, True)),
     "aten::_scaled_dot_product_efficient_attention": _Row("mha", FORWARD, _attention(0, 6, True)),
+    "aten::_scaled_dot_product_cudnn_attention": _Row("mha", FORWARD, _attention(0, 6, True)),
+    "aten::_scaled_dot_product_cudnn_attention_backward": _Row("mha", DATA, _attention(1, 14, True, DATA)),
     "aten::_flash_attention_forward": _Row("mha", FORWARD, _attention(0, 8, False)),
     "aten::_efficient_attention_forward": _Row("mha", FORWARD, _attention(0, 9, False)),
     "aten::_flash_attention_backward": _Row("mha", DATA, _attention(1, 11, False, DATA)),
@@ -444,10 +454,15 @@ def operations_of(name: str, inputs: Inputs | None) -> tuple[Operation, ...]:
 
 
 @lru_cache(maxsize=1 << 13)
-def plain(name: str, inputs: Inputs | None) -> Operation:
-    """An op that launched something and is in no row: its name, its inputs, its traffic if that is defined."""
+def plain(name: str, inputs: Inputs | None, around: str = "") -> Operation:
+    """An op that launched something and is in no row: its name, its inputs, its traffic if that is defined.
+
+    ``around``: PyTorch's annotation of the collective, if there is one. Older versions record no more of it than this.
+    """
     if inputs is not None and inputs.collective is not None:
         return _collective(name, inputs.collective)
+    if collective_kind(around):
+        return _collective(name, Collective(name=around))
     kernel_file = None if inputs is None else inputs.kernel_file or None
     problem = None if inputs is None else framework_problem(name, inputs)
     if problem is None:

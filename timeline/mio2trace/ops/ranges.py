@@ -17,6 +17,7 @@ from mio2trace.model.miopen import Entry, LoggedCall, MiopenLog, OperationDirect
 from mio2trace.model.profile import Inputs, Profile, Range
 from mio2trace.ops.aten import ROWS, Given, operations_of, placed, plain
 from mio2trace.ops.driver_options import driver_line
+from mio2trace.ops.families.collective import is_annotation
 from mio2trace.ops.families.conv import from_tensors
 from mio2trace.ops.families.gemm import GemmProblem
 from mio2trace.ops.family import DATA, FORWARD, WEIGHTS
@@ -110,19 +111,22 @@ def _of_framework(profile: Profile, launching: Iterable[Iterable[int]]) -> list[
         for operation in operations_of(ranges[place].text, ranges[place].inputs):
             add(operation, place)
             modelled.add(place)
-    others = set()
+    others: dict[int, str] = {}
     for around in launching:
-        op = _NO_OP
+        op, collective = _NO_OP, ""
         for place in around:
             if place in modelled:
                 break
-            if op == _NO_OP and ranges[place].kind == "operator" and ranges[place].text.strip():
+            text = ranges[place].text
+            if ranges[place].kind != "operator":
+                collective = collective or (text if is_annotation(text) else "")
+            elif op == _NO_OP and text.strip():
                 op = place
         else:
             if op != _NO_OP:
-                others.add(op)
-    for place in others:
-        add(plain(ranges[place].text, ranges[place].inputs), place)
+                others[op] = collective
+    for place, collective in others.items():
+        add(plain(ranges[place].text, ranges[place].inputs, collective), place)
     found.sort(key=lambda pair: (ranges[pair[1]].start_ns, pair[1]))
     return found
 

@@ -7,9 +7,12 @@ for any number of ranks.
 
 from __future__ import annotations
 
+import re
+
 from mio2trace.ops.family import Family
 from mio2trace.ops.problem import CommandError, Form, Problem
 from mio2trace.ops.values import DTYPE_BYTES, Shape
+from mio2trace.patterns import late
 
 NAMES = {
     "reduce_scatter": "ReduceScatter", "allreduce": "AllReduce", "allgather": "AllGather", "alltoall": "AllToAll",
@@ -18,6 +21,13 @@ NAMES = {
 }  # fmt: skip
 """Kinds, the longer name before one that it holds."""
 _BYTES = DTYPE_BYTES | {"bool": 1, "uint8": 1, "int16": 2}
+
+_ANNOTATION = late(r"(?:nccl|rccl|gloo|ucc|mpi|xccl|hccl):", re.ASCII)
+
+
+def is_annotation(text: str) -> bool:
+    """Whether PyTorch named a collective by it: ``nccl:all_reduce``."""
+    return _ANNOTATION.match(text) is not None
 
 
 def kind_of(name: str) -> str:

@@ -52,7 +52,8 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     strides: msgspec.Raw = msgspec.field(name="Input Strides", default=NOTHING)
     values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=NOTHING)
     correlation: Id | None = None
-    grid: tuple[int, int, int] | None = None
+    grid: tuple[int, int, int] | str | None = None
+    """Text where an op of Triton's has it: ``grid(100,)``."""
     block: tuple[int, int, int] | None = None
     size: Id | str | None = msgspec.field(name="bytes", default=None)
     kind: Any = None

@@ -36,7 +36,8 @@ from mio2trace.source import Source
 
 NAME = "PyTorch profiler trace (Kineto)"
 _ROWS = late(
-    rb'"cat"\s*:\s*"(?:cpu_op|cuda_runtime|cuda_driver|python_function|user_annotation|gpu_memcpy|gpu_memset|ac2g)"'
+    rb'"cat"\s*:\s*"(?:cpu_op|cuda_runtime|cuda_driver|python_function|user_annotation|gpu_memcpy|gpu_memset|ac2g'
+    rb'|Operator|Runtime|async_gpu)"'
 )
 _BASE = late(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
 _UNIX_FROM_NS = 10**18
@@ -59,7 +60,11 @@ _ROUTES = {
 _NONE: dict[int, Any] = {}
 _DERIVED = frozenset(("", "fwdbwd", "Trace", "gpu_user_annotation", "cpu_instant_event"))
 """Rows that only repeat others, or have no duration."""
-_KINDS = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "fill"}
+_KINDS = {
+    "kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "fill", "Kernel": "kernel", "Memcpy": "copy",
+    "Memset": "fill",
+}  # fmt: skip
+"""The later ones are of versions before 1.13."""
 _Launch = tuple[str, Size3 | None, Size3 | None]
 """Call, grid and block, as the call has them."""
 _Place = tuple[Any, Any, Any]
@@ -142,8 +147,9 @@ class _Reading:
             )
         if not self._of:
             self._assembly(None)
+        is_recorded = bool(self._gpu)
         self._activities()
-        self._say()
+        self._say(is_recorded)
         assemblies = [assembly for assembly in self._of.values() if not assembly.empty]
         for assembly in assemblies:
             if early is None and base:
@@ -285,7 +291,7 @@ class _Reading:
         if correlation is None and self._flows:
             correlation = self._flows.get((event.pid, event.tid, event.ts))
         if correlation is not None and (event.name in _IN_BLOCKS or event.name in _IN_ITEMS):
-            launch = self._once(event.name), args.grid, args.block
+            launch = self._once(event.name), _size(args.grid), args.block
             self._launches.setdefault(id(assembly), {})[correlation] = self._once(launch)
             if type(args.kernel) is str:
                 assembly.launches_kernel(correlation, kernel_name(args.kernel))
@@ -315,7 +321,7 @@ class _Reading:
         self._gpu.append(
             _Gpu(
                 what, self._once(event.name), event.pid, device or 0, _integer(event.tid), (start, start + length),
-                place, args.correlation, args.external, self._once(args.grid), self._once(args.block),
+                place, args.correlation, args.external, self._once(_size(args.grid)), self._once(args.block),
                 _integer(args.size),
                 _ROUTES.get(args.kind, "") if isinstance(args.kind, str) else "",
                 None if args.node is None else (_integer(args.graph), _integer(args.node)),
@@ -384,15 +390,17 @@ class _Reading:
             if isinstance(made, dict) and type(made.get("id")) is int and isinstance(made.get("name"), str):
                 self._same["device", made["id"]] = made["name"]
 
-    def _say(self) -> None:
+    def _say(self, is_recorded: bool) -> None:
+        """``is_recorded``: whether there was any row of a device; if not, one of those left out may be its work."""
         place = self._source.name
         if self._frames:
             self._notes.remark(
                 "Python function not drawn: --host-calls draws all of them, modules are drawn anyway", place,
                 self._frames,
             )  # fmt: skip
+        say = self._notes.remark if is_recorded else self._notes.add
         for category, count in self._unknown.most_common(5):
-            self._notes.remark(f"row of category {category} not drawn", place, count)
+            say(f"row of category {category} not drawn", place, count)
 
     def _once(self, value: Any) -> Any:
         return self._same.setdefault(value, value)
@@ -409,6 +417,18 @@ _HANDLERS: Mapping[str, Callable[[_Reading, Event], None] | None] = {
     "gpu_memcpy": _Reading._activity,
     "gpu_memset": _Reading._activity,
     "ac2g": _Reading._flow,
+    # of devices that are not CUDA's
+    "xpu_runtime": _Reading._call,
+    "xpu_driver": _Reading._call,
+    "privateuse1_runtime": _Reading._call,
+    "privateuse1_driver": _Reading._call,
+    # of versions before 1.13
+    "Operator": _Reading._op,
+    "Runtime": _Reading._call,
+    "Kernel": _Reading._activity,
+    "Memcpy": _Reading._activity,
+    "Memset": _Reading._activity,
+    "async_gpu": _Reading._flow,
 }
 
 
@@ -429,6 +449,10 @@ def _integer(value: object) -> int | None:
     if isinstance(value, str) and value.isdecimal() and value.isascii() and len(value) < 19:
         return int(value)
     return None
+
+
+def _size(grid: Size3 | str | None) -> Size3 | None:
+    return grid if type(grid) is tuple else None
 
 
 def _work(grid: Size3 | None, block: Size3 | None, launch: _Launch | None) -> tuple[Size3 | None, Size3 | None]:
