@@ -131,7 +131,7 @@ _VOCABULARY = (
     _named("solver", "text", 3, "the solver, as the log says"),
     _named("algorithm", "text", 4, "the algorithm, as the log says"),
     _named("dtype", "text", 5, "data type"),
-    _named("phase", "text", 4, "run, or find: a search"),
+    _named("phase", "text", 4, "whether the call executes (run) or searches (find)"),
     _named("line", "count", 6, "line of the log, from 1"),
     _named("sure", "text", 6, "false if the link has low confidence"),
     _named("unsure", "count", 6, "kernels whose link has low confidence"),
@@ -233,7 +233,7 @@ _PLACE = (
     *_common("layer_index"),
     _as("direction", "forward or backward"),
     *_common("iteration"),
-    _as("phase", "find (a search), setup, warm-up or iteration"),
+    _as("phase", "phase of the run: find (a search), setup, warm-up or iteration"),
 )
 _DEVICE = (
     _as("queue", "the device's queue, from 0 in order of appearance", kind="int"),
@@ -304,7 +304,7 @@ ITERATIONS = TableSchema(
     "an iteration, without searches",
     (
         *_OF,
-        _as("iteration", "its number; 0 is the warm-up"),
+        _as("iteration", "its number; 0 is the warm-up, if a log names the iterations"),
         Column("steady", "flag", "whether it counts: it is warm and whole"),
         _as("kind", "the kind of step, such as decode bs=32; empty if all are of one kind"),
         _as("kernels", "kernels that were launched in it"),
@@ -312,7 +312,7 @@ ITERATIONS = TableSchema(
         *_SPENT,
         _as("host_ns", "how long the host was in it"),
         _as("find_kernels", "kernels of searches that ran in it"),
-        _as("phase", "phase of a serving engine's step: prefill, decode, mixed, ..."),
+        _as("phase", "phase of a serving engine's step: prefill, decode, mixed, ...; no phase of the run"),
         _as("batch", "requests in it"),
         Column("tokens", "int", "tokens in it"),
     ),
@@ -329,12 +329,14 @@ KERNELS = TableSchema(
         _as("kernel_ns", "how long it ran"),
         _as("host_ns", "how long the call took that launched it"),
         _as(
-            "in_queue_ns", "from the return of that call to its start; from queued to started if the device records it"
+            "in_queue_ns",
+            "from the return of that call to its start; from queued to started if the device records it;"
+            " `queue_time_ns` in a trace",
         ),
         *_PLACE,
         _as("layer_by", "what puts it into the layer"),
-        _as("operation_index", "index of its operation: `operation` of the table operations"),
-        _as("operation", "the operation's name"),
+        _as("operation_index", "number of its operation: `operation` of the table operations"),
+        _as("operation", "the operation's name; a name here, a number in the table operations"),
         _as("problem", "the operation's problem"),
         _as("solver", "as the log says"),
         Column("operation_by", "text", "what gives it to the operation"),
@@ -366,7 +368,7 @@ COPIES = TableSchema(
     ),
 )
 LOGGED = (
-    _as("operation", "its index, from 0", kind="int"),
+    _as("operation", "its number, from 0; `operation_index` of the table kernels", kind="int"),
     *_common("line"),
     Column("api", "text", "the function that was called"),
     Column("primitive", "text", "conv, pool, bnorm, ..."),
