@@ -249,10 +249,15 @@ def main_stream(commands: Sequence[Command]) -> int:
 def lag(commands: Sequence[Command]) -> int:
     """When the device ended work that was launched before the recording, and is in it no more; 0: there is none.
 
-    Its first command of all had been launched, and for a long time did not begin.
+    Its main stream's first command had been launched, and for a long time did not begin, though little else ran.
     """
-    first = commands[0]
-    return first.start if first.call is not None and first.start - first.call.end >= MILLISECOND else 0
+    main = main_stream(commands)
+    first = next(command for command in commands if command.stream == main)
+    if first.call is None or first.start - first.call.end < MILLISECOND:
+        return 0
+    waited = first.call.end, first.start
+    ran = length(within(union((command.start, command.end) for command in commands), waited))
+    return first.start if 2 * ran < length([waited]) else 0
 
 
 def windows(
@@ -345,10 +350,13 @@ def missing(devices: Sequence[Sequence[Command]], calls: Sequence[Call]) -> dict
             )
         busy = union((command.start, command.end) for command in commands)
         gaps = [(one[1], other[0]) for one, other in itertools.pairwise(busy) if other[0] - one[1] >= MILLISECOND]
-        found["blocked"] += sum(bool(not_recorded(gap, commands, calls, lost)) for gap in gaps) + bool(lag(commands))
+        begun = lag(commands)
+        found["blocked"] += bool(begun)
+        found["blocked"] += sum(bool(not_recorded(gap, commands, calls, lost)) for gap in gaps if gap[1] > begun)
         until: dict[int, int] = {}
         for command in commands:
-            if command.kind == "kernel" and not command.on_queue:
+            ordered = command.call is None or not re.search("GraphLaunch|LaunchKernelEx", command.call.name)
+            if command.kind == "kernel" and not command.on_queue and ordered:
                 last = until.get(command.stream, 0)
                 found["overlap-on-stream"] += last - command.start > MICROSECOND
                 until[command.stream] = max(last, command.end)

@@ -11,9 +11,15 @@ from mio2trace.kernels.shown import distinct, short_kernel
 __all__ = ["distinct", "short_kernel", "shown_names"]
 
 
-def shown_names(rows: Sequence[LayerRow | OperationRow | ProblemRow | KernelRow], width: int) -> list[str]:
-    """Return the names of the rows of a list, equal in every form of the answer."""
-    calls = [f" x {row.calls:,.0f}" if isinstance(row, ProblemRow) and row.ns is None else "" for row in rows]
+def shown_names(
+    rows: Sequence[LayerRow | OperationRow | ProblemRow | KernelRow], width: int, *, count_calls: bool = False
+) -> list[str]:
+    """Return the names of the rows of a list, equal in every form of the answer. Problems have their calls behind them
+    where no column has them: without a profile, or by ``count_calls``."""
+    calls = [
+        f" x {row.calls:,.0f}" if isinstance(row, ProblemRow) and (row.ns is None or count_calls) else ""
+        for row in rows
+    ]
     width -= max(map(len, calls), default=0)
     names = [_name(row, width) for row in rows]
     count = Counter(names)

@@ -27,6 +27,9 @@ LABEL = 12
 TIME, SHARE = 11, 9
 NAME = WIDTH - LABEL - TIME - SHARE
 BAR = 16
+TOGETHER = 1.5
+"""If the first problem takes so many times as long as the first operation of a layer, its calls are in many layers:
+problems are listed then."""
 LEAST_REST = 0.2
 """Share of the kernel time in no layer, or no operation, that takes the place of the third row."""
 
@@ -110,9 +113,14 @@ def _spent(section: Section) -> Iterator[str]:
 
 
 def _lists(section: Section, most: int) -> Iterator[str]:
-    listed = [
+    operations: tuple[str, Sequence[OperationRow | ProblemRow]] = "operations", section.operations or section.problems
+    if section.operations and section.problems:
+        alone, together = section.operations[0].ns, section.problems[0].ns or 0
+        if together >= TOGETHER * alone:
+            operations = "problems", section.problems
+    listed: list[tuple[str, Sequence[LayerRow | OperationRow | ProblemRow | KernelRow], Rest | None]] = [
         ("layers", section.layers, section.no_layer),
-        ("operations", section.operations or section.problems, section.no_operation),
+        (*operations, section.no_operation),
         ("kernels", section.kernels, None),
     ]
     if not any(rows for _, rows, _ in listed):
@@ -133,7 +141,7 @@ def _rows(
     """The first rows of a list; the rest that is in none of them takes the last place if it is large."""
     with_rest = rest is not None and rest.share >= LEAST_REST and bool(rows) and most > 1
     shown = rows[: most - with_rest]
-    texts = shown_names(shown, NAME - 1)
+    texts = shown_names(shown, NAME - 1, count_calls=True)
     entries: list[tuple[str, int | None]] = [(text, row.ns) for text, row in zip(texts, shown, strict=True)]
     if rest is not None and with_rest:
         entries.append((f"({rest.name})", rest.ns))

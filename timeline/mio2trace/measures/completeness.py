@@ -17,6 +17,7 @@ from mio2trace.measures.device_time import DeviceTime
 from mio2trace.measures.device_time.busy import class_of_kernel
 from mio2trace.measures.device_time.launches import Launches
 from mio2trace.measures.statistics import median
+from mio2trace.patterns import late
 
 CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
     "cut-off": ("file cut off", "files cut off"),
@@ -37,6 +38,8 @@ CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
 })  # fmt: skip
 """By id what is counted, of one and of several; what makes most numbers wrong first."""
 
+_SIDE_BY_SIDE = late(r"GraphLaunch|LaunchKernelEx")
+"""Calls whose kernels may run beside the one before them: branches of a graph, NVIDIA's dependent launches."""
 OVERLAP_NS = 1_000
 OUTLIER = 100
 LEAST_SAMPLES = 5
@@ -85,7 +88,8 @@ def completeness(alignment: Alignment, launches: Launches, devices: tuple[Device
             # RPD neither names nor sizes the kernels of a graph
             if activity.grid is not None or call is None or "GraphLaunch" not in call.name:
                 durations[activity.name, activity.grid].append(end - start)
-            spans[activity.queue].append((start, end))
+            if call is None or _SIDE_BY_SIDE.search(call.name) is None:
+                spans[activity.queue].append((start, end))
     counts["before-recording"] += before
     counts["kernel-without-launch"] += without
     counts["overlap-on-stream"] += sum(

@@ -43,6 +43,7 @@ SAME_KIND = 0.9
 """Share of the kernels of two iterations of one kind that agree."""
 MOST_KINDS = 32
 """The most kinds; later iterations of other kinds belong to the last one."""
+_STEP = "ProfilerStep#"
 WARM = 2
 """Steps before the first recorded one, from which on that is warm."""
 _NEVER = 1 << 64
@@ -186,8 +187,10 @@ def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Ite
 
 def _is_warmed_up(alignment: Alignment, place_of: Sequence[int], place: int, number: int) -> bool:
     """Whether a warm-up phase launched the kernels of the iteration at ``place`` before, or PyTorch counted `WARM`
-    steps before it, which it did not record."""
-    if number >= WARM and any(one.text == f"ProfilerStep#{number}" for one in alignment.profile.ranges):
+    steps before it, which it did not record. A serving engine's steps have numbers of their own."""
+    texts = {one.text for one in alignment.profile.ranges if one.text.startswith(_STEP)}
+    counted = {int(text[len(_STEP) :]) for text in texts if text[len(_STEP) :].isdecimal()}
+    if counted and (number if number in counted else min(counted)) >= WARM:
         return True
     passes = alignment.links.passes
     if not any(one.phase == "warm-up" for one in passes):

@@ -113,13 +113,14 @@ def device_times(
     for device, positions in sorted(timed.items()):
         own = _Own(alignment, commands, positions)
         covered = Covered(zip(own.starts, own.ends, strict=True))
-        blocked = launches.blocked(positions, commands, covered)
+        main = [*compress(positions, own.is_main)]
+        blocked = launches.blocked(positions, main, commands, covered)
         occupation = Occupation(own.spans, blocked, covered)
         own_places = [place_of[at] for at in positions]
         places = range(count) if len(timed) <= MOST_DEVICES else {*own_places} - {NONE}
         pass_of = alignment.links.pass_of
         is_early = [pass_of[at] in early for at in positions] if early else [False] * len(positions)
-        steps = _steps(own, own_places, places, is_early, launches.begun(positions, commands))
+        steps = _steps(own, own_places, places, is_early, launches.begun(main, commands, covered))
         made.append(
             DeviceTime(
                 device=device,

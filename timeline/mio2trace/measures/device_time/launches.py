@@ -87,21 +87,22 @@ class Launches:
 
     # -- work that was not recorded ----------------------------------------------------------------------------------
 
-    def blocked(self, own: Sequence[int], commands: Commands, covered: Covered) -> list[Span]:
+    def blocked(self, own: Sequence[int], main: Sequence[int], commands: Commands, covered: Covered) -> list[Span]:
         """When a device did work that the profile does not hold, though nothing recorded ran. ``own``: the positions of
-        its commands that have times, whose spans are ``covered``.
+        its commands that have times, whose spans are ``covered``; ``main``: those of the main stream.
 
         Such a gap has at least a millisecond, the host waits for the device during it, and there is a sign of pending
-        work. Signs are a launch without a command, and a small copy that began long after its call. Before the first
-        command of all it is the time in which that was launched and had not begun.
+        work. Signs are a launch without a command, and a small copy that began long after its call. Before the main
+        stream's first command it is the time in which that was launched and had not begun.
         """
         if not self._common:
             return []
-        return [*_lead(own, commands), *self._blocked_gaps(own, commands, covered)]
+        found = Covered([*_lead(main, commands, covered), *self._blocked_gaps(own, commands, covered)])
+        return [*zip(found.starts, found.ends, strict=True)]
 
-    def begun(self, own: Sequence[int], commands: Commands) -> int | None:
+    def begun(self, main: Sequence[int], commands: Commands, covered: Covered) -> int | None:
         """When a device ended what was launched before the recording and is not in the profile; None: there is none."""
-        return next((end for _, end in _lead(own, commands)), None) if self._common else None
+        return next((end for _, end in _lead(main, commands, covered)), None) if self._common else None
 
     def _blocked_gaps(self, own: Sequence[int], commands: Commands, covered: Covered) -> Iterator[Span]:
         called_of: dict[int | None, int | None] = {}  # of the command that ended then, when it was launched
@@ -167,11 +168,16 @@ class Launches:
         return sorted(call.start_ns or 0 for call in self._unanswered)
 
 
-def _lead(own: Sequence[int], commands: Commands) -> Iterator[Span]:
-    """When the first command of all was launched and had not begun: earlier work that nothing recorded ran."""
+def _lead(main: Sequence[int], commands: Commands, covered: Covered) -> Iterator[Span]:
+    """When the main stream's first command was launched and had not begun, though nothing recorded ran for most of that
+    time: earlier work."""
     starts = commands.starts
-    begun = min(known([starts[at] for at in own]))
-    first = min((at for at in own if starts[at] == begun), key=lambda at: commands.ends[at] or 0)
-    start, returned = commands.starts[first], commands.returned[first]
-    if start is not None and returned is not None and start - returned >= LEAST_BLOCKED_NS:
-        yield returned, start
+    begun = min(known([starts[at] for at in main]), default=None)
+    if begun is None:
+        return
+    first = min((at for at in main if starts[at] == begun), key=lambda at: commands.ends[at] or 0)
+    returned = commands.returned[first]
+    if returned is None or begun - returned < LEAST_BLOCKED_NS:
+        return
+    if 2 * covered.within(returned, begun) < begun - returned:
+        yield returned, begun

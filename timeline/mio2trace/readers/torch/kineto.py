@@ -129,6 +129,8 @@ class _Reading:
         self._stacks = Frames()
         self._unknown: Counter[str] = Counter()
         self._same: dict[Any, Any] = {}
+        self._device_names: dict[int, str] = {}
+        self._any_device = ""
         self._base = 0
         self._handlers = dict(_HANDLERS)
 
@@ -373,7 +375,8 @@ class _Reading:
         return processes_of(rows, self._notes, self._source.name)
 
     def _queue(self, assembly: Assembly, device: int, stream: int | None) -> int:
-        return assembly.queue(assembly.device(device, self._same.get(("device", device), ""), device), stream)
+        name = self._device_names.get(device, self._any_device)
+        return assembly.queue(assembly.device(device, name, device), stream)
 
     # What is around
 
@@ -386,9 +389,13 @@ class _Reading:
         return _Around(base=_base_in(array.around) or 0)
 
     def _devices(self, around: _Around) -> None:
+        """The names of devices. ROCm counts the host's processors as devices in the rows, and not in this list: the
+        number of a row may be in it of another GPU, or not at all. Equal names are the name of any."""
         for made in around.devices if isinstance(around.devices, list) else ():
             if isinstance(made, dict) and type(made.get("id")) is int and isinstance(made.get("name"), str):
-                self._same["device", made["id"]] = made["name"]
+                self._device_names[made["id"]] = made["name"]
+        names = {*self._device_names.values()}
+        self._any_device = names.pop() if len(names) == 1 else ""
 
     def _say(self, is_recorded: bool) -> None:
         """``is_recorded``: whether there was any row of a device; if not, one of those left out may be its work."""

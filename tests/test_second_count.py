@@ -1,0 +1,189 @@
+"""Small recordings of PyTorch's profiler, each with one trap: the program and the oracle both say what is true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import mio2trace
+from mio2trace.align import Alignment
+from mio2trace.cli import cli
+from mio2trace.measures import Measures
+from tests.headlines import devices, differences, measured, second_opinion
+from tests.kineto_files import Row, row, trace
+
+MAIN, SIDE = 3, 2
+DECODE = "step[DECODE bs=32]"
+
+
+def ran(
+    at: float, launched: float, us: float, number: int, *, stream: int = MAIN, name: str = "gemm",
+    call: str = "hipLaunchKernel",
+) -> list[Row]:  # fmt: skip
+    """A kernel and its launch of 5 us; times in us."""
+    return [
+        row("cuda_runtime", call, 7, 7, 1000 + launched, 5, correlation=number),
+        row("kernel", name, 0, stream, 1000 + at, us, device=0, stream=stream, correlation=number, grid=[1, 1, 1]),
+    ]
+
+
+def step(name: str, length: float, at: float = 0) -> Row:
+    return row("user_annotation", name, 7, 7, 1000 + at, length)
+
+
+def both(folder: Path, events: Iterable[Row]) -> Measures:
+    """What the program measured, after the oracle said the same."""
+    path = folder / "made.json"
+    path.write_bytes(trace([*events]))
+    (measures,) = measured(path)
+    true = second_opinion(path)
+    assert [differences(one, other) for one, other in zip(true, devices(measures), strict=True)] == [{}] * len(true)
+    return measures
+
+
+def step_us(measures: Measures) -> float:
+    assert measures.steady.step_time is not None
+    return measures.steady.step_time.step_ns / 1000
+
+
+@pytest.mark.parametrize("side", [False, True])
+def test_a_step_begins_when_the_device_has_done_what_it_had_to_do(side: bool, tmp_path: Path) -> None:
+    """Its first kernel of the main stream waited 463 ms for the step before, which is not recorded. A kernel of another
+    stream ran meanwhile."""
+    events = [step(DECODE, 1000), *ran(463_380, 100, 6_000, 1), *ran(469_400, 200, 4_000, 2)]
+    if side:
+        events += ran(60, 50, 4, 3, stream=SIDE)
+    measures = both(tmp_path, events)
+    assert step_us(measures) == 10_020
+    assert measures.completeness.counts == {"blocked": 1}
+
+
+def test_a_main_stream_that_waits_for_recorded_work_is_no_earlier_step(tmp_path: Path) -> None:
+    """A collective ran for most of that time."""
+    events = [
+        step("ProfilerStep#5", 1000), *ran(60, 50, 28_000, 1, stream=SIDE, name="ncclDevKernel_AllReduce"),
+        *ran(30_000, 100, 40_000, 2),
+    ]  # fmt: skip
+    measures = both(tmp_path, events)
+    assert step_us(measures) == 70_000
+    assert measures.completeness.complete
+
+
+@pytest.mark.parametrize(
+    ("call", "counts"),
+    [
+        ("hipLaunchKernel", {"overlap-on-stream": 1}),
+        ("cudaLaunchKernel", {"overlap-on-stream": 1}),
+        ("cudaGraphLaunch", {}),
+        ("hipGraphLaunch", {}),
+        ("cuLaunchKernelEx", {}),
+        ("cudaLaunchKernelExC", {}),
+    ],
+)
+def test_kernels_that_may_overlap_are_no_fault_of_the_recording(
+    call: str, counts: dict[str, int], tmp_path: Path
+) -> None:
+    """Branches of a graph share a stream; NVIDIA's dependent launches begin before the kernel before them ends."""
+    events = [step("ProfilerStep#5", 1000), *ran(200, 100, 50, 1), *ran(240, 110, 50, 2, call=call)]
+    assert both(tmp_path, events).completeness.counts == counts
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*, unsigned long)",
+        "void (anonymous namespace)::two_shot_all_reduce_kernel<float>(float**)",
+        "one_shot_all_reduce_kernel",
+        "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+        "void vllm::cross_device_reduce_1stage<float, 8>(vllm::RankData*)",
+    ],
+)
+def test_whoever_reduces_it_is_communication(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "made.json"
+    path.write_bytes(trace([step("ProfilerStep#5", 1000), *ran(200, 100, 50, 1), *ran(260, 110, 30, 2, name=name)]))
+    (measures,) = measured(path)
+    assert measures.steady.step_time is not None
+    assert measures.steady.step_time.communication_ns == 30_000
+
+
+@pytest.mark.parametrize(("number", "cold"), [(0, True), (1, True), (2, False), (3, False)])
+def test_steps_of_an_engine_are_warm_if_pytorch_counted_steps_before(number: int, cold: bool, tmp_path: Path) -> None:
+    """Its own number is not that of PyTorch, whose mark is around it."""
+    events = [step(f"ProfilerStep#{number}", 1000), step(DECODE, 800, 10), *ran(200, 100, 50, 1)]
+    assert both(tmp_path, events).steady.told.may_be_cold is cold
+
+
+def aligned(folder: Path, data: bytes) -> Alignment:
+    path = folder / "made.json"
+    path.write_bytes(data)
+    alignment = mio2trace.analyse([path]).run.alignment
+    assert alignment is not None
+    return alignment
+
+
+@pytest.mark.parametrize(
+    ("listed", "name"),
+    [
+        ([(0, "AMD Instinct MI300X")], "AMD Instinct MI300X"),
+        ([(0, "AMD Instinct MI300X"), (1, "AMD Instinct MI300X")], "AMD Instinct MI300X"),
+        ([(0, "AMD Instinct MI300X"), (1, "AMD Radeon")], ""),
+        ([(9, "AMD Radeon"), (1, "AMD Instinct MI300X")], "AMD Radeon"),
+        ([], ""),
+    ],
+)
+def test_a_device_that_is_not_listed_has_the_name_of_all(
+    listed: list[tuple[int, str]], name: str, tmp_path: Path
+) -> None:
+    """ROCm counts processors as devices in the rows."""
+    (launch, kernel) = ran(200, 100, 50, 1)
+    kernel["args"]["device"] = kernel["pid"] = 9
+    properties = [{"id": number, "name": text} for number, text in listed]
+    profile = aligned(tmp_path, trace([launch, kernel], deviceProperties=properties)).profile
+    assert [device.name for device in profile.devices] == [name]
+
+
+def test_a_table_of_embeddings_is_no_linear_layer(tmp_path: Path) -> None:
+    """Nor is any other op of a library that has GEMM in its name."""
+    ops = (
+        "fbgemm::permute_sparse_features",
+        "fbgemm::split_embedding_codegen_lookup_rowwise_adagrad_function",
+        "fbgemm::asynchronous_complete_cumsum",
+        "aten::linear",
+    )
+    events = []
+    for number, name in enumerate(ops, 1):
+        at = 100 * number
+        events += [
+            row("cpu_op", name, 7, 7, 1000 + at, 50, External_id=number),
+            *ran(at + 20, at + 10, 5, number, name=f"kernel_{number}"),
+        ]
+    links = aligned(tmp_path, trace(events)).links
+    layers = {
+        one.name: links.runs[run].layer for one, run in zip(links.activities, links.run_of, strict=True) if run >= 0
+    }
+    assert (layers["kernel_2"], layers["kernel_4"]) == ("embedding 1", "linear 1")
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_calls_of_one_problem_in_many_layers_are_listed_together(layers: int, tmp_path: Path) -> None:
+    """Each alone would be hidden behind an operation that runs once."""
+    events = [step("ProfilerStep#5", 5000)]
+    for number in range(layers + 1):
+        at = 100 + 300 * number
+        shapes = [[64, 32], [32, 16]] if number else [[128, 8], [8, 4]]
+        events += [
+            row("python_function", f"nn.Module: Linear_{number}", 7, 7, 1000 + at, 250),
+            row("cpu_op", "aten::mm", 7, 7, 1010 + at, 200, External_id=number + 1, Input_Dims=shapes,
+                Input_type=["float"] * 2, Input_Strides=[[shape[1], 1] for shape in shapes]),
+            *ran(at + 60, at + 20, 100 if number else 120, number + 1),
+        ]  # fmt: skip
+    path = tmp_path / "made.json"
+    path.write_bytes(trace(events))
+    block = CliRunner().invoke(cli, ["report", str(path), "-q"]).stdout.splitlines()
+    listed = [line[:12].strip() for line in block]
+    assert ("problems" in listed, "operations" in listed) == (layers > 1, layers == 1)
+    if layers > 1:
+        assert block[listed.index("problems")].split()[1:-4] == ["Gemm", "64x32", "->", "64x16", "x", "3"]
