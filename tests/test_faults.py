@@ -419,6 +419,31 @@ def test_too_little_memory_is_one_line() -> None:
     assert failed
 
 
+def test_more_memory_than_is_free_is_one_line(tmp_path: Path) -> None:
+    """Before the system kills the program: what is free is asked for at the start, and at least `memory.LEAST`."""
+    meminfo, group = tmp_path / "meminfo", tmp_path / "group"
+    group.mkdir()
+    meminfo.write_text("MemTotal:  64000000 kB\nMemAvailable:   9000000 kB\n")
+    (group / "memory.max").write_text("3000000000\n")
+    (group / "memory.current").write_text("1000000000\n")
+    script = (
+        "import resource, sys; from mio2trace import cli, memory\n"
+        "print(memory.bound_to_free(*sys.argv[1:3]), resource.getrlimit(resource.RLIMIT_DATA)[0],"
+        " memory.bound_to_free())\n"
+        "try:\n    bytearray(int(sys.argv[3]))\nexcept MemoryError:\n    print('no')\n"
+    )
+
+    def told(*places: Path, room: int) -> list[str]:
+        command = [sys.executable, "-c", script, *map(str, places), str(room)]
+        return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=60).stdout.split()
+
+    assert told(meminfo, tmp_path, room=1) == ["9216000000", "9216000000", "None"]
+    assert told(meminfo, group, room=3 << 30) == ["2000000000", "2000000000", "None", "no"]
+    meminfo.write_text("MemAvailable:   1000 kB\n")
+    assert told(meminfo, group, room=3 << 30) == [str(1 << 30), str(1 << 30), "None", "no"]
+    assert told(tmp_path / "none", group, room=1)[0] == "None"
+
+
 # ---- others at the same place
 
 

@@ -140,6 +140,21 @@ def test_each_process_is_a_profile(version: int, tmp_path: Path) -> None:
     assert {note.kind: note.count for note in notes} == {"barrier of a queue: not drawn": 2}
 
 
+def test_ops_of_pytorch_are_operations_and_no_layers(tmp_path: Path) -> None:
+    """RPD marks them as ranges like the user's, and has a row of its own for each."""
+    path = made(tmp_path / "made.rpd")
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE ext_autogradapi(api_ptr_id INTEGER, seq TEXT, op_id INTEGER, sizes TEXT)")
+        connection.execute("INSERT INTO ext_autogradapi VALUES (?, '', 1, '')", ((1 << 32) + 1,))
+        connection.execute("INSERT INTO ext_autogradapi VALUES ('x', NULL, 'y', 3)")
+        connection.commit()
+    one, other = (alignment for alignment in analyse([path]).run.alignments)
+    assert [made.kind for made in (*one.profile.ranges, *other.profile.ranges)] == ["operator", "range"]
+    assert [operation.api for operation in one.links.operations] == ["conv1 forward"]
+    assert not other.links.operations
+    assert (one.links.runs, [run.layer for run in other.links.runs]) == ([], ["conv1"])
+
+
 def test_rows_that_are_no_numbers_lose_themselves_alone(tmp_path: Path) -> None:
     path = made(tmp_path / "a.rpd")
     with contextlib.closing(sqlite3.connect(path)) as connection:

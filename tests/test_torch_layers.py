@@ -74,6 +74,8 @@ def test_the_innermost_of_annotations_and_modules_wins(tmp_path: Path) -> None:
     whole = row("user_annotation", "DistributedDataParallel.forward", 542, 542, FIRST_US + 0.5, 300)
     found = placed(tmp_path, [*rows(), whole])
     assert found["igemm_fwd_gtcx3_nhwc_bf16"][0] == "Conv2d_0"
+    op = row("user_annotation", "aten::conv2d, op_id = 45", 542, 542, FIRST_US + 5, 150)
+    assert placed(tmp_path, [*rows(), op])["igemm_fwd_gtcx3_nhwc_bf16"][0] == "Conv2d_0"
     within = row("user_annotation", "my block", 542, 542, FIRST_US + 5, 150)
     assert placed(tmp_path, [*rows(), within])["igemm_fwd_gtcx3_nhwc_bf16"][0] == "my block"
 

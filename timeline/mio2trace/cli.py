@@ -30,6 +30,8 @@ TASKS = (
     ("Many runs", ("batch",)),
 )
 """Commands by what a person wants to do; the others come last."""
+_STARTS_OTHERS = {"record", "view", "batch", "mcp", "doctor"}
+"""Commands with processes of other programs, or with limits of their own."""
 _WHOLE = 500
 """Letters: more than any command's line has."""
 
@@ -82,7 +84,7 @@ class _DefaultToConvert(click.Group):
             raise Refused(with_losses(str(error), losses.values())) from None
         except MemoryError:
             least = "; --host-calls none needs least" if ctx.invoked_subcommand == "convert" else ""
-            raise Refused(f"out of memory{least}") from None
+            raise Refused(f"out of memory: it needs more than is free{least}") from None
 
 
 @click.group(
@@ -143,6 +145,10 @@ def main() -> None:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # ignored under nohup: it stays so
             signal.signal(number, _stop)
+    if sys.argv[1:] and not sys.argv[1].startswith("-") and sys.argv[1] not in _STARTS_OTHERS:
+        from mio2trace.memory import bound_to_free
+
+        bound_to_free()
     try:
         held = cli.main(prog_name="mio2trace", standalone_mode=False)
         for stream in (sys.stdout, sys.stderr):

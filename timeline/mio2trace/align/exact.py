@@ -39,7 +39,7 @@ _DIRECTIONS: dict[str, Direction] = {
 _MODULE = "nn.Module: "
 _SET_UP = -1
 """The number of what was executed before the first iteration."""
-_COMPILED, _COMPILING = "## Call CompiledFxGraph ", "(dynamo_timed)"
+_NO_LAYERS, _COMPILING = ("aten::", "## Call CompiledFxGraph "), "(dynamo_timed)"
 
 
 class Calls(NamedTuple):
@@ -390,11 +390,11 @@ def may_be_layer(made: Range) -> bool:
 
 
 def _is_user_range(made: Range) -> bool:
-    """Whether it may be a layer; collectives and what PyTorch's compiler marks are none."""
+    """Whether it may be a layer; PyTorch's ops, its collectives and what its compiler marks are none."""
     text = made.text.strip()
     if made.kind not in ("range", "annotation") or is_library_call(made) or not text or is_annotation(text):
         return False
-    return not text.startswith(_COMPILED) and not text.endswith(_COMPILING)
+    return not text.startswith(_NO_LAYERS) and not text.endswith(_COMPILING)
 
 
 def _is_module(made: Range) -> bool:

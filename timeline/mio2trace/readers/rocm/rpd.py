@@ -2,16 +2,17 @@
 
 Its tables are called ``rocpd_*``, too, and are others than rocprofv3's: operations of the device in ``rocpd_op``, API
 calls in ``rocpd_api``, which call launched which in ``rocpd_api_ops``. Ranges are calls named ``UserMarker`` or, in
-schema 3, of a domain that is not HIP's; their text is in ``args``. A file holds the processes of a run, each becomes a
-profile. The clock counts ns since boot, of which kind nothing tells. The sizes of a launch are those that were given to
-its call: blocks or work-items (rocm-profiles.md 9), so without a known call there is no grid. Barriers are not drawn.
+schema 3, of a domain that is not HIP's; their text is in ``args``. Those in ``ext_autogradapi`` are PyTorch's ops. A
+file holds the processes of a run, each becomes a profile. The clock counts ns since boot, of which kind nothing tells.
+The sizes of a launch are those that were given to its call: blocks or work-items (rocm-profiles.md 9), so without a
+known call there is no grid. Barriers are not drawn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from mio2trace.model.profile import Clock, Profile, Range, Resources, Size3
 from mio2trace.notes import InputError, Notes
@@ -22,7 +23,7 @@ from mio2trace.source import Source
 
 NAME = "RPD database (rocmProfileData)"
 _NEEDED = {"rocpd_op", "rocpd_api", "rocpd_api_ops", "rocpd_string"}
-_TABLES = _NEEDED | {"rocpd_ustring", "rocpd_kernelapi", "rocpd_copyapi"}
+_TABLES = _NEEDED | {"rocpd_ustring", "rocpd_kernelapi", "rocpd_copyapi", "ext_autogradapi"}
 MARKER = "UserMarker"
 _OF_HIP = ("", "hip", "hsa")
 """Domains of calls; in the others (``roctx``, ``miopen``, ``python``) stand ranges."""
@@ -102,6 +103,9 @@ class _Reading:
         there = self._database.columns("rocpd_api")
         domain = "domain_id" if "domain_id" in there else "NULL"
         names: dict[object, str] = {}
+        ops: set[object] = set()
+        if "ext_autogradapi" in self._names:
+            ops.update(key for key, _ in self._database.numbers("SELECT api_ptr_id, seq FROM ext_autogradapi"))
         is_of_hip = cache(lambda where: self._strings.get(where, "").lower() in _OF_HIP)
         for key, pid, tid, start, end, name, args, where in self._database.numbers(
             f"SELECT id, pid, tid, start, end, apiName_id, args_id, {domain} FROM rocpd_api"  # noqa: S608
@@ -116,7 +120,8 @@ class _Reading:
             if called == MARKER or not is_of_hip(where):
                 text = self._texts.get(args) or self._strings.get(args) or ""
                 text = called if called != MARKER and not text else text
-                assembly.range(Range("mark" if times[0] == times[1] else "range", text, thread, *times))
+                kind: Literal["operator", "range"] = "operator" if key in ops else "range"
+                assembly.range(Range("mark" if times[0] == times[1] else kind, text, thread, *times))
             else:
                 assembly.call(called, thread, times, key)
         return names
