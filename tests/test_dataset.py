@@ -178,17 +178,17 @@ def page() -> str:
         "# Tables as data",
         "",
         "One schema for Parquet ([many-runs.md](many-runs.md)), SQL ([queries.md](queries.md)) and Python",
-        "([python.md](python.md)). Columns have the names of the printed tables ([reports.md](reports.md)). Times are in ns:",
+        "([python.md](python.md)). Columns have the names of the printed tables ([reports.md](reports.md)). Times are in ns:",  # noqa: E501
         "means are fractions, all others are whole numbers. Unknown values are null. The version of this schema is"
         f" {VERSION}; a file",
         "has it in its metadata, under `schema`. (The JSON of `report` has a version of its own.)",
         "",
         "These names differ between tables and traces, or have two meanings:",
         "",
-        "* `operation` is a name in the table `kernels`, and a number in the table `operations` and in the arguments of a",
+        "* `operation` is a name in the table `kernels`, and a number in the table `operations` and in the arguments of a",  # noqa: E501
         "  [trace](trace.md#arguments), where the name is `operation_name`. Join `kernels.operation_index` with",
         "  `operations.operation`, and also `run` and `rank`.",
-        "* `in_queue_ns` here is `queue_time_ns` in a trace. dv/dt's traces have `queued_ns` instead, the moment of queueing.",
+        "* `in_queue_ns` here is `queue_time_ns` in a trace. dv/dt's traces have `queued_ns` instead, the moment of queueing.",  # noqa: E501
         "* `phase` means three things: see the tables `iterations`, `kernels` and `operations`.",
     ]
     for schema in TABLES.values():
