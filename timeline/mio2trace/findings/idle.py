@@ -173,10 +173,9 @@ RULES = (
         " the launches have no kernel in the profile",
         formula="time in gaps between commands, per steady iteration; share of the iteration's length. If"
         " `record --reference` recorded a run without MIOpen's log, that run is measured. Gaps in which the device did"
-        " work that was not recorded are not idle time. Each gap has a cause. *Host*: the next command was not"
-        " launched yet; the finding names the call, op or range that the host was in for at least 10 % of this time."
-        " *Builds*: the same, and that call builds or loads programs. *Queued*: the launch had returned and the"
-        " command waited. *Unknown*: no calls are recorded. *Short*: gaps of up to 1 us",
+        " work that was not recorded are not idle time. Each gap has one of five causes: host-bound, program"
+        " builds, queued, unknown, short (docs/glossary.md defines them). The finding names the host call, op or range"
+        " that takes the largest part of a cause, if that is at least 10 % of it",
         advice="by the largest cause of this run. If calls of one kind take a third of it: remove the call that waits"
         " (synchronisation, .item(), blocking copy, allocation, data loading). Builds: warm up. Queued: look for what"
         " the work waits for. Short gaps between launches: launch less (fusion, torch.compile, graphs, larger batches)."

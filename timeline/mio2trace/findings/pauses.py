@@ -204,10 +204,10 @@ RULES = (
         title="Collectives run alone.",
         fires="exposed communication is > 10 % of a steady iteration of the slowest device",
         formula="time in which a collective runs and no other kernel, per iteration; share of the iteration",
-        advice="by the longest collective of this run. If it has at least 1 MiB and moves less than 10 GB/s: record all"
-        " ranks, and let `mio2trace ranks` show who comes last. If 10 % of the collectives' time is overlapped already:"
-        " send less (a smaller type, gradient accumulation). Else: overlap collectives with computation (DDP's buckets,"
-        " FSDP's prefetch).",
+        advice="by the longest collective of this run. If it has at least 1 MiB and its bus bandwidth is below 10"
+        " GB/s: record all ranks, and let `mio2trace ranks` show who comes last. If 10 % of the collectives' time is"
+        " overlapped already: send less (a smaller type, gradient accumulation). Else: overlap collectives with"
+        " computation (DDP's buckets, FSDP's prefetch).",
         find=_communication,
     ),
     Rule(
@@ -215,7 +215,7 @@ RULES = (
         title="First runs are slow.",
         fires="the first iteration took > 2 x the median of >= 2 steady iterations. Otherwise: a problem has >= 3 calls"
         " and its first call took > 2 x the median of the others. It is medium at most, because it happens once",
-        formula="time of the first iteration less the median, once; for problems the sum over them. An iteration lasts"
+        formula="time of the first iteration - the median, once; for problems the sum over them. An iteration lasts"
         " from its first to its last command. If all calls are recorded and last longer, it lasts from its first to its"
         " last call. Share of the recorded iterations or calls. The sentence names what the iteration's calls built,"
         " loaded or allocated if that is 1 % of the difference",

@@ -174,8 +174,8 @@ RULES = (
         id="workspace",
         title="Workspace is too small for some solvers.",
         fires="the log warns that a workspace is too small (IsEnoughWorkspace)",
-        formula="number of warnings; time and share of T of the problems in whose calls they are, low if that is not"
-        " known",
+        formula="number of warnings; time and share of T of the problems that have such a warning. Severity is low if"
+        " that time is not known",
         advice="Query the size (miopenConvolution*GetWorkSpaceSize, GetSolutionWorkspaceSize) and allocate it. PyTorch"
         " and TensorFlow give less if memory is short.",
         find=_workspace,
@@ -199,14 +199,15 @@ RULES = (
         " attributed wrongly, by the confidences of the links. It is info if this share is under 0.5 %, or if half of"
         " the kernels are in blocks that the order of ops shows",
         advice="Record exact evidence: MIOpen's ranges (MIOPEN_ENABLE_LOGGING_ROCTX=1), or its entries with buffers"
-        " (MIOPEN_ENABLE_LOGGING=1). `--explain 'kernel N'` shows the reasons. If graphs launched the kernels: profile"
-        " one run without graph capture.",
+        " (MIOPEN_ENABLE_LOGGING=1). `--explain 'kernel N'` shows the reasons. If graphs launched most of the"
+        " kernels: profile one run without graph capture, because a recorded capture may fit in several ways.",
         find=_doubt,
     ),
     Rule(
         id="nameless",
         title="Graphs replay kernels that the profile does not name.",
-        fires="kernels launched by a graph, of which the profile (RPD) has no name, are >= 5 % of all kernel time",
+        fires="a graph launched kernels that have no name in the profile (RPD), and they take >= 5 % of all kernel"
+        " time",
         formula="their time in the whole run; share of all kernel time recorded, set-up included",
         advice="Record with rocprofv3, which names each kernel of a graph launch, or profile iterations without graph"
         " capture.",

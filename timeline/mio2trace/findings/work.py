@@ -201,7 +201,7 @@ RULES = (
         title="Problems are slower than similar ones.",
         fires="GFLOP/s below half the median of >= 4 similar problems; >= 1 % of T; only without --gpu. Similar"
         " problems have the same primitive, direction, type and filter size, and half to twice the FLOPs",
-        formula="sum of their time less the time at that median, per steady iteration; share of T; at most saved",
+        formula="sum of (their time - their time at that median), per steady iteration; share of T; at most saved",
         advice="for the largest one. If the faster ones use another algorithm: run its driver line without its own"
         " (MIOPEN_DEBUG_CONV_WINOGRAD=0, ..._DIRECT, ..._GEMM, ..._FFT, ..._IMPLICIT_GEMM). If MIOpen Find compared"
         " solvers in this run: compare layout, padding and sizes. A GEMM: TunableOp or hipblaslt-bench. Else: tune with"
@@ -211,8 +211,8 @@ RULES = (
     Rule(
         id="roofline-gap",
         title="Problems are far below the peak of the device.",
-        fires="with --gpu: time less max(FLOP / peak, bytes / bandwidth) >= 3 % of T, where the problem is at <="
-        " 110 % of the peak",
+        fires="with --gpu: time - max(FLOP / peak, bytes / bandwidth) >= 3 % of T, if the problem reaches at most 110 %"
+        " of the peak",
         formula="sum of these differences, per steady iteration; share of T; at most saved, since no kernel reaches"
         " the peak",
         advice="for the largest one. Compute-bound: run the driver line with MIOPEN_FIND_ENFORCE=SEARCH, prefer solvers"
