@@ -51,6 +51,8 @@ class Command:
     call: Call | None = None
     on_queue: bool = False
     """``stream`` is a queue of the hardware, which runs several streams at once."""
+    launch: int | None = None
+    """The number of its launch, whose call need not be recorded: later ones have larger numbers."""
 
     @property
     def family(self) -> str:

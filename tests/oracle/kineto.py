@@ -51,12 +51,19 @@ def recorded(text: Any) -> Recording:
         owner = owners[_device(row)].most_common(1)
         process = call.process if call is not None else owner[0][0] if owner else alone
         stream = int(row.get("args", {}).get("stream", row["tid"]))
-        made.commands.append(Command(process, _device(row), stream, DEVICE[row["cat"]], row["name"], *span, call))
+        made.commands.append(
+            Command(process, _device(row), stream, DEVICE[row["cat"]], row["name"], *span, call, launch=_launch(row))
+        )
     return made
 
 
 def _device(row: dict[str, Any]) -> int:
     return int(row.get("args", {}).get("device", row["pid"]))
+
+
+def _launch(row: dict[str, Any]) -> int | None:
+    number = row.get("args", {}).get("correlation")
+    return None if number is None else int(number)
 
 
 def _call_of(row: dict[str, Any], start: int, by_correlation: dict[int, list[Call]]) -> Call | None:

@@ -63,7 +63,8 @@ def _command(row: dict[str, str], process: int, agent: str, kind: str, name: str
     call = launches.get(row["correlation_id"])
     stream = number(row.get("stream_id") or row.get("queue_id") or "0")
     span = int(row["start_timestamp"]), int(row["end_timestamp"])
-    return Command(call.process if call else process, number(agent), stream, kind, name, *span, call)
+    of = call.process if call else process, number(agent), stream, kind, name
+    return Command(*of, *span, call, launch=int(row["correlation_id"]))
 
 
 # ---- JSON: everything of all processes in one file
@@ -106,5 +107,6 @@ def _process(text: dict[str, Any], made: Recording) -> None:
                     row["start_timestamp"],
                     row["end_timestamp"],
                     launches.get(row["correlation_id"]["internal"]),
+                    launch=row["correlation_id"]["internal"],
                 )
             )

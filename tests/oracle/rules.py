@@ -367,21 +367,58 @@ def missing(devices: Sequence[Sequence[Command]], calls: Sequence[Call]) -> dict
 
 
 def repeated(commands: Sequence[Command], early: Collection[int] = ()) -> tuple[list[Mark], dict[int, int]]:
-    """Steps of a device by the kernels that come again, and the step of each number of a command that makes one up.
+    """Steps of a device by the kernels that come again, and the step of each number of a command that is known.
 
     A step lasts until the next: from its first launch, or from its first kernel where that has none. Kernels of one
-    graph are launched at once: no step begins within.
+    graph are launched at once: no step begins within. Where nothing comes again as streams mix, the main stream alone
+    may, if it has most kernels, and then the order of launches: what others ran is in the step that launched it.
     """
     order = [at for at, command in enumerate(commands) if command.kind == "kernel" and at not in early]
-    if all(commands[at].call is not None for at in order):
+    called = all(commands[at].call is not None for at in order)
+    if called:
         order.sort(key=lambda at: (begun(commands[at]), commands[at].start))
+    main = main_stream(commands)
+    on_main = [at for at in order if commands[at].stream == main]
+    numbers = launched(commands) if all(command.call is None for command in commands) else []
+    begin, period, times = _repeated_in(order, commands)
+    beside = not times
+    if beside and len(on_main) < len(order) < 2 * len(on_main):
+        begin, period, times = _repeated_in(on_main, commands)
+        order = on_main if times else order
+    if not times and numbers:
+        order = [at for at in numbers if at in order]
+        begin, period, times = _repeated_in(order, commands)
+    inside = order[begin : begin + period * times]
+    own = {at: place // period for place, at in enumerate(inside)}
+    if beside and times and numbers:
+        after = order[begin + period * times :][:1]
+        end = numbers.index(after[0]) if after else len(numbers)
+        step = -1
+        for at in numbers[numbers.index(inside[0]) : end]:
+            step = own.setdefault(at, step)
+    starts = [begun(commands[inside[period * step]]) for step in range(times)]
+    if beside and numbers:
+        starts = [min(commands[at].start for at, of in own.items() if of == step) for step in range(times)]
+    stops = [*starts[1:], max(commands[at].end for at in inside)] if starts else []
+    return [Mark(0, 0, f"#{at}", *span) for at, span in enumerate(zip(starts, stops, strict=True))], own
+
+
+def _repeated_in(order: Sequence[int], commands: Sequence[Command]) -> tuple[int, int, int]:
     calls = [commands[at].call for at in order]
     fresh = [call is None or call != before for call, before in zip(calls, [None, *calls], strict=False)]
-    begin, period, times = longest_repetition([commands[at].name for at in order], fresh)
-    own = {order[begin + place]: place // period for place in range(period * times)}
-    starts = [begun(commands[order[begin + period * step]]) for step in range(times)]
-    stops = [*starts[1:], max(commands[at].end for at in own)] if starts else []
-    return [Mark(0, 0, f"#{at}", *span) for at, span in enumerate(zip(starts, stops, strict=True))], own
+    return longest_repetition([commands[at].name for at in order], fresh)
+
+
+def launched(commands: Sequence[Command]) -> list[int]:
+    """Numbers of commands in the order of their launches; none where these contradict the order on a stream."""
+    order = sorted(
+        (at for at, command in enumerate(commands) if command.launch is not None),
+        key=lambda at: (commands[at].launch, commands[at].start),
+    )
+    streams: dict[int, list[int]] = defaultdict(list)
+    for at in order:
+        streams[commands[at].stream].append(commands[at].start)
+    return order if all(starts == sorted(starts) for starts in streams.values()) else []
 
 
 def begun(command: Command) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.period import Repetition, find_repetition, occurrences
 from mio2trace.align.links import NONE, Links
+from mio2trace.kernels.names import kernel_name
 from mio2trace.model.profile import Activity
 
 REPEATED = 0.9
@@ -25,7 +26,7 @@ def number_repetitions(links: Links) -> None:
     """Passes of repeated kernels, from 1, each with what follows until the next; none where a pass has a kernel.
 
     Kernels of set-up and of searches are passed over when the repetition is looked for; a search lies in the repetition
-    that it interrupts.
+    that it interrupts. Commands of other streams are in the step in which they were launched.
     """
     activities = links.activities
     set_up = {number for number, pass_ in enumerate(links.passes) if pass_.phase in ("before", "setup")}
@@ -41,15 +42,70 @@ def number_repetitions(links: Links) -> None:
         for position, (number, index) in enumerate(zip(links.pass_of, links.operation_of, strict=True))
         if activities[position].kind == "kernel" and number not in set_up and index not in searches
     ]
-    items = _items(activities, kernels)
-    repetition = _accepted(activities, items)
-    if repetition is None:
+    for chosen, order in _orders(activities, kernels):
+        items = _items(activities, chosen)
+        repetition = _accepted(activities, items)
+        if repetition is None:
+            continue
+        place = {position: at for at, position in enumerate(order)}
+        last = repetition.starts[-1] + repetition.period
+        begins = [place[items[start][0]] for start in repetition.starts]
+        ends = [*begins[1:], place[items[last][0]] if last < len(items) else len(order)]
+        for number, (begin, end) in enumerate(zip(begins, ends, strict=True), 1):
+            links.give_pass(order[begin:end], links.pass_id("iteration", number, repeated=True))
         return
-    last = repetition.starts[-1] + repetition.period
-    begins = [items[start][0] for start in repetition.starts]
-    ends = [*begins[1:], items[last][0] if last < len(items) else len(activities)]
-    for number, (begin, end) in enumerate(zip(begins, ends, strict=True), 1):
-        links.give_pass(range(begin, end), links.pass_id("iteration", number, repeated=True))
+
+
+def _orders(activities: Sequence[Activity], kernels: Sequence[int]) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+    """In which kernels a repetition is looked for, and the order of commands that its steps are stretches of.
+
+    The profile's own order comes first. Without recorded launches that is the order of starts, and streams mix
+    differently in each step. So the kernels of the main stream come next, if they are most; last all kernels as they
+    were launched. What no order has is in no step.
+    """
+    yield kernels, range(len(activities))
+    launched = _launched(activities)
+    main = set(_of_main_stream(activities, kernels))
+    if len(main) < len(kernels) < 2 * len(main):
+        order = launched or sorted(main)
+        yield [position for position in order if position in main], order
+    if launched and launched != range(len(activities)):
+        wanted = set(kernels)
+        yield [position for position in launched if position in wanted], launched
+
+
+def _launched(activities: Sequence[Activity]) -> Sequence[int]:
+    """Positions in the order of launches; empty if that is not known.
+
+    It is the profile's own order if a launch is recorded. Otherwise it is the order of correlation ids, which count
+    launches, unless they contradict the order on a stream.
+    """
+    if any(one.host_start_ns is not None for one in activities):
+        return range(len(activities))
+    keys = [
+        (one.correlation, one.start_ns, position)
+        for position, one in enumerate(activities)
+        if one.correlation is not None and one.start_ns is not None
+    ]
+    keys.sort()
+    until: dict[int, int] = {}
+    for _, start, position in keys:
+        queue = activities[position].queue
+        if start < until.get(queue, start):
+            return ()
+        until[queue] = start
+    return [position for *_, position in keys]
+
+
+def _of_main_stream(activities: Sequence[Activity], kernels: Sequence[int]) -> list[int]:
+    """Those on the stream with most computation."""
+    computing: dict[int, int] = dict.fromkeys(sorted({activities[at].queue for at in kernels}), 0)
+    for at in kernels:
+        meaning = kernel_name(activities[at].name)
+        if meaning is None or meaning.role != "collective":
+            computing[activities[at].queue] += _duration(activities[at])
+    main = max(computing, key=computing.__getitem__, default=NONE)
+    return [at for at in kernels if activities[at].queue == main]
 
 
 def _items(activities: Sequence[Activity], kernels: Sequence[int]) -> list[list[int]]:
@@ -77,9 +133,10 @@ def _accepted(activities: Sequence[Activity], items: Sequence[Sequence[int]]) ->
         if found is None:
             continue
         found = _begun_at_launches(activities, items, keys, found)
-        first, last = found.starts[0], found.starts[-1] + found.period
+        first = found.starts[0]
         before = sum(map(len, items[:first]))
-        if before <= MOST_SET_UP * sum(map(len, items)) and sum(took[first:last]) >= REPEATED * sum(took[first:]):
+        repeated = sum(sum(took[start : start + found.period]) for start in found.starts)
+        if before <= MOST_SET_UP * sum(map(len, items)) and repeated >= REPEATED * sum(took[first:]):
             best = max(best or found, found, key=lambda one: one.covered)
     return best
 
