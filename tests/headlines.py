@@ -23,6 +23,7 @@ POINT = 0.01
 """Of shares of a step."""
 
 COUNTED = (
+    "sampled",
     "before-recording",
     "kernel-without-launch",
     "launch-without-kernel",

@@ -67,6 +67,8 @@ class Recording:
     commands: list[Command] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
+    numbers: dict[int, set[int]] = field(default_factory=dict)
+    """By process those that the profiler gave its ops and marks, one after another."""
 
 
 def unpacked(path: Path) -> bytes:

@@ -39,6 +39,8 @@ def recorded(text: Any) -> Recording:
                 by_correlation[int(row["args"]["correlation"])].append(made.calls[-1])
         elif row["cat"] == "user_annotation":
             made.marks.append(Mark(int(row["pid"]), int(row["tid"]), row["name"], *times(row)))
+        if row["cat"] in ("cpu_op", "user_annotation") and "External id" in row.get("args", {}):
+            made.numbers.setdefault(int(row["pid"]), set()).add(int(row["args"]["External id"]))
     activities = [(row, times(row)) for row in rows if row["cat"] in DEVICE]
     launched = [(row, span, _call_of(row, span[0], by_correlation)) for row, span in activities]
     owners: dict[int, Counter[int]] = defaultdict(Counter)

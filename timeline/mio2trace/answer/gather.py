@@ -61,7 +61,7 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (),
         causes=timed.causes if step is not None else (),
         completeness=subject.measures.completeness,
         machine=machine(subject.alignment.profile, libraries),
-        idle_because=_BECAUSE[timed.causes[0].why] if step is not None and timed.causes else "",
+        idle_because=_because(timed) if step is not None else "",
         reference=_reference(subject) if step is not None else "",
         timed_by_reference=step is not None and timed is not subject,
         waits=subject.alignment.profile.calls_wait,
@@ -166,6 +166,13 @@ _BECAUSE = {
     "host": "mostly host-bound", "builds": "mostly program builds", "queued": "mostly queued",
     "unknown": "cause not recorded", "short": "short gaps",
 }  # fmt: skip
+
+
+def _because(timed: Subject) -> str:
+    """The largest cause of idle time; where much of the work is not in the profile, that these gaps may be work."""
+    if timed.lacks_work:
+        return "or missing work"
+    return _BECAUSE[timed.causes[0].why] if timed.causes else ""
 
 
 def _verdict(subject: Subject) -> str:

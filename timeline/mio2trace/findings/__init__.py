@@ -30,8 +30,8 @@ RULES: tuple[Rule, ...] = (*searches.RULES, *kernels.RULES, *work.RULES, *idle.R
 
 def findings(subject: Subject) -> list[Finding]:
     """Most severe first, then by time at stake, then in the order of the table."""
-    # What may be warm-up, or set-up where no iterations are known, is no ground for the strongest word.
-    certain = subject.has_iterations and not subject.steady.told.may_be_cold
+    # Warm-up, set-up where no iterations are known, or a part of the rows is no ground for the strongest word.
+    certain = subject.has_iterations and not subject.steady.told.may_be_cold and not subject.is_filtered
     worst = SEVERITIES.index("high" if certain else "medium")
     fired = [
         Finding(rule=rule, severity=max(severity, SEVERITIES[worst], key=SEVERITIES.index), found=found)

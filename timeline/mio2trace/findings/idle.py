@@ -71,19 +71,22 @@ _PROGRAM = (
 _IN_CALL = "The gaps are long ({each} on average): look at why the host is in {name} for so long."
 _FEW = "Look at iteration {number} alone: the other steps are busy. --iterations {number} -o out.pftrace shows it."
 _LOST = "Record the run again, completely: {part} of the launches have no kernel here, so these gaps may be work."
+_FILTERED = "Use the whole file of the profiler: rows were filtered out of this one, so these gaps may be work."
 MOST_REPLAYED = 0.5
 """Part of the kernel time that graphs launch, from which on "use graphs" is no advice."""
 
 
-def cause(one: Cause, count_: int) -> str:
-    """``0.42 ms host-bound (0.31 ms of it in aten::mm) in 12 gaps``; ``count_``: of iterations."""
+def cause(one: Cause, count_: int, *, is_filtered: bool = False) -> str:
+    """``0.42 ms host-bound (0.31 ms of it in aten::mm) in 12 gaps``; ``count_``: of iterations; ``is_filtered``: a gap
+    may be work whose rows were filtered out."""
     if one.why == "short":
         return f"{ms(one.ns / count_)} in {_WHY[one.why]}"
     name, ns = one.during[0] if one.during else ("", 0)
     then = f", before a launch of {one.line}" if one.line else ""
     named = f" ({ms(ns / count_)} of it in {name[:40]}{then})" if name and ns >= WORTH_NAMING * one.ns else ""
     gaps = count(max(1, round(one.count / count_)), "gap")
-    return f"{ms(one.ns / count_)} {_WHY[one.why]}{named} in {gaps}"
+    why = "queued, or work that was filtered out," if is_filtered and one.why == "queued" else _WHY[one.why]
+    return f"{ms(one.ns / count_)} {why}{named} in {gaps}"
 
 
 def _of_calls(largest: Cause) -> str:
@@ -139,7 +142,11 @@ def _idle(subject: Subject) -> Iterator[Found]:
     number = len(step.windows)
     told = timed.steady.told
     without = ", measured without MIOpen's log" if timed is not subject else ""
-    causes = "; ".join(cause(one, number) for one in timed.causes if one.ns >= SHOWN * timed.causes[0].ns)
+    causes = "; ".join(
+        cause(one, number, is_filtered=timed.is_filtered)
+        for one in timed.causes
+        if one.ns >= SHOWN * timed.causes[0].ns
+    )
     sentences = [
         f"{percent(step.idle_ns / step.step_ns)} of {timed.noun} ({part_of(step.idle_ns, step.step_ns)}{without}):"
         f" {causes}."
@@ -147,8 +154,9 @@ def _idle(subject: Subject) -> Iterator[Found]:
     advice = _advice(timed, timed.causes[0]) if timed.causes else ""
     severity: Severity | None = None
     idle, longest = _busiest(step)
-    if timed.lost_launches >= MOST_LOST:
-        advice, severity = _LOST.format(part=percent(timed.lost_launches)), "low"
+    if timed.lacks_work:
+        lost = timed.lost_launches
+        advice, severity = _LOST.format(part=percent(lost)) if lost >= MOST_LOST else _FILTERED, "low"
     elif 2 * len(idle) < number:
         sentences.append(f"Only {len(idle)} of {number} steps have much of it.")
         advice, severity = _FEW.format(number=told.all[longest.place].number), "low"
@@ -169,8 +177,8 @@ RULES = (
         id="idle",
         title="GPU idle.",
         fires="the slowest device runs nothing for > 15 % of its steady iterations. It never fires for dv/dt profiles,"
-        " because dv/dt waits for each command. It is low if fewer than half of the iterations are idle, or if 10 % of"
-        " the launches have no kernel in the profile",
+        " because dv/dt waits for each command. It is low if fewer than half of the iterations are idle, if 10 % of"
+        " the launches have no kernel in the profile, or if rows were filtered out of the file",
         formula="time in gaps between commands, per steady iteration; share of the iteration's length. If"
         " `record --reference` recorded a run without MIOpen's log, that run is measured. Gaps in which the device did"
         " work that was not recorded are not idle time. Each gap has one of five causes: host-bound, program"

@@ -249,7 +249,7 @@ class Subject:
         """Part of the step, or of the recording without steps, in which the GPU waits for the host; None if the profile
         does not show it."""
         step, device = self.step_time, self.steady.device
-        if self.waits or device is None or self.lost_launches >= MOST_LOST:
+        if self.waits or device is None or self.lacks_work:
             return None
         if step is not None:
             of, whole = self.causes, step.step_ns * len(step.windows)
@@ -259,6 +259,16 @@ class Subject:
         unknown = 2 * sum(cause.ns for cause in of if cause.why == "unknown") > sum(cause.ns for cause in of)
         ns = sum(cause.ns for cause in of if cause.why in ("host", "builds"))
         return None if unknown or not whole else ns / whole
+
+    @property
+    def lacks_work(self) -> bool:
+        """Whether so much of the work is not in the profile that any gap may be work."""
+        return self.lost_launches >= MOST_LOST or self.is_filtered
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether rows were filtered out of the profile."""
+        return "sampled" in self.measures.completeness.counts
 
     @cached_property
     def lost_launches(self) -> float:

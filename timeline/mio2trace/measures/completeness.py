@@ -22,6 +22,7 @@ from mio2trace.patterns import late
 CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
     "cut-off": ("file cut off", "files cut off"),
     "dropped-records": ("record that the profiler says it dropped", "records that the profiler says it dropped"),
+    "sampled": ("op filtered out of the file", "ops filtered out of the file"),
     "before-recording": ("kernel launched before the recording", "kernels launched before the recording"),
     "launch-without-kernel": ("launch without its kernel", "launches without their kernels"),
     "graph-without-kernels": ("graph launch without kernels", "graph launches without kernels"),

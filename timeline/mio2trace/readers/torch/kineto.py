@@ -29,6 +29,7 @@ from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, sizes
 from mio2trace.readers.torch.event_array import ROUNDED_BELOW, Event, EventArray, nanoseconds
+from mio2trace.readers.torch.filtered import with_filtered
 from mio2trace.readers.torch.frames import Frames, Lines, function_of
 from mio2trace.readers.torch.inputs import InputsCache
 from mio2trace.readers.torch.placing import MOST_ALIKE, DeviceRow, Launch, processes_of
@@ -161,7 +162,10 @@ class _Reading:
                 assembly.clock = Clock("opaque", scope=f"file {self._source.index}")
         if early is not None:
             base = early
-        return [self._with_lines(assembly, assembly.finish(self._everything), base) for assembly in assemblies]
+        return [
+            self._with_lines(assembly, with_filtered(assembly.finish(self._everything)), base)
+            for assembly in assemblies
+        ]
 
     def _with_lines(self, assembly: Assembly, profile: Profile, base: int) -> Profile:
         """With the line of Python of each launch."""
