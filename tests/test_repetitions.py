@@ -15,9 +15,9 @@ import pytest
 
 from mio2trace.measures import Measures
 from tests import oracle
+from tests import test_v3_json as v3
 from tests.headlines import Row, measured, rows
 from tests.oracle import rules
-from tests.test_v3_json import made, written
 
 US = 1000
 STEPS = 8
@@ -25,7 +25,7 @@ LENGTH = 500 * US
 
 
 def kernel(name: int, stream: int, start: int, end: int, launch: int) -> dict[str, Any]:
-    row = made()["buffer_records"]["kernel_dispatch"][0]
+    row = v3.made()["buffer_records"]["kernel_dispatch"][0]
     info = {**row["dispatch_info"], "kernel_id": name, "dispatch_id": launch}
     times = {"start_timestamp": start, "end_timestamp": end}
     return {
@@ -36,12 +36,12 @@ def kernel(name: int, stream: int, start: int, end: int, launch: int) -> dict[st
 
 def profile(folder: Path, kernels: list[dict[str, Any]], **more: Any) -> Path:
     """A profile of kernels alone: no calls, no ranges."""
-    process = made(kernel_dispatch=kernels, hip_api=[], marker_api=[], memory_copy=[], **more)
+    process = v3.made(kernel_dispatch=kernels, hip_api=[], marker_api=[], memory_copy=[], **more)
     process["agents"][0]["type"] = 2  # a GPU
     names = "abcdefgh"
     process["kernel_symbols"] = [{"kernel_id": at, "formatted_kernel_name": name} for at, name in enumerate(names)]
     process["kernel_symbols"].append({"kernel_id": 9, "formatted_kernel_name": "ncclDevKernel_Generic_1"})
-    return written(folder, process)
+    return v3.written(folder, process)
 
 
 def mixed(rng: random.Random, *, late: int = 200 * US) -> list[dict[str, Any]]:
@@ -100,8 +100,8 @@ def test_what_other_streams_ran_is_in_no_step_if_nothing_tells_its_launch(given:
         else:
             one["correlation_id"]["internal"] = 10_000 - at
     path = profile(tmp_path, kernels)
-    (one,) = measured(path)
-    assert [iteration.kernels for iteration in one.steady.told.all] == [5] * STEPS
+    (made,) = measured(path)
+    assert [iteration.kernels for iteration in made.steady.told.all] == [5] * STEPS
     if given != "none":
         (device,) = rules.answer(oracle.read(path)).devices.values()
         assert [step.kernels for step in device.steps] == [5] * STEPS
