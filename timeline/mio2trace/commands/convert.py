@@ -103,7 +103,7 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
     "--explain",
     multiple=True,
     metavar="WHAT",
-    help="Say why something is linked as it is (repeatable): 'kernel N' (its call_index or dispatch_id), "
+    help="Say why something is linked as it is (repeatable): 'kernel N' (its call_index, dispatch_id or event_index), "
     "'operation N', 'line N'.",
 )
 @click.option("--summary", "summary_file", metavar="FILE", help="Also write the trace's metadata object as JSON.")
@@ -118,7 +118,8 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
 @click.option(
     "--strict",
     is_flag=True,
-    help="Problems are errors: nothing is written. Exit with 4 if the profile does not hold all work.",
+    help="With -o, problems of the inputs are errors: exit with 1, nothing is written. Exit with 4 if the profile does"
+    " not hold all work (a trace, the answer).",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Say what the links rest on, too: evidence, clocks, sums.")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors and problems.")

@@ -28,7 +28,9 @@ def explain(alignment: Alignment, what: str) -> Iterator[str]:
     """
     kind, _, number = what.replace(":", " ").strip().partition(" ")
     if kind not in ("kernel", "operation", "line") or not number.strip().isdecimal():
-        raise ValueError(f"{what}: expected kernel N (its call_index or dispatch_id), operation N or line N")
+        raise ValueError(
+            f"{what}: expected kernel N (its call_index, dispatch_id or event_index), operation N or line N"
+        )
     value = int(number)
     if kind == "kernel":
         # Copies of a profile that numbers its dispatches have numbers of their own.
