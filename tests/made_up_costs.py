@@ -66,6 +66,7 @@ def measures(
     calls: bool = True,
     calls_wait: bool = False,
     device: str = "",
+    api: str = "hip",
     host_ns: Mapping[int, int] | None = None,
     other_calls: Sequence[Call] = (),
     ranges: Sequence[Range] = (),
@@ -83,7 +84,7 @@ def measures(
             launched = now - 1 if one.queued else start
             if not place:
                 launched = start - (host_ns or {}).get(number, 0)
-            name = "hipGraphLaunch" if one.graph else "hipLaunchKernel"
+            name = f"{api}GraphLaunch" if one.graph else f"{api}LaunchKernel"
             call = Call(name, 0, launched, launched if one.queued else max(launched, start)) if calls else None
             now = start + one.ns
             kind: Any = "copy" if one.copy else "kernel"

@@ -149,6 +149,42 @@ def test_advice_on_the_first_iteration(api: str, call: str, said: str) -> None:
     assert ("kernel cache" in one.advice) is (said.startswith("Keep"))
 
 
+@pytest.mark.parametrize(("excess_ms", "severity"), [(11, ""), (12, "low"), (80, "medium")])
+def test_first_calls_are_measured_against_the_iterations(excess_ms: int, severity: str) -> None:
+    """An iteration of 2,400 ms, of which the calls are 40 ms: what they cost once is no large part of it."""
+    operations = [operation(at, input=(1, 1, 1, 1)) for at in range(4)]
+    ran = [Ran("work", (10 + excess_ms * (not at)) * MS, at) for at in range(4)]
+    run = subject({1: [*ran, Ran("rest", (2360 - excess_ms) * MS)]}, operations, calls=False)
+    of = [one for one in findings(run) if one.rule.id == "first-iteration"]
+    assert [one.severity for one in of] == [severity] * bool(severity)
+    for one in of:
+        assert f"once ({100 * excess_ms / 2400:.1f} % of the iterations recorded)" in one.found.number
+
+
+@pytest.mark.parametrize(("call", "is_cold"), [("hipModuleLoadData", True), ("hipGetDevice", False)])
+def test_a_first_iteration_with_a_few_other_kernels_is_cold_if_it_alone_builds(call: str, is_cold: bool) -> None:
+    """The optimiser has no state yet, so that the first step has fewer kernels and is of another kind."""
+    usual = [Ran("a", 10 * MS)] * 10
+    slow = [*[Ran("a", 10 * MS)] * 7, Ran("b", 10 * MS, after_ns=900 * MS)]
+    calls = [Call(call, 0, 1080 * MS, 1900 * MS)]
+    run = subject({1: slow, 2: usual, 3: usual}, other_calls=calls)
+    assert run.steady.told.kind != run.steady.told.all[0].kind
+    assert run.first_iteration == ((980 * MS, 100 * MS, 1180 * MS) if is_cold else None)
+    assert ("first-iteration" in [one.rule.id for one in findings(run)]) is is_cold
+    if is_cold:
+        assert fired(run, "first-iteration").advice.startswith("It built or loaded programs.")
+
+
+@pytest.mark.parametrize(("ms", "is_cold"), [(400, True), (401, False)])
+def test_a_first_iteration_of_other_work_is_not_the_steady_one_made_slow(ms: int, is_cold: bool) -> None:
+    """More than twice the kernel time is other work (a prefill), whatever it loads."""
+    usual = [Ran("a", 100 * MS), Ran("a", 100 * MS)]
+    other = [Ran("b", ms * MS), Ran("b", 0, after_ns=100 * MS)]
+    load = Call("hipModuleLoadData", 0, 1401 * MS, 1450 * MS)
+    run = subject({1: other, 2: usual, 3: usual, 4: usual}, other_calls=[load])
+    assert (run.first_iteration is not None) is is_cold
+
+
 def test_find_in_the_first_iteration_is_named() -> None:
     fast = [Ran("a", 10 * MS, 0)]
     searched = [Ran("try", 50 * MS, 1), *fast, Ran("a", 10 * MS, 0, after_ns=100 * MS)]
@@ -219,6 +255,8 @@ def similar(
         (similar("mystery", GEMM), "MIOPEN_FIND_ENFORCE=SEARCH"),
         (similar(GEMM, GEMM, primitive="gemm", ranges=TORCH), "PYTORCH_TUNABLEOP_ENABLED=1"),
         (similar(GEMM, GEMM, primitive="gemm"), "hipblaslt-bench"),
+        (similar(GEMM, GEMM, primitive="gemm", ranges=TORCH, device="NVIDIA A100"), "Compare its layout with that"),
+        (similar(GEMM, WINOGRAD, device="NVIDIA A100"), "Compare its layout, padding and sizes"),
     ],
 )
 def test_advice_on_slow_problems(run: Subject, said: str) -> None:
@@ -226,6 +264,54 @@ def test_advice_on_slow_problems(run: Subject, said: str) -> None:
     one = fired(run, "slow-for-its-kind")
     assert said in one.advice
     assert "GFLOP/s); 4 similar problems have" in one.found.number
+
+
+@pytest.mark.parametrize(("mb", "is_slow"), [(None, True), (20, True), (19, False), (80, True), (81, False)])
+def test_a_problem_that_moves_more_bytes_for_its_work_is_not_similar(mb: int | None, is_slow: bool) -> None:
+    """The others move 40 MB each for the same work. A product that memory limits has no faster solver."""
+    sizes = [None if mb is None else 40_000_000] * 4 + [None if mb is None else mb * 1_000_000]
+    problems = [
+        operation(at, flop=1000 * MS, primitive="gemm", input=(9 + at, 9), bytes_min=sizes[at]) for at in range(5)
+    ]
+    ran = [Ran("work", (30 if at == 4 else 10) * MS, at) for at in range(5)]
+    fired_ = [one.rule.id for one in findings(subject({1: ran, 2: ran}, problems))]
+    assert ("slow-for-its-kind" in fired_) is is_slow
+
+
+# -- time that changes -----------------------------------------------------------------------------------------------
+
+
+def changing(*, sizes: tuple[int, ...] = (1, 1, 1, 1), **more: Any) -> Subject:
+    """Ten calls of a convolution, of which two take twice as long."""
+    ran = [Ran("work", (20 if at > 7 else 10) * MS, at) for at in range(10)]
+    return subject({1: ran}, [operation(at, input=sizes) for at in range(10)], **more)
+
+
+def test_calls_without_sizes_are_not_one_problem() -> None:
+    """Without `record_shapes` all convolutions of a net have one name. Neither their spread nor their first call says
+    anything."""
+    assert "unsteady" in [one.rule.id for one in findings(changing())]
+    assert "unsteady" not in [one.rule.id for one in findings(changing(sizes=()))]
+    for sizes, is_found in (((1, 1, 1, 1), True), ((), False)):
+        calls = [operation(at, input=sizes) for at in range(3)]
+        run = subject({1: [Ran("work", (30 - 10 * min(at, 1)) * MS + at, at) for at in range(3)]}, calls, calls=False)
+        slow = subject({1: [Ran("work", (50 if not at else 10) * MS, at) for at in range(3)]}, calls, calls=False)
+        assert "first-iteration" not in [one.rule.id for one in findings(run)]
+        assert ("first-iteration" in [one.rule.id for one in findings(slow)]) is is_found
+
+
+@pytest.mark.parametrize(
+    ("more", "tool"),
+    [
+        ({}, "rocm-smi"),
+        ({"device": "AMD Instinct MI300X"}, "rocm-smi"),
+        ({"device": "NVIDIA H100"}, "nvidia-smi"),
+        ({"api": "cuda"}, "nvidia-smi"),
+        ({"calls": False}, "rocm-smi"),
+    ],
+)
+def test_the_tool_for_clocks_is_that_of_the_maker(more: dict[str, Any], tool: str) -> None:
+    assert f"power ({tool})" in fired(changing(**more), "unsteady").advice
 
 
 def test_a_convolution_of_another_filter_size_is_not_similar() -> None:
@@ -249,6 +335,16 @@ def test_nhwc_is_advised_only_if_tensors_are_not(layout: str, ranges: Sequence[R
         said
         in fired(subject({1: each, 2: each}, [operation(0, layout=layout)], ranges=ranges), "layout-transposes").advice
     )
+
+
+@pytest.mark.parametrize("kernel", ["nchwToNhwcKernel", "nhwcToNchwKernel"])
+def test_the_transposes_of_cudnn_are_known(kernel: str) -> None:
+    """The variable of MIOpen is no advice for it."""
+    name = f"void cudnn::ops::{kernel}<float, float, float, false, true, (cudnnKernelDataType_t)2>(x)"
+    each = [Ran(name, 20 * MS, 0), Ran("work", 80 * MS, 0)]
+    one = fired(subject({1: each, 2: each}, [operation(0)], ranges=TORCH, api="cuda"), "layout-transposes")
+    assert one.found.ns == 20 * MS
+    assert one.advice == "Keep tensors in the layout of the kernels, NHWC (memory_format=torch.channels_last)."
 
 
 @pytest.mark.parametrize(

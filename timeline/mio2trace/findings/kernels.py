@@ -74,8 +74,8 @@ def _layout(subject: Subject) -> str:
             by_layout[problem.operation.layout or ""] += problem.ns
     if by_layout and by_layout.most_common(1)[0][0].endswith("C"):
         return "Tensors are NHWC already: compare solvers with the driver line, because this one transposes."
-    how = " (memory_format=torch.channels_last, PYTORCH_MIOPEN_SUGGEST_NHWC=1)" if subject.is_torch else ""
-    return f"Keep tensors in the layout of the kernels, NHWC{how}."
+    how = "memory_format=torch.channels_last" + ", PYTORCH_MIOPEN_SUGGEST_NHWC=1" * (not subject.is_nvidia)
+    return f"Keep tensors in the layout of the kernels, NHWC{f' ({how})' * subject.is_torch}."
 
 
 _OF_MIOPEN = "SubTensorOpWithCast"

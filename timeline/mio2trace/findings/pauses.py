@@ -53,8 +53,7 @@ def _once(share: float) -> Severity | None:
 
 def _warm_up(subject: Subject) -> str:
     """What shortens the first iteration of this run."""
-    told = subject.steady.told
-    first = next(one for one in told.all if one.number in told.cold)
+    first = subject.cold[0]
     steady = "It is in no number per iteration: run a warm-up before you measure."
     if first.searches:
         return f"MIOpen Find ran in it. {steady} Keep the user find-db between runs (MIOPEN_USER_DB_PATH)."
@@ -69,7 +68,9 @@ def _warm_up(subject: Subject) -> str:
 def _first_calls(subject: Subject) -> Iterator[Found]:
     """Compare first calls by problem if the iterations show nothing: a program that runs once has first calls only."""
     excess = _first_calls_by_problem(subject)
-    ns, whole = sum(excess.values()), sum(cost_ns for _, cost_ns in _calls(subject))
+    ns, iterations = sum(excess.values()), sum(one.step_ns or 0 for one in subject.steady.told.all)
+    whole = iterations or sum(cost_ns for _, cost_ns in _calls(subject))
+    recorded = "the iterations recorded" if iterations else "all calls recorded"
     if ns:
         name = next(iter(excess))
         yield Found(
@@ -77,7 +78,7 @@ def _first_calls(subject: Subject) -> Iterator[Found]:
             share=ns / whole,
             count=len(excess),
             number=f"The first call of {count(len(excess), 'problem')} took more than twice the usual time:"
-            f" {ms(ns)} more ({percent(ns / whole)} of all calls recorded), most of it in {name} ({ms(excess[name])}).",
+            f" {ms(ns)} more, once ({percent(ns / whole)} of {recorded}), most of it in {name} ({ms(excess[name])}).",
             scope=tuple(excess),
             severity=_once(ns / whole),
             advice=_ONE_ITERATION if subject.steady.told.may_be_cold else "Run a warm-up before you measure.",
@@ -115,9 +116,11 @@ def _calls(subject: Subject) -> list[tuple[int, int]]:
 
 
 def _takes_its_own_time(operation: Operation) -> bool:
-    """Return whether the problem determines the time of the operation. A collective also waits for other ranks."""
+    """Return whether the problem determines the time of the operation. Without its sizes it may be several problems. A
+    collective also waits for other ranks."""
     problem = operation.problem
-    return not operation.is_plain and (problem is None or problem.message_bytes() is None)
+    has_sizes = bool(operation.input) or operation.gemm is not None
+    return has_sizes and not operation.is_plain and (problem is None or problem.message_bytes() is None)
 
 
 def _communication(subject: Subject) -> Iterator[Found]:
@@ -195,7 +198,14 @@ def _unsteady(subject: Subject) -> Iterator[Found]:
             number=found[0][2],
             scope=tuple(problem.name for _, problem, _ in found),
             drivers=drivers([problem for _, problem, _ in found]),
+            advice=_CHANGES.format(tool="nvidia-smi" if subject.is_nvidia else "rocm-smi"),
         )
+
+
+_CHANGES = (
+    "Look at clocks and power ({tool}), at other programs on the device, and at what runs beside it on other streams."
+    " Report medians."
+)
 
 
 RULES = (
@@ -217,8 +227,8 @@ RULES = (
         " and its first call took > 2 x the median of the others. It is medium at most, because it happens once",
         formula="time of the first iteration - the median, once; for problems the sum over them. An iteration lasts"
         " from its first to its last command. If all calls are recorded and last longer, it lasts from its first to its"
-        " last call. Share of the recorded iterations or calls. The sentence names what the iteration's calls built,"
-        " loaded or allocated if that is 1 % of the difference",
+        " last call. Share of the recorded iterations, or of the recorded calls if the length of no iteration is known."
+        " The sentence names what the iteration's calls built, loaded or allocated if that is 1 % of the difference",
         advice="Run a warm-up before you measure. If MIOpen Find ran in it: keep the user find-db between runs"
         " (MIOPEN_USER_DB_PATH). If MIOpen's programs were built or loaded in it: keep the kernel cache"
         " (MIOPEN_CUSTOM_CACHE_DIR on a disk that stays).",
@@ -227,10 +237,11 @@ RULES = (
     Rule(
         id="unsteady",
         title="The time of one problem changes.",
-        fires=">= 10 calls in steady iterations, standard deviation > 30 % of the mean, >= 5 % of T",
+        fires=">= 10 calls in steady iterations, standard deviation > 30 % of the mean, >= 5 % of T; only if the sizes"
+        " of the problem are known",
         formula="time above the median, per steady iteration; share of T",
-        advice="Look at clocks and power (rocm-smi), at other programs on the device, and at what runs beside it on"
-        " other streams. Report medians.",
+        advice="Look at clocks and power (rocm-smi, nvidia-smi), at other programs on the device, and at what runs"
+        " beside it on other streams. Report medians.",
         find=_unsteady,
     ),
 )

@@ -19,6 +19,7 @@ from mio2trace.findings.rule import PART, WHOLE, ms, of_one
 from mio2trace.kernels.names import kernel_name
 from mio2trace.measures import Measures
 from mio2trace.measures.device_time.gaps import Cause, causes, prepared
+from mio2trace.measures.iterations import Iteration
 from mio2trace.measures.makeup import Makeup, makeup
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import median
@@ -29,6 +30,9 @@ from mio2trace.ops.operation import Operation
 
 MOST_LOST = 0.1
 """Part of the launches without kernels, from which on gaps may be work that was not recorded."""
+
+MOST_WORK = 2.0
+"""A first iteration of another kind with more than this part of the usual kernel time does other work."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,15 +187,28 @@ class Subject:
         return found
 
     @cached_property
+    def cold(self) -> list[Iteration]:
+        """The cold first iterations. The first one may run a few other kernels than the steady ones (an optimiser
+        without state, gradients that are none yet): it is cold if it alone builds or loads programs."""
+        told = self.steady.told
+        cold = [one for one in told.all if one.number in told.cold]
+        steady = [one for one in told.all if self.steady.has(one.number)]
+        first = told.all[0] if told.all else None
+        if cold or not steady or first is None or first.kind == told.kind or first.number in told.cut:
+            return cold
+        alone_builds = first.builds and not any(one.builds for one in steady)
+        usual = median([one.kernel_ns for one in steady])
+        return [first] if alone_builds and first.kernel_ns <= MOST_WORK * usual else []
+
+    @cached_property
     def first_iteration(self) -> tuple[int, int, int] | None:
         """How long a cold first iteration took, the median of the steady ones, and the sum of all these.
 
         The length is that of the step, or of the host's part of it if that is longer and known of all. Steady ones of
         unknown length are left out. None if the first iteration is not cold.
         """
-        told = self.steady.told
-        cold = [one for one in told.all if one.number in told.cold][:1]
-        steady = [one for one in told.all if self.steady.has(one.number)]
+        cold = self.cold[:1]
+        steady = [one for one in self.steady.told.all if self.steady.has(one.number)]
         if not (cold and steady):
             return None
         on_host = all(one.host_ns is not None for one in (*cold, *steady))
@@ -202,8 +219,8 @@ class Subject:
     @cached_property
     def first_prepared(self) -> dict[str, int]:
         """What the host did in a cold first iteration that later ones need not, and how many ns, most first."""
-        told = self.steady.told
-        places = {place for place, one in enumerate(told.all) if one.number in told.cold}
+        told, numbers = self.steady.told, {one.number for one in self.cold}
+        places = {place for place, one in enumerate(told.all) if one.number in numbers}
         return prepared(self.alignment, [position for position, place in enumerate(told.place_of) if place in places])
 
     # -- what the program is: advice has to fit it -------------------------------------------------------------------
@@ -215,6 +232,13 @@ class Subject:
         return any(one.text.startswith(("aten::", "ProfilerStep#")) for one in profile.ranges) or any(
             "at::native" in name for name in self.steady.counted.names
         )
+
+    @cached_property
+    def is_nvidia(self) -> bool:
+        """Whether the GPUs are NVIDIA's, by their names or by the API that launched the kernels."""
+        profile = self.alignment.profile
+        calls = (one.call.name for one in profile.activities if one.call is not None)
+        return any("NVIDIA" in device.name for device in profile.devices) or next(calls, "").startswith("cu")
 
     @cached_property
     def uses_miopen(self) -> bool:

@@ -46,8 +46,9 @@ def bound(problem: Problem, gpu: Gpu) -> Bound | None:
 
 
 def peers(problem: Problem, problems: Sequence[Problem]) -> list[Problem]:
-    """Others of the same primitive, direction, type and filter size, with half to twice its FLOPs per call."""
-    work = _work(problem)
+    """Others of the same primitive, direction, type and filter size, with half to twice its FLOPs per call and half to
+    twice its FLOPs per byte: a problem that moves more bytes for the same work has less GFLOP/s on any solver."""
+    work, intensity = _work(problem), _intensity(problem)
     return [
         other
         for other in problems
@@ -55,6 +56,7 @@ def peers(problem: Problem, problems: Sequence[Problem]) -> list[Problem]:
         and _likeness(other.operation) == _likeness(problem.operation)
         and other.gflops
         and work / NEAR <= _work(other) <= work * NEAR
+        and intensity / NEAR <= _intensity(other) <= intensity * NEAR
     ]
 
 
@@ -66,6 +68,11 @@ def _likeness(operation: Operation) -> tuple[object, ...]:
 
 def _work(problem: Problem) -> float:
     return (problem.flop or 0) / problem.row.calls
+
+
+def _intensity(problem: Problem) -> float:
+    """FLOPs per byte of the least traffic; 0 if that is not known."""
+    return (problem.flop or 0) / problem.bytes if problem.bytes else 0.0
 
 
 def _slow(subject: Subject) -> Iterator[Found]:
@@ -93,8 +100,13 @@ def _slow(subject: Subject) -> Iterator[Found]:
 def _faster(subject: Subject, slow: Problem) -> str:
     """What to try for the slowest problem: without its algorithm if the faster similar ones use another."""
     if slow.operation.primitive == "gemm":
+        compare = "Compare its layout with that of the similar ones."
+        if subject.is_nvidia:  # PyTorch's TunableOp has candidates for ROCm only
+            return compare
         tune = "PYTORCH_TUNABLEOP_ENABLED=1 with PYTORCH_TUNABLEOP_TUNING=1" if subject.is_torch else "hipblaslt-bench"
-        return f"Tune this GEMM: {tune}. Compare its layout with that of the similar ones."
+        return f"Tune this GEMM: {tune}. {compare}"
+    if subject.is_nvidia:
+        return "Compare its layout, padding and sizes with those of the similar ones."
     own = subject.algorithm_of.get(slow.name)
     faster = Counter(
         by
@@ -200,12 +212,13 @@ RULES = (
         id="slow-for-its-kind",
         title="Problems are slower than similar ones.",
         fires="GFLOP/s below half the median of >= 4 similar problems; >= 1 % of T; only without --gpu. Similar"
-        " problems have the same primitive, direction, type and filter size, and half to twice the FLOPs",
+        " problems have the same primitive, direction, type and filter size, half to twice the FLOPs, and half to"
+        " twice the FLOPs per byte",
         formula="sum of (their time - their time at that median), per steady iteration; share of T; at most saved",
         advice="for the largest one. If the faster ones use another algorithm: run its driver line without its own"
         " (MIOPEN_DEBUG_CONV_WINOGRAD=0, ..._DIRECT, ..._GEMM, ..._FFT, ..._IMPLICIT_GEMM). If MIOpen Find compared"
-        " solvers in this run: compare layout, padding and sizes. A GEMM: TunableOp or hipblaslt-bench. Else: tune with"
-        " MIOPEN_FIND_ENFORCE=SEARCH.",
+        " solvers in this run: compare layout, padding and sizes. A GEMM on ROCm: TunableOp or hipblaslt-bench. Else:"
+        " tune with MIOPEN_FIND_ENFORCE=SEARCH.",
         find=_slow,
     ),
     Rule(

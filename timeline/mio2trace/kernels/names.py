@@ -299,6 +299,8 @@ _OTHERS: tuple[tuple[str, str], ...] = (
     (r"(?:multimem|(?:one|two)_?shot|lamport_style_one_shot)_all_?reduce\w*", "collective"),
     (r"(?:multimem|(?:one|two)_?shot)_(?:all_?gather|reduce_?scatter|all_?to_?all)\w*", "collective"),
     (r"(?:one|two)ShotAllReduce\w*|allreduce_fusion\w*", "collective"),
+    # cuDNN
+    (r"nchwToNhwcKernel|nhwcToNchwKernel", "transpose"),
     # anybody's
     (r"(?:batched_)?transpose_\w+", "transpose"),
 )
