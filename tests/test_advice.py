@@ -175,6 +175,13 @@ def test_a_first_iteration_with_a_few_other_kernels_is_cold_if_it_alone_builds(c
         assert fired(run, "first-iteration").advice.startswith("It built or loaded programs.")
 
 
+@pytest.mark.parametrize(("call", "is_found"), [("clBuildProgram", True), ("clFinish", False)])
+def test_one_steady_iteration_is_enough_if_only_the_first_one_builds(call: str, is_found: bool) -> None:
+    slow = [Ran("a", 50 * MS), Ran("a", 50 * MS, after_ns=900 * MS)]
+    run = subject({1: slow, 2: [Ran("a", 50 * MS)] * 2}, other_calls=[Call(call, 0, 1060 * MS, 1900 * MS)])
+    assert ("first-iteration" in [one.rule.id for one in findings(run)]) is is_found
+
+
 @pytest.mark.parametrize(("ms", "is_cold"), [(400, True), (401, False)])
 def test_a_first_iteration_of_other_work_is_not_the_steady_one_made_slow(ms: int, is_cold: bool) -> None:
     """More than twice the kernel time is other work (a prefill), whatever it loads."""

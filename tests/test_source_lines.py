@@ -205,8 +205,79 @@ def test_findings_name_the_line_of_a_launch(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["report", str(tmp_path / "trace.json"), "--format", "json"])
     found = {one["id"]: one["number"] for one in json.loads(result.stdout)["runs"][0]["findings"]}
     assert "hipStreamSynchronize" in found["idle"]
-    assert "before a launch of train.py:88)" in found["idle"]
+    assert "in hipStreamSynchronize at train.py:88)" in found["idle"]
     assert "Gemm 64x64 (train.py:88) has 1 tile" in found["small-gemm"]
+
+
+def idle(tmp_path: Path, *frames: Row) -> tuple[str, str]:
+    """The finding and its advice of a step of 300 ms whose first launch is after 250 ms, and others 0.1 ms apart."""
+    rows: list[Row] = [row("user_annotation", "ProfilerStep#6", 7, 7, FIRST_US, 300_000), *frames]
+    for number in range(20):
+        at = FIRST_US + 250_000 + 100 * number
+        rows.append(row("cuda_runtime", "hipLaunchKernel", 7, 7, at, 5, correlation=number + 1))
+        rows.append(row("kernel", "k", 0, 0, at + 8, 40, correlation=number + 1, device=0, stream=0))
+    rows += [
+        row("cpu_op", "aten::mm", 7, 7, FIRST_US + 250_000, 7, External_id=1),
+        row("cuda_runtime", "hipLaunchKernel", 7, 7, FIRST_US + 299_000, 5, correlation=99),
+        row("kernel", "k", 0, 0, FIRST_US + 299_010, 980, correlation=99, device=0, stream=0),
+    ]
+    path = tmp_path / "trace.json"
+    path.write_bytes(trace(rows))
+    result = CliRunner().invoke(cli, ["report", str(path), "--format", "json"])
+    (found,) = [one for one in json.loads(result.stdout)["runs"][0]["findings"] if one["id"] == "idle"]
+    return found["number"], found["try"]
+
+
+FRAMES = (
+    frame("app/train.py(12): main", -900_000, 1_250_000, 1, None),
+    frame("app/video.py(129): preprocess", 10, 240_000, 2, 1),
+    frame("torch/utils/data.py(7): fetch", 10, 239_000, 3, 2),
+    frame("app/resize.py(5): resize", 1_000, 200_000, 4, 3),
+    frame("<built-in method zoom>", 2_000, 150_000, 5, 4),
+)
+MOST = frame("app/train.py(1): most", -1_000, 251_010, 9, 1)
+
+
+@pytest.mark.parametrize(
+    ("frames", "said"),
+    [
+        (FRAMES, "200.0 ms of it in one gap, in resize.py:5 resize"),
+        (FRAMES[::-1], "200.0 ms of it in one gap, in resize.py:5 resize"),
+        (FRAMES[:3], "240.0 ms of it in one gap, in video.py:129 preprocess"),
+        # a framework's, and one that lasts for less than half of the gap
+        ((MOST, FRAMES[2]), "250.0 ms of it in one gap, in train.py:1 most"),
+        ((MOST, frame("app/a.py(1): f", 0, 124_000, 6, 1)), "250.0 ms of it in one gap, in train.py:1 most"),
+    ],
+)
+def test_the_function_of_a_long_gap_is_named(tmp_path: Path, frames: tuple[Row, ...], said: str) -> None:
+    """The innermost one outside of the framework during most of it."""
+    number, advice = idle(tmp_path, *frames)
+    name = said.partition(" in one gap, in ")[2]
+    assert f"ms host-bound ({said}) in 22 gaps." in number
+    assert advice == f"The longest gap takes 250.0 ms: look at why the host is in {name} for so long."
+
+
+def test_stacks_are_asked_for_only_if_none_were_recorded(tmp_path: Path) -> None:
+    number, advice = idle(tmp_path)
+    assert "ms host-bound in 22 gaps, the longest 250.0 ms." in number
+    assert advice.startswith("The longest gap takes 250.0 ms, in no recorded call: look at what the program does")
+    assert advice.endswith("; with_stack=True records it.")
+    number, advice = idle(tmp_path, FRAMES[0])
+    assert "(298.2 ms of it in train.py:12 main) in 22 gaps, the longest 250.0 ms." in number
+    number, advice = idle(tmp_path, frame("app/train.py(12): main", 250_000, 20_000, 1, None))
+    assert "ms host-bound in 22 gaps, the longest 250.0 ms." in number
+    assert advice.endswith("; --host-calls draws its functions.")
+
+
+def test_only_functions_of_long_gaps_are_kept(tmp_path: Path) -> None:
+    """Each that lasts for a tenth of a gap; no framework's, no built-in, no short one."""
+    short = [frame(f"app/model.py({number}): f", 250_000 + 100 * number, 90, 10 + number, 1) for number in range(20)]
+    idle(tmp_path, *FRAMES, *short)
+    profile = mio2trace.analyse([tmp_path / "trace.json"]).runs[0].profiles[0]
+    assert {one.text for one in profile.functions} == {
+        "train.py:12 main", "video.py:129 preprocess", "resize.py:5 resize",
+    }  # fmt: skip
+    assert not [one for one in profile.ranges if one.kind == "frame"]
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,14 @@ def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 3] + "..."
 
 
+def without_middle(text: str, length: int) -> str:
+    """Return at most ``length`` characters of a name: its beginning and its end, which says more than its middle."""
+    if len(text) <= length:
+        return text
+    end = (length - 3) // 2
+    return f"{text[: length - 3 - end]}...{text[len(text) - end :]}"
+
+
 def csv_text(text: str) -> str:
     """As `visible`, with an apostrophe before what a spreadsheet would take for a formula; numbers stay numbers."""
     if text[:1].isalnum() and text.isprintable():  # nearly all

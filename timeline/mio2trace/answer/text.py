@@ -14,7 +14,7 @@ from mio2trace.findings import Finding
 from mio2trace.findings.rule import count, ms, percent
 from mio2trace.measures.statistics import fixed
 from mio2trace.measures.step_time import StepKind
-from mio2trace.outgoing import shortened, visible
+from mio2trace.outgoing import shortened, visible, without_middle
 
 WIDTH = 78
 MOST_LINES = 20
@@ -23,6 +23,10 @@ FULL = 1
 SHOWN = 3
 LEAST_FOR_FINDING = 4
 """Lines that the worst finding and its advice may take; lists give way to it."""
+SENTENCE, LONGEST_SENTENCE = 2, 3
+"""Lines of a finding's number and of its advice, and the most of them if there is room."""
+LEAST_NAME = 16
+"""Characters of a long name in a sentence that stay."""
 LABEL = 12
 TIME, SHARE = 11, 9
 NAME = WIDTH - LABEL - TIME - SHARE
@@ -48,7 +52,10 @@ def lines(report: Report) -> Iterator[str]:
 def block(section: Section, several: bool = False) -> list[str]:
     """The lines of one section."""
     found = [*_head(section, several), *_spent(section)]
-    needs = LEAST_FOR_FINDING if _real(section.findings) else 1
+    real = _real(section.findings)
+    needs = (
+        max(LEAST_FOR_FINDING, len(_lines_of(real[0], LONGEST_SENTENCE)) + (len(section.findings) > 1)) if real else 1
+    )
     rows = SHOWN
     while rows > 1 and MOST_LINES - len(found) - len([*_lists(section, rows)]) < needs:
         rows -= 1
@@ -194,12 +201,10 @@ def _findings(findings: Sequence[Finding], room: int) -> list[str]:
     found: list[str] = []
     shown = 0
     for one in findings:
-        label = one.severity.upper() if one.severity != "info" else "info"
-        text = f"{one.rule.title.rstrip('.')}: {one.found.number}"
-        own = list(_wrapped(label, text, most=2, at=8))
-        if one.severity != "info" and one.advice:
-            own += _wrapped("     ->", one.advice, most=2, at=8)
         left = len(findings) - shown - 1
+        own = _lines_of(one, LONGEST_SENTENCE)
+        if len(found) + len(own) + bool(left) > room:
+            own = _lines_of(one, SENTENCE)
         if len(found) + len(own) + bool(left) > room and found:
             break
         found += own
@@ -208,6 +213,28 @@ def _findings(findings: Sequence[Finding], room: int) -> list[str]:
     if rest:
         found += list(_wrapped("also", ", ".join(rest), most=1, at=8))
     return found[: max(room, 0)]
+
+
+def _lines_of(one: Finding, most: int) -> list[str]:
+    """A finding: its number and its advice, each in at most ``most`` lines."""
+    label = one.severity.upper() if one.severity != "info" else "info"
+    found = _sentence(label, f"{one.rule.title.rstrip('.')}: {one.found.number}", one.found.names, most)
+    if one.severity != "info" and one.advice:
+        found += _sentence("     ->", one.advice, one.found.names, most)
+    return found
+
+
+def _sentence(label: str, text: str, names: Sequence[str], most: int) -> list[str]:
+    """If the text is longer than ``most`` lines, its names are shortened as far as necessary. Then its end is cut."""
+    longest = max((len(name) for name in names if name in text), default=LEAST_NAME)
+    for room in range(max(longest, LEAST_NAME), LEAST_NAME - 1, -1):
+        shorter = text
+        for name in names:
+            shorter = shorter.replace(name, without_middle(name, room))
+        whole = [*_wrapped(label, shorter, most=most + 1, at=8)]
+        if len(whole) <= most:
+            return whole
+    return [*_wrapped(label, shorter, most=most, at=8)]
 
 
 def _steps(steps: Sequence[StepKind]) -> str:

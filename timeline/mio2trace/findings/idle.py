@@ -64,11 +64,9 @@ _QUEUED = "The host launched the work in time: look for what it waits for (event
 _NO_CALLS = "Record the host's calls to see the cause: {how}."
 _GRAPHS = "Graphs already launch the step: look at what the host does between two graph launches."
 _LAUNCH_LESS = "The host launches too slowly: launch fewer, larger kernels ({how}) or use larger batches."
-_PROGRAM = (
-    "The gaps are long ({each} on average), and the host is in no recorded call for most of them: look at what the"
-    " program does there (input data, its own code){how}."
-)
-_IN_CALL = "The gaps are long ({each} on average): look at why the host is in {name} for so long."
+_LONG, _LONGEST = "The gaps are long ({} on average)", "The longest gap takes {}"
+_PROGRAM = "{gaps}, in no recorded call: look at what the program does there (input data, its own code){how}."
+_IN_CALL = "{gaps}: look at why the host is in {name} for so long."
 _FEW = "Look at iteration {number} alone: the other steps are busy. --iterations {number} -o out.pftrace shows it."
 _LOST = "Record the run again, completely: {part} of the launches have no kernel here, so these gaps may be work."
 _FILTERED = "Use the whole file of the profiler: rows were filtered out of this one, so these gaps may be work."
@@ -77,16 +75,27 @@ MOST_REPLAYED = 0.5
 
 
 def cause(one: Cause, count_: int, *, is_filtered: bool = False) -> str:
-    """``0.42 ms host-bound (0.31 ms of it in aten::mm) in 12 gaps``; ``count_``: of iterations; ``is_filtered``: a gap
-    may be work whose rows were filtered out."""
+    """``0.42 ms host-bound (0.31 ms of it in aten::mm at train.py:12) in 12 gaps``; ``count_``: of iterations;
+    ``is_filtered``: a gap may be work whose rows were filtered out."""
     if one.why == "short":
         return f"{ms(one.ns / count_)} in {_WHY[one.why]}"
     name, ns = one.during[0] if one.during else ("", 0)
-    then = f", before a launch of {one.line}" if one.line else ""
-    named = f" ({ms(ns / count_)} of it in {name[:40]}{then})" if name and ns >= WORTH_NAMING * one.ns else ""
     gaps = count(max(1, round(one.count / count_)), "gap")
     why = "queued, or work that was filtered out," if is_filtered and one.why == "queued" else _WHY[one.why]
-    return f"{ms(one.ns / count_)} {why}{named} in {gaps}"
+    in_one = one.count > 1 and _is_one_gap(one)
+    longest = f", the longest {ms(one.longest_ns)}" if in_one else ""
+    if not name or ns < WORTH_NAMING * one.ns:
+        return f"{ms(one.ns / count_)} {why} in {gaps}{longest}"
+    at = f" at {one.line}" if one.line else ""
+    where = ""
+    if in_one and name == one.longest_during and ns <= one.longest_ns:
+        where, longest = " in one gap,", ""
+    return f"{ms(one.ns / count_)} {why} ({ms(ns / count_)} of it{where} in {name}{at}) in {gaps}{longest}"
+
+
+def _is_one_gap(one: Cause) -> bool:
+    """Whether one gap holds most of the time."""
+    return 2 * one.longest_ns > one.ns
 
 
 def _of_calls(largest: Cause) -> str:
@@ -119,12 +128,23 @@ def _advice(subject: Subject, largest: Cause) -> str:
     if subject.replayed > MOST_REPLAYED:
         return _GRAPHS
     if largest.ns > LAUNCH_NS * largest.count:
-        each = ms(largest.ns / largest.count)
+        gaps = (
+            _LONGEST.format(ms(largest.longest_ns))
+            if _is_one_gap(largest)
+            else _LONG.format(ms(largest.ns / largest.count))
+        )
         name, ns = largest.during[0] if largest.during else ("", 0)
         if ns >= DECIDES * largest.ns:
-            return _IN_CALL.format(each=each, name=name[:60])
-        return _PROGRAM.format(each=each, how=": with_stack=True records it" if subject.is_torch else "")
+            return _IN_CALL.format(gaps=gaps, name=name)
+        return _PROGRAM.format(gaps=gaps, how=_how_to_see(subject))
     return _LAUNCH_LESS.format(how="torch.compile, graphs" if subject.is_torch else "fusion, hipGraph")
+
+
+def _how_to_see(subject: Subject) -> str:
+    """How to see what the program does between its launches."""
+    if not subject.is_torch:
+        return ""
+    return "; --host-calls draws its functions" if subject.has_stacks else "; with_stack=True records it"
 
 
 def _busiest(step: StepTime) -> tuple[list[Window], Window]:
@@ -160,13 +180,12 @@ def _idle(subject: Subject) -> Iterator[Found]:
     elif 2 * len(idle) < number:
         sentences.append(f"Only {len(idle)} of {number} steps have much of it.")
         advice, severity = _FEW.format(number=told.all[longest.place].number), "low"
-    elif told.may_be_cold and not told.part:
-        sentences.append("Only one complete iteration was recorded, and it may be cold.")
     yield Found(
         ns=step.idle_ns,
         share=step.idle_ns / step.step_ns,
         count=round(sum(one.count for one in timed.causes) / number),
         number=" ".join(sentences),
+        names=tuple(one.during[0][0] for one in timed.causes if one.during),
         advice=advice,
         severity=severity,
     )
@@ -182,8 +201,9 @@ RULES = (
         formula="time in gaps between commands, per steady iteration; share of the iteration's length. If"
         " `record --reference` recorded a run without MIOpen's log, that run is measured. Gaps in which the device did"
         " work that was not recorded are not idle time. Each gap has one of five causes: host-bound, program"
-        " builds, queued, unknown, short (docs/glossary.md defines them). The finding names the host call, op or range"
-        " that takes the largest part of a cause, if that is at least 10 % of it",
+        " builds, queued, unknown, short (docs/glossary.md defines them). The finding names the host call, op, range or"
+        " Python function that takes the largest part of a cause, if that is at least 10 % of it, and the source line"
+        " of the launch that ended most of these gaps. If one gap holds most of the time, the finding says so",
         advice="by the largest cause of this run. If calls of one kind take a third of it: remove the call that waits"
         " (synchronisation, .item(), blocking copy, allocation, data loading). Builds: warm up. Queued: look for what"
         " the work waits for. Short gaps between launches: launch less (fusion, torch.compile, graphs, larger batches)."

@@ -24,9 +24,9 @@ OVERLAPPED = 0.1
 
 
 def _first(subject: Subject) -> Iterator[Found]:
-    told = subject.steady.told
     first = subject.first_iteration
-    if first is None or len(told.steady) < RUNS - 1 or first[0] <= SLOWER * first[1]:
+    enough = len(subject.steady.told.steady) >= RUNS - 1 or subject.first_builds
+    if first is None or not enough or first[0] <= SLOWER * first[1]:
         yield from _first_calls(subject)
         return
     cold, usual, recorded = first
@@ -223,8 +223,9 @@ RULES = (
     Rule(
         id="first-iteration",
         title="First runs are slow.",
-        fires="the first iteration took > 2 x the median of >= 2 steady iterations. Otherwise: a problem has >= 3 calls"
-        " and its first call took > 2 x the median of the others. It is medium at most, because it happens once",
+        fires="the first iteration took > 2 x the median of >= 2 steady iterations, or of one if it alone builds or"
+        " loads programs. Otherwise: a problem has >= 3 calls and its first call took > 2 x the median of the others."
+        " It is medium at most, because it happens once",
         formula="time of the first iteration - the median, once; for problems the sum over them. An iteration lasts"
         " from its first to its last command. If all calls are recorded and last longer, it lasts from its first to its"
         " last call. Share of the recorded iterations, or of the recorded calls if the length of no iteration is known."

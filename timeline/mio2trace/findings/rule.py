@@ -23,7 +23,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     ``ns``: time at stake, of a steady iteration unless the rule says otherwise, None where only a count is known;
     ``share``: its part of what the rule divides by. ``number``: the sentence that says them. ``scope``: the layers,
     operations or kernels concerned, most time first. ``drivers``: MIOpenDriver lines that run it again. ``severity`` in
-    place of that of the share.
+    place of that of the share. ``names``: names in the sentence or the advice that may be shortened if
+    room is short.
     """
 
     ns: int | None
@@ -35,6 +36,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity | None = None
     advice: str = ""
     """The advice for this case; it replaces the rule's advice."""
+    names: tuple[str, ...] = ()
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):

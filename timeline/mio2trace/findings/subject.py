@@ -196,9 +196,15 @@ class Subject:
         first = told.all[0] if told.all else None
         if cold or not steady or first is None or first.kind == told.kind or first.number in told.cut:
             return cold
-        alone_builds = first.builds and not any(one.builds for one in steady)
         usual = median([one.kernel_ns for one in steady])
-        return [first] if alone_builds and first.kernel_ns <= MOST_WORK * usual else []
+        return [first] if self.first_builds and first.kernel_ns <= MOST_WORK * usual else []
+
+    @cached_property
+    def first_builds(self) -> bool:
+        """Whether the first iteration builds or loads programs, and no steady one does."""
+        told = self.steady.told
+        builds = bool(told.all) and told.all[0].builds > 0
+        return builds and not any(one.builds for one in told.all if self.steady.has(one.number))
 
     @cached_property
     def first_iteration(self) -> tuple[int, int, int] | None:
@@ -232,6 +238,12 @@ class Subject:
         return any(one.text.startswith(("aten::", "ProfilerStep#")) for one in profile.ranges) or any(
             "at::native" in name for name in self.steady.counted.names
         )
+
+    @property
+    def has_stacks(self) -> bool:
+        """Whether PyTorch recorded Python functions."""
+        profile = self.alignment.profile
+        return bool(profile.line_of or profile.functions)
 
     @cached_property
     def is_nvidia(self) -> bool:

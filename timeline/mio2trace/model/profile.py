@@ -401,7 +401,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     activities. ``interleaved``: ``line`` places activities and log lines in one order of execution. ``captured``: what
     was launched into graphs, in order. ``line_of``: by the number of an activity, places in ``lines``: of the innermost
     line that launched it outside of the framework, and of the innermost one outside of the libraries that build on it,
-    -1 if there is none.
+    -1 if there is none. ``functions``: Python functions outside of the framework in which a thread was for long while
+    nothing ran on a device; all others are in no profile.
     """
 
     source: int
@@ -424,6 +425,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     captured: tuple[Captured, ...] = ()
     lines: tuple[SourceLine, ...] = ()
     line_of: Mapping[int, tuple[int, int]] = {}
+    functions: tuple[Range, ...] = ()
 
     def source_lines(self, activity: Activity) -> tuple[SourceLine | None, SourceLine | None]:
         line, own = self.line_of.get(activity.number, (-1, -1))
@@ -454,6 +456,7 @@ def misplaced(profile: Profile) -> str:
         ("queue", (one.queue for one in profile.activities), len(profile.queues)),
         ("thread", (one.thread for one in _calls(profile)), len(profile.threads)),
         ("thread", (one.thread for one in profile.ranges), len(profile.threads)),
+        ("thread", (one.thread for one in profile.functions), len(profile.threads)),
         ("device", (one.device for one in profile.queues), len(profile.devices)),
         ("clock", (one.clock for one in profile.devices), len(profile.clocks)),
         ("program", (one.opencl.program for one in profile.activities), len(profile.opencl.programs)),

@@ -3,7 +3,8 @@
 A gap ends with a command. Its cause, of a gap longer than a microsecond:
 
 * ``host``: the host had not launched that command yet. What it did during most of the gap is named: the call, else the
-  innermost op or range of the thread that launched, else the function in which another thread waited for a result;
+  innermost op or range of the thread that launched, else the function in which another thread waited for a result,
+  else the innermost function of Python;
 * ``builds``: the same, and that call builds or loads programs;
 * ``queued``: the launch had returned; the command waited for another one. A gap within which the launch returns is
   divided there;
@@ -43,10 +44,10 @@ NAMED = 5_000
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """Gaps with one cause. ``during``: the host work (a call, an op, a range) during most of a gap, and the time of the
-    gaps with this work; longest first, as far as it is known. ``line``: the source line of the launch that ended most
-    gaps of the first work; empty if it is not recorded. ``longest_ns``: length of the longest gap; ``longest_during``:
-    the host work in it."""
+    """Gaps with one cause. ``during``: the host work (a call, an op, a range, a Python function) during most of a gap,
+    and the time of the gaps with this work (of a function: its part of them); longest first, as far as it is known.
+    ``line``: the source line of the launch that ended most gaps of the first work; empty if it is not recorded.
+    ``longest_ns``: length of the longest gap; ``longest_during``: the host work in it."""
 
     why: Why
     count: int
@@ -95,7 +96,10 @@ class _Gaps:
         for length, start, end, position in named:
             next_ = None if position == NONE else self._profile.activities[position]
             why, name = self._on_host(start, end, next_)
-            if name:
+            if not name and self._functions:
+                name, of_gap = self._in_function(start, end, next_)
+                during[why][name] += of_gap
+            elif name:
                 during[why][name] += length
                 if next_ is not None:
                     lines[why, name][self._profile.launched_by(next_)] += length
@@ -103,6 +107,7 @@ class _Gaps:
             took[why] += length
             longest[why] = length, name  # they are in order of length
         for why in sorted(took, key=lambda why: (-took[why], why)):
+            del during[why][""]
             most = sorted(during[why].items(), key=lambda item: (-item[1], item[0]))
             of_first = lines[why, most[0][0]] if most else Counter[str]()
             line = min(of_first, key=lambda line: (-of_first[line], line), default="")
@@ -205,6 +210,28 @@ class _Gaps:
                     return found[0]
             at = parents[at]
         return ""
+
+    def _in_function(self, start: int, end: int, next_: Activity | None) -> tuple[str, int]:
+        threads = [next_.thread] if next_ is not None else sorted(self._functions)
+        return next((found for thread in threads if (found := self._function(thread, start, end))[0]), ("", 0))
+
+    def _function(self, thread: int, start: int, end: int) -> tuple[str, int]:
+        """The innermost function during most of a gap, and for how long."""
+        starts, functions = self._functions.get(thread, ([], []))
+        for at in range(bisect_right(starts, (start + end) // 2) - 1, -1, -1):
+            made = functions[at]
+            overlap = min(made.end_ns, end) - max(made.start_ns, start)
+            if 2 * overlap > end - start:
+                return made.text, overlap
+        return "", 0
+
+    @cached_property
+    def _functions(self) -> dict[int, tuple[list[int], list[Range]]]:
+        """The functions of Python by thread, in order of time, and when they begin."""
+        by_thread: dict[int, list[Range]] = defaultdict(list)
+        for made in sorted(self._profile.functions, key=lambda made: (made.start_ns, -made.end_ns)):
+            by_thread[made.thread].append(made)
+        return {thread: ([made.start_ns for made in of], of) for thread, of in by_thread.items()}
 
     @cached_property
     def _ranges(self) -> dict[int, tuple[list[int], list[Range], list[int]]]:

@@ -9,8 +9,9 @@ function's ``def``, which is all that the profiler records.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, compress, count, islice
 from math import inf
@@ -33,6 +34,8 @@ _ODD = late(r"[\s@:\\]")
 _SEPARATOR = late(r"[\s@:\\/]")
 _MOST_STEPS = 1000
 """A longer chain is a damaged one."""
+MOST_OF = 0.1
+"""Part of a gap that a function takes, from which on it may be a reason for it."""
 _ROUNDED_US = 0.0006
 """Less than a nanosecond: what adding two times may be off."""
 _SPARSE = 16
@@ -67,6 +70,11 @@ class Frames:
 
     def __len__(self) -> int:
         return len(self._ids)
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """When the first function began and the last one began, in us."""
+        return min(self._starts), max(self._starts)
 
     def take(self, events: Sequence[Event]) -> None:
         """Rows of Python functions; what is no row with times and an id is passed over."""
@@ -111,6 +119,25 @@ class Frames:
             thread: [told[row] if row in told else self._lines_of(row) for row in self._holding(thread, spans)]
             for thread, spans in launches.items()
         }
+
+    def during(self, gaps: Sequence[tuple[float, float]]) -> Iterator[tuple[_Thread, str, float, float]]:
+        """Functions outside of the framework that ran for a tenth of one of these gaps or longer: thread, name, start
+        and end. Gaps are in order and do not overlap. Times in us."""
+        if not gaps or not self._ids:
+            return
+        least = MOST_OF * min(end - start for start, end in gaps)
+        begins = [start for start, _ in gaps]
+        threads, names = [*self._threads], [*self._names]
+        for row in compress(range(len(self)), map(least.__le__, self._lengths)):
+            if self._frames[self._name_of[row]] is None:
+                continue
+            start = self._starts[row]
+            end = start + self._lengths[row]
+            for at in range(max(0, bisect_right(begins, start) - 1), bisect_left(begins, end)):
+                begin, until = gaps[at]
+                if min(end, until) - max(start, begin) >= MOST_OF * (until - begin):
+                    yield threads[self._thread_of[row]], _function(names[self._name_of[row]]), start, end
+                    break
 
     def _holding(self, thread: _Thread, spans: Sequence[tuple[float, float]]) -> list[int]:
         """Of launches on a thread the innermost row that holds each, -1: there is none."""
@@ -193,6 +220,12 @@ class Frames:
 
 Lines = tuple[int, int]
 """Places in `Frames.named`, -1 for none: outside of the framework; and outside of the libraries that build on it."""
+
+
+def _function(name: str) -> str:
+    """``data.py:12 load`` of ``lib/data.py(12): load``."""
+    found = _FRAME.match(name)
+    return name if found is None else f"{found[1]}:{found[2]} {name[found.end() :]}"
 
 
 def _frame_of(name: str) -> tuple[SourceLine, bool] | None:

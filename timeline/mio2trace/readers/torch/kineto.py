@@ -47,6 +47,9 @@ _MOST_NS = (1 << 63) - 1
 _WHOLE = "X"
 """The ``ph`` of an event with a start and a duration."""
 _MODULE = "nn.Module: "
+_STEP = "ProfilerStep#"
+LONG_GAP_US, MOST_GAPS = 2000, 64
+"""Gaps between commands of which the Python function is looked for."""
 _IN_BLOCKS = frozenset(
     f"{api}{call}"
     for api in ("hip", "cuda")
@@ -163,14 +166,25 @@ class _Reading:
         if early is not None:
             base = early
         return [
-            self._with_lines(assembly, with_filtered(assembly.finish(self._everything)), base)
+            self._with_python(assembly, with_filtered(assembly.finish(self._everything)), base)
             for assembly in assemblies
         ]
 
-    def _with_lines(self, assembly: Assembly, profile: Profile, base: int) -> Profile:
-        """With the line of Python of each launch."""
+    def _with_python(self, assembly: Assembly, profile: Profile, base: int) -> Profile:
+        """With the line of Python of each launch, and the functions that ran in long gaps between commands."""
         if not self._stacks:
             return profile
+        functions = []
+        for key, text, start, end in self._stacks.during(_gaps(profile, self._stacks, base)):
+            of, thread = self._threads.get(key, (None, 0))
+            if of is assembly:
+                functions.append(
+                    Range("frame", self._once(text), thread, base + round(start * 1000), base + round(end * 1000))
+                )
+        return msgspec.structs.replace(self._with_lines(assembly, profile, base), functions=tuple(functions))
+
+    def _with_lines(self, assembly: Assembly, profile: Profile, base: int) -> Profile:
+        """With the line of Python of each launch."""
         thread_of = {index: key for key, (of, index) in self._threads.items() if of is assembly}
         calls: dict[int, Call] = {id(one.call): one.call for one in profile.activities if one.call is not None}
         of_thread: dict[Any, list[int]] = defaultdict(list)
@@ -441,6 +455,31 @@ _HANDLERS: Mapping[str, Callable[[_Reading, Event], None] | None] = {
     "Memset": _Reading._activity,
     "async_gpu": _Reading._flow,
 }
+
+
+def _gaps(profile: Profile, stacks: Frames, base: int) -> list[tuple[float, float]]:
+    """The `MOST_GAPS` longest times without a command, in order, in us. Steps divide them: what is before a step, such
+    as set-up, is no part of its first gap."""
+    commands = sorted(
+        ((one.start_ns - base) / 1000, (one.end_ns - base) / 1000)
+        for one in profile.activities
+        if one.start_ns is not None and one.end_ns is not None
+    )
+    if not commands:
+        return []
+    first, last = stacks.span
+    bounds = [
+        (one.start_ns - base) / 1000
+        for one in profile.ranges
+        if one.kind == "annotation" and one.text.startswith(_STEP)
+    ]
+    gaps: list[tuple[float, float]] = []
+    until = min(first, commands[0][0])
+    for start, end in sorted([*commands, *((at, at) for at in bounds), (last, last)]):
+        if start - until >= LONG_GAP_US:
+            gaps.append((until, start))
+        until = max(until, end)
+    return sorted(sorted(gaps, key=lambda gap: gap[0] - gap[1])[:MOST_GAPS])
 
 
 def _base_in(text: bytes) -> int | None:

@@ -1,0 +1,83 @@
+"""Findings in the answer block: what does not fit is the middle of a name, never the end of the sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, Section
+from mio2trace.answer.text import MOST_LINES, WIDTH, block
+from mio2trace.findings import Finding, findings
+from mio2trace.model.profile import Call, Range
+from tests.made_up_costs import MS, Ran, subject
+
+DATALOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+def idle(name: str, *, range_: bool = False) -> Finding:
+    """Of two iterations, each with a gap of 40 ms in which the host is in a call or a range."""
+    each = [Ran("a", 30 * MS), Ran("b", 30 * MS, after_ns=40 * MS), Ran("b", 10 * MS, after_ns=5 * MS, queued=True)]
+    spans = [(begin + 30 * MS, begin + 71 * MS) for begin in (1000 * MS, 2115 * MS)]
+    calls = [] if range_ else [Call(name, 0, *span) for span in spans]
+    ranges = [Range("annotation", name, 0, *span) for span in spans] if range_ else []
+    (found,) = [
+        one for one in findings(subject({1: each, 2: each}, other_calls=calls, ranges=ranges)) if one.rule.id == "idle"
+    ]
+    return found
+
+
+def shown(*found: Finding, rows: int = 3, head: str = "100.0 ms per iteration.") -> list[str]:
+    """The block of a run with so many rows of each list."""
+    return block(
+        Section(
+            name="",
+            verdict=head,
+            kernel_ns=9,
+            layers=tuple(LayerRow(name=f"layer {at}", direction="", ns=1, share=0.1) for at in range(rows)),
+            operations=tuple(OperationRow(name=f"op {at}", layer="", calls=1, ns=1, share=0.1) for at in range(rows)),
+            kernels=tuple(KernelRow(name=f"kernel {at}", calls=1, ns=1, share=0.1) for at in range(rows)),
+            findings=found,
+        )
+    )
+
+
+def sentence(lines: list[str], label: str) -> str:
+    at = next(number for number, line in enumerate(lines) if line.startswith(label))
+    end = next((n for n in range(at + 1, len(lines)) if not lines[n].startswith("        ")), len(lines))
+    return " ".join(line[8:] for line in lines[at:end])
+
+
+@pytest.mark.parametrize("length", range(1, 140, 3))
+def test_the_end_of_the_sentence_is_there_whatever_the_length_of_the_name(length: int) -> None:
+    """The JSON has the name as it is."""
+    name = f"call{'Number' * 40}"[: max(4, length)]
+    found = idle(name)
+    lines = shown(found)
+    assert len(lines) <= MOST_LINES
+    assert max(map(len, lines)) <= WIDTH
+    number, advice = sentence(lines, "HIGH"), sentence(lines, "     ->")
+    assert number.endswith(" gap; 5.000 ms queued in 1 gap.")
+    assert advice.endswith(" for so long.")
+    assert name[:4] in number
+    assert name in found.record()["number"]  # type: ignore[operator]
+    assert name in found.record()["try"]  # type: ignore[operator]
+
+
+def test_a_name_loses_its_middle() -> None:
+    """As much as has to go, and no more."""
+    number = sentence(shown(idle(DATALOADER * 3, range_=True)), "HIGH")
+    assert "(40.00 ms of it in enumerate(DataLoader)#" in number
+    assert "DataLoaderIter.__next__) in 1 gap; 5.000 ms queued in 1 gap." in number
+    assert DATALOADER[:26] in sentence(shown(idle(DATALOADER[:26], range_=True)), "HIGH")
+
+
+def test_lists_give_way_to_the_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With less room the rows of the lists go first, then the middle of the name."""
+    found = idle(DATALOADER[:40])
+    said = sentence(shown(found), "HIGH")
+    for room, rows in ((16, 3), (15, 2), (11, 1)):
+        monkeypatch.setattr("mio2trace.answer.text.MOST_LINES", room)
+        lines = shown(found)
+        assert len(lines) <= room
+        assert sum("layer " in line for line in lines) == rows
+        assert sentence(lines, "HIGH") == said
+    assert said.endswith("queued in 1 gap.")
