@@ -230,7 +230,11 @@ OLDER = {
 
 @pytest.mark.parametrize(
     "named",
-    [OLDER, *({"cuda_runtime": f"{device}_{of}"} for device in ("xpu", "privateuse1") for of in ("runtime", "driver"))],
+    [
+        OLDER,
+        {"kernel": "concurrent_kernel"},
+        *({"cuda_runtime": f"{on}_{of}"} for on in ("hip", "xpu", "privateuse1") for of in ("runtime", "driver")),
+    ],
 )
 def test_other_names_of_the_same_categories(named: dict[str, str], tmp_path: Path) -> None:
     """Those before PyTorch 1.13, and of devices that are neither AMD's nor NVIDIA's."""
@@ -408,6 +412,28 @@ def test_flows_stand_in_for_a_missing_correlation(tmp_path: Path) -> None:
     profile, notes = read_bytes(tmp_path, trace(events))
     assert notes[WITHOUT_LAUNCH] == 1
     assert comparable(profile) == comparable(read_bytes(tmp_path, trace())[0])
+
+
+def test_a_correlation_may_be_called_external_id(tmp_path: Path) -> None:
+    """As some versions for ROCm write it. Ops have external ids of their own, which may be the same numbers."""
+    events = rows()
+    for event in events:
+        if event["cat"] in ("cuda_runtime", "kernel", "gpu_memcpy", "gpu_memset"):
+            event["args"]["External id"] = event["args"].pop("correlation")
+    op = row("cpu_op", "aten::other", 542, 542, FIRST_US + 300, 5, External_id=71)
+    path = tmp_path / "made.json"
+    path.write_bytes(trace([*events, op]))
+    (profile,) = read(path)
+    expected, _ = read_bytes(tmp_path, trace([*rows(), op]))
+    assert comparable(profile) == comparable(expected)
+    assert [one.call for one in profile.activities] == [one.call for one in expected.activities]
+    links = mio2trace.analyse([path]).run.alignment.links  # type: ignore[union-attr]
+    apis = {
+        one.name: links.operations[operation].api
+        for one, operation in zip(links.activities, links.operation_of, strict=True)
+        if operation >= 0
+    }
+    assert apis["SubTensorOpWithScalar1d"] == apis["igemm_fwd_gtcx3_nhwc_bf16"] == "aten::miopen_convolution"
 
 
 def test_two_processes_are_two_profiles(tmp_path: Path) -> None:

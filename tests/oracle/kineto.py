@@ -35,8 +35,9 @@ def recorded(text: Any) -> Recording:
     for row in rows:
         if row["cat"] in HOST:
             made.calls.append(Call(int(row["pid"]), int(row["tid"]), row["name"], *times(row)))
-            if "correlation" in row.get("args", {}):
-                by_correlation[int(row["args"]["correlation"])].append(made.calls[-1])
+            number = _correlation(row)
+            if number is not None:
+                by_correlation[number].append(made.calls[-1])
         elif row["cat"] == "user_annotation":
             made.marks.append(Mark(int(row["pid"]), int(row["tid"]), row["name"], *times(row)))
         if row["cat"] in ("cpu_op", "user_annotation") and "External id" in row.get("args", {}):
@@ -54,7 +55,7 @@ def recorded(text: Any) -> Recording:
         process = call.process if call is not None else owner[0][0] if owner else alone
         stream = int(row.get("args", {}).get("stream", row["tid"]))
         made.commands.append(
-            Command(process, _device(row), stream, DEVICE[row["cat"]], row["name"], *span, call, launch=_launch(row))
+            Command(process, _device(row), stream, DEVICE[row["cat"]], row["name"], *span, call, launch=_correlation(row))
         )
     return made
 
@@ -63,13 +64,16 @@ def _device(row: dict[str, Any]) -> int:
     return int(row.get("args", {}).get("device", row["pid"]))
 
 
-def _launch(row: dict[str, Any]) -> int | None:
-    number = row.get("args", {}).get("correlation")
+def _correlation(row: dict[str, Any]) -> int | None:
+    """Some versions for ROCm call it ``External id``, which has another meaning where there is a correlation, too."""
+    args = row.get("args", {})
+    number = args.get("correlation", args.get("External id"))
     return None if number is None else int(number)
 
 
 def _call_of(row: dict[str, Any], start: int, by_correlation: dict[int, list[Call]]) -> Call | None:
     """The launch; of several calls with one id the last that began before the device did."""
-    calls = by_correlation.get(int(row.get("args", {}).get("correlation", -1)), [])
+    number = _correlation(row)
+    calls = [] if number is None else by_correlation.get(number, [])
     earlier = [call for call in calls if call.start <= start]
     return max(earlier or calls, key=lambda call: call.start, default=None)

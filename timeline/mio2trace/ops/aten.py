@@ -112,6 +112,18 @@ def _conv(first: int = 3, transpose: bool = False, order: str = "pad stride dila
     return make
 
 
+def _any_conv(given: Given) -> Made:
+    """x, w, bias, stride, padding, dilation, transposed, output padding, groups."""
+    x, w = given.tensor(0), given.tensor(1)
+    rank = len(x.lengths) - 2
+    transposed = given.is_true(6)
+    descriptor = ConvDescriptor(
+        given.numbers(4, rank), given.numbers(3, rank), given.numbers(5, rank),
+        "transpose" if transposed else "convolution", output_pads=given.numbers(7, rank) if transposed else (),
+    )  # fmt: skip
+    return (from_tensors(FORWARD, (x, w, None), descriptor, integers(given.text(8))[0]),)
+
+
 def _conv_backward(given: Given) -> Made:
     """dy, x, w, bias, stride, padding, dilation, transposed, output padding, groups, which gradients."""
     y, x, w = (given.tensor(place) for place in range(3))
@@ -341,6 +353,8 @@ ROWS: dict[str, _Row] = {
     "aten::miopen_convolution_transpose": _Row("conv", FORWARD, _conv(3, True, _DEPTH), miopen=True),
     "aten::miopen_convolution_relu": _Row("conv", FORWARD, _conv(3, order="stride pad dilation"), miopen=True),
     "aten::miopen_convolution_add_relu": _Row("conv", FORWARD, _conv(5, order="stride pad dilation"), miopen=True),
+    "aten::convolution": _Row("conv", FORWARD, _any_conv),
+    "aten::_convolution": _Row("conv", FORWARD, _any_conv),
     "aten::cudnn_convolution": _Row("conv", FORWARD, _conv(2)),
     "aten::cudnn_convolution_transpose": _Row("conv", FORWARD, _conv(2, True, _DEPTH)),
     "aten::cudnn_convolution_relu": _Row("conv", FORWARD, _conv(3, order="stride pad dilation")),

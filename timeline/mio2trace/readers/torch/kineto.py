@@ -65,10 +65,10 @@ _NONE: dict[int, Any] = {}
 _DERIVED = frozenset(("", "fwdbwd", "Trace", "gpu_user_annotation", "cpu_instant_event"))
 """Rows that only repeat others, or have no duration."""
 _KINDS = {
-    "kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "fill", "Kernel": "kernel", "Memcpy": "copy",
-    "Memset": "fill",
+    "kernel": "kernel", "concurrent_kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "fill",
+    "Kernel": "kernel", "Memcpy": "copy", "Memset": "fill",
 }  # fmt: skip
-"""The later ones are of versions before 1.13."""
+"""The last ones are of versions before 1.13."""
 _Launch = tuple[str, Size3 | None, Size3 | None]
 """Call, grid and block, as the call has them."""
 _Place = tuple[Any, Any, Any]
@@ -129,6 +129,9 @@ class _Reading:
         self._flows: dict[_Place, int] | None = {}
         """None since a kernel has a correlation of its own: then all have."""
         self._inputs = InputsCache(notes, source.name)
+        self._one_id = False
+        """Whether calls and the device's rows call their correlation ``External id``: it is no op's then. Some versions
+        for ROCm do so."""
         self._frames = 0
         self._stacks = Frames()
         self._unknown: Counter[str] = Counter()
@@ -307,15 +310,18 @@ class _Reading:
         if times is None:
             return
         args = event.args
-        correlation = args.correlation
-        if correlation is None and self._flows:
+        correlation, parent = args.correlation, args.external
+        if correlation is None and parent is not None:
+            correlation, parent = parent, None
+            self._one_id = True
+        elif correlation is None and self._flows:
             correlation = self._flows.get((event.pid, event.tid, event.ts))
         if correlation is not None and (event.name in _IN_BLOCKS or event.name in _IN_ITEMS):
             launch = self._once(event.name), _size(args.grid), args.block
             self._launches.setdefault(id(assembly), {})[correlation] = self._once(launch)
             if type(args.kernel) is str:
                 assembly.launches_kernel(correlation, kernel_name(args.kernel))
-        assembly.call(event.name, thread, times, correlation, parent=args.external)
+        assembly.call(event.name, thread, times, correlation, parent=parent)
 
     # Rows of devices
 
@@ -368,14 +374,20 @@ class _Reading:
             queue = queue_of(assembly, row.device, row.stream)
             assembly.activity(
                 row.kind, name, queue, row.times, correlation=correlation, grid=grid, workgroup=block,
-                size_bytes=row.size, route=row.route, range_id=row.external, graph_node=row.node,
+                size_bytes=row.size, route=row.route, range_id=self._op_of(row), graph_node=row.node,
             )  # fmt: skip
         self._launches.clear()
 
     def _correlation(self, row: _Gpu) -> int | None:
-        if row.correlation is None and self._flows and row.place is not None:
-            return self._flows.get(row.place)
-        return row.correlation
+        if row.correlation is not None:
+            return row.correlation
+        if self._one_id and row.external is not None:
+            return row.external
+        return self._flows.get(row.place) if self._flows and row.place is not None else None
+
+    def _op_of(self, row: _Gpu) -> int | None:
+        """The id of the op that launched it, if its row has that."""
+        return None if self._one_id and row.correlation is None else row.external
 
     def _processes(self, assemblies: Sequence[Assembly]) -> list[int]:
         """Of each row of a device the place of its process."""
@@ -389,7 +401,7 @@ class _Reading:
         for row in self._gpu:
             own = self._correlation(row)
             its = _NONE if own is None else launches.get(own, _NONE)
-            rows.append(DeviceRow(row.kind, row.row, row.stream, row.times[0], own, row.external, its))
+            rows.append(DeviceRow(row.kind, row.row, row.stream, row.times[0], own, self._op_of(row), its))
         return processes_of(rows, self._notes, self._source.name)
 
     def _queue(self, assembly: Assembly, device: int, stream: int | None) -> int:
@@ -442,7 +454,10 @@ _HANDLERS: Mapping[str, Callable[[_Reading, Event], None] | None] = {
     "gpu_memcpy": _Reading._activity,
     "gpu_memset": _Reading._activity,
     "ac2g": _Reading._flow,
+    "concurrent_kernel": _Reading._activity,
     # of devices that are not CUDA's
+    "hip_runtime": _Reading._call,
+    "hip_driver": _Reading._call,
     "xpu_runtime": _Reading._call,
     "xpu_driver": _Reading._call,
     "privateuse1_runtime": _Reading._call,
