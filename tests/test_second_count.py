@@ -102,9 +102,7 @@ def test_kernels_that_may_overlap_are_no_fault_of_the_recording(
     ],
 )
 def test_whoever_reduces_it_is_communication(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "made.json"
-    path.write_bytes(trace([step("ProfilerStep#5", 1000), *ran(200, 100, 50, 1), *ran(260, 110, 30, 2, name=name)]))
-    (measures,) = measured(path)
+    measures = both(tmp_path, [step("ProfilerStep#5", 1000), *ran(200, 100, 50, 1), *ran(260, 110, 30, 2, name=name)])
     assert measures.steady.step_time is not None
     assert measures.steady.step_time.communication_ns == 30_000
 

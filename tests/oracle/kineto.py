@@ -55,7 +55,9 @@ def recorded(text: Any) -> Recording:
         process = call.process if call is not None else owner[0][0] if owner else alone
         stream = int(row.get("args", {}).get("stream", row["tid"]))
         made.commands.append(
-            Command(process, _device(row), stream, DEVICE[row["cat"]], row["name"], *span, call, launch=_correlation(row))
+            Command(
+                process, _device(row), stream, DEVICE[row["cat"]], row["name"], *span, call, launch=_correlation(row)
+            )
         )
     return made
 
