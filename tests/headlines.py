@@ -30,6 +30,7 @@ COUNTED = (
     "graph-without-kernels",
     "overlap-on-stream",
     "blocked",
+    "graph-gap",
 )
 """Classes of what a recording lacks that both count."""
 

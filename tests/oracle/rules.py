@@ -180,6 +180,34 @@ def not_recorded(gap: Span, commands: Sequence[Command], calls: Sequence[Call], 
     return union(found)
 
 
+def graph_gaps(commands: Sequence[Command]) -> list[Span]:
+    """When a device ran nodes of graphs that are not recorded. ``commands``: its own, by start.
+
+    Recorded nodes of one launch follow each other at once. A gap between two in which nothing runs, of over half a
+    millisecond and over 100 times the lower quartile of such gaps, holds others. If there is one in a recording, a
+    graph that was launched and whose first recorded node comes as late lacks those before it.
+    """
+    nodes: dict[Call, list[int]] = defaultdict(list)
+    for command in commands:
+        if command.call is not None and "GraphLaunch" in command.call.name:
+            nodes[command.call].append(command.start)
+    busy = union((command.start, command.end) for command in commands)
+    gaps = {other[0]: (one[1], other[0]) for one, other in itertools.pairwise(busy)}
+    inside = {gaps[start] for starts in nodes.values() for start in starts if start in gaps and start > min(starts)}
+    lengths = [0] * (sum(len(starts) - 1 for starts in nodes.values()) - len(inside))
+    lengths += sorted(end - start for start, end in inside)
+    usual = lengths[len(lengths) // 4] if lengths else 0
+
+    def is_long(span: Span) -> bool:
+        return span[1] - span[0] > max(MILLISECOND // 2, 100 * usual)
+
+    if not any(map(is_long, inside)):
+        return []
+    late = [(max(gaps[min(starts)][0], call.end), min(starts)) for call, starts in nodes.items() if min(starts) in gaps]
+    outside = [span for span in late if span[1] not in {end for _, end in inside}]
+    return [span for span in (*inside, *outside) if is_long(span)]
+
+
 # ---- the answer
 
 
@@ -223,7 +251,9 @@ class Answer:
 PARTS = ("compute", "communication", "copies", "not recorded", "idle")
 
 
-def parts(window: Span, commands: Sequence[Command], calls: Sequence[Call], lost: Sequence[Call]) -> dict[str, int]:
+def parts(
+    window: Span, commands: Sequence[Command], calls: Sequence[Call], lost: Sequence[Call], graphs: Sequence[Span] = ()
+) -> dict[str, int]:
     taken: list[Span] = []
     told: dict[str, int] = {}
     for family in PARTS[:3]:
@@ -234,6 +264,7 @@ def parts(window: Span, commands: Sequence[Command], calls: Sequence[Call], lost
     blocked = [
         span for gap in gaps if length([gap]) >= MILLISECOND for span in not_recorded(gap, commands, calls, lost)
     ]
+    blocked = union([*blocked, *within(graphs, window)])
     told["not recorded"] = length(blocked)
     told["idle"] = length(gaps) - length(blocked)
     return told
@@ -291,6 +322,7 @@ def device(commands: Sequence[Command], steps: Sequence[Mark], calls: Sequence[C
         steps, sequence = repeated(commands, early)
     own = [sequence.get(at, step) for at, step in enumerate(membership(commands, steps, early))]
     lost = lost_launches(commands, calls)
+    graphs = graph_gaps(commands)
     found: list[Step] = []
     for at, window in enumerate(windows(commands, steps, own, early)):
         launched = [command for command, step in zip(commands, own, strict=True) if step == at]
@@ -304,7 +336,7 @@ def device(commands: Sequence[Command], steps: Sequence[Mark], calls: Sequence[C
                 sum(kernel.end - kernel.start for kernel in kernels),
                 window[0],
                 None if last else window[1],
-                {} if last else parts(window, commands, calls, lost),
+                {} if last else parts(window, commands, calls, lost, graphs),
             )
         )
     unknown = sum(of is None and at not in early for at, of in enumerate(own))
@@ -352,7 +384,9 @@ def missing(devices: Sequence[Sequence[Command]], calls: Sequence[Call]) -> dict
     lost = lost_launches(everything, calls)
     graphs = sum("GraphLaunch" in call.name for call in lost)
     found = {"graph-without-kernels": graphs, "launch-without-kernel": len(lost) - graphs}
-    found |= dict.fromkeys(("before-recording", "kernel-without-launch", "overlap-on-stream", "blocked"), 0)
+    found |= dict.fromkeys(
+        ("before-recording", "kernel-without-launch", "overlap-on-stream", "blocked", "graph-gap"), 0
+    )
     for commands in devices:
         early = before(commands)
         found["before-recording"] += sum(commands[at].kind == "kernel" for at in early)
@@ -363,6 +397,7 @@ def missing(devices: Sequence[Sequence[Command]], calls: Sequence[Call]) -> dict
             )
         busy = union((command.start, command.end) for command in commands)
         gaps = [(one[1], other[0]) for one, other in itertools.pairwise(busy) if other[0] - one[1] >= MILLISECOND]
+        found["graph-gap"] += len(graph_gaps(commands))
         begun = lag(commands)
         found["blocked"] += bool(begun)
         found["blocked"] += sum(bool(not_recorded(gap, commands, calls, lost)) for gap in gaps if gap[1] > begun)

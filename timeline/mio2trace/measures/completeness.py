@@ -27,6 +27,7 @@ CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
     "launch-without-kernel": ("launch without its kernel", "launches without their kernels"),
     "graph-without-kernels": ("graph launch without kernels", "graph launches without kernels"),
     "lost-graph-kernels": ("kernel of a graph launch not recorded", "kernels of graph launches not recorded"),
+    "graph-gap": ("gap in a graph launch", "gaps in graph launches"),
     "blocked": ("wait for work that is not recorded", "waits for work that is not recorded"),
     "kernel-without-launch": ("kernel without its launch", "kernels without their launches"),
     "overlap-on-stream": (
@@ -70,7 +71,8 @@ def completeness(alignment: Alignment, launches: Launches, devices: tuple[Device
     counts: dict[str, int] = defaultdict(int, profile.defects)
     counts["launch-without-kernel"] += len(launches.without_kernels)
     counts["graph-without-kernels"] += len(launches.graphs_without_kernels)
-    counts["blocked"] += sum(len(one.occupation.unrecorded) for one in devices)
+    counts["blocked"] += sum(one.blocked for one in devices)
+    counts["graph-gap"] += sum(one.graph_gaps for one in devices)
     is_stream = [queue.kind == "stream" for queue in profile.queues]
     spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
     durations: dict[tuple[str, object], list[int]] = defaultdict(list)

@@ -33,6 +33,7 @@ from mio2trace.measures.device_time.busy import (
     class_of_kernel,
     stretches,
 )
+from mio2trace.measures.device_time.graph_gaps import graph_gaps
 from mio2trace.measures.device_time.launches import Launches
 
 MOST_DEVICES = 64
@@ -63,7 +64,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
     """The steps of one device, in order; ``recording``: from its first command's start to the last one's end.
 
-    ``stream``: the place of its main stream among the profile's queues.
+    ``stream``: the place of its main stream among the profile's queues. ``blocked``: how often the host waited for work
+    that is not recorded; ``graph_gaps``: how many gaps within graph launches are such work.
     """
 
     device: int
@@ -71,6 +73,8 @@ class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
     windows: tuple[Window, ...]
     recording: Busy
     occupation: Occupation
+    blocked: int = 0
+    graph_gaps: int = 0
 
     def total_ns(self, places: Sequence[int]) -> int:
         """How long some of the steps took together, as far as their ends are known."""
@@ -115,7 +119,8 @@ def device_times(
         covered = Covered(zip(own.starts, own.ends, strict=True))
         main = [*compress(positions, own.is_main)]
         blocked = launches.blocked(positions, main, commands, covered)
-        occupation = Occupation(own.spans, blocked, covered)
+        graphs = graph_gaps(alignment.profile, positions, covered, has_common_clock=has_common_clock(alignment))
+        occupation = Occupation(own.spans, [*blocked, *graphs], covered)
         own_places = [place_of[at] for at in positions]
         places = range(count) if len(timed) <= MOST_DEVICES else {*own_places} - {NONE}
         pass_of = alignment.links.pass_of
@@ -128,6 +133,8 @@ def device_times(
                 windows=tuple(_windows(steps, hosts, occupation, repeated=repeated)),
                 recording=occupation.busy(covered.starts[0], covered.ends[-1]),
                 occupation=occupation,
+                blocked=len(blocked),
+                graph_gaps=len(graphs),
             )
         )
     return tuple(made)
