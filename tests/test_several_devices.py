@@ -30,7 +30,34 @@ def test_shares_are_of_all_devices(tmp_path: Path) -> None:
     assert shares == {"a": 0.3, "b": 0.4}
     lines = CliRunner().invoke(cli, [str(path)]).output.splitlines()
     assert any(line.endswith("% of the steps of 2 devices") for line in lines)
-    assert any(line.startswith("device") and "of 2 (0.100 ms on each)" in line for line in lines)
+    assert any(line.startswith("device") and "0.100 ms like each of 2" in line for line in lines)
+
+
+def test_every_form_has_the_shares_of_the_block(tmp_path: Path) -> None:
+    """Of the steps of all devices, in JSON as well: two steps of 100 us."""
+    trace = steps(4)
+    for at in range(0, 400, 100):
+        trace.run("a", at + 5, at + 10, at + 70)
+        trace.run("b", at + 6, at + 10, at + 90, device=1, stream=1)
+    path = tmp_path / "two.pt.trace.json"
+    path.write_text(json.dumps({"traceEvents": trace.rows}))
+    (run,) = json.loads(CliRunner().invoke(cli, ["report", str(path), "--format", "json"]).output)["runs"]
+    assert {row["name"]: row["percent_of_step"] for row in run["kernels"]} == {"a": 30.0, "b": 40.0}
+    assert run["step"]["step_ns"] == 100_000
+
+
+def test_a_device_that_only_copies_is_not_counted(tmp_path: Path) -> None:
+    """It feeds the other one: kernels ran on one GPU, and shares are of its step."""
+    trace = steps(4)
+    for at in range(0, 400, 100):
+        trace.run("a", at + 5, at + 10, at + 70)
+        trace.run("Memcpy DtoD (Device -> Device)", at + 6, at + 10, at + 20, device=1, stream=1, cat="gpu_memcpy")
+    path = tmp_path / "two.pt.trace.json"
+    path.write_text(json.dumps({"traceEvents": trace.rows}))
+    analysis = analyse([path])
+    (section,) = report_of(analysis, analysis.runs).sections
+    assert (section.steps_ns, section.of_whole) == ((), "of the step")
+    assert "GPUs" not in section.verdict
 
 
 def test_idle_time_is_of_the_slowest_device(tmp_path: Path) -> None:

@@ -201,6 +201,24 @@ def test_tensorflows_ops_are_operations_and_layers(tmp_path: Path) -> None:
     assert [one.number for one in measures.steady.told.all] == [0, 1, 2]
 
 
+@pytest.mark.parametrize(
+    ("name", "details", "kind", "route"),
+    [
+        ("CopyDeviceToDevice", "memcpy_details", "copy", "device to device"),
+        ("CopyHostToDevice", "memcpy_details", "copy", "host to device"),
+        ("MemcpyD2H", "memcpy_details", "copy", "device to host"),
+        ("FillBuffer", "memset_details", "fill", ""),
+        ("CopyOfRows", "kernel_details", "kernel", ""),
+    ],
+)
+def test_copies_are_known_by_their_details(name: str, details: str, kind: str, route: str, tmp_path: Path) -> None:
+    """Older builds name a copy after the call, on a line ``MemcpyOther``."""
+    ran = Event(name, 0, 7_000_000, {"correlation_id": 61, details: "kind:Unknown size:655360 dest:2 async:1"})
+    data = plane("/device:GPU:0", [Line("Stream #8(MemcpyOther)", [ran], 8)])
+    (activity,) = profile_of(data, tmp_path).activities
+    assert (activity.kind, activity.route, activity.size_bytes) == (kind, route, 655360)
+
+
 def test_python_calls_come_on_demand(tmp_path: Path) -> None:
     def texts(every_call: bool) -> set[str]:
         profile = profile_of(jax_run(), tmp_path, every_call=every_call)

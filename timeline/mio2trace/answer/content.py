@@ -217,6 +217,11 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.step is None else self.step.step_ns
 
     @property
+    def all_steps_ns(self) -> int | None:
+        """How long a steady step lasts on all devices together, as times of layers, operations and kernels are sums."""
+        return sum(self.steps_ns) or self.step_ns
+
+    @property
     def idle_ns(self) -> int | None:
         """How long the device is idle in a steady step."""
         return None if self.step is None else self.step.idle_ns
@@ -226,7 +231,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
         """The denominator of all percentages of layers, operations and kernels: the step. With several devices it is
         the sum of their steps, because times are sums over the devices. It is the kernel time if the length of the step
         is not known."""
-        return sum(self.steps_ns) or self.step_ns or self.kernel_ns
+        return self.all_steps_ns or self.kernel_ns
 
     @property
     def of_whole(self) -> str:

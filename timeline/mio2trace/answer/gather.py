@@ -28,7 +28,8 @@ from mio2trace.findings import Problem, Subject, findings
 from mio2trace.findings.rule import count, ms, percent
 from mio2trace.findings.work import bound
 from mio2trace.measures import LayerKey, Steady
-from mio2trace.measures.device_time import Busy
+from mio2trace.measures.device_time import Busy, DeviceTime
+from mio2trace.measures.iterations import Iterations
 from mio2trace.measures.makeup import Part as PartKey
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.step_time import StepTime, step_kinds
@@ -124,14 +125,19 @@ def _recording(subject: Subject) -> Busy | None:
     return device.recording
 
 
+def _computing(told: Iterations) -> list[DeviceTime]:
+    """Return the devices that ran kernels in the iterations. Copies alone, to feed another device, are no work."""
+    return [one for one in told.devices if any(window.kernels for window in one.windows)]
+
+
 def _device_steps(subject: Subject) -> tuple[int, ...]:
-    """Of each of several devices the mean of its steady steps."""
+    """Of each of several devices that ran kernels the mean of its steady steps."""
     told = subject.steady.told
     if len(told.devices) < 2 or subject.step_time is None:
         return ()
     places = frozenset(told.places)
     found = []
-    for one in told.devices:
+    for one in _computing(told):
         steps = [window.step_ns for window in one.windows if window.place in places and window.step_ns is not None]
         found += [round(sum(steps) / len(steps))] if steps else []
     return tuple(found) if len(found) > 1 else ()
@@ -193,8 +199,8 @@ def _verdict(subject: Subject) -> str:
     kernels = ms(subject.each(subject.total_ns))
     step = _step(subject)
     per = "" if step else " per iteration"
-    if len(told.devices) > 1:
-        per = f" on {len(told.devices)} GPUs{per}"
+    if (devices := len(_computing(told))) > 1:
+        per = f" on {devices} GPUs{per}"
     return f"{step}{kernels} of kernels{per} ({of}{kind}{cold}){_guarded(subject)}."
 
 

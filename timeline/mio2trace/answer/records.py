@@ -95,7 +95,7 @@ def _shares(section: Section, ns: int | None) -> dict[str, float | None]:
     def percent(whole: int | None) -> float | None:
         return None if ns is None or not whole else round(100 * ns / whole, 3)
 
-    return {"percent_of_kernel_time": percent(section.kernel_ns), "percent_of_step": percent(section.step_ns)}
+    return {"percent_of_kernel_time": percent(section.kernel_ns), "percent_of_step": percent(section.all_steps_ns)}
 
 
 def _object(properties: dict[str, Any], *, more: bool = False) -> dict[str, Any]:

@@ -58,7 +58,18 @@ _DETAIL = late(r"([a-z_]{1,20}):([0-9,]{1,40})(?!\S)", re.ASCII)
 _DERIVED = 0xDEADBEEF
 _UNIX_FROM_NS = 10**15
 _MOST_NS = (1 << 62) - 1
-_COPIES = {"H2D": "host to device", "D2H": "device to host", "D2D": "device to device", "P2P": "device to device"}
+_ROUTES = {
+    "H2D": "host to device",
+    "D2H": "device to host",
+    "D2D": "device to device",
+    "P2P": "device to device",
+    "HostToDevice": "host to device",
+    "DeviceToHost": "device to host",
+    "DeviceToDevice": "device to device",
+    "PeerToPeer": "device to device",
+}
+_DETAILS = ("kernel_details", "memcpy_details", "memset_details")
+_Kind = Literal["kernel", "copy", "fill"]
 _PYTHON = "$"
 _WAITS = re.compile(r"(?:block_until_ready|device_get)$", re.ASCII)
 """Functions of JAX in which the program waits for a result: of Python's frames these are always kept."""
@@ -90,6 +101,7 @@ class _Ran(NamedTuple):
     correlation: int | None
     op: _Op | None
     details: _Details
+    kind: _Kind
 
 
 class _Launched(NamedTuple):
@@ -232,7 +244,8 @@ class _Assembly:
                         queue.index,
                         key if type(key) is int and 0 <= key < 1 << 63 else None,
                         self._op(stats),
-                        self._detail(_text(stats.get("kernel_details")) or _text(stats.get("memcpy_details"))),
+                        self._detail(next(filter(None, (_text(stats.get(name)) for name in _DETAILS)), "")),
+                        _kind(event.type.name, stats),
                     )
                 )
         if known is None and len(self._queues) > begun:  # a GPU that did nothing has no lines
@@ -268,15 +281,12 @@ class _Assembly:
         return (ran.start if call is None else call[0].start_ns or 0), ran.start
 
     def _activity(self, number: int, ran: _Ran, place: int | None) -> Activity:
-        is_copy = ran.name.startswith("Memcpy")
-        kind: Literal["kernel", "copy", "fill"] = "copy" if is_copy else "kernel"
-        if ran.name.startswith("Memset"):
-            kind = "fill"
-        route = next((route for word, route in _COPIES.items() if word in ran.name), "") if is_copy else ""
+        is_copy = ran.kind == "copy"
+        route = next((route for word, route in _ROUTES.items() if word in ran.name), "") if is_copy else ""
         called = self._calls.get(ran.correlation) if ran.correlation is not None else None
         grid, workgroup, resources, size_bytes = ran.details
         return Activity(
-            number, kind, f"copy {route}".strip() if is_copy else kernel_name(ran.name), queue=ran.queue,
+            number, ran.kind, f"copy {route}".strip() if is_copy else kernel_name(ran.name), queue=ran.queue,
             start_ns=ran.start, end_ns=ran.end, call=None if called is None else called[0], grid=grid,
             workgroup=workgroup, size_bytes=size_bytes, route=route, correlation=ran.correlation, range=place,
             resources=resources,
@@ -463,6 +473,13 @@ def _span(launched: Sequence[_Launched]) -> tuple[int, int]:
 
 def _path(instruction: Instruction | None) -> str:
     return "" if instruction is None else instruction.path
+
+
+def _kind(name: str, stats: Mapping[str, Value]) -> _Kind:
+    """By its details; older builds name a copy after the call: ``CopyDeviceToDevice`` on a line ``MemcpyOther``."""
+    if name.startswith("Memset") or "memset_details" in stats:
+        return "fill"
+    return "copy" if name.startswith("Memcpy") or "memcpy_details" in stats else "kernel"
 
 
 def _text(value: Value | None) -> str:
