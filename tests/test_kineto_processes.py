@@ -13,6 +13,7 @@ from mio2trace.notes import Notes
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.torch import kineto
 from mio2trace.source import Source
+from tests.headlines import rows
 from tests.kineto_files import BASE_NS, FIRST_US, Row, row, trace
 
 PIDS = (542, 777)
@@ -167,3 +168,44 @@ def test_equal_processes_of_two_files_have_names_of_their_own(tmp_path: Path) ->
         files[-1].write_bytes(trace([{**event, "dur": event["dur"] + longer} for event in made.events]))
     names = [process.name for process in mio2trace.convert(*files).trace.processes]
     assert len(set(names)) == len(names) == 8
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_annotations_of_a_process_without_anything_else(others: int, tmp_path: Path) -> None:
+    """They are of the process that launched all; of none of two. A process may have two numbers, as in a container."""
+    made = Made()
+    for number, pid in enumerate(PIDS[: 1 + others]):
+        made.launch(pid, 0, 1000 * number + 1, 100, number)
+        made.events.append(row("cpu_op", "aten::add", pid, pid, FIRST_US + 90, 30, External_id=number + 1))
+    step = row("user_annotation", "ProfilerStep#1", 31, 31, FIRST_US, 500, External_id=9)
+    own = row("user_annotation", "forward", PIDS[0], PIDS[0], FIRST_US + 80, 100, External_id=10)
+    for events in ([step, *made.events, own], [own, *made.events, step]):
+        made.events = events
+        _, _, profiles = made.read(tmp_path)
+        found = {
+            profile.process.pid: {one.text for one in profile.ranges if one.kind == "annotation"}
+            for profile in profiles
+        }
+        if others:
+            assert found == {31: {"ProfilerStep#1"}, PIDS[0]: {"forward"}, PIDS[1]: set()}
+        else:
+            assert found == {PIDS[0]: {"ProfilerStep#1", "forward"}}
+        made.events = [event for event in events if event not in (step, own)]
+
+
+def test_steps_of_a_process_without_anything_else(tmp_path: Path) -> None:
+    """Both counts have the kernels in them."""
+    events = [
+        row("user_annotation", f"ProfilerStep#{at}", 31, 31, FIRST_US + 100 * at, 90, External_id=9 + at)
+        for at in range(3)
+    ]
+    for at in range(3):
+        begin = FIRST_US + 100 * at
+        events.append(row("cuda_runtime", "hipLaunchKernel", 542, 542, begin + 10, 5, correlation=at + 1))
+        events.append(row("kernel", "own", 2, 0, begin + 20, 30, device=2, stream=0, correlation=at + 1))
+    path = tmp_path / "rank0.pt.trace.json"
+    path.write_bytes(trace(events))
+    (one,) = rows(path, path.name)
+    assert one.wrong == {}
+    assert one.said is not None
+    assert one.said.kernels == (1, 1, 1)

@@ -30,6 +30,7 @@ def read(path: Path) -> Recording:
 
 def recorded(text: Any) -> Recording:
     rows = [row for row in text["traceEvents"] if row.get("ph") == "X" and "cat" in row]
+    _give_strays(rows)
     made = Recording()
     by_correlation: dict[int, list[Call]] = defaultdict(list)
     for row in rows:
@@ -60,6 +61,15 @@ def recorded(text: Any) -> Recording:
             )
         )
     return made
+
+
+def _give_strays(rows: list[dict[str, Any]]) -> None:
+    """Marks of a process of which the file has nothing else are of the only one that launched something."""
+    there = {row["pid"] for row in rows if row["cat"] in HOST | {"cpu_op"}}
+    launching = {row["pid"] for row in rows if row["cat"] in HOST and "correlation" in row.get("args", {})}
+    for row in rows:
+        if row["cat"] == "user_annotation" and row["pid"] not in there and len(launching) == 1:
+            (row["pid"],) = launching
 
 
 def _device(row: dict[str, Any]) -> int:

@@ -126,6 +126,8 @@ class _Reading:
         self._launches: dict[int, dict[int, _Launch]] = {}
         """By process and correlation."""
         self._gpu: deque[_Gpu] = deque()
+        self._named: deque[Event] = deque()
+        """Annotations, until all processes are known."""
         self._flows: dict[_Place, int] | None = {}
         """None since a kernel has a correlation of its own: then all have."""
         self._inputs = InputsCache(notes, source.name)
@@ -147,6 +149,7 @@ class _Reading:
         self._base = early or 0
         for events in array.pieces():
             self._take(events)
+        self._annotations()
         around = self._around(array)
         base = around.base if type(around.base) is int and 0 <= around.base <= _MOST_NS else 0
         self._devices(around)
@@ -291,6 +294,20 @@ class _Reading:
             inputs = self._inputs.of(args)
             name = self._same.setdefault(name, name)
             assembly.range(Range("operator", name, thread, times[0], times[1], args.external, inputs, args.sequence))
+
+    def _annotations(self) -> None:
+        """Annotations, each in its process. One of a process of which nothing else is in the file is the launching
+        process's, if there is one: a process may have two numbers, as in a container and outside."""
+        launching = [assembly for assembly in self._of.values() if next(assembly.launches(), None) is not None]
+        (owner,) = launching if len(launching) == 1 else (None,)
+        while self._named:
+            event = self._named.popleft()
+            if owner is not None and _integer(event.pid) not in (0, None, *self._of):
+                self._threads[event.pid, event.tid] = owner, owner.thread(_integer(event.tid))
+            self._annotation(event)
+
+    def _defer(self, event: Event) -> None:
+        self._named.append(event)
 
     def _annotation(self, event: Event) -> None:
         assembly, thread = self._where(event)
@@ -446,7 +463,7 @@ class _Reading:
 _HANDLERS: Mapping[str, Callable[[_Reading, Event], None] | None] = {
     **dict.fromkeys(_DERIVED),
     "cpu_op": _Reading._op,
-    "user_annotation": _Reading._annotation,
+    "user_annotation": _Reading._defer,
     "python_function": _Reading._frame,
     "cuda_runtime": _Reading._call,
     "cuda_driver": _Reading._call,
