@@ -250,7 +250,9 @@ def _with_captures(parts: Sequence[Gathered]) -> list[Gathered]:
 
     A profile that replays its graphs itself is also its own run; its captures are those of other runs of its process.
     """
-    replaying = [part for part in parts if any(map(_replays, part.held))] if len(parts) > 1 else []
+    if len(parts) < 2 or not any(one.captured for part in parts for one in part.held):
+        return list(parts)
+    replaying = [part for part in parts if any(map(_replays, part.held))]
     capturing = [
         part for part in parts if part.held and all(one.captured and not _replays(one) for one in part.held)
     ]  # fmt: skip

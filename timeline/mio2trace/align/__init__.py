@@ -244,16 +244,15 @@ def _doubt_run(attribution: Attribution, notes: Notes) -> None:
     """Doubt links to what may be another run's log. What the profile's own ranges state stands without any log."""
     links = attribution.links
     named = any(log.layers or log.events for log in attribution.logs)
-    in_layers = [place for place, word in enumerate(links.layer_by) if named and word and word not in _STATED]
-    of_log = [place for place, word in enumerate(links.operation_by) if word and word not in _STATED]
     is_apart = attribution.clock is not None and attribution.clock.is_apart
-    if not of_log and not in_layers and not is_apart:
+    words = {*links.operation_by, *(links.layer_by if named else ())} - {"", *_STATED}
+    if not words and not is_apart:
         return
     doubt = doubt_of_run(attribution)
     if doubt:
         notes.add(f"log that is probably of another run, links have low confidence: {doubt}")
         likely = MISSTATED if doubt == OTHER_SIZES else UNLIKELY
-        links.doubt_operation(of_log, likely)
-        links.doubt_layer(in_layers, likely)
+        links.doubt_operation([place for place, word in enumerate(links.operation_by) if word in words], likely)
+        links.doubt_layer([place for place, word in enumerate(links.layer_by) if named and word in words], likely)
     elif doubt == "":
         notes.remark("nothing in these files shows that log and profile are of one run: links hold if they are")

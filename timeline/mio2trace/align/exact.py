@@ -60,6 +60,8 @@ def calls_of(profile: Profile, logged: Sequence[Operation], behind: int, notes: 
     Both are in order and say the same of a call: what corresponds is the longest common sequence. What only a range
     tells has the indexes from ``behind`` on: no operation of the log has these, of another run or thread neither.
     """
+    if not profile.ranges:
+        return Calls(tuple(logged), ())
     opened = OpenRanges(profile)
     _leave_out_early(opened, profile)
     ranged, places = operations_of_ranges(profile, opened.launching(profile))

@@ -66,15 +66,20 @@ def each_alone(
     def find(context: Context, places: list[Place]) -> None:
         activities, facts = context.activities, context.facts
         known: dict[tuple[Stated, Size3 | None], KernelFact] = {}
+        of_launch: dict[tuple[int, Size3 | None], KernelFact] = {}  # equal launches are one object
         for line, index in places:
             position = line[index]
             activity = activities[position]
-            key = stated(activity.opencl.arguments), activity.grid
-            fact = known.get(key)
+            launch = activity.opencl
+            fact = of_launch.get((id(launch), activity.grid))
             if fact is None:
-                gemm = read(*key)
-                fact = MAIN if gemm is None else KernelFact(role="main", gemm=gemm, gemm_by="arguments")
-                known[key] = fact
+                key = stated(launch.arguments), activity.grid
+                fact = known.get(key)
+                if fact is None:
+                    gemm = read(*key)
+                    fact = MAIN if gemm is None else KernelFact(role="main", gemm=gemm, gemm_by="arguments")
+                    known[key] = fact
+                of_launch[id(launch), activity.grid] = fact
             facts[position] = fact
 
     return find

@@ -12,7 +12,7 @@ from itertools import accumulate
 from msgspec.structs import replace
 
 from mio2trace.align.operations.rates import FEW
-from mio2trace.model.profile import Activity, Call, Profile
+from mio2trace.model.profile import Activity, Call, Profile, Range
 from mio2trace.notes import Notes
 
 DAY_NS = 24 * 3600 * 10**9
@@ -39,11 +39,12 @@ def within_reach(profile: Profile, notes: Notes) -> Profile:
         for one in activities:
             by_device.setdefault(device_of.get(one.queue, 0), []).append(one)
     on_one = {0: activities}
-    near_of = {
-        device: near
-        for device, of_device in (by_device or on_one).items()
-        if (near := _near([one.queued_ns for one in of_device], [one.end_ns for one in of_device])) is not None
-    }
+    near_of: dict[int, tuple[int, int]] = {}
+    for device, of_device in (by_device or on_one).items():
+        queued = [at for one in of_device if (at := one.queued_ns) is not None]
+        near = _near(queued, [at for one in of_device if (at := one.end_ns) is not None])
+        if near is not None:
+            near_of[device] = near
     if near_of:
         kept = tuple(
             one
@@ -56,7 +57,8 @@ def within_reach(profile: Profile, notes: Notes) -> Profile:
         activities = kept
     made_calls = [call for one in activities if (call := one.call) is not None]
     made_calls += calls
-    near = _near([call.start_ns for call in made_calls], [call.end_ns for call in made_calls])
+    begun = [at for call in made_calls if (at := call.start_ns) is not None]
+    near = _near(begun, [at for call in made_calls if (at := call.end_ns) is not None])
     if near is not None:
         placed = tuple(
             one
@@ -100,10 +102,9 @@ def in_time_order(profile: Profile) -> Profile:
 def _on_one_clock(profile: Profile, notes: Notes) -> Profile:
     activities, ranges = profile.activities, profile.ranges
     calls = (*profile.other_calls, *(call for one in activities if (call := one.call) is not None))
-    near = _near(
-        [*(one.start_ns for one in activities), *(call.start_ns for call in calls), *(one.start_ns for one in ranges)],
-        [*(one.end_ns for one in activities), *(call.end_ns for call in calls), *(one.end_ns for one in ranges)],
-    )
+    every: tuple[Sequence[Activity | Call | Range], ...] = activities, calls, ranges
+    begun = [at for some in every for one in some if (at := one.start_ns) is not None]
+    near = _near(begun, [at for some in every for one in some if (at := one.end_ns) is not None])
     if near is None:
         return profile
     unknown = {id(call): replace(call, **_HOST) for call in calls if not _is_in(near, call.start_ns, call.end_ns)}
@@ -141,10 +142,8 @@ def middle(times: Sequence[int]) -> int:
     return sorted(times)[len(times) // 2]
 
 
-def _near(starts: list[int | None], ends: list[int | None]) -> tuple[int, int] | None:
+def _near(begun: Sequence[int], ended: Sequence[int]) -> tuple[int, int] | None:
     """From when to when times are kept; None where that is all of them."""
-    begun = [at for at in starts if at is not None]
-    ended = [at for at in ends if at is not None]
     if not begun or not ended or max(ended) - min(begun) <= 2 * FAR_NS >= max(begun) - min(ended):
         return None
     at = middle(begun)

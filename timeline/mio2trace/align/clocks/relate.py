@@ -5,7 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
+from operator import sub
 
 import msgspec
 
@@ -25,6 +27,7 @@ from mio2trace.ops.operation import Operation
 _SET_UP = frozenset(("setting up",))
 """What a program prints before it launches anything."""
 _WAS_SET = "the log's clock was set while the program ran: the order of lines is used"
+_NEVER = 1 << 64
 ROUGH_LATE_NS = 8 * 60 * 1_000_000_000
 """How far the last line of a log may lie after the last enqueue where the log has no other landmark."""
 
@@ -49,9 +52,10 @@ def relate_clocks(
     unix = profile.clocks[0].as_unix
     if unix is None:
         return None  # a clock that counts from the boot tells no date: nothing relates a log's stamps to it
+    dated = _Dated(profile, unix)
     try:
         clock = _relate(
-            _Dated(profile, unix), logs, marked, notes,
+            dated, logs, marked, notes,
             operations=operations, same_run=same_run, host_step_ns=host_step_ns,
         )  # fmt: skip
     except InputError:
@@ -60,7 +64,7 @@ def relate_clocks(
         # Such a profile is of no date by itself: it goes on without a clock, as one that nobody read clocks beside.
         notes.add("the log's stamps contradict the clocks that were read during the run: these clocks are not used")
         return None
-    if clock is not None and lie_in_calls(profile, logs, operations, clock, host_step_ns):
+    if clock is not None and _lie_in_calls(dated, logs, operations, clock, host_step_ns):
         notes.add(_WAS_SET)
         return None
     if clock is None or unix == UnixTime():
@@ -88,6 +92,13 @@ class _Dated:
         times = (one.host_end_ns for one in reversed(self.profile.activities))
         last = next((at for at in times if at is not None), None)
         return None if last is None else last + self.unix.offset_ns
+
+    @cached_property
+    def went_back(self) -> bool:
+        """Whether the host's clock was set back."""
+        calls = (one.call for one in self.profile.activities)
+        starts = [at for call in calls if call is not None and (at := call.start_ns) is not None]
+        return min(map(sub, starts[1:], starts), default=0) < -DISORDER_NS
 
     def ends_ns(self) -> list[int]:
         """When the last call of each of the fullest queues had ended: the log's lines may be of its thread alone."""
@@ -117,7 +128,7 @@ def _relate(
     clock, late = landmark
     step = max(stamp_resolution(logs), host_resolution(profile.profile), host_step_ns)
     early = LANDMARK_EARLY_NS + (step if step > STAMP_NS else 0) + profile.unix.error_ns
-    if _goes_back(profile.profile, logs, clock) or _was_set(profile, logs, operations, clock):
+    if _goes_back(profile, logs, clock) or _was_set(profile, logs, operations, clock):
         notes.add(_WAS_SET)
         return None
     for log in logs:
@@ -367,11 +378,11 @@ def _landmark(
     return None
 
 
-def _goes_back(profile: Profile, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
+def _goes_back(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
     """Whether a thread's line has an earlier stamp than the one that it printed before; not where the host's clock was
     set back for log and profile alike.
     """
-    if _host_went_back(profile):
+    if profile.went_back:
         return False
     for log in logs:
         records = [one for its in (log.events, log.layers) for one in its if one.line]
@@ -385,15 +396,15 @@ def _goes_back(profile: Profile, logs: Sequence[FrameworkLog], clock: LogClock) 
     return False
 
 
-def lie_in_calls(
-    profile: Profile, logs: Sequence[FrameworkLog], operations: Sequence[Operation], clock: LogClock, host_step_ns: int
+def _lie_in_calls(
+    dated: _Dated, logs: Sequence[FrameworkLog], operations: Sequence[Operation], clock: LogClock, host_step_ns: int
 ) -> bool:
     """Whether a thread printed lines, by their stamps, while it was in a call.
 
     Which queue's calls that thread makes is not known: it may be any in whose calls none of its stamps lies.
     """
-    unix = profile.clocks[0].as_unix
-    if clock.is_doubtful or unix is None or _host_went_back(profile):
+    profile, unix = dated.profile, dated.unix
+    if clock.is_doubtful or dated.went_back:
         return False
     stamps: dict[int | None, set[int]] = {}
     for one in (*(one for log in logs for its in (log.events, log.layers) for one in its), *operations):
@@ -404,7 +415,8 @@ def lie_in_calls(
     before = away + stamp_resolution(logs)
     queues: dict[int, list[tuple[int, int]]] = {}
     for activity in profile.activities:
-        start, end = activity.host_start_ns, activity.host_end_ns
+        call = activity.call
+        start, end = (None, None) if call is None else (call.start_ns, call.end_ns)
         if start is not None and end is not None and end - start > after + before:
             queues.setdefault(activity.queue, []).append((start + after, end - before))
     silent = len({activity.queue for activity in profile.activities}) - len(queues)
@@ -413,11 +425,7 @@ def lie_in_calls(
     )
 
 
-def _host_went_back(profile: Profile) -> bool:
-    starts = [activity.host_start_ns for activity in profile.activities if activity.host_start_ns is not None]
-    return any(after < before - DISORDER_NS for before, after in pairwise(starts))
-
-
 def _any_within(spans: Sequence[tuple[int, int]], times: Sequence[int]) -> bool:
     """Whether any of the times, which are sorted, lies within one of the spans."""
-    return any(bisect_left(times, start) < bisect_left(times, end) for start, end in spans)
+    following = [*times, _NEVER]
+    return any(following[bisect_left(times, start)] < end for start, end in spans)

@@ -79,6 +79,8 @@ def place_updates(attribution: Attribution) -> None:
         end, iteration = own[place]
         if following == len(layer_lines) or layer_lines[following] > end:
             iteration_of[operation.index] = iteration
+    if not iteration_of:
+        return
     before: dict[int, int | None] = {}
     for position, (activity, pass_) in enumerate(zip(attribution.profile.activities, links.pass_of, strict=True)):
         if pass_ != NONE:

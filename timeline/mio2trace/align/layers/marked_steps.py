@@ -162,10 +162,13 @@ def _number(text: str) -> int | None:
 
 def _of_equal_text(profile: Profile, by_text: dict[str, list[Range]]) -> tuple[MarkedStep, ...]:
     """Ranges of one text that hold most launches; of several texts that with most ranges."""
+    several = [ranges for ranges in by_text.values() if len(ranges) > 1]
+    if not several:
+        return ()
     starts = sorted(start for activity in profile.activities if (start := activity.host_start_ns) is not None)
     best: list[Range] = []
-    for ranges in by_text.values():
-        if len(ranges) < 2 or len(ranges) <= len(best):
+    for ranges in several:
+        if len(ranges) <= len(best):
             continue
         apart = _apart(ranges)
         held = sum(bisect_right(starts, made.end_ns) - bisect_right(starts, made.start_ns - 1) for made in apart)

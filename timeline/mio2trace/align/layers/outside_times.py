@@ -69,6 +69,8 @@ def doubt_other_queues(attribution: Attribution) -> None:
     queue with hardly any kernels of layers is not it.
     """
     activities, links = attribution.profile.activities, attribution.links
+    if len({activity.queue for activity in activities}) < 2:
+        return
     told = OF_ITS_OWN - {TIMER_MARKS} if _are_marks_among_others(attribution) else OF_ITS_OWN
     placed = [position for position, word in enumerate(links.layer_by) if word not in told]
     of_queue: dict[int, list[int]] = {}
