@@ -73,7 +73,7 @@ def completeness(alignment: Alignment, launches: Launches, devices: tuple[Device
     counts["graph-without-kernels"] += len(launches.graphs_without_kernels)
     counts["blocked"] += sum(one.blocked for one in devices)
     counts["graph-gap"] += sum(one.graph_gaps for one in devices)
-    is_stream = [queue.kind == "stream" for queue in profile.queues]
+    streams = {number for number, queue in enumerate(profile.queues) if queue.kind == "stream"}
     spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
     durations: dict[tuple[str, object], list[int]] = defaultdict(list)
     without = before = 0
@@ -91,19 +91,17 @@ def completeness(alignment: Alignment, launches: Launches, devices: tuple[Device
             # RPD neither names nor sizes the kernels of a graph
             if activity.grid is not None or call is None or "GraphLaunch" not in call.name:
                 durations[activity.name, activity.grid].append(end - start)
-            if call is None or _SIDE_BY_SIDE.search(call.name) is None:
+            if activity.queue in streams and (call is None or _SIDE_BY_SIDE.search(call.name) is None):
                 spans[activity.queue].append((start, end))
     counts["before-recording"] += before
     counts["kernel-without-launch"] += without
-    counts["overlap-on-stream"] += sum(
-        _overlaps(own) for queue, own in spans.items() if queue < len(is_stream) and is_stream[queue]
-    )
+    counts["overlap-on-stream"] += sum(map(_overlaps, spans.values()))
     for (name, _), times in durations.items():
         if len(times) < LEAST_SAMPLES or class_of_kernel(name) == "communication":  # which waits for other processes
             continue
-        usual = median(times)
-        if usual > 0:
-            counts["outlier"] += sum(ns > OUTLIER * usual for ns in times)
+        most = OUTLIER * median(times)
+        if most > 0:
+            counts["outlier"] += sum([ns > most for ns in times])
     return Completeness(counts={name: counts[name] for name in CLASSES if counts.get(name)})
 
 

@@ -144,8 +144,10 @@ def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Ite
     alike = Counter(kind_of[at] for at in steady)
     # A step that the profiler marked began and ended while it recorded.
     by_log = named and phase == "iteration" and not alignment.steps
-    ends = not_whole(alignment, place_of, {at: numbers[at] for at in steady}) if by_log else {}
-    ends = {at: why for at, why in ends.items() if alike[kind_of[at]] == 1}
+    ends: dict[int, str] = {}
+    if by_log and 1 in alike.values():
+        ends = not_whole(alignment, place_of, {at: numbers[at] for at in steady})
+        ends = {at: why for at, why in ends.items() if alike[kind_of[at]] == 1}
     if len(kinds) == 2 and _only_first_has_more([names[at] for at in steady], [kind_of[at] for at in steady]):
         kinds, kind_of = ("",), [0] * len(found)
     found = [msgspec.structs.replace(one, kind=kind) for one, kind in zip(found, kind_of, strict=True)]
@@ -220,15 +222,15 @@ def _numbered(alignment: Alignment, searches: AbstractSet[int]) -> tuple[list[in
     Without any the warm-up is one, else all but set-up.
     """
     links = alignment.links
-    kernels = Counter(
+    launching = {
         number
         for number, activity in zip(links.pass_of, alignment.profile.activities, strict=True)
         if activity.kind == "kernel"
-    )
+    }
     phases: tuple[Phase, ...] = ("iteration", "warm-up")
     for phase in phases:
         numbers = [NONE if one.phase != phase or one.number is None else one.number for one in links.passes]
-        if any(kernels[at] for at, number in enumerate(numbers) if number != NONE):
+        if any(at in launching for at, number in enumerate(numbers) if number != NONE):
             numbers.append(NONE)  # of what is in no pass
             repeated = any(one.repeated for one in links.passes)
             return [numbers[number] for number in links.pass_of], "repetition" if repeated else "named", phase

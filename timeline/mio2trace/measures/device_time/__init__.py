@@ -23,7 +23,6 @@ import msgspec
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.clocks.fit import SAME
 from mio2trace.measures.device_time.busy import (
-    CLASSES,
     Busy,
     Class,
     Commands,
@@ -31,6 +30,7 @@ from mio2trace.measures.device_time.busy import (
     Occupation,
     Span,
     class_of_kernel,
+    known,
     stretches,
 )
 from mio2trace.measures.device_time.graph_gaps import graph_gaps
@@ -108,24 +108,26 @@ def device_times(
     """
     commands = Commands(alignment.profile)
     timed: dict[int, list[int]] = defaultdict(list)
-    for position, (device, start, end) in enumerate(zip(commands.devices, commands.starts, commands.ends, strict=True)):
-        if start is not None and end is not None:
+    columns = zip(commands.devices, commands.starts, commands.ends, strict=True)
+    ran_on = [NONE if start is None or end is None else device for device, start, end in columns]
+    for position, device in enumerate(ran_on):
+        if device != NONE:
             timed[device].append(position)
     hosts = _host_spans(alignment, commands, place_of, count) if has_common_clock(alignment) else [None] * count
     early = {number for number, pass_ in enumerate(alignment.links.passes) if pass_.phase == "before"}
     made = []
     for device, positions in sorted(timed.items()):
         own = _Own(alignment, commands, positions)
-        covered = Covered(zip(own.starts, own.ends, strict=True))
-        main = [*compress(positions, own.is_main)]
-        blocked = launches.blocked(positions, main, commands, covered)
+        covered = Covered(own.starts, own.ends)
+        lead = launches.lead(positions, own.is_main, commands, covered)
+        blocked = launches.blocked(positions, lead, commands, covered)
         graphs = graph_gaps(alignment.profile, positions, covered, has_common_clock=has_common_clock(alignment))
-        occupation = Occupation(own.spans, [*blocked, *graphs], covered)
+        occupation = Occupation(own.starts, own.ends, own.classes, covered, [*blocked, *graphs])
         own_places = [place_of[at] for at in positions]
         places = range(count) if len(timed) <= MOST_DEVICES else {*own_places} - {NONE}
         pass_of = alignment.links.pass_of
         is_early = [pass_of[at] in early for at in positions] if early else [False] * len(positions)
-        steps = _steps(own, own_places, places, is_early, launches.begun(main, commands, covered))
+        steps = _steps(own, own_places, places, is_early, lead[0][1] if lead else None)
         made.append(
             DeviceTime(
                 device=device,
@@ -141,24 +143,22 @@ def device_times(
 
 
 class _Own:
-    """A device's commands that have times, in the profile's order: a list each. ``spans``: of each class of work the
-    commands' (start, end); ``stream``: the one with most computation."""
+    """A device's commands that have times, in the profile's order: a list each. ``classes``: of what class their work
+    is; ``stream``: the one with most computation."""
 
     def __init__(self, alignment: Alignment, commands: Commands, positions: Sequence[int]) -> None:
-        self.starts, self.ends = (
-            [commands.starts[at] or 0 for at in positions],
-            [commands.ends[at] or 0 for at in positions],
-        )
-        activities = [alignment.profile.activities[at] for at in positions]
+        self.starts = known(map(commands.starts.__getitem__, positions))
+        self.ends = known(map(commands.ends.__getitem__, positions))
+        activities = [*map(alignment.profile.activities.__getitem__, positions)]
         self.is_kernel = [one.kind == "kernel" for one in activities]
         queues = [one.queue for one in activities]
         classes = _Classes()
-        of = [classes[one.name] if one.kind == "kernel" else "copy" for one in activities]
-        spans = [*zip(self.starts, self.ends, strict=True)]
-        self.spans: dict[Class, list[Span]] = {one: [*compress(spans, map(one.__eq__, of))] for one in CLASSES}
+        self.classes = [classes[one.name] if one.kind == "kernel" else "copy" for one in activities]
         computing = dict.fromkeys(sorted({*queues}), 0)
-        for queue, (start, end) in compress(zip(queues, spans, strict=True), map("compute".__eq__, of)):
-            computing[queue] += end - start
+        if len(computing) > 1:
+            columns = zip(queues, self.starts, self.ends, strict=True)
+            for queue, start, end in compress(columns, map("compute".__eq__, self.classes)):
+                computing[queue] += end - start
         self.stream = max(computing, key=computing.__getitem__)
         self.is_main = [queue == self.stream for queue in queues]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from itertools import accumulate, chain, compress, groupby
-from operator import gt, sub
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache
+from itertools import accumulate, compress, groupby
+from operator import gt, lt, sub
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -49,18 +49,23 @@ def class_of_kernel(name: str) -> Class:
 class Covered:
     """Spans of time, merged: which parts of a window they cover."""
 
-    def __init__(self, spans: Iterable[Span]) -> None:
-        starts: tuple[int, ...] = ()
-        ends: tuple[int, ...] = ()
-        if ordered := sorted(spans):
-            starts, ends = zip(*ordered, strict=True)
-        if not all(map(gt, starts[1:], ends)):  # on most streams one is behind the other
-            until = [*accumulate(ends, max)]
+    def __init__(self, starts: Sequence[int], ends: Sequence[int]) -> None:
+        # On most streams each command is behind the one before it.
+        if not (all(map(lt, starts, starts[1:])) and all(map(gt, starts[1:], ends))):
+            ordered = sorted(zip(starts, ends, strict=True))
+            starts = [start for start, _ in ordered]
+            until = [*accumulate((end for _, end in ordered), max)]
             apart = [*map(gt, starts[1:], until)]  # whether the next one begins behind all before it
-            starts = *starts[:1], *compress(starts[1:], apart)
-            ends = *compress(until, apart), *until[-1:]
+            starts = [*starts[:1], *compress(starts[1:], apart)]
+            ends = [*compress(until, apart), *until[-1:]]
         self.starts, self.ends = starts, ends
         self._before: array[int] = array("q", accumulate(map(sub, self.ends, self.starts), initial=0))
+
+    @classmethod
+    def of(cls, spans: Iterable[Span]) -> Covered:
+        """As from their starts and ends."""
+        held = [*spans]
+        return cls([start for start, _ in held], [end for _, end in held])
 
     def within(self, begin: int, end: int) -> int:
         """How much of a window is covered, in ns."""
@@ -90,26 +95,29 @@ class Occupation:
     or by other work. ``unrecorded``: when the other work ran."""
 
     def __init__(
-        self, spans: Mapping[Class, Sequence[Span]], unrecorded: Sequence[Span] = (), commands: Covered | None = None
+        self,
+        starts: Sequence[int],
+        ends: Sequence[int],
+        classes: Sequence[Class],
+        commands: Covered,
+        unrecorded: Sequence[Span],
     ) -> None:
-        """``spans``: of each class the (start, end) of its commands, all of which cover ``commands``; ``unrecorded``:
-        when other work ran."""
-        there = [of for of in CLASSES if spans.get(of)]
-        self.commands = Covered(chain.from_iterable(spans.values())) if commands is None else commands
-        self.held = self.commands
+        """The commands' times and classes, a value each; what they cover."""
+        self.commands = self.held = commands
         if unrecorded:
-            self.held = Covered([*zip(self.commands.starts, self.commands.ends, strict=True), *unrecorded])
+            self.held = Covered.of([*zip(commands.starts, commands.ends, strict=True), *unrecorded])
         self.unrecorded = tuple(unrecorded)
+        there = {*classes}
         self._levels: list[Covered] = []
-        so_far: list[Span] = []
-        for of in CLASSES:
-            so_far += spans.get(of, ())
-            if not there or of == there[-1]:
-                self._levels.append(self.commands)
-            elif of in there or not self._levels:
-                self._levels.append(Covered(so_far))
-            else:
+        for number in range(1, len(CLASSES) + 1):
+            so_far = frozenset(CLASSES[:number])
+            if there <= so_far:
+                self._levels.append(commands)
+            elif self._levels and CLASSES[number - 1] not in there:
                 self._levels.append(self._levels[-1])
+            else:
+                is_in = [*map(so_far.__contains__, classes)]
+                self._levels.append(Covered([*compress(starts, is_in)], [*compress(ends, is_in)]))
         self._levels.append(self.held)
 
     def busy(self, begin: int, end: int) -> Busy:
@@ -138,13 +146,19 @@ class Commands:
     launch, if recorded; ``devices``: the number of its device. Times in ns."""
 
     def __init__(self, profile: Profile) -> None:
+        self._activities = profile.activities
         self.starts: Times = [one.start_ns for one in profile.activities]
         self.ends: Times = [one.end_ns for one in profile.activities]
-        calls = [one.call for one in profile.activities]
-        self.called: Times = [None if call is None else call.start_ns for call in calls]
-        self.returned: Times = [None if call is None else call.end_ns for call in calls]
         device_of = {queue.index: queue.device for queue in profile.queues}
         self.devices = [device_of.get(one.queue, 0) for one in profile.activities]
+
+    @cached_property
+    def called(self) -> Times:
+        return [None if (call := one.call) is None else call.start_ns for one in self._activities]
+
+    @cached_property
+    def returned(self) -> Times:
+        return [None if (call := one.call) is None else call.end_ns for one in self._activities]
 
 
 class Stretch(NamedTuple):
@@ -164,5 +178,5 @@ def stretches(place_of: Sequence[int]) -> Iterator[Stretch]:
         first = end
 
 
-def known(column: Sequence[int | None]) -> list[int]:
+def known(column: Iterable[int | None]) -> list[int]:
     return [one for one in column if one is not None]

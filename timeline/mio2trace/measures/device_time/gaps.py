@@ -299,5 +299,5 @@ def prepared(alignment: Alignment, positions: Sequence[int]) -> dict[str, int]:
         what = PREPARING.get(call.name)
         if what and call.start_ns is not None and call.end_ns is not None and begin <= call.start_ns < until:
             spans.setdefault(what, []).append((call.start_ns, min(call.end_ns, until)))
-    took = {what: Covered(of_one).within(begin, until) for what, of_one in spans.items()}
+    took = {what: Covered.of(of_one).within(begin, until) for what, of_one in spans.items()}
     return dict(sorted(took.items(), key=lambda item: (-item[1], item[0])))

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import compress
 
 from mio2trace.measures.device_time.busy import Commands, Covered, Span, known
 from mio2trace.model.profile import Call, Profile
@@ -47,7 +48,7 @@ class Launches:
         if self._profile.calls_wait:
             return ()
         found = [call for call in self._profile.other_calls if _LAUNCH.search(call.name) and call.start_ns is not None]
-        captures = self._captures if found else Covered(())
+        captures = self._captures if found else Covered((), ())
         kept = [call for call in found if not captures.within(call.start_ns or 0, (call.start_ns or 0) + 1)]
         return tuple(call for call in kept if not self._is_within_another(call))
 
@@ -63,7 +64,7 @@ class Launches:
                 begun.append(call.start_ns)
             elif "EndCapture" in call.name and begun:
                 spans.append((begun.pop(), call.start_ns))
-        return Covered([*spans, *((start, _FOREVER) for start in begun)])
+        return Covered.of([*spans, *((start, _FOREVER) for start in begun)])
 
     def _is_within_another(self, call: Call) -> bool:
         """Whether it is the inner one of two calls that say the same launch."""
@@ -87,22 +88,33 @@ class Launches:
 
     # -- work that was not recorded ----------------------------------------------------------------------------------
 
-    def blocked(self, own: Sequence[int], main: Sequence[int], commands: Commands, covered: Covered) -> list[Span]:
-        """When a device did work that the profile does not hold, though nothing recorded ran. ``own``: the positions of
-        its commands that have times, whose spans are ``covered``; ``main``: those of the main stream.
+    def lead(self, own: Sequence[int], is_main: Sequence[bool], commands: Commands, covered: Covered) -> Sequence[Span]:
+        """When the main stream's first command was launched and had not begun, though nothing recorded ran for most of
+        that time: earlier work. ``own``: the positions of a device's commands that have times; which of them are of the
+        main stream; their spans."""
+        if not self._common:
+            return ()
+        starts, main = commands.starts, [*compress(own, is_main)]
+        begun = min(known(map(starts.__getitem__, main)), default=None)
+        if begun is None:
+            return ()
+        first = min((at for at in main if starts[at] == begun), key=lambda at: commands.ends[at] or 0)
+        returned = commands.returned[first]
+        if returned is None or begun - returned < LEAST_BLOCKED_NS:
+            return ()
+        return ((returned, begun),) if 2 * covered.within(returned, begun) < begun - returned else ()
+
+    def blocked(self, own: Sequence[int], lead: Sequence[Span], commands: Commands, covered: Covered) -> list[Span]:
+        """When a device did work that the profile does not hold, though nothing recorded ran: in its `lead`, and in
+        gaps. ``own``, ``covered``: as there.
 
         Such a gap has at least a millisecond, the host waits for the device during it, and there is a sign of pending
-        work. Signs are a launch without a command, and a small copy that began long after its call. Before the main
-        stream's first command it is the time in which that was launched and had not begun.
+        work. Signs are a launch without a command, and a small copy that began long after its call.
         """
         if not self._common:
             return []
-        found = Covered([*_lead(main, commands, covered), *self._blocked_gaps(own, commands, covered)])
+        found = Covered.of([*lead, *self._blocked_gaps(own, commands, covered)])
         return [*zip(found.starts, found.ends, strict=True)]
-
-    def begun(self, main: Sequence[int], commands: Commands, covered: Covered) -> int | None:
-        """When a device ended what was launched before the recording and is not in the profile; None: there is none."""
-        return next((end for _, end in _lead(main, commands, covered)), None) if self._common else None
 
     def _blocked_gaps(self, own: Sequence[int], commands: Commands, covered: Covered) -> Iterator[Span]:
         called_of: dict[int | None, int | None] = {}  # of the command that ended then, when it was launched
@@ -139,7 +151,7 @@ class Launches:
     def _waits(self) -> Covered:
         """When the host was in a call for a millisecond at least that waits for a device."""
         calls = (*self._profile.other_calls, *(one.call for one in self._profile.activities if one.kind != "kernel"))
-        return Covered(
+        return Covered.of(
             (call.start_ns, call.end_ns)
             for call in calls
             if call is not None
@@ -153,7 +165,7 @@ class Launches:
     @cached_property
     def _late_copies(self) -> Covered:
         """When a small copy was launched and had not begun, for a millisecond at least."""
-        return Covered(
+        return Covered.of(
             (called, one.start_ns)
             for one in self._profile.activities
             if one.kind == "copy"
@@ -166,18 +178,3 @@ class Launches:
     @cached_property
     def _unanswered_starts(self) -> list[int]:
         return sorted(call.start_ns or 0 for call in self._unanswered)
-
-
-def _lead(main: Sequence[int], commands: Commands, covered: Covered) -> Iterator[Span]:
-    """When the main stream's first command was launched and had not begun, though nothing recorded ran for most of that
-    time: earlier work."""
-    starts = commands.starts
-    begun = min(known([starts[at] for at in main]), default=None)
-    if begun is None:
-        return
-    first = min((at for at in main if starts[at] == begun), key=lambda at: commands.ends[at] or 0)
-    returned = commands.returned[first]
-    if returned is None or begun - returned < LEAST_BLOCKED_NS:
-        return
-    if 2 * covered.within(returned, begun) < begun - returned:
-        yield returned, begun
