@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator
 
 from mio2trace.align import Alignment
@@ -26,23 +27,23 @@ def events(
 def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -> Iterator[CounterValues]:
     device_of = {queue.index: queue.device for queue in alignment.profile.queues}
     activities = alignment.profile.activities
-    rates: dict[int, list[tuple[int, int, float]]] = {}
+    of_several = side.commands.gemm_of_several
+    rates: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
     for position, fact in alignment.facts.items():
-        activity = activities[position]
-        if fact.gemm is None or activity.start_ns is None or activity.end_ns is None:
+        gemm = fact.gemm
+        if gemm is None:
             continue
-        duration = activity.end_ns - activity.start_ns
-        if duration > 0:
-            device = device_of.get(activity.queue, 0)
-            start = base.device(device, activity.start_ns)
-            until = start + duration
-            several = side.commands.gemm_of_several(position)
+        activity = activities[position]
+        start, end = activity.start_ns, activity.end_ns
+        if start is not None and end is not None and start < end:
+            duration = end - start
+            several = of_several(position)
             if several is not None:  # the rate is the whole GEMM's
                 _, duration, end = several
-                until = base.device(device, end)
-            rates.setdefault(device, []).append((start, until, fact.gemm.flop / duration))
+            rates[device_of.get(activity.queue, 0)].append((start, end, gemm.flop / duration))
     for device, found in sorted(rates.items()):
         found.sort()
+        shift = base.device(device, -origin)
         highest = highest_shown([rate for _, _, rate in found])
         process = side.process_of[device]
         track = side.counter_track(process)
@@ -50,10 +51,10 @@ def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -
         values: list[float] = []
         following = [*(start for start, _, _ in found[1:]), math.inf]
         for (start, end, rate), next_start in zip(found, following, strict=True):
-            times.append(start - origin)
+            times.append(start + shift)
             values.append(three_digits(min(rate, highest)))
             if (next_start - end) * _PAUSE > end - start:
-                times.append(end - origin)
+                times.append(end + shift)
                 values.append(0)
             if len(times) >= ROW:
                 yield CounterValues(process, "GEMM", "GFLOP/s", times, values, track)

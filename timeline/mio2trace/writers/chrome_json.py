@@ -303,30 +303,28 @@ class _Events:
 
     def slices(self, row: Slices) -> str:
         """The lines of all of them."""
-        count, order = len(row), row.order
-        if count < _FEWEST_IN_COLUMNS:
+        order = row.order
+        if len(row) < _FEWEST_IN_COLUMNS:
             return "".join(self.texts(list(row.slices())))
-        pieces = [""] * (4 * count)
+        pieces = [""] * (3 * len(row))
         for place, of_columns in enumerate(zip(*map(self._pieces, row.columns), strict=True)):
             every = list(chain.from_iterable(of_columns))
-            pieces[place::4] = every if order is None else itemgetter(*order)(every)
+            pieces[place::3] = every if order is None else itemgetter(*order)(every)
         return "".join(pieces)
 
     def _pieces(self, columns: Columns) -> tuple[Sequence[str], ...]:
-        """Of each of these slices what stands before its own arguments; these; what stands behind them; its times."""
+        """Of each of these slices what stands before its own arguments; these; what stands behind them."""
         ids = list(map(id, columns.likes))
         heads = {one: self._heads_of(like) for one, like in dict(zip(ids, columns.likes, strict=True)).items()}
         own = _own_columns(columns)
-        if "" in own:
-            before = [heads[one][1] if text else heads[one][0] for one, text in zip(ids, own, strict=True)]
-            behind = [heads[one][2] if text else "" for one, text in zip(ids, own, strict=True)]
-        else:
-            before, behind = [heads[one][1] for one in ids], [heads[one][2] for one in ids]
-        times = [
-            f',"ts":{start // 1000}{_DECIMALS[start % 1000]},"dur":{duration // 1000}{_DECIMALS[duration % 1000]}}}'
-            for start, duration in zip(columns.starts, columns.durations, strict=True)
+        head_of = list(map(heads.__getitem__, ids))
+        before = [head[1] if text else head[0] for head, text in zip(head_of, own, strict=True)]
+        behind = [
+            f'{head[2] if text else ""},"ts":{start // 1000}{_DECIMALS[start % 1000]},'
+            f'"dur":{duration // 1000}{_DECIMALS[duration % 1000]}}}'
+            for head, text, start, duration in zip(head_of, own, columns.starts, columns.durations, strict=True)
         ]
-        return before, own, behind, times
+        return before, own, behind
 
     def _flow(self, event: Event) -> str:
         assert type(event) is Flow
