@@ -28,14 +28,15 @@ def graph_gaps(profile: Profile, own: Sequence[int], covered: Covered, *, has_co
     begun: dict[int, int] = {}
     launched_at: dict[int, list[Call]] = defaultdict(list)
     nodes = 0
-    for position in own:
-        activity = profile.activities[position]
+    for activity in map(profile.activities.__getitem__, own):
         call, start = activity.call, activity.start_ns
         if call is None or start is None or "GraphLaunch" not in call.name:
             continue
         nodes += 1
         begun[id(call)] = min(begun.get(id(call), start), start)
         launched_at[start].append(call)
+    if not nodes:
+        return []
     within: list[Span] = []
     before: list[Span] = []
     for until, start in zip(covered.ends, covered.starts[1:], strict=False):
