@@ -185,3 +185,26 @@ def test_calls_of_one_problem_in_many_layers_are_listed_together(layers: int, tm
     assert ("problems" in listed, "operations" in listed) == (layers > 1, layers == 1)
     if layers > 1:
         assert block[listed.index("problems")].split()[1:-4] == ["Gemm", "64x32", "->", "64x16", "x", "3"]
+
+
+@pytest.mark.parametrize("output", ["-", "out.json", "out.pftrace", "out.parquet"])
+def test_strict_is_one_rule_for_every_output(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 4 if the profile lacks work, 0 if not; the output is written."""
+    monkeypatch.chdir(tmp_path)
+    whole = [step("ProfilerStep#5", 1000), *ran(200, 100, 50, 1)]
+    lacks = [*whole, row("cuda_runtime", "hipLaunchKernel", 7, 7, 1300, 5, correlation=2)]
+    for events, code in ((whole, 0), (lacks, 4)):
+        Path("made.json").write_bytes(trace(events))
+        done = CliRunner().invoke(cli, ["made.json", *(() if output == "-" else ("-o", output)), "--strict", "-q"])
+        assert done.exit_code == code, done.output
+        assert output == "-" or Path(output).exists()
+
+
+def test_reasons_that_were_asked_for_are_told_quietly_too(tmp_path: Path) -> None:
+    path = tmp_path / "made.json"
+    path.write_bytes(trace([step("ProfilerStep#5", 1000), *ran(200, 100, 50, 1)]))
+    loud, quiet = (
+        CliRunner().invoke(cli, [str(path), "--explain", "kernel 0", *option]).stderr for option in ([], ["-q"])
+    )
+    assert quiet.strip()
+    assert quiet.strip() in loud

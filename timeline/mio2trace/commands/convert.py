@@ -5,27 +5,22 @@ from __future__ import annotations
 import fnmatch
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 from click.core import ParameterSource
 
+from mio2trace.analysis import Run, analyse
 from mio2trace.commands.options import Command, Reading, Words, files_argument, reading_options
-from mio2trace.commands.printing import INCOMPLETE, Progress, is_terminal, tell
+from mio2trace.commands.printing import INCOMPLETE, Progress, is_terminal, say, tell
 from mio2trace.evidence import EVIDENCE
+from mio2trace.files import STANDARD_INPUT
+from mio2trace.notes import InputError
 
 if TYPE_CHECKING:
     from mio2trace import conversion
-
-from collections.abc import Sequence
-
-import msgspec
-
-from mio2trace.analysis import Run, analyse
-from mio2trace.commands.printing import say
-from mio2trace.files import STANDARD_INPUT
-from mio2trace.notes import InputError
 
 NO_OUTPUT = ""
 """In place of a name: nothing is written."""
@@ -199,7 +194,7 @@ def convert(  # noqa: PLR0913 - click gives each option by keyword
     finally:
         if progress is not None:
             progress.done()
-    for line in result.problems if quiet else result.said(verbose):
+    for line in [*result.reasons, *result.problems] if quiet else result.said(verbose):
         tell(line, coloured=True)
     if not quiet and output not in ("-", NO_OUTPUT):
         for line in _wrote(output, result, host_calls):
@@ -317,12 +312,17 @@ def write_tables(  # noqa: PLR0913 - keyword-only options
         repetitions = analyse(files, msgspec.structs.replace(options, repetition="every")).runs
     require_anything(runs, analysis)
     rows = replace(output, runs, analysis, repetitions)
-    if quiet:
-        say(analysis.notes, [], quiet)
-        return
-    for section in report_of(analysis, runs).sections[:FULL]:
-        tell(section.verdict)
+    if not quiet:
+        for section in report_of(analysis, runs).sections[:FULL]:
+            tell(section.verdict)
     say(analysis.notes, [], quiet)
+    if not quiet:
+        tell(_written(output, rows))
+    if strict and not all(one.completeness.complete for run in runs for one in run.measures):
+        click.get_current_context().exit(INCOMPLETE)
+
+
+def _written(output: str, rows: Mapping[str, int]) -> str:
     size = sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(output) for name in names)
     counted = ", ".join(f"{count} {table}" for table, count in rows.items() if count and table != "runs")
-    tell(f"wrote {output} ({size / 1e6:.1f} MB): {rows['runs']} runs, {counted}" if counted else f"wrote {output}")
+    return f"wrote {output} ({size / 1e6:.1f} MB): {rows['runs']} runs, {counted}" if counted else f"wrote {output}"
