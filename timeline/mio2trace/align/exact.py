@@ -238,10 +238,8 @@ class _Layers:
         index_of = self._net([self._layers[place] for place in in_order], bool(backward))
         begins = [] if self._attribution.steps else self._begins(in_order)
         iteration_of = {place: self._iteration(begins, ranges[place].start_ns) for place in in_order}
-        for place, pass_, iteration, positions in self._by_step(used, begins, iteration_of):
+        for place, pass_, iteration, positions, times in self._by_step(used, begins, iteration_of):
             name, direction = self._layers[place]
-            made = self._sequenced.executions.get(place, ranges[place])
-            times = made.start_ns, made.end_ns
             run = self._run(name, index_of[name], direction, self._pass(pass_, iteration, direction), times)
             self._give(positions, run, place)
         for (place, sure, pass_), gradient in sorted(backward.items(), key=lambda item: item[1].start_ns):
@@ -261,18 +259,26 @@ class _Layers:
 
     def _by_step(
         self, used: Mapping[tuple[int, int], list[int]], begins: Sequence[int], iteration_of: Mapping[int, int | None]
-    ) -> Iterator[tuple[int, int, int | None, list[int]]]:
-        """(range, pass of the launch, iteration, positions) of each execution, in order. What a range launched in
-        several unmarked steps is an execution in each."""
+    ) -> Iterator[tuple[int, int, int | None, list[int], tuple[int, int]]]:
+        """(range, pass of the launch, iteration, positions, begin and end on the host) of each execution, in order.
+
+        A range that launched something in several steps is an execution in each, from the first launch to the last.
+        """
         ranges, activities = self._attribution.profile.ranges, self._attribution.profile.activities
+        passes = Counter(place for place, _ in used)
         for place, pass_ in sorted(used, key=lambda key: (ranges[key[0]].start_ns, key[1])):
             parts: dict[int | None, list[int]] = {}
             for position in used[place, pass_]:
                 launched = activities[position].host_start_ns if begins and pass_ == NONE else None
                 number = iteration_of[place] if launched is None else self._iteration(begins, launched)
                 parts.setdefault(number, []).append(position)
+            made = self._sequenced.executions.get(place, ranges[place])
             for number, positions in parts.items():
-                yield place, pass_, number, positions
+                times = made.start_ns, made.end_ns
+                calls = [call for at in positions if (call := activities[at].call) is not None]
+                if passes[place] + len(parts) > 2 and calls:
+                    times = min(call.start_ns or times[0] for call in calls), max(call.end_ns or 0 for call in calls)
+                yield place, pass_, number, positions, (times[0], max(times))
 
     def _pass(self, of_launch: int, iteration: int | None, direction: Direction | None) -> int:
         """The pass of a layer's execution: its direction of the step that its commands were launched in, else of the
