@@ -14,7 +14,7 @@ from mio2trace.findings import Gpu, Subject
 from mio2trace.measures import Measures
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import Message
-from mio2trace.model.profile import Activity, Call, Clock, Counter, Device, Profile, Queue, Range
+from mio2trace.model.profile import Activity, Call, Captured, Clock, Counter, Device, Profile, Queue, Range
 from mio2trace.ops.choices import Choices
 from mio2trace.ops.operation import Operation
 from tests.records import made_operation
@@ -70,9 +70,10 @@ def measures(
     host_ns: Mapping[int, int] | None = None,
     other_calls: Sequence[Call] = (),
     ranges: Sequence[Range] = (),
+    captured: int = 0,
 ) -> Measures:
     """``iterations``: by number, `SETUP` what is before them. ``host_ns``: how long before an iteration's first command
-    the host is in it already. Each begins a second after the one before.
+    the host is in it already. Each begins a second after the one before. ``captured``: launches into one graph.
     """
     activities: list[Activity] = []
     where: list[tuple[int, Ran]] = []
@@ -102,6 +103,7 @@ def measures(
         other_calls=tuple(other_calls),
         ranges=tuple(ranges),
         calls_wait=calls_wait,
+        captured=tuple(Captured("a", 0, 0, number, None) for number in range(captured)),
         numbers="dispatch_id",
         counters=tuple(Counter(f"C{number}") for number in range(max(len(one.counters) for _, one in where))),
     )

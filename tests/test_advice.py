@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mio2trace.findings import Finding, Gpu, Subject, findings
+from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Call, Range
 from mio2trace.ops.families.collective import CollectiveProblem
 from mio2trace.ops.operation import Operation
@@ -323,6 +324,112 @@ def test_the_tool_for_clocks_is_that_of_the_maker(more: dict[str, Any], tool: st
 
 def test_a_convolution_of_another_filter_size_is_not_similar() -> None:
     assert "slow-for-its-kind" not in [one.rule.id for one in findings(similar(GEMM, WINOGRAD, filters=(3, 3)))]
+
+
+# -- kernels that could be one -----------------------------------------------------------------------------------------
+
+
+def attention(*between: str, ranges: Sequence[Range] = TORCH, backward: bool = False) -> Subject:
+    """Two iterations with an attention in several kernels of 10 ms, and 10 ms of another kernel."""
+    own = [
+        operation(0, primitive="gemm", gemm=Gemm(9, 9, 64, 8), input=(8, 9, 64)),
+        *(operation(1 + at, primitive=name, api=name, input=(2, 4, 9, 9)) for at, name in enumerate(between)),
+        operation(90, primitive="softmax", input=(2, 4, 9, 9), direction="backward-data" if backward else "forward"),
+        operation(91, primitive="aten::copy_", api="aten::copy_", input=(8, 9, 64)),
+        operation(92, primitive="gemm", gemm=Gemm(9, 64, 9, 8), input=(8, 9, 9)),
+    ]
+    each = [*[Ran("work", 10 * MS, one.index) for one in own], Ran("other", 10 * MS)]
+    return subject({1: each, 2: each}, own, ranges=ranges)
+
+
+def test_attention_in_several_kernels_should_be_one() -> None:
+    """The copy of the values is not counted, the scale and the mask are: they have the size of the matrix."""
+    one = fired(attention("aten::mul", "aten::add"), "unfused-attention")
+    assert one.found.ns == 50 * MS
+    assert one.found.number == (
+        "50.00 ms per iteration, 71.4 % of the kernel time, in 1 sequence of product, softmax and product; most with"
+        " Softmax fwd 2x4x9x9."
+    )
+    assert "scaled_dot_product_attention" in one.advice
+    assert 'attn_implementation="sdpa"' in one.advice
+    assert fired(attention(backward=True), "unfused-attention").found.ns == 30 * MS
+
+
+@pytest.mark.parametrize(
+    ("between", "ranges", "is_found"),
+    [
+        (8, TORCH, True),
+        # too far apart to be one attention
+        (9, TORCH, False),
+        # PyTorch chose to compute it in several kernels, or another library computes it in one
+        (1, (*TORCH, Range("operator", "aten::_scaled_dot_product_attention_math", 0, 0, 1)), False),
+        (1, (*TORCH, Range("operator", "flash_attn::_flash_attn_forward", 0, 0, 1)), False),
+        # not PyTorch
+        (1, (), False),
+    ],
+)
+def test_a_fused_attention_is_advised_only_if_none_runs(between: int, ranges: Sequence[Range], is_found: bool) -> None:
+    run = attention(*["aten::mul"] * between, ranges=ranges)
+    assert ("unfused-attention" in [one.rule.id for one in findings(run)]) is is_found
+
+
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"
+NAMES = (
+    "void at::native::elementwise_kernel<4, at::native::gpu_kernel_impl<at::native::direct_copy_kernel_cuda>>()",
+    "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)>()",
+    "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::(anonymous namespace)::OpaqueType<2u>>()",
+    "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>(int)",
+    "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float>>>()",
+)
+OTHERS = (
+    "void at::native::(anonymous namespace)::cunn_SoftMaxForward<8, float>()", "Cijk_Alik_Bljk_SB_MT64x64x8",
+    "elementwise_kernel", "void at::native::(anonymous namespace)::indexSelectLargeIndex<float>()",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "is_found"), [*((name, True) for name in NAMES), *((name, False) for name in OTHERS)])
+def test_which_kernels_are_element_wise(name: str, is_found: bool) -> None:
+    """PyTorch's own that torch.compile fuses."""
+    each = [Ran(name, 60 * MS), Ran("other", 40 * MS)]
+    run = subject({1: each, 2: each}, ranges=TORCH)
+    assert ("element-wise" in [one.rule.id for one in findings(run)]) is is_found
+
+
+COMPILED = (
+    Range("annotation", "## Call CompiledFxGraph f7 ##", 0, 0, 1),
+    Range("annotation", "Torch-Compiled Region: 0/0", 0, 0, 1),
+    Range("operator", "CompiledFunctionBackward", 0, 0, 1),
+)
+
+
+def test_what_is_compiled_is_not_to_be_compiled() -> None:
+    """By kernels of Triton or regions in the profile; also in the advice against short kernels and slow launches."""
+    each = [Ran(ADD, 60 * MS), Ran("other", 40 * MS)]
+    assert fired(subject({1: each, 2: each}, ranges=TORCH), "element-wise").advice.startswith(
+        "Fuse them: torch.compile"
+    )
+    by_triton = [*each, Ran("triton_poi_fused_add_0", MS)]
+    runs = [subject({1: by_triton, 2: by_triton}, ranges=TORCH)]
+    runs += [subject({1: each, 2: each}, ranges=(*TORCH, made)) for made in COMPILED]
+    assert [one for run in runs for one in findings(run) if one.rule.id == "element-wise"] == []
+    for made in COMPILED:
+        for rule in ("short-kernels", "idle"):
+            assert "torch.compile" in fired(short(ranges=TORCH), rule).advice
+            assert "torch.compile" not in fired(short(ranges=(*TORCH, made)), rule).advice
+
+
+def test_the_kernels_of_an_attention_are_counted_once() -> None:
+    """Its scale is element-wise, too."""
+    own = [
+        operation(0, primitive="gemm", gemm=Gemm(9, 9, 64, 8), input=(8, 9, 64)),
+        operation(1, primitive="aten::mul", api="aten::mul", input=(8, 9, 9)),
+        operation(2, primitive="softmax", input=(8, 9, 9)),
+        operation(3, primitive="gemm", gemm=Gemm(9, 64, 9, 8), input=(8, 9, 9)),
+    ]
+    each = [Ran("a", 10 * MS, 0), Ran(ADD, 60 * MS, 1), Ran("b", 10 * MS, 2), Ran("c", 10 * MS, 3), Ran(ADD, 10 * MS)]
+    of = {one.rule.id: one.found.ns for one in findings(subject({1: each, 2: each}, own, ranges=TORCH))}
+    assert of["unfused-attention"] == 90 * MS
+    assert "element-wise" not in of
 
 
 # -- layouts, auxiliary kernels, peaks -------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from mio2trace.evidence import SEQUENCE
 from mio2trace.findings import GPUS, RULES, Finding, Gpu, Subject, findings, gpu_of
 from mio2trace.findings.work import bound
 from mio2trace.model.choices import SolverRecord, SolverTable, SolverTime
+from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import Message
-from mio2trace.model.profile import Call
+from mio2trace.model.profile import Call, Range
 from mio2trace.notes import InputError, OptionError
 from mio2trace.ops.choices import Choices
 from mio2trace.ops.families.conv import ConvProblem
@@ -173,6 +174,33 @@ def nameless(ns: int, name: str = "Task") -> Subject:
     return subject({0: [Ran(name, ns, graph=True)], 1: [Ran("work", 100 * MS - ns)]})
 
 
+TORCH = (Range("operator", "aten::bmm", 0, 0, 1),)
+
+
+def attention(ns: int, *, batch: int = 4, rows: int = 9, ranges: Sequence[Range] = TORCH) -> Subject:
+    """Two iterations of 100 ms, of which a product, a softmax of 4 x 9 x 9 and another product take ``ns``."""
+    own = [
+        operation(0, primitive="gemm", gemm=Gemm(9, rows, 64, batch), input=(4, 9, 64)),
+        operation(1, primitive="softmax", input=(4, 9, 9)),
+        operation(2, primitive="gemm", gemm=Gemm(9, 64, 9, batch), input=(4, 9, 9)),
+    ]
+    each = [Ran("qk", MS, 0), Ran("softmax", ns - 2 * MS, 1), Ran("pv", MS, 2), Ran("rest", 100 * MS - ns)]
+    return subject({1: each, 2: each}, own, ranges=ranges)
+
+
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"
+
+
+def of_elements(ns: int, *, idle: int = 0, other: str = "gemm", ranges: Sequence[Range] = TORCH) -> Subject:
+    """Two iterations with 100 ms of kernels, of which an element-wise one takes ``ns``."""
+    each = [Ran(ADD, ns), Ran(other, 100 * MS - ns, after_ns=idle)]
+    return subject({1: each, 2: each}, ranges=ranges)
+
+
+def captured(launches: int, *, graph: bool = False) -> Subject:
+    return subject({1: [Ran("a", MS), Ran("a", MS, graph=graph)]}, captured=launches)
+
+
 KEY = "3-8-8-3x3-4-8-8-2-1x1-1x1-1x1-0-NCHW-FP32-F"
 
 
@@ -245,6 +273,18 @@ CASES = [
          count=1, severity="low", scope=(NAME.format(8),)),
     Case(rule="small-gemm", has=lambda: small(1, 1 * MS), lacks=lambda: small(1, 1 * MS - 1), ns=1 * MS, share=0.01,
          count=1, severity="low", scope=(NAME.format(8),)),
+    Case(rule="unfused-attention", has=lambda: attention(30 * MS), lacks=lambda: attention(30 * MS - 1), ns=30 * MS,
+         share=0.3, count=1, severity="high", scope=("Softmax fwd 4x9x9",)),
+    Case(rule="unfused-attention", has=lambda: attention(30 * MS), lacks=lambda: attention(30 * MS, batch=1),
+         ns=30 * MS, share=0.3, count=1, severity="high", scope=("Softmax fwd 4x9x9",)),
+    Case(rule="unfused-attention", has=lambda: attention(30 * MS), lacks=lambda: attention(30 * MS, rows=8),
+         ns=30 * MS, share=0.3, count=1, severity="high", scope=("Softmax fwd 4x9x9",)),
+    Case(rule="element-wise", has=lambda: of_elements(50 * MS + 1), lacks=lambda: of_elements(50 * MS),
+         ns=50 * MS + 1, share=0.5, count=1, severity="high", scope=(ADD,)),
+    # of 100 ms and a gap
+    Case(rule="element-wise", has=lambda: of_elements(60 * MS, idle=17 * MS),
+         lacks=lambda: of_elements(60 * MS, idle=18 * MS), ns=60 * MS, share=0.6, count=1, severity="high",
+         scope=(ADD,)),
     Case(rule="idle", has=lambda: pausing(10 * MS, 5 * MS + 1), lacks=lambda: pausing(10 * MS, 5 * MS),
          ns=15 * MS + 1, share=0.15 + 1e-8, count=2, severity="high"),
     Case(rule="idle", has=lambda: pausing(20 * MS, 0), lacks=lambda: pausing(20 * MS, 0, calls_wait=True), ns=20 * MS,
@@ -268,6 +308,10 @@ CASES = [
          scope=("Conv fwd 1x1x1x1",)),
     Case(rule="unsteady", has=lambda: changing(10 * MS, 20 * MS), lacks=lambda: changing(10 * MS, 30 * MS, 9),
          ns=20 * MS, share=20 / 120, count=1, severity="medium", scope=("Conv fwd 1x1x1x1",)),
+    Case(rule="capture", has=lambda: captured(3), lacks=lambda: captured(2), ns=None, share=None, count=1,
+         severity="low"),
+    Case(rule="capture", has=lambda: captured(3), lacks=lambda: captured(3, graph=True), ns=None, share=None, count=1,
+         severity="low"),
     Case(rule="workspace", has=lambda: warned("workspace warning"), lacks=lambda: warned("warning"), ns=40 * MS,
          share=0.4, count=1, severity="medium", scope=(NAME.format(8),)),
     Case(rule="unattributed", has=lambda: outside("mine", 5 * MS), lacks=lambda: outside("mine", 5 * MS - 1), ns=5 * MS,
@@ -321,6 +365,14 @@ def test_one_iteration_that_may_be_cold_has_no_severe_finding(iterations: tuple[
     ran = [Ran("batched_transpose_16x32", 20 * MS, 0), Ran("work", 80 * MS, 0)]
     (one,) = fired(subject(dict.fromkeys(iterations, ran), [operation(0)]), "layout-transposes")
     assert one.severity == severity
+
+
+@pytest.mark.parametrize(("idle_ms", "severity"), [(1150, "high"), (1300, "medium")])
+def test_a_small_part_of_the_iteration_is_not_high(idle_ms: int, severity: str) -> None:
+    """40 ms are 40 % of the kernel time; of 1,250 ms 3.2 %, of 1,400 ms 2.9 %."""
+    each = [Ran("batched_transpose_16x32", 40 * MS, 0), Ran("work", 60 * MS, 0, after_ns=idle_ms * MS)]
+    (one,) = fired(subject({1: each, 2: each}, [operation(0)]), "layout-transposes")
+    assert (one.found.share, one.severity) == (0.4, severity)
 
 
 def test_every_rule_has_a_case() -> None:

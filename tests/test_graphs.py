@@ -14,6 +14,7 @@ import pytest
 import mio2trace
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.replayed import Matcher
+from mio2trace.answer import Section, report_of
 from mio2trace.ops.operation import Operation
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, Row, row, trace
@@ -307,3 +308,45 @@ def test_without_marks_what_ran_nothing_is_one_capture(tmp_path: Path) -> None:
     launches = [one for one in captured(OPS) if "Capture" not in one["name"]]
     alignment = aligned(*written(tmp_path, [*launches, *replay(NAMES, LATER, 1)]))
     assert told(alignment) == [(name, True) for name, _, _ in OPS]
+
+
+# -- A capture without its replay ------------------------------------------------------------------------------------
+
+
+def answer(*paths: Path) -> Section:
+    """What the program says of files."""
+    analysis = mio2trace.analyse(paths)
+    (section,) = report_of(analysis, analysis.runs, None).sections
+    return section
+
+
+def capture_in_a_step() -> list[Row]:
+    """A step of 100 ms with a capture, and a fill before and after it."""
+    made = [row("user_annotation", "capture_32_DECODE", 7, 7, FIRST_US - 100, 100_000, External_id=5)]
+    for key, at in ((1, FIRST_US - 50), (2, FIRST_US + 99_000)):
+        made += [
+            row("cuda_runtime", "hipLaunchKernel", 7, 7, at, 2, correlation=key, grid=[1, 1, 1], block=[64, 1, 1]),
+            row("kernel", "fill", 2, 0, at + 10, 5, device=2, stream=0, correlation=key),
+        ]
+    return made + captured(OPS)
+
+
+def test_the_answer_says_that_the_file_is_a_capture(tmp_path: Path) -> None:
+    """Its GPU idles by design: that is no finding. It is to be given with its replay."""
+    section = answer(*written(tmp_path, capture_in_a_step()))
+    assert section.verdict.startswith("Capture of 1 graph, which ran elsewhere. Here: ")
+    assert [one.rule.id for one in section.findings][:1] == ["capture"]
+    assert "idle" not in [one.rule.id for one in section.findings]
+    assert section.findings[0].found.number.startswith("10 launches went into 1 graph and ran nothing here.")
+    assert "mio2trace replay.json.gz capture.json.gz" in section.findings[0].advice
+    assert all(one.hint != "mostly host-bound" for one in section.spent)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_capture_with_its_replay_is_none(tmp_path: Path, apart: bool) -> None:
+    """In one file, or in two."""
+    ran = [*replay(NAMES, LATER, 20), *replay(NAMES, LATER + 1000, 21)]
+    files = [capture_in_a_step(), ran] if apart else [[*capture_in_a_step(), *ran]]
+    section = answer(*written(tmp_path, *files))
+    assert "Capture of" not in section.verdict
+    assert "capture" not in [one.rule.id for one in section.findings]

@@ -9,6 +9,7 @@ from mio2trace.answer.text import MOST_LINES, WIDTH, block
 from mio2trace.findings import Finding, findings
 from mio2trace.model.profile import Call, Range
 from tests.made_up_costs import MS, Ran, subject
+from tests.test_findings import CASES, Case
 
 DATALOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
@@ -68,6 +69,16 @@ def test_a_name_loses_its_middle() -> None:
     assert "(40.00 ms of it in enumerate(DataLoader)#" in number
     assert "DataLoaderIter.__next__) in 1 gap; 5.000 ms queued in 1 gap." in number
     assert DATALOADER[:26] in sentence(shown(idle(DATALOADER[:26], range_=True)), "HIGH")
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{case.rule}-{number}" for number, case in enumerate(CASES)])
+def test_findings_and_their_advice_fit(case: Case) -> None:
+    """In three lines each, at the severity that shows the advice."""
+    for one in findings(case.has()):
+        if one.severity != "info":
+            lines = shown(one, rows=0)
+            assert not lines[-1].endswith(" ..."), lines
+            assert not sentence(lines, one.severity.upper()).endswith(" ..."), lines
 
 
 def test_lists_give_way_to_the_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

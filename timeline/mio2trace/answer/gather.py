@@ -175,13 +175,23 @@ _BECAUSE = {
 
 
 def _because(timed: Subject) -> str:
-    """The largest cause of idle time; where much of the work is not in the profile, that these gaps may be work."""
+    """The largest cause of idle time; of a capture of graphs that it is one; where much of the work is not in the
+    profile, that these gaps may be work."""
+    if timed.is_capture:
+        return "by design"
     if timed.lacks_work:
         return "or missing work"
     return _BECAUSE[timed.causes[0].why] if timed.causes else ""
 
 
 def _verdict(subject: Subject) -> str:
+    """What the profile is and how long it takes. A capture of graphs has no time of its own."""
+    captured = subject.alignment.profile.captured if subject.is_capture else ()
+    graphs = count(len({one.capture for one in captured}), "graph")
+    return f"Capture of {graphs}, which ran elsewhere. Here: {_times(subject)}" if captured else _times(subject)
+
+
+def _times(subject: Subject) -> str:
     told = subject.steady.told
     number, recorded = subject.count, len(told.all)
     if not subject.measures.whole.kernels:

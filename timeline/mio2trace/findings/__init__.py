@@ -5,7 +5,7 @@ docs/findings.md has a paragraph for each. No rule fires on what the profiler it
 
 from __future__ import annotations
 
-from mio2trace.findings import idle, kernels, pauses, searches, trust, work
+from mio2trace.findings import fusion, idle, kernels, pauses, searches, trust, work
 from mio2trace.findings.gpus import GPUS, Gpu, gpu_of
 from mio2trace.findings.rule import SEVERITIES, Finding, Found, Rule, Severity, severity_of
 from mio2trace.findings.subject import Problem, Subject
@@ -25,18 +25,28 @@ __all__ = [
     "gpu_of",
 ]
 
-RULES: tuple[Rule, ...] = (*searches.RULES, *kernels.RULES, *work.RULES, *idle.RULES, *pauses.RULES, *trust.RULES)
+RULES: tuple[Rule, ...] = (
+    *searches.RULES, *kernels.RULES, *work.RULES, *fusion.RULES, *idle.RULES, *pauses.RULES, *trust.RULES,
+)  # fmt: skip
+
+
+SEVERE = 0.03
+"""Part of the step that a finding of severity `high` costs at least."""
 
 
 def findings(subject: Subject) -> list[Finding]:
     """Most severe first, then by time at stake, then in the order of the table."""
     # Warm-up, set-up where no iterations are known, or a part of the rows is no ground for the strongest word.
     certain = subject.has_iterations and not subject.steady.told.may_be_cold and not subject.is_filtered
-    worst = SEVERITIES.index("high" if certain else "medium")
-    fired = [
-        Finding(rule=rule, severity=max(severity, SEVERITIES[worst], key=SEVERITIES.index), found=found)
-        for rule in RULES
-        for found in rule.find(subject)
-        if (severity := found.severity or severity_of(found.share)) is not None
-    ]
+    step = subject.timed.step_time
+    # A large part of the kernel time may be a small part of a step in which the device idles.
+    least_ns = SEVERE * step.step_ns if step is not None else 0
+    fired = []
+    for rule in RULES:
+        for found in rule.find(subject):
+            severity = found.severity or severity_of(found.share)
+            if severity == "high" and (not certain or (found.ns is not None and found.ns < least_ns)):
+                severity = "medium"
+            if severity is not None:
+                fired.append(Finding(rule=rule, severity=severity, found=found))
     return sorted(fired, key=lambda one: (SEVERITIES.index(one.severity), -(one.found.ns or 0)))

@@ -137,7 +137,8 @@ def _advice(subject: Subject, largest: Cause) -> str:
         if ns >= DECIDES * largest.ns:
             return _IN_CALL.format(gaps=gaps, name=name)
         return _PROGRAM.format(gaps=gaps, how=_how_to_see(subject))
-    return _LAUNCH_LESS.format(how="torch.compile, graphs" if subject.is_torch else "fusion, hipGraph")
+    fuse = "graphs" if subject.is_compiled else "torch.compile, graphs"
+    return _LAUNCH_LESS.format(how=fuse if subject.is_torch else "fusion, hipGraph")
 
 
 def _how_to_see(subject: Subject) -> str:
@@ -157,7 +158,7 @@ def _busiest(step: StepTime) -> tuple[list[Window], Window]:
 def _idle(subject: Subject) -> Iterator[Found]:
     timed = subject.timed
     step = timed.step_time
-    if step is None or step.idle_ns <= IDLE * step.step_ns:
+    if step is None or step.idle_ns <= IDLE * step.step_ns or timed.is_capture:
         return
     number = len(step.windows)
     told = timed.steady.told
@@ -196,8 +197,9 @@ RULES = (
         id="idle",
         title="GPU idle.",
         fires="the slowest device runs nothing for > 15 % of its steady iterations. It never fires for dv/dt profiles,"
-        " because dv/dt waits for each command. It is low if fewer than half of the iterations are idle, if 10 % of"
-        " the launches have no kernel in the profile, or if rows were filtered out of the file",
+        " because dv/dt waits for each command, or for captures of graphs (`capture`). It is low if fewer than half of"
+        " the iterations are idle, if 10 % of the launches have no kernel in the profile, or if rows were filtered out"
+        " of the file",
         formula="time in gaps between commands, per steady iteration; share of the iteration's length. If"
         " `record --reference` recorded a run without MIOpen's log, that run is measured. Gaps in which the device did"
         " work that was not recorded are not idle time. Each gap has one of five causes: host-bound, program"

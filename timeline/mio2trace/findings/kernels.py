@@ -160,7 +160,9 @@ def _launched(subject: Subject) -> str:
     if subject.waits:
         return "Fuse operations (MIOpen's fusion plans), or use larger batches."
     fuse = "Fuse kernels" + (
-        " (torch.compile)" if subject.is_torch else " (MIOpen's fusion plans)" * subject.uses_miopen
+        " (torch.compile)" * (not subject.is_compiled)
+        if subject.is_torch
+        else " (MIOpen's fusion plans)" * subject.uses_miopen
     )
     if subject.replayed > IN_GRAPHS:
         return f"{fuse}, or use larger batches: graphs launch them already."
@@ -173,9 +175,8 @@ RULES = (
         title="Naive solvers are used.",
         fires="kernels of a naive solver, by the log's solver or the kernel's name, outside searches; >= 0.5 % of T",
         formula="their time per steady iteration; share of T",
-        advice="Let Find run once (MIOPEN_FIND_MODE=NORMAL, or MIOPEN_FIND_ENFORCE=SEARCH for a tuned solver) and give"
-        " it workspace. Check that MIOpen's kernel database for this GPU is installed. Run the driver line to see which"
-        " solvers are applicable.",
+        advice="Let Find run once (MIOPEN_FIND_MODE=NORMAL, or MIOPEN_FIND_ENFORCE=SEARCH), and give it workspace."
+        " Check that MIOpen's kernel database for this GPU is installed.",
         find=_naive,
     ),
     Rule(

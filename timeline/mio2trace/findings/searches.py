@@ -83,6 +83,7 @@ def _not_the_best(subject: Subject) -> Iterator[Found]:
         count=len(lost),
         number=f"The find-db has a faster solver for {count(len(lost), 'problem')}: {subject.time(ns)} by its times."
         f" {at_line[names[0]]}: {worst[names[0]][1]}.{workspace}",
+        names=(names[0],),
         scope=tuple(names),
         drivers=drivers(slower),
     )

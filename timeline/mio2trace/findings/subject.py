@@ -5,11 +5,13 @@ T is the kernel time of a steady iteration (`mio2trace.measures.steady`); shares
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 
 import msgspec
 
@@ -31,6 +33,8 @@ from mio2trace.ops.operation import Operation
 MOST_LOST = 0.1
 """Part of the launches without kernels, from which on gaps may be work that was not recorded."""
 
+_COMPILED = re.compile(r"CompiledFxGraph|Torch-Compiled Region|CompiledFunction", re.ASCII)
+is_replayed = attrgetter("is_replayed")
 MOST_WORK = 2.0
 """A first iteration of another kind with more than this part of the usual kernel time does other work."""
 
@@ -238,6 +242,25 @@ class Subject:
         return any(one.text.startswith(("aten::", "ProfilerStep#")) for one in profile.ranges) or any(
             "at::native" in name for name in self.steady.counted.names
         )
+
+    @cached_property
+    def texts(self) -> frozenset[str]:
+        """The texts of ops and ranges, each once: there may be a million of them."""
+        return frozenset(one.text for one in self.alignment.profile.ranges)
+
+    @cached_property
+    def is_compiled(self) -> bool:
+        """Whether torch.compile made kernels or regions of the run."""
+        return any(name.startswith("triton_") for name in self.steady.counted.names) or any(
+            map(_COMPILED.search, self.texts)
+        )
+
+    @property
+    def is_capture(self) -> bool:
+        """Whether the profile is the capture of graphs: most of what was launched went into graphs, and none of them
+        ran."""
+        profile = self.alignment.profile
+        return len(profile.captured) > len(profile.activities) and not any(map(is_replayed, profile.activities))
 
     @property
     def has_stacks(self) -> bool:

@@ -16,13 +16,16 @@ from mio2trace.ops.naming import problem_name
 OUTSIDE, DOUBT, GRAPH, MODULES = 0.05, 0.01, 0.05, 0.05
 REPLAYED = 0.5
 _REPLAYED = "Graphs launched most of these kernels: profile one run without graph capture to get exact evidence."
+_EXACT = (
+    "Record exact evidence: MIOpen's ranges (MIOPEN_ENABLE_LOGGING_ROCTX=1), or its entries with buffers"
+    " (MIOPEN_ENABLE_LOGGING=1). `--explain 'kernel N'` shows the reasons."
+)
 _RECORD_MODULES = (
     "Record modules: torch.profiler.profile(..., with_modules=True), or with_stack=True, and record_shapes=True."
 )
 _RECORD_CAPTURE = (
-    "Record the capture as well: run torch.profiler (record_shapes=True, with_stack=True) while the graphs are captured"
-    " (the server's warm-up, the first call of a compiled model), then `mio2trace replay.json.gz capture.json.gz`."
-    " Kernel times are right without it."
+    "Record the capture as well: run torch.profiler (record_shapes=True, with_stack=True) while graphs are captured"
+    " (server's warm-up, first call of a compiled model). Give both files to mio2trace."
 )
 _NO_CAPTURE = (
     "Profile one run without graph capture: its launches show the operations. Kernel times are right without it."
@@ -87,7 +90,7 @@ def _doubt(subject: Subject) -> Iterator[Found]:
             number=f"{percent(subject.share(ns))} of the kernel time ({kernels}{subject.per}) may belong to another"
             f" layer or operation. The expected share that does is {percent(elsewhere)}.",
             severity="info" if by_order else severity_of(elsewhere) or "info",
-            advice=_RECORD_MODULES if by_order else _REPLAYED if subject.replayed >= REPLAYED else "",
+            advice=_RECORD_MODULES if by_order else _REPLAYED if subject.replayed >= REPLAYED else _EXACT,
         )
 
 
@@ -169,7 +172,30 @@ def _modules(subject: Subject) -> Iterator[Found]:
         )
 
 
+def _capture(subject: Subject) -> Iterator[Found]:
+    if subject.is_capture:
+        captured = subject.alignment.profile.captured
+        graphs = len({one.capture for one in captured})
+        yield Found(
+            ns=None,
+            share=None,
+            count=graphs,
+            number=f"{count(len(captured), 'launch')} went into {count(graphs, 'graph')} and ran nothing here. The GPU"
+            " idles by design.",
+            severity="low",
+        )
+
+
 RULES = (
+    Rule(
+        id="capture",
+        title="The file is a capture of graphs.",
+        fires="more launches went into graphs than ran, and no graph ran",
+        formula="number of graphs",
+        advice="Give it together with its replay: `mio2trace replay.json.gz capture.json.gz`. The replay's kernels then"
+        " have ops and modules.",
+        find=_capture,
+    ),
     Rule(
         id="workspace",
         title="Workspace is too small for some solvers.",

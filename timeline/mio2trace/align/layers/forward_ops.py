@@ -36,7 +36,7 @@ _ATEN = {f"aten::{name}": kind for kinds in (_PARAMETERS, _OTHERS) for kind, of 
 _CUSTOM = {
     "norm": late(r"(?:rms|layer|group|batch|instance)_?norm", re.IGNORECASE),
     "attention": late(r"attention|fmha|mha_|flash_attn", re.IGNORECASE),
-    "embedding": late(r"embedding\w*lookup|embedding_bag", re.IGNORECASE),
+    "embedding": late(r"embedding\w{0,40}lookup|embedding_bag", re.IGNORECASE),
     "linear": late(r"(?<!fb)gemm|scaled_mm", re.IGNORECASE),  # fbgemm is a library
 }
 WITH_PARAMETERS = frozenset(_PARAMETERS)
