@@ -419,7 +419,7 @@ def repeated(commands: Sequence[Command], early: Collection[int] = ()) -> tuple[
 
     A step lasts until the next: from its first launch, or from its first kernel where that has none. Kernels of one
     graph are launched at once: no step begins within. Where nothing comes again as streams mix, the main stream alone
-    may, if it has most kernels, and then the order of launches: what others ran is in the step that launched it.
+    may, if it has most kernels, else the order of launches: what others ran is in the step that launched it.
     """
     order = [at for at, command in enumerate(commands) if command.kind == "kernel" and at not in early]
     called = all(commands[at].call is not None for at in order)
@@ -432,8 +432,8 @@ def repeated(commands: Sequence[Command], early: Collection[int] = ()) -> tuple[
     beside = not times
     if beside and len(on_main) < len(order) < 2 * len(on_main):
         begin, period, times = _repeated_in(on_main, commands)
-        order = on_main if times else order
-    if not times and numbers:
+        order = on_main
+    elif beside and numbers:
         order = [at for at in numbers if at in order]
         begin, period, times = _repeated_in(order, commands)
     inside = order[begin : begin + period * times]

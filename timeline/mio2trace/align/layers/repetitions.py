@@ -60,8 +60,8 @@ def _orders(activities: Sequence[Activity], kernels: Sequence[int]) -> Iterator[
     """In which kernels a repetition is looked for, and the order of commands that its steps are stretches of.
 
     The profile's own order comes first. Without recorded launches that is the order of starts, and streams mix
-    differently in each step. So the kernels of the main stream come next, if they are most; last all kernels as they
-    were launched. What no order has is in no step.
+    differently in each step. So the kernels of the main stream come next, if they are most, else all kernels as they
+    were launched. What the order does not have is in no step.
     """
     yield kernels, range(len(activities))
     launched = _launched(activities)
@@ -69,7 +69,7 @@ def _orders(activities: Sequence[Activity], kernels: Sequence[int]) -> Iterator[
     if len(main) < len(kernels) < 2 * len(main):
         order = launched or sorted(main)
         yield [position for position in order if position in main], order
-    if launched and launched != range(len(activities)):
+    elif launched and launched != range(len(activities)):
         wanted = set(kernels)
         yield [position for position in launched if position in wanted], launched
 
@@ -127,8 +127,12 @@ def _accepted(activities: Sequence[Activity], items: Sequence[Sequence[int]]) ->
     step. None if neither covers enough."""
     best: Repetition | None = None
     took = [sum(_duration(activities[at]) for at in item) for item in items]
+    distinct = 0
     for with_grid in (True, False):
         keys = [tuple((activities[at].name, with_grid and activities[at].grid) for at in item) for item in items]
+        known, distinct = distinct, len({*keys})
+        if known == distinct:
+            continue  # names tell all apart that sizes do
         found = find_repetition(keys)
         if found is None:
             continue
