@@ -113,7 +113,8 @@ def device_times(
     for position, device in enumerate(ran_on):
         if device != NONE:
             timed[device].append(position)
-    hosts = _host_spans(alignment, commands, place_of, count) if has_common_clock(alignment) else [None] * count
+    is_common = has_common_clock(alignment)
+    hosts = _host_spans(alignment, commands, place_of, count) if is_common else [None] * count
     early = {number for number, pass_ in enumerate(alignment.links.passes) if pass_.phase == "before"}
     made = []
     for device, positions in sorted(timed.items()):
@@ -121,7 +122,7 @@ def device_times(
         covered = Covered(own.starts, own.ends)
         lead = launches.lead(positions, own.is_main, commands, covered)
         blocked = launches.blocked(positions, lead, commands, covered)
-        graphs = graph_gaps(alignment.profile, positions, covered, has_common_clock=has_common_clock(alignment))
+        graphs = graph_gaps(alignment.profile, positions, covered, has_common_clock=is_common)
         occupation = Occupation(own.starts, own.ends, own.classes, covered, [*blocked, *graphs])
         own_places = [place_of[at] for at in positions]
         places = range(count) if len(timed) <= MOST_DEVICES else {*own_places} - {NONE}
