@@ -195,63 +195,69 @@ class _Gaps:
         return {thread: ([call.start_ns or 0 for call in calls], calls) for thread, calls in by_thread.items()}
 
     def _range(self, thread: int, start: int, end: int, form: re.Pattern[str] | None = None) -> str:
-        """The innermost op or range around the middle of a gap that lasts for most of it. With ``form``: only spans
-        with this text in their name."""
-        starts, ranges, parents = self._ranges.get(thread, ([], [], []))
-        middle = (start + end) // 2
-        at = bisect_right(starts, middle) - 1
-        while at >= 0:
-            made = ranges[at]
-            if made.end_ns > middle and 2 * (min(made.end_ns, end) - max(made.start_ns, start)) > end - start:
-                name = shown_text(made)
-                if form is None:
-                    return name
-                if (found := form.search(name)) is not None:
-                    return found[0]
-            at = parents[at]
+        """The innermost op or range during most of a gap. With ``form``: only spans with this text in their name."""
+        for made in _during(self._ranges.get(thread), start, end):
+            name = shown_text(made)
+            if form is None:
+                return name
+            if (found := form.search(name)) is not None:
+                return found[0]
         return ""
 
     def _in_function(self, start: int, end: int, next_: Activity | None) -> tuple[str, int]:
-        threads = [next_.thread] if next_ is not None else sorted(self._functions)
-        return next((found for thread in threads if (found := self._function(thread, start, end))[0]), ("", 0))
-
-    def _function(self, thread: int, start: int, end: int) -> tuple[str, int]:
-        """The innermost function during most of a gap, and for how long."""
-        starts, functions = self._functions.get(thread, ([], []))
-        for at in range(bisect_right(starts, (start + end) // 2) - 1, -1, -1):
-            made = functions[at]
-            overlap = min(made.end_ns, end) - max(made.start_ns, start)
-            if 2 * overlap > end - start:
-                return made.text, overlap
+        """The innermost function of Python during most of a gap, and for how long."""
+        for thread in [next_.thread] if next_ is not None else sorted(self._functions):
+            for made in _during(self._functions.get(thread), start, end):
+                return made.text, min(made.end_ns, end) - max(made.start_ns, start)
         return "", 0
 
     @cached_property
-    def _functions(self) -> dict[int, tuple[list[int], list[Range]]]:
-        """The functions of Python by thread, in order of time, and when they begin."""
-        by_thread: dict[int, list[Range]] = defaultdict(list)
-        for made in sorted(self._profile.functions, key=lambda made: (made.start_ns, -made.end_ns)):
-            by_thread[made.thread].append(made)
-        return {thread: ([made.start_ns for made in of], of) for thread, of in by_thread.items()}
+    def _functions(self) -> dict[int, _Nested]:
+        return _nested(self._profile.functions)
 
     @cached_property
-    def _ranges(self) -> dict[int, tuple[list[int], list[Range], list[int]]]:
-        """By thread, in order of time: starts, ranges, and of each the place of the one around it, -1: none."""
-        by_thread: dict[int, list[Range]] = defaultdict(list)
-        for made in self._profile.ranges:
-            if made.kind != "mark" and not is_step(made):
-                by_thread[made.thread].append(made)
-        found = {}
-        for thread, ranges in by_thread.items():
-            ranges.sort(key=lambda made: (made.start_ns, -made.end_ns))
-            parents: list[int] = []
-            is_open: list[int] = []
-            for at, made in enumerate(ranges):
-                while is_open and ranges[is_open[-1]].end_ns <= made.start_ns:
-                    is_open.pop()
-                parents.append(is_open[-1] if is_open else -1)
-                is_open.append(at)
-            found[thread] = [made.start_ns for made in ranges], ranges, parents
-        return found
+    def _ranges(self) -> dict[int, _Nested]:
+        return _nested([made for made in self._profile.ranges if made.kind != "mark" and not is_step(made)])
+
+
+class _Nested(NamedTuple):
+    """Ranges of a thread in order of time, and of each the place of the one around it, -1: none."""
+
+    starts: list[int]
+    ranges: list[Range]
+    parents: list[int]
+
+
+def _nested(made: Sequence[Range]) -> dict[int, _Nested]:
+    """By thread."""
+    by_thread: dict[int, list[Range]] = defaultdict(list)
+    for one in made:
+        by_thread[one.thread].append(one)
+    found = {}
+    for thread, ranges in by_thread.items():
+        ranges.sort(key=lambda one: (one.start_ns, -one.end_ns))
+        parents: list[int] = []
+        is_open: list[int] = []
+        for at, one in enumerate(ranges):
+            while is_open and ranges[is_open[-1]].end_ns <= one.start_ns:
+                is_open.pop()
+            parents.append(is_open[-1] if is_open else -1)
+            is_open.append(at)
+        found[thread] = _Nested([one.start_ns for one in ranges], ranges, parents)
+    return found
+
+
+def _during(nested: _Nested | None, start: int, end: int) -> Iterator[Range]:
+    """The ranges around the middle of a gap that last for most of it, innermost first."""
+    if nested is None:
+        return
+    middle = (start + end) // 2
+    at = bisect_right(nested.starts, middle) - 1
+    while at >= 0:
+        one = nested.ranges[at]
+        if one.end_ns > middle and 2 * (min(one.end_ns, end) - max(one.start_ns, start)) > end - start:
+            yield one
+        at = nested.parents[at]
 
 
 def _begun(call: Call) -> int:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import repeat
+from itertools import chain, pairwise, repeat
 from typing import Any
 
 import msgspec
@@ -48,7 +48,7 @@ _WHOLE = "X"
 """The ``ph`` of an event with a start and a duration."""
 _MODULE = "nn.Module: "
 _STEP = "ProfilerStep#"
-LONG_GAP_US, MOST_GAPS = 2000, 64
+LONG_GAP_NS, MOST_GAPS = 2_000_000, 64
 """Gaps between commands of which the Python function is looked for."""
 _IN_BLOCKS = frozenset(
     f"{api}{call}"
@@ -136,6 +136,8 @@ class _Reading:
         for ROCm do so."""
         self._frames = 0
         self._stacks = Frames()
+        self._steps: list[int] = []
+        """When steps begin that PyTorch numbers, in ns from the base."""
         self._unknown: Counter[str] = Counter()
         self._same: dict[Any, Any] = {}
         self._device_names: dict[int, str] = {}
@@ -181,7 +183,7 @@ class _Reading:
         if not self._stacks:
             return profile
         functions = []
-        for key, text, start, end in self._stacks.during(_gaps(profile, self._stacks, base)):
+        for key, text, start, end in self._stacks.during(_gaps(profile, self._stacks, self._steps, base)):
             of, thread = self._threads.get(key, (None, 0))
             if of is assembly:
                 functions.append(
@@ -314,6 +316,8 @@ class _Reading:
         times = self._times(assembly, event, "annotation")
         if times is not None:
             assembly.range(Range("annotation", self._once(event.name), thread, *times, event.args.external))
+            if event.name.startswith(_STEP):
+                self._steps.append(times[0] - self._base)
 
     def _frame(self, event: Event) -> None:
         assembly, thread = self._where(event)
@@ -489,29 +493,29 @@ _HANDLERS: Mapping[str, Callable[[_Reading, Event], None] | None] = {
 }
 
 
-def _gaps(profile: Profile, stacks: Frames, base: int) -> list[tuple[float, float]]:
-    """The `MOST_GAPS` longest times without a command, in order, in us. Steps divide them: what is before a step, such
-    as set-up, is no part of its first gap."""
+def _gaps(profile: Profile, stacks: Frames, steps: Sequence[int], base: int) -> list[tuple[float, float]]:
+    """The `MOST_GAPS` longest times without a command, in order, in us. ``steps`` (in ns) begin within them and
+    divide them: what is before a step, such as set-up, is no part of its first gap."""
     commands = sorted(
-        ((one.start_ns - base) / 1000, (one.end_ns - base) / 1000)
-        for one in profile.activities
-        if one.start_ns is not None and one.end_ns is not None
+        (one.start_ns, one.end_ns) for one in profile.activities if one.start_ns is not None and one.end_ns is not None
     )
     if not commands:
         return []
-    first, last = stacks.span
-    bounds = [
-        (one.start_ns - base) / 1000
-        for one in profile.ranges
-        if one.kind == "annotation" and one.text.startswith(_STEP)
-    ]
-    gaps: list[tuple[float, float]] = []
+    first, last = (base + round(at * 1000) for at in stacks.span)
+    long: list[tuple[int, int]] = []
     until = min(first, commands[0][0])
-    for start, end in sorted([*commands, *((at, at) for at in bounds), (last, last)]):
-        if start - until >= LONG_GAP_US:
-            gaps.append((until, start))
-        until = max(until, end)
-    return sorted(sorted(gaps, key=lambda gap: gap[0] - gap[1])[:MOST_GAPS])
+    for start, end in chain(commands, [(last, last)]):
+        if start - until >= LONG_GAP_NS:
+            long.append((until, start))
+        if end > until:
+            until = end
+    begun = sorted(base + at for at in steps)
+    gaps: list[tuple[int, int]] = []
+    for start, end in long:
+        bounds = [start, *(at for at in begun if start < at < end), end]
+        gaps += [gap for gap in pairwise(bounds) if gap[1] - gap[0] >= LONG_GAP_NS]
+    gaps = sorted(sorted(gaps, key=lambda gap: gap[0] - gap[1])[:MOST_GAPS])
+    return [((start - base) / 1000, (end - base) / 1000) for start, end in gaps]
 
 
 def _base_in(text: bytes) -> int | None:
