@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import zipfile
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -296,3 +297,17 @@ def test_only_functions_of_long_gaps_are_kept(tmp_path: Path) -> None:
 )
 def test_of_an_odd_path_the_base_name_is_left(name: str, shown: str | None) -> None:
     assert function_of(name) == (name if shown is None else shown)
+
+
+def test_a_bundle_has_no_function(tmp_path: Path) -> None:
+    """Neither in its records nor in its report. The lines of launches stay."""
+    number, _ = idle(tmp_path, *FRAMES)
+    assert "resize" in number
+    out = tmp_path / "bug.zip"
+    result = CliRunner().invoke(cli, ["bundle", str(tmp_path / "trace.json"), "-o", str(out)])
+    assert result.exit_code == 0, result.output
+    with zipfile.ZipFile(out) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    texts = [gzip.decompress(data) if name.endswith(".gz") else data for name, data in members.items()]
+    assert any(b"host-bound" in text for text in texts)
+    assert not [text for text in texts if b"preprocess" in text or b"resize" in text]

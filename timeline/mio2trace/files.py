@@ -80,14 +80,16 @@ _PATTERNS = ("*", "*/*", "plugins/profile/*/*")
 
 
 class FileOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to read. ``host_calls``: keep every API call. ``every_message``: keep all that a library's log says.
-    ``tags``: choose in a CK directory. ``repetition``: of a CK record, from 0; ``"every"``: each as an input of its
-    own. ``keep``: private things to leave in (`mio2trace.privacy.KINDS`). ``max_input``: bytes that an input may hold,
-    decompressed. ``accepted``: formats. ``copies``: files that hold the same count each. ``references``: read also what
-    archives hold of runs without MIOpen's log.
+    """How to read. ``host_calls``: keep every API call. ``functions``: keep the Python functions of long gaps.
+    ``every_message``: keep all that a library's log says. ``tags``: choose in a CK directory. ``repetition``: of a CK
+    record, from 0; ``"every"``: each as an input of its own. ``keep``: private things to leave in
+    (`mio2trace.privacy.KINDS`). ``max_input``: bytes that an input may hold, decompressed. ``accepted``: formats.
+    ``copies``: files that hold the same count each. ``references``: read also what archives hold of runs without
+    MIOpen's log.
     """
 
     host_calls: bool = False
+    functions: bool = True
     every_message: bool = False
     tags: tuple[str, ...] = ()
     repetition: int | Literal["every"] | None = None
@@ -394,7 +396,12 @@ def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner, old
             finally:
                 again.close()
     else:
-        kept = ReadOptions(host_calls=host_calls, every_message=options.every_message, repetition=repetition)
+        kept = ReadOptions(
+            host_calls=host_calls,
+            functions=options.functions,
+            every_message=options.every_message,
+            repetition=repetition,
+        )
         records = reader.read(source, kept, notes)
         found.append((records, None, MappingProxyType({})))
     source.drain()

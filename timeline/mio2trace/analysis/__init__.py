@@ -46,18 +46,19 @@ HOMES = ("home", "Users")
 class AnalysisOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What to read and how to join.
 
-    ``host_calls``: keep every API call. ``every_message``: keep all that a library's log says. ``tags``: choose in a CK
-    directory. ``repetition``: of a CK record, from 0; ``"every"``: each is a run. ``keep``: private things to leave in
-    (`mio2trace.privacy.KINDS`). ``max_input``: bytes that an input may hold, decompressed. ``accepted``: formats.
-    ``copies``: files that hold the same count each. ``join``: whether profiles are joined with logs; without it, no run
-    has alignments; ``"logs"``: where there are any. ``without``: evidence to leave out (`mio2trace.evidence`).
-    ``by_order_alone``: go on where clocks or buffers say that files are not of one run. ``from_start``: take a job's
-    processes as begun at once.
-    ``near``: profiles of several processes in one folder are one job's ranks unless something is against it.
-    ``keep_reasons``: for `mio2trace.summary.explain`. ``progress``: is told what was read.
+    ``host_calls``: keep every API call. ``functions``: keep the Python functions of long gaps. ``every_message``: keep
+    all that a library's log says. ``tags``: choose in a CK directory. ``repetition``: of a CK record, from 0;
+    ``"every"``: each is a run. ``keep``: private things to leave in (`mio2trace.privacy.KINDS`). ``max_input``: bytes
+    that an input may hold, decompressed. ``accepted``: formats. ``copies``: files that hold the same count each.
+    ``join``: whether profiles are joined with logs; without it, no run has alignments; ``"logs"``: where there are any.
+    ``without``: evidence to leave out (`mio2trace.evidence`). ``by_order_alone``: go on where clocks or buffers say
+    that files are not of one run. ``from_start``: take a job's processes as begun at once. ``near``: profiles of
+    several processes in one folder are one job's ranks unless something is against it. ``keep_reasons``: for
+    `mio2trace.summary.explain`. ``progress``: is told what was read.
     """
 
     host_calls: bool = False
+    functions: bool = True
     every_message: bool = False
     tags: tuple[str, ...] = ()
     repetition: int | Literal["every"] | None = None
@@ -247,6 +248,7 @@ def analyse(
             files,
             FileOptions(
                 host_calls=options.host_calls,
+                functions=options.functions,
                 every_message=options.every_message,
                 tags=options.tags,
                 repetition=options.repetition,

@@ -65,7 +65,7 @@ def make(files: Sequence[str], output: str, options: AnalysisOptions, *, raw: bo
     notes = Notes()
     with tempfile.TemporaryDirectory(prefix="mio2trace-") as folder:
         laid = _Laid(files, folder, options.max_input)
-        analysis = analyse(laid.files, options, notes)
+        analysis = analyse(laid.files, msgspec.structs.replace(options, functions=False), notes)
         scrubber = _scrubber(analysis)
         members = _members(analysis, scrubber, folder, notes)
         no_trace = _draw(laid.files, os.path.join(folder, TRACE))

@@ -22,10 +22,12 @@ Records = list[Record]
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What to keep. ``host_calls``: every API call; ``every_message``: those of a library's log that say nothing about
-    an operation, too; ``repetition``: which statistical repetition of a CK record."""
+    """What to keep. ``host_calls``: every API call; ``functions``: the Python functions of long gaps;
+    ``every_message``: those of a library's log that say nothing about an operation, too; ``repetition``: which
+    statistical repetition of a CK record."""
 
     host_calls: bool = False
+    functions: bool = True
     every_message: bool = False
     repetition: int | None = None
 

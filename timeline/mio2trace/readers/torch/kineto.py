@@ -113,13 +113,14 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     """A profile for each process. Raises `InputError` where there is no row of one."""
-    return list(_Reading(source, options.host_calls, notes).profiles())
+    return list(_Reading(source, options, notes).profiles())
 
 
 class _Reading:
-    def __init__(self, source: Source, everything: bool, notes: Notes) -> None:
+    def __init__(self, source: Source, options: ReadOptions, notes: Notes) -> None:
         self._source = source
-        self._everything = everything
+        self._everything = options.host_calls
+        self._with_functions = options.functions
         self._notes = notes
         self._of: dict[int, Assembly] = {}
         self._threads: dict[tuple[Any, Any], tuple[Assembly, int]] = {}
@@ -182,6 +183,9 @@ class _Reading:
         """With the line of Python of each launch, and the functions that ran in long gaps between commands."""
         if not self._stacks:
             return profile
+        profile = self._with_lines(assembly, profile, base)
+        if not self._with_functions:
+            return profile
         functions = []
         for key, text, start, end in self._stacks.during(_gaps(profile, self._stacks, self._steps, base)):
             of, thread = self._threads.get(key, (None, 0))
@@ -189,7 +193,7 @@ class _Reading:
                 functions.append(
                     Range("frame", self._once(text), thread, base + round(start * 1000), base + round(end * 1000))
                 )
-        return msgspec.structs.replace(self._with_lines(assembly, profile, base), functions=tuple(functions))
+        return msgspec.structs.replace(profile, functions=tuple(functions))
 
     def _with_lines(self, assembly: Assembly, profile: Profile, base: int) -> Profile:
         """With the line of Python of each launch."""
