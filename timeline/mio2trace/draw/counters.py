@@ -27,7 +27,7 @@ def events(
 def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -> Iterator[CounterValues]:
     device_of = {queue.index: queue.device for queue in alignment.profile.queues}
     activities = alignment.profile.activities
-    of_several = side.commands.gemm_of_several
+    of_several = side.commands.several
     rates: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
     for position, fact in alignment.facts.items():
         gemm = fact.gemm
@@ -37,7 +37,7 @@ def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -
         start, end = activity.start_ns, activity.end_ns
         if start is not None and end is not None and start < end:
             duration = end - start
-            several = of_several(position)
+            several = of_several.get(position)
             if several is not None:  # the rate is the whole GEMM's
                 _, duration, end = several
             rates[device_of.get(activity.queue, 0)].append((start, end, gemm.flop / duration))

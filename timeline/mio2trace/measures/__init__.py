@@ -16,6 +16,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import compress
 from typing import NamedTuple
 
 import msgspec
@@ -167,6 +168,7 @@ class Measures:
         outside = len(links.passes)
         # A run may have a million kernels: nothing is looked up that stays.
         in_pass, pass_ns, in_run, run_ns = passes.kernels, passes.timed_ns, runs.kernels, runs.timed_ns
+        parts = [(sums.helpers_ns, sums.transposes_ns, sums.naive_ns) for sums in (operations, runs, passes)]
         fact_at = facts.get if facts else None
         columns = zip(self._activities, links.operation_of, links.run_of, links.pass_of, strict=True)
         for position, (activity, index, run, pass_) in enumerate(columns):
@@ -192,7 +194,7 @@ class Measures:
                 kind = kinds[key] = kind_of(activity.name, fact)
             _, is_helper, is_naive_kernel = kind
             if is_helper or is_naive_kernel or (naive and index in naive):
-                self._add_parts(summed, (index, run, pass_), ns, kind)
+                self._add_parts(summed.helpers, parts, (index, run, pass_), ns, kind)
         for sums, positions, number_of in (
             (operations, links.operation_unsure, links.operation_of),
             (runs, links.layer_unsure, links.run_of),
@@ -238,27 +240,28 @@ class Measures:
                 if index != NONE and kinds[index] == _NOT_TOLD and position not in facts:
                     yield position
 
-    def _add_parts(self, summed: _Summed, numbers: tuple[int, int, int], ns: int, kind: Kind) -> None:
-        """Add the time of a kernel that helps or is naive to that part of what it belongs to."""
+    def _add_parts(
+        self,
+        helpers: Counter[tuple[str, str]],
+        parts: Sequence[tuple[Counter[int], Counter[int], Counter[int]]],
+        numbers: tuple[int, int, int],
+        ns: int,
+        kind: Kind,
+    ) -> None:
+        """Add the time of a kernel that helps or is naive to those parts of what it belongs to."""
         index = numbers[0]
         if index != NONE and self.operation_at[index].is_plain:
             # a copy is what such an op does, and helps in nothing
             index, numbers = NONE, (NONE, *numbers[1:])
         naive = kind.naive or index in self.naive_operations
         if kind.helps and index != NONE and self._work_of[index] != _SEARCHES:
-            summed.helpers[self.operation_at[index].primitive, kind.role] += ns
-        of_role, is_helper = kind.role, kind.helps
-        for sums, number in zip(summed[:3], numbers, strict=True):
-            if number == NONE:
-                continue
-            # As `+=`, which asks a counter for what is missing in it: most of these are new.
-            if is_helper:
-                column = sums.helpers_ns
-                column[number] = column.get(number, 0) + ns
-            if of_role == "transpose":
-                sums.transposes_ns[number] = sums.transposes_ns.get(number, 0) + ns
-            if naive:
-                sums.naive_ns[number] = sums.naive_ns.get(number, 0) + ns
+            helpers[self.operation_at[index].primitive, kind.role] += ns
+        wanted = kind.helps, kind.role == "transpose", naive
+        for columns, number in zip(parts, numbers, strict=True):
+            if number != NONE:
+                for column in compress(columns, wanted):
+                    # As `+=`, which asks a counter for what is missing in it: most of these are new.
+                    column[number] = column.get(number, 0) + ns
 
     def of(self, positions: Sequence[int]) -> Cost:
         """The cost of some activities, such as those of a layer on one of its queues: kernels, copies, times, work."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -413,12 +413,14 @@ def _lie_in_calls(
     away = LINE_NS + clock.error_ns + unix.error_ns
     after = away + max(host_step_ns, host_resolution(profile))
     before = away + stamp_resolution(logs)
-    queues: dict[int, list[tuple[int, int]]] = {}
+    queues: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for activity in profile.activities:
         call = activity.call
-        start, end = (None, None) if call is None else (call.start_ns, call.end_ns)
-        if start is not None and end is not None and end - start > after + before:
-            queues.setdefault(activity.queue, []).append((start + after, end - before))
+        if call is None or (start := call.start_ns) is None or (end := call.end_ns) is None:
+            continue
+        start, end = start + after, end - before
+        if start < end:
+            queues[activity.queue].append((start, end))
     silent = len({activity.queue for activity in profile.activities}) - len(queues)
     return not silent and any(
         all(_any_within(calls, its) for calls in queues.values()) for its in map(sorted, stamps.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise, repeat, zip_longest
 from operator import attrgetter, sub
@@ -45,11 +46,12 @@ class Commands:
         self._activities = alignment.profile.activities
         self._operations = measures.operation_at
         self._stands_for = alignment.links.only_main()
-        self._parts = self._gemm_parts()
+        self.several = self._gemm_parts()
+        """Of each kernel that stands for a GEMM of several: their number, the sum of their times, the last end."""
         self._names: dict[object, tuple[object, dict[str, str]]] = {}
         self._named_at: dict[int, dict[str, str]] = {NONE: {}}
         self._shown_rows: dict[object, int] = {}
-        self._alike: dict[object, Slice] = {}
+        self._alike: defaultdict[int, dict[object, Slice]] = defaultdict(dict)
         profile = alignment.profile
         self.slice_names = slice_names({one.name for one in self._activities if one.kind == "kernel"})
         self._numbers = profile.numbers
@@ -70,10 +72,6 @@ class Commands:
         self._doubted = links.layer_confidence.keys() | links.operation_confidence.keys()
         self._iterations = [pass_.number for pass_ in links.passes]
         self._has_more = bool(self._executions or links.layer_unsure or links.operation_unsure)
-
-    def gemm_of_several(self, position: int) -> tuple[int, int, int] | None:
-        """Of the kernel that stands for a GEMM of several: their number, the sum of their times, when the last ends."""
-        return self._parts.get(position)
 
     def _gemm_parts(self) -> dict[int, tuple[int, int, int]]:
         """The GEMMs that take several kernels (ViennaCL's blocks, clBLAS's tiles), at the one that stands for each.
@@ -114,23 +112,24 @@ class Commands:
         if self._executions:
             executions = list(map(self._executions.get, positions))
         of_rows, iterations, operations = self._of_rows(positions, begins)
-        keys = zip(
-            repeat(track),
+        tells: list[Iterable[object]] = [
             of_rows,
             map(_NAME, activities),
             map(_KIND, activities),
             # Sizes and facts are interned: their identity tells them apart, and is quick to compare.
             *(map(id, map(of, activities)) for of in _SIZES),
             map(links.layer_by.__getitem__, positions),
-            map(links.operation_by.__getitem__, positions),
-            map(id, facts) if facts else repeat(None),
-            [None if whole is None else id(whole.problem) for whole in wholes] if wholes else repeat(None),
             self._rare(activities, positions, executions),
-            strict=False,
-        )
-        alike = self._alike
+        ]
+        if self._operations:
+            tells.append(map(links.operation_by.__getitem__, positions))
+        if facts:
+            tells.append(map(id, facts))
+        if wholes:
+            tells.append([None if whole is None else id(whole.problem) for whole in wholes])
+        alike = self._alike[track]
         likes: list[Slice] = []
-        for number, key in enumerate(keys):
+        for number, key in enumerate(zip(*tells, strict=True)):
             like = alike.get(key)
             if like is None:
                 position = positions[number]
@@ -238,7 +237,7 @@ class Commands:
             if ns <= 0:
                 continue
             if fact is not None and fact.gemm is not None:
-                parts = self._parts.get(positions[number])
+                parts = self.several.get(positions[number])
                 if parts is not None:
                     kernels[number], ns, _ = parts
                     kernel_ns[number] = ns

@@ -94,7 +94,7 @@ class Containers:
 
     def passes(self, track: int, shift: int, positions: Sequence[int], spans: Sequence[Span]) -> Columns:
         """The slices of passes."""
-        numbers, steady = [number for number, *_ in spans], self.measures.steady
+        numbers, steady = [number for number, _, _, _ in spans], self.measures.steady
         passes = [self._alignment.links.passes[number] for number in numbers]
         steadily = [one.phase != "iteration" or steady.has(one.number) for one in passes]
         args = self._costs(self.measures.passes, positions, spans, numbers) | {
@@ -112,7 +112,7 @@ class Containers:
 
     def layers(self, track: int, shift: int, positions: Sequence[int], spans: Sequence[Span]) -> Columns:
         """The slices of runs of layers."""
-        runs = [self._alignment.links.runs[number] for number, *_ in spans]
+        runs = [self._alignment.links.runs[number] for number, _, _, _ in spans]
         args = self._costs(self.measures.runs, positions, spans, [run.pass_ for run in runs])
         args["iteration"] = [self._iterations[run.pass_] for run in runs]
         likes = []

@@ -109,7 +109,7 @@ class ApiCalls:
                 drawn.append(like)
             starts = [start - origin for _, _, start, _ in row]
             durations = [end - start for _, _, start, end in row]
-            numbers = [call.number for call, *_ in row]
+            numbers = [call.number for call, _, _, _ in row]
             yield Slices(track, (Columns(drawn, starts, durations, {"call_index": numbers}),))
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
+from typing import TypeVar
 
 import msgspec
 
@@ -36,6 +37,7 @@ from mio2trace.measures.device_time.busy import (
 from mio2trace.measures.device_time.graph_gaps import graph_gaps
 from mio2trace.measures.device_time.launches import Launches
 
+_Value = TypeVar("_Value")
 MOST_DEVICES = 64
 """Of more devices each has windows only for the steps in which it ran something."""
 __all__ = ["Busy", "DeviceTime", "Window", "device_times"]
@@ -124,10 +126,9 @@ def device_times(
         blocked = launches.blocked(positions, lead, commands, covered)
         graphs = graph_gaps(alignment.profile, positions, covered, has_common_clock=is_common)
         occupation = Occupation(own.starts, own.ends, own.classes, covered, [*blocked, *graphs])
-        own_places = [place_of[at] for at in positions]
+        own_places = _at(place_of, positions)
         places = range(count) if len(timed) <= MOST_DEVICES else {*own_places} - {NONE}
-        pass_of = alignment.links.pass_of
-        is_early = [pass_of[at] in early for at in positions] if early else [False] * len(positions)
+        is_early = [pass_ in early for pass_ in _at(alignment.links.pass_of, positions)]
         steps = _steps(own, own_places, places, is_early, lead[0][1] if lead else None)
         made.append(
             DeviceTime(
@@ -148,9 +149,8 @@ class _Own:
     is; ``stream``: the one with most computation."""
 
     def __init__(self, alignment: Alignment, commands: Commands, positions: Sequence[int]) -> None:
-        self.starts = known(map(commands.starts.__getitem__, positions))
-        self.ends = known(map(commands.ends.__getitem__, positions))
-        activities = [*map(alignment.profile.activities.__getitem__, positions)]
+        self.starts, self.ends = known(_at(commands.starts, positions)), known(_at(commands.ends, positions))
+        activities = _at(alignment.profile.activities, positions)
         self.is_kernel = [one.kind == "kernel" for one in activities]
         queues = [one.queue for one in activities]
         classes = _Classes()
@@ -162,6 +162,11 @@ class _Own:
                 computing[queue] += end - start
         self.stream = max(computing, key=computing.__getitem__)
         self.is_main = [queue == self.stream for queue in queues]
+
+
+def _at(column: Sequence[_Value], positions: Sequence[int]) -> Sequence[_Value]:
+    """What a column has at these positions, which are in order: mostly all of it."""
+    return column if len(column) == len(positions) else [*map(column.__getitem__, positions)]
 
 
 class _Classes(dict[str, Class]):

@@ -29,8 +29,8 @@ def graph_gaps(profile: Profile, own: Sequence[int], covered: Covered, *, has_co
     launched_at: dict[int, list[Call]] = defaultdict(list)
     nodes = 0
     for activity in map(profile.activities.__getitem__, own):
-        call, start = activity.call, activity.start_ns
-        if call is None or start is None or "GraphLaunch" not in call.name:
+        call = activity.call
+        if call is None or "GraphLaunch" not in call.name or (start := activity.start_ns) is None:
             continue
         nodes += 1
         begun[id(call)] = min(begun.get(id(call), start), start)
