@@ -534,3 +534,11 @@ def test_error_a_gpu_that_nobody_knows() -> None:
     """Neither a file nor a name: the names are listed."""
     with pytest.raises(OptionError, match="MI300X"):
         gpu_of("GeForce")
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{case.rule}-{number}" for number, case in enumerate(CASES)])
+def test_every_percentage_names_its_denominator(case: Case) -> None:
+    """In the sentence and in the advice."""
+    for one in findings(case.has()):
+        for text in (one.found.number, one.advice):
+            assert re.findall(r"[\d.]+ %(?! of )", text) == [], text

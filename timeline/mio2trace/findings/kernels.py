@@ -112,7 +112,7 @@ def _helpers(subject: Subject) -> Iterator[Found]:
                 share=subject.share(ns),
                 count=1,
                 number=f"{role}: {subject.time(ns)}, {percent(ns / of_primitive[primitive])} of the time"
-                f" of {primitive}, {percent(subject.share(ns))} of all.",
+                f" of {primitive}, {percent(subject.share(ns))} of the kernel time.",
                 scope=(primitive,),
                 advice=_BY_ROLE.get(role, _OTHER_ROLE),
             )

@@ -65,7 +65,7 @@ def _unattributed(subject: Subject) -> Iterator[Found]:
     names = sorted(outside, key=lambda name: (-outside[name][1], name))
     ours = {name for name in names if (meaning := kernel_name(name)) is not None and meaning.miopen}
     of_ours = subject.share(sum(outside[name][1] for name in ours))
-    said = f" ({percent(of_ours)} has names of MIOpen or its libraries)" if ours else ""
+    said = f" ({percent(of_ours)} of the kernel time has names of MIOpen or its libraries)" if ours else ""
     yield Found(
         ns=subject.each(ns),
         share=subject.share(ns),
@@ -88,7 +88,7 @@ def _doubt(subject: Subject) -> Iterator[Found]:
             share=subject.share(ns),
             count=subject.each(number),
             number=f"{percent(subject.share(ns))} of the kernel time ({kernels}{subject.per}) may belong to another"
-            f" layer or operation. The expected share that does is {percent(elsewhere)}.",
+            f" layer or operation. The expected share that does is {percent(elsewhere)} of the kernel time.",
             severity="info" if by_order else severity_of(elsewhere) or "info",
             advice=_RECORD_MODULES if by_order else _REPLAYED if subject.replayed >= REPLAYED else _EXACT,
         )

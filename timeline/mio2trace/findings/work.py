@@ -175,7 +175,7 @@ def _saved(subject: Subject, below: list[tuple[float, Problem, str]], advice: st
         share=subject.share(saved),
         count=len(below),
         number=f"{count(len(below), 'problem')}, at most {subject.time(saved)}"
-        f" ({percent(subject.share(saved))}) to save. Largest: {below[0][2]}.",
+        f" ({percent(subject.share(saved))} of the kernel time) to save. Largest: {below[0][2]}.",
         advice=advice,
         scope=tuple(problem.name for problem in problems),
         drivers=drivers(problems),
