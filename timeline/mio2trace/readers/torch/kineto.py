@@ -28,7 +28,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, sizes
-from mio2trace.readers.torch.event_array import ROUNDED_BELOW, Event, EventArray, nanoseconds
+from mio2trace.readers.torch.event_array import ROUNDED_BELOW, Args, Event, EventArray, nanoseconds
 from mio2trace.readers.torch.filtered import with_filtered
 from mio2trace.readers.torch.frames import Frames, Lines, function_of
 from mio2trace.readers.torch.inputs import InputsCache
@@ -313,6 +313,7 @@ class _Reading:
             self._annotation(event)
 
     def _defer(self, event: Event) -> None:
+        event.args = Args(external=event.args.external)  # what is left of others would keep the file's blocks
         self._named.append(event)
 
     def _annotation(self, event: Event) -> None:
