@@ -347,7 +347,7 @@ def test_attention_in_several_kernels_should_be_one() -> None:
     one = fired(attention("aten::mul", "aten::add"), "unfused-attention")
     assert one.found.ns == 50 * MS
     assert one.found.number == (
-        "50.00 ms per iteration, 71.4 % of the kernel time, in 1 sequence of product, softmax and product; most with"
+        "50.00 ms per iteration, 71.4 % of the kernel time, in 1 group of product, softmax and product; most with"
         " Softmax fwd 2x4x9x9."
     )
     assert "scaled_dot_product_attention" in one.advice

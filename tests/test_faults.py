@@ -427,10 +427,13 @@ def test_more_memory_than_is_free_is_one_line(tmp_path: Path) -> None:
     (group / "memory.max").write_text("3000000000\n")
     (group / "memory.current").write_text("1000000000\n")
     script = (
-        "import resource, sys; from mio2trace import cli, memory\n"
-        "print(memory.bound_to_free(*sys.argv[1:3]), resource.getrlimit(resource.RLIMIT_DATA)[0],"
-        " memory.bound_to_free())\n"
-        "try:\n    bytearray(int(sys.argv[3]))\nexcept MemoryError:\n    print('no')\n"
+        "import resource, sys; from mio2trace import memory\n"
+        "def limit(): return resource.getrlimit(resource.RLIMIT_DATA)[0]\n"
+        "before = limit()\n"
+        "with memory.bound_to_free(*sys.argv[1:3]) as bound, memory.bound_to_free() as again:\n"
+        "    print(bound, limit(), again)\n"
+        "    try:\n        bytearray(int(sys.argv[3]))\n    except MemoryError:\n        print('no')\n"
+        "assert limit() == before\n"
     )
 
     def told(*places: Path, room: int) -> list[str]:

@@ -145,12 +145,8 @@ def main() -> None:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # ignored under nohup: it stays so
             signal.signal(number, _stop)
-    if sys.argv[1:] and not sys.argv[1].startswith("-") and sys.argv[1] not in _STARTS_OTHERS:
-        from mio2trace.memory import bound_to_free
-
-        bound_to_free()
     try:
-        held = cli.main(prog_name="mio2trace", standalone_mode=False)
+        held = _run()
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
@@ -185,6 +181,15 @@ def main() -> None:
             sys.exit(1)
         click.echo(visible(f"mio2trace: a fault of the program itself, please report it: {_fault(error)}"), err=True)
         sys.exit(1)
+
+
+def _run() -> object:
+    if not sys.argv[1:] or sys.argv[1].startswith("-") or sys.argv[1] in _STARTS_OTHERS:
+        return cli.main(prog_name="mio2trace", standalone_mode=False)
+    from mio2trace.memory import bound_to_free
+
+    with bound_to_free():
+        return cli.main(prog_name="mio2trace", standalone_mode=False)
 
 
 def _fill_in_closed_streams() -> None:

@@ -49,25 +49,38 @@ LEAST = 1 << 30
 _AVAILABLE = re.compile(r"^MemAvailable: +(\d{1,15}) kB$", re.MULTILINE | re.ASCII)
 
 
-def bound_to_free(meminfo: str = "/proc/meminfo", cgroup: str = "/sys/fs/cgroup") -> int | None:
-    """Let this process take no more memory than the machine, and its control group, have free now.
+@contextlib.contextmanager
+def bound_to_free(meminfo: str = "/proc/meminfo", cgroup: str = "/sys/fs/cgroup") -> Iterator[int | None]:
+    """Within it this process takes no more memory than the machine, and its control group, have free now.
 
-    Returns the bytes; None where the system does not tell, or has such a limit already.
+    Yields the bytes; None where the system does not tell, or has such a limit already.
     """
+    free = None
     try:
         import resource
 
-        found = _AVAILABLE.search(_read(meminfo))
-        if found is None or resource.getrlimit(resource.RLIMIT_DATA)[0] != resource.RLIM_INFINITY:
-            return None
-        free = int(found[1]) << 10
-        with contextlib.suppress(OSError, ValueError):
-            free = min(free, int(_read(f"{cgroup}/memory.max")) - int(_read(f"{cgroup}/memory.current")))
-        free = max(free, LEAST)
-        resource.setrlimit(resource.RLIMIT_DATA, (free, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+        before = resource.getrlimit(resource.RLIMIT_DATA)
+        if before[0] == resource.RLIM_INFINITY:
+            free = _free(meminfo, cgroup)
+            resource.setrlimit(resource.RLIMIT_DATA, (free, before[1]))
     except (ImportError, OSError, ValueError):
-        return None
-    return free
+        free = None
+    try:
+        yield free
+    finally:
+        if free is not None:
+            resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def _free(meminfo: str, cgroup: str) -> int:
+    """Bytes, at least `LEAST`. Raises `OSError` or `ValueError` where the system does not tell."""
+    found = _AVAILABLE.search(_read(meminfo))
+    if found is None:
+        raise ValueError(meminfo)
+    free = int(found[1]) << 10
+    with contextlib.suppress(OSError, ValueError):
+        free = min(free, int(_read(f"{cgroup}/memory.max")) - int(_read(f"{cgroup}/memory.current")))
+    return max(free, LEAST)
 
 
 def _read(path: str) -> str:

@@ -84,7 +84,7 @@ def _attention(subject: Subject) -> Iterator[Found]:
         share=subject.share(ns),
         count=subject.each(len(attentions)),
         number=f"{subject.time(ns)}, {percent(subject.share(ns))} of the kernel time, in"
-        f" {count(subject.each(len(attentions)), 'sequence')} of product, softmax and product; most with {names[0]}.",
+        f" {count(subject.each(len(attentions)), 'group')} of product, softmax and product; most with {names[0]}.",
         names=(names[0],),
         scope=tuple(names),
     )
