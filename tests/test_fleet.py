@@ -12,10 +12,12 @@ import html5lib
 import pytest
 from click.testing import CliRunner, Result
 
+from mio2trace import fleet
 from mio2trace.cli import cli
 from mio2trace.dataset import TABLES, write_tables
 from mio2trace.dataset.columns import of_rows
 from mio2trace.dataset.rows import failed_run
+from mio2trace.fleet import page as fleet_page
 from mio2trace.queries import DATASET, shipped
 from mio2trace.queries.dataset import opened
 from mio2trace.schema import SQL_COLUMNS
@@ -193,6 +195,13 @@ def test_the_advice_is_that_of_the_worst_run(tmp_path: Path) -> None:
         )
     (row,) = rows_of(tmp_path / "ds", "what is odd")
     assert (row["severity"], row["advice"], row["worst_ms"], row["runs"]) == ("high", "do high", 2, 3)
+
+
+def test_a_name_that_is_missing_is_said() -> None:
+    """Somebody else may have written a table with none: each column that the page prints as a name has a word for it."""
+    printed = set(re.findall(r"shortened\(row\['(\w+)'\],", Path(fleet_page.__file__).read_text("utf-8")))
+    assert printed
+    assert all(isinstance(fleet._named(column, None), str) for column in printed)
 
 
 def test_an_outlier_is_a_run_unlike_its_like(dataset: Path) -> None:

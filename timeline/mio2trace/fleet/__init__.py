@@ -22,7 +22,7 @@ from mio2trace.queries.dataset import Dataset
 
 Row = Mapping[str, Any]
 _NO_NAME = "(no name)"
-_NAMES = frozenset(("run", "problem", "id"))
+_NAMES = frozenset(("run", "problem", "id", "worst_run"))
 """Columns without which a row says of nothing what it says; a file may lack any value."""
 _VERSIONS = """
 select version, count(*) as runs
