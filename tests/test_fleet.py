@@ -198,7 +198,7 @@ def test_the_advice_is_that_of_the_worst_run(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_missing_is_said() -> None:
-    """Somebody else may have written a table with none: each column that the page prints as a name has a word for it."""
+    """Somebody else may have written a table with none: what the page prints as a name has a word for it."""
     printed = set(re.findall(r"shortened\(row\['(\w+)'\],", Path(fleet_page.__file__).read_text("utf-8")))
     assert printed
     assert all(isinstance(fleet._named(column, None), str) for column in printed)
