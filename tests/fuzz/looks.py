@@ -22,7 +22,9 @@ from tests.fuzz.cases import Case
 Chance = random.Random
 csv.field_size_limit(1 << 30)  # a name may be as long as a file
 _FORMS = ("csv", "json", "jsonl", "markdown", "table")
-_DRIVER_LINE = re.compile(r"\./bin/MIOpenDriver(?: [A-Za-z0-9_.,:x+-]+)* # [a-z0-9 ,.]+")
+_DRIVER_LINE = re.compile(
+    r"(?:\./bin/MIOpenDriver|hipblaslt-bench|rocblas-bench)(?: [A-Za-z0-9_.,:x+-]+)* # [a-z0-9 ,.]+"
+)
 _STEERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control and bidi characters: what would steer a terminal."""
 
