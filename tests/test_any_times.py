@@ -13,6 +13,7 @@ import pytest
 
 from mio2trace.conversion import Conversion, convert
 from mio2trace.draw.lanes import packed, packed_spans
+from mio2trace.measures.device_time.busy import Covered
 from mio2trace.model.profile import Activity
 from mio2trace.notes import InputError
 from mio2trace.trace import Slice
@@ -170,3 +171,11 @@ def test_without_length_in_its_layer(tmp_path: Path) -> None:
     law.check_native(found.trace, picture)
     layers = [event for event in found.trace.events() if isinstance(event, Slice) and event.category == "layer"]
     assert sum(layer.args["kernels"] for layer in layers if "kernels" in layer.args) == len(commands)
+
+
+def test_spans_may_take_longer_than_any_clock_counts() -> None:
+    """In a snapshot that somebody changed."""
+    least, most = -(1 << 63), (1 << 63) - 1
+    covered = Covered([least], [most])
+    assert covered.within(least, most) == most - least
+    assert covered.within(0, 5) == 5

@@ -59,7 +59,11 @@ class Covered:
             starts = [*starts[:1], *compress(starts[1:], apart)]
             ends = [*compress(until, apart), *until[-1:]]
         self.starts, self.ends = starts, ends
-        self._before: array[int] = array("q", accumulate(map(sub, self.ends, self.starts), initial=0))
+        self._before: Sequence[int]
+        try:
+            self._before = array("q", accumulate(map(sub, self.ends, self.starts), initial=0))
+        except OverflowError:  # a file of our own that somebody changed may have any times
+            self._before = [*accumulate(map(sub, self.ends, self.starts), initial=0)]
 
     @classmethod
     def of(cls, spans: Iterable[Span]) -> Covered:
