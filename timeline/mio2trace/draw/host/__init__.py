@@ -140,7 +140,9 @@ class HostSide:
         axis = self._axis
         spans[:] = [one for one in spans if self._is_near((one.start, one.end))]
         for place, one in enumerate(spans):
-            spans[place] = HostSpan(axis(one.start), axis(one.end), one.name, one.category, one.args, one.operation)
+            start = axis(one.start)
+            end = max(start, axis(one.end))  # a clock that was set back meanwhile would end it before
+            spans[place] = HostSpan(start, end, one.name, one.category, one.args, one.operation)
         return packed_spans(spans, lambda one: (one.start, max(one.end, one.start + 1)))
 
     def show_only(self, chosen: Chosen) -> None:
