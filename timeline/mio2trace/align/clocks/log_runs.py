@@ -201,7 +201,9 @@ def _parts_of(log: FrameworkLog) -> Iterator[list[Part]]:
         own = frozenset(process.threads)
         threads = None if everything <= own else own
         runs = split(process)
-        begins = [0, *(run.events[0].line for run in runs[1:])]
+        begins = [0]
+        for run in runs[1:]:  # one without any event has no lines of its own
+            begins.append(run.events[0].line if run.events else begins[-1])
         yield [
             Part(run, threads, first, stop) for run, first, stop in zip(runs, begins, [*begins[1:], inf], strict=True)
         ]
