@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from mio2trace.conversion import Conversion, convert
+from mio2trace.draw.host import HostSide
+from mio2trace.draw.host.calls import HostSpan
 from mio2trace.draw.lanes import packed, packed_spans
 from mio2trace.measures.device_time.busy import Covered
 from mio2trace.model.profile import Activity
@@ -179,3 +181,12 @@ def test_spans_may_take_longer_than_any_clock_counts() -> None:
     covered = Covered([least], [most])
     assert covered.within(least, most) == most - least
     assert covered.within(0, 5) == 5
+
+
+def test_no_call_of_the_host_ends_before_it_begins() -> None:
+    """Where the clock was set back meanwhile, the axis puts its end before its begin."""
+    side = object.__new__(HostSide)
+    side._axis = lambda ns: ns if ns < 500 else ns - 400  # type: ignore[assignment]
+    side._middle = side._far = 0
+    (row,) = side._rows([HostSpan(450, 600, "call", "call", None, None)])
+    assert [(one.start, one.end) for one in row] == [(450, 450)]

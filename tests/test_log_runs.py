@@ -13,7 +13,9 @@ from benchmarks.damages import losses, prints, processes
 from benchmarks.damages.run import Mutation, Run, with_lines
 from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK, TWIN, without_framework
 from mio2trace import analyse
+from mio2trace.align.clocks.log_runs import _parts_of, split
 from mio2trace.align.operations.rates import LAST
+from mio2trace.model.log import FrameworkLog, LogEvent, LogEventKind
 from tests.conftest import shared_folder
 
 pytestmark = pytest.mark.shared
@@ -128,3 +130,16 @@ def test_a_command_without_a_thread_is_of_the_call_entered_last() -> None:
     operations = measured(shared_folder(), case).operations
     assert operations.right > 0.95 * operations.kernels
     assert operations.links - operations.said < 0.03 * operations.links
+
+
+def test_runs_of_a_log_whose_lines_are_in_any_order() -> None:
+    """A damaged log may leave a run without any event."""
+    empty = 0
+    for seed in range(300):
+        random = Random(seed)
+        kinds: list[LogEventKind] = ["benchmark begins", "setting up", "iteration"]
+        events = tuple(LogEvent(source=0, kind=random.choice(kinds), line=random.randrange(9)) for _ in range(8))
+        log = FrameworkLog(source=0, events=events)
+        empty += any(not run.events for run in split(log))
+        assert sum(len(parts) for parts in _parts_of(log)) == len(split(log))
+    assert empty
