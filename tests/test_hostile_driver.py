@@ -9,8 +9,7 @@ from click.testing import CliRunner
 
 from benchmarks.hostile_driver import COMMANDS, ENTRIES, batches, judged, offered, run_by_shell
 from mio2trace.cli import cli
-from mio2trace.ops.command import parse, refusal
-from mio2trace.ops.driver_options import CutError, NotPlainError, driver_line, split
+from mio2trace.ops.command import CutError, NotPlainError, driver_line, parse, refusal, split
 from mio2trace.ops.families.activation import ActivProblem
 from mio2trace.ops.families.conv import ConvProblem
 from mio2trace.ops.problem import CommandError

@@ -19,18 +19,16 @@ from mio2trace.model.miopen import Command, MiopenLog, OperationDirection
 from mio2trace.notes import Notes
 from mio2trace.ops import driver_command, log_form, operations
 from mio2trace.ops.command import form_of, parse, split
-from mio2trace.ops.families.activation import ActivProblem
-from mio2trace.ops.families.batch_norm import BnormProblem
+from mio2trace.ops.families import OPS, launches
+from mio2trace.ops.families.activation import ActivProblem, SoftmaxProblem
 from mio2trace.ops.families.conv import ConvProblem
-from mio2trace.ops.families.lrn import LrnProblem
+from mio2trace.ops.families.normalisation import BnormProblem, LrnProblem
 from mio2trace.ops.families.pool import PoolProblem
-from mio2trace.ops.families.softmax import SoftmaxProblem
 from mio2trace.ops.families.tensor import OpTensorProblem
 from mio2trace.ops.log.keys import find_db_key, network_config
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import CommandError, Form, Problem
 from mio2trace.ops.solvers import SOLVERS, family, solver_name
-from mio2trace.ops.table import OPS, launches
 from mio2trace.ops.values import Tensor, common_layout, conv_descriptor, integers, layouts, packed_strides, tensor
 from mio2trace.readers.miopen.log import MiopenDecoder
 

@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from mio2trace.ops import operations
+from mio2trace.ops.families import launches
 from mio2trace.ops.log.assemble import Assembly
 from mio2trace.ops.operation import Operation
-from mio2trace.ops.table import launches
 from tests.test_ops import SETS, conv_entry, decode, entry, load, ops_of
 
 WITH_PROFILE = tuple(

@@ -17,18 +17,16 @@ from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import Collective, Inputs
 from mio2trace.ops.blas import Blas, View, flattened, view
-from mio2trace.ops.driver_options import driver_line
-from mio2trace.ops.families.activation import ActivProblem
-from mio2trace.ops.families.batch_norm import BnormProblem
+from mio2trace.ops.command import driver_line
+from mio2trace.ops.families.activation import ActivProblem, SoftmaxProblem
 from mio2trace.ops.families.collective import CollectiveProblem
 from mio2trace.ops.families.collective import kind_of as collective_kind
 from mio2trace.ops.families.conv import from_tensors
 from mio2trace.ops.families.framework import NOT_MIOPEN, framework_problem
 from mio2trace.ops.families.gemm import AttentionProblem, GemmProblem
-from mio2trace.ops.families.layer_norm import NormProblem
+from mio2trace.ops.families.normalisation import BnormProblem, NormProblem
 from mio2trace.ops.families.pool import PoolProblem
 from mio2trace.ops.families.rnn import MODES, RnnProblem
-from mio2trace.ops.families.softmax import SoftmaxProblem
 from mio2trace.ops.family import DATA, FORWARD, WEIGHTS
 from mio2trace.ops.operation import Operation, OperationFacts
 from mio2trace.ops.problem import CommandError, Problem, cost

@@ -123,7 +123,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Word(msgspec.Struct, frozen=True):
-    """A driver's base word. ``read`` makes the problem, None when the flags do not hold it.
+    """A driver's base word. ``read`` makes the problem; None, KeyError or ValueError when the flags do not hold it.
 
     ``options`` None: one that we never offer, whose options are not known one by one.
     """

@@ -216,9 +216,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class DirectionOnly(Problem, frozen=True, kw_only=True, gc=False):
     """Nothing but the direction of a convolution is known so far."""
 
-    @property
-    def primitive(self) -> str:
-        return "conv"
+    primitive: ClassVar[str] = "conv"
 
     @property
     def is_shaped(self) -> bool:

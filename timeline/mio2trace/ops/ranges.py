@@ -16,7 +16,7 @@ from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import Entry, LoggedCall, MiopenLog, OperationDirection, cut_addresses
 from mio2trace.model.profile import Inputs, Profile, Range
 from mio2trace.ops.aten import ROWS, Given, operations_of, placed, plain
-from mio2trace.ops.driver_options import driver_line
+from mio2trace.ops.command import driver_line
 from mio2trace.ops.families.collective import is_annotation
 from mio2trace.ops.families.conv import from_tensors
 from mio2trace.ops.families.gemm import GemmProblem

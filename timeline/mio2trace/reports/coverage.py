@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from mio2trace.model.miopen import Command, MiopenLog
-from mio2trace.ops.command import parse, split
-from mio2trace.ops.driver_options import CutError, NotPlainError
+from mio2trace.ops.command import CutError, NotPlainError, parse, split
+from mio2trace.ops.families import launches
 from mio2trace.ops.operation import Operation
-from mio2trace.ops.table import launches
 from mio2trace.reports.tables import Cell, Table
 
 COLUMNS = (

@@ -1,6 +1,8 @@
-"""Activation: y = f(x) (miopen-log.md 4.6, 5.3)."""
+"""Activation, y = f(x), and softmax over channels or the whole instance (miopen-log.md 4.6, 5.3)."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import msgspec
 
@@ -26,14 +28,12 @@ from mio2trace.ops.problem import CommandError, Form, Problem, SameShapeProblem,
 class ActivProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
     """``mode`` is the activation's number; the values keep their text."""
 
+    primitive: ClassVar[str] = "activ"
+
     mode: int = 0
     alpha: str = ""
     beta: str = ""
     gamma: str = ""
-
-    @property
-    def primitive(self) -> str:
-        return "activ"
 
     @property
     def variant(self) -> str | None:
@@ -59,7 +59,7 @@ class ActivProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
         )
 
 
-def from_entry(params: Params, op: Op) -> Problem | None:
+def _activ_from_entry(params: Params, op: Op) -> Problem | None:
     x = tensor(params, "xDesc", "yDesc", "dyDesc")
     if x is None:
         return None
@@ -68,26 +68,95 @@ def from_entry(params: Params, op: Op) -> Problem | None:
     return ActivProblem(direction=op.direction, x=x.lengths, **stated)
 
 
-def from_command(line: Line) -> ActivProblem | None:
+def _activ_from_command(line: Line) -> ActivProblem | None:
     """``-m mode --forw 1|2 -A -B -G``."""
-    try:
-        return ActivProblem(
-            direction=line.two_ways("forw"),
-            dtype=line.dtype,
-            x=line.integers("n c H W"),
-            mode=int(line.flags["m"]),
-            alpha=line.flags.get("A", ""),
-            beta=line.flags.get("B", ""),
-            gamma=line.flags.get("G", ""),
+    return ActivProblem(
+        direction=line.two_ways("forw"),
+        dtype=line.dtype,
+        x=line.integers("n c H W"),
+        mode=int(line.flags["m"]),
+        alpha=line.flags.get("A", ""),
+        beta=line.flags.get("B", ""),
+        gamma=line.flags.get("G", ""),
+    )
+
+
+class SoftmaxProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
+    """``algorithm`` 0 fast, 1 accurate, 2 log; ``mode`` 0 instance, 1 channel. alpha, beta: where a command told."""
+
+    primitive: ClassVar[str] = "softmax"
+    told_by_commands: ClassVar[tuple[str, ...]] = ("alpha", "beta")
+
+    algorithm: int = 1
+    mode: int = 1
+    alpha: str = ""
+    beta: str = ""
+
+    @property
+    def variant(self) -> str | None:
+        return ("fast", "accurate", "log")[self.algorithm] if 0 <= self.algorithm < 3 else None
+
+    def flop(self) -> int | None:
+        """Per element: maximum, subtract, exponential, add, divide; the gradient: multiply, add, subtract, multiply."""
+        return self.per_element(5, 4)
+
+    def elements_moved(self) -> int | None:
+        return self.per_element(2, 3)
+
+    def command(self, form: Form = "newest") -> str:
+        if form in ("1.2", "1.7", "2.0", "2.1"):
+            raise CommandError("softmax printed nothing before 2.3")
+        if self.direction is None:
+            raise CommandError("the direction is unknown")
+        word = base_word("softmax", self.dtype)
+        # The entry has pointers for alpha and beta: left to the driver's defaults, 1 and 0.
+        scaling = f" -A {self.alpha} -B {self.beta}" if self.alpha and self.beta else ""
+        return (
+            f"{word} {nchw(self.x, 'softmax')} -F {1 if self.direction == 'forward' else 2} -a {self.algorithm}"
+            f" -m {self.mode}{scaling}"
         )
-    except (KeyError, ValueError):
+
+
+def _softmax_from_entry(params: Params, op: Op) -> Problem | None:
+    x = tensor(params, "xDesc", "yDesc", "dxDesc")
+    if x is None:
         return None
+    algorithm, mode = values.number(params.get("algorithm")), values.number(params.get("mode"))
+    return SoftmaxProblem(
+        direction=op.direction,
+        x=x.lengths,
+        algorithm=1 if algorithm is None else algorithm,
+        mode=1 if mode is None else mode,
+    )
+
+
+def _softmax_from_command(line: Line) -> SoftmaxProblem | None:
+    """``-F 1|2 -a algorithm -m mode [-A alpha -B beta]``."""
+    return SoftmaxProblem(
+        direction=line.two_ways(),
+        dtype=line.dtype,
+        x=line.integers("n c H W"),
+        algorithm=int(line.flags.get("a", "1")),
+        mode=int(line.flags.get("m", "1")),
+        alpha=line.flags.get("A", ""),
+        beta=line.flags.get("B", ""),
+    )
 
 
 FAMILY = Family(
-    ops=(op("ActivationForward", "activ", FORWARD, from_entry), op("ActivationBackward", "activ", DATA, from_entry)),
-    words={"activ": Word(from_command, "activ", SIZES | SCALING | options("m", INTEGER))},
-    names={"activ": "Activation"},
+    ops=(
+        op("ActivationForward", "activ", FORWARD, _activ_from_entry),
+        op("ActivationBackward", "activ", DATA, _activ_from_entry),
+        op("SoftmaxForward", "softmax", FORWARD, _softmax_from_entry),
+        op("SoftmaxBackward", "softmax", DATA, _softmax_from_entry),
+        op("SoftmaxForward_V2", "softmax", FORWARD, _softmax_from_entry),
+        op("SoftmaxBackward_V2", "softmax", DATA, _softmax_from_entry),
+    ),
+    words={
+        "activ": Word(_activ_from_command, "activ", SIZES | SCALING | options("m", INTEGER)),
+        "softmax": Word(_softmax_from_command, "softmax", SIZES | SCALING | options("m a", INTEGER)),
+    },
+    names={"activ": "Activation", "softmax": "Softmax"},
     invoked=(("miopenActivationForward", "activ", FORWARD), ("miopenActivationBackward", "activ", DATA)),
-    find_2=(("Activ", "activ"),),
+    find_2=(("Activ", "activ"), ("Softmax", "softmax")),
 )

@@ -60,6 +60,7 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     ``layouts`` are those of x, w, y, empty where unknown.
     """
 
+    primitive: ClassVar[str] = "conv"
     told_by_commands: ClassVar[tuple[str, ...]] = ("solver_id",)
 
     pads: Shape
@@ -74,10 +75,6 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     """A tensor's strides leave gaps."""
     solver_id: int | None = None
     """``-S`` of the logged command; 0 stands for immediate mode."""
-
-    @property
-    def primitive(self) -> str:
-        return "conv"
 
     @property
     def spatial(self) -> int:
@@ -331,40 +328,32 @@ def from_command(line: Line) -> ConvProblem | None:
 
 
 def from_flags(flags: Mapping[str, str], direction: OperationDirection | None, dtype: str | None) -> ConvProblem | None:
-    """The problem of a command's flags (short names); None when a needed one is missing."""
+    """The problem of a command's flags (short names). Raises KeyError or ValueError when a needed one is missing."""
 
-    def get(name: str, default: int | None = None) -> int:
-        text = flags.get(name)
-        if text is None:
-            if default is None:
-                raise KeyError(name)
-            return default
-        return int(text)
+    def get(name: str, default: str | None = None) -> int:
+        return int(flags[name] if default is None else flags.get(name, default))
 
-    try:
-        three = get("spatial_dim", 2) == 3
-        transpose = flags.get("m") == "trans"
-        g, c, k = get("g", 1), get("c"), get("k")
-        depth: Sequence[str] = ("in_d", "fil_d", "pad_d", "conv_stride_d", "dilation_d") if three else ()
-        d = [get(name, default) for name, default in zip(depth, (None, None, 0, 1, 1), strict=False)]
-        window = (*d[1:2], get("y"), get("x"))
-        if g <= 0 or c % g or k % g:
-            return None
-        problem = ConvProblem(
-            direction=direction,
-            dtype=dtype,
-            x=(get("n"), c, *d[0:1], get("H"), get("W")),
-            w=(c, k // g, *window) if transpose else (k, c // g, *window),
-            pads=(*d[2:3], get("p", 0), get("q", 0)),
-            strides=(*d[3:4], get("u", 1), get("v", 1)),
-            dilations=(*d[4:5], get("l", 1), get("j", 1)),
-            groups=g,
-            transpose=transpose,
-            layouts=(flags.get("in_layout", ""), flags.get("fil_layout", ""), flags.get("out_layout", "")),
-            solver_id=get("S") if "S" in flags else None,
-        )
-    except (KeyError, ValueError):
+    three = get("spatial_dim", "2") == 3
+    transpose = flags.get("m") == "trans"
+    g, c, k = get("g", "1"), get("c"), get("k")
+    depth: Sequence[str] = ("in_d", "fil_d", "pad_d", "conv_stride_d", "dilation_d") if three else ()
+    d = [get(name, default) for name, default in zip(depth, (None, None, "0", "1", "1"), strict=False)]
+    window = (*d[1:2], get("y"), get("x"))
+    if g <= 0 or c % g or k % g:
         return None
+    problem = ConvProblem(
+        direction=direction,
+        dtype=dtype,
+        x=(get("n"), c, *d[0:1], get("H"), get("W")),
+        w=(c, k // g, *window) if transpose else (k, c // g, *window),
+        pads=(*d[2:3], get("p", "0"), get("q", "0")),
+        strides=(*d[3:4], get("u", "1"), get("v", "1")),
+        dilations=(*d[4:5], get("l", "1"), get("j", "1")),
+        groups=g,
+        transpose=transpose,
+        layouts=(flags.get("in_layout", ""), flags.get("fil_layout", ""), flags.get("out_layout", "")),
+        solver_id=get("S") if "S" in flags else None,
+    )
     return problem if problem.well_formed() else None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 from mio2trace.model.gemm import Gemm
@@ -31,6 +33,8 @@ class FusionProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     ``x_strides``, ``y_strides`` as logged or ().
     """
 
+    primitive: ClassVar[str] = "fusion"
+
     x_strides: Shape = ()
     y_strides: Shape = ()
     parts: tuple[str, ...] = ()
@@ -39,10 +43,6 @@ class FusionProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     activation: int | None = None
     kernel: str = ""
     """``kernel_name`` of the plan, where the version prints it."""
-
-    @property
-    def primitive(self) -> str:
-        return "fusion"
 
     @property
     def weights(self) -> Shape:
@@ -137,14 +137,11 @@ class FusionProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
 def from_command(line: Line) -> FusionProblem | None:
     """``-F mode`` and the convolution's or batch norm's flags. The base word's type is unreliable (7.3)."""
     flags = line.flags
-    try:
-        mode = int(flags["F"])
-        parts = _BY_MODE[mode]
-        if mode == 2:
-            x = line.integers("n c H W")
-            return FusionProblem(direction="forward", parts=parts, x=x, bn_mode=int(flags["m"]))
-    except (KeyError, ValueError):
-        return None
+    mode = int(flags["F"])
+    parts = _BY_MODE[mode]
+    if mode == 2:
+        x = line.integers("n c H W")
+        return FusionProblem(direction="forward", parts=parts, x=x, bn_mode=int(flags["m"]))
     first = conv.from_flags({key: value for key, value in flags.items() if key != "m"}, "forward", None)
     if first is None:
         return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from mio2trace.model.gemm import Gemm
 from mio2trace.ops.blas import Blas, Library
 from mio2trace.ops.family import Family
@@ -13,13 +15,11 @@ class GemmProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     """x <[batch,] m, k> times w <[batch,] k, n> is y <[batch,] m, n>; ``added``: a tensor is added to the product.
     ``blas``: as a BLAS library is asked for it."""
 
+    primitive: ClassVar[str] = "gemm"
+
     product: Gemm
     added: bool = False
     blas: Blas | None = None
-
-    @property
-    def primitive(self) -> str:
-        return "gemm"
 
     def gemm(self) -> Gemm:
         return self.product
@@ -55,14 +55,12 @@ class GemmProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
 class AttentionProblem(Problem, frozen=True, kw_only=True, gc=False):
     """softmax(q k^T) v: q <n, heads, s, d>, k <n, heads, t, d>, v <n, heads, t, e>; causal: none sees later keys."""
 
+    primitive: ClassVar[str] = "mha"
+
     q: Shape
     k: Shape
     v: Shape
     causal: bool = False
-
-    @property
-    def primitive(self) -> str:
-        return "mha"
 
     @property
     def input(self) -> Shape:

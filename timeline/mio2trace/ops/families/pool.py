@@ -33,6 +33,7 @@ FLAG_MODE = {flag: mode for mode, flag in MODE_FLAG.items()}
 class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     """``window``, ``pads``, ``strides`` per spatial dimension, height before width. ``x_strides`` as logged or ()."""
 
+    primitive: ClassVar[str] = "pool"
     told_by_commands: ClassVar[tuple[str, ...]] = ("index_mode",)
 
     window: Shape
@@ -44,10 +45,6 @@ class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     x_strides: Shape = ()
     index_mode: int | None = None
     """Workspace index mode (``-M``): 0 mask, 1 image; the entry does not tell."""
-
-    @property
-    def primitive(self) -> str:
-        return "pool"
 
     @property
     def output(self) -> Shape:
@@ -194,34 +191,31 @@ def from_command(line: Line) -> PoolProblem | None:
     mode = FLAG_MODE.get(flags.get("m", "max"))
     if mode is None:
         return None
-    try:
-        sizes = {name: int(flags[name]) for name in ("y", "x", "p", "q", "u", "v")}
-        strides: Shape = ()
-        if "input" in flags:
-            lengths, _, rest = flags["input"].partition(",")
-            x = tuple(int(part) for part in lengths.split("x"))
-            if rest and rest[0].isdigit():
-                strides = tuple(int(part) for part in rest.split("x"))
-            new = True
-        else:
-            x = tuple(int(flags[name]) for name in ("n", "c", "D", "H", "W") if name != "D" or flags.get("d") == "3")
-            new = "M" in flags
-        three = len(x) == 5
-        height, width = (sizes["v"], sizes["u"]) if new else (sizes["u"], sizes["v"])
-        problem = PoolProblem(
-            # logs print 0 for the gradient, so a line copied out of one has it, too
-            direction=DATA if flags.get("F") == "0" else line.two_ways(),
-            dtype=line.dtype,
-            x=x,
-            window=(*((int(flags["Z"]),) if three else ()), sizes["y"], sizes["x"]),
-            pads=(*((int(flags.get("o", "0")),) if three else ()), sizes["p"], sizes["q"]),
-            strides=(*((int(flags.get("s", "1")),) if three else ()), height, width),
-            mode=mode,
-            x_strides=strides,
-            index_mode=int(flags["M"]) if "M" in flags else None,
-        )
-    except (KeyError, ValueError):
-        return None
+    sizes = {name: int(flags[name]) for name in ("y", "x", "p", "q", "u", "v")}
+    strides: Shape = ()
+    if "input" in flags:
+        lengths, _, rest = flags["input"].partition(",")
+        x = tuple(int(part) for part in lengths.split("x"))
+        if rest and rest[0].isdigit():
+            strides = tuple(int(part) for part in rest.split("x"))
+        new = True
+    else:
+        x = tuple(int(flags[name]) for name in ("n", "c", "D", "H", "W") if name != "D" or flags.get("d") == "3")
+        new = "M" in flags
+    three = len(x) == 5
+    height, width = (sizes["v"], sizes["u"]) if new else (sizes["u"], sizes["v"])
+    problem = PoolProblem(
+        # logs print 0 for the gradient, so a line copied out of one has it, too
+        direction=DATA if flags.get("F") == "0" else line.two_ways(),
+        dtype=line.dtype,
+        x=x,
+        window=(*((int(flags["Z"]),) if three else ()), sizes["y"], sizes["x"]),
+        pads=(*((int(flags.get("o", "0")),) if three else ()), sizes["p"], sizes["q"]),
+        strides=(*((int(flags.get("s", "1")),) if three else ()), height, width),
+        mode=mode,
+        x_strides=strides,
+        index_mode=int(flags["M"]) if "M" in flags else None,
+    )
     return problem if problem.expected_output() else None
 
 

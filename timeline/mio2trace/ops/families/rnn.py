@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import ClassVar
 
 import msgspec
 
@@ -38,6 +39,8 @@ class RnnProblem(Problem, frozen=True, kw_only=True, gc=False):
     ``flags`` keep a command's own, to print it again: what they mean beyond the shapes is the driver's affair.
     """
 
+    primitive: ClassVar[str] = "rnn"
+
     word: str = "rnn"
     batches: Shape = ()
     steps: int | None = None
@@ -51,10 +54,6 @@ class RnnProblem(Problem, frozen=True, kw_only=True, gc=False):
     skip_input: bool = False
     w: Shape = ()
     flags: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def primitive(self) -> str:
-        return "rnn"
 
     @property
     def input(self) -> Shape:
@@ -121,27 +120,24 @@ class RnnProblem(Problem, frozen=True, kw_only=True, gc=False):
 def from_command(line: Line) -> RnnProblem | None:
     """``-n batch,... -W input -H hidden -l layers -m mode -r bidir -k steps -F 1|2|4``."""
     flags = line.flags
-    try:
-        lengths = integers(flags.get("K", ""))
-        batches = tuple(int(part) for part in flags["n"].split(","))
-        steps = int(flags["k"]) if "k" in flags else max(lengths)
-        return RnnProblem(
-            direction=line.three_ways(),
-            dtype=line.dtype,
-            word=line.name,
-            batches=batches,
-            steps=steps,
-            rows=sum(lengths) if len(lengths) > 1 and batches == (len(lengths),) else None,
-            inputs=int(flags["W"]),
-            hidden=int(flags["H"]),
-            layers=int(flags["l"]),
-            mode=flags.get("m"),
-            bidirectional=flags.get("r") == "1",
-            skip_input=flags.get("p") == "1" if line.name == "rnn" else False,
-            flags=tuple(flags.items()),
-        )
-    except (KeyError, ValueError):
-        return None
+    lengths = integers(flags.get("K", ""))
+    batches = tuple(int(part) for part in flags["n"].split(","))
+    steps = int(flags["k"]) if "k" in flags else max(lengths)
+    return RnnProblem(
+        direction=line.three_ways(),
+        dtype=line.dtype,
+        word=line.name,
+        batches=batches,
+        steps=steps,
+        rows=sum(lengths) if len(lengths) > 1 and batches == (len(lengths),) else None,
+        inputs=int(flags["W"]),
+        hidden=int(flags["H"]),
+        layers=int(flags["l"]),
+        mode=flags.get("m"),
+        bidirectional=flags.get("r") == "1",
+        skip_input=flags.get("p") == "1" if line.name == "rnn" else False,
+        flags=tuple(flags.items()),
+    )
 
 
 def from_descriptor(text: str, direction: OperationDirection | None, steps: int | None, w: Shape) -> RnnProblem:

@@ -1,12 +1,15 @@
-"""Tensor arithmetic: set, scale, copy, c = op(a, b) + beta c (miopen-log.md 5.4), a bias as a call of its own (5.1)."""
+"""Tensor arithmetic (set, scale, copy, c = op(a, b) + beta c), a bias as a call of its own, and reductions of a tensor
+(sums, extremes, calculations): miopen-log.md 5.1, 5.4."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
 from mio2trace.ops import values
+from mio2trace.ops.families import other
 from mio2trace.ops.family import (
     DECIMAL,
+    DIMENSIONS,
     FORWARD,
     INTEGER,
     SCALING,
@@ -19,16 +22,9 @@ from mio2trace.ops.family import (
     Word,
     lengths,
     op,
+    options,
 )
-from mio2trace.ops.problem import (
-    CommandError,
-    Form,
-    Problem,
-    base_word,
-    four_lengths,
-    nchw,
-    work,
-)
+from mio2trace.ops.problem import CommandError, Form, Problem, base_word, four_lengths, nchw, work
 from mio2trace.ops.values import TENSOR_OPS, Shape, product
 
 _OF_ONE = {"set": "settensor", "scale": "scaletensor", "copy": "transformtensor"}
@@ -125,12 +121,10 @@ class OpTensorProblem(Problem, frozen=True, kw_only=True, gc=False):
 class BiasProblem(Problem, frozen=True, kw_only=True, gc=False):
     """The bias of a convolution: y += b, or db = sum of dy: b <1, k, 1, 1>."""
 
+    primitive: ClassVar[str] = "bias"
+
     y: Shape
     b: Shape = ()
-
-    @property
-    def primitive(self) -> str:
-        return "bias"
 
     @property
     def input(self) -> Shape:
@@ -181,12 +175,9 @@ def _of_bias(params: Params, op: Op) -> Problem | None:
     return BiasProblem(direction=op.direction, y=y, b=lengths(params, op.names[1])) if y else None
 
 
-def from_command(line: Line) -> OpTensorProblem | None:
+def _tensor_from_command(line: Line) -> OpTensorProblem | None:
     """``[-A a1 -B a2 -G beta] -n -c -H -W -o code [-v value]``: one shape for all (the first operand's)."""
-    try:
-        x, code = line.integers("n c H W"), int(line.flags["o"])
-    except (KeyError, ValueError):
-        return None
+    x, code = line.integers("n c H W"), int(line.flags["o"])
     names = ("set", "scale", *TENSOR_OPS)
     if not 0 <= code < len(names):
         return None
@@ -194,6 +185,76 @@ def from_command(line: Line) -> OpTensorProblem | None:
     return OpTensorProblem(dtype=line.dtype, op=names[code], a=x, scaling=scaling)
 
 
+class ReduceProblem(Problem, frozen=True, kw_only=True, gc=False):
+    """a reduced to c: the reduced dimensions are those where c is 1 and a is not. ``flags`` as a command told."""
+
+    kind: str = "reduce"
+    a: Shape
+    c: Shape = ()
+    op: int | None = None
+    comp: int | None = None
+    nan: int | None = None
+    indices: int | None = None
+
+    @property
+    def primitive(self) -> str:
+        return self.kind
+
+    @property
+    def input(self) -> Shape:
+        return self.a
+
+    @property
+    def output(self) -> Shape:
+        return self.c
+
+    def check(self) -> str:
+        if self.c and len(self.c) == len(self.a) and any(n not in (1, m) for n, m in zip(self.c, self.a, strict=True)):
+            return "the result is no reduction of the input"
+        return ""
+
+    def flop(self) -> int | None:
+        """1 per element of the input."""
+        return work(self.a)
+
+    def elements_moved(self) -> int | None:
+        elements = work(self.a)
+        return None if elements is None else elements + (product(self.c) if self.c else 0)
+
+    def command(self, form: Form = "newest") -> str:
+        if self.kind != "reduce":
+            raise CommandError(f"the driver's options for {self.kind} are not covered")
+        raise CommandError("the entry has no values for alpha and beta, and the driver needs them")
+
+
+def _reduce_from_entry(params: Params, op: Op) -> Problem | None:
+    a = lengths(params, *op.names[:2])
+    if not a:
+        return None
+    stated = [value[0] for value in map(values.integers, params.get("reduceTensorDesc", "").split(" : ")[1:]) if value]
+    kind, comp, nan, indices = (number if number >= 0 else None for number in (*stated, -1, -1, -1, -1)[:4])
+    c = lengths(params, *op.names[2:])
+    return ReduceProblem(kind=op.primitive, a=a, c=c, op=kind, comp=comp, nan=nan, indices=indices)
+
+
+def _reduce_from_command(line: Line) -> Problem | None:
+    """``-D lengths -R dimensions [-O operation]``; without them what any other command tells."""
+    flags = line.flags
+    if "D" not in flags or "R" not in flags:
+        return other.from_command(line) if line.name not in _TYPES else None
+    shape, dimensions = values.integers(flags["D"]), values.integers(flags["R"])
+    number = flags.get("O", "")
+    return ReduceProblem(
+        dtype=_TYPES.get(line.word, line.dtype),
+        a=shape,
+        c=tuple(1 if at in dimensions else length for at, length in enumerate(shape)),
+        op=int(number) if number.isdecimal() else None,
+    )
+
+
+_TYPES = {"reduceint": "int32", "reducefp": "float"}
+"""Of words that end in one of their own."""
+_OPTIONS = SIZES | SCALING | options("D R", DIMENSIONS) | options("C I N O", INTEGER)
 FAMILY = Family(
     ops=(
         op("OpTensor", "optensor", None, _of_two),
@@ -202,10 +263,21 @@ FAMILY = Family(
         op("TransformTensor", "transformtensor", None, _of_one, ("copy", "xDesc", "yDesc")),
         op("ConvolutionForwardBias", "bias", FORWARD, _of_bias, ("yDesc", "bDesc")),
         op("ConvolutionBackwardBias", "bias", WEIGHTS, _of_bias, ("dyDesc", "dbDesc")),
+        op("ReduceTensor", "reduce", None, _reduce_from_entry, ("aDesc", "xDesc", "cDesc")),
+        op("SumForward", "sum", FORWARD, _reduce_from_entry, ("xDesc", "xDesc", "yDesc")),
+        op("ReduceCalculationForward", "reducecalculation", FORWARD, _reduce_from_entry,
+           ("xDesc", "xDesc", "reduceDesc")),
+        op("ArgmaxForward", "argmax", FORWARD, _reduce_from_entry, ("xDesc", "xDesc", "yDesc")),
+        op("ReduceExtremeForward", "reduceextreme", FORWARD, _reduce_from_entry,
+           ("xDesc", "xDesc", "yDesc", "indiceDesc")),
     ),
-    words={"tensorop": Word(from_command, "optensor", SIZES | SCALING | {"o": INTEGER, "v": DECIMAL})},
+    words={
+        "tensorop": Word(_tensor_from_command, "optensor", SIZES | SCALING | {"o": INTEGER, "v": DECIMAL}),
+        **{word: Word(_reduce_from_command, "reduce", _OPTIONS) for word in ("reduce", *_TYPES)},
+        **{word: Word(_reduce_from_command, "reduce") for word in ("reduceextreme", "reducecalculation")},
+    },
     names={
         "optensor": "TensorOp", "settensor": "SetTensor", "scaletensor": "ScaleTensor",
-        "transformtensor": "TransformTensor", "bias": "Bias",
+        "transformtensor": "TransformTensor", "bias": "Bias", "reduce": "Reduce",
     },
 )  # fmt: skip

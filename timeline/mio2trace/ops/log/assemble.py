@@ -10,17 +10,15 @@ import msgspec
 
 from mio2trace.model.miopen import Command, Entry, Message, MiopenLog, OperationDirection
 from mio2trace.ops import values
-from mio2trace.ops.command import base, form_of, parse, refusal, tag_direction
-from mio2trace.ops.driver_options import driver_line, first_word
-from mio2trace.ops.log.draft import Draft, stated
+from mio2trace.ops.command import base, driver_line, first_word, form_of, parse, refusal, tag_direction
+from mio2trace.ops.families import FIND_2, FIND_2_TENSORS, OPS, WORDS
+from mio2trace.ops.log.draft import Draft, State, stated
 from mio2trace.ops.log.level_lines import LevelLines
 from mio2trace.ops.log.plans import run_buffers, run_tensors
 from mio2trace.ops.log.repeats import Repeats
-from mio2trace.ops.log.state import State
 from mio2trace.ops.operation import Operation, Phase
 from mio2trace.ops.problem import FORMS, CommandError, Form, Problem
 from mio2trace.ops.solvers import solver_name
-from mio2trace.ops.table import FIND_2, FIND_2_TENSORS, OPS, WORDS
 
 
 def operations(log: MiopenLog) -> tuple[Operation, ...]:

@@ -12,14 +12,13 @@ import msgspec
 from mio2trace.model.miopen import Message, OperationDirection
 from mio2trace.ops import values
 from mio2trace.ops.command import parse
+from mio2trace.ops.families import INVOKED
 from mio2trace.ops.families.conv import ConvProblem
-from mio2trace.ops.log.draft import Draft
+from mio2trace.ops.log.draft import Draft, State
 from mio2trace.ops.log.keys import find_db_key, network_config
-from mio2trace.ops.log.state import State
 from mio2trace.ops.operation import GemmCall, Launch, Phase
 from mio2trace.ops.problem import DirectionOnly, Problem
 from mio2trace.ops.solvers import family, solver_name
-from mio2trace.ops.table import INVOKED
 from mio2trace.patterns import late
 
 SEARCHED: Mapping[str, OperationDirection] = {

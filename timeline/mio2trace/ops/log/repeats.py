@@ -10,10 +10,9 @@ from __future__ import annotations
 import msgspec
 
 from mio2trace.model.miopen import Command, Entry, LoggedCall, Message
-from mio2trace.ops.log.draft import stated
-from mio2trace.ops.log.state import State
+from mio2trace.ops.families import FIND_2, OPS
+from mio2trace.ops.log.draft import State, stated
 from mio2trace.ops.operation import GemmCall, Launch, Operation
-from mio2trace.ops.table import FIND_2, OPS
 from mio2trace.ops.values import Tensor
 
 Record = Entry | Command | Message

@@ -1,8 +1,11 @@
-"""Batch normalisation, with and without a fused activation (miopen-log.md 5.2, 7.3)."""
+"""Normalisation: batch norm with and without a fused activation, layer norm and its relatives, local response
+normalisation (miopen-log.md 4.7, 5.2, 7.3)."""
 
 from __future__ import annotations
 
 from typing import ClassVar
+
+import msgspec
 
 from mio2trace.ops import values
 from mio2trace.ops.family import (
@@ -36,6 +39,7 @@ _TYPES = {
 class BnormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
     """``mode`` 0 per activation, 1 spatial. ``running``, ``saved``: statistics kept or used; None where not told."""
 
+    primitive: ClassVar[str] = "bnorm"
     told_by_commands: ClassVar[tuple[str, ...]] = ("scale_dtype", "activation")
     told_where_cut_off: ClassVar[tuple[str, ...]] = ("running", "saved")
 
@@ -48,10 +52,6 @@ class BnormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
     scale_dtype: str | None = None
     activation: tuple[str, ...] = ()
     """mode, alpha, beta, gamma of a fused activation."""
-
-    @property
-    def primitive(self) -> str:
-        return "bnorm"
 
     @property
     def variant(self) -> str:
@@ -134,7 +134,7 @@ class BnormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
         return f"{word} {text}"
 
 
-def from_entry(params: Params, op: Op) -> Problem | None:
+def _bnorm_from_entry(params: Params, op: Op) -> Problem | None:
     x = tensor(params, "xDesc")
     mode = values.number(params.get("bn_mode"))
     if x is None:
@@ -158,7 +158,7 @@ def from_entry(params: Params, op: Op) -> Problem | None:
     )
 
 
-def from_command(line: Line) -> BnormProblem | None:
+def _bnorm_from_command(line: Line) -> BnormProblem | None:
     """Direction and whether it trains as the printing function tells; ``--forw`` and ``-b`` overrule it.
 
     -s and -r changed places in 2025 (miopen-log.md 7.3): -r before -s is the new order. The gradient can only use saved
@@ -200,30 +200,159 @@ def from_command(line: Line) -> BnormProblem | None:
     )
 
 
+_MODES = ("within", "cross")
+
+
+class LrnProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
+    """``window`` neighbours; ``mode`` 0 within channel, 1 cross channel; alpha, beta, k keep their text."""
+
+    primitive: ClassVar[str] = "lrn"
+
+    mode: int = 1
+    window: int = 0
+    alpha: str = ""
+    beta: str = ""
+    k: str = ""
+
+    @property
+    def variant(self) -> str | None:
+        if not self.window:
+            return None
+        return "cross channel" if self.mode == 1 else "within channel"
+
+    def flop(self) -> int | None:
+        """Per element: 2 per neighbour and 3; the gradient 4 per neighbour and 5 (docs/operations.md)."""
+        if not self.window:
+            return None
+        neighbours = self.window if self.mode == 1 else self.window**2
+        return self.per_element(2 * neighbours + 3, 4 * neighbours + 5)
+
+    def elements_moved(self) -> int | None:
+        """Forward x, y; backward x, y, dy, dx."""
+        return self.per_element(2, 4)
+
+    def command(self, form: Form = "newest") -> str:
+        if self.direction is None or not self.x or not self.window:
+            raise CommandError("the log does not show the descriptor")
+        word = base_word("lrn", self.dtype)
+        n, c, h, w = (*self.x, 1, 1, 1)[:4]
+        if len(self.x) > 4:
+            raise CommandError("the driver's lrn takes 4 lengths")
+        return (
+            f"{word} -A {self.alpha} -B {self.beta} -F {1 if self.direction == 'forward' else 2} -H {h} -K {self.k}"
+            f" -N {self.window} -W {w} -c {c} -m {self.mode} -n {n}"
+        )
+
+    def with_command(self, command: Problem) -> Problem:
+        """All of it, where the entry does not tell the descriptor."""
+        return command if type(command) is type(self) and not self.window else self
+
+
+def _lrn_from_entry(params: Params, op: Op) -> Problem | None:
+    x = tensor(params, "xDesc", "yDesc", "dxDesc")
+    if x is None:
+        return None
+    descriptor = values.lrn_descriptor(params.get("lrnDesc", ""))
+    stated = {} if descriptor is None else msgspec.structs.asdict(descriptor)
+    return LrnProblem(direction=op.direction, x=x.lengths, **stated)
+
+
+def _lrn_from_command(line: Line) -> LrnProblem | None:
+    """``-N window -m mode -A alpha -B beta -K k -F 1|2``."""
+    flags = line.flags
+    return LrnProblem(
+        direction=line.two_ways(),
+        dtype=line.dtype,
+        x=line.integers("n c H W"),
+        mode=_MODES.index(flags["m"]) if flags["m"] in _MODES else int(flags["m"]),
+        window=int(flags["N"]),
+        alpha=flags["A"],
+        beta=flags["B"],
+        k=flags["K"],
+    )
+
+
+class NormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
+    """Layer norm and its relatives; ``kind`` is the primitive. ``normalized`` is the first normalised dimension."""
+
+    kind: str
+    scale: Shape = ()
+    mode: int | None = None
+    normalized: int | None = None
+    groups: int | None = None
+
+    @property
+    def primitive(self) -> str:
+        return self.kind
+
+    @property
+    def weights(self) -> Shape:
+        return self.scale
+
+    def flop(self) -> int | None:
+        """As batch norm in training: 6 per element, gradient 10; T5's root mean square saves the mean: 4 and 8."""
+        more = {"t5layernorm": -2, "addlayernorm": 1}.get(self.kind, 0)
+        return self.per_element(6 + more, 10 + more)
+
+    def elements_moved(self) -> int | None:
+        return self.per_element(3 if self.kind == "addlayernorm" else 2, 3)
+
+
+def _norm_from_entry(params: Params, op: Op) -> Problem | None:
+    x = lengths(params, "xDesc", "dyDesc")
+    if not x:
+        return None
+    return NormProblem(
+        direction=op.direction,
+        kind=op.primitive,
+        x=x,
+        scale=lengths(params, "weightDesc"),
+        mode=values.number(params.get("mode")),
+        normalized=values.number(params.get("normalized_dim")),
+        groups=values.number(params.get("num_groups")),
+    )
+
+
+def _norm_from_command(line: Line) -> NormProblem:
+    """Its shape where the common flags tell it."""
+    return NormProblem(direction=line.stated_way, dtype=line.dtype, kind=line.name, x=line.shape)
+
+
 FAMILY = Family(
     ops=(
-        op("BatchNormalizationForwardTraining", "bnorm", FORWARD, from_entry),
-        op("BatchNormalizationForwardInference", "bnorm", FORWARD, from_entry),
-        op("BatchNormalizationForwardInferenceInvVariance", "bnorm", FORWARD, from_entry),
-        op("BatchNormalizationBackward", "bnorm", DATA, from_entry),
-        op("BatchNormalizationForwardTraining_V2", "bnorm", FORWARD, from_entry),
-        op("BatchNormalizationForwardTraining_V3", "bnorm", FORWARD, from_entry),
-        op("BatchNormalizationForwardInference_V2", "bnorm", FORWARD, from_entry),
-        op("BatchNormalizationBackward_V2", "bnorm", DATA, from_entry),
-        op("BatchNormForwardInferenceActivation", "bnorm", FORWARD, from_entry),
-        op("BatchNormForwardInferenceActivationInvVariance", "bnorm", FORWARD, from_entry),
-        op("BatchNormForwardTrainingActivation", "bnorm", FORWARD, from_entry),
-        op("BatchNormForwardTrainingActivation_V2", "bnorm", FORWARD, from_entry),
-        op("BatchNormBackwardActivation", "bnorm", DATA, from_entry),
+        op("BatchNormalizationForwardTraining", "bnorm", FORWARD, _bnorm_from_entry),
+        op("BatchNormalizationForwardInference", "bnorm", FORWARD, _bnorm_from_entry),
+        op("BatchNormalizationForwardInferenceInvVariance", "bnorm", FORWARD, _bnorm_from_entry),
+        op("BatchNormalizationBackward", "bnorm", DATA, _bnorm_from_entry),
+        op("BatchNormalizationForwardTraining_V2", "bnorm", FORWARD, _bnorm_from_entry),
+        op("BatchNormalizationForwardTraining_V3", "bnorm", FORWARD, _bnorm_from_entry),
+        op("BatchNormalizationForwardInference_V2", "bnorm", FORWARD, _bnorm_from_entry),
+        op("BatchNormalizationBackward_V2", "bnorm", DATA, _bnorm_from_entry),
+        op("BatchNormForwardInferenceActivation", "bnorm", FORWARD, _bnorm_from_entry),
+        op("BatchNormForwardInferenceActivationInvVariance", "bnorm", FORWARD, _bnorm_from_entry),
+        op("BatchNormForwardTrainingActivation", "bnorm", FORWARD, _bnorm_from_entry),
+        op("BatchNormForwardTrainingActivation_V2", "bnorm", FORWARD, _bnorm_from_entry),
+        op("BatchNormBackwardActivation", "bnorm", DATA, _bnorm_from_entry),
+        op("LRNForward", "lrn", FORWARD, _lrn_from_entry),
+        op("LRNBackward", "lrn", DATA, _lrn_from_entry),
+        op("LayerNormForward", "layernorm", FORWARD, _norm_from_entry),
+        op("AddLayerNormForward", "addlayernorm", FORWARD, _norm_from_entry),
+        op("T5LayerNormForward", "t5layernorm", FORWARD, _norm_from_entry),
+        op("T5LayerNormBackward", "t5layernorm", DATA, _norm_from_entry),
+        op("GroupNormForward", "groupnorm", FORWARD, _norm_from_entry),
     ),
     words={
         "bnorm": Word(
-            from_command,
+            _bnorm_from_command,
             "bnorm",
             SIZES | LAYOUTS | SCALING | options("m b s r f", INTEGER) | options("x y z e", DECIMAL),
-        )
+        ),
+        "lrn": Word(
+            _lrn_from_command, "lrn", SIZES | SCALING | {"m": f"{INTEGER}|within|cross", "N": INTEGER, "K": DECIMAL}
+        ),
+        **{word: Word(_norm_from_command, word) for word in ("layernorm", "addlayernorm", "t5layernorm", "groupnorm")},
     },
-    names={"bnorm": "BatchNorm"},
+    names={"bnorm": "BatchNorm", "lrn": "LRN", "layernorm": "LayerNorm", "groupnorm": "GroupNorm"},
     invoked=(
         ("miopenBatchNormForward", "bnorm", FORWARD),
         ("miopenBatchNormBackward", "bnorm", DATA),
