@@ -17,7 +17,7 @@ from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import Collective, Inputs
 from mio2trace.ops.blas import Blas, View, flattened, view
-from mio2trace.ops.command import driver_line
+from mio2trace.ops.command import offered, offered_bench
 from mio2trace.ops.families.activation import ActivProblem, SoftmaxProblem
 from mio2trace.ops.families.collective import CollectiveProblem
 from mio2trace.ops.families.collective import kind_of as collective_kind
@@ -28,8 +28,8 @@ from mio2trace.ops.families.normalisation import BnormProblem, NormProblem
 from mio2trace.ops.families.pool import PoolProblem
 from mio2trace.ops.families.rnn import MODES, RnnProblem
 from mio2trace.ops.family import DATA, FORWARD, WEIGHTS
-from mio2trace.ops.operation import Operation, OperationFacts
-from mio2trace.ops.problem import CommandError, Problem, cost
+from mio2trace.ops.operation import Operation, OperationFacts, of_problem
+from mio2trace.ops.problem import Problem
 from mio2trace.ops.values import ConvDescriptor, Shape, Tensor, integers, layouts, product
 
 _MOST = 1 << 40
@@ -454,14 +454,11 @@ def operations_of(name: str, inputs: Inputs | None) -> tuple[Operation, ...]:
             if not problems and name.startswith("aten::clamp_min"):
                 return ()
     if not problems:
-        return (
-            _unplaced(
-                OperationFacts(
-                    source=0, api=name, primitive=row.primitive, direction=row.direction,
-                    dtype=dtype, command_reason=doubt, doubts=(doubt,),
-                )
-            ),
+        facts = OperationFacts(
+            source=0, api=name, primitive=row.primitive, direction=row.direction, dtype=dtype, command_reason=doubt,
+            doubts=(doubt,),
         )  # fmt: skip
+        return (Operation(facts=facts),)
     return tuple(_operation(name, row, problem.typed(dtype)) for problem in problems)
 
 
@@ -475,65 +472,40 @@ def plain(name: str, inputs: Inputs | None, around: str = "") -> Operation:
         return _collective(name, inputs.collective)
     if collective_kind(around):
         return _collective(name, Collective(name=around))
-    kernel_file = None if inputs is None else inputs.kernel_file or None
-    problem = None if inputs is None else framework_problem(name, inputs)
-    if problem is None:
-        doubts = ("the profiler did not record the inputs",) if inputs is None else ()
-        return _unplaced(
-            OperationFacts(
-                source=0, api=name, primitive=name, command_reason=NOT_MIOPEN, doubts=doubts, kernel_file=kernel_file
-            )
-        )  # fmt: skip
-    of_sizes = cost(problem)
-    return _unplaced(
-        OperationFacts(
-            source=0, api=name, primitive=name, input=problem.x, weights=problem.w, output=problem.y,
-            mode=problem.variant, dtype=problem.dtype, flop=of_sizes.flop, bytes_min=of_sizes.bytes_min,
-            command_reason=NOT_MIOPEN, problem=problem, kernel_file=kernel_file,
-        )
-    )  # fmt: skip
+    facts = OperationFacts(source=0, api=name, primitive=name, command_reason=NOT_MIOPEN)
+    if inputs is None:
+        doubts = ("the profiler did not record the inputs",)
+        return Operation(facts=msgspec.structs.replace(facts, doubts=doubts))
+    facts = msgspec.structs.replace(facts, kernel_file=inputs.kernel_file or None)
+    problem = framework_problem(name, inputs)
+    return Operation(facts=facts if problem is None else of_problem(problem, facts))
 
 
 def _collective(name: str, made: Collective) -> Operation:
     kind = collective_kind(made.name)
+    facts = OperationFacts(source=0, api=name, primitive=kind or name, command_reason=NOT_MIOPEN)
     if not kind:
-        return _unplaced(OperationFacts(source=0, api=name, primitive=name, command_reason=NOT_MIOPEN))
+        return Operation(facts=facts)
     problem = CollectiveProblem(
         kind=kind, sent=made.sent, received=made.received, ranks=made.ranks, group=made.group, dtype=made.dtype or None
     )
-    return _unplaced(
-        OperationFacts(
-            source=0, api=name, primitive=kind, input=problem.input, output=problem.output, mode=problem.variant,
-            dtype=problem.dtype, flop=0, bytes_min=cost(problem).bytes_min, command_reason=NOT_MIOPEN, problem=problem,
-        )
-    )  # fmt: skip
+    return Operation(facts=of_problem(problem, facts))
 
 
 def _operation(name: str, row: _Row, problem: Problem) -> Operation:
-    try:
-        if not row.miopen and not problem.has_bench:
-            raise CommandError(f"{name} is PyTorch's own or a BLAS library's, not MIOpen's")
-        command, reason = problem.bench("hipblaslt") if problem.has_bench else driver_line(problem), ""
-    except CommandError as error:
-        command, reason = None, str(error)
-    geometry, of_sizes = problem.geometry, cost(problem)
+    command, reason = None, f"{name} is PyTorch's own or a BLAS library's, not MIOpen's"
+    if problem.has_bench:
+        command, reason = offered_bench(problem)
+    elif row.miopen:
+        command, reason = offered(problem)
     doubt = problem.check()
     if command is not None and problem.is_copied:
         doubt = doubt or "the command assumes row-major operands: the library gets copies, or no strides were recorded"
-    return _unplaced(
-        OperationFacts(
-            source=0, api=name, primitive=row.primitive, direction=problem.direction,
-            input=problem.input, weights=problem.weights, output=problem.output, pad=geometry.pad,
-            stride=geometry.stride, dilation=geometry.dilation, groups=geometry.groups, mode=problem.variant,
-            window=geometry.window, layout=problem.memory_layout, dtype=problem.dtype, gemm=of_sizes.gemm,
-            flop=of_sizes.flop, bytes_min=of_sizes.bytes_min, command=command, command_reason=reason,
-            doubts=(doubt,) if doubt else (), problem=problem,
-        )
+    facts = OperationFacts(
+        source=0, api=name, primitive=row.primitive, command=command, command_reason=reason,
+        doubts=(doubt,) if doubt else (),
     )  # fmt: skip
-
-
-def _unplaced(facts: OperationFacts) -> Operation:
-    return Operation(index=0, line=0, end_line=0, facts=facts)
+    return Operation(facts=of_problem(problem, facts))
 
 
 def placed(facts: OperationFacts, source: int, thread: int | None) -> OperationFacts:

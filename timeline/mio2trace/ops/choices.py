@@ -27,8 +27,7 @@ from mio2trace.model.miopen import Command, Message, MiopenLog
 from mio2trace.ops.command import parse
 from mio2trace.ops.families.gemm import GemmProblem
 from mio2trace.ops.log.statements import performance
-from mio2trace.ops.operation import Operation, OperationFacts
-from mio2trace.ops.problem import cost
+from mio2trace.ops.operation import Operation, OperationFacts, of_problem
 
 DATABASE_KINDS = frozenset(("find-db record", "find-db insert"))
 """Messages of a log that hold a record, or one item of it."""
@@ -140,16 +139,14 @@ def _operation(source: int, number: int, gemm: GemmChoice) -> Operation:
         direction=None, x=(*lead, m, k), w=(*lead, k, n), y=(*lead, m, n), product=Gemm(m, n, k, gemm.batch),
         dtype=BLAS_TYPES.get(gemm.types[0]) if gemm.types else None,
     )  # fmt: skip
-    of_sizes = cost(problem)
     layout = "".join("T" if transposed else "N" for transposed in (gemm.trans_a, gemm.trans_b))
     facts = OperationFacts(
-        source=source, api=gemm.function, primitive="gemm", input=problem.input, weights=problem.weights,
-        output=problem.output, mode=" ".join(filter(None, (layout, gemm.epilogue))), dtype=problem.dtype,
-        dtype_by="log" if problem.dtype else None, gemm=of_sizes.gemm, flop=of_sizes.flop, bytes_min=of_sizes.bytes_min,
+        source=source, api=gemm.function, primitive="gemm", mode=" ".join(filter(None, (layout, gemm.epilogue))),
+        dtype_by="log" if problem.dtype else None,
         solver=f"{gemm.library} {gemm.solution}" if gemm.solution else None,
-        command_reason="a BLAS library computes it, not MIOpen", problem=problem,
+        command_reason="a BLAS library computes it, not MIOpen",
     )  # fmt: skip
-    return Operation(index=number, line=gemm.line, end_line=gemm.line, facts=facts)
+    return Operation(index=number, line=gemm.line, end_line=gemm.line, facts=of_problem(problem, facts))
 
 
 def best(record: SolverRecord) -> SolverTime:

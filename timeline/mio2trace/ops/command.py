@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 
 from mio2trace.model.miopen import OperationDirection
+from mio2trace.ops.blas import Library
 from mio2trace.ops.families import OPTIONS, WORDS
 from mio2trace.ops.family import ANY, PATH, Line
 from mio2trace.ops.problem import CommandError, Form, Problem
@@ -186,6 +187,22 @@ def driver_line(problem: Problem, form: Form = "newest") -> str:
         if kinds[name] in _WITHOUT_OFFER:
             raise CommandError(f"no plain driver command: the value of {name} is the log's own")
     return shlex.join(["./bin/MIOpenDriver", *text.split()])
+
+
+def offered(problem: Problem, form: Form = "newest") -> tuple[str | None, str]:
+    """`driver_line`, and an empty text; None and the reason where there is none."""
+    try:
+        return driver_line(problem, form), ""
+    except CommandError as error:
+        return None, str(error)
+
+
+def offered_bench(problem: Problem, library: Library = "hipblaslt") -> tuple[str | None, str]:
+    """The line of a library's bench, as `offered`."""
+    try:
+        return problem.bench(library), ""
+    except CommandError as error:
+        return None, str(error)
 
 
 _MARKS: tuple[tuple[Form, Callable[[str, str], bool]], ...] = (

@@ -6,15 +6,16 @@ from binascii import unhexlify
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import compress
+from operator import attrgetter
 from struct import Struct
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import LocalTime
 from mio2trace.model.miopen import OperationDirection
-from mio2trace.ops.problem import Problem
+from mio2trace.ops.problem import Problem, cost
 from mio2trace.ops.values import Shape
 
 Buffers = tuple[tuple[str, int], ...]
@@ -134,7 +135,64 @@ class OperationFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kernel_file: str | None = None
 
 
-class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+def of_problem(problem: Problem, facts: OperationFacts) -> OperationFacts:
+    """The facts with what follows from the problem: shapes, geometry, work, traffic; its mode where it has one."""
+    geometry, of_sizes = problem.geometry, cost(problem)
+    return msgspec.structs.replace(
+        facts, direction=problem.direction, input=problem.input, weights=problem.weights, output=problem.output,
+        pad=geometry.pad, stride=geometry.stride, dilation=geometry.dilation, groups=geometry.groups,
+        mode=problem.variant or facts.mode, window=geometry.window, layout=problem.memory_layout, dtype=problem.dtype,
+        gemm=of_sizes.gemm, flop=of_sizes.flop, bytes_min=of_sizes.bytes_min,
+        problem=problem if problem.is_shaped else None,
+    )  # fmt: skip
+
+
+class _OfFacts:
+    """The fields of an operation's facts, which it has as its own."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        source: int
+        api: str
+        primitive: str
+        direction: OperationDirection | None
+        phase: Phase
+        input: Shape
+        weights: Shape
+        output: Shape
+        pad: Shape
+        stride: Shape
+        dilation: Shape
+        groups: int | None
+        mode: str | None
+        window: Shape
+        layout: str | None
+        dtype: str | None
+        dtype_by: str | None
+        algorithm: str | None
+        solver: str | None
+        workspace_bytes: int | None
+        gemm: Gemm | None
+        flop: int | None
+        bytes_min: int | None
+        command: str | None
+        command_reason: str
+        logged_command: str
+        parameters: Parameters | None
+        nested: tuple[str, ...]
+        thread: int | None
+        doubts: tuple[str, ...]
+        torn: bool
+        unread: bool
+        problem: Problem | None
+
+
+for _name in OperationFacts.__struct_fields__:
+    setattr(_OfFacts, _name, property(attrgetter(f"facts.{_name}")))
+
+
+class Operation(_OfFacts, msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One compute or find call, in log order. What is unknown is None or empty.
 
     ``line`` is the line of the entry's header, else of the command, else of the first level line; ``end_line`` the last
@@ -143,9 +201,9 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     for this one: see `tensors`.
     """
 
-    index: int
-    line: int
-    end_line: int
+    index: int = 0
+    line: int = 0
+    end_line: int = 0
     facts: OperationFacts
     command_line: int = 0
     addresses: bytes = b""
@@ -175,137 +233,3 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def is_plain(self) -> bool:
         """Whether it is a framework's op that no family models: its kernels' work is their own."""
         return self.facts.api == self.facts.primitive
-
-    # What its facts are.
-
-    @property
-    def source(self) -> int:
-        return self.facts.source
-
-    @property
-    def api(self) -> str:
-        return self.facts.api
-
-    @property
-    def primitive(self) -> str:
-        return self.facts.primitive
-
-    @property
-    def direction(self) -> OperationDirection | None:
-        return self.facts.direction
-
-    @property
-    def phase(self) -> Phase:
-        return self.facts.phase
-
-    @property
-    def input(self) -> Shape:
-        return self.facts.input
-
-    @property
-    def weights(self) -> Shape:
-        return self.facts.weights
-
-    @property
-    def output(self) -> Shape:
-        return self.facts.output
-
-    @property
-    def pad(self) -> Shape:
-        return self.facts.pad
-
-    @property
-    def stride(self) -> Shape:
-        return self.facts.stride
-
-    @property
-    def dilation(self) -> Shape:
-        return self.facts.dilation
-
-    @property
-    def groups(self) -> int | None:
-        return self.facts.groups
-
-    @property
-    def mode(self) -> str | None:
-        return self.facts.mode
-
-    @property
-    def window(self) -> Shape:
-        return self.facts.window
-
-    @property
-    def layout(self) -> str | None:
-        return self.facts.layout
-
-    @property
-    def dtype(self) -> str | None:
-        return self.facts.dtype
-
-    @property
-    def dtype_by(self) -> str | None:
-        return self.facts.dtype_by
-
-    @property
-    def algorithm(self) -> str | None:
-        return self.facts.algorithm
-
-    @property
-    def solver(self) -> str | None:
-        return self.facts.solver
-
-    @property
-    def workspace_bytes(self) -> int | None:
-        return self.facts.workspace_bytes
-
-    @property
-    def gemm(self) -> Gemm | None:
-        return self.facts.gemm
-
-    @property
-    def flop(self) -> int | None:
-        return self.facts.flop
-
-    @property
-    def bytes_min(self) -> int | None:
-        return self.facts.bytes_min
-
-    @property
-    def command(self) -> str | None:
-        return self.facts.command
-
-    @property
-    def command_reason(self) -> str:
-        return self.facts.command_reason
-
-    @property
-    def logged_command(self) -> str:
-        return self.facts.logged_command
-
-    @property
-    def parameters(self) -> Parameters | None:
-        return self.facts.parameters
-
-    @property
-    def nested(self) -> tuple[str, ...]:
-        return self.facts.nested
-
-    @property
-    def thread(self) -> int | None:
-        return self.facts.thread
-
-    @property
-    def doubts(self) -> tuple[str, ...]:
-        return self.facts.doubts
-
-    @property
-    def torn(self) -> bool:
-        return self.facts.torn
-
-    @property
-    def unread(self) -> bool:
-        return self.facts.unread
-
-    @property
-    def problem(self) -> Problem | None:
-        return self.facts.problem

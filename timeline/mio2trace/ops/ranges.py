@@ -16,14 +16,14 @@ from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import Entry, LoggedCall, MiopenLog, OperationDirection, cut_addresses
 from mio2trace.model.profile import Inputs, Profile, Range
 from mio2trace.ops.aten import ROWS, Given, operations_of, placed, plain
-from mio2trace.ops.command import driver_line
+from mio2trace.ops.command import offered
 from mio2trace.ops.families.collective import is_annotation
 from mio2trace.ops.families.conv import from_tensors
 from mio2trace.ops.families.gemm import GemmProblem
 from mio2trace.ops.family import DATA, FORWARD, WEIGHTS
 from mio2trace.ops.log.assemble import operations
-from mio2trace.ops.operation import Operation, OperationFacts
-from mio2trace.ops.problem import CommandError, Problem, cost
+from mio2trace.ops.operation import Operation, OperationFacts, of_problem
+from mio2trace.ops.problem import Problem
 from mio2trace.ops.values import ConvDescriptor, Tensor, integers
 
 _API = "s_api = "
@@ -75,7 +75,7 @@ def _of_framework(profile: Profile, launching: Iterable[Iterable[int]]) -> list[
     ranges = profile.ranges
     if profile.framework.name == FRAMEWORK:
         return [
-            (_one(placed(operation_of(made.text, made.inputs).facts, profile.source, None)), place)
+            (Operation(facts=placed(facts_of(made.text, made.inputs), profile.source, None)), place)
             for place, made in enumerate(ranges)
             if made.kind == "operator"
         ]
@@ -103,7 +103,7 @@ def _of_framework(profile: Profile, launching: Iterable[Iterable[int]]) -> list[
         if facts is None:
             facts = alike[key] = placed(operation.facts, profile.source, threads[thread] if several else None)
             kept.append(operation)  # an id is of one object only as long as that is there
-        found.append((_one(facts), place))
+        found.append((Operation(facts=facts), place))
 
     kept: list[Operation] = []
     modelled = set()
@@ -129,10 +129,6 @@ def _of_framework(profile: Profile, launching: Iterable[Iterable[int]]) -> list[
         add(plain(ranges[place].text, ranges[place].inputs, collective), place)
     found.sort(key=lambda pair: (ranges[pair[1]].start_ns, pair[1]))
     return found
-
-
-def _one(facts: OperationFacts) -> Operation:
-    return Operation(index=0, line=0, end_line=0, facts=facts)
 
 
 def _records(profile: Profile, calls: Sequence[int]) -> tuple[Entry, ...]:
@@ -166,7 +162,7 @@ _WAYS: dict[str, OperationDirection] = {way: way for way in (FORWARD, DATA, WEIG
 
 
 @lru_cache(maxsize=1 << 13)
-def operation_of(text: str, inputs: Inputs | None) -> Operation:
+def facts_of(text: str, inputs: Inputs | None) -> OperationFacts:
     try:
         problem = None if inputs is None else _problem(Given(inputs))
     except (ValueError, IndexError):
@@ -174,29 +170,17 @@ def operation_of(text: str, inputs: Inputs | None) -> Operation:
     module, _, name = text.rpartition("/")
     api = text if module else f"hlo {text}"
     if problem is None:
-        facts = OperationFacts(
-            source=0,
-            api=api,
-            primitive=f"hlo {name}",
-            mode=module or None,
+        return OperationFacts(
+            source=0, api=api, primitive=f"hlo {name}", mode=module or None,
             command_reason="XLA compiled it, no library has it",
-        )
-        return Operation(index=0, line=0, end_line=0, facts=facts)
-    try:
-        command, reason = driver_line(problem), ""
-    except CommandError as error:
-        command, reason = None, str(error)
-    geometry, of_sizes = problem.geometry, cost(problem)
+        )  # fmt: skip
+    command, reason = offered(problem)
     doubt = problem.check()
     facts = OperationFacts(
-        source=0, api=api, primitive=problem.primitive, direction=problem.direction, input=problem.input,
-        weights=problem.weights, output=problem.output, pad=geometry.pad, stride=geometry.stride,
-        dilation=geometry.dilation, groups=geometry.groups, mode=problem.variant, layout=problem.memory_layout,
-        dtype=problem.dtype, dtype_by="program" if problem.dtype else None, gemm=of_sizes.gemm, flop=of_sizes.flop,
-        bytes_min=of_sizes.bytes_min, command=command, command_reason=reason, doubts=(doubt,) if doubt else (),
-        problem=problem,
+        source=0, api=api, primitive=problem.primitive, dtype_by="program" if problem.dtype else None, command=command,
+        command_reason=reason, doubts=(doubt,) if doubt else (),
     )  # fmt: skip
-    return Operation(index=0, line=0, end_line=0, facts=facts)
+    return of_problem(problem, facts)
 
 
 def _problem(given: Given) -> Problem | None:

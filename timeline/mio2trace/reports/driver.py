@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from mio2trace.ops import driver_command
 from mio2trace.ops.blas import Library
-from mio2trace.ops.command import refusal
+from mio2trace.ops.command import offered, offered_bench, refusal
 from mio2trace.ops.operation import Operation
-from mio2trace.ops.problem import CommandError, Form, Problem
+from mio2trace.ops.problem import Form
 from mio2trace.outgoing import shortened, visible
 
 
@@ -75,13 +74,13 @@ def lines(
     order: dict[str, None] = {}
     for operation in operations:
         if operation.problem is not None and operation.problem.has_bench:
-            command, reason = _bench(operation.problem, library)
+            command, reason = offered_bench(operation.problem, library)
         elif form == "newest" or operation.problem is None:
             command, reason = operation.command, operation.command_reason
         else:
             key = (operation.problem, operation.dtype)
             if key not in made:
-                made[key] = _command(operation, form)
+                made[key] = offered(operation.problem, form)
             command, reason = made[key]
         if command is None:
             primitive = "ops of the framework" if operation.is_plain else operation.primitive
@@ -109,17 +108,3 @@ def lines(
         Refused(primitive=what[0], reason=what[1], count=count, text=texts[what])
         for what, count in refused.most_common()
     ]
-
-
-def _bench(problem: Problem, library: Library) -> tuple[str | None, str]:
-    try:
-        return problem.bench(library), ""
-    except CommandError as error:
-        return None, str(error)
-
-
-def _command(operation: Operation, form: Form) -> tuple[str | None, str]:
-    try:
-        return driver_command(operation, form), ""
-    except CommandError as error:
-        return None, str(error)

@@ -15,7 +15,7 @@ import msgspec
 from mio2trace.model.miopen import Command, Entry, Message, MiopenLog
 from mio2trace.ops.command import parse
 from mio2trace.ops.log.alarms import alarm_level, without_numbers
-from mio2trace.ops.log.draft import of_problem
+from mio2trace.ops.log.draft import known_by_problem
 from mio2trace.ops.log.statements import Statement, state
 from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
@@ -132,7 +132,7 @@ def _row(group: _Group, subject: str) -> Row:
 
 def _alone(record: Message | Command | Entry, problem: Problem, phase: str) -> Operation:
     source = Message(record.source, record.line, "", "", "")
-    return of_problem(source, problem, "find" if phase == "find" else "run")
+    return known_by_problem(source, problem, "find" if phase == "find" else "run")
 
 
 class _Around:

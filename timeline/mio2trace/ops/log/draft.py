@@ -14,11 +14,11 @@ from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import LocalTime
 from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, OperationDirection, parse_params
 from mio2trace.ops import values
-from mio2trace.ops.command import driver_line, refusal
+from mio2trace.ops.command import offered, refusal
 from mio2trace.ops.families import OPS
 from mio2trace.ops.log.plans import DescriptorTypes, Find2Problems, FusionPlans
-from mio2trace.ops.operation import Buffers, GemmCall, Launch, Operation, OperationFacts, Parameters, Phase
-from mio2trace.ops.problem import CommandError, Cost, DirectionOnly, Problem, cost
+from mio2trace.ops.operation import Buffers, GemmCall, Launch, Operation, OperationFacts, Parameters, Phase, of_problem
+from mio2trace.ops.problem import Problem
 from mio2trace.ops.solvers import family
 
 _TYPE_IN_KERNEL = (
@@ -94,37 +94,27 @@ class Draft:
             self.dtype, self.dtype_by = dtype, by
 
 
-class _Meaning(msgspec.Struct, frozen=True):
-    """What follows from a problem alone; computed once for each."""
-
-    cost: Cost
-    command: str | None
-    reason: str
-    doubt: str
-
-
 @lru_cache(maxsize=1 << 13)
-def _meaning(problem: Problem) -> _Meaning:
-    try:
-        command, reason = driver_line(problem), ""
-    except CommandError as error:
-        command, reason = None, str(error)
-    return _Meaning(cost(problem), command, reason, problem.check())
+def _meaning(problem: Problem) -> OperationFacts:
+    """What follows from a problem alone; computed once for each."""
+    command, reason = offered(problem)
+    doubt = problem.check()
+    facts = OperationFacts(
+        source=0, api="", primitive="", command=command, command_reason=reason, doubts=(doubt,) if doubt else ()
+    )
+    return of_problem(problem, facts)
 
 
-def _nothing_told(draft: Draft) -> str:
-    """Why an operation without a problem has no command."""
+def _nothing_told(draft: Draft) -> OperationFacts:
+    """What follows without a problem: why there is no command."""
     reason = "" if draft.command is None else refusal(draft.command.text)
-    return f"no plain driver command: {reason}" if reason else "the log does not tell"
+    said = f"no plain driver command: {reason}" if reason else "the log does not tell"
+    return OperationFacts(source=0, api="", primitive="", command_reason=said)
 
 
 @lru_cache(maxsize=1 << 13)
 def _typed(problem: Problem, dtype: str | None) -> Problem:
     return problem.typed(dtype)
-
-
-_NOTHING = DirectionOnly()
-_NO_COST = Cost(None, None, None)
 
 
 def facts_of(draft: Draft, source: int) -> OperationFacts:
@@ -140,43 +130,27 @@ def facts_of(draft: Draft, source: int) -> OperationFacts:
     problem = draft.problem
     if problem is not None and draft.dtype != problem.dtype:
         problem = _typed(problem, draft.dtype)
-    meaning = _meaning(problem) if problem is not None else _Meaning(_NO_COST, None, _nothing_told(draft), "")
-    doubts = [*draft.doubts, meaning.doubt] if meaning.doubt else draft.doubts
+    meaning = _meaning(problem) if problem is not None else _nothing_told(draft)
+    doubts = [*draft.doubts, *meaning.doubts]
     if meaning.command is not None and draft.dtype is None:
-        doubts = [*doubts, "the data type is not known: the command assumes float"]
+        doubts.append("the data type is not known: the command assumes float")
     algorithm = draft.algorithm
     if algorithm is None and draft.solver is not None:
         algorithm = family(draft.solver)
     elif draft.solver is not None and family(draft.solver) == "Naive":
         algorithm = "Naive"
-    stated = problem if problem is not None else _NOTHING
-    geometry = stated.geometry
-    return OperationFacts(
+    return msgspec.structs.replace(
+        meaning,
         source=source,
         api=draft.api,
         primitive=draft.primitive,
         direction=draft.direction,
         phase=draft.phase,
-        input=stated.input,
-        weights=stated.weights,
-        output=stated.output,
-        pad=geometry.pad,
-        stride=geometry.stride,
-        dilation=geometry.dilation,
-        groups=geometry.groups,
-        mode=stated.variant,
-        window=geometry.window,
-        layout=stated.memory_layout,
         dtype=draft.dtype,
         dtype_by=draft.dtype_by,
         algorithm=algorithm,
         solver=draft.solver,
         workspace_bytes=draft.workspace,
-        gemm=meaning.cost.gemm,
-        flop=meaning.cost.flop,
-        bytes_min=meaning.cost.bytes_min,
-        command=meaning.command,
-        command_reason=meaning.reason,
         logged_command=draft.command.text if draft.command is not None else "",
         parameters=draft.parameters,
         nested=tuple(draft.nested),
@@ -184,7 +158,6 @@ def facts_of(draft: Draft, source: int) -> OperationFacts:
         doubts=tuple(doubts),
         torn=draft.torn,
         unread=draft.unread,
-        problem=problem if stated.is_shaped else None,
     )
 
 
@@ -205,7 +178,7 @@ def placed(facts: OperationFacts, draft: Draft) -> Operation:
     )
 
 
-def of_problem(message: Message, problem: Problem, phase: Phase) -> Operation:
+def known_by_problem(message: Message, problem: Problem, phase: Phase) -> Operation:
     """An operation that nothing but the problem is known of, which ``message`` tells."""
     draft = Draft(message, message.function, problem.primitive, phase, problem)
     draft.type(problem.dtype, "key")
