@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 
+from mio2trace.patterns import late
+
 _FORMULA = "=+-@＝＋－＠"
 """First characters of a formula in spreadsheets, wide characters included."""
-_NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,4})?")
-_MARKUP = re.compile(r"[\\`*\[\]<>|~&$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])|(?<=:)//|(?<=[wW]{3})\.")
-_MENTION = re.compile(r"[@#](?=\w)|\b(?i:GH)-(?=[0-9])")
+_NUMBER = late(r"[-+]?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,4})?")
+_MARKUP = late(r"[\\`*\[\]<>|~&$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])|(?<=:)//|(?<=[wW]{3})\.")
+_MENTION = late(r"[@#](?=\w)|\b(?i:GH)-(?=[0-9])")
 """Texts from which GitHub makes links and notifications in shown text: an escape does not prevent it."""
-_NOT_JSON = re.compile(r"[^\x20-\x7e]")
+_NOT_JSON = late(r"[^\x20-\x7e]")
 
 
 def visible(text: str) -> str:

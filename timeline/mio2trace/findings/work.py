@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import median
 
 import msgspec
 
 from mio2trace.findings.gpus import Gpu
 from mio2trace.findings.rule import Found, Rule, count, percent, rate
 from mio2trace.findings.subject import Problem, Subject, drivers
+from mio2trace.measures.statistics import median
 from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from statistics import median
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
@@ -14,7 +13,7 @@ from mio2trace.answer.frame import fitted
 from mio2trace.findings import RULES
 from mio2trace.findings.rule import count, ms
 from mio2trace.fleet import Fleet, Row
-from mio2trace.measures.statistics import fixed
+from mio2trace.measures.statistics import fixed, median
 from mio2trace.outgoing import shortened, visible
 
 VERSIONS = 6

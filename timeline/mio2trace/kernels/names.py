@@ -296,8 +296,7 @@ _OTHERS: tuple[tuple[str, str], ...] = (
     (r"cross_device_reduce\w*|quickreduce\w*|allreduce_\w+|all_reduce_\w+|reduce_scatter_\w+", "collective"),
     (r"allgather_\w+|all_gather_\w+|all_to_all_\w+", "collective"),
     # PyTorch's symmetric memory, FlashInfer, TensorRT-LLM
-    (r"(?:multimem|(?:one|two)_?shot|lamport_style_one_shot)_all_?reduce\w*", "collective"),
-    (r"(?:multimem|(?:one|two)_?shot)_(?:all_?gather|reduce_?scatter|all_?to_?all)\w*", "collective"),
+    (r"(?:multimem|one_?shot|two_?shot|lamport_style_one_shot)_(?:all|reduce)\w+", "collective"),
     (r"(?:one|two)ShotAllReduce\w*|allreduce_fusion\w*", "collective"),
     # cuDNN
     (r"nchwToNhwcKernel|nhwcToNchwKernel", "transpose"),

@@ -10,6 +10,7 @@ from mio2trace.kernels.facts import MAIN, KernelFact
 from mio2trace.kernels.sources import Sources
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Activity, Profile, Size3
+from mio2trace.patterns import late
 
 # One queue's kernels in order (positions in ``profile.activities``; reads and writes are not among them), and an index
 # into that list.
@@ -52,7 +53,7 @@ class Row(NamedTuple):
 
 
 def row(library: str, kernels: str, find: Callable[[Context, list[Place]], None]) -> Row:
-    return Row(library, re.compile(kernels), find)
+    return Row(library, late(kernels), find)
 
 
 Stated = tuple[str, ...]

@@ -6,23 +6,24 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from mio2trace.kernels.names import normalise
+from mio2trace.patterns import late
 
-_TENSILE = re.compile(r"Cijk_(?P<layout>[A-Z][a-z]{3}_[A-Z][a-z]{3})_(?P<rest>.*)", re.ASCII)
-_TYPES = re.compile(r"[A-Z0-9]{1,6}(?:_[BHS]+)*(?=_|$)", re.ASCII)
-_TILE = re.compile(r"MT\d+x\d+x\d+", re.ASCII)
-_WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_TENSILE = late(r"Cijk_(?P<layout>[A-Z][a-z]{3}_[A-Z][a-z]{3})_(?P<rest>.*)", re.ASCII)
+_TYPES = late(r"[A-Z0-9]{1,6}(?:_[BHS]+)*(?=_|$)", re.ASCII)
+_TILE = late(r"MT\d+x\d+x\d+", re.ASCII)
+_WORD = late(r"[A-Za-z_]\w*", re.ASCII)
 _WRAPPERS = ("elementwise_kernel", "reduce_kernel", "multi_tensor_apply_kernel")
-_FUNCTOR = re.compile(
+_FUNCTOR = late(
     r"\w{2,}Ops?|launch_\w+|\w+_kernel(?:_cuda|_impl)?|\w+_cuda(?:_kernel|_out)?|\w+KernelImpl|\w+_copy",
     re.ASCII,
 )
-_PASSED_ON = re.compile(r"gpu_kernel_\w+|[AB]UnaryFunctor|BinaryFunctor|ReduceOp|func_wrapper_t", re.ASCII)
+_PASSED_ON = late(r"gpu_kernel_\w+|[AB]UnaryFunctor|BinaryFunctor|ReduceOp|func_wrapper_t", re.ASCII)
 """What applies another functor, which is named after it."""
-_NOISE = re.compile(r"CUDAFunctor(?:OnSelf)?_|_kernel_cuda$|_cuda_kernel$|_kernel_impl$|_kernel$", re.ASCII)
-_LENGTH = re.compile(r"(?<!\d)\d{1,2}(?=[A-Za-z_])", re.ASCII)
+_NOISE = late(r"CUDAFunctor(?:OnSelf)?_|_kernel_cuda$|_cuda_kernel$|_kernel_impl$|_kernel$", re.ASCII)
+_LENGTH = late(r"(?<!\d)\d{1,2}(?=[A-Za-z_])", re.ASCII)
 _ENTRIES = ("kentry", "Kernel", "Kernel2", "device_kernel")
 """Entry points of all kernels of ck_tile and of CUTLASS: which kernel it is, is in the arguments of the template."""
-_CLASS = re.compile(r"(?:^|[<,] *)(?:[A-Za-z_]\w*::)*(?P<name>[A-Za-z_]\w*)(?=[<,> ]|$)", re.ASCII)
+_CLASS = late(r"(?:^|[<,] *)(?:[A-Za-z_]\w*::)*(?P<name>[A-Za-z_]\w*)(?=[<,> ]|$)", re.ASCII)
 _VALUES = ("true", "false", "int", "void")
 _LONGEST = 2000
 _COMMON = 14

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def mean(values: Sequence[int]) -> float:
@@ -37,7 +37,7 @@ def quantile(ordered: Sequence[float], part: float) -> float:
     return low if not rest else low + rest * (ordered[below + 1] - low)
 
 
-def median(values: Sequence[float]) -> float:
+def median(values: Iterable[float]) -> float:
     """The middle one, or the mean of the two in the middle. Raises IndexError for no value."""
     return quantile(sorted(values), 0.5)
 

@@ -12,17 +12,18 @@ from typing import Literal
 import msgspec
 
 from mio2trace.model.columns import Hidden, Name, Word
+from mio2trace.patterns import late
 
 _LONGEST_KEY, _MOST_ITEMS = 300, 256
 _KEY = (
     r"[0-9][0-9x-]{10,200}-(?:[A-Z]{3}[A-Z0-9a-z]{0,12}-){1,3}(?:[A-Z]{2,4}[0-9]{1,2}(?:x[0-9])?){1,3}-[FBW]"
     r"(?:_[a-z]{1,2}[A-Z0-9a-z]{1,8}){0,4}"
 )
-_RECORD = re.compile(rf"(?<![\w-])({_KEY})=(\S.*)", re.DOTALL)
-SOLVER = re.compile(r"[A-Za-z][\w<>-]{0,120}")
-_ALGORITHM = re.compile(r"miopen(?:Convolution(?:Fwd|BwdData|BwdWeights)Algo|TransposeBwdDataAlgo)\w{2,20}")
-_MS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{0,12})?(?:e[-+]?[0-9]{1,2})?")
-_BYTES = re.compile(r"[0-9]{1,18}")
+_RECORD = late(rf"(?<![\w-])({_KEY})=(\S.*)", re.DOTALL)
+SOLVER = late(r"[A-Za-z][\w<>-]{0,120}")
+_ALGORITHM = late(r"miopen(?:Convolution(?:Fwd|BwdData|BwdWeights)Algo|TransposeBwdDataAlgo)\w{2,20}")
+_MS = late(r"[0-9]{1,9}(?:\.[0-9]{0,12})?(?:e[-+]?[0-9]{1,2})?")
+_BYTES = late(r"[0-9]{1,18}")
 
 
 class SolverTime(msgspec.Struct, frozen=True, gc=False):

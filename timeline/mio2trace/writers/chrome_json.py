@@ -7,7 +7,6 @@ event to event stands at the end of its line: half of a compressed file is what 
 
 from __future__ import annotations
 
-import re
 import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,6 +18,7 @@ from typing import Annotated, Any, BinaryIO, Literal
 import msgspec
 import orjson
 
+from mio2trace.patterns import late
 from mio2trace.trace import (
     OWN_FIRST,
     Args,
@@ -41,10 +41,10 @@ NAME = "Chrome JSON"
 SUFFIXES = (".json",)
 SLICE_BYTES = 300
 BEGINS = b'{"displayTimeUnit":"ns","metadata":'
-LOOKS = re.compile(rb'\s*\{\s*"displayTimeUnit"\s*:\s*"ns"\s*,\s*"metadata"\s*:')
+LOOKS = late(rb'\s*\{\s*"displayTimeUnit"\s*:\s*"ns"\s*,\s*"metadata"\s*:')
 GZIP_STRATEGY = zlib.Z_FILTERED
 _EVENTS = b'"traceEvents":[\n'
-_END = re.compile(rb'\],"mio2trace_end":\{"slices":(\d{1,18}),"crc32":"([0-9a-f]{8})"\}\}\n')
+_END = late(rb'\],"mio2trace_end":\{"slices":(\d{1,18}),"crc32":"([0-9a-f]{8})"\}\}\n')
 _CRC_TAIL = 12
 _SLICE = b'{"ph":"X",'
 _KINDS = tuple(f'{{"ph":"{kind}"'.encode() for kind in "XsfCM")
@@ -66,7 +66,7 @@ _FEWEST_IN_COLUMNS = 64
 """Fewer are sooner printed one by one."""
 _UNCLEAN = "\\"
 """What stands for a text that is to be made clean."""
-_LARGE = re.compile(r"[0-9]{19}")
+_LARGE = late(r"[0-9]{19}")
 """What an integer of 64 bits has."""
 _DECIMALS = tuple(f".{rest:03d}" for rest in range(1000))
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
-from statistics import median
 from typing import NamedTuple
 
 LEAST_BLOCKS = 3
@@ -187,6 +186,8 @@ def _placed(ops: Sequence[Op], texts: Sequence[str], anchors: Sequence[int], run
 
     A norm before the run may be the first block's, whose input is not the sum that other blocks' norms add up.
     """
+    from statistics import median  # it loads much, and few runs come here
+
     first, end, period = run.first, run.first + run.length, run.period
     while first and (end - first) % period < period - 1 and ops[anchors[first - 1]].kind == "norm":
         if ops[anchors[first - 1 + period]].kind != "norm":
@@ -234,6 +235,8 @@ def _are_alike(one: Op, other: Op) -> bool:
 def _longest(slots: Sequence[_Slot], candidates: Sequence[_Slot]) -> _Slot:
     """Where the host takes longest: behind residual sums if there are any. Compared with the same two ops elsewhere in
     the block, if that is clear, else with other places before an op of that name."""
+    from statistics import median
+
     ends = [slot for slot in candidates if slot.is_end]
     if ends and not any(slot.before.kind == "norm" for slot in ends):
         return max(ends, key=lambda slot: slot.ns)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from math import prod
 
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Size3
 from mio2trace.ops.operation import Operation
+from mio2trace.patterns import late
 
-_IM2COL, _COL2IM = re.compile(r"Im(?:2d)?2Col$"), re.compile(r"Col2Im(?:2d)?$")
-_SUM = re.compile(r"M[IL]OpenCvBwdWrW\w*_rdc$")
-_GRADIENT = re.compile(r"M[IL]OpenCvBwdWrW$")
+_IM2COL, _COL2IM = late(r"Im(?:2d)?2Col$"), late(r"Col2Im(?:2d)?$")
+_SUM = late(r"M[IL]OpenCvBwdWrW\w*_rdc$")
+_GRADIENT = late(r"M[IL]OpenCvBwdWrW$")
 _MAPS_AT_ONCE = (1, 4)
 """Channels of the input for which a work-group of `_GRADIENT` computes the weights' gradient."""
-_PERMUTED = re.compile(r"transpose_(?:NCHW2CNHW|CNHW2NCHW)|SubSample$|UpSample$")
-_INTO, _BACK = re.compile(r"transpose_NCHW2CNHW"), re.compile(r"transpose_CNHW2NCHW")
+_PERMUTED = late(r"transpose_(?:NCHW2CNHW|CNHW2NCHW)|SubSample$|UpSample$")
+_INTO, _BACK = late(r"transpose_NCHW2CNHW"), late(r"transpose_CNHW2NCHW")
 _TILE_WIDTH, _TILE_HEIGHT, _GROUP = 32, 8, 256
 """What a work-group of im2col makes of one channel, and its work items; of small ones without stride, of four."""
 _LARGEST_TILE = 256
@@ -144,11 +144,11 @@ def steps_fit(offsets: Sequence[int], operation: Operation) -> bool:
     return all(_step_fits(offset, operation) for offset in offsets)
 
 
-_BY_FOURS = re.compile(r"MIOpen(?:Active|Neuron)(?:Fwd|Bwd)|Op4dTensorLite$")
+_BY_FOURS = late(r"MIOpen(?:Active|Neuron)(?:Fwd|Bwd)|Op4dTensorLite$")
 """What works on each element alone: a work-item takes four."""
-_POOLING = re.compile(r"mloPooling(?:G|AveBwd|MaxBwd)$")
-_BIAS = re.compile(r"OpTensorFwdBias$")
-_NORM = re.compile(r"(?:MIOpen)?BatchNorm\w*Spatial")
+_POOLING = late(r"mloPooling(?:G|AveBwd|MaxBwd)$")
+_BIAS = late(r"OpTensorFwdBias$")
+_NORM = late(r"(?:MIOpen)?BatchNorm\w*Spatial")
 _BIAS_GROUP, _MOST_GROUPS = 256, 4096
 """Work-items of a group that adds a bias, and how many groups there are at most."""
 

@@ -6,7 +6,6 @@ capture records runs only when the graph does: it is no launch.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -15,13 +14,14 @@ from itertools import compress
 
 from mio2trace.measures.device_time.busy import Commands, Covered, Span, known
 from mio2trace.model.profile import Call, Profile
+from mio2trace.patterns import late
 
 LEAST_BLOCKED_NS = 1_000_000
 """A shorter wait in a synchronising call is an ordinary one."""
 MOST_COPIED = 1 << 20
 """Bytes: a larger copy may begin long after its call for its own sake, as its pages are pinned or staged first."""
-_LAUNCH = re.compile(r"^(?:hip|cuda|cu)\w*Launch(?!HostFunc)|^clEnqueue(?:NDRangeKernel|Task)$")
-_WAIT = re.compile(r"Synchronize|EventQuery|StreamQuery|WaitForEvents|clFinish|Memcpy")
+_LAUNCH = late(r"^(?:hip|cuda|cu)\w*Launch(?!HostFunc)|^clEnqueue(?:NDRangeKernel|Task)$")
+_WAIT = late(r"Synchronize|EventQuery|StreamQuery|WaitForEvents|clFinish|Memcpy")
 """Calls in which the host waits for a device."""
 _FOREVER = (1 << 63) - 1
 

@@ -10,21 +10,20 @@ and missing if nothing was timed (``inf``). Of a problem that comes twice the la
 
 from __future__ import annotations
 
-import re
-
 from mio2trace.model.choices import GemmChoice, GemmTable
 from mio2trace.notes import InputError, Notes
+from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.source import Source
 
 NAME = "TunableOp results (PyTorch)"
-_VALIDATOR = re.compile(r"Validator,([A-Z_]{3,40}),([\w.+:-]{1,80})")
-_OPERATION = re.compile(r"(\w{0,40}?Gemm\w{1,64})_([NT])([NT])")
-_TYPES = re.compile(r"(?:float|double|Half|BFloat16|Float8\w{1,20}|c10\w{1,40}|\w{1,20}?)(?:_Float8\w{1,20}){0,2}")
-_SIZES = re.compile(
+_VALIDATOR = late(r"Validator,([A-Z_]{3,40}),([\w.+:-]{1,80})")
+_OPERATION = late(r"(\w{0,40}?Gemm\w{1,64})_([NT])([NT])")
+_TYPES = late(r"(?:float|double|Half|BFloat16|Float8\w{1,20}|c10\w{1,40}|\w{1,20}?)(?:_Float8\w{1,20}){0,2}")
+_SIZES = late(
     r"([nt])([nt])_(\d{1,12})_(\d{1,12})_(\d{1,12})(?:_B_(\d{1,9}))?(?:_ld_(\d{1,12})_(\d{1,12})_(\d{1,12}))?(?:_\w{0,80})?"
 )
-_SOLUTION = re.compile(r"[\w.-]{1,80}")
+_SOLUTION = late(r"[\w.-]{1,80}")
 _MOST_OF_A_TIME = 40
 _LONGEST = 400
 _MOST_SIZE = 1 << 40

@@ -19,27 +19,26 @@ import msgspec
 from mio2trace.model.log import Direction, FrameworkLog, LayerTime, LocalTime, LogEvent, LogEventKind, NetLayer
 from mio2trace.model.net_order import merged, oriented
 from mio2trace.notes import Notes
+from mio2trace.patterns import late
 
-GLOG = re.compile(
+GLOG = late(
     rb"[IWEF](\d{4})?(\d\d)(\d\d)\s+(\d\d):(\d\d):(\d\d)\.(\d{6})\s+(\d+)\s+[^\s\]]+:\d+\]\s?(.*)",
     re.DOTALL,
 )
-HEAD_ENDS = re.compile(rb":\d+\]")
+HEAD_ENDS = late(rb":\d+\]")
 """In every line of glog, and quickly not found in most others."""
-GLOG_HEAD = re.compile(rb"[IWEF](?:\d{4})?\d{4}\s+\d\d:\d\d:\d\d\.\d{6}\s+\d+\s+[^\s\]]+:\d+\]")
-_LAYER = re.compile(
+GLOG_HEAD = late(rb"[IWEF](?:\d{4})?\d{4}\s+\d\d:\d\d:\d\d\.\d{6}\s+\d+\s+[^\s\]]+:\d+\]")
+_LAYER = late(
     r"\s*+(\S.*?)(?<!\s)\s++(forward|backward):\s+(\S+)\s*(ms|milli ?seconds|seconds)\b", re.IGNORECASE | re.ASCII
 )
 _UNIT_NS = {"ms": 1_000_000, "milliseconds": 1_000_000, "milli seconds": 1_000_000, "seconds": 1_000_000_000}
 _MS = " ms."
 _PLAIN_DIGITS = 9
 """No time of so many digits is too long to be one."""
-_LAYER_ENDED = re.compile(r"\s*\[(Forward|Backward)\] Layer (.+?), (?:top blob|bottom blob|param blob) ")
-_ITERATION = re.compile(r"Iteration: ([0-9]{1,9}) forward-backward time: ([-+.0-9eE]+) ms")
-_TESTING = re.compile(r"Testing for ([0-9]{1,9}) iterations")
-_AVERAGE = re.compile(
-    r"(Average Forward pass|Average Backward pass|Average Forward-Backward|Total Time): ([-+.\deE]+) ms"
-)
+_LAYER_ENDED = late(r"\s*\[(Forward|Backward)\] Layer (.+?), (?:top blob|bottom blob|param blob) ")
+_ITERATION = late(r"Iteration: ([0-9]{1,9}) forward-backward time: ([-+.0-9eE]+) ms")
+_TESTING = late(r"Testing for ([0-9]{1,9}) iterations")
+_AVERAGE = late(r"(Average Forward pass|Average Backward pass|Average Forward-Backward|Total Time): ([-+.\deE]+) ms")
 _AVERAGES: dict[str, LogEventKind] = {
     "Average Forward pass": "average forward",
     "Average Backward pass": "average backward",
@@ -56,13 +55,13 @@ _PHRASES: tuple[tuple[str, LogEventKind], ...] = (
 )
 _OF_BENCHMARK = ("benchmark begins", "benchmark ends")
 _BEGINNINGS = tuple(phrase for phrase, _ in _PHRASES)
-_SETTING_UP = re.compile(r"Setting up (.+)")
-_CREATING = re.compile(r"Creating [Ll]ayer (.+)")
-_BACKWARD = re.compile(r"(.+) (?:needs|does not need) backward computation\.")
-_TOP_SHAPE = re.compile(r"Top shape: ((?:[0-9]{1,18} ){1,32})\(")
+_SETTING_UP = late(r"Setting up (.+)")
+_CREATING = late(r"Creating [Ll]ayer (.+)")
+_BACKWARD = late(r"(.+) (?:needs|does not need) backward computation\.")
+_TOP_SHAPE = late(r"Top shape: ((?:[0-9]{1,18} ){1,32})\(")
 _NET_TEXT = "Initializing net from parameters:"
-_NET_FIELD = re.compile(rb'(?:^|(?<="))  (name|type): "([^"]*)"(?=\s*$|  )')  # two where a line lost its end
-_NET_LINE = re.compile(rb"\s*(?:\w+\s*[:{]|\}|$)")
+_NET_FIELD = late(rb'(?:^|(?<="))  (name|type): "([^"]*)"(?=\s*$|  )')  # two where a line lost its end
+_NET_LINE = late(rb"\s*(?:\w+\s*[:{]|\}|$)")
 
 
 LEAP_YEAR = 2000

@@ -7,12 +7,12 @@ maximum, so it has a value only if the dispatch has one row. A constant has the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterator
 from typing import Generic, Literal, TypeVar
 
 from mio2trace.model.profile import Counter
 from mio2trace.notes import Notes
+from mio2trace.patterns import late
 
 Sort = Literal["base", "derived", "constant"]
 _SUMMED = ("_sum", "FETCH_SIZE", "WRITE_SIZE")
@@ -29,7 +29,7 @@ NO_NUMBER = "value of a counter that is no number: left out"
 Key = TypeVar("Key", bound=Hashable)
 
 
-_BASE = re.compile(r"(?:SQC?|TA|TD|TC[APC]|GRBM|SPI|CP[CFG]|GL[12][AC]|G?CEA|SX|GDS|CHC)_[A-Z0-9_\[\]]+")
+_BASE = late(r"(?:SQC?|TA|TD|TC[APC]|GRBM|SPI|CP[CFG]|GL[12][AC]|G?CEA|SX|GDS|CHC)_[A-Z0-9_\[\]]+")
 """Names of counters of a hardware block."""
 
 

@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from mio2trace.notes import InputError
 from mio2trace.source import BLOCK, Source
@@ -37,6 +36,8 @@ LONG_TEXT, TEXT_PER_BYTE = 1000, 64
 _FIRST_PAGE = 100
 """Where the header of its tree begins, behind the file's own."""
 _INNER, _LEAF = b"\x05", b"\x0d"
+_MEANT_IN_A_URI = re.compile("[%?#\udc80-\udcff]")
+"""Signs of a URI, and the bytes of a path that are not UTF-8, as `os.fsdecode` has them."""
 _WHOLE = "expected a whole database"
 _STORED = "expected a profiler's tables, or views that show them as they are"
 _LONGEST_VALUE = 1 << 20
@@ -203,7 +204,7 @@ def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
         beside = {end: os.path.getsize(f"{path}{end}") for end in _JOURNALS if path and _holds_anything(f"{path}{end}")}
         source.require_room(sum(beside.values()))
         lies = path if path and not beside else _copied(source, beside, stack)
-        uri = f"file:{quote(os.fsencode(os.path.abspath(lies)))}"
+        uri = "file:" + _MEANT_IN_A_URI.sub(lambda sign: f"%{ord(sign[0]) & 255:02x}", os.path.abspath(lies))
         given = sum(os.path.getsize(f"{lies}{end}") for end in ("", *beside))
         try:
             if beside:

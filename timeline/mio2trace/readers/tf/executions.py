@@ -41,9 +41,9 @@ from mio2trace.notes import Notes
 from mio2trace.patterns import late
 
 NAME = "TensorFlow"
-_STREAM = re.compile(r"(?:.*/)?stream:(\d{1,9})", re.ASCII)
-_COPY = re.compile(r"MEMCPY(?P<from>[HD])to(?P<to>[HD])", re.IGNORECASE)
-_TASK = re.compile(r"/job:(?P<job>[a-z_]{1,20})(?:/replica:(?P<replica>\d+))?(?:/task:(?P<task>\d+))?")
+_STREAM = late(r"(?:.*/)?stream:(\d{1,9})", re.ASCII)
+_COPY = late(r"MEMCPY(?P<from>[HD])to(?P<to>[HD])", re.IGNORECASE)
+_TASK = late(r"/job:(?P<job>[a-z_]{1,20})(?:/replica:(?P<replica>\d+))?(?:/task:(?P<task>\d+))?")
 _FAR_NS = 10 * 24 * 3600 * 10**9
 """What lies further from the middle of all is damage."""
 _DEEPEST = 60

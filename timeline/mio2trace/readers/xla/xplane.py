@@ -49,7 +49,7 @@ from mio2trace.source import Source
 
 NAME = "XSpace of JAX or TensorFlow (.xplane.pb)"
 FRAMEWORK = "XLA"
-_PLANE = re.compile(rb"(?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?\x12.(?:/host:|/device:|Task Environment)", re.DOTALL)
+_PLANE = late(rb"(?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?\x12.(?:/host:|/device:|Task Environment)", re.DOTALL)
 _GPU = late(r"/device:GPU:(\d{1,5})", re.ASCII)
 _STREAM = late(r"Stream #(\d{1,18})", re.ASCII)
 _SYSTEM_THREAD = late(r"Host Threads/(\d{1,18})", re.ASCII)
@@ -71,7 +71,7 @@ _ROUTES = {
 _DETAILS = ("kernel_details", "memcpy_details", "memset_details")
 _Kind = Literal["kernel", "copy", "fill"]
 _PYTHON = "$"
-_WAITS = re.compile(r"(?:block_until_ready|device_get)$", re.ASCII)
+_WAITS = late(r"(?:block_until_ready|device_get)$", re.ASCII)
 """Functions of JAX in which the program waits for a result: of Python's frames these are always kept."""
 _Key = tuple[int | None, str, str]
 """(program, module, op)."""
@@ -508,10 +508,10 @@ def _size3(text: str) -> Size3 | None:
 # gradient_tape/model/conv1/Conv2D/Conv2DBackpropFilter                       model/conv1/Conv2D, backward
 
 _LONGEST, _DEEPEST = 4000, 40
-_WRAPPED = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,40})\((.*)\)", re.DOTALL)
+_WRAPPED = late(r"([A-Za-z_][A-Za-z0-9_]{0,40})\((.*)\)", re.DOTALL)
 _PROGRAMS = frozenset(("jit", "pjit", "pmap", "xla_call", "shard_map", "xmap", "named_call"))
 """Whose argument is a function that was compiled, and no part of a network."""
-_PLUMBING = re.compile(
+_PLUMBING = late(
     r"while|body|cond|scan|branch_\d+_fun|closed_call|core_call|remat2?|checkpoint|rematted_computation|pjit|shard_map"
     r"|custom_[jv][vj]p_call(?:_jaxpr)?|body_jaxpr|cond_jaxpr|gradient_tape|gradients|StatefulPartitionedCall(?:_\d+)?"
 )

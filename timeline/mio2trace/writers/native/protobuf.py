@@ -11,8 +11,12 @@ from collections.abc import Iterator
 
 _CHUNK = 1 << 14
 LOW_14 = _CHUNK - 1
-ENDS = [bytes([n]) if n < 128 else bytes([n & 127 | 128, n >> 7]) for n in range(_CHUNK)]
-GOES_ON = [bytes([n & 127 | 128, n >> 7 | 128]) for n in range(_CHUNK)]
+_BYTES = [bytes([n]) for n in range(256)]
+_LAST, _NOT_LAST = _BYTES[:128], _BYTES[128:]
+ENDS = _LAST + [low + high for high in _LAST[1:] for low in _NOT_LAST]
+"""Of each number of 14 bits: its varint."""
+GOES_ON = [low + high for high in _NOT_LAST for low in _NOT_LAST]
+"""Of each number of 14 bits: the two bytes of a varint that goes on behind them."""
 _TWO_CHUNKS = 1 << 28
 _THREE_CHUNKS = 1 << 42
 
