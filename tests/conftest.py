@@ -167,8 +167,17 @@ def golden(request: pytest.FixtureRequest) -> Golden:
     return compare
 
 
+@pytest.fixture(scope="session")
+def idle_engines() -> Iterator[list[TraceProcessor]]:
+    """Started ones that no test uses."""
+    idle: list[TraceProcessor] = []
+    yield idle
+    for processor in idle:
+        processor.close()
+
+
 @pytest.fixture
-def engine() -> Iterator[Engine]:
+def engine(idle_engines: list[TraceProcessor]) -> Iterator[Engine]:
     """Load a trace into Perfetto's own trace processor; `query`, `errors` and `failed_checks` ask it."""
     try:
         find_web_dist()
@@ -178,12 +187,19 @@ def engine() -> Iterator[Engine]:
     opened: list[TraceProcessor] = []
 
     def load(trace: Path) -> TraceProcessor:
-        opened.append(TraceProcessor(trace))
+        if idle_engines:
+            opened.append(idle_engines.pop())
+            opened[-1].reload(trace)
+        else:
+            opened.append(TraceProcessor(trace))
         return opened[-1]
 
     yield load
     for processor in opened:
-        processor.close()
+        if processor.has_ended() or len(idle_engines) > 1:
+            processor.close()
+        else:
+            idle_engines.append(processor)
 
 
 @pytest.fixture(scope="session")
