@@ -539,7 +539,9 @@ def layer_of(path: str) -> tuple[str, Direction | None]:
                 direction = "backward"
             elif word == "jvp" and direction is None:
                 direction = "forward"
-        layers += [part for part in _components(scope) if part and _PLUMBING.fullmatch(part) is None]
+        layers += [part for part in _components(scope) if _PLUMBING.fullmatch(part) is None]
+    # The slashes of an address stay two, or privacy does not know it again.
+    layers = [part for before, part in zip(["", *layers], layers, strict=False) if part or before.endswith(":")]
     return "/".join(layers), direction if layers else None
 
 
