@@ -1,7 +1,7 @@
 """A bundle of each sample set: gives it the links that the set itself gives, and how large is it?
 
     python benchmarks/bundles.py [--only TEXT]
-    python benchmarks/bundles.py --canaries [--part 1/16] [--only TEXT]
+    python benchmarks/bundles.py --canaries [--part 1/35] [--only TEXT]
 
 Prints a line for each set: kernels and copies, sizes, whether layers, operations, evidence and confidence of all
 of them are the same. Exit 1 when any differs. With --canaries: files of

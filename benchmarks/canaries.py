@@ -1,11 +1,12 @@
 """Private text stays out, names stay in: canaries of each kind in every field, searched in every output.
 
-    python benchmarks/canaries.py [--part 1/16] [--kind TEXT]
+    python benchmarks/canaries.py [--part 1/35] [--kind TEXT]
 
 Files of every format (tests/planted) with a canary (tests/canaries.py) in every text field, through `convert` and the
 commands that print tables. Prints, for each kind and output, the number of formats that were searched and the number of
 finds (``!n``). Then it prints, for each field that holds names, how many names went in and how many came out changed.
-Exit 1 when anything leaked or was eaten. ``--part 1/16``: the first sixteenth, which has all kinds and all formats.
+Exit 1 when anything leaked or was eaten. ``--part 1/35``: as many parts as formats;
+each part has all kinds and all formats.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ _DRAWN = 60
 OUTPUTS = ("trace json", "trace native", "summary", "report", "answer", "comparison", *_TABLES, "stderr")
 
 
-PARTS = 16
+PARTS = len(FORMATS)
 
 
 class Look(NamedTuple):
