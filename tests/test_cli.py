@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from mio2trace import __version__
+from mio2trace.cli import cli
 from mio2trace.commands import LATER
 from mio2trace.evidence import EVIDENCE
 from mio2trace.notes import Notes
@@ -39,9 +41,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*args: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    result = subprocess.run([*PROGRAM, *args], input=stdin, capture_output=True, env=ENVIRONMENT, timeout=60)
-    assert b"Traceback" not in result.stderr
-    return result
+    """In this process; those below that are about the process itself start one."""
+    result = CliRunner(env={"COLUMNS": "110"}).invoke(cli, args, input=stdin, prog_name="mio2trace")
+    assert b"Traceback" not in result.stderr_bytes
+    return subprocess.CompletedProcess(args, result.exit_code, result.stdout_bytes, result.stderr_bytes)
 
 
 def refused(*args: str, code: int = 1) -> str:
@@ -59,7 +62,9 @@ def refused(*args: str, code: int = 1) -> str:
 
 def test_a_log_and_a_profile_become_a_trace() -> None:
     """The first of the examples; stderr says in a few lines what was found and where it is."""
-    result = run("run.log", "prof.json", "-o", "out.json")
+    result = subprocess.run(
+        [*PROGRAM, "run.log", "prof.json", "-o", "out.json"], capture_output=True, env=ENVIRONMENT, timeout=60
+    )
     assert (result.returncode, result.stdout) == (0, b"")
     lines = result.stderr.decode().splitlines()
     assert len(lines) <= 24
