@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands.options import Command, Reading, Size, complete_files, quiet_option, reading_options
+from mio2trace.commands.options import Command, Reading, Size, complete_files, reading_options
 from mio2trace.commands.printing import is_terminal, say, tell
 from mio2trace.outgoing import shortened, visible
 
@@ -68,7 +68,6 @@ class Shard(click.ParamType):  # type: ignore[type-arg]
 @click.option("--retry", is_flag=True, help="Runs that failed before are done again.")
 @click.option("--strict", is_flag=True, help="Exit 1 when a run failed.")
 @reading_options
-@quiet_option
 def batch(  # noqa: PLR0913 - click gives each option by keyword
     paths: tuple[str, ...],
     output: str,

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from mio2trace.commands.options import Command, Reading, files_argument, quiet_option, reading_options
+from mio2trace.commands.options import Command, Reading, files_argument, reading_options, refuse_to_overwrite
 from mio2trace.commands.printing import say, tell, write
 
 
@@ -18,7 +18,6 @@ from mio2trace.commands.printing import say, tell, write
     "--check", is_flag=True, help="List every word that was kept, but for numbers and known names, for you to read."
 )
 @reading_options
-@quiet_option
 def bundle(files: tuple[str, ...], output: str, raw: bool, check: bool, reading: Reading, quiet: bool) -> None:
     """One archive of a run to give away, without what is private.
 
@@ -37,8 +36,7 @@ def bundle(files: tuple[str, ...], output: str, raw: bool, check: bool, reading:
 
     if os.path.splitext(output)[1].lower() != ".zip":
         raise OptionError(f"{output}: expected a name that ends in .zip")
-    if any(os.path.exists(output) and os.path.exists(file) and os.path.samefile(output, file) for file in files):
-        raise click.UsageError(f"{output} is also an input")
+    refuse_to_overwrite(files, output)
     dataset = next((file for file in files if file != "-" and is_dataset(file)), None)
     if dataset is not None:
         raise InputError(f"{dataset}: is a dataset; expected the files of the run, which a bundle holds")

@@ -6,17 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from mio2trace.commands.options import (
-    Printing,
-    Reading,
-    TableCommand,
-    complete_files,
-    damaged_option,
-    printing_options,
-    quiet_option,
-    reading_options,
-    refuse_to_overwrite,
-)
+import mio2trace
+from mio2trace.commands import options
 from mio2trace.commands.printing import coloured, put, say, show, tell, write
 from mio2trace.outgoing import json_text, visible
 
@@ -55,8 +46,8 @@ class _Limit(click.ParamType):  # type: ignore[type-arg]
         return what or "total", part
 
 
-@click.command(cls=TableCommand, no_args_is_help=True)
-@click.argument("sides", nargs=-1, required=True, metavar="A B [C ...]", shell_complete=complete_files)
+@click.command(cls=options.TableCommand, no_args_is_help=True)
+@click.argument("sides", nargs=-1, required=True, metavar="A B [C ...]", shell_complete=options.complete_files)
 @click.option(
     "--fail-above",
     "limits",
@@ -73,10 +64,9 @@ class _Limit(click.ParamType):  # type: ignore[type-arg]
     " except .json.",
 )
 @click.option("--all", "everything", is_flag=True, help="Every row, not only what changed.")
-@damaged_option
-@printing_options
-@reading_options
-@quiet_option
+@options.damaged_option
+@options.printing_options
+@options.reading_options
 def compare(  # noqa: PLR0913 - click gives each option by keyword
     sides: tuple[str, ...],
     limits: tuple[tuple[str, float], ...],
@@ -84,8 +74,8 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
     picture: str | None,
     everything: bool,
     damaged: bool,
-    printing: Printing,
-    reading: Reading,
+    printing: options.Printing,
+    reading: options.Reading,
     quiet: bool,
 ) -> None:
     """Show what became slower between runs, whether that is real, and why.
@@ -120,13 +110,13 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
         raise click.UsageError(f"--save keeps one side, not {len(sides)}")
     is_page, picture = _outputs(printing.path, picture)
     for output in (printing.path, picture, save):
-        refuse_to_overwrite([file for files in sides for file in files.split(",")], output)
+        options.refuse_to_overwrite([file for files in sides for file in files.split(",")], output)
     if picture is not None and len(sides) != 2:
         raise click.UsageError(f"--picture draws two sides, not {len(sides)}")
     notes = Notes()
     repetition = "every" if reading.repetition is None else reading.repetition
-    options = reading.analysis(repetition=repetition, near=False)
-    read = [source(files.split(","), options, notes, keep=picture is not None, damaged=damaged) for files in sides]
+    wanted = reading.analysis(repetition=repetition, near=False)
+    read = [source(files.split(","), wanted, notes, keep=picture is not None, damaged=damaged) for files in sides]
     if save is not None:
         _save(read[0].side, save)
         say(notes, [f"{read[0].side.name}: {len(read[0].side.runs)} run(s) kept in {save}"], quiet)
@@ -135,7 +125,9 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
     if picture is not None:
         _draw(comparisons[0], read, picture)
     if is_page and printing.path is not None:
-        _write_page(comparisons, printing.path)
+        from mio2trace.comparing.page import page
+
+        put([page(comparisons, f"mio2trace {mio2trace.__version__}")], printing.path)
     if is_page or (picture is not None and printing.path == picture):
         _write_first(_verdicts(comparisons))
         say(notes, [], quiet)
@@ -164,7 +156,6 @@ def _outputs(path: str | None, picture: str | None) -> _Outputs:
 
 
 def _save(side: Side, path: str) -> None:
-    import mio2trace
     from mio2trace.comparing.sides import base_text
     from mio2trace.files import replacing
 
@@ -173,7 +164,6 @@ def _save(side: Side, path: str) -> None:
 
 
 def _draw(comparison: Comparison, sides: Sequence[Source], path: str) -> None:
-    import mio2trace
     from mio2trace.comparing.picture import picture
     from mio2trace.files import replacing
     from mio2trace.memory import without_garbage_collection
@@ -185,16 +175,6 @@ def _draw(comparison: Comparison, sides: Sequence[Source], path: str) -> None:
         trace = picture(comparison, sides[0], sides[1], {"generator": f"mio2trace {mio2trace.__version__}"})
         with replacing(path) as file:
             write(form[0], trace, file, compress=form[1])
-
-
-def _write_page(comparisons: Sequence[Comparison], path: str) -> None:
-    import mio2trace
-    from mio2trace.comparing.page import page
-    from mio2trace.files import replacing
-
-    text = page(comparisons, f"mio2trace {mio2trace.__version__}")
-    with replacing(path) as file:
-        file.write(text.encode("utf-8", "replace"))
 
 
 def _verdicts(comparisons: Sequence[Comparison]) -> list[str]:
@@ -215,7 +195,7 @@ def _write_first(verdicts: Sequence[str]) -> None:
 
 
 def _print(
-    comparisons: Sequence[Comparison], printing: Printing, notes: Notes, *, everything: bool, quiet: bool
+    comparisons: Sequence[Comparison], printing: options.Printing, notes: Notes, *, everything: bool, quiet: bool
 ) -> None:
     """The answer, or the rows in the form that is asked for; the verdict is first in each."""
     import orjson

@@ -13,7 +13,7 @@ import msgspec
 from click.core import ParameterSource
 
 from mio2trace.analysis import Run, analyse
-from mio2trace.commands.options import Command, Reading, Words, files_argument, reading_options
+from mio2trace.commands.options import Command, Reading, Words, files_argument, only_reading_options
 from mio2trace.commands.printing import INCOMPLETE, Progress, is_terminal, say, tell
 from mio2trace.evidence import EVIDENCE
 from mio2trace.files import STANDARD_INPUT
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 NO_OUTPUT = ""
 """In place of a name: nothing is written."""
+_OF_TABLES = ("files", "output", "host_calls", "without", "several", "strict", "keep", "quiet")
+"""Options that say what is read and joined."""
 _OF_ANSWER = ("files", "repetition", "tags", "align", "max_input", "strict", "quiet", "verbose")
 SMALLER = ("--host-calls none", "--iterations", "--from", "--to", "--top", "--min-duration", "--no-args")
 """Options of `convert` that make a trace smaller, the most useful first."""
@@ -81,14 +83,20 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
 )
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Draw the N longest kernels, and what holds them.")
 @click.option("--min-duration", default="", metavar="TIME", help="Leave out what is shorter, such as 10us.")
-@click.option("--no-args", is_flag=True, help="Leave out the arguments of all slices: no query, no colour by layer.")
+@click.option(
+    "--no-args",
+    "with_args",
+    flag_value=False,
+    default=True,
+    help="Leave out the arguments of all slices: no query, no colour by layer.",
+)
 @click.option(
     "--without",
     multiple=True,
     metavar="EVIDENCE",
     help=f"Ignore one kind of evidence (repeatable): {', '.join(EVIDENCE)}.",
 )
-@reading_options
+@only_reading_options
 @click.option(
     "--several",
     is_flag=True,
@@ -118,29 +126,8 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
 )
 @click.option("-v", "--verbose", is_flag=True, help="Say what the links rest on, too: evidence, clocks, sums.")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors and problems.")
-def convert(  # noqa: PLR0913 - click gives each option by keyword
-    files: tuple[str, ...],
-    output: str | None,
-    host_calls: Any,
-    tracks: tuple[str, ...],
-    fold: tuple[str, ...],
-    begin: str,
-    end: str,
-    iterations: str,
-    everything: bool,
-    top: int | None,
-    min_duration: str,
-    no_args: bool,
-    without: tuple[str, ...],
-    reading: Reading,
-    several: bool,
-    explain: tuple[str, ...],
-    summary_file: str | None,
-    keep: tuple[str, ...],
-    check: bool,
-    strict: bool,
-    verbose: bool,
-    quiet: bool,
+def convert(
+    files: tuple[str, ...], output: str | None, reading: Reading, verbose: bool, quiet: bool, **drawing: Any
 ) -> object:
     """Write a trace for the Perfetto UI; without -o, print the answer.
 
@@ -157,76 +144,45 @@ def convert(  # noqa: PLR0913 - click gives each option by keyword
     """
     from mio2trace import conversion
 
-    if output is None and not (explain or check or summary_file):
-        _answer(files, reading, strict, quiet)
+    strict = drawing["strict"]
+    if output is None and not (drawing["explain"] or drawing["check"] or drawing["summary_file"]):
+        from mio2trace.commands.report import make
+
+        _refuse_all_but(_OF_ANSWER, ": name one with -o OUT.pftrace")
+        make(files, "-", "text", None, reading, strict=strict, quiet=quiet)
         return None
     if output is None:
         output = NO_OUTPUT
     if output.lower().endswith(conversion.TABLES_SUFFIX):
-        _to_tables(files, output, locals())
+        _refuse_all_but(_OF_TABLES, ", not with tables")
+        of_tables = {name: value for name, value in drawing.items() if name in _OF_TABLES}
+        write_tables(files, output, reading=reading, quiet=quiet, **of_tables)
         return None
-    _refuse_to_overwrite(files, output, summary_file)
+    _refuse_to_overwrite(files, output, drawing["summary_file"])
     progress = Progress() if not quiet and is_terminal() else None
     try:
-        result = conversion.convert(
-            *files,
-            output=output or None,
-            host_calls=host_calls,
-            tracks=tracks,
-            fold=fold,
-            begin=begin,
-            end=end,
-            iterations=iterations,
-            everything=everything,
-            top=top,
-            min_duration=min_duration,
-            with_args=not no_args,
-            without=without,
-            **reading._asdict(),
-            several=several,
-            explain=explain,
-            check=check,
-            strict=strict,
-            summary_file=summary_file,
-            keep=keep,
-            progress=progress,
-        )
+        result = conversion.convert(*files, output=output or None, progress=progress, **reading._asdict(), **drawing)
     finally:
         if progress is not None:
             progress.done()
     for line in [*result.reasons, *result.problems] if quiet else result.said(verbose):
         tell(line, coloured=True)
     if not quiet and output not in ("-", NO_OUTPUT):
-        for line in _wrote(output, result, host_calls):
+        for line in _wrote(output, result, drawing["host_calls"]):
             tell(line, coloured=True)
     if strict and not result.metadata["completeness"]["complete"]:
         click.get_current_context().exit(INCOMPLETE)
     return result
 
 
-def _answer(files: tuple[str, ...], reading: Reading, strict: bool, quiet: bool) -> None:
-    """Print the answer alone. Raises `click.UsageError` for an option that only a trace has."""
-    from mio2trace.commands.report import make
-
+def _refuse_all_but(names: Sequence[str], where_else: str) -> None:
+    """Raises `click.UsageError` for a given option that only a trace has."""
     context = click.get_current_context()
     for parameter in context.command.params:
         name = parameter.name or ""
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and name not in _OF_ANSWER:
-            raise click.UsageError(f"{parameter.opts[0]} goes with a trace: name one with -o OUT.pftrace")
-    make(files, "-", "text", None, reading, strict=strict, quiet=quiet)
-
-
-def _to_tables(files: tuple[str, ...], output: str, options: dict[str, Any]) -> None:
-    """A folder of tables in place of a trace. Raises `click.UsageError` for an option that is only of a trace."""
-
-    context = click.get_current_context()
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and name not in (*OPTIONS, "files", "output"):
-            raise click.UsageError(f"{parameter.opts[0]} goes with a trace, not with tables")
-    write_tables(files, output, **{name: options[name] for name in OPTIONS})
+        if given and name not in names:
+            raise click.UsageError(f"{parameter.opts[0]} goes with a trace{where_else}")
 
 
 def _wrote(output: str, result: conversion.Conversion, host_calls: str) -> Iterator[str]:
@@ -277,9 +233,6 @@ def _is_in(target: str, file: str) -> bool:
 
 
 # -- ``mio2trace FILE... -o out.parquet``: a run as a folder of tables, an input as its files are ----------------------
-
-OPTIONS = ("host_calls", "without", "reading", "several", "strict", "keep", "quiet")
-"""Of `convert`, those that say what is read and joined."""
 
 
 def write_tables(  # noqa: PLR0913 - keyword-only options

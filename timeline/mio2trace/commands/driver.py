@@ -6,14 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mio2trace.commands import options
 from mio2trace.commands.logs import logged, stated_by_profile
-from mio2trace.commands.options import (
-    Command,
-    Reading,
-    files_argument,
-    quiet_option,
-    reading_options,
-)
 from mio2trace.commands.printing import say, write
 
 if TYPE_CHECKING:
@@ -24,8 +18,8 @@ if TYPE_CHECKING:
     from mio2trace.ops.problem import Form
 
 
-@click.command(cls=Command, no_args_is_help=True)
-@files_argument
+@click.command(cls=options.Command, no_args_is_help=True)
+@options.files_argument
 @click.option(
     "--form",
     type=click.Choice(["today", "log"]),
@@ -40,9 +34,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="Whose bench runs PyTorch's matrix products: hipblaslt-bench or rocblas-bench.",
 )
-@reading_options
-@quiet_option
-def driver(files: tuple[str, ...], form: str, gemm: Library, reading: Reading, quiet: bool) -> None:
+@options.reading_options
+def driver(files: tuple[str, ...], form: str, gemm: Library, reading: options.Reading, quiet: bool) -> None:
     """Print lines that run operations again: MIOpenDriver's, and a BLAS bench's for PyTorch's GEMMs.
 
     Each command is printed once, most frequent first; with the profile of the run, most kernel time first. The comment

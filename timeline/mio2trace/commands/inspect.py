@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mio2trace.commands.options import (
-    Command,
-    Reading,
-    files_argument,
-    quiet_option,
-    reading_options,
-)
+from mio2trace.commands import options
 from mio2trace.commands.printing import say, write
 from mio2trace.outgoing import json_text
 
@@ -21,11 +15,10 @@ if TYPE_CHECKING:
     from mio2trace.files import Input
 
 
-@click.command(cls=Command, no_args_is_help=True)
-@files_argument
-@reading_options
-@quiet_option
-def inspect(files: tuple[str, ...], reading: Reading, quiet: bool) -> None:
+@click.command(cls=options.Command, no_args_is_help=True)
+@options.files_argument
+@options.reading_options
+def inspect(files: tuple[str, ...], reading: options.Reading, quiet: bool) -> None:
     """The records of FILEs as JSON lines: what the readers understood.
 
     A line for each file ("record": "input"), then a line for each of its records, by kind and in the order of the file.

@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from mio2trace.commands.options import (
-    Command,
-    Printing,
-    Reading,
-    files_argument,
-    quiet_option,
-    reading_options,
-    table_options,
-)
+from mio2trace.commands import options
 from mio2trace.commands.printing import show
 
 if TYPE_CHECKING:
@@ -24,8 +16,8 @@ if TYPE_CHECKING:
     from mio2trace.reports.tables import Table, Unit
 
 
-@click.command(cls=Command, no_args_is_help=True)
-@files_argument
+@click.command(cls=options.Command, no_args_is_help=True)
+@options.files_argument
 @click.option("--by", type=click.Choice(["name", "repetition", "layer", "bucket"]), help="One row a group of kernels.")
 @click.option("--gemm", is_flag=True, help="One row a GEMM: M, N, K, GFLOP/s, the nearest powers of two.")
 @click.option(
@@ -40,9 +32,8 @@ if TYPE_CHECKING:
 @click.option(
     "--raw", is_flag=True, help="The notebook's names (t1_t0, p3_p2, p0_ns, ...), and --by name of all kernels."
 )
-@table_options
-@reading_options
-@quiet_option
+@options.table_options
+@options.reading_options
 def kernels(  # noqa: PLR0913 - click gives each option by keyword
     files: tuple[str, ...],
     by: str | None,
@@ -50,8 +41,8 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
     per: int | None,
     skip: int | None,
     raw: bool,
-    printing: Printing,
-    reading: Reading,
+    printing: options.Printing,
+    reading: options.Reading,
     quiet: bool,
 ) -> None:
     """The kernels of a profile, one row each, or summed.

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mio2trace.commands.options import (
-    Command,
-    Printing,
-    Reading,
-    files_argument,
-    quiet_option,
-    reading_options,
-    table_options,
-)
+from mio2trace.commands import options
 from mio2trace.commands.printing import show
 
 if TYPE_CHECKING:
@@ -25,8 +17,8 @@ if TYPE_CHECKING:
     from mio2trace.reports.tables import Table
 
 
-@click.command(cls=Command, no_args_is_help=True)
-@files_argument
+@click.command(cls=options.Command, no_args_is_help=True)
+@options.files_argument
 @click.option(
     "--each", is_flag=True, help="One row for each time that a layer ran, the warm-up (iteration 0) included."
 )
@@ -43,17 +35,16 @@ if TYPE_CHECKING:
     help="Layers within layers, their operations and kernels: own time, and total time with all below.",
 )
 @click.option("--times", is_flag=True, help="The whole run instead: forward, backward, total, with mean and deviation.")
-@table_options
-@reading_options
-@quiet_option
+@options.table_options
+@options.reading_options
 def layers(
     files: tuple[str, ...],
     each: bool,
     by: str,
     tree: bool,
     times: bool,
-    printing: Printing,
-    reading: Reading,
+    printing: options.Printing,
+    reading: options.Reading,
     quiet: bool,
 ) -> None:
     """The layers of a run, slowest first: kernel time of a steady iteration, host time, printed time, FLOPs.

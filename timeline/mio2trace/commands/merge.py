@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mio2trace.commands.options import Command, Reading, complete_files, quiet_option, reading_options
+from mio2trace.commands.options import Command, Reading, complete_files, reading_options, refuse_to_overwrite
 from mio2trace.commands.printing import tell
 
 
@@ -20,7 +20,6 @@ from mio2trace.commands.printing import tell
 )
 @click.option("--check", is_flag=True, help="Verify the invariants of this very trace while writing it.")
 @reading_options
-@quiet_option
 def merge(files: tuple[str, ...], output: str, check: bool, reading: Reading, quiet: bool) -> object:
     """The ranks of a job in one picture.
 
@@ -44,9 +43,7 @@ def merge(files: tuple[str, ...], output: str, check: bool, reading: Reading, qu
     from mio2trace.ranks import meetings, said, totals
     from mio2trace.writers import archive
 
-    for file in files:
-        if os.path.exists(output) and os.path.exists(file) and os.path.samefile(file, output):
-            raise click.UsageError(f"{output} is also an input")
+    refuse_to_overwrite(files, output)
     in_parts = output.lower().endswith(archive.SUFFIX)
     made = conversion.convert(
         *files, output=None if in_parts else output, of_a_job=True, check=check, **reading._asdict()

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import click
 
+from mio2trace.commands import options
 from mio2trace.commands.logs import logged
-from mio2trace.commands.options import (
-    Command,
-    Printing,
-    Reading,
-    Words,
-    files_argument,
-    printing_options,
-    quiet_option,
-    reading_options,
-)
 from mio2trace.commands.printing import show
 
 SUBJECT_WORDS = (
@@ -23,23 +14,22 @@ SUBJECT_WORDS = (
 )  # fmt: skip
 
 
-@click.command(cls=Command, no_args_is_help=True)
-@files_argument
+@click.command(cls=options.Command, no_args_is_help=True)
+@options.files_argument
 @click.option(
     "--about",
-    type=Words(SUBJECT_WORDS),
+    type=options.Words(SUBJECT_WORDS),
     default="",
     metavar="WORD,...",
     help=f"Only these subjects: {', '.join(SUBJECT_WORDS)}. Default: all.",
 )
-@printing_options
-@reading_options
-@quiet_option
+@options.printing_options
+@options.reading_options
 def messages(
     files: tuple[str, ...],
     about: tuple[str, ...],
-    printing: Printing,
-    reading: Reading,
+    printing: options.Printing,
+    reading: options.Reading,
     quiet: bool,
 ) -> None:
     """Show errors, warnings, searches, workspaces and problems in MIOpen's logs.

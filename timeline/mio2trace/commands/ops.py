@@ -6,17 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mio2trace.commands import options
 from mio2trace.commands.logs import logged, stated_by_profile
-from mio2trace.commands.options import (
-    Command,
-    Printing,
-    Reading,
-    complete_columns,
-    files_argument,
-    quiet_option,
-    reading_options,
-    table_options,
-)
 from mio2trace.commands.printing import show
 from mio2trace.notes import InputError
 
@@ -29,13 +20,13 @@ if TYPE_CHECKING:
     from mio2trace.reports.tables import Cell, Row, Table, Unit
 
 
-@click.command(cls=Command, no_args_is_help=True)
-@files_argument
+@click.command(cls=options.Command, no_args_is_help=True)
+@options.files_argument
 @click.option(
     "--group-by",
     metavar="COLUMN,...",
     help="One row for all operations that agree in these columns: with the profile slowest first, else most frequent.",
-    shell_complete=complete_columns,
+    shell_complete=options.complete_columns,
 )
 @click.option("--each", is_flag=True, help="With the profile: one row for each call, in the order of the log.")
 @click.option(
@@ -47,9 +38,8 @@ if TYPE_CHECKING:
 )
 @click.option("--seed-csv", is_flag=True, help="Forward convolutions, poolings, training batch norms: nine columns.")
 @click.option("--coverage", is_flag=True, help="One row a file: how many records it holds, how many are understood.")
-@table_options
-@reading_options
-@quiet_option
+@options.table_options
+@options.reading_options
 def ops(  # noqa: PLR0913 - click gives each option by keyword
     files: tuple[str, ...],
     group_by: str | None,
@@ -57,8 +47,8 @@ def ops(  # noqa: PLR0913 - click gives each option by keyword
     phase: str,
     seed_csv: bool,
     coverage: bool,
-    printing: Printing,
-    reading: Reading,
+    printing: options.Printing,
+    reading: options.Reading,
     quiet: bool,
 ) -> None:
     """The operations of MIOpen logs, one row each; with the profile of the run slowest first, by layer.
@@ -208,7 +198,7 @@ def _with_counts(table: Table, analysis: Analysis, names: Sequence[str]) -> Tabl
     return msgspec.structs.replace(table, columns=(*table.columns, *added), brief=(*table.brief, *added), rows=rows)
 
 
-def _coverage(files: tuple[str, ...], reading: Reading, notes: Notes) -> tuple[Table, list[str]]:
+def _coverage(files: tuple[str, ...], reading: options.Reading, notes: Notes) -> tuple[Table, list[str]]:
     from mio2trace.analysis import analyse
     from mio2trace.files import STANDARD_INPUT, short_names
     from mio2trace.readers import A_LOG

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mio2trace.reports.tables import Form, TableSelection, Unit
 
 RARE = frozenset({
-    "repetition", "tags", "align", "max_input", "damaged", "tracks", "fold", "min_duration", "no_args", "without",
+    "repetition", "tags", "align", "max_input", "damaged", "tracks", "fold", "min_duration", "with_args", "without",
     "several", "explain", "summary_file", "keep", "seed_csv", "coverage", "engine", "download", "header",
 })  # fmt: skip
 """Parameters whose options only ``--help-all`` shows."""
@@ -285,6 +285,11 @@ _READING = (
 
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of `Reading`, which the command gets as ``reading``, and ``--quiet``."""
+    return only_reading_options(quiet_option(command))
+
+
+def only_reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of `Reading`, which the command gets as ``reading``."""
 
     @functools.wraps(command)

@@ -12,16 +12,11 @@ import click
 from mio2trace.outgoing import visible
 
 if TYPE_CHECKING:
-    from mio2trace.commands.options import Printing
-    from mio2trace.notes import Note, Notes
-    from mio2trace.reports.tables import Table
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
     from mio2trace.analysis import Run
+    from mio2trace.commands.options import Printing
     from mio2trace.model.profile import Profile
-    from mio2trace.reports.tables import Row
+    from mio2trace.notes import Note, Notes
+    from mio2trace.reports.tables import Row, Table
 
 INCOMPLETE = 4
 """Exit code of ``--strict`` if a profile does not hold all work."""
@@ -55,7 +50,7 @@ def write(pieces: Iterable[str]) -> None:
 
     with standard_output() as out:
         for piece in pieces:
-            out.write(piece.encode())
+            out.write(piece.encode(errors="replace"))
 
 
 def say(notes: Iterable[Note], lines: Sequence[str], quiet: bool) -> None:
@@ -120,7 +115,7 @@ def put(pieces: Iterable[str], path: str | None) -> None:
         return
     with replacing(path) as out:
         for piece in pieces:
-            out.write(piece.encode())
+            out.write(piece.encode(errors="replace"))
 
 
 def line_width() -> int | None:

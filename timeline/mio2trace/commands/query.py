@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from mio2trace.queries import Answer
     from mio2trace.trace import Slice
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from mio2trace.queries import Answer
-
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Files - bash forgets what comes before them -, then the queries, whose words a dash may join."""

@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mio2trace.commands.options import (
-    Printing,
-    Reading,
-    TableCommand,
-    files_argument,
-    quiet_option,
-    reading_options,
-    table_options,
-)
+from mio2trace.commands import options
 from mio2trace.commands.printing import put, say, show
 
 if TYPE_CHECKING:
@@ -22,13 +14,14 @@ if TYPE_CHECKING:
     from mio2trace.model.profile import Profile
 
 
-@click.command(cls=TableCommand, no_args_is_help=True)
-@files_argument
+@click.command(cls=options.TableCommand, no_args_is_help=True)
+@options.files_argument
 @click.option("--each", is_flag=True, help="One row for each collective: who came last, by how much, by what.")
-@table_options
-@reading_options
-@quiet_option
-def ranks(files: tuple[str, ...], each: bool, printing: Printing, reading: Reading, quiet: bool) -> None:
+@options.table_options
+@options.reading_options
+def ranks(
+    files: tuple[str, ...], each: bool, printing: options.Printing, reading: options.Reading, quiet: bool
+) -> None:
     """Who waits at the collectives of a job, who comes last, and what made it late.
 
     FILEs are what `mio2trace merge` takes. Transfer is the shortest kernel of a collective on any rank, wait what a

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands.options import Command, Reading, files_argument, quiet_option, reading_options
-from mio2trace.commands.printing import INCOMPLETE, coloured, say, tell, write
+import mio2trace
+from mio2trace.commands.options import Command, Reading, files_argument, reading_options
+from mio2trace.commands.printing import INCOMPLETE, coloured, put, say, tell
 
 if TYPE_CHECKING:
     from mio2trace.answer import Report
-
-from pathlib import Path
-
-import mio2trace
-from mio2trace.fleet import gather
-from mio2trace.notes import OptionError
-from mio2trace.queries.dataset import opened
-from mio2trace.schema import SQL_COLUMNS
-from mio2trace.snapshot.places import RUNS, is_dataset, journals_of
 
 FORMS = ("html", "markdown", "text", "json")
 SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", ".json": "json"}
@@ -39,7 +32,6 @@ SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", 
 )
 @click.option("--strict", is_flag=True, help="Exit with 4 if the profile does not hold all work.")
 @reading_options
-@quiet_option
 def report(
     files: tuple[str, ...], output: str, form: Any, gpu: str | None, strict: bool, reading: Reading, quiet: bool
 ) -> None:
@@ -89,13 +81,7 @@ def make(
         text, notes = written(made, form), analysis.notes
         incomplete = any(one.completeness is not None and not one.completeness.complete for one in made.sections)
         verdicts = [section.verdict for section in made.sections[:FULL] if form != "text"]
-    if output == "-":
-        write([coloured(text) if form == "text" else text])
-    else:
-        from mio2trace.files import replacing
-
-        with replacing(output) as file:
-            file.write(text.encode("utf-8", "replace"))
+    put([coloured(text) if form == "text" and output == "-" else text], output)
     if output != "-" and not quiet:
         for verdict in verdicts:
             tell(verdict)
@@ -132,6 +118,8 @@ def written(made: Report, form: str) -> str:
 
 def is_fleet(files: tuple[str, ...]) -> bool:
     """Return whether this is a dataset of several runs, or a dataset that a batch wrote."""
+    from mio2trace.snapshot.places import RUNS, is_dataset, journals_of
+
     if len(files) != 1 or not os.path.isdir(files[0]) or not is_dataset(files[0]):
         return False
     place = Path(files[0])
@@ -140,6 +128,11 @@ def is_fleet(files: tuple[str, ...]) -> bool:
 
 def fleet_report(path: str, form: str) -> str:
     """The page or the lines of a dataset. Raises `OptionError` for a form that there is not."""
+    from mio2trace.fleet import gather, lines
+    from mio2trace.notes import OptionError
+    from mio2trace.queries.dataset import opened
+    from mio2trace.schema import SQL_COLUMNS
+
     if form not in ("html", "text"):
         raise OptionError(f"--format {form} is of one run; of a dataset there are html and text")
     name = os.path.basename(os.path.normpath(path)) or path
@@ -149,6 +142,4 @@ def fleet_report(path: str, form: str) -> str:
         from mio2trace.fleet.page import page
 
         return page(fleet, f"mio2trace {mio2trace.__version__}")
-    from mio2trace.fleet import lines
-
     return "".join(f"{line}\n" for line in lines(fleet))

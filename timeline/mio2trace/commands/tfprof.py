@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands.options import (
-    Command,
-    Printing,
-    Reading,
-    files_argument,
-    printing_options,
-    quiet_option,
-    reading_options,
-)
+from mio2trace.commands import options
 from mio2trace.commands.printing import say, write
 from mio2trace.commands.printing import show as show_table
 
@@ -33,8 +25,8 @@ _ONLY_WITH_TEXT = ("max_depth", "least", "order_by", "account", "start", "trim",
                    "console")  # fmt: skip
 
 
-@click.command(cls=Command, no_args_is_help=True)
-@files_argument
+@click.command(cls=options.Command, no_args_is_help=True)
+@options.files_argument
 @click.option("--no-header", is_flag=True, help="Leave out the line of column names (csv and table).")
 @click.option(
     "--steps",
@@ -61,9 +53,8 @@ _ONLY_WITH_TEXT = ("max_depth", "least", "order_by", "account", "start", "trim",
 @click.option("--hide", multiple=True, metavar="REGEX", help="Rows to leave out (repeatable).")
 @click.option("--displayed-only", is_flag=True, help="Totals count shown rows only.")
 @click.option("--console", is_flag=True, help="As TensorFlow prints it to a console, with its options.")
-@printing_options
-@reading_options
-@quiet_option
+@options.printing_options
+@options.reading_options
 def tfprof(  # noqa: PLR0913 - click gives each option by keyword
     files: tuple[str, ...],
     no_header: bool,
@@ -71,8 +62,8 @@ def tfprof(  # noqa: PLR0913 - click gives each option by keyword
     show: tuple[str, ...],
     notebook_units: bool,
     text: bool,
-    printing: Printing,
-    reading: Reading,
+    printing: options.Printing,
+    reading: options.Reading,
     quiet: bool,
     **view: Any,
 ) -> None:
@@ -186,7 +177,7 @@ def _view_options(show: tuple[str, ...], view: dict[str, Any]) -> ScopeOptions:
     )
 
 
-def _read(files: Sequence[str], reading: Reading, notes: Notes) -> tuple[TfProfile | None, list[TfView]]:
+def _read(files: Sequence[str], reading: options.Reading, notes: Notes) -> tuple[TfProfile | None, list[TfView]]:
     """The one profile, or the printed views. Raises `InputError`."""
     from mio2trace.analysis import analyse
     from mio2trace.model.tf import TfProfile, TfView
