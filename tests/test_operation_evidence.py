@@ -23,6 +23,7 @@ from mio2trace.align.operations.rates import WHOLE
 from mio2trace.align.operations.sizes import items_fit
 from mio2trace.evidence import LAUNCH_LINE, Evidence
 from mio2trace.model.profile import Activity
+from mio2trace.ops.families.rnn import RnnProblem
 from mio2trace.ops.operation import Launch, Operation
 from tests.conftest import shared_folder
 from tests.records import made_operation, other_operation
@@ -86,6 +87,64 @@ def test_work_items_of_what_is_no_convolution(
 ) -> None:
     operation = other_operation(OPERATION, primitive=primitive, direction=None, input=sizes, output=sizes)
     assert items_fit(name, grid, (256, 1, 1), operation) is fits
+
+
+@pytest.mark.parametrize(
+    ("items", "group", "mode", "fits"),
+    [
+        (36, 36, "lstm", True),  # three gates of 2 x 24
+        (12, 12, "lstm", True),
+        (36, 36, "tanh", False),
+        (64, 64, "tanh", True),  # whole work-groups
+        (128, 64, "tanh", False),
+        (12, 12, None, None),
+    ],
+)
+def test_work_items_of_one_step_of_a_recurrent_call(
+    items: int, group: int, mode: str | None, fits: bool | None
+) -> None:
+    """An activation works on a gate of a step's batch, or on several; a group that was cut is no longer than needed."""
+    problem = RnnProblem(direction="forward", batches=(2,), steps=5, hidden=24, layers=1, mode=mode)
+    operation = other_operation(OPERATION, primitive="rnn", direction="forward", problem=problem, input=(), output=())
+    assert items_fit("MIOpenNeuronFwd", (items, 1, 1), (group, 1, 1), operation) is fits
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("row", "variant", "least"),
+    [
+        ("another program's log before", NO_FRAMEWORK, 0.99),
+        ("another program's log after", NO_FRAMEWORK, 0.99),
+        ("ring buffers of log and profile", NO_FRAMEWORK, 0.99),
+        ("profile ends early", HIDDEN, 0.99),
+        ("3 of 10 names hashed", NO_FRAMEWORK, 0.9),
+    ],
+)
+def test_rows_of_kernels_are_a_recurrent_calls_own_where_others_could_have_launched_each(
+    row: str, variant: str, least: float
+) -> None:
+    """Each part has one GEMM, each step activations of its size; and one call launches a kernel in several sizes."""
+    operations = measured(shared_folder(), (row, "m121-rnn-infer-first", variant, 0)).operations
+    assert operations.wrong_and_sure == 0
+    assert operations.right >= least * operations.kernels > 0
+    assert operations.mean >= 0.9  # parts that launched nothing are no other process's calls
+
+
+@pytest.mark.shared
+def test_searches_of_another_program_do_not_fill_the_parts_of_a_recurrent_call() -> None:
+    """What scales for a GEMM is no part by itself: a search that tries one GEMM often is no row of steps."""
+    case = ("another program's log before", "m290-lenet-train-cmdonly", NO_FRAMEWORK, 0)
+    assert measured(shared_folder(), case).operations.wrong_and_sure == 0
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["m121-resnet-infer-2it", "m121-lenet-train-ownkernels"])
+def test_calls_behind_many_of_another_program_are_found_for_the_first_kernels(name: str) -> None:
+    """A row without calls in front of the first link may be of calls that lie far ahead, as one behind it may."""
+    case = ("another program's log before", name, NO_FRAMEWORK, 0)
+    operations = measured(shared_folder(), case).operations
+    assert operations.wrong_and_sure == 0
+    assert operations.right == operations.kernels
 
 
 @pytest.mark.shared

@@ -107,6 +107,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         ``nulls``: the buffers that the call's entry states to be none."""
         return 1
 
+    def step_elements(self) -> Collection[int]:
+        """How many elements an activation of one step of a call in steps may work on; empty when unknown."""
+        return ()
+
     def gemm(self) -> Gemm | None:
         """The GEMM it amounts to; None when there is no single one."""
         return None

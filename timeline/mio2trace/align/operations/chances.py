@@ -20,6 +20,7 @@ from mio2trace.align.operations.rates import (
     LOST,
     LOST_BESIDE_TORN,
     MAYBE_HOLES,
+    SHORT_CLOSES,
     SILENT,
     SILENT_AGAIN,
     SILENT_SEARCH,
@@ -129,11 +130,18 @@ def of_this_process(posterior: Posterior, operations: Sequence[Operation], elsew
 
     Where these are for the problems of calls that did launch, nothing tells one from the other.
     """
-    launching = {place for place in posterior.operation if place != NONE}
+    # A call of several parts counts once, and has launched if any of them did.
+    first_of: list[int] = []
+    for place, operation in enumerate(operations):
+        is_part = place > 0 and operation is operations[place - 1]
+        first_of.append(first_of[-1] if is_part else place)
+    launching = {first_of[place] for place in posterior.operation if place != NONE}
     executing = [
         place
-        for place, operation in enumerate(operations)
-        if operation.phase == "run" and not operation.torn and (place in launching or elsewhere[place] <= 0.5)
+        for place in dict.fromkeys(first_of)
+        if operations[place].phase == "run"
+        and not operations[place].torn
+        and (place in launching or elsewhere[place] <= 0.5)
     ]
     silent = [place for place in executing if place not in launching]
     stretches = sum(before in launching and after not in launching for before, after in pairwise(executing))
@@ -203,7 +211,8 @@ def ahead(likelihood: Likelihood, before: Posterior, kinds: Sequence[Kind], habi
             sums.setdefault(sort, []).append(gain)
     expected = []
     for number, sort in zip(likelihood.class_of, kinds, strict=True):
-        like = sums.get(number) or sums.get(sort) or [mean]
+        # Where none tells, a search launches as many as lost calls do.
+        like = sums.get(number) or sums.get(sort) or [mean if sort == "run" else mean / SHORT_CLOSES]
         expected.append(sum(like) / len(like))
     return Ahead(kernels=_from_behind(gains), calls=_from_behind(expected))
 

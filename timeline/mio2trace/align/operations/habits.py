@@ -13,6 +13,7 @@ from mio2trace.align.links import NONE
 from mio2trace.align.operations.likelihood import OTHERS, Likelihood
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.rates import MISSTATED, SHORT_CLOSES, UNKNOWN_NAME
+from mio2trace.align.operations.rows.calls import SEVERAL
 from mio2trace.ops.operation import Operation
 
 _SEARCH = "conv", "find"
@@ -255,5 +256,7 @@ def _sort(operation: Operation) -> tuple[str, str | None]:
 
 
 def _elements(operation: Operation) -> int:
+    if operation.primitive in SEVERAL:
+        return 0  # each of its kernels works on another part of the result
     shape = operation.output or operation.input
     return prod(shape) if shape else 0

@@ -101,7 +101,7 @@ class Likelihood:
     def _count_kernels(self) -> None:
         """How often each statement is true of the queue's kernels of the library."""
         kernels = self.kernels
-        self._library = 0
+        self._library = self._beginning = 0
         self._named: Counter[_Named] = Counter()
         self._launched: Counter[object] = Counter()
         self._gemms: Counter[tuple[int, int, int]] = Counter()
@@ -118,6 +118,7 @@ class Likelihood:
             if not kind.library:
                 continue
             self._library += count
+            self._beginning += count * (kind.is_gemm or kind.role == "scale")
             self._launched[kind.launch] += count
             if kind.name is None:
                 continue
@@ -356,6 +357,16 @@ class Likelihood:
                 break
             lines -= kernels.kind(before).launch == own
         return inf if lines > 0 else 0.0
+
+    def part_nats(self, kind: KernelKind, *, entering: bool, begun: bool) -> float:
+        """Of a kernel of a call of several GEMMs: each part has one, and begins with it or with what scales for it.
+
+        ``begun``: whether the part has had its GEMM. The more kernels of the run are otherwise, the more it tells.
+        """
+        begins = kind.is_gemm or kind.role == "scale"
+        if begins != entering:
+            return NATS_MISSTATED if entering or begun else 0.0
+        return self._rareness(self._beginning if begins else self._library - self._beginning, self._library)
 
     def is_main(self, at: int, index: int) -> bool:
         """Whether the kernel does the work of the call, as far as its name tells."""

@@ -149,6 +149,7 @@ _BY_FOURS = late(r"MIOpen(?:Active|Neuron)(?:Fwd|Bwd)|Op4dTensorLite$")
 _POOLING = late(r"mloPooling(?:G|AveBwd|MaxBwd)$")
 _BIAS = late(r"OpTensorFwdBias$")
 _NORM = late(r"(?:MIOpen)?BatchNorm\w*Spatial")
+_WAVEFRONT = 64
 _BIAS_GROUP, _MOST_GROUPS = 256, 4096
 """Work-items of a group that adds a bias, and how many groups there are at most."""
 
@@ -158,17 +159,21 @@ def tensor_fits(name: str, grid: Size3, workgroup: Size3 | None, operation: Oper
 
     Element by element: a work-item for 4 elements, 2 or 1 where the tensor, or a row of one that is not packed, is no
     multiple of that. Pooling has a plane of work-items for each plane of the tensor. A bias has a work-group for each
-    channel, of one image or of all; so has batch normalisation, of any number of work-items.
+    channel, of one image or of all; so has batch normalisation, of any number of work-items. A call in steps has an
+    activation of each step, of one gate or of several.
     """
     sizes, primitive = operation.input, operation.primitive
+    if primitive == "rnn" and _BY_FOURS.match(name):
+        of_step = operation.problem.step_elements() if operation.problem is not None else ()
+        fitting = any(0 <= prod(grid) - count // _at_once(count) < _padding(workgroup) for count in of_step)
+        return fitting if of_step else None
     if not sizes or min(sizes) < 1 or min(grid) < 1:
         return None
     items = prod(grid)
     if primitive in ("activ", "optensor") and _BY_FOURS.match(name):
-        group = prod(workgroup) if workgroup else 1
         elements = prod(sizes)
-        # A runtime may launch whole work-groups alone.
-        return any(0 <= items - elements // unit < max(1, group) for unit in {_at_once(elements), _at_once(sizes[-1])})
+        padding = _padding(workgroup)
+        return any(0 <= items - elements // unit < padding for unit in {_at_once(elements), _at_once(sizes[-1])})
     if len(sizes) != 4:
         return None
     images, channels = sizes[:2]
@@ -181,6 +186,15 @@ def tensor_fits(name: str, grid: Size3, workgroup: Size3 | None, operation: Oper
     if primitive == "bnorm" and _NORM.match(name):
         return items % channels == 0 if grid[1:] == (1, 1) else channels in grid[:2]
     return None
+
+
+def _padding(workgroup: Size3 | None) -> int:
+    """How many work-items a launch may have more than it needs, and one: a runtime may launch whole work-groups alone.
+
+    A group that is no row of whole wavefronts was cut to what is needed.
+    """
+    group = prod(workgroup) if workgroup else 1
+    return group if group > 0 and group % _WAVEFRONT == 0 else 1
 
 
 def _at_once(length: int) -> int:

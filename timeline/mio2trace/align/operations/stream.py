@@ -157,7 +157,11 @@ class Stream:
                     break  # That what is left over launched nothing was known before.
         if moved or (may_be_wide and (self._is_at_edge(posterior) or self._leaves_a_row(posterior))):
             habits = habits or Habits(self.likelihood, posterior, rows=False)
-            posterior = posterior.mixed(self._posterior(rates, kinds, AHEAD, habits, posterior))
+            for _ in range(ROUNDS):
+                linked = _linked(posterior)
+                posterior = posterior.mixed(self._posterior(rates, kinds, AHEAD, habits, posterior))
+                if _linked(posterior) < linked + LONG_ROW:
+                    break  # what more calls launched tells better how far to look
         _doubt_changes(before, posterior, self.operations)
         if is_vague or self.likelihood.kernels.is_blurred:
             self._doubt_vague(posterior)
@@ -196,14 +200,11 @@ class Stream:
         """Whether the profile goes on without calls behind one that launched: they may be later ones' of a program that
         repeats itself, and a way that has passed over so much by then was far behind.
         """
-        row, begun = 0, False
+        row = 0
         for number, place in enumerate(posterior.operation):
-            if place != NONE:
-                row, begun = 0, True
-            elif begun:
-                row += self.likelihood.kernels.kind(number).library
-                if row >= LONG_ROW:
-                    return True
+            row = 0 if place != NONE else row + self.likelihood.kernels.kind(number).library
+            if row >= LONG_ROW:
+                return True
         return False
 
     def _is_at_edge(self, posterior: Posterior) -> bool:
@@ -289,6 +290,10 @@ def solve_together(streams: Sequence[Stream]) -> None:
             changed = before.operation[number] != posterior.operation[number]
             if changed or confidence < SURE:
                 posterior.confidence[number] = min(WHOLE, posterior.confidence[number])
+
+
+def _linked(posterior: Posterior) -> int:
+    return len(posterior.operation) - posterior.operation.count(NONE)
 
 
 def _doubt_changes(before: Posterior, posterior: Posterior, operations: Sequence[object] = ()) -> None:

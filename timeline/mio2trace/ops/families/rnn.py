@@ -87,6 +87,11 @@ class RnnProblem(Problem, frozen=True, kw_only=True, gc=False):
         gemms = self.layers * (1 + steps * (2 if self.bidirectional else 1) * (2 if self.mode == "gru" else 1))
         return max(1, gemms - self.skip_input)
 
+    def step_elements(self) -> Collection[int]:
+        """One gate's or those of several gates at once, of a step's batch, in one direction."""
+        gates = range(1, 1 + GATES.get(self.mode or "", 0))
+        return {batch * self.hidden * count for batch in self.batches for count in gates} if self.hidden else ()
+
     def flop(self) -> int | None:
         """2 rows gates hidden (input + hidden) per layer and direction, rows = the batches of all steps, summed."""
         if not (self.batches and self.steps and self.inputs and self.hidden and self.layers and self.mode in GATES):

@@ -169,7 +169,7 @@ class Lattice:
                     ways.setdefault(STATES * (index + 1) + following, []).append((state, score + inside))
                     if has_next[index]:
                         inside, following = self._inside(at, index + 1, OUT, entering=True)
-                        inside += self._chances.begun[index + 1]
+                        inside += leave + self._chances.begun[index + 1]
                         ways.setdefault(STATES * (index + 2) + following, []).append((state, score + inside))
         passed, classes = self._chances.passed, self._likelihood.class_of
         # As `_over` has it; a row of GEMMs may be of two calls of one class, or begin one.
@@ -251,9 +251,8 @@ class Lattice:
             if kernels.again[at] or likelihood.operations[index].launches:
                 nats = min(nats, likelihood.most_after(at, index))
         if likelihood.goes_on[index] or likelihood.continues[index]:
-            begins = kind.is_gemm or kind.role == "scale"
-            nats += NATS_MISSTATED * (not begins if entering else begins and gemm > 0)
-            return nats, MAIN | gemm | GEMM * kind.is_gemm
+            nats += likelihood.part_nats(kind, entering=entering, begun=gemm > 0)
+            return nats, (HELPERS if kind.role == "scale" else MAIN) | gemm | GEMM * kind.is_gemm
         if likelihood.is_main(at, index):
             is_gemm = kind.is_gemm and likelihood.operations[index].primitive == "conv"
             if phase in (MAIN, WAITING):
