@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import mio2trace
 from mio2trace.cli import cli
-from mio2trace.measures.bandwidth import bandwidth
+from mio2trace.measures.cost import bandwidth
 from mio2trace.model.profile import Collective, Inputs
 from mio2trace.ops.aten import plain
 from mio2trace.ops.naming import problem_name

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import mio2trace
 from mio2trace import cli
-from mio2trace.draw import in_view
+from mio2trace.draw import selection
 
 STEPS, KERNELS = 40, 12
 
@@ -43,8 +43,8 @@ def kineto(folder: Path, steps: int = STEPS, named: bool = True) -> Path:
 @pytest.fixture
 def small_viewer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A viewer that takes 500 slices of the 960, and shows 240 of them well: ten steps of twelve kernels and calls."""
-    monkeypatch.setattr(in_view, "MOST_SLICES", 500)
-    monkeypatch.setattr(in_view, "WINDOW_SLICES", 240)
+    monkeypatch.setattr(selection, "MOST_SLICES", 500)
+    monkeypatch.setattr(selection, "WINDOW_SLICES", 240)
 
 
 def converted(path: Path, *options: str) -> tuple[str, list[dict[str, Any]]]:
@@ -96,21 +96,21 @@ def test_what_somebody_chose_is_drawn(tmp_path: Path, small_viewer: None) -> Non
 
 
 def test_a_run_that_a_viewer_takes_is_drawn_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_view, "MOST_SLICES", 2 * STEPS * KERNELS)
-    monkeypatch.setattr(in_view, "WINDOW_SLICES", 240)
+    monkeypatch.setattr(selection, "MOST_SLICES", 2 * STEPS * KERNELS)
+    monkeypatch.setattr(selection, "WINDOW_SLICES", 240)
     said, events = converted(kineto(tmp_path))
     assert len(starts(events)) == STEPS * KERNELS
     assert "--all" not in said
 
 
 def test_a_run_without_iterations_is_drawn_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_view, "MOST_SLICES", 10)
+    monkeypatch.setattr(selection, "MOST_SLICES", 10)
     said, events = converted(kineto(tmp_path, steps=1, named=False))
     assert len(starts(events)) == KERNELS
     assert "--all" not in said
 
 
 def test_one_iteration_at_least_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_view, "MOST_SLICES", 10)
-    monkeypatch.setattr(in_view, "WINDOW_SLICES", 1)
+    monkeypatch.setattr(selection, "MOST_SLICES", 10)
+    monkeypatch.setattr(selection, "WINDOW_SLICES", 1)
     assert len(starts(converted(kineto(tmp_path))[1])) == KERNELS

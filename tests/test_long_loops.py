@@ -8,32 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.align.clocks import fit
-from mio2trace.draw.lanes import packed_alike
 
-RUN = st.tuples(st.integers(0, 30), st.integers(1, 12), st.text("ab", max_size=3))
 POINTS = st.lists(st.tuples(st.integers(0, 200), st.integers(-500, 500)), min_size=1, max_size=40)
-
-
-def _scopes(run: tuple[int, int, str]) -> list[str]:
-    return [run[2][:depth] for depth in range(1, len(run[2]) + 1)]
-
-
-def _alike(one: str, other: str) -> int:
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-
-
-@given(st.lists(RUN, max_size=40))
-def test_lanes_of_what_is_alike_are_those_of_a_search_through_all(runs: list[tuple[int, int, str]]) -> None:
-    """Each in the free lane, the first of those whose last one shares most scopes."""
-    lanes: list[list[tuple[int, int, str]]] = []
-    for run in sorted(runs, key=lambda run: (run[0], -run[1])):
-        free = [at for at, lane in enumerate(lanes) if lane[-1][0] + lane[-1][1] <= run[0]]
-        best = max(free, key=lambda at: (_alike(lanes[at][-1][2], run[2]), -at), default=None)
-        if best is None:
-            lanes.append([run])
-        else:
-            lanes[best].append(run)
-    assert packed_alike(runs, lambda run: (run[0], run[0] + run[1]), _scopes) == lanes
 
 
 @given(POINTS, POINTS)

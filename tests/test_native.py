@@ -20,7 +20,7 @@ from mio2trace.notes import InputError
 from mio2trace.trace import NO_ARGS, CounterValue, Event, Flow, Part, Process, Slice, Slices, Trace, Track
 from mio2trace.writers import by_suffix, chrome_json
 from mio2trace.writers import native as native_form
-from mio2trace.writers.native import protobuf
+from mio2trace.writers.native import packets
 from tests.conftest import UI, Engine, missing, shared_folder
 from tests.native_packets import Native, classes, differences, read_json, read_native
 from tests.test_perfetto import COMMITTED, REAL, picture
@@ -74,25 +74,17 @@ def both(trace: Trace) -> tuple[Native, list[str]]:
 def test_varints_are_protobufs(number: int) -> None:
     """As Google's own encoder writes them."""
     encoder: Any = importlib.import_module("google.protobuf.internal.encoder")
-    assert protobuf.varint(number) == encoder._VarintBytes(number % (1 << 64))
+    assert packets.varint(number) == encoder._VarintBytes(number % (1 << 64))
 
 
-@given(
-    st.integers(-(1 << 63), (1 << 63) - 1),
-    st.floats(allow_nan=False),
-    st.text(st.characters(exclude_categories=["Cs"])),
-)
-def test_fields_are_protobufs(number: int, value: float, text: str) -> None:
+@given(st.integers(-(1 << 63), (1 << 63) - 1), st.text(st.characters(exclude_categories=["Cs"])))
+def test_fields_are_protobufs(number: int, text: str) -> None:
     """Every kind of field, read by the real classes."""
     proto = classes()
-    whole, real, string = proto.DebugAnnotation(), proto.DebugAnnotation(), proto.DebugAnnotation()
-    whole.ParseFromString(protobuf.integer(4, number))
-    real.ParseFromString(protobuf.real(5, value))
-    string.ParseFromString(protobuf.text(6, text))
-    assert (whole.int_value, real.double_value, string.string_value) == (number, value, text)
-    event = proto.TrackEvent()
-    event.ParseFromString(protobuf.fixed(47, number % (1 << 64)) + protobuf.message(23, b"name"))
-    assert (list(event.flow_ids), event.name) == ([number % (1 << 64)], "name")
+    whole, string = proto.DebugAnnotation(), proto.DebugAnnotation()
+    whole.ParseFromString(packets.integer(4, number))
+    string.ParseFromString(packets.text(6, text))
+    assert (whole.int_value, string.string_value) == (number, text)
 
 
 # ---- the same picture

@@ -16,7 +16,7 @@ from mio2trace.commands.convert import SMALLER, convert
 from mio2trace.notes import InputError
 from mio2trace.trace import Process, Slice, Trace, Track
 from mio2trace.writers import WRITERS, Written, write
-from mio2trace.writers.size import MANY_SLICES
+from mio2trace.writers.ending import MANY_SLICES
 from tests.conftest import shared_folder
 from tests.test_native import ROOT, SETS
 
@@ -164,7 +164,7 @@ def test_a_large_trace_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """In one line, with options that there are and that are not in use yet; then the bytes per kernel."""
     from click.testing import CliRunner
 
-    monkeypatch.setattr("mio2trace.writers.size.MANY_SLICES", 10)
+    monkeypatch.setattr("mio2trace.writers.ending.MANY_SLICES", 10)
     run = ROOT / "traces" / "alexnet-b1-train"
     words = [str(run / "run.log"), str(run / "prof.json.gz"), "-o", str(tmp_path / "out.pftrace.gz")]
     lines = CliRunner().invoke(cli, words).stderr.splitlines()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import mio2trace
 from mio2trace.writers import WRITERS
-from mio2trace.writers.packed import _HEAD, Packed
+from mio2trace.writers.ending import _HEAD, Packed
 
 STRATEGIES = [zlib.Z_DEFAULT_STRATEGY, zlib.Z_FILTERED]
 ALEXNET = Path(__file__).parent.parent / "traces" / "alexnet-b1-train"

@@ -26,8 +26,7 @@ from mio2trace.cli import cli
 from mio2trace.dataset import tables_of
 from mio2trace.model.profile import Activity, Call, Clock, Device, Process, Profile, Queue, Range, Thread
 from mio2trace.notes import Notes
-from mio2trace.ranks import meetings, said, straggler, table, totals
-from mio2trace.ranks.meetings import HOST
+from mio2trace.ranks import HOST, meetings, said, straggler, table, totals
 from mio2trace.reports.tables import Unit
 from tests.conftest import shared_folder
 

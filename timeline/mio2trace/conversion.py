@@ -15,7 +15,7 @@ from mio2trace import summary
 from mio2trace.align import Alignment
 from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse, as_given
 from mio2trace.draw import BuildOptions, Fold, HostCalls, RunToDraw, Selection, Tracks, build
-from mio2trace.draw.in_view import window
+from mio2trace.draw.selection import window
 from mio2trace.files import Input, Progress, replacing, standard_output
 from mio2trace.memory import without_garbage_collection
 from mio2trace.notes import LOGGED, InputError, Notes, OptionError

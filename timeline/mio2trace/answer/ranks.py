@@ -12,8 +12,7 @@ from mio2trace.answer.text import MOST_LINES, WIDTH
 from mio2trace.findings.rule import count, ms, percent
 from mio2trace.measures.statistics import fixed
 from mio2trace.outgoing import visible
-from mio2trace.ranks import Meeting, RankTotal, straggler
-from mio2trace.ranks.table import EMPTY
+from mio2trace.ranks import EMPTY, Meeting, RankTotal, straggler
 
 MOST_RANKS, MOST_SIZES, MOST_CAUSES = 5, 5, 2
 LABEL, NAME, NUMBERS = 8, 20, (8, 7, 9, 8)

@@ -10,13 +10,11 @@ import msgspec
 
 from mio2trace.align import Alignment
 from mio2trace.align.clocks.reach import FAR_NS
-from mio2trace.draw import by_name, counters, device, framework, host, printed, rates
-from mio2trace.draw.base import TimeBase, time_base
+from mio2trace.draw import by_name, counters, device, framework, host, printed
+from mio2trace.draw.base import Ids, TimeBase, time_base
 from mio2trace.draw.by_name import Tracks
 from mio2trace.draw.device import Fold
-from mio2trace.draw.ids import Ids
-from mio2trace.draw.in_view import steady_iteration, steady_iterations
-from mio2trace.draw.selection import Chosen, Selection, choose
+from mio2trace.draw.selection import Chosen, Selection, choose, steady_iteration, steady_iterations
 from mio2trace.measures import Measures
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
@@ -211,7 +209,7 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
             for number, (run, one, chosen) in enumerate(profiles)
         },
         arrows=tuple(partial(one.host.arrows, run.origin) for run, one, _ in profiles if options.host_calls != "none"),
-        counter_descriptions=rates.DESCRIPTIONS,
+        counter_descriptions=counters.DESCRIPTIONS,
         in_view=partial(_in_view, profiles),
         steady=partial(_steady, profiles),
         groups=tuple(_group(one, number) for number, (_, one, _) in enumerate(profiles)),
@@ -260,7 +258,7 @@ def _counters(one: _Profile, origin: int, last: int, chosen: Chosen | None) -> I
     alignment = one.alignment
     if chosen is None:
         yield from counters.events(alignment, one.base, one.device, origin, last)
-        yield from rates.events(alignment, one.base, one.device, origin, None)
+        yield from counters.rate_events(alignment, one.base, one.device, origin, None)
         return
     facts = {position: fact for position, fact in alignment.facts.items() if chosen.drawn[position]}
     part = msgspec.structs.replace(alignment, facts=facts)
@@ -269,7 +267,7 @@ def _counters(one: _Profile, origin: int, last: int, chosen: Chosen | None) -> I
         return
     both: tuple[Iterator[CounterValue | CounterValues], ...] = (
         counters.events(part, one.base, one.device, origin, end),
-        rates.events(alignment, one.base, one.device, origin, chosen),
+        counters.rate_events(alignment, one.base, one.device, origin, chosen),
     )
     for events in both:
         yield from _within(single(events), first - origin, end - origin)

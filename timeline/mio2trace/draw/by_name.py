@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.draw.base import TimeBase
+from mio2trace.draw.base import Ids, TimeBase
 from mio2trace.draw.device import DeviceSide
-from mio2trace.draw.ids import Ids
 from mio2trace.draw.lanes import packed_spans
 from mio2trace.ops.naming import operation_type
 from mio2trace.trace import Event, Process, Slice, Track

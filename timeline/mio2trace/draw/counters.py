@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, pairwise, repeat
+from operator import le, lt, neg
+from typing import NamedTuple
 
-from mio2trace.align import Alignment
+from mio2trace.align import NONE, Alignment
 from mio2trace.draw.base import ROW, TimeBase, highest_shown, six_digits, three_digits
 from mio2trace.draw.device import DeviceSide
+from mio2trace.draw.lanes import borders
+from mio2trace.draw.selection import Chosen
 from mio2trace.trace import CounterValue, CounterValues
 
 _PAUSE = 20
@@ -92,3 +97,195 @@ def _buffers(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int
         pending = CounterValue(process, "OpenCL buffers", "MB", at, six_digits(total / 1e6), track)
     if pending is not None and pending.value != shown:
         yield pending
+
+
+# -- Rates of operations and traffic, and how busy the device is -------------------------------------------------------
+
+
+RATE = "Operations"
+TRAFFIC = "Memory traffic"
+BUSY = "Device busy"
+_OUTLIERS = " What is far above 95 % of the rates is drawn at four times these: its slice has the rate."
+DESCRIPTIONS = {
+    RATE: "Floating-point operations of a library operation over the time of its kernels; pauses shorter than what came"
+    " before are not drawn." + _OUTLIERS,
+    TRAFFIC: "Bytes that an operation must at least read and write (each tensor once) or a copy moves, over the time of"
+    " its kernels. What runs outside operations is not in it; pauses shorter than what came before are not drawn."
+    + _OUTLIERS,
+    BUSY: "Share of the time in which the device ran any command, over stretches of equally many commands of one pass.",
+    "GEMM": "What the matrix products achieve: 2 M N K batch over the time of their kernels." + _OUTLIERS,
+    "OpenCL buffers": "Bytes of buffers created. Releases are not profiled: a handle that comes again was released.",
+}
+
+_STRETCHES = 500
+_SHORTEST = 8
+"""The share is of so many stretches at most, each of so many commands at least."""
+_NEVER = (1 << 63, 0, 0.0)
+"""What follows the last change."""
+
+
+def rate_events(
+    alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, chosen: Chosen | None
+) -> Iterator[CounterValue | CounterValues]:
+    """``Operations GFLOP/s`` and ``Memory traffic GB/s`` where operations tell them, ``Device busy %``; per device."""
+    achieved, traffic = _achieved(alignment, base, side, origin)
+    yield from _rates(RATE, "GFLOP/s", achieved, side)
+    yield from _rates(TRAFFIC, "GB/s", traffic, side)
+    yield from _busy(alignment, base, side, origin, chosen)
+
+
+class _Spans(NamedTuple):
+    """What worked on a device, in columns: from when to when, at which rate."""
+
+    starts: list[int]
+    ends: list[int]
+    rates: list[float]
+
+    def add(self, start: int, end: int, rate: float) -> None:
+        self.starts.append(start)
+        self.ends.append(end)
+        self.rates.append(rate)
+
+
+def _no_spans() -> dict[int, _Spans]:
+    """By device."""
+    return defaultdict(lambda: _Spans([], [], []))
+
+
+def _rates(name: str, unit: str, spans: dict[int, _Spans], side: DeviceSide) -> Iterator[CounterValues]:
+    """The counter of each device; takes ``spans`` away as it goes, for a run may have a million."""
+    for device in sorted(spans):
+        starts, ends, rates = spans.pop(device)
+        highest = highest_shown(rates)
+        drawn = [min(rate, highest) for rate in rates]
+        process = side.process_of[device]
+        track = side.counter_track(process)
+        for times, values in _steps(_changes(starts, ends, drawn)):
+            yield CounterValues(process, name, unit, times, values, track)
+
+
+def _achieved(
+    alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int
+) -> tuple[dict[int, _Spans], dict[int, _Spans]]:
+    """The work of each operation, and its bytes, over the time of its kernels; of bytes, copies have theirs, too."""
+    activities, operation_at = alignment.profile.activities, side.measures.operation_at
+    achieved, traffic = _no_spans(), _no_spans()
+    ran = [operation for operation in operation_at.values() if operation.phase == "run"]
+    has_sizes = any(operation.bytes_min for operation in ran)
+    if not has_sizes and not any(operation.flop for operation in ran):
+        return achieved, traffic
+    timed_ns = side.measures.operations.timed_ns
+    for device, index, row, _ in side.rows():
+        shift = base.device(device, 0) - origin
+        if index != NONE:
+            # Of an operation in several rows each has the rate of all of it.
+            operation, ran_ns = operation_at[index], timed_ns[index]
+            if not ran_ns or operation.phase != "run":
+                continue
+            start, end = activities[row[0]].start_ns or 0, activities[row[-1]].end_ns or 0
+            for spans, amount in ((achieved, operation.flop), (traffic, operation.bytes_min)):
+                if amount:
+                    spans[device].add(start + shift, end + shift, amount / ran_ns)
+        elif has_sizes:
+            for activity in [activities[position] for position in row]:
+                start, end, moved = activity.start_ns or 0, activity.end_ns or 0, activity.size_bytes
+                if moved and end != start:
+                    traffic[device].add(start + shift, end + shift, moved / (end - start))
+    return achieved, traffic
+
+
+_Change = tuple[int, int, float]
+"""When, whether one more is at work (1) or one less (-1), by how much that changes the sum of the rates."""
+
+
+def _changes(starts: Sequence[int], ends: Sequence[int], rates: Sequence[float]) -> Iterable[_Change]:
+    """In order of time; of what is at once, ends come first."""
+    begun, ended = zip(starts, repeat(1), rates, strict=False), zip(ends, repeat(-1), map(neg, rates), strict=False)
+    if all(map(lt, starts, ends)) and all(map(le, ends, islice(starts, 1, None))):
+        return chain.from_iterable(zip(begun, ended, strict=True))  # one after another, as on most queues
+    return sorted(chain(begun, ended))
+
+
+def _steps(changes: Iterable[_Change]) -> Iterator[tuple[list[int], list[float]]]:
+    """Times and rates, in rows: the sum of the rates at work, where one begins or ends; short pauses are left out."""
+    times: list[int] = []
+    values: list[float] = []
+    rate, working, since, shown = 0.0, 0, 0, -1.0
+    for (at, count, change), (following, _, _) in pairwise(chain(changes, (_NEVER,))):
+        working += count
+        rate = rate + change if working else 0.0
+        if following == at:
+            continue
+        if working:
+            since = at
+            value = three_digits(max(rate, 0.0))
+        elif following - at < at - since:
+            continue
+        else:
+            value = 0.0
+        if value != shown:
+            times.append(at)
+            values.append(value)
+            shown = value
+            if len(times) == ROW:
+                yield times, values
+                times, values = [], []
+    if times:
+        yield times, values
+
+
+def _busy(
+    alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, chosen: Chosen | None
+) -> Iterator[CounterValue]:
+    """Of each device, and of each stream that is shown apart."""
+    activities = alignment.profile.activities
+    rows = [
+        (device, BUSY, side.counter_track(side.process_of[device]), positions)
+        for device, positions in side.positions().items()
+    ]
+    rows += [(device, f"{name[0].upper()}{name[1:]} busy", track, own) for device, name, track, own in side.apart()]
+    for device, busy_name, track, positions in rows:
+        if chosen is not None:
+            positions = [position for position in positions if chosen.inside[position]]
+        shift = base.device(device, 0) - origin
+        process = side.process_of[device]
+        spans = list(_stretches(alignment, positions))
+        for number, stretch in enumerate(spans):
+            start = covered = activities[stretch[0]].start_ns or 0
+            busy = 0
+            for position in stretch:
+                begin, end = activities[position].start_ns or 0, activities[position].end_ns or 0
+                if end > covered:
+                    busy += end - (begin if begin > covered else covered)
+                    covered = end
+            following = activities[spans[number + 1][0]].start_ns or 0 if number + 1 < len(spans) else None
+            goes_on = following is not None and _pass(alignment, spans[number + 1]) == _pass(alignment, stretch)
+            until = following if following is not None and (goes_on or following < covered) else covered
+            if until > start:
+                share = round(100 * min(1.0, busy / (until - start)), 1)
+                yield CounterValue(process, busy_name, "%", start + shift, share, track)
+            if until == covered and following != covered:
+                yield CounterValue(process, busy_name, "%", covered + shift, 0.0, track)
+
+
+def _stretches(alignment: Alignment, positions: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Rows of commands in order of start, cut where another pass begins."""
+    most = max(_SHORTEST, -(-len(positions) // _STRETCHES))
+    pass_of = alignment.links.pass_of
+    passes = [pass_of[position] for position in positions]
+    cuts = []
+    before = NONE
+    for border in borders(passes):
+        here = passes[border]
+        if here != NONE:
+            if before not in (NONE, here):
+                cuts.append(border)
+            before = here
+    for first, last in pairwise([0, *cuts, len(positions)]):
+        for begin in range(first, last, most):
+            yield positions[begin : min(begin + most, last)]
+
+
+def _pass(alignment: Alignment, positions: Sequence[int]) -> int:
+    """The pass that a stretch is of: its first command's that is in one."""
+    return next((found for p in positions if (found := alignment.links.pass_of[p]) != NONE), NONE)

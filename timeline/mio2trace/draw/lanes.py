@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import chain, compress, count, pairwise
 from math import inf
@@ -161,49 +161,6 @@ def indistinct(activities: Sequence[Activity], bare: Iterable[Sequence[int]]) ->
         if activities[pair[0]].start_ns == activities[pair[1]].start_ns
         for position in pair
     }
-
-
-def packed_alike(
-    items: Sequence[T], span: Callable[[T], tuple[int, int]], scopes: Callable[[T], Sequence[Hashable]]
-) -> list[list[T]]:
-    """As `packed_spans`, but each in the free lane whose last item shares most of its ``scopes``, the widest first."""
-    lanes: list[list[T]] = []
-    inside: list[frozenset[Hashable]] = []  # the scopes of each lane's last item
-    idle: list[bool] = []
-    # Free lanes, all of them and by scope; what was taken since is passed over when it comes up
-    free: list[int] = []
-    free_in: dict[Hashable, list[int]] = {}
-    taken: list[tuple[int, int]] = []  # (until when, lane)
-
-    def first_in(scope: Hashable) -> int | None:
-        waiting = free_in.get(scope, [])
-        while waiting and not (idle[waiting[0]] and scope in inside[waiting[0]]):
-            heappop(waiting)
-        return waiting[0] if waiting else None
-
-    for item in sorted(items, key=lambda item: _longest_first(span(item))):
-        start, end = span(item)
-        while taken and taken[0][0] <= start:
-            lane = heappop(taken)[1]
-            idle[lane] = True
-            heappush(free, lane)
-            for scope in inside[lane]:
-                heappush(free_in.setdefault(scope, []), lane)
-        around = scopes(item)
-        while free and not idle[free[0]]:
-            heappop(free)
-        best = next((first for scope in reversed(around) if (first := first_in(scope)) is not None), None)
-        if best is None and free:
-            best = free[0]
-        if best is None:
-            best = len(lanes)
-            lanes.append([])
-            inside.append(frozenset())
-            idle.append(False)
-        lanes[best].append(item)
-        inside[best], idle[best] = frozenset(around), False
-        heappush(taken, (end, best))
-    return lanes
 
 
 def _longest_first(span: tuple[int, int]) -> tuple[int, int]:

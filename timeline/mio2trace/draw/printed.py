@@ -8,7 +8,7 @@ from typing import Any
 from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, local_ns
 from mio2trace.align.clocks.reach import LONGEST_NS, middle
 from mio2trace.align.layers.net import NetLayerSpec, read_net
-from mio2trace.draw.ids import Ids
+from mio2trace.draw.base import Ids
 from mio2trace.model.log import Direction, FrameworkLog
 from mio2trace.notes import Notes
 from mio2trace.trace import Event, Process, Slice, Track

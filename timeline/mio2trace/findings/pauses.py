@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mio2trace.align import NONE
 from mio2trace.findings.rule import Found, Rule, Severity, count, ms, part_of, percent, severity_of
 from mio2trace.findings.subject import Problem, Subject, drivers
-from mio2trace.measures.bandwidth import Bandwidth, bandwidth
+from mio2trace.measures.cost import Bandwidth, bandwidth
 from mio2trace.measures.device_time.busy import class_of_kernel
 from mio2trace.measures.statistics import deviation, mean, median
 from mio2trace.measures.step_time import StepTime

@@ -8,7 +8,7 @@ import msgspec
 
 from mio2trace.align import NONE
 from mio2trace.measures import Cost, Measures
-from mio2trace.measures.bandwidth import bandwidth
+from mio2trace.measures.cost import bandwidth
 from mio2trace.measures.launch_times import launch_times
 from mio2trace.ops.operation import Operation
 from mio2trace.reports import ops as report

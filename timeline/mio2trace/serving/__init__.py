@@ -1,5 +1,5 @@
 """Answers for other programs: a server of the Model Context Protocol over the commands.
 
-`folders` decides which paths may be read. `calls` runs one command in a process of its own, within limits. `confined`
-restricts that process before the command begins. `server` lists the tools.
+`calls` decides which paths may be read, and runs one command in a process of its own, confined and within limits.
+`server` lists the tools.
 """

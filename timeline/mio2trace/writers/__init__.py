@@ -8,9 +8,7 @@ from typing import BinaryIO, Protocol
 
 from mio2trace.trace import Slice, Trace
 from mio2trace.writers import chrome_json, native
-from mio2trace.writers.ending import Found
-from mio2trace.writers.packed import Packed
-from mio2trace.writers.size import Counted, Written
+from mio2trace.writers.ending import Counted, Found, Packed, Written
 
 
 class Writer(Protocol):

@@ -20,7 +20,7 @@ import msgspec
 
 from mio2trace.trace import CounterValue, Event, Flow, Group, Part, Trace
 from mio2trace.writers import native
-from mio2trace.writers.packed import Packed
+from mio2trace.writers.ending import Packed
 
 SUFFIX = ".tar"
 MANIFEST = "perfetto_manifest.json"

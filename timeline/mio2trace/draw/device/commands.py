@@ -11,8 +11,8 @@ from typing import Any
 from mio2trace.align import NONE, LayerRun, Links
 from mio2trace.align.links import SURE
 from mio2trace.draw.base import in_columns, size_text, three_digits, told
+from mio2trace.draw.device.containers import gemm_args
 from mio2trace.draw.framework import Nodes, execution_args, executions_of
-from mio2trace.draw.operations import gemm_args
 from mio2trace.kernels import KernelFact, role
 from mio2trace.kernels.names import kernel_name
 from mio2trace.kernels.shown import slice_names

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from mio2trace.align import Alignment
-from mio2trace.draw.operations import operation_args, source_args
+from mio2trace.draw.device.containers import operation_args, source_args
 from mio2trace.measures import Measures
 from mio2trace.model.log import LayerTime, LogEvent
 from mio2trace.model.miopen import Message, MiopenLog

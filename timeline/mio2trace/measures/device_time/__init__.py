@@ -34,8 +34,7 @@ from mio2trace.measures.device_time.busy import (
     known,
     stretches,
 )
-from mio2trace.measures.device_time.graph_gaps import graph_gaps
-from mio2trace.measures.device_time.launches import Launches
+from mio2trace.measures.device_time.launches import Launches, graph_gaps
 
 _Value = TypeVar("_Value")
 MOST_DEVICES = 64

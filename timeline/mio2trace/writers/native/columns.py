@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from mio2trace.trace import Slice, Slices
 from mio2trace.writers.native import packets as tp
-from mio2trace.writers.native import protobuf as pb
-from mio2trace.writers.native.arrows import Ends
+from mio2trace.writers.native.rows import Ends
 
 if TYPE_CHECKING:
     from mio2trace.writers.native.rows import Row
@@ -209,17 +208,17 @@ def _of_key(row: Row, key: str, values: Sequence[Any], first: int) -> _Column | 
         values = [value for value in values if value is not None]
     if key in row.colour_by or len(kinds) > 1 or not kinds <= _KINDS.keys():
         return None
-    name = pb.integer(tp.KEY, row.key(key))
+    name = tp.integer(tp.KEY, row.key(key))
     kind = next(iter(kinds), int)
     if kind is float:
-        head = name + pb.varint(_KINDS[float] << 3 | 1)
+        head = name + tp.varint(_KINDS[float] << 3 | 1)
         reals = np.array(values, np.float64)
-        if not (np.abs(reals) < pb.HUGE).all():
+        if not (np.abs(reals) < tp.HUGE).all():
             return None
         each, place = np.unique(reals.view(np.uint64), return_inverse=True)
-        words = np.array([int.from_bytes(pb.short(value), "little") for value in each.view(np.float64).tolist()], "<u8")
+        words = np.array([int.from_bytes(tp.short(value), "little") for value in each.view(np.float64).tolist()], "<u8")
         return _column(rows, head, words[place], np.full(len(rows), _WORD))
-    head = name + pb.varint(_KINDS[kind] << 3)
+    head = name + tp.varint(_KINDS[kind] << 3)
     if kind is str:
         numbers = {text: row.text(text) for text in dict.fromkeys(values)}
         values = [numbers[text] for text in values]
@@ -234,7 +233,7 @@ def _of_key(row: Row, key: str, values: Sequence[Any], first: int) -> _Column | 
 
 
 def _column(rows: _Ints, head: bytes, words: _Words, size: _Ints) -> _Column:
-    return _Column(rows, pb.varint(tp.ANNOTATION << 3 | 2) + pb.varint(len(head)) + head, words, size)
+    return _Column(rows, tp.varint(tp.ANNOTATION << 3 | 2) + tp.varint(len(head)) + head, words, size)
 
 
 class _Arrows(NamedTuple):

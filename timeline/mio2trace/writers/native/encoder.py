@@ -9,27 +9,26 @@ correlation id, hence a colour.
 
 from __future__ import annotations
 
+import datetime
 import zlib
 from bisect import bisect_left
+from collections.abc import Iterator, Mapping
 from operator import attrgetter
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
-from mio2trace.trace import CounterValue, Flow, Part, Slices, Trace, by_track
+from mio2trace.trace import CounterValue, Flow, Part, Process, Slices, Trace, Track, by_track
 from mio2trace.writers.ending import Summed
 from mio2trace.writers.native import packets as tp
-from mio2trace.writers.native import protobuf as pb
-from mio2trace.writers.native.arrows import Arrows, ends_of
-from mio2trace.writers.native.headings import headings, placed
-from mio2trace.writers.native.protobuf import short, varint
-from mio2trace.writers.native.rows import Row
+from mio2trace.writers.native.packets import short, varint
+from mio2trace.writers.native.rows import Arrows, Row, ends_of
 from mio2trace.writers.text import cleaned
 
 _BATCH = 512
 _COUNTER_RANK = 10_000
 """Counters stand below the tracks of their process."""
-_BY_ITSELF = pb.integer(tp.SEQUENCE, tp.NOBODYS) + b"\x40"
+_BY_ITSELF = tp.integer(tp.SEQUENCE, tp.NOBODYS) + b"\x40"
 _REAL_SAMPLE = varint(tp.COUNTER_REAL << 3 | 1)
 
 
@@ -132,7 +131,7 @@ class _Writer:
         sample = self._sample(value, out)
         if row is None:
             body = b"\x5a" + varint(len(sample)) + sample + _BY_ITSELF + varint(value.time_ns)
-            out.append(pb.message(tp.PACKET, body))
+            out.append(tp.message(tp.PACKET, body))
         else:
             row.counter(value.time_ns, sample, out)
 
@@ -143,10 +142,10 @@ class _Writer:
         if head is None:
             new, uuid = self._declare(event)
             out.append(new)
-            head = self._counters[key] = pb.integer(tp.TYPE, tp.COUNTER) + pb.integer(tp.TRACK_UUID, uuid)
+            head = self._counters[key] = tp.integer(tp.TYPE, tp.COUNTER) + tp.integer(tp.TRACK_UUID, uuid)
         value = event.value
         if isinstance(value, int):
-            return head + pb.integer(tp.COUNTER_INTEGER, value)
+            return head + tp.integer(tp.COUNTER_INTEGER, value)
         return head + _REAL_SAMPLE + short(value)
 
     def _declare(self, event: CounterValue) -> tuple[bytes, int]:
@@ -156,6 +155,107 @@ class _Writer:
         uuid = (event.process + 1) << 32 | zlib.crc32(name.encode())
         # A track at the top level needs a row of its own below it: viewers put others into a group that is closed.
         parent = self._apart.get(event.track or 0) or self._groups.get(event.process, 0)
-        fields = [pb.integer(1, uuid), pb.text(2, name), pb.integer(5, parent)]
-        fields += [pb.message(8, pb.text(6, unit)), *placed(_COUNTER_RANK, self._help.get(event.name, ""))]
-        return tp.stateless(pb.message(tp.TRACK_DESCRIPTOR, b"".join(fields))), uuid
+        fields = [tp.integer(1, uuid), tp.text(2, name), tp.integer(5, parent)]
+        fields += [tp.message(8, tp.text(6, unit)), *placed(_COUNTER_RANK, self._help.get(event.name, ""))]
+        return tp.stateless(tp.message(tp.TRACK_DESCRIPTOR, b"".join(fields))), uuid
+
+
+# -- The head of a trace: its clocks, its metadata, its tracks (perfetto-chrome-trace.md 3) ----------------------------
+
+
+BESIDE = " · "
+"""Between the names of a process and of a track of it that is shown at the top level."""
+
+
+def headings(trace: Trace) -> Iterator[bytes]:
+    """The clocks, the metadata, the tracks. Sequence 1 is nobody's, 2 the first track's."""
+    clocks = [
+        tp.integer(1, tp.BOOTTIME) + tp.integer(2, 0),
+        tp.integer(1, tp.COUNTED) + tp.integer(2, 0) + tp.integer(3, 1),
+    ]
+    origin = _origin_ns(trace.metadata)
+    if origin is not None:
+        clocks.append(tp.integer(1, tp.REALTIME) + tp.integer(2, origin))
+    snapshot = b"".join(tp.message(1, clock) for clock in clocks) + tp.integer(2, tp.BOOTTIME)
+    yield tp.packet(tp.message(tp.CLOCK_SNAPSHOT, snapshot), tp.integer(tp.SEQUENCE, tp.NOBODYS + 1))
+    yield tp.marked(tp.BEGIN_MARK)
+    attributes = b"".join(tp.message(1, one) for one in _attributes(trace.metadata))
+    if attributes:
+        yield tp.stateless(tp.message(tp.ATTRIBUTES, attributes))
+    in_view = trace.in_view()
+    if in_view is not None:
+        # A viewer opens with the time in which the trace was recorded, as far as it is told.
+        for event, at in zip((tp.TRACING_STARTED, tp.TRACING_DISABLED), in_view, strict=True):
+            yield tp.stateless(tp.message(tp.SERVICE_EVENT, tp.integer(event, 1)), tp.integer(tp.TIMESTAMP, at))
+    uuids = tp.uuids(trace)
+    main = {track.process: track for track in trace.tracks if track.main}
+    for process in sorted(trace.processes, key=lambda one: (one.sort, one.id)):
+        group = _group(process, main.get(process.id), uuids[process.id, None])
+        yield tp.stateless(tp.message(tp.TRACK_DESCRIPTOR, group))
+    names = {process.id: process.name for process in trace.processes}
+    for track in trace.tracks:
+        if track.apart and not track.main:
+            own = Process(id=track.process, name=names[track.process], sort=track.sort)
+            body = _group(own, track, uuids[track.process, track.id])
+            yield tp.stateless(tp.message(tp.TRACK_DESCRIPTOR, body))
+        elif not track.main:
+            parent = uuids.get((track.process, None), 0)
+            yield tp.stateless(tp.message(tp.TRACK_DESCRIPTOR, _row(track, uuids[track.process, track.id], parent)))
+
+
+def _group(process: Process, main: Track | None, uuid: int) -> bytes:
+    """A process; with the slices of its main track it has the names of both."""
+    name, help_ = process.name, process.description
+    if main is not None:
+        # Viewers cut names in the middle: what differs comes first, the device's model last.
+        head, bracket, rest = name.partition(" (")
+        name, help_ = f"{head}{BESIDE}{main.name}{bracket}{rest}", f"{help_} {main.description}".strip()
+    fields = [tp.integer(1, uuid), tp.text(2, cleaned(name)), tp.integer(11, tp.EXPLICIT_ORDER)]
+    return b"".join([*fields, *placed(process.sort, help_)])
+
+
+def _row(track: Track, uuid: int, parent: int) -> bytes:
+    fields = [tp.integer(1, uuid), tp.text(2, cleaned(track.name)), tp.integer(5, parent)]
+    return b"".join([*fields, *placed(track.sort, track.description)])
+
+
+def placed(rank: int, description: str) -> Iterator[bytes]:
+    yield tp.integer(12, max(-(1 << 31), min(rank, (1 << 31) - 1)))
+    if description:
+        yield tp.text(14, cleaned(description))
+    yield tp.integer(15, tp.NEVER_MERGED)
+
+
+def _attributes(metadata: Mapping[str, Any], path: str = "") -> Iterator[bytes]:
+    """The metadata flattened: ``clock.device.offset_ns``, ``inputs[0].size``; texts and integers are what there is."""
+    for key, value in metadata.items():
+        yield from _attribute(f"{path}{cleaned(key)}", value)
+
+
+def _attribute(path: str, value: Any) -> Iterator[bytes]:
+    if isinstance(value, Mapping):
+        yield from _attributes(value, f"{path}.")
+    elif isinstance(value, (list, tuple)):
+        for number, item in enumerate(value):
+            yield from _attribute(f"{path}[{number}]", item)
+    elif value is not None:
+        clean = cleaned(value)
+        whole = isinstance(clean, int) and not isinstance(clean, bool)
+        yield tp.text(1, path) + (tp.integer(2, clean) if whole else tp.text(3, _said(clean)))
+
+
+def _said(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _origin_ns(metadata: Mapping[str, Any]) -> int | None:
+    """The trace's zero in UTC since 1970, where the metadata tells it."""
+    clock = metadata.get("clock")
+    utc = clock.get("origin_utc") if isinstance(clock, Mapping) else None
+    try:
+        seconds, _, fraction = str(utc).removesuffix("Z").partition(".")
+        moment = datetime.datetime.fromisoformat(seconds).replace(tzinfo=datetime.UTC)
+        origin = int(moment.timestamp()) * 1_000_000_000 + int(fraction.ljust(9, "0")[:9])
+    except ValueError:
+        return None
+    return origin if origin > 0 else None

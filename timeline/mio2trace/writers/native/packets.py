@@ -1,9 +1,16 @@
-"""TracePacket and what it holds, by their numbers in perfetto_trace.proto (perfetto-chrome-trace.md 3)."""
+"""TracePacket and what it holds, by their numbers in perfetto_trace.proto (perfetto-chrome-trace.md 3).
+
+Behind them the wire format: messages are put together from the inside out; what repeats is encoded once by the caller
+and kept.
+"""
 
 from __future__ import annotations
 
+import math
+import struct
+from collections.abc import Iterator
+
 from mio2trace.trace import Trace
-from mio2trace.writers.native import protobuf as pb
 
 PACKET = 1
 CLOCK_SNAPSHOT, TIMESTAMP, SEQUENCE, TRACK_EVENT, INTERNED, FLAGS = 6, 8, 10, 11, 12, 13
@@ -31,17 +38,17 @@ NOBODYS = 1
 
 def packet(*fields: bytes) -> bytes:
     """A packet of the trace."""
-    return pb.message(PACKET, b"".join(fields))
+    return message(PACKET, b"".join(fields))
 
 
 def stateless(*fields: bytes) -> bytes:
     """A packet of the sequence that nothing is remembered of."""
-    return packet(*fields, pb.integer(SEQUENCE, NOBODYS))
+    return packet(*fields, integer(SEQUENCE, NOBODYS))
 
 
-def marked(text: str) -> bytes:
-    """A packet with ``text`` as its last bytes, which no viewer shows or complains of (`TracePacket.for_testing`)."""
-    return packet(pb.integer(SEQUENCE, NOBODYS), pb.message(FOR_TESTING, pb.text(1, text)))
+def marked(mark: str) -> bytes:
+    """A packet with ``mark`` as its last bytes, which no viewer shows or complains of (`TracePacket.for_testing`)."""
+    return packet(integer(SEQUENCE, NOBODYS), message(FOR_TESTING, text(1, mark)))
 
 
 def uuids(trace: Trace) -> dict[tuple[int, int | None], int]:
@@ -53,3 +60,128 @@ def uuids(trace: Trace) -> dict[tuple[int, int | None], int]:
     keys += [(track.process, track.id) for track in trace.tracks if not track.main]
     numbers = {key: number for number, key in enumerate(keys, 1)}
     return numbers | {(track.process, track.id): numbers[track.process, None] for track in trace.tracks if track.main}
+
+
+# -- Protobuf's wire format, as far as a writer of traces needs it -----------------------------------------------------
+
+_CHUNK = 1 << 14
+LOW_14 = _CHUNK - 1
+_BYTES = [bytes([n]) for n in range(256)]
+_LAST, _NOT_LAST = _BYTES[:128], _BYTES[128:]
+ENDS = _LAST + [low + high for high in _LAST[1:] for low in _NOT_LAST]
+"""Of each number of 14 bits: its varint."""
+GOES_ON = [low + high for high in _NOT_LAST for low in _NOT_LAST]
+"""Of each number of 14 bits: the two bytes of a varint that goes on behind them."""
+_TWO_CHUNKS = 1 << 28
+_THREE_CHUNKS = 1 << 42
+
+HUGE = 1e308
+_HALF_OF_20_BITS = 1 + 2**-21
+_DOUBLE = struct.Struct("<d")
+double = _DOUBLE.pack
+"""A fixed64 that holds a double."""
+fixed64 = struct.Struct("<Q").pack
+
+
+def varint(number: int) -> bytes:
+    """An integer of -2^63 .. 2^64-1, in the shortest form; negative ones are ten bytes."""
+    if number < _CHUNK:
+        if number >= 0:
+            return ENDS[number]
+        number += 1 << 64
+    # The times of a trace: nothing is looped over.
+    if number < _TWO_CHUNKS:
+        return GOES_ON[number & LOW_14] + ENDS[number >> 14]
+    if number < _THREE_CHUNKS:
+        return GOES_ON[number & LOW_14] + GOES_ON[number >> 14 & LOW_14] + ENDS[number >> 28]
+    out = b""
+    while number >= _CHUNK:
+        out += GOES_ON[number & LOW_14]
+        number >>= 14
+    return out + ENDS[number]
+
+
+def integer(field: int, value: int) -> bytes:
+    """A field of a varint type: int64, uint64, bool, enum."""
+    return varint(field << 3) + varint(value)
+
+
+def short(value: float) -> bytes:
+    """A double of a rate or a share: as it is when three digits tell it, so that a viewer shows no more, else to one
+    part in two million.
+
+    The rest would be digits that nobody measured, and that do not compress.
+    """
+    if not 1e-300 < abs(value) < 1e300 or float(f"{value:.3g}") == value:
+        return double(value)
+    # Half of what is cut off is added before; what needs no more bits than are left is exact.
+    return bytes(4) + double(value * _HALF_OF_20_BITS)[4:]
+
+
+def message(field: int, value: bytes) -> bytes:
+    """A field of type bytes, or of a message that is encoded already."""
+    return varint(field << 3 | 2) + varint(len(value)) + value
+
+
+def text(field: int, value: str) -> bytes:
+    """A field of type string."""
+    return message(field, value.encode())
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The varint at ``at``, and where the next field begins.
+
+    Raises IndexError where the data ends, ValueError where it has more than 64 bits.
+    """
+    byte = data[at]
+    if byte < 128:
+        return byte, at + 1
+    number, shift = byte & 127, 7
+    while byte > 127:
+        at += 1
+        byte = data[at]
+        number |= (byte & 127) << shift
+        shift += 7
+        if shift > 70:
+            break
+    if number >> 64:
+        raise ValueError("more than 64 bits")
+    return number, at + 1
+
+
+def real_of(data: bytes) -> float:
+    """The double in a fixed64. Raises ValueError where it is none, or no number."""
+    if len(data) != _DOUBLE.size:
+        raise ValueError("no double")
+    (value,) = _DOUBLE.unpack(data)
+    if not math.isfinite(value):
+        raise ValueError("no number")
+    return float(value)
+
+
+def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a message: varints as int (unsigned), everything else as its bytes.
+
+    Raises ValueError where the data is no message.
+    """
+    at = 0
+    try:
+        while at < len(data):
+            tag, at = read_varint(data, at)
+            kind = tag & 7
+            if kind == 0:
+                number, at = read_varint(data, at)
+                yield tag >> 3, number
+                continue
+            if kind == 2:
+                size, at = read_varint(data, at)
+            elif kind in (1, 5):
+                size = 8 if kind == 1 else 4
+            else:
+                raise ValueError(f"wire type {kind}")
+            if at + size > len(data):
+                raise ValueError("cut off")
+            yield tag >> 3, data[at : at + size]
+            at += size
+    except IndexError:
+        raise ValueError("cut off") from None

@@ -9,7 +9,6 @@ from typing import Any, BinaryIO
 from mio2trace.trace import Slice
 from mio2trace.writers.ending import End, Found
 from mio2trace.writers.native import packets as tp
-from mio2trace.writers.native import protobuf as pb
 
 _CHUNK = 1 << 20
 _LARGEST = 1 << 26
@@ -39,16 +38,16 @@ def slices(file: BinaryIO, category: str | None, found: Found) -> Iterator[Slice
             found.goes_on = True
             found.end = None
         try:
-            held = dict(pb.fields(packet))
+            held = dict(tp.fields(packet))
             row = rows.setdefault(_int(held, tp.SEQUENCE), _Row())
             if tp.INTERNED in held:
-                for table, entry in pb.fields(_bytes(held, tp.INTERNED)):
-                    one = dict(pb.fields(_is_bytes(entry)))
+                for table, entry in tp.fields(_bytes(held, tp.INTERNED)):
+                    one = dict(tp.fields(_is_bytes(entry)))
                     row.texts[table, _int(one, 1)] = _bytes(one, 2).decode()
             if tp.DEFAULTS in held:
-                row.counted = _int(dict(pb.fields(_bytes(held, tp.DEFAULTS))), tp.CLOCK_ID) >= tp.COUNTED
+                row.counted = _int(dict(tp.fields(_bytes(held, tp.DEFAULTS))), tp.CLOCK_ID) >= tp.COUNTED
             if tp.FOR_TESTING in held:
-                mark = _bytes(dict(pb.fields(_bytes(held, tp.FOR_TESTING))), 1)
+                mark = _bytes(dict(tp.fields(_bytes(held, tp.FOR_TESTING))), 1)
                 promised |= mark == tp.BEGIN_MARK.encode()
                 if (end := _ENDING.fullmatch(mark)) is not None:
                     found.end = End(int(end[1]), int(end[2], 16), tp.CRC_TAIL)
@@ -67,7 +66,7 @@ def slices(file: BinaryIO, category: str | None, found: Found) -> Iterator[Slice
                     start, body, of_category = begun
                     if not start <= row.at < _TIMES:
                         raise ValueError("a slice that ends before it begins")
-                    name = row.texts[tp.NAMES, _int(dict(pb.fields(body)), tp.NAME)]
+                    name = row.texts[tp.NAMES, _int(dict(tp.fields(body)), tp.NAME)]
                     yield Slice(_int(held, tp.SEQUENCE), start, row.at - start, name, of_category, _args(row, body))
         except (ValueError, KeyError):
             found.unread += 1
@@ -77,7 +76,7 @@ def slices(file: BinaryIO, category: str | None, found: Found) -> Iterator[Slice
 
 def _begin(row: _Row, event: bytes, category: str | None) -> tuple[int, bytes, str] | None:
     """Where a slice of the category begins, with its event and category; None for any other."""
-    for number, value in pb.fields(event):
+    for number, value in tp.fields(event):
         if number == tp.CATEGORY:
             of_category = row.texts[tp.CATEGORIES, _is_int(value)]
             return (row.at, event, of_category) if category in (None, of_category) else None
@@ -85,7 +84,7 @@ def _begin(row: _Row, event: bytes, category: str | None) -> tuple[int, bytes, s
 
 
 def _args(row: _Row, event: bytes) -> dict[str, Any]:
-    return dict(_annotation(row, _is_bytes(body), 2) for number, body in pb.fields(event) if number == tp.ANNOTATION)
+    return dict(_annotation(row, _is_bytes(body), 2) for number, body in tp.fields(event) if number == tp.ANNOTATION)
 
 
 def _annotation(row: _Row, body: bytes, deepest: int) -> tuple[str, Any]:
@@ -94,9 +93,9 @@ def _annotation(row: _Row, body: bytes, deepest: int) -> tuple[str, Any]:
         raise ValueError("arguments deeper than ours")
     key, inside = "", {}
     value: str | int | float | None = None
-    for number, held in pb.fields(body):
+    for number, held in tp.fields(body):
         if number == tp.REAL:
-            value = pb.real_of(_is_bytes(held))
+            value = tp.real_of(_is_bytes(held))
         elif number == tp.ENTRIES:
             inner, inside_value = _annotation(row, _is_bytes(held), deepest - 1)
             inside[inner] = inside_value
@@ -121,7 +120,7 @@ def _packets(file: BinaryIO, found: Found) -> Iterator[bytes]:
                 raise IndexError
             if data[at] != 0x0A:
                 raise ValueError("no packet")
-            size, body = pb.read_varint(data, at + 1)
+            size, body = tp.read_varint(data, at + 1)
             if size > _LARGEST:
                 raise ValueError("no packet of ours")
             if body + size > len(data):

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import zlib
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mio2trace.trace import OWN_FIRST, Args, Slice, Slices
+from mio2trace.trace import OWN_FIRST, Args, Flow, Slice, Slices, Trace
 from mio2trace.writers.native import packets as tp
-from mio2trace.writers.native import protobuf as pb
-from mio2trace.writers.native.arrows import Ends
-from mio2trace.writers.native.protobuf import short, varint
+from mio2trace.writers.native.packets import short, varint
 from mio2trace.writers.text import cleaned, slice_name
 
 FEWEST_IN_COLUMNS = 1000
 _MOST_REALS = _MOST_WORDS = 1 << 14
-_ENDS, _GOES_ON, _LOW_14 = pb.ENDS, pb.GOES_ON, pb.LOW_14
+_ENDS, _GOES_ON, _LOW_14 = tp.ENDS, tp.GOES_ON, tp.LOW_14
 _14_BITS, _28_BITS, _42_BITS = 1 << 14, 1 << 28, 1 << 42
-_END_EVENT = pb.message(tp.TRACK_EVENT, pb.integer(tp.TYPE, tp.END))
+_END_EVENT = tp.message(tp.TRACK_EVENT, tp.integer(tp.TYPE, tp.END))
 
 
 FIRST = {
@@ -57,7 +57,7 @@ class Row:
         self._sequence = sequence
         self._uuid = uuid
         # Then comes the time, the last field of every packet.
-        self.tail = pb.integer(tp.SEQUENCE, sequence) + pb.integer(tp.FLAGS, tp.NEEDS_STATE) + b"\x40"
+        self.tail = tp.integer(tp.SEQUENCE, sequence) + tp.integer(tp.FLAGS, tp.NEEDS_STATE) + b"\x40"
         end = _END_EVENT + self.tail
         self._end_heads = [b"\x0a" + varint(len(end) + size) + end for size in range(11)]
         self.end = self._end_heads[0]
@@ -116,7 +116,7 @@ class Row:
         self._keep_counting(at, out)
         time = varint(at - self.last if self.counted else at)
         self.last = at
-        out.append(pb.message(tp.PACKET, b"\x5a" + varint(len(sample)) + sample + self.tail + time))
+        out.append(tp.message(tp.PACKET, b"\x5a" + varint(len(sample)) + sample + self.tail + time))
 
     def _keep_counting(self, at: int, out: list[bytes]) -> None:
         if self.counted and at < self.last:
@@ -224,7 +224,7 @@ class Row:
             kind = type(value)
             if kind is int and value >= 0:
                 heads = numbers.get(key) or self._number_heads(key)
-                # As `protobuf.varint`, without the call: most of the time goes here.
+                # As `packets.varint`, without the call: most of the time goes here.
                 if value < _14_BITS:
                     last = _ENDS[value]
                     pieces += (heads[len(last)], last)
@@ -239,7 +239,7 @@ class Row:
                     pieces += (heads[len(last)], last)
                 else:
                     pieces.append(self._annotation(key, value))
-            elif kind is float and -pb.HUGE < value < pb.HUGE:
+            elif kind is float and -tp.HUGE < value < tp.HUGE:
                 heads = numbers.get(key) or self._number_heads(key)
                 real = reals.get(value)
                 pieces += (heads[0], self._real(value) if real is None else real)
@@ -256,9 +256,9 @@ class Row:
         and behind them.
         """
         fields = [
-            pb.integer(tp.TYPE, tp.BEGIN),
-            pb.integer(tp.CATEGORY, self._iid(tp.CATEGORIES, cleaned(event.category))),
-            pb.integer(tp.NAME, self._iid(tp.NAMES, slice_name(event.name))),
+            tp.integer(tp.TYPE, tp.BEGIN),
+            tp.integer(tp.CATEGORY, self._iid(tp.CATEGORIES, cleaned(event.category))),
+            tp.integer(tp.NAME, self._iid(tp.NAMES, slice_name(event.name))),
         ]
         begin = b"".join([*fields, self._colour(event.shared)])
         items = sorted(event.shared.items(), key=lambda item: FIRST.get(item[0], len(FIRST)))
@@ -271,14 +271,14 @@ class Row:
         for key in self.colour_by:
             value = args.get(key)
             if value is not None:
-                return pb.integer(tp.CORRELATION, zlib.crc32(f"{key} {value}".encode(errors="replace")) >> 8 | 1)
+                return tp.integer(tp.CORRELATION, zlib.crc32(f"{key} {value}".encode(errors="replace")) >> 8 | 1)
         return b""
 
     def _annotation(self, key: str, value: Any) -> bytes:
         held = self._value(value)
         if not held:
             return b""
-        return pb.message(tp.ANNOTATION, pb.integer(tp.KEY, self._iid(tp.KEYS, cleaned(key))) + held)
+        return tp.message(tp.ANNOTATION, tp.integer(tp.KEY, self._iid(tp.KEYS, cleaned(key))) + held)
 
     def _word(self, key: str, value: str | bool) -> bytes:
         """An annotation that is text or a truth, kept: kernels have few names."""
@@ -288,7 +288,7 @@ class Row:
         return packed
 
     def _number_heads(self, key: str) -> list[bytes]:
-        name = pb.integer(tp.KEY, self._iid(tp.KEYS, cleaned(key)))
+        name = tp.integer(tp.KEY, self._iid(tp.KEYS, cleaned(key)))
         head = name + varint(tp.INT << 3)
         heads = [varint(tp.ANNOTATION << 3 | 2) + varint(len(head) + size) + head for size in range(11)]
         heads[0] = varint(tp.ANNOTATION << 3 | 2) + varint(len(name) + 9) + name + varint(tp.REAL << 3 | 1)
@@ -308,46 +308,114 @@ class Row:
         """The fields of an annotation but for its name; none for what no reader shows."""
         value = cleaned(value)
         if isinstance(value, bool):
-            return pb.integer(tp.BOOL, value)
+            return tp.integer(tp.BOOL, value)
         if isinstance(value, int):
-            return pb.integer(tp.INT, value)
+            return tp.integer(tp.INT, value)
         if isinstance(value, float):
             return varint(tp.REAL << 3 | 1) + short(value) if abs(value) < float("inf") else b""
         if isinstance(value, str):
-            return pb.integer(tp.TEXT, self._iid(tp.TEXTS, value))
+            return tp.integer(tp.TEXT, self._iid(tp.TEXTS, value))
         if isinstance(value, Mapping):
             entries = [(key, self._value(item)) for key, item in value.items()]
             return b"".join(
-                pb.message(tp.ENTRIES, pb.integer(tp.KEY, self._iid(tp.KEYS, key)) + held)
+                tp.message(tp.ENTRIES, tp.integer(tp.KEY, self._iid(tp.KEYS, key)) + held)
                 for key, held in entries
                 if held
             )
         if isinstance(value, list):
-            return b"".join(pb.message(tp.ITEMS, held) for held in map(self._value, value) if held)
+            return b"".join(tp.message(tp.ITEMS, held) for held in map(self._value, value) if held)
         return b""
 
     def _iid(self, table: int, text: str) -> int:
         number = self._interned.get((table, text))
         if number is None:
             number = self._counts[table] = self._interned[table, text] = self._counts.get(table, 0) + 1
-            self.new.append(pb.message(table, pb.integer(1, number) + pb.text(2, text)))
+            self.new.append(tp.message(table, tp.integer(1, number) + tp.text(2, text)))
         return number
 
     def declare(self) -> bytes:
         """A packet with the texts that are new; the track's first has its defaults, too."""
-        texts = pb.message(tp.INTERNED, b"".join(self.new))
+        texts = tp.message(tp.INTERNED, b"".join(self.new))
         self.new.clear()
         if self._begun:
-            return tp.packet(texts, pb.integer(tp.SEQUENCE, self._sequence), pb.integer(tp.FLAGS, tp.NEEDS_STATE))
+            return tp.packet(texts, tp.integer(tp.SEQUENCE, self._sequence), tp.integer(tp.FLAGS, tp.NEEDS_STATE))
         self._begun = True
         return tp.packet(texts, *self._state(tp.STATE_CLEARED))
 
     def _state(self, flags: int) -> Iterator[bytes]:
         """What the packets that follow have in common."""
-        defaults = pb.message(tp.TRACK_EVENT, pb.integer(tp.TRACK_UUID, self._uuid))
-        defaults += pb.integer(tp.CLOCK_ID, tp.COUNTED if self.counted else tp.BOOTTIME)
+        defaults = tp.message(tp.TRACK_EVENT, tp.integer(tp.TRACK_UUID, self._uuid))
+        defaults += tp.integer(tp.CLOCK_ID, tp.COUNTED if self.counted else tp.BOOTTIME)
         yield from (
-            pb.integer(tp.SEQUENCE, self._sequence),
-            pb.integer(tp.FLAGS, flags),
-            pb.message(tp.DEFAULTS, defaults),
+            tp.integer(tp.SEQUENCE, self._sequence),
+            tp.integer(tp.FLAGS, flags),
+            tp.message(tp.DEFAULTS, defaults),
         )
+
+
+# -- Arrows: packets name those that leave and arrive, so they are known before the slices -----------------------------
+
+
+class Arrows:
+    """Where arrows leave and arrive: track -> (times in order, ids). Packets name them, so they are known before."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.leave: dict[int, tuple[array[int], array[int]]] = {}
+        self.arrive: dict[int, tuple[array[int], array[int]]] = {}
+        leave, arrive = self.leave, self.arrive
+        for part in trace.parts if trace.arrows is None else trace.arrows:
+            for event in part():
+                if type(event) is Flow:
+                    number = event.id
+                    try:
+                        times, ids = leave[event.from_track]
+                    except KeyError:
+                        times, ids = leave[event.from_track] = array("q"), array("Q")
+                    times.append(event.from_ns)
+                    ids.append(number)
+                    try:
+                        times, ids = arrive[event.to_track]
+                    except KeyError:
+                        times, ids = arrive[event.to_track] = array("q"), array("Q")
+                    times.append(event.to_ns)
+                    ids.append(number)
+        for ends in (self.leave, self.arrive):
+            for track, (times, ids) in ends.items():
+                if any(map(int.__gt__, times, times[1:])):
+                    order = sorted(range(len(times)), key=times.__getitem__)
+                    ends[track] = array("q", [times[n] for n in order]), array("Q", [ids[n] for n in order])
+
+
+class Ends:
+    """The arrows' ends on one track, taken as its slices come by in order of time."""
+
+    __slots__ = ("_at", "_ids", "_last", "_times", "head")
+
+    def __init__(self, ends: tuple[array[int], array[int]], field: int) -> None:
+        self._times, self._ids = ends
+        self.head = tp.varint(field << 3 | 1)
+        self._at = 0
+        self._last = len(self._times)
+
+    def take(self, start: int, following: int | None) -> bytes:
+        """The fields for a slice that starts at ``start``; the innermost of those that start there gets them."""
+        at, times, last = self._at, self._times, self._last
+        while at < last and times[at] < start:
+            at += 1
+        out = b""
+        if following != start:
+            while at < last and times[at] == start:
+                out += self.head + tp.fixed64(self._ids[at])
+                at += 1
+        self._at = at
+        return out
+
+    def passed(self, until: int) -> tuple[array[int], array[int]]:
+        """Times and ids of those before a time, which are taken with that."""
+        begin, self._at = self._at, bisect_left(self._times, until, self._at)
+        return self._times[begin : self._at], self._ids[begin : self._at]
+
+
+def ends_of(arrows: Arrows, track: int) -> tuple[Ends, ...]:
+    kinds = ((arrows.leave, tp.FLOW), (arrows.arrive, tp.FLOW_ENDS))
+    return tuple(Ends(ends[track], field) for ends, field in kinds if track in ends)

@@ -1,4 +1,10 @@
-"""Collectives that all ranks of a job ran, one by one: how long each rank waited, who was last, by what."""
+"""The ranks of a job at its collectives: who waits, who comes last, and what made it late.
+
+The definitions are TraceLens's. The *transfer* of a collective is its shortest kernel on any rank. The *wait* of a rank
+is the time that its own kernel takes longer. The *skew* is the distance between the starts. The *straggler* is the rank
+that arrives last most often (of equals the rank that waits least). The work between two collectives shows the cause of
+the delay, because the ranks run one program.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +18,10 @@ from mio2trace.align import NONE, Alignment
 from mio2trace.align.processes import Collective, collectives_of
 from mio2trace.kernels.names import normalise
 from mio2trace.measures import duration
-from mio2trace.measures.bandwidth import bandwidth
-from mio2trace.measures.statistics import median
+from mio2trace.measures.cost import bandwidth
+from mio2trace.measures.statistics import mean, median
 from mio2trace.ops.naming import operation_name
+from mio2trace.reports.tables import Cell, Row, Table, Unit
 
 HOST = "the host"
 """What made a rank late whose kernels took no longer: it launched later."""
@@ -203,3 +210,143 @@ def _cause(meeting: Meeting, works: Sequence[_Work], launches: Sequence[int | No
         if later >= EXPLAINS * meeting.lead_ns:
             return HOST, later
     return "", 0
+
+
+# -- What the collectives of a job cost each rank ----------------------------------------------------------------------
+
+
+class RankTotal(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums over the collectives of a job, of one rank. ``skew_ns``: their mean, of all ranks together.
+
+    ``late_ns``: the sum of its leads where it arrived last; ``made_late_by``: what explains most of them, with
+    ``made_late_ns``.
+    """
+
+    place: int
+    collectives: int
+    collective_ns: int
+    transfer_ns: int
+    wait_ns: int
+    skew_ns: float
+    times_arrived_last: int
+    late_ns: int
+    made_late_by: str
+    made_late_ns: int
+
+
+def totals(meetings: Sequence[Meeting], ranks: int) -> list[RankTotal]:
+    """Of each rank; none where there is no collective."""
+    return [_total(meetings, place) for place in range(ranks)] if meetings else []
+
+
+def _total(meetings: Sequence[Meeting], place: int) -> RankTotal:
+    late = [one for one in meetings if one.last == place]
+    causes: Counter[str] = Counter()
+    for one in late:
+        if one.made_late_by:
+            causes[one.made_late_by] += one.made_late_ns
+    cause = max(causes, key=lambda name: (causes[name], name), default="")
+    return RankTotal(
+        place=place,
+        collectives=len(meetings),
+        collective_ns=sum(one.durations_ns[place] for one in meetings),
+        transfer_ns=sum(one.transfer_ns for one in meetings),
+        wait_ns=sum(one.waits_ns[place] for one in meetings),
+        skew_ns=mean([one.skew_ns for one in meetings]),
+        times_arrived_last=len(late),
+        late_ns=sum(one.lead_ns for one in late),
+        made_late_by=cause,
+        made_late_ns=causes[cause] if cause else 0,
+    )
+
+
+def straggler(of: Sequence[RankTotal]) -> int:
+    """Return the place of the rank that arrived last most often, of equals the rank that waited least; `NONE`:
+    nobody."""
+    latest = min(of, key=lambda one: (-one.times_arrived_last, one.wait_ns, one.place), default=None)
+    return latest.place if latest is not None and latest.times_arrived_last else NONE
+
+
+# -- The ranks as a table, the collectives as another, and the sentence that says both ---------------------------------
+
+
+EMPTY = "no collective kernel that all ranks ran (all-reduce, all-gather, reduce-scatter)"
+_BRIEF = ("collectives", "transfer", "wait", "skew", "times_arrived_last", "late", "made_late_by")
+
+
+def table(of: Sequence[RankTotal], cells: Sequence[Mapping[str, int | str]], unit: Unit) -> Table:
+    """A row a rank. ``cells`` say which: ``{"rank": 0}``."""
+    latest = straggler(of)
+    rows: list[Row] = [
+        {
+            **cells[one.place],
+            "collectives": one.collectives,
+            unit.column("collective"): unit.of(one.collective_ns),
+            unit.column("transfer"): unit.of(one.transfer_ns),
+            unit.column("wait"): unit.of(one.wait_ns),
+            unit.column("skew"): unit.of(one.skew_ns),
+            "times_arrived_last": one.times_arrived_last,
+            "straggler": "true" if one.place == latest else "false",
+            unit.column("late"): unit.of(one.late_ns),
+            **_cause_cells(one, unit),
+        }
+        for one in of
+    ]
+    times = [unit.column(name) for name in ("collective", "transfer", "wait", "skew")]
+    keys = tuple(dict.fromkeys(name for cell in cells for name in cell)) or ("rank",)
+    last = ("times_arrived_last", "straggler", unit.column("late"), "made_late_by", unit.column("made_late"))
+    columns = (*keys, "collectives", *times, *last)
+    brief = (*keys, *(name if name in columns else unit.column(name) for name in _BRIEF))
+    return Table(columns=columns, rows=rows, brief=brief, empty=EMPTY, keys=keys)
+
+
+def each_table(meetings: Sequence[Meeting], labels: Sequence[str], unit: Unit) -> Table:
+    """A row a collective, in order; ``start`` is on the clock of the job's first process."""
+    columns = (
+        "collective_index", "collective", "message_bytes", "iteration", "start_ns", unit.column("transfer"),
+        "bus_gb_per_s", unit.column("skew"),
+        "last", unit.column("lead"), "arrival_by", "made_late_by", unit.column("made_late"),
+    )  # fmt: skip
+    rows = []
+    for one in meetings:
+        row: dict[str, Cell] = {
+            "collective_index": one.number,
+            "collective": one.which,
+            "start_ns": min(one.starts_ns),
+            unit.column("transfer"): unit.of(one.transfer_ns),
+            unit.column("skew"): unit.of(one.skew_ns),
+            unit.column("lead"): unit.of(one.lead_ns),
+            "arrival_by": one.by,
+            **_cause_cells(one, unit),
+        }
+        if one.message_bytes is not None:
+            row["message_bytes"] = one.message_bytes
+        if one.bus is not None:
+            row["bus_gb_per_s"] = one.bus
+        if one.iteration is not None:
+            row["iteration"] = one.iteration
+        if one.last != NONE:
+            row["last"] = labels[one.last]
+        rows.append(row)
+    return Table(columns=columns, rows=rows, empty=EMPTY, keys=("collective_index", "collective"))
+
+
+def _cause_cells(one: RankTotal | Meeting, unit: Unit) -> dict[str, Cell]:
+    if not one.made_late_by:
+        return {}
+    return {"made_late_by": one.made_late_by, unit.column("made_late"): unit.of(one.made_late_ns)}
+
+
+def said(of: Sequence[RankTotal], labels: Sequence[str]) -> str:
+    """One sentence: who is last, what the others wait, by what."""
+    latest = straggler(of)
+    if not of:
+        return EMPTY
+    waited = sum(one.wait_ns for one in of)
+    spent = sum(one.collective_ns for one in of) or 1
+    waiting = f"ranks wait {waited / 1e6:.3g} ms of {spent / 1e6:.3g} ms in {of[0].collectives} collectives"
+    if latest == NONE:
+        return f"{waiting}; none arrives last"
+    one = of[latest]
+    cause = f": {one.made_late_by} takes {one.made_late_ns / 1e6:.3g} ms longer there" if one.made_late_by else ""
+    return f"{waiting}; {labels[latest]} arrives last {one.times_arrived_last} times{cause}"
