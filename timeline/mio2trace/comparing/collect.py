@@ -62,7 +62,11 @@ def _of_kernels(run: Run, measures: Measures, made_with: Facts, notes: Notes) ->
     count = len(steady.iterations)
     if steady.told.part:
         notes.add(f"{run.name}: what is compared is a part: {steady.rule}")
-    parts = [*_problems(measures, inside, count), *_outside(inside, count), *_layers(run, measures, inside, count)]
+    parts = [
+        *_problems(measures, inside, count),
+        *outside_parts(inside.kernels, count),
+        *_layers(run, measures, inside, count),
+    ]
     whole = [part.samples_ns for part in parts if part.kind != "layer"]
     samples = tuple(int(sum(of_iteration)) for of_iteration in zip(*whole, strict=True))
     return RunRecord(
@@ -96,30 +100,36 @@ def _problems(measures: Measures, inside: InsideIterations, count: int) -> Itera
             if solver:
                 solvers.setdefault(name, {})[solver] = None
     layers = _layers_of_problems(measures, inside)
-    kernels: dict[str, list[tuple[str, KernelsInside]]] = {}
-    for (problem, name), one in inside.kernels.items():
-        if problem:
-            kernels.setdefault(problem, []).append((name, one))
-    for place, (name, own) in enumerate(kernels.items()):
-        longest = sorted(own, key=lambda one: -one[1].total_ns)[:MOST_INSIDE]
-        samples = tuple(
-            sum(of_iteration) for of_iteration in zip(*(one.per_iteration_ns for _, one in own), strict=True)
+    for part in problem_parts(inside.kernels, count):
+        yield msgspec.structs.replace(
+            part,
+            calls=inside.calls.get(part.name, 0) / count,
+            layers=tuple(layers.get(part.name, ())),
+            solvers=tuple(solvers.get(part.name, ())),
+            command=first[part.name].command or "",
+            primitive=first[part.name].primitive,
         )
+
+
+def problem_parts(kernels: Mapping[tuple[str, str], KernelsInside], count: int) -> Iterator[Part]:
+    """Problems with the kernels of ``count`` iterations, by (problem, name): what only these tell of them."""
+    by_problem: dict[str, list[tuple[str, KernelsInside]]] = {}
+    for (problem, name), one in kernels.items():
+        if problem:
+            by_problem.setdefault(problem, []).append((name, one))
+    for place, (problem, own) in enumerate(by_problem.items()):
+        longest = sorted(own, key=lambda one: -one[1].total_ns)[:MOST_INSIDE]
+        samples = tuple(map(sum, zip(*(one.per_iteration_ns for _, one in own), strict=True)))
         yield Part(
             kind="problem",
-            name=name,
+            name=problem,
             samples_ns=samples,
             mean_ns=mean(samples),
-            calls=inside.calls.get(name, 0) / count,
             place=place,
-            like=but_batch(name),
-            layers=tuple(layers.get(name, ())),
-            solvers=tuple(solvers.get(name, ())),
-            command=first[name].command or "",
-            primitive=first[name].primitive,
+            like=but_batch(problem),
             kernels=tuple(
-                Inside(name=kernel, role=one.role, count=one.count / count, ns=one.total_ns / count, naive=one.naive)
-                for kernel, one in longest
+                Inside(name=name, role=one.role, count=one.count / count, ns=one.total_ns / count, naive=one.naive)
+                for name, one in longest
             ),
         )
 
@@ -134,9 +144,9 @@ def _layers_of_problems(measures: Measures, inside: InsideIterations) -> dict[st
     return layers
 
 
-def _outside(inside: InsideIterations, count: int) -> Iterator[Part]:
+def outside_parts(kernels: Mapping[tuple[str, str], KernelsInside], count: int) -> Iterator[Part]:
     """Kernels in no operation: without a log, all."""
-    outside = [(name, one) for (problem, name), one in inside.kernels.items() if not problem]
+    outside = [(name, one) for (problem, name), one in kernels.items() if not problem]
     for place, (name, one) in enumerate(outside):
         yield Part(
             kind="kernel",

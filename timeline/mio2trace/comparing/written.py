@@ -10,14 +10,14 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from mio2trace.comparing.collect import BUILDS, MOST_INSIDE, but_batch, layer_part
-from mio2trace.comparing.record import CUT, Inside, Part, RunRecord, cut, kept
+from mio2trace.comparing.collect import BUILDS, KernelsInside, layer_part, outside_parts, problem_parts
+from mio2trace.comparing.record import CUT, Part, RunRecord, cut, kept
 from mio2trace.measures.executions import LayerKey, in_net_order
 from mio2trace.measures.ranking import kind_of
 from mio2trace.measures.statistics import mean
@@ -212,6 +212,8 @@ def _record(
     ran = [one for one in kernels if one.operation not in searches]
     counted = [one for one in ran if one.iteration in set(steady)]
     counted.sort(key=lambda one: one.start_ns)
+    names: dict[tuple[int, int] | None, str] = {key: problem_name(one) for key, one in operations.items()}
+    inside = _inside(counted, names, steady)
     samples = _per_iteration(counted, steady)
     record = RunRecord(
         name="trace",
@@ -222,8 +224,8 @@ def _record(
         find_ns=sum(one.ns for one in kernels if one.operation in searches),
         build_ns=builds,
         parts=(
-            *_problems(counted, operations, steady),
-            *_outside(counted, operations, steady),
+            *_problems(counted, operations, names, problem_parts(inside, len(steady)), len(steady)),
+            *outside_parts(inside, len(steady)),
             *_layers(counted, steady),
         ),
     )
@@ -237,57 +239,48 @@ def _per_iteration(kernels: Sequence[_Kernel], steady: Sequence[int]) -> tuple[i
     return tuple(sums[number] for number in steady)
 
 
-def _problems(kernels: Sequence[_Kernel], operations: _Operations, steady: Sequence[int]) -> Iterator[Part]:
-    by_problem: dict[str, list[_Kernel]] = {}
-    names = {key: problem_name(operation) for key, operation in operations.items()}
+def _inside(
+    kernels: Sequence[_Kernel], names: Mapping[tuple[int, int] | None, str], steady: Sequence[int]
+) -> dict[tuple[str, str], KernelsInside]:
+    """By problem and name; ``names``: the problem of each operation."""
+    place = {number: at for at, number in enumerate(steady)}
+    inside: dict[tuple[str, str], KernelsInside] = {}
     for one in kernels:
-        if one.operation in names:
-            by_problem.setdefault(names[one.operation], []).append(one)
-    for place, (name, own) in enumerate(by_problem.items()):
+        key = names.get(one.operation, ""), one.name
+        held = inside.get(key)
+        if held is None:
+            kind = kind_of(one.name, None)
+            held = inside[key] = KernelsInside(
+                role=one.role or kind.role, naive=kind.naive, count=0, per_iteration_ns=[0] * len(steady)
+            )
+        held.count += 1
+        if one.iteration is not None:
+            held.per_iteration_ns[place[one.iteration]] += one.ns
+    return inside
+
+
+def _problems(
+    kernels: Sequence[_Kernel],
+    operations: _Operations,
+    names: Mapping[tuple[int, int] | None, str],
+    parts: Iterable[Part],
+    count: int,
+) -> Iterator[Part]:
+    """The parts with what the operations and layers of their kernels tell."""
+    by_problem: dict[str, list[_Kernel]] = {}
+    for one in kernels:
+        by_problem.setdefault(names.get(one.operation, ""), []).append(one)
+    for part in parts:
+        own = by_problem[part.name]
         keys = dict.fromkeys(one.operation for one in own if one.operation is not None)
         solvers = [operations[key].solver or operations[key].algorithm for key in keys]
-        samples = _per_iteration(own, steady)
-        yield Part(
-            kind="problem",
-            name=name,
-            samples_ns=samples,
-            mean_ns=mean(samples),
-            calls=len({key[1] for key in keys}) / len(steady),
-            place=place,
-            like=but_batch(name),
+        yield msgspec.structs.replace(
+            part,
+            calls=len({key[1] for key in keys}) / count,
             layers=tuple(dict.fromkeys(one.layer[1] for one in own if one.layer is not None)),
             solvers=tuple(dict.fromkeys(solver for solver in solvers if solver)),
             command=next((operations[key].command or "" for key in keys), ""),
             primitive=operations[next(iter(keys))].primitive,
-            kernels=tuple(sorted(_inside(own, len(steady)), key=lambda one: -one.ns)[:MOST_INSIDE]),
-        )
-
-
-def _inside(kernels: Sequence[_Kernel], count: int) -> Iterator[Inside]:
-    by_name: dict[str, list[_Kernel]] = {}
-    for one in kernels:
-        by_name.setdefault(one.name, []).append(one)
-    for name, own in by_name.items():
-        kind = kind_of(name, None)
-        ns = sum(one.ns for one in own) / count
-        yield Inside(name=name, role=own[0].role or kind.role, count=len(own) / count, ns=ns, naive=kind.naive)
-
-
-def _outside(kernels: Sequence[_Kernel], operations: _Operations, steady: Sequence[int]) -> Iterator[Part]:
-    by_name: dict[str, list[_Kernel]] = {}
-    for one in kernels:
-        if one.operation not in operations:
-            by_name.setdefault(one.name, []).append(one)
-    for place, (name, own) in enumerate(by_name.items()):
-        samples = _per_iteration(own, steady)
-        yield Part(
-            kind="kernel",
-            name=name,
-            samples_ns=samples,
-            mean_ns=mean(samples),
-            calls=len(own) / len(steady),
-            place=place,
-            kernels=tuple(msgspec.structs.replace(one, ns=0) for one in _inside(own, len(steady))),
         )
 
 

@@ -364,18 +364,6 @@ class Measures:
         return {key: total(costs) for key, costs in counted.items() if costs}
 
     @cached_property
-    def phases(self) -> Mapping[str, Cost]:
-        """``find`` (searches), else the phase of the pass: ``setup``, ``warm-up``, ``iteration``, ``""``."""
-        phase_of = [*(pass_.phase for pass_ in self._links.passes), ""]
-        searches = {index for index, operation in self.operation_at.items() if operation.phase == "find"}
-        return grouped(
-            ("find" if index in searches else phase_of[pass_], activity)
-            for activity, index, pass_ in zip(
-                self._activities, self._links.operation_of, self._links.pass_of, strict=True
-            )
-        )
-
-    @cached_property
     def names(self) -> Mapping[str, Cost]:
         return grouped((activity.name, activity) for activity in self._activities if activity.kind == "kernel")
 

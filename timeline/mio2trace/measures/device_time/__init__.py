@@ -46,7 +46,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     """A step on one device. ``place``: among all iterations. ``end_ns``, ``busy``: None where the end is not known.
 
     ``kernels`` and ``kernel_ns`` count the commands launched in the step, whenever they ran. ``busy`` counts all
-    commands that ran in it. ``between_ns``: from its end until the next step.
+    commands that ran in it.
     """
 
     place: int
@@ -55,7 +55,6 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     kernels: int
     kernel_ns: int
     busy: Busy | None
-    between_ns: int = 0
 
     @property
     def step_ns(self) -> int | None:
@@ -275,7 +274,6 @@ def _windows(
                 kernels=own.kernels,
                 kernel_ns=own.kernel_ns,
                 busy=None if end is None else occupation.busy(begin, end),
-                between_ns=0 if end is None or following is None else following - end,
             )
         )
         following = begin
