@@ -33,8 +33,8 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in (
 
 import mio2trace  # noqa: E402
 from mio2trace.batch import engines  # noqa: E402
+from mio2trace.batch.confined import Limits  # noqa: E402
 from mio2trace.batch.finding import FoundRun, find_runs  # noqa: E402
-from mio2trace.batch.forking import Limits  # noqa: E402
 from mio2trace.batch.journal import Entry, read_journals  # noqa: E402
 from mio2trace.batch.running import BatchOptions, run_batch  # noqa: E402
 from mio2trace.dataset import file_name, write_run  # noqa: E402

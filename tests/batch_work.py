@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mio2trace import forked
-from mio2trace.batch.forking import Tell
+from mio2trace.batch.confined import Tell
 from mio2trace.batch.journal import hashes, read_journals
 from mio2trace.batch.work import Made, Work, analysed
 from tests.small_runs import as_json, benchmark
@@ -164,4 +164,4 @@ def content(dataset: Path) -> dict[str, list[Any]]:
 def worker_pids() -> set[int]:
     """The warm processes of this one."""
     pids = {int(pid) for file in Path("/proc/self/task").glob("*/children") for pid in file.read_text().split()}
-    return {pid for pid in pids if b"forking import serve" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+    return {pid for pid in pids if b"confined import serve" in Path(f"/proc/{pid}/cmdline").read_bytes()}

@@ -23,8 +23,8 @@ from click.testing import CliRunner, Result
 
 import mio2trace
 from mio2trace.batch import engines
+from mio2trace.batch.confined import Limits
 from mio2trace.batch.finding import FoundRun, find_runs
-from mio2trace.batch.forking import Limits
 from mio2trace.batch.journal import Entry, Journal, read_journals
 from mio2trace.batch.running import Batch, BatchOptions, run_batch
 from mio2trace.cli import cli

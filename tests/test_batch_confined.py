@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mio2trace.batch.confined import Confined
-from mio2trace.batch.forking import Ended, Limits
+from mio2trace.batch.confined import Confined, Ended, Limits
 
 HERE = "tests.batch_work"
 

@@ -64,7 +64,7 @@ _HERE = "this machine's own files"
 READERS: Mapping[str, Fed] = {
     "answer/frame.py": Fed(no_file=_OURS),
     "batch/engines.py": Fed(no_file="the file of the scheduler that the person names"),
-    "batch/forking.py": Fed(no_file="pipes between its own processes"),
+    "batch/confined.py": Fed(no_file="pipes between its own processes"),
     "batch/journal.py": Fed(("journal",)),
     "bundles/making.py": Fed(no_file=_WRITES),
     "cli.py": Fed(no_file="/dev/null"),

@@ -1,19 +1,64 @@
-"""A function called where it can do no harm: in a fork of a warm process, with a limit of time and of memory."""
+"""A function called where it can do no harm: in a fork of a warm process, with a limit of time and of memory.
+
+The warm process has imported all that a run needs, and forks a child for each call that it is asked for: Python imports
+once, a call costs a fork. A module's function ``before_forking`` gets ready what all children may share. The child has
+its own session, limits and memory; whatever it does, it ends alone, and all that it started ends with it. The warm
+process ends when the one that started it does, and where it is killed, its child ends with it (`forked.end_with`).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import gc
+import importlib
+import math
 import os
+import resource
+import signal
 import socket
 import subprocess
 import sys
 import threading
-from multiprocessing.connection import Connection
-from typing import Any
+import time
+from collections.abc import Callable
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Literal, NamedTuple, NoReturn
 
-from mio2trace.batch.forking import UNLIMITED, Ended, Limits
+from mio2trace.forked import end_with
 
-_SERVE = "import sys; from mio2trace.batch.forking import serve; serve(int(sys.argv[1]), tuple(sys.argv[2:]))"
+GRACE_S = 2.0
+"""After the time limit a child has been ended by its own alarm; where that did not help, by the warm process."""
+LOOK_S, ENDS_S = 1.0, 0.05
+"""How often the warm process looks after a child that says nothing; how long one may take to end."""
+
+Tell = Callable[[object], None]
+"""Gives the caller something at once, which it has even where the call fails later."""
+
+
+class Limits(NamedTuple):
+    """Seconds of a call and bytes that it may allocate; None: as much as there is."""
+
+    seconds: float | None = None
+    memory: int | None = None
+
+
+UNLIMITED = Limits()
+
+
+class Ended(NamedTuple):
+    """How a call ended, with what it told and gave; ``said``: of a failure what it was. ``lost``: the warm process
+    ended, or could not be started, which says nothing of the call.
+    """
+
+    how: Literal["done", "raised", "time", "memory", "died", "lost"]
+    value: Any = None
+    told: Any = None
+    said: str = ""
+
+
+_SERVE = "import sys; from mio2trace.batch.confined import serve; serve(int(sys.argv[1]), tuple(sys.argv[2:]))"
 
 
 class Stopped(Exception):
@@ -23,7 +68,7 @@ class Stopped(Exception):
 class Confined:
     """Calls functions by name, one after another, each in a process of its own that begins with ``modules`` imported.
 
-    The functions take ``tell`` as a keyword (`forking.Tell`). The warm process hangs on a pair of sockets without a
+    The functions take ``tell`` as a keyword (`Tell`). The warm process hangs on a pair of sockets without a
     name: nobody else can connect to it.
     """
 
@@ -65,8 +110,8 @@ class Confined:
             return self._connection
 
     def _started(self) -> Connection:
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
+        ours, theirs = Pipe()
+        with theirs:
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
             self._process = subprocess.Popen(  # noqa: S603 - this program's own code
                 [sys.executable, "-P", "-c", _SERVE, str(theirs.fileno()), *self._modules],
@@ -76,7 +121,7 @@ class Confined:
                 start_new_session=True,  # an interrupt is for this process, which then ends that one
                 env=environment,
             )
-            return Connection(ours.detach())
+        return ours
 
     def stop(self) -> None:
         """End a call that runs in another thread, and allow no other."""
@@ -119,3 +164,126 @@ def close_that_of_this_thread() -> None:
     if confined is not None:
         confined.close()
         _of_thread.confined = None
+
+
+# -- The warm process --------------------------------------------------------------------------------------------------
+
+
+def serve(descriptor: int, modules: tuple[str, ...]) -> NoReturn:
+    """Answer calls, until the other side has gone; then this process ends."""
+    connection = Connection(descriptor)
+    for module in modules:
+        with contextlib.suppress(ImportError):  # who needs it says so
+            getattr(importlib.import_module(module), "before_forking", lambda: None)()
+    gc.collect()
+    gc.freeze()
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            function, arguments, limits = connection.recv()
+            ended = _forked(function, arguments, limits, connection)
+            if ended is None:
+                break
+            connection.send(ended)
+    os._exit(0)  # what libraries say of themselves at the end is nothing to anybody
+
+
+def _forked(function: str, arguments: tuple[Any, ...], limits: Limits, caller: Connection) -> Ended | None:
+    """How the call ended; None where the caller has gone meanwhile."""
+    result, writing = Pipe(duplex=False)
+    child = get_context("fork").Process(target=_child, args=(function, arguments, limits, writing, caller, os.getpid()))
+    child.start()
+    writing.close()
+    until = math.inf if limits.seconds is None else time.monotonic() + limits.seconds + GRACE_S
+    told: Any = None
+    try:
+        while (rest := until - time.monotonic()) > 0:
+            ready = wait([result, caller, child.sentinel], min(rest, LOOK_S))
+            if caller in ready:  # nothing is asked before the answer: it has gone
+                return None
+            if result in ready:
+                try:
+                    what, value = result.recv()
+                except (EOFError, OSError):
+                    break
+                if what != "told":
+                    return Ended(what, value, told) if what == "done" else Ended(what, None, told, value)
+                told = value
+            elif not child.is_alive():  # what it started may keep the pipes open for longer than it lives
+                break
+        child.join(ENDS_S)  # it may have ended by itself: how is worth knowing
+        return _died(child.exitcode, rest > 0, limits, told)
+    finally:
+        result.close()
+        _end(child)
+
+
+def _end(child: BaseProcess) -> None:
+    """End a child and all that it started."""
+    assert child.pid is not None
+    child.kill()  # before it may have a group of its own
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)  # what it started
+    child.join(GRACE_S)
+    with contextlib.suppress(ValueError):  # it cannot even be ended
+        child.close()
+
+
+def _died(code: int | None, in_time: bool, limits: Limits, told: Any) -> Ended:
+    number = -code if code is not None and code < 0 else None
+    if limits.seconds is not None and (not in_time or number == signal.SIGALRM):
+        return Ended("time", told=told, said=f"not done after {limits.seconds:g} s (--timeout)")
+    if number is not None:
+        what = signal.Signals(number).name
+        why = ": the system's memory may be full" if number == signal.SIGKILL else ""
+        if limits.memory is not None and number in (signal.SIGSEGV, signal.SIGABRT):  # of libraries that get none
+            why = f": it may need more than {limits.memory / 1e9:.3g} GB of memory (--memory-limit)"
+        return Ended("died", told=told, said=f"the program crashed ({what}{why})")
+    return Ended("died", told=told, said="the program ended without a result")
+
+
+def _child(
+    function: str, arguments: tuple[Any, ...], limits: Limits, result: Connection, caller: Connection, warm: int
+) -> NoReturn:
+    try:
+        end_with(warm)
+        caller.close()
+        os.setsid()
+        devnull = os.open(os.devnull, os.O_RDWR)
+        for standard in (0, 1, 2):
+            os.dup2(devnull, standard)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if limits.seconds is not None:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends also what never comes back to Python
+            signal.setitimer(signal.ITIMER_REAL, limits.seconds)
+        if limits.memory is not None:
+            resource.setrlimit(resource.RLIMIT_DATA, (limits.memory, limits.memory))
+        module, _, name = function.partition(":")
+        call = getattr(importlib.import_module(module), name)
+        result.send(("done", call(*arguments, tell=lambda value: result.send(("told", value)))))
+    except MemoryError:
+        _send(result, "memory", _too_large(limits))
+    except BaseException as error:
+        _send(result, "raised", f"a fault of the program itself, please report it: {_fault(error)}")
+    finally:
+        os._exit(0)
+
+
+def _send(result: Connection, how: str, said: str) -> None:
+    with contextlib.suppress(OSError, MemoryError):
+        result.send((how, said))
+
+
+def _too_large(limits: Limits) -> str:
+    if limits.memory is None:
+        return "out of memory"
+    return f"needs more than {limits.memory / 1e9:.3g} GB of memory (--memory-limit)"
+
+
+def _fault(error: BaseException) -> str:
+    """What and where, without the message: it may quote an input."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = "" if trace is None else f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})"
+    return f"{type(error).__name__}{place}"

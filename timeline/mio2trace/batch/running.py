@@ -13,10 +13,9 @@ from typing import Any
 
 import msgspec
 
-from mio2trace.batch.confined import close_that_of_this_thread
+from mio2trace.batch.confined import UNLIMITED, Limits, close_that_of_this_thread
 from mio2trace.batch.engines import Engine
 from mio2trace.batch.finding import FoundRun
-from mio2trace.batch.forking import UNLIMITED, Limits
 from mio2trace.batch.journal import Entry, Journal, hashes, read_journals
 from mio2trace.batch.work import ANALYSE, Made, Work, do, entry_of, maker_of, put_failure
 from mio2trace.dataset import FOLDERS, file_name

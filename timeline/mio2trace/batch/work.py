@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import mio2trace
-from mio2trace.batch.confined import of_this_thread
+from mio2trace.batch.confined import UNLIMITED, Ended, Limits, Tell, of_this_thread
 from mio2trace.batch.finding import FoundRun
-from mio2trace.batch.forking import UNLIMITED, Ended, Limits, Tell
 from mio2trace.batch.journal import Entry, Maker, hashes
 from mio2trace.notes import InputError
 

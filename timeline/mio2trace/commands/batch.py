@@ -95,8 +95,8 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
       mio2trace batch runs/ -o ds/ --scheduler-file s.json
       mio2trace batch runs/ -o ds/ --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT
     """
+    from mio2trace.batch.confined import Limits
     from mio2trace.batch.finding import find_runs
-    from mio2trace.batch.forking import Limits
     from mio2trace.batch.running import BatchOptions, run_batch
     from mio2trace.notes import InputError, Notes
 
