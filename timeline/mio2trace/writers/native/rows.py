@@ -15,8 +15,6 @@ from mio2trace.writers.text import cleaned, slice_name
 
 FEWEST_IN_COLUMNS = 1000
 _MOST_REALS = _MOST_WORDS = 1 << 14
-_ENDS, _GOES_ON, _LOW_14 = tp.ENDS, tp.GOES_ON, tp.LOW_14
-_14_BITS, _28_BITS, _42_BITS = 1 << 14, 1 << 28, 1 << 42
 _END_EVENT = tp.message(tp.TRACK_EVENT, tp.integer(tp.TYPE, tp.END))
 
 
@@ -137,40 +135,20 @@ class Row:
 
     def _slice(self, event: Slice, following: int | None, out: list[bytes]) -> None:
         start = event.start_ns
-        opened, counted, before = self.open, self.counted, self.last
-        while opened and opened[-1] <= start:  # as `_close`, without the call
-            end = opened.pop()
-            at = end - before if counted else end
-            if _14_BITS <= at < _28_BITS:
-                time = _GOES_ON[at & _LOW_14] + _ENDS[at >> 14]
-            elif _28_BITS <= at < _42_BITS:
-                time = _GOES_ON[at & _LOW_14] + _GOES_ON[at >> 14 & _LOW_14] + _ENDS[at >> 28]
-            else:
-                time = varint(at)
-            before = end
-            out += (self._end_heads[len(time)], time)
-        opened.append(start + event.dur_ns)
+        while self.open and self.open[-1] <= start:
+            self._close(out)
+        self.open.append(start + event.dur_ns)
         common, pieces = self.body(event)
         for ends in self.ends:
             pieces.append(ends.take(start, following))
         if self.new:
             out.append(self.declare())
-        if start < before and counted:
-            self._keep_counting(start, out)
-            counted = self.counted
-        at = start - before if counted else start
-        if _14_BITS <= at < _28_BITS:
-            time = _GOES_ON[at & _LOW_14] + _ENDS[at >> 14]
-        elif _28_BITS <= at < _42_BITS:
-            time = _GOES_ON[at & _LOW_14] + _GOES_ON[at >> 14 & _LOW_14] + _ENDS[at >> 28]
-        else:
-            time = varint(at)
+        self._keep_counting(start, out)
+        time = varint(start - self.last if self.counted else start)
         self.last = start
         own = b"".join(pieces)
         size = len(common) + len(own)
-        head = self._begin_heads[len(time)].get(size)
-        if head is None:
-            head = self.head(size, len(time))
+        head = self._begin_heads[len(time)].get(size) or self.head(size, len(time))
         out += (head, common, own, self.tail, time)
 
     def head(self, size: int, of_time: int) -> bytes:
@@ -222,23 +200,10 @@ class Row:
             pieces.append(self._colour(event.args))
         for key, value in event.args.items():
             kind = type(value)
-            if kind is int and value >= 0:
+            if kind is int and 0 <= value < 1 << 63:
                 heads = numbers.get(key) or self._number_heads(key)
-                # As `packets.varint`, without the call: most of the time goes here.
-                if value < _14_BITS:
-                    last = _ENDS[value]
-                    pieces += (heads[len(last)], last)
-                elif value < _28_BITS:
-                    last = _ENDS[value >> 14]
-                    pieces += (heads[2 + len(last)], _GOES_ON[value & _LOW_14], last)
-                elif value < _42_BITS:
-                    last = _ENDS[value >> 28]
-                    pieces += (heads[4 + len(last)], _GOES_ON[value & _LOW_14], _GOES_ON[value >> 14 & _LOW_14], last)
-                elif value < 1 << 63:
-                    last = varint(value)
-                    pieces += (heads[len(last)], last)
-                else:
-                    pieces.append(self._annotation(key, value))
+                last = varint(value)
+                pieces += (heads[len(last)], last)
             elif kind is float and -tp.HUGE < value < tp.HUGE:
                 heads = numbers.get(key) or self._number_heads(key)
                 real = reals.get(value)
