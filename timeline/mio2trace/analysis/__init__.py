@@ -127,7 +127,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def drawn(self) -> tuple[Measures, ...]:
-        """What all that is drawn of it cost."""
         return self.measures if self.framework is None else (*self.measures, self.framework)
 
     @property
@@ -153,7 +152,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def alignment(self) -> Alignment | None:
-        """The profile joined with its logs."""
         return self.alignments[0] if self.alignments else None
 
     def __repr__(self) -> str:
@@ -464,7 +462,6 @@ def join(profile: Profile, share: Share, name_of: Mapping[int, str], notes: Note
 
 
 def _texts_of(sources: frozenset[int], name_of: Mapping[int, str]) -> str:
-    """The files of these sources."""
     return ", ".join(name_of.get(source, "?") for source in sorted(sources))
 
 

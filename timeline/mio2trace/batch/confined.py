@@ -159,7 +159,6 @@ def of_this_thread(modules: tuple[str, ...]) -> Confined:
 
 
 def close_that_of_this_thread() -> None:
-    """End it, where there is one."""
     confined: Confined | None = getattr(_of_thread, "confined", None)
     if confined is not None:
         confined.close()

@@ -48,7 +48,6 @@ class _Here(Executor):
 
 @contextlib.contextmanager
 def here() -> Iterator[Engine]:
-    """One run after the other."""
     try:
         yield Engine(_Here(), ahead=1, beside_others=False)
     finally:

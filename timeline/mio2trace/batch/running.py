@@ -109,7 +109,6 @@ def _shard_of(name: str, shards: int) -> int:
 
 
 def _there(folder: Path) -> dict[str, set[str]]:
-    """The files of each table of a dataset."""
     there: dict[str, set[str]] = {}
     for table in FOLDERS:
         try:

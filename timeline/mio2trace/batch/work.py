@@ -89,7 +89,6 @@ def do(work: Work) -> Entry:
 
 
 def entry_of(work: Work, made: Made, inputs: tuple[str, ...], seconds: float) -> Entry:
-    """The line of the journal."""
     maker = maker_of(work.options, work.tables_only)
     return Entry(
         run=work.run.name,

@@ -385,6 +385,5 @@ def reduced(source: bytes, kernels: Collection[str]) -> bytes:
 
 
 def reduced_options(options: str) -> str:
-    """The macros that are numbers."""
     kept = [f"-D{option}" for option in _OPTION.findall(options)]
     return " ".join([*kept, *(flag for flag in _FLAGS if flag in options)])

@@ -65,7 +65,6 @@ def parts(runs: Sequence[RunRecord]) -> dict[Kind, list[SidePart]]:
 
 
 def matched(a: Sequence[RunRecord], b: Sequence[RunRecord]) -> Iterator[Pair]:
-    """Every part of both sides, once."""
     of_a, of_b = parts(a), parts(b)
     yield from _problems(of_a["problem"], of_b["problem"])
     yield from _kernels(of_a["kernel"], of_b["kernel"])

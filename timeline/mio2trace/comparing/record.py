@@ -112,7 +112,6 @@ def condensed(samples: Sequence[float]) -> tuple[float, ...]:
 
 
 def kept(record: RunRecord) -> RunRecord:
-    """The record with condensed samples."""
     return msgspec.structs.replace(
         record,
         samples_ns=condensed(record.samples_ns),

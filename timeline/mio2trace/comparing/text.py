@@ -276,7 +276,6 @@ def pivot(comparisons: Sequence[Comparison], *, everything: bool = True) -> Tabl
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """The names, numbered where two are the same."""
     return [name if names.count(name) == 1 else f"{name}#{number}" for number, name in enumerate(names, 1)]
 
 

@@ -131,7 +131,6 @@ def _full_name(one: Slice) -> str:
 
 
 def _number(row: _Row) -> int | None:
-    """Return the number of the iteration of a pass."""
     return row.args.get("iteration") if row.rank == _RANK["pass"] else None
 
 

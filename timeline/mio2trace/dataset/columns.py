@@ -56,7 +56,6 @@ class Data:
         return [value if there else None for value, there in zip(values, self.present, strict=True)]
 
     def first(self, count: int) -> Data:
-        """The same of the first rows."""
         present = None if self.present is None else self.present[:count]
         return Data(self.column, self.values[:count], present, self.words)
 
@@ -99,7 +98,6 @@ def named(column: Column, keys: Sequence[Value], text_of: Mapping[Value, str | N
 
 
 def constant(column: Column, value: str | int | None, count: int) -> Data:
-    """The same in every row."""
     if column.kind == "text":
         text = value if isinstance(value, str) else None
         return Data(column, array("i", [NULL if text is None else 0]) * count, words=() if text is None else (text,))

@@ -150,7 +150,6 @@ class Table:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names, in order."""
         return self.schema.names
 
     def column(self, name: str) -> list[Any]:
@@ -166,11 +165,9 @@ class Table:
             yield dict(zip(names, row, strict=True))
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """All rows."""
         return list(self)
 
     def head(self, count: int = 10) -> Table:
-        """The first rows."""
         return Table(self.schema, {name: data.first(count) for name, data in self._columns.items()})
 
     def to_pandas(self) -> pandas.DataFrame:

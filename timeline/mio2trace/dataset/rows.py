@@ -266,7 +266,6 @@ def kernels_of(measures: Measures, run: str, rank: int | None) -> dict[str, Data
 
 
 def copies_of(measures: Measures, run: str, rank: int | None) -> dict[str, Data]:
-    """A row a copy or fill."""
     positions = _positions(measures, kernels=False)
     made = _Commands(measures, positions, COPIES, run, rank)
     made.common("copy_ns")

@@ -144,7 +144,6 @@ class _Run:
         self.chosen: list[Chosen | None] = [None] * len(self.profiles)
 
     def choose(self, selection: Selection) -> None:
-        """Draw no more than ``selection`` says from now on."""
         if not any(_has_device(one.alignment) for one in self.profiles):
             raise OptionError(f"{selection.options()}: there is no GPU profile to choose from")
         for number, one in enumerate(self.profiles):
@@ -162,14 +161,12 @@ class _Run:
             self.origin = min(first, min(starts, default=first))
 
     def fill_rows(self) -> None:
-        """By name and type, of what is drawn by now."""
         for one in self.profiles:
             if one.rows is not None:
                 one.rows.fill()
                 self.parts.append(one.rows)
 
     def clock(self) -> dict[str, object]:
-        """The metadata's ``clock``."""
         if self.profiles:
             first = self.profiles[0]
             return first.base.describe(first.alignment, self.origin) | _process_clocks(self.profiles)

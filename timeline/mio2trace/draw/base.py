@@ -126,7 +126,6 @@ class Axis:
 
 
 def time_base(alignment: Alignment, notes: Notes) -> TimeBase:
-    """Choose the axis for a profile."""
     device_of = {queue.index: queue.device for queue in alignment.profile.queues}
     timed: Counter[int] = Counter()
     for queue, count in Counter([e.queue for e in alignment.profile.activities if e.start_ns is not None]).items():
@@ -176,7 +175,6 @@ def told(columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
 
 
 def whole(slices: Sequence[Slice]) -> Columns:
-    """Slices as columns."""
     starts, durations = [one.start_ns for one in slices], [one.dur_ns for one in slices]
     return Columns(slices, starts, durations, in_columns([one.args for one in slices]))
 

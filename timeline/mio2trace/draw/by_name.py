@@ -64,7 +64,6 @@ class ByNameSide:
         self.next_process = first_process
 
     def fill(self) -> None:
-        """Take what the device draws by now."""
         several = len(self._device.process_of) > 1
         for kind in self._kinds:
             for device, rows in sorted(self._found(kind).items()):

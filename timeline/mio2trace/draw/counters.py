@@ -148,7 +148,6 @@ class _Spans(NamedTuple):
 
 
 def _no_spans() -> dict[int, _Spans]:
-    """By device."""
     return defaultdict(lambda: _Spans([], [], []))
 
 

@@ -42,7 +42,6 @@ ROOMS = (Room(40, 60, 100, 100), Room(25, 40, 60, 80), Room(12, 24, 40, 60), Roo
 
 
 def page(fleet: Fleet, generator: str) -> str:
-    """The file's text."""
     return fitted(
         {
             "title": shortened(fleet.name, room.name),

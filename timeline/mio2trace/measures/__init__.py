@@ -63,7 +63,6 @@ class Measures:
 
     @cached_property
     def operation_at(self) -> Mapping[int, Operation]:
-        """The log's operations by index."""
         return {operation.index: operation for operation in self._links.operations}
 
     @cached_property
@@ -281,12 +280,10 @@ class Measures:
 
     @cached_property
     def launches(self) -> Launches:
-        """Launches that no recorded command answers."""
         return Launches(self.alignment.profile, has_common_clock=has_common_clock(self.alignment))
 
     @cached_property
     def completeness(self) -> Completeness:
-        """What the profile lacks."""
         return completeness(self.alignment, self.launches, self.steady.told.devices)
 
     @cached_property

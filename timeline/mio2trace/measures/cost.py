@@ -124,7 +124,6 @@ class Sums:
         return len(self.kernels)
 
     def add(self, number: int, activity: Activity) -> None:
-        """Count an activity, and its time."""
         ns = duration(activity)
         if activity.kind == "kernel":
             self.kernels[number] += 1

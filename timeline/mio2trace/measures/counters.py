@@ -68,7 +68,6 @@ def values_of(activity: Activity, counters: Sequence[Counter]) -> dict[str, floa
 
 
 def measured(activity: Activity, counters: Sequence[Counter]) -> Measured:
-    """What the counters say of a kernel."""
     values = values_of(activity, counters)
     sizes = {field: _whole(values[name] * 1024) for name, field in _BYTES.items() if name in values}
     start, end = activity.start_ns, activity.end_ns

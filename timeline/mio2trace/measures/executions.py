@@ -105,7 +105,6 @@ def _key(run: LayerRun) -> LayerKey:
 
 
 def _on_host(alignment: Alignment, runs: Sequence[LayerRun], positions: Sequence[int]) -> tuple[int | None, str]:
-    """Return the host time in a layer, and its source."""
     starts = [run.host_start_ns for run in runs if run.host_start_ns is not None]
     ends = [run.host_end_ns for run in runs if run.host_end_ns is not None]
     if starts and ends:

@@ -46,7 +46,6 @@ class Makeup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def makeup(measures: Measures) -> Makeup:
-    """Return the makeup of the kernels with times in steady iterations."""
     of_steady, links = measures.steady.counted, measures.alignment.links
     kernels, times = of_steady.kernels, of_steady.ns
     layers, layer_of = measures.steady.layer_rows

@@ -89,27 +89,22 @@ class Steady:
 
     @property
     def rule(self) -> str:
-        """A sentence that says which iterations count, and why."""
         return self.told.rule
 
     @property
     def first(self) -> Iteration | None:
-        """The first iteration, counted or not."""
         return next(iter(self.told.all), None)
 
     @property
     def first_ns(self) -> int | None:
-        """Kernel time of the first iteration, counted or not."""
         return None if self.first is None else self.first.kernel_ns
 
     @property
     def samples_ns(self) -> tuple[int, ...]:
-        """Kernel time of each of `iterations`."""
         return self.total.per_iteration_ns
 
     @property
     def mean_ns(self) -> float:
-        """Kernel time of a steady iteration."""
         return self.total.mean_ns
 
     # -- rankings ----------------------------------------------------------------------------------------------------
@@ -224,7 +219,6 @@ class Steady:
 
     @cached_property
     def kernels(self) -> Ranking[str]:
-        """By name."""
         activities, names = self._alignment.profile.activities, self.counted.name_of
         rows = self._summed(self.counted.names, names, range(len(self.counted.names)))
         rows.calls = list(rows.sums.kernels)

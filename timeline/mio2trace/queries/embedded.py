@@ -78,7 +78,6 @@ def answer(slices: Iterable[Slice], sql: str) -> Answer:
 
 
 def _tables(database: sqlite3.Connection) -> dict[str, list[str]]:
-    """The columns of each table and view."""
     names = [name for (name,) in database.execute("select name from sqlite_master where type in ('table', 'view')")]
     return {name: [row[1] for row in database.execute(f"pragma table_info({name})")] for name in names}
 

@@ -90,12 +90,10 @@ def file_name(name: str) -> str:
 
 
 def run_name(file: str) -> str:
-    """The run's name of a file's."""
     return unquote(file.removesuffix(_SUFFIX))
 
 
 def sql_text(text: object) -> str:
-    """As SQL writes it."""
     return "'" + str(text).replace("'", "''") + "'"
 
 

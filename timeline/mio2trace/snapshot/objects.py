@@ -85,7 +85,6 @@ def to_tables(root: msgspec.Struct) -> list[Table]:
 
 
 def _hooked(value: Any) -> Any:
-    """What msgspec does not know."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Sequence | AbstractSet | array):
@@ -256,7 +255,6 @@ class _Field(NamedTuple):
 
     @property
     def wire(self) -> Any:
-        """The type of its column."""
         if self.holds is None:
             if self.hint in _WHOLE:
                 return _Whole

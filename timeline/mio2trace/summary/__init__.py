@@ -39,7 +39,6 @@ class InputFact(msgspec.Struct, frozen=True, kw_only=True):
 def describe(
     records: Sequence[Profile | FrameworkLog | MiopenLog | TfProfile | TfView | SolverTable | GemmTable],
 ) -> str:
-    """Return the contents of a source in a few words."""
     parts = []
     for record in records:
         if isinstance(record, Profile):
@@ -146,7 +145,6 @@ def attribution(measured: Sequence[Measures]) -> dict[str, Any]:
 
 
 def notes_object(notes: Notes) -> dict[str, int]:
-    """Every kind of note with its count."""
     return {note.kind: note.count for note in sorted(notes, key=lambda note: note.kind)}
 
 
@@ -161,7 +159,6 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 def account(
     inputs: Sequence[InputFact], measured: Sequence[Measures], summary: Mapping[str, Any], notes: Notes
 ) -> Account:
-    """What a conversion did."""
     lines: list[str] = []
     measured = [each for each in measured if each.alignment.profile.activities or not _is_framework(each)]
     if measured:

@@ -72,7 +72,6 @@ def by_suffix(path: str) -> tuple[Writer, bool] | None:
 
 
 def suffixes() -> list[str]:
-    """Every suffix that an output path may have."""
     return [form + end for writer in WRITERS for form in writer.SUFFIXES for end in ("", ".gz")]
 
 

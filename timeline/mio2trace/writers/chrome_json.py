@@ -302,7 +302,6 @@ class _Events:
         )
 
     def slices(self, row: Slices) -> str:
-        """The lines of all of them."""
         order = row.order
         if len(row) < _FEWEST_IN_COLUMNS:
             return "".join(self.texts(list(row.slices())))
@@ -339,7 +338,6 @@ class _Events:
         )
 
     def counter_values(self, row: CounterValues) -> str:
-        """The lines of all of them."""
         head = self._counter_head(row.process, row.name, row.unit)
         values = orjson.dumps(row.values).decode()[1:-1].split(",")
         places = zip(values, row.times, strict=True)
@@ -390,7 +388,6 @@ def _own_args(slices: Sequence[Slice]) -> list[str]:
 
 
 def _own_columns(columns: Columns) -> list[str]:
-    """As `_own_args`."""
     count = len(columns.starts)
     if not columns.args:
         return [""] * count

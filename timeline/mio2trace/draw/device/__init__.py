@@ -265,7 +265,6 @@ class DeviceSide:
         return beside
 
     def _shown_lanes(self) -> list[_Lane]:
-        """Those on which anything is drawn."""
         return [lane for lane in self._lanes if self._chosen is None or next(self._chunks(lane), None) is not None]
 
     def _what(self) -> str:

@@ -94,7 +94,6 @@ class Containers:
         return [0 if one.phase in _OUTSIDE else sums[one.phase, one.iteration] for one in passes]
 
     def passes(self, track: int, shift: int, positions: Sequence[int], spans: Sequence[Span]) -> Columns:
-        """The slices of passes."""
         numbers, steady = [number for number, _, _, _ in spans], self.measures.steady
         passes = [self._alignment.links.passes[number] for number in numbers]
         steadily = [one.phase != "iteration" or steady.has(one.number) for one in passes]
@@ -112,7 +111,6 @@ class Containers:
         return self._columns(shift, positions, spans, likes, args)
 
     def layers(self, track: int, shift: int, positions: Sequence[int], spans: Sequence[Span]) -> Columns:
-        """The slices of runs of layers."""
         runs = [self._alignment.links.runs[number] for number, _, _, _ in spans]
         args = self._costs(self.measures.runs, positions, spans, [run.pass_ for run in runs])
         args["iteration"] = [self._iterations[run.pass_] for run in runs]
@@ -138,7 +136,6 @@ class Containers:
         return shared | self._process
 
     def operations(self, track: int, shift: int, positions: Sequence[int], spans: Sequence[Span]) -> Columns:
-        """The slices of operations."""
         sums, first_of, pass_of = self.measures.operations, self.measures.first_of, self._alignment.links.pass_of
         rows: list[tuple[Any, ...]] = []
         likes = []

@@ -144,7 +144,6 @@ class HostSide:
         return packed_spans(spans, lambda one: (one.start, max(one.end, one.start + 1)))
 
     def show_only(self, chosen: Chosen) -> None:
-        """Draw no more than that from now on."""
         self._chosen = chosen
         if self._api is not None:
             self._api.show_only(chosen)

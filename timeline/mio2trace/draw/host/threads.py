@@ -50,7 +50,6 @@ class _Row:
         return len(self.whats)
 
     def part(self, first: int, stop: int) -> _Row:
-        """Some of them."""
         row = _Row()
         row.starts, row.ends, row.whats = self.starts[first:stop], self.ends[first:stop], self.whats[first:stop]
         return row
@@ -295,7 +294,6 @@ class ApiCalls:
         self._earliest = _LONG_AGO
 
     def show_only(self, chosen: Chosen) -> None:
-        """Draw no more than that from now on."""
         self._earliest = self._first_call()
         drawn = zip(self._profile.activities, chosen.drawn, strict=True)
         self._activities = [activity for activity, shown in drawn if shown and times_of(activity.call) is not None]

@@ -229,7 +229,6 @@ class _Nested(NamedTuple):
 
 
 def _nested(made: Sequence[Range]) -> dict[int, _Nested]:
-    """By thread."""
     by_thread: dict[int, list[Range]] = defaultdict(list)
     for one in made:
         by_thread[one.thread].append(one)

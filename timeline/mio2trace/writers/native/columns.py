@@ -123,7 +123,6 @@ def add_columns(row: Row, slices: Slices, samples: Sequence[tuple[int, bytes]], 
 
 
 def _one(slices: Slices, number: int) -> Slice:
-    """One of them."""
     for one in slices.columns:
         if number < len(one.starts):
             return one.slice(number)
@@ -179,7 +178,6 @@ class _Column(NamedTuple):
     size: _Ints
 
     def of(self, is_drawn: NDArray[np.bool_]) -> _Column:
-        """Those that are drawn."""
         here = is_drawn[self.rows]
         return self if here.all() else _Column(self.rows[here], self.head, self.values[here], self.size[here])
 
