@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -12,16 +13,12 @@ import msgspec
 from mio2trace.comparing.match import How, Pair, matched
 from mio2trace.comparing.record import Facts, Kind, Part, RunRecord, cut
 from mio2trace.comparing.statistics import FEWEST, LEAST_SHARE, Verdict, Word, separated, verdict
+from mio2trace.findings.rule import count
 from mio2trace.measures.statistics import median
 from mio2trace.notes import InputError
 
 if TYPE_CHECKING:
     from mio2trace.reports.tables import Table
-
-from collections import Counter
-from collections.abc import Iterator
-
-from mio2trace.comparing.record import Inside
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
@@ -254,7 +251,7 @@ class Comparison:
                 found.append(Failure(whole.name, whole.ratio, total, decided))
         if problem is not None:
             if fewest < FEWEST:
-                raise ValueError(f"{_count(fewest)} a side cannot decide on problems; {FEWEST} would")
+                raise ValueError(f"{count(fewest, 'run')} a side cannot decide on problems; {FEWEST} would")
             found += [
                 Failure(row.name, row.ratio, problem, decided=True)
                 for row in self.rows
@@ -296,10 +293,6 @@ def _by_rank(runs: Sequence[RunRecord]) -> dict[str, list[Sequence[float]]]:
 def _kind(part: Part) -> str:
     """Primitive and direction: what a problem's name has before its shapes."""
     return " ".join(takewhile(lambda word: not word[0].isdigit(), part.name.split()))
-
-
-def _count(runs: int) -> str:
-    return "1 run" if runs == 1 else f"{runs} runs"
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -354,11 +347,7 @@ def _roles(part: Part) -> Counter[str]:
 
 
 def _main(part: Part) -> tuple[str, ...]:
-    return tuple(sorted(one.name for one in part.kernels if _is_main(one)))
-
-
-def _is_main(one: Inside) -> bool:
-    return one.role in ("main", "")
+    return tuple(sorted(one.name for one in part.kernels if one.role in ("main", "")))
 
 
 def _words(names: tuple[str, ...]) -> str:

@@ -33,7 +33,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.privacy import Cleaner
 from mio2trace.schema import SQL_TYPES, TABLES, VERSION, TableSchema
 from mio2trace.snapshot import files
-from mio2trace.snapshot.database import beside, file_name, for_writing, sql_text
+from mio2trace.snapshot.database import beside, file_name, for_writing, sql_text, umask
 from mio2trace.snapshot.places import FOLDER, is_dataset
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def replace(path: str, runs: Sequence[Run], analysis: Analysis, repetitions: Seq
                 run, new, notes=analysis.notes, cleaner=analysis.cleaner, beside=others, repetitions=repetitions
             )
             rows = {table: rows.get(table, 0) + count for table, count in counts.items()}
-        os.chmod(new, 0o777 & ~_umask())
+        os.chmod(new, 0o777 & ~umask())
         if place.exists():
             old = Path(tempfile.mkdtemp(prefix=".mio2trace-", dir=place.parent))
             os.replace(place, old)
@@ -126,12 +126,6 @@ def replace(path: str, runs: Sequence[Run], analysis: Analysis, repetitions: Seq
             raise InputError(f"{path}: {error.strerror or error}; what was there before is unchanged") from None
         raise
     return rows
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 # ----------------------------------------------------------------------------------------------------------------------

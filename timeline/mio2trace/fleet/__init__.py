@@ -59,24 +59,24 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def verdict(self) -> str:
         """Return one sentence: slower problems, the number of runs, failures."""
-        runs = _count(len({row["run"] for row in self.runs}), "run")
+        runs = count(len({row["run"] for row in self.runs}), "run")
         if len(self.versions) > 1:
-            runs += f" of {_count(len(self.versions), 'version')}"
+            runs += f" of {count(len(self.versions), 'version')}"
         devices = {row["device"] for row in self.runs if row["device"]}
         if len(devices) > 1:
-            runs += f" on {_count(len(devices), 'kind')} of GPU"
+            runs += f" on {count(len(devices), 'kind')} of GPU"
         words = [runs]
         slower = [row for row in self.regressions if row["clear"]]
         undecided = sum(row["clear"] is None for row in self.regressions)
         if slower:
             worst = slower[0]
             words.append(
-                f"{_count(len(slower), 'problem')} clearly slower than in the version before, most of all"
+                f"{count(len(slower), 'problem')} clearly slower than in the version before, most of all"
                 f" {worst['problem']}: {worst['before_ms']:g} -> {worst['kernel_ms']:g} ms"
             )
         elif undecided:
             words.append(
-                f"{_count(undecided, 'problem')} slower than in the version before, but fewer than 3 runs of a version"
+                f"{count(undecided, 'problem')} slower than in the version before, but fewer than 3 runs of a version"
                 " decide nothing"
             )
         elif len(self.versions) > 1:
@@ -84,8 +84,8 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         elif self.problems:
             first = self.problems[0]
             words.append(f"most time in {first['problem']}: {first['kernel_ms']:g} ms per iteration")
-        words.append(_count(len(self.outliers), "outlier") if self.outliers else "no outlier")
-        words.append(f"{_count(len(self.failures), 'run')} failed" if self.failures else "no run failed")
+        words.append(count(len(self.outliers), "outlier") if self.outliers else "no outlier")
+        words.append(f"{count(len(self.failures), 'run')} failed" if self.failures else "no run failed")
         return "; ".join(words) + "."
 
 
@@ -113,10 +113,6 @@ def gather(dataset: Dataset, name: str) -> Fleet:
 
 def _named(column: str, value: Any) -> Any:
     return _NO_NAME if value is None and column in _NAMES else value
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 # ----------------------------------------------------------------------------------------------------------------------

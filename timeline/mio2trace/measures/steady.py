@@ -11,11 +11,13 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from itertools import compress
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from mio2trace.align import NONE
+from mio2trace.kernels import KernelFact
 from mio2trace.measures.cost import Cost, Sums, duration
 from mio2trace.measures.device_time import DeviceTime, Window
 from mio2trace.measures.device_time.gaps import Cause, causes
@@ -29,20 +31,13 @@ from mio2trace.measures.ranking import (
     SteadyCost,
     begun_in,
     kind_at,
+    kind_of,
     names_as_run,
+    numbered_names,
     problem_names,
     ranked,
 )
 from mio2trace.measures.step_time import StepTime, step_time
-
-if TYPE_CHECKING:
-    from mio2trace.measures import Measures
-
-from itertools import compress
-from typing import TYPE_CHECKING, NamedTuple
-
-from mio2trace.kernels import KernelFact
-from mio2trace.measures.ranking import kind_of, numbered_names
 from mio2trace.model.profile import Activity
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mio2trace.notes import InputError
 from mio2trace.queries import Answer, what_there_is
-from mio2trace.snapshot.database import asked, connection, sql_text
+from mio2trace.snapshot.database import asked, connection, literal, sql_text
 from mio2trace.snapshot.places import RUNS, journals_of
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
     """
     place = Path(path)
     folder, pattern = (place, _ALL) if place.is_dir() else (place.resolve().parent.parent, place.name)
-    own = _literal(str(folder))
+    own = literal(folder)
     found: dict[str, _Table] = {}
     given = sum(_Table(folder / table, pattern).bytes() for table in _LARGEST)
     with contextlib.closing(connection(threads)) as database:
@@ -142,7 +142,7 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
             if not _has(folder / RUNS, pattern):
                 raise InputError(f"{path}: no table {RUNS!r}; expected a dataset")
             for table, columns in tables.items():
-                files = sql_text(f"{own}/{table}/{pattern if pattern == _ALL else _literal(pattern)}")
+                files = sql_text(f"{own}/{table}/{pattern if pattern == _ALL else literal(pattern)}")
                 nothing = ", ".join(f'NULL::{kind} AS "{column}"' for column, kind in columns.items())
                 rows = f"(SELECT {nothing}) WHERE false"
                 if _has(folder / table, pattern):
@@ -164,7 +164,7 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
             journals = journals_of(folder) if place.is_dir() else []
             journal = _NO_JOURNAL
             if journals:
-                names = ", ".join(sql_text(_literal(str(file))) for file in journals)
+                names = ", ".join(sql_text(literal(file)) for file in journals)
                 options = f"columns={_JOURNAL_COLUMNS}, ignore_errors=true, {_AS_IT_IS}"
                 journal = f"SELECT * FROM read_ndjson([{names}], {options})"  # noqa: S608
             database.execute(f"CREATE VIEW journal AS {journal}")
@@ -188,8 +188,3 @@ def _has(folder: Path, pattern: str) -> bool:
             return any(entry.name.endswith(".parquet") for entry in entries)
     except OSError:
         return False
-
-
-def _literal(path: str) -> str:
-    """A path that means itself where names may have wildcards."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)

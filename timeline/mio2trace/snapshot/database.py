@@ -97,6 +97,11 @@ def sql_text(text: object) -> str:
     return "'" + str(text).replace("'", "''") + "'"
 
 
+def literal(path: object) -> str:
+    """A path that means itself, whatever wildcards are in it."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in str(path))
+
+
 @contextlib.contextmanager
 def beside(path: Path) -> Iterator[Path]:
     """A place to write that takes the place of ``path``, or leaves no trace.
@@ -111,7 +116,7 @@ def beside(path: Path) -> Iterator[Path]:
     os.close(handle)
     try:
         yield Path(temporary)
-        os.chmod(temporary, 0o666 & ~_umask())
+        os.chmod(temporary, 0o666 & ~umask())
         os.replace(temporary, path)
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -124,7 +129,8 @@ def beside(path: Path) -> Iterator[Path]:
         raise
 
 
-def _umask() -> int:
+def umask() -> int:
+    """Bits that a new file of this process does not get."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -13,7 +13,7 @@ import msgspec
 from mio2trace.evidence import EVIDENCE
 from mio2trace.model.profile import Profile, misplaced
 from mio2trace.notes import InputError
-from mio2trace.snapshot.database import asked, beside, connection, for_writing, sql_text
+from mio2trace.snapshot.database import asked, beside, connection, for_writing, literal, sql_text
 from mio2trace.snapshot.objects import Damaged, Table, from_tables, to_tables
 from mio2trace.snapshot.places import FOLDER
 from mio2trace.snapshot.records import KeptAlignment, KeptRun, Snapshot
@@ -46,11 +46,11 @@ def write(snapshot: Snapshot, folder: Path, file: str) -> None:
 def read(path: Path) -> Snapshot:
     """Raises `InputError` with one line for what is none, is damaged, or of another version."""
     most = _FREE + _EXPANSION * os.path.getsize(path)
-    rows = f"read_parquet([{sql_text(_literal(path))}], hive_partitioning=false)"
+    rows = f"read_parquet([{sql_text(literal(path))}], hive_partitioning=false)"
     with contextlib.closing(connection()) as database, asked(f"{path}: no snapshot of a run"):
         database.execute(f"SET memory_limit = '{(most >> 20) + 512}MiB'")
         pairs = dict(
-            database.execute(f"SELECT key, value FROM parquet_kv_metadata({sql_text(_literal(path))})").fetchall()  # noqa: S608
+            database.execute(f"SELECT key, value FROM parquet_kv_metadata({sql_text(literal(path))})").fetchall()  # noqa: S608
         )
         said = {key: pairs.get(key, b"").decode("utf-8", "replace") for key in (b"generator", b"snapshot", b"crc32")}
         if said[b"snapshot"] != VERSION:
@@ -83,11 +83,6 @@ def _sum(tables: list[Table]) -> int:
     for table in tables:
         crc = zlib.crc32(table.data, zlib.crc32(table.part.encode(), crc))
     return crc
-
-
-def _literal(path: Path) -> str:
-    """A path that means itself, whatever wildcards are in it."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in str(path))
 
 
 # -- What types do not say of a snapshot: lengths that belong together, places in lists that its records name ----------
