@@ -5,6 +5,7 @@ Each class has an id that stays as it is (docs/stability.md).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
 from itertools import accumulate
@@ -16,7 +17,7 @@ from mio2trace.align import Alignment
 from mio2trace.measures.device_time import DeviceTime
 from mio2trace.measures.device_time.busy import class_of_kernel
 from mio2trace.measures.device_time.launches import Launches
-from mio2trace.measures.statistics import median
+from mio2trace.measures.statistics import quantile
 from mio2trace.patterns import late
 
 CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
@@ -76,6 +77,8 @@ def completeness(alignment: Alignment, launches: Launches, devices: tuple[Device
     streams = {number for number, queue in enumerate(profile.queues) if queue.kind == "stream"}
     spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
     durations: dict[tuple[str, object], list[int]] = defaultdict(list)
+    names = {one.call.name for one in profile.activities if one.call is not None}
+    side_by_side = {name for name in names if _SIDE_BY_SIDE.search(name)}
     without = before = 0
     for activity, pass_ in zip(profile.activities, links.pass_of, strict=True):
         if activity.kind != "kernel":
@@ -91,7 +94,7 @@ def completeness(alignment: Alignment, launches: Launches, devices: tuple[Device
             # RPD neither names nor sizes the kernels of a graph
             if activity.grid is not None or call is None or "GraphLaunch" not in call.name:
                 durations[activity.name, activity.grid].append(end - start)
-            if activity.queue in streams and (call is None or _SIDE_BY_SIDE.search(call.name) is None):
+            if activity.queue in streams and (call is None or call.name not in side_by_side):
                 spans[activity.queue].append((start, end))
     counts["before-recording"] += before
     counts["kernel-without-launch"] += without
@@ -99,9 +102,10 @@ def completeness(alignment: Alignment, launches: Launches, devices: tuple[Device
     for (name, _), times in durations.items():
         if len(times) < LEAST_SAMPLES or class_of_kernel(name) == "communication":  # which waits for other processes
             continue
-        most = OUTLIER * median(times)
+        times.sort()
+        most = OUTLIER * quantile(times, 0.5)
         if most > 0:
-            counts["outlier"] += sum([ns > most for ns in times])
+            counts["outlier"] += len(times) - bisect_right(times, most)
     return Completeness(counts={name: counts[name] for name in CLASSES if counts.get(name)})
 
 
