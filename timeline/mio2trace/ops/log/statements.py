@@ -43,39 +43,7 @@ NOTHING = Statement()
 _NUMBER = r"([0-9]{1,9}(?:\.[0-9]{0,9})?(?:e[-+]?[0-9]{1,3})?)"
 _BYTES = r"([0-9]{1,18})\b"
 _SOLVER = r"([A-Za-z]\w*+(?:<[\w,-]*>)?)"
-_SEARCH = late(rf"workspace = {_BYTES}")
-_CHOICE = late(rf"(?<!\w)(\w++) Chosen Algorithm: (\S++) , {_BYTES}, {_NUMBER}")
-_RESULT = late(rf"^(miopen\w++)\s+{_NUMBER}\s+{_BYTES}")
-_BENCHMARK = late(rf"^{_SOLVER}: (.*): {_NUMBER} (<|>=) \S+$", re.DOTALL)
-_SELECTED = late(rf"^Selected: {_SOLVER}: (.*?)(?:: {_NUMBER})?(?:, worksp\w*_sz = {_BYTES})?$", re.DOTALL)
-_CANDIDATE = late(rf"^{_SOLVER}(?:: ([^,]*))?(?: \((.*)\))?\.?$")
-_OLD_CANDIDATE = late(rf"^(Not searchable): {_SOLVER}$")
-_PREPARED = late(r"^Preparing kernel: (.*)$", re.DOTALL)
-_PERF_DB = late(rf"^Perf Db: (record (?:loaded|not found))(?: for)?: {_SOLVER}")
-_STARTING = late(rf"^Starting search: {_SOLVER}")
-_FAILED = late(rf"^Search failed for: {_SOLVER}")
-_TUNED = late(rf"^{_SOLVER}: Searching the best solution among ([0-9]+)")
-_TUNING_DONE = late(r"^Done: ([0-9]+)/([0-9]+)/([0-9]+), best #[0-9]+ " + _NUMBER)
-_KEY = late(r"(?:[Kk]ey:? |Key match: |Read record )([^\s=]+)")
-_INSERTED = late(rf"^(\S*), content (?:inserted|overwritten): ([^:\s]+)(?::{_SOLVER}(?:,{_NUMBER},{_BYTES})?)?")
 _WRITTEN = late(", content (?:inserted|overwritten): ")
-_CONTENTS = late(rf"Contents found: {_SOLVER}")
-_KERNEL_KEY = late(r"key: miopenConvolution(\w+) \"([^\"]+)\"")
-_SOLUTION = late(rf"id: [0-9]+,? algo: ([0-9]+), time: {_NUMBER}(?: ms)?, ws: {_BYTES}, name: {_SOLVER}")
-_ESTIMATE = late(rf"^{_SOLVER} Estimated WTI = (-?[0-9.]+)")
-_REQUIRED = late(
-    rf"(?:Solver <(?P<solver>[^<>]*+(?>(?:<[^<>]*+>)?))>, )?[Ww]orkspace required: (?P<required>{_BYTES})"
-    rf"(?:, limit: (?P<limit>{_BYTES})|, provided ptr: \S+ size: (?P<size>{_BYTES}))?"
-)
-_ANSWERED = late(rf"^{_BYTES}$")
-_SUMMARY = late(r"Problem=\"([^\"]*)\"(?: Solver=\"([^\"]*)\")?(?: Config\S*=\"[^\"]*\")?(?: Time\S*=" + _NUMBER + ")?")
-_EXECUTED = late(rf"(?:algo = ([0-9])|solver_id = ([^,\s]+)), workspace = {_BYTES}")
-_DRIVER_SOLUTION = late(r" Conv\. Algorithm: [0-9]++, Solution: [0-9]++/(\S+)")
-_DRIVER_TIME = late(rf"Elapsed: {_NUMBER} ms")
-_JSON_SOLUTION = late(r'"solution":"(?:[0-9]+/)?([^"/]+)"')
-_JSON_TIME = late(rf'"(?:average_time_ms|time_ms)":{_NUMBER}')
-_JSON_WORKSPACE = late(rf'"workspace_bytes":{_BYTES}')
-_VALUES = late(r"^\[(.*)\]$")
 
 
 def state(message: Message) -> Statement:
@@ -85,8 +53,14 @@ def state(message: Message) -> Statement:
 
 @lru_cache(maxsize=1 << 13)
 def _state(kind: str, function: str, text: str) -> Statement:
-    read = _READ.get(kind)
-    return NOTHING if read is None else read(function, text) or NOTHING
+    read = _WHOLE.get(kind)
+    if read is not None:
+        return read(function, text) or NOTHING
+    for pattern, make in _FORMS.get(kind, ()):
+        found = pattern.search(text)
+        if found is not None:
+            return make(found) or NOTHING
+    return NOTHING
 
 
 def _bytes(text: str | None) -> int | None:
@@ -99,15 +73,26 @@ def _ms(text: str | None) -> float | None:
     return None if value is None or value > 1e30 else value
 
 
-def _search(function: str, text: str) -> Statement:
-    given = _SEARCH.search(text)
-    return Statement(outcome="begins", given_bytes=_bytes(given and given[1]), direction=SEARCHED.get(function))
+# -- Messages by the form of their text --------------------------------------------------------------------------------
+
+_Read = Callable[[re.Match[str]], Statement | None]
+_FORMS: dict[str, list[tuple[re.Pattern[str], _Read]]] = {}
+"""By kind of message; the first form that is found counts."""
 
 
-def _chosen(function: str, text: str) -> Statement | None:
-    choice = _CHOICE.search(text)
-    if choice is None:
-        return None
+def _form(pattern: re.Pattern[str], *kinds: str) -> Callable[[_Read], _Read]:
+    """The function reads what the pattern finds in messages of these kinds."""
+
+    def registered(read: _Read) -> _Read:
+        for kind in kinds:
+            _FORMS.setdefault(kind, []).append((pattern, read))
+        return read
+
+    return registered
+
+
+@_form(late(rf"(?<!\w)(\w++) Chosen Algorithm: (\S++) , {_BYTES}, {_NUMBER}"), "chosen")
+def _chosen(choice: re.Match[str]) -> Statement:
     return Statement(
         solvers=(choice[2],),
         outcome="chosen",
@@ -117,27 +102,21 @@ def _chosen(function: str, text: str) -> Statement | None:
     )
 
 
-def _result(function: str, text: str) -> Statement | None:
-    result = _RESULT.search(text)
-    if result is None:
-        return None
+@_form(late(rf"^(miopen\w++)\s+{_NUMBER}\s+{_BYTES}"), "result")
+def _result(result: re.Match[str]) -> Statement:
     return Statement(
         algorithm=result[1], outcome="best of its algorithm", time_ms=_ms(result[2]), workspace_bytes=int(result[3])
     )
 
 
-def _benchmark(function: str, text: str) -> Statement | None:
-    measured = _BENCHMARK.search(text)
-    if measured is None:
-        return None
+@_form(late(rf"^{_SOLVER}: (.*): {_NUMBER} (<|>=) \S+$", re.DOTALL), "benchmark")
+def _benchmark(measured: re.Match[str]) -> Statement:
     outcome = "best so far" if measured[4] == "<" else "slower"
     return Statement(solvers=(measured[1],), outcome=outcome, kernels=measured[2] or None, time_ms=_ms(measured[3]))
 
 
-def _selected(function: str, text: str) -> Statement | None:
-    selected = _SELECTED.search(text)
-    if selected is None:
-        return None
+@_form(late(rf"^Selected: {_SOLVER}: (.*?)(?:: {_NUMBER})?(?:, worksp\w*_sz = {_BYTES})?$", re.DOTALL), "selected")
+def _selected(selected: re.Match[str]) -> Statement:
     return Statement(
         solvers=(selected[1],),
         outcome="selected",
@@ -147,70 +126,90 @@ def _selected(function: str, text: str) -> Statement | None:
     )
 
 
-def _candidate(function: str, text: str) -> Statement | None:
-    record = _PERF_DB.search(text)
-    if record is not None:
-        return Statement(solvers=(record[2],), outcome=f"perf-db {record[1]}")
-    required = _REQUIRED.search(text)
-    if required is not None:
-        return _workspace(function, text)
-    old = _OLD_CANDIDATE.search(text)
-    if old is not None:
-        return Statement(solvers=(old[2],), outcome=old[1].lower())
-    candidate = _CANDIDATE.search(text)
-    if candidate is None:
-        return None
+@_form(late(rf"^Perf Db: (record (?:loaded|not found))(?: for)?: {_SOLVER}"), "candidate")
+def _tuned_before(record: re.Match[str]) -> Statement:
+    return Statement(solvers=(record[2],), outcome=f"perf-db {record[1]}")
+
+
+@_form(
+    late(
+        rf"(?:Solver <(?P<solver>[^<>]*+(?>(?:<[^<>]*+>)?))>, )?[Ww]orkspace required: (?P<required>{_BYTES})"
+        rf"(?:, limit: (?P<limit>{_BYTES})|, provided ptr: \S+ size: (?P<size>{_BYTES}))?"
+    ),
+    "candidate",
+    "workspace",
+    "workspace warning",
+)
+def _workspace(required: re.Match[str]) -> Statement:
+    given = required["limit"] or required["size"]
+    return Statement(
+        solvers=(required["solver"],) if required["solver"] else (),
+        workspace_bytes=int(required["required"]),
+        given_bytes=_bytes(given),
+        outcome="too little" if given is not None and int(given) < int(required["required"]) else None,
+    )
+
+
+@_form(late(rf"^{_BYTES}$"), "workspace", "workspace warning")
+def _answered(answered: re.Match[str]) -> Statement:
+    return Statement(outcome="answered", workspace_bytes=int(answered[1]))
+
+
+@_form(late(rf"^(Not searchable): {_SOLVER}$"), "candidate")
+def _not_searchable(old: re.Match[str]) -> Statement:
+    return Statement(solvers=(old[2],), outcome=old[1].lower())
+
+
+@_form(late(rf"^{_SOLVER}(?:: ([^,]*))?(?: \((.*)\))?\.?$"), "candidate")
+def _candidate(candidate: re.Match[str]) -> Statement:
     outcome = (candidate[2] or candidate[3] or "considered").strip(" .").lower()
     return Statement(solvers=(candidate[1],), outcome=outcome)
 
 
-def _prepare(function: str, text: str) -> Statement | None:
-    prepared = _PREPARED.search(text)
-    return None if prepared is None else Statement(outcome="prepared", kernels=prepared[1])
+@_form(late(r"^Preparing kernel: (.*)$", re.DOTALL), "prepare")
+def _prepare(prepared: re.Match[str]) -> Statement:
+    return Statement(outcome="prepared", kernels=prepared[1])
 
 
-def _tuning(function: str, text: str) -> Statement | None:
-    among = _TUNED.search(text)
-    if among is not None:
-        return Statement(solvers=(among[1],), outcome=f"tuning begins, {among[2]} configurations")
-    done = _TUNING_DONE.search(text)
-    if done is not None:
-        return Statement(outcome=f"tuning ends, {done[3]} configurations, {done[2]} failed", time_ms=_ms(done[4]))
-    starting = _STARTING.search(text)
-    return None if starting is None else Statement(solvers=(starting[1],), outcome="tuning begins")
+@_form(late(rf"^{_SOLVER}: Searching the best solution among ([0-9]+)"), "tuning")
+def _tuning_begins(among: re.Match[str]) -> Statement:
+    return Statement(solvers=(among[1],), outcome=f"tuning begins, {among[2]} configurations")
 
 
-def _search_failed(function: str, text: str) -> Statement | None:
-    failed = _FAILED.search(text)
-    return None if failed is None else Statement(solvers=(failed[1],), outcome="search failed")
+@_form(late(r"^Done: ([0-9]+)/([0-9]+)/([0-9]+), best #[0-9]+ " + _NUMBER), "tuning")
+def _tuning_ends(done: re.Match[str]) -> Statement:
+    return Statement(outcome=f"tuning ends, {done[3]} configurations, {done[2]} failed", time_ms=_ms(done[4]))
 
 
-def _registered(function: str, text: str) -> Statement | None:
-    registered = REGISTERED.search(text)
-    if registered is None:
-        return None
-    problem = network_config(registered[3])
+@_form(late(rf"^Starting search: {_SOLVER}"), "tuning")
+def _starting(starting: re.Match[str]) -> Statement:
+    return Statement(solvers=(starting[1],), outcome="tuning begins")
+
+
+@_form(late(rf"^Search failed for: {_SOLVER}"), "search failed")
+def _search_failed(failed: re.Match[str]) -> Statement:
+    return Statement(solvers=(failed[1],), outcome="search failed")
+
+
+@_form(REGISTERED, "registered")
+def _registered(registered: re.Match[str]) -> Statement:
     return Statement(
         solvers=(registered[1],),
         algorithm=registered[2],
         outcome="best, kept for later calls",
-        problem=problem,
+        problem=network_config(registered[3]),
         key=registered[3],
     )
 
 
-def _invoker_registered(function: str, text: str) -> Statement | None:
-    registered = INVOKER_REGISTERED.search(text)
-    if registered is None:
-        return None
+@_form(INVOKER_REGISTERED, "invoker registered")
+def _invoker_registered(registered: re.Match[str]) -> Statement:
     problem = network_config(registered[1])
     return Statement(solvers=(registered[2],), outcome="compiled", problem=problem, key=registered[1])
 
 
-def _invoker(function: str, text: str) -> Statement | None:
-    invoker = INVOKER.search(text)
-    if invoker is None:
-        return None
+@_form(INVOKER, "invoker")
+def _invoker(invoker: re.Match[str]) -> Statement:
     solver = (invoker[3],) if invoker[2] == "solver" else ()
     algorithm = invoker[3] if invoker[2] == "algorithm" else None
     problem = network_config(invoker[1], _of_algorithm(invoker[3]))
@@ -225,41 +224,36 @@ def _of_algorithm(name: str) -> OperationDirection | None:
     return None
 
 
-def _key(function: str, text: str) -> Statement | None:
-    key = _KEY.search(text)
-    if key is None:
-        return None
-    outcome = "found" if text.startswith(("Key match", "Read record")) else "looked up"
+@_form(late(rf"Contents found: {_SOLVER}"), "key found")
+def _contents(contents: re.Match[str]) -> Statement:
+    return Statement(solvers=(contents[1],), outcome="found")
+
+
+@_form(late(r"(?:[Kk]ey:? |Key match: |Read record )([^\s=]+)"), "key", "key found")
+def _key(key: re.Match[str]) -> Statement:
+    outcome = "found" if key.string.startswith(("Key match", "Read record")) else "looked up"
     return Statement(outcome=outcome, problem=find_db_key(key[1]), key=key[1])
 
 
-def _inserted(function: str, text: str) -> Statement | None:
-    inserted = _INSERTED.search(text)
-    if inserted is None:
-        return None
-    record = solver_record(_WRITTEN.sub("=", text, 1))
+@_form(
+    late(rf"^(\S*), content (?:inserted|overwritten): ([^:\s]+)(?::{_SOLVER}(?:,{_NUMBER},{_BYTES})?)?"),
+    "find-db insert",
+)
+def _inserted(inserted: re.Match[str]) -> Statement:
+    record = solver_record(_WRITTEN.sub("=", inserted.string, 1))
     if record is not None and record.solvers[0].time_ms is not None:
         (one, *_) = record.solvers
         return _of_record(record, one, "written")
     key, name, solver, time, workspace = inserted.groups()
-    algorithm = name if solver is not None else None
     return Statement(
         solvers=(solver or name,),
-        algorithm=algorithm,
+        algorithm=name if solver is not None else None,
         outcome="written",
         time_ms=_ms(time),
         workspace_bytes=_bytes(workspace),
         problem=find_db_key(key) if key else None,
         key=key or None,
     )
-
-
-def _database(function: str, text: str) -> Statement | None:
-    """A record of a database, alone or pasted into a log: it was written long before."""
-    record = solver_record(_WRITTEN.sub("=", text, 1))
-    if record is None:
-        return None
-    return _of_record(record, record.solvers[0], "tuned" if record.solvers[0].time_ms is None else "measured")
 
 
 def _of_record(record: SolverRecord, one: SolverTime, outcome: str) -> Statement:
@@ -274,62 +268,38 @@ def _of_record(record: SolverRecord, one: SolverTime, outcome: str) -> Statement
     )
 
 
-def _key_found(function: str, text: str) -> Statement | None:
-    contents = _CONTENTS.search(text)
-    return _key(function, text) if contents is None else Statement(solvers=(contents[1],), outcome="found")
-
-
-def _perf_db_key(function: str, text: str) -> Statement | None:
-    values = _VALUES.search(text)
-    if values is None:
-        return None
+@_form(late(r"^\[(.*)\]$"), "perf-db key")
+def _perf_db_key(values: re.Match[str]) -> Statement:
     return Statement(outcome="looked up", problem=perf_db_values(values[1]), key=values[1])
 
 
-def _kernel_key(function: str, text: str) -> Statement | None:
-    key = _KERNEL_KEY.search(text)
-    if key is None:
-        return None
+@_form(late(r"key: miopenConvolution(\w+) \"([^\"]+)\""), "kernel key")
+def _kernel_key(key: re.Match[str]) -> Statement:
     return Statement(problem=network_config(key[2], _of_algorithm(key[1])), key=key[2])
 
 
-def _solutions(function: str, text: str) -> Statement | None:
-    solution = _SOLUTION.search(text)
-    if solution is not None:
-        return Statement(
-            solvers=(solution[4],), outcome="known", time_ms=_ms(solution[2]), workspace_bytes=int(solution[3])
-        )
-    estimate = _ESTIMATE.search(text)
-    if estimate is None:
-        return None
-    return Statement(solvers=(estimate[1],), outcome=f"estimated, {estimate[2]} of the best possible")
-
-
-def _workspace(function: str, text: str) -> Statement | None:
-    required = _REQUIRED.search(text)
-    if required is None:
-        answered = _ANSWERED.search(text)
-        return None if answered is None else Statement(outcome="answered", workspace_bytes=int(answered[1]))
-    given = required["limit"] or required["size"]
+@_form(late(rf"id: [0-9]+,? algo: ([0-9]+), time: {_NUMBER}(?: ms)?, ws: {_BYTES}, name: {_SOLVER}"), "solutions")
+def _solution(solution: re.Match[str]) -> Statement:
     return Statement(
-        solvers=(required["solver"],) if required["solver"] else (),
-        workspace_bytes=int(required["required"]),
-        given_bytes=_bytes(given),
-        outcome="too little" if given is not None and int(given) < int(required["required"]) else None,
+        solvers=(solution[4],), outcome="known", time_ms=_ms(solution[2]), workspace_bytes=int(solution[3])
     )
 
 
-def _execution(function: str, text: str) -> Statement | None:
-    executed = _EXECUTED.search(text)
-    if executed is None:
-        return None
+@_form(late(rf"^{_SOLVER} Estimated WTI = (-?[0-9.]+)"), "solutions")
+def _estimate(estimate: re.Match[str]) -> Statement:
+    return Statement(solvers=(estimate[1],), outcome=f"estimated, {estimate[2]} of the best possible")
+
+
+@_form(late(rf"(?:algo = ([0-9])|solver_id = ([^,\s]+)), workspace = {_BYTES}"), "execution", "immediate")
+def _execution(executed: re.Match[str]) -> Statement:
     return Statement(solvers=(executed[2],) if executed[2] else (), outcome="executed", given_bytes=int(executed[3]))
 
 
-def _summary(function: str, text: str) -> Statement | None:
-    summary = _SUMMARY.search(text)
-    if summary is None:
-        return None
+@_form(
+    late(r"Problem=\"([^\"]*)\"(?: Solver=\"([^\"]*)\")?(?: Config\S*=\"[^\"]*\")?(?: Time\S*=" + _NUMBER + ")?"),
+    "summary",
+)
+def _summary(summary: re.Match[str]) -> Statement:
     solver = summary[2] if summary[2] and summary[2] != "N/A" else ""
     return Statement(
         solvers=(solver,) if solver else (),
@@ -337,6 +307,29 @@ def _summary(function: str, text: str) -> Statement | None:
         time_ms=_ms(summary[3]),
         problem=parse(summary[1]),
     )
+
+
+# -- Messages of which no one form is all ------------------------------------------------------------------------------
+
+_SEARCH = late(rf"workspace = {_BYTES}")
+_DRIVER_SOLUTION = late(r" Conv\. Algorithm: [0-9]++, Solution: [0-9]++/(\S+)")
+_DRIVER_TIME = late(rf"Elapsed: {_NUMBER} ms")
+_JSON_SOLUTION = late(r'"solution":"(?:[0-9]+/)?([^"/]+)"')
+_JSON_TIME = late(rf'"(?:average_time_ms|time_ms)":{_NUMBER}')
+_JSON_WORKSPACE = late(rf'"workspace_bytes":{_BYTES}')
+
+
+def _search(function: str, text: str) -> Statement:
+    given = _SEARCH.search(text)
+    return Statement(outcome="begins", given_bytes=_bytes(given and given[1]), direction=SEARCHED.get(function))
+
+
+def _database(function: str, text: str) -> Statement | None:
+    """A record of a database, alone or pasted into a log: it was written long before."""
+    record = solver_record(_WRITTEN.sub("=", text, 1))
+    if record is None:
+        return None
+    return _of_record(record, record.solvers[0], "tuned" if record.solvers[0].time_ms is None else "measured")
 
 
 def _driver(function: str, text: str) -> Statement | None:
@@ -365,31 +358,9 @@ def _performance(function: str, text: str) -> Statement | None:
     )
 
 
-_READ: Mapping[str, Callable[[str, str], Statement | None]] = {
+_WHOLE: Mapping[str, Callable[[str, str], Statement | None]] = {
     "search": _search,
-    "search failed": _search_failed,
-    "chosen": _chosen,
-    "result": _result,
-    "benchmark": _benchmark,
-    "selected": _selected,
-    "candidate": _candidate,
-    "prepare": _prepare,
-    "tuning": _tuning,
-    "registered": _registered,
-    "invoker registered": _invoker_registered,
-    "invoker": _invoker,
-    "key": _key,
-    "find-db insert": _inserted,
     "find-db record": _database,
-    "kernel key": _kernel_key,
-    "key found": _key_found,
-    "perf-db key": _perf_db_key,
-    "solutions": _solutions,
-    "workspace": _workspace,
-    "workspace warning": _workspace,
-    "execution": _execution,
-    "immediate": _execution,
-    "summary": _summary,
     "driver": _driver,
     "performance": _performance,
 }
