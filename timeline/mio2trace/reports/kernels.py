@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Generic, TypeVar, overload
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.layers.period import find_repetition
@@ -27,10 +26,8 @@ from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity, Profile, Size3
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.naming import operation_name, problem_name
-from mio2trace.reports.tables import STATISTICS, Cell, Row, Table, Unit, describe
+from mio2trace.reports.tables import STATISTICS, Cell, MadeRows, Row, Table, Unit, describe
 from mio2trace.schema import recorded, shown_in
-
-Thing = TypeVar("Thing")
 
 _RAW = {
     "p3_p2": "kernel", "t1_t0": "host", "p3_p0": "command_time", "p2_p1": "submit_wait", "p1_p0": "queue_wait",
@@ -69,24 +66,6 @@ def kernels_of(profile: Profile) -> list[Activity]:
     return [activity for activity in profile.activities if activity.kind == "kernel"]
 
 
-class _Rows(Sequence[Row], Generic[Thing]):
-    """Rows made when they are printed: a profile may have millions."""
-
-    def __init__(self, things: Sequence[Thing], make: Callable[[Thing], Row]) -> None:
-        self._things = things
-        self._make = make
-
-    def __len__(self) -> int:
-        return len(self._things)
-
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Row]: ...
-    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
-        return _Rows(self._things[index], self._make) if isinstance(index, slice) else self._make(self._things[index])
-
-
 # -- one row an activity ----------------------------------------------------------------------------------------------
 
 
@@ -106,8 +85,12 @@ def enqueue_table(profile: Profile, unit: Unit) -> Table:
     counted = counter_columns(profile, (*columns, *PLACE))
     brief = (*shown, *(("queue",) if len(profile.queues) > 1 else ()), *counted)
     of_one = _row_maker(profile, unit)
-    rows = _Rows(kernels_of(profile), lambda one: of_one(one) | counter_cells(one, profile, counted))
-    return Table(columns=(*columns, *counted), rows=rows, brief=brief)
+    kernels = kernels_of(profile)
+
+    def row(at: int) -> Row:
+        return of_one(kernels[at]) | counter_cells(kernels[at], profile, counted)
+
+    return Table(columns=(*columns, *counted), rows=MadeRows(row, range(len(kernels))), brief=brief)
 
 
 def counter_columns(profile: Profile, taken: Sequence[str]) -> tuple[str, ...]:
@@ -146,7 +129,8 @@ def joined_table(alignment: Alignment, unit: Unit) -> Table:
         solver = {} if operation.solver is None else {"solver": operation.solver}
         return {"operation": operation_name(operation), "problem": problem_name(operation), **solver}
 
-    def row(position: int) -> Row:
+    def row(at: int) -> Row:
+        position = positions[at]
         cells = {**of_one(activities[position]), **counter_cells(activities[position], profile, counted)}
         run, index, iteration = links.run_of[position], links.operation_of[position], links.iteration_of(position)
         if run != NONE:
@@ -162,7 +146,7 @@ def joined_table(alignment: Alignment, unit: Unit) -> Table:
     times = (unit.column("p3_p2"), unit.column("overhead"), unit.column("in_queue"))
     return Table(
         columns=(*plain.columns, *PLACE),
-        rows=_Rows(positions, row),
+        rows=MadeRows(row, range(len(positions))),
         brief=("call_index", "name", "gws", "lws", *times, *PLACE[:4], "solver", *counted),
     )
 

@@ -57,25 +57,23 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, columns=tuple(names), brief=tuple(names))
 
 
-class _Renamed(Sequence[Row]):
-    """Rows with other names of their cells; made when they are asked for."""
+class MadeRows(Sequence[Row]):
+    """Rows that are made when they are asked for, each by its place: a profile may have millions."""
 
-    def __init__(self, rows: Sequence[Row], names: Mapping[str, str]) -> None:
-        self._rows = rows
-        self._names = names
+    def __init__(self, make: Callable[[int], Row], places: range) -> None:
+        self._make = make
+        self._places = places
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._places)
 
     @overload
     def __getitem__(self, index: int) -> Row: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[Row]: ...
     def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
-        if isinstance(index, slice):
-            return _Renamed(self._rows[index], self._names)
-        names = self._names
-        return {names.get(name, name): cell for name, cell in self._rows[index].items()}
+        places = self._places[index]
+        return MadeRows(self._make, places) if isinstance(places, range) else self._make(places)
 
 
 def renamed(table: Table, name_of: Callable[[str], str]) -> Table:
@@ -83,12 +81,16 @@ def renamed(table: Table, name_of: Callable[[str], str]) -> Table:
     names = {name: name_of(name) for name in table.columns if name_of(name) != name}
     if not names:
         return table
+
+    def rows(of: Sequence[Row]) -> MadeRows:
+        return MadeRows(lambda at: {names.get(name, name): cell for name, cell in of[at].items()}, range(len(of)))
+
     return msgspec.structs.replace(
         table,
         columns=tuple(names.get(name, name) for name in table.columns),
-        rows=_Renamed(table.rows, names),
+        rows=rows(table.rows),
         brief=tuple(names.get(name, name) for name in table.brief),
-        ends=_Renamed(table.ends, names),
+        ends=rows(table.ends),
     )
 
 
@@ -128,36 +130,6 @@ def _hashable(cell: Cell | None) -> object:
     return cell if isinstance(cell, (str, int, float, type(None))) else cell_text(cell)
 
 
-class _Stacked(Sequence[Row]):
-    """The rows of several tables, each with its own first cells; made when they are asked for."""
-
-    def __init__(self, parts: Sequence[tuple[Row, Sequence[Row]]]) -> None:
-        self._parts = parts
-        self._ends = list(accumulate(len(rows) for _, rows in parts))
-
-    def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
-
-    def __iter__(self) -> Iterator[Row]:
-        for first, rows in self._parts:
-            for row in rows:
-                yield {**first, **row}
-
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Row]: ...
-    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
-        if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(len(self)))]
-        at = index if index >= 0 else index + len(self)
-        if not 0 <= at < len(self):
-            raise IndexError(index)
-        place = bisect_right(self._ends, at)
-        first, rows = self._parts[place]
-        return {**first, **rows[at - self._ends[place] + len(rows)]}
-
-
 def stacked(parts: Sequence[tuple[Row, Table]]) -> Table:
     """Tables of one kind under each other; before the columns of each stand those of the row beside it."""
     if len(parts) == 1 and not parts[0][0]:
@@ -165,9 +137,15 @@ def stacked(parts: Sequence[tuple[Row, Table]]) -> Table:
     first = tuple(dict.fromkeys(name for cells, _ in parts for name in cells))
     tables = [table for _, table in parts]
     brief = tuple(dict.fromkeys(name for table in tables for name in table.brief))
+    stops = list(accumulate(len(table.rows) for table in tables))
+
+    def row(at: int) -> Row:
+        part = bisect_right(stops, at)
+        return {**parts[part][0], **tables[part].rows[at - stops[part]]}
+
     return Table(
         columns=(*first, *dict.fromkeys(name for table in tables for name in table.columns)),
-        rows=_Stacked([(cells, table.rows) for cells, table in parts]),
+        rows=MadeRows(row, range(stops[-1] if stops else 0)),
         objects={name: held for table in tables for name, held in table.objects.items()},
         brief=(*first, *brief) if brief else (),
         ends=[{**cells, **row} for cells, table in parts for row in table.ends],
