@@ -19,7 +19,7 @@ from mio2trace.align.layers import period as repeating
 from mio2trace.align.layers.period import Repetition, find_repetition
 from mio2trace.cli import cli
 from mio2trace.kernels import find_gemms
-from mio2trace.kernels.parts import find_parts
+from mio2trace.kernels.split import find_parts
 from mio2trace.model.profile import Activity, Profile, Queue
 from mio2trace.reports.kernels import LARGEST_BUCKET, gemm_table, nearest_power
 from mio2trace.reports.tables import Unit

@@ -6,21 +6,20 @@ options. They are never guessed: a size that cannot be known is left out. A libr
 
 from __future__ import annotations
 
-from mio2trace.kernels import armcl, clblas, clblast, libdnn, miopengemm, viennacl
-from mio2trace.kernels.facts import KernelFact
+from mio2trace.kernels import clblast, compiled, libdnn, split
+from mio2trace.kernels.facts import Context, KernelFact, Place, Row
 from mio2trace.kernels.names import WORK, kernel_name
-from mio2trace.kernels.rows import Context, Place, Row
 from mio2trace.model.profile import Profile
 
 __all__ = ["ROWS", "KernelFact", "find_gemms", "helps", "role"]
 
 ROWS: tuple[Row, ...] = (
     *clblast.ROWS,
-    *clblas.ROWS,
-    *viennacl.ROWS,
+    *split.CLBLAS_ROWS,
+    *split.VIENNACL_ROWS,
     *libdnn.ROWS,
-    *miopengemm.ROWS,
-    *armcl.ROWS,
+    *compiled.MIOPENGEMM_ROWS,
+    *compiled.ARMCL_ROWS,
 )
 
 

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from mio2trace.kernels.facts import MAIN, KernelFact, Triple, argument, number, size
-from mio2trace.kernels.rows import Context, Place, each_alone, row
+from mio2trace.kernels.facts import MAIN, Context, KernelFact, Place, Triple, argument, each_alone, number, row, size
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Activity, Size3
 from mio2trace.patterns import late

@@ -1,12 +1,19 @@
-"""Facts about a kernel, and how arguments are read."""
+"""Facts about a kernel, how arguments are read, and the seam between `find_gemms` and the libraries: a library is a row
+of kernel names and a function."""
 
 from __future__ import annotations
 
 import functools
+import re
+from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
+from mio2trace.kernels.sources import Sources
 from mio2trace.model.gemm import Gemm
+from mio2trace.model.profile import Activity, Profile, Size3
+from mio2trace.patterns import late
 
 Triple = tuple[int, int, int]
 
@@ -51,3 +58,79 @@ def size(value: str) -> int | None:
         return None
     dimension = number(value)
     return dimension if dimension is not None and 0 < dimension < 1 << 31 else None
+
+
+# -- Libraries ---------------------------------------------------------------------------------------------------------
+
+# One queue's kernels in order (positions in ``profile.activities``; reads and writes are not among them), and an index
+# into that list.
+Place = tuple[list[int], int]
+
+
+class Context:
+    """What a library may look at, and where it puts what it finds."""
+
+    def __init__(self, profile: Profile, facts: dict[int, KernelFact]) -> None:
+        self.profile = profile
+        self.activities = profile.activities
+        self.sources = Sources(profile.opencl.programs)
+        self.facts = facts
+        self.last_if_final = _final(profile)
+
+    def kernel(self, line: list[int], index: int) -> Activity | None:
+        """The kernel at ``index`` of a queue's kernels, None beyond either end."""
+        return self.activities[line[index]] if 0 <= index < len(line) else None
+
+
+def _final(profile: Profile) -> int | None:
+    """The last activity, if nothing else is known to have come after it: what belongs to it may be cut off."""
+    if not profile.activities:
+        return None
+    calls = (
+        events[-1].number
+        for events in (profile.opencl.marks, profile.opencl.buffers, profile.opencl.programs)
+        if events
+    )
+    return len(profile.activities) - 1 if profile.activities[-1].number > max(calls, default=-1) else None
+
+
+class Row(NamedTuple):
+    """A family of kernels whose sizes are found in one way; ``kernels`` fits whole names."""
+
+    library: str
+    kernels: re.Pattern[str]
+    find: Callable[[Context, list[Place]], None]
+
+
+def row(library: str, kernels: str, find: Callable[[Context, list[Place]], None]) -> Row:
+    return Row(library, late(kernels), find)
+
+
+Stated = tuple[str, ...]
+
+
+def each_alone(
+    stated: Callable[[tuple[str, ...]], Stated], read: Callable[[Stated, Size3 | None], Gemm | None]
+) -> Callable[[Context, list[Place]], None]:
+    """For kernels that are a whole GEMM each: ``stated`` picks the arguments that hold sizes, ``read`` reads them."""
+
+    def find(context: Context, places: list[Place]) -> None:
+        activities, facts = context.activities, context.facts
+        known: dict[tuple[Stated, Size3 | None], KernelFact] = {}
+        of_launch: dict[tuple[int, Size3 | None], KernelFact] = {}  # equal launches are one object
+        for line, index in places:
+            position = line[index]
+            activity = activities[position]
+            launch = activity.opencl
+            fact = of_launch.get((id(launch), activity.grid))
+            if fact is None:
+                key = stated(launch.arguments), activity.grid
+                fact = known.get(key)
+                if fact is None:
+                    gemm = read(*key)
+                    fact = MAIN if gemm is None else KernelFact(role="main", gemm=gemm, gemm_by="arguments")
+                    known[key] = fact
+                of_launch[id(launch), activity.grid] = fact
+            facts[position] = fact
+
+    return find

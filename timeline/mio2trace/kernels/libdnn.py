@@ -11,8 +11,7 @@ import functools
 from bisect import bisect_left
 from typing import NamedTuple
 
-from mio2trace.kernels.facts import MAIN, KernelFact, Triple, argument, number
-from mio2trace.kernels.rows import Context, Place, row
+from mio2trace.kernels.facts import MAIN, Context, KernelFact, Place, Triple, argument, number, row
 from mio2trace.kernels.sources import Sources, whole
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Activity, BufferCreated, Size3

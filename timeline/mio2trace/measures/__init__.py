@@ -23,7 +23,7 @@ import msgspec
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.kernels import helps, role
-from mio2trace.kernels.parts import find_parts
+from mio2trace.kernels.split import find_parts
 from mio2trace.measures.completeness import Completeness, completeness
 from mio2trace.measures.cost import Cost, Sums, duration, grouped, total
 from mio2trace.measures.device_time import has_common_clock

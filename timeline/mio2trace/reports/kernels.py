@@ -16,7 +16,7 @@ from mio2trace.align import NONE, Alignment
 from mio2trace.align.layers.period import find_repetition
 from mio2trace.kernels import KernelFact
 from mio2trace.kernels.names import kernel_name
-from mio2trace.kernels.parts import find_parts
+from mio2trace.kernels.split import find_parts
 from mio2trace.measures import Measures, duration
 from mio2trace.measures.counters import MEASURED, measured, plain
 from mio2trace.measures.launch_times import queue_ns

@@ -1,0 +1,222 @@
+"""GEMMs that are several kernels each (dvdt-ck.md 5): clBLAS's and ViennaCL's, and which kernels belong to each.
+
+The rate of such a GEMM is over the times of all of its kernels.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mio2trace.kernels.facts import MAIN, Context, KernelFact, Place, Triple, argument, number, row, size
+from mio2trace.model.gemm import Gemm
+from mio2trace.model.profile import Activity, Profile
+from mio2trace.patterns import late
+
+# -- clBLAS ------------------------------------------------------------------------------------------------------------
+#
+# clBLAS src/library/blas/xgemm.cc: one GEMM is a tile, a row, a column and a corner kernel.
+#
+# Each is enqueued only where the sizes leave something for it, and all of them carry the same M, N, K. Row-major
+# callers arrive here as column-major ones with A and B, M and N exchanged: the sizes are those of the kernels.
+
+# Row, column and corner kernels have L (less than a tile) for X; hand-made ones have a suffix and a tile kernel beside
+# them (GemmSpecialCases.cpp).
+_CLBLAS = late(
+    r"[sdcz]gemm_(?:Col|Row)_[NTC]{2}_B[01]_M(?P<m>[XL])(?P<rows>0{0,3}[1-9][0-9]{0,8})"
+    r"_N(?P<n>[XL])(?P<columns>0{0,3}[1-9][0-9]{0,8})_KX[0-9]+"
+    r"(?P<beside>_ROW|_COLUMN|_SINGLE)?"
+)
+_MAY_BE_SPLIT = late(r"sgemm_Col_NT_B1_MX(128_NX128|096_NX096)_KX16")
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _clblas_fact(name: str, arguments: tuple[str, ...]) -> KernelFact:
+    """The GEMM stands on the first of its kernels: the tile kernel when there is one."""
+    match = _CLBLAS.fullmatch(name)
+    m, n, k = (size(argument(arguments, index)) for index in (5, 6, 7))
+    if match is None or match["beside"] or not (m and n and k):
+        return MAIN
+    # Which of the four come first follows from the sizes: tile and column need a whole tile of rows, tile and row a
+    # whole tile of columns.
+    rows, columns = m // int(match["rows"]) > 0, n // int(match["columns"]) > 0
+    if (match["m"] == "X", match["n"] == "X") != (rows, columns):
+        return MAIN
+    if _MAY_BE_SPLIT.fullmatch(name):
+        lda, ldb = size(argument(arguments, 8)), size(argument(arguments, 9))
+        if lda is None or (lda == ldb and lda in (6144, 7168, 8192)):
+            return MAIN  # perhaps one of the 4 or 16 products into which clBLAS cuts such a GEMM
+    return KernelFact(role="main", gemm=Gemm(m, n, k), gemm_by="arguments")
+
+
+def _find_clblas(context: Context, places: list[Place]) -> None:
+    for line, index in places:
+        activity = context.activities[line[index]]
+        context.facts[line[index]] = _clblas_fact(activity.name, activity.opencl.arguments)
+
+
+# -- ViennaCL ----------------------------------------------------------------------------------------------------------
+#
+# viennacl/device_specific/templates/matrix_product_template.hpp.
+#
+# One GEMM is cut into a part whose sizes are multiples of the tile and the remainders in M, N and K: up to eight
+# consecutive activities in the order of three nested loops, M outermost. A block states its sizes and where in A, B
+# and C it starts, so a block belongs to the GEMM exactly when it starts where the main part ends.
+
+_VIENNACL = late("_prod_[NT]{2}")
+# 0-2 M, N, K; then of C, A and B each: buffer, leading dimension, two starts, two strides; 21 alpha, 22 beta.
+_C, _A, _B, _ALPHA, _BETA = 3, 9, 15, 21, 22
+_ONE = {"003c", "0000803f", "000000000000f03f"}
+MOST = 8
+
+Starts = tuple[int, int]
+
+
+class Block(NamedTuple):
+    """One activity. ``matrices`` are the arguments that all blocks of a GEMM share."""
+
+    sizes: Triple
+    starts: tuple[Starts, Starts, Starts]  # of C, A, B
+    beta: str
+    matrices: tuple[str, ...]
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _block(arguments: tuple[str, ...]) -> Block | None:
+    m, n, k = (size(argument(arguments, index)) for index in (0, 1, 2))
+    if not (m and n and k) or len(arguments) != _BETA + 1 or "" in arguments:
+        return None
+    starts: list[Starts] = []
+    for matrix in (_C, _A, _B):
+        first, second = number(arguments[matrix + 2]), number(arguments[matrix + 3])
+        if first is None or second is None:
+            return None
+        starts.append((first, second))
+    shared = [arguments[matrix + offset] for matrix in (_C, _A, _B) for offset in (0, 1, 4, 5)]
+    return Block((m, n, k), (starts[0], starts[1], starts[2]), arguments[_BETA], (*shared, arguments[_ALPHA]))
+
+
+# Into how many parts M, N and K are cut; the most blocks first.
+_SHAPES: list[Triple] = [
+    (2, 2, 2), (2, 2, 1), (2, 1, 2), (1, 2, 2), (2, 1, 1), (1, 2, 1), (1, 1, 2),
+]  # fmt: skip
+
+Part = tuple[Triple, tuple[Starts, Starts, Starts], str]
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def divide(parts: tuple[Part, ...], at_end: bool) -> tuple[int, Triple | None]:
+    """How many of these blocks, which share their matrices, are the first GEMM, and its sizes.
+
+    ``at_end`` says that the profile ends with the last of them: blocks of the GEMM may then be missing, and its sizes
+    are None unless no larger GEMM starts like this.
+    """
+    for shape in _SHAPES:
+        whole = shape[0] * shape[1] * shape[2]
+        if len(parts) < whole and not at_end:
+            continue
+        sizes = _fit(parts[:whole], shape)
+        if sizes is not None:
+            return (whole, sizes) if len(parts) >= whole else (len(parts), None)
+    return 1, parts[0][0]
+
+
+def _fit(parts: tuple[Part, ...], shape: Triple) -> Triple | None:
+    """The sizes of a GEMM cut into ``shape`` (M, N, K) parts, if these are its first blocks."""
+    main, origin, beta = parts[0]
+    rest: list[int | None] = [None, None, None]
+    for place, (sizes, starts, scale) in zip(itertools.product(*map(range, shape)), parts, strict=False):
+        for dimension, remainder in enumerate(place):
+            if not remainder:
+                if sizes[dimension] != main[dimension]:
+                    return None
+            else:
+                if sizes[dimension] >= main[dimension] or rest[dimension] not in (None, sizes[dimension]):
+                    return None
+                rest[dimension] = sizes[dimension]
+        if scale not in _ONE if place[2] else scale != beta:
+            return None
+        m, n, k = (main[dimension] * place[dimension] for dimension in range(3))
+        # Rows and columns change places with layout and transposition: the two shifts are compared unordered.
+        for begin, zero, shift in zip(starts, origin, ((m, n), (m, k), (k, n)), strict=True):
+            if sorted((begin[0] - zero[0], begin[1] - zero[1])) != sorted(shift):
+                return None
+    return main[0] + (rest[0] or 0), main[1] + (rest[1] or 0), main[2] + (rest[2] or 0)
+
+
+def _find_viennacl(context: Context, places: list[Place]) -> None:
+    facts, activities = context.facts, context.activities
+    known: dict[Triple, KernelFact] = {}
+    last = context.last_if_final
+    taken: dict[int, int] = {}  # per queue: index of the first kernel that is not yet part of a GEMM
+    for line, index in places:
+        position = line[index]
+        facts[position] = MAIN
+        if index < taken.get(id(line), 0):
+            continue
+        first = activities[position]
+        block = _block(first.opencl.arguments)
+        if block is None:
+            continue
+        parts: list[Part] = [block[:3]]
+        while len(parts) < MOST:
+            following = context.kernel(line, index + len(parts))
+            other = _block(following.opencl.arguments) if following and following.name == first.name else None
+            if other is None or other.matrices != block.matrices:
+                break
+            parts.append(other[:3])
+        at_end = line[index + len(parts) - 1] == last
+        count, sizes = divide(tuple(parts), at_end) if len(parts) > 1 or at_end else (1, block.sizes)
+        taken[id(line)] = index + count
+        if sizes is not None:
+            fact = known.get(sizes)
+            if fact is None:
+                fact = known[sizes] = KernelFact(role="main", gemm=Gemm(*sizes), gemm_by="arguments")
+            facts[position] = fact
+
+
+CLBLAS_ROWS = (row("clBLAS", _CLBLAS.pattern, _find_clblas),)
+VIENNACL_ROWS = (row("ViennaCL", _VIENNACL.pattern, _find_viennacl),)
+
+
+# -- Which kernels compute a GEMM --------------------------------------------------------------------------------------
+
+_CLBLAS_SHARED = (0, 1, 2, 5, 6, 7)
+"""A, B, C; M, N, K."""
+_VIENNACL_SHARED = (3, 4, 7, 8, 9, 10, 13, 14, 15, 16, 19, 20)
+"""Buffer, leading dimension and strides of C, A and B."""
+
+
+def find_parts(profile: Profile, facts: Mapping[int, KernelFact]) -> dict[int, tuple[int, ...]]:
+    """For each activity that stands for a GEMM: the positions of all kernels that compute it, its own first."""
+    parts: dict[int, list[int]] = {}
+    open_gemms: dict[int, int] = {}  # per queue: the GEMM whose blocks may follow
+    for position, activity in enumerate(profile.activities):
+        if activity.kind != "kernel":
+            continue
+        fact = facts.get(position)
+        if fact is not None and fact.gemm is not None:
+            parts[position] = [position]
+            open_gemms[activity.queue] = position
+            continue
+        first = open_gemms.get(activity.queue)
+        if first is not None and fact == MAIN and _belongs(profile.activities[first], activity):
+            parts[first].append(position)
+        else:
+            open_gemms.pop(activity.queue, None)
+    return {position: tuple(found) for position, found in parts.items()}
+
+
+def _belongs(first: Activity, other: Activity) -> bool:
+    """Whether ``other`` computes a part of the GEMM that ``first`` stands for."""
+    if _VIENNACL.fullmatch(first.name):
+        return first.name == other.name and _agree(first, other, _VIENNACL_SHARED)
+    if _CLBLAS.fullmatch(first.name) and _CLBLAS.fullmatch(other.name):
+        return _agree(first, other, _CLBLAS_SHARED)
+    return False
+
+
+def _agree(one: Activity, other: Activity, indexes: tuple[int, ...]) -> bool:
+    return all(argument(one.opencl.arguments, index) == argument(other.opencl.arguments, index) for index in indexes)
