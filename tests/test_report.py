@@ -14,9 +14,11 @@ from click.testing import CliRunner
 from mio2trace import answer
 from mio2trace.analysis import analyse
 from mio2trace.answer import gather
-from mio2trace.answer.records import SCHEMA, VERSION
+from mio2trace.answer.records import VERSION
 from mio2trace.answer.text import MOST_LINES, WIDTH
 from mio2trace.cli import cli
+from mio2trace.measures.completeness import CLASSES
+from mio2trace.measures.step_time import PARTS
 from tests.conftest import ROOT, shared_folder
 from tests.fuzz.many_rows import processes_of_a_table
 
@@ -80,13 +82,18 @@ def test_the_same_files_give_the_same_bytes(form: str) -> None:
 
 @pytest.mark.parametrize("files", [LENET, ALEXNET, LENET[:1], ALEXNET[1:]])
 def test_json_is_as_its_schema_says(files: list[str]) -> None:
-    """One document; the schema in the docs is the one that the program has."""
+    """One document; the page has the schema, with every part of a step and every class of what is incomplete."""
     import jsonschema
 
-    assert orjson.loads((ROOT / "docs" / "report.schema.json").read_bytes()) == SCHEMA
+    schema = orjson.loads((ROOT / "docs" / "report.schema.json").read_bytes())
     document = orjson.loads(run(*files, "--format", "json", "-q"))
-    jsonschema.validate(document, SCHEMA)
+    jsonschema.validate(document, schema)
     assert document["schema"] == VERSION
+    of_run = schema["properties"]["runs"]["items"]["properties"]
+    step, recording, completeness = (of_run[name]["anyOf"][0] for name in ("step", "recording", "completeness"))
+    assert {f"{part}_ns" for part in PARTS} <= step["properties"].keys()
+    assert {"length_ns", *(f"{part}_ns" for part in PARTS)} == recording["properties"].keys()
+    assert set(CLASSES) == completeness["properties"]["counts"]["properties"].keys()
 
 
 def test_block_and_document_have_the_same_numbers() -> None:

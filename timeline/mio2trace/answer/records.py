@@ -1,7 +1,7 @@
 """The report as one JSON document for programs: the same numbers as the answer block, with units in their names.
 
-docs/report.schema.json is its schema (`SCHEMA`). Unknown numbers are null. Versions: a new key changes nothing.
-Removing a key, or changing its meaning, raises `VERSION`.
+docs/report.schema.json is its schema. Unknown numbers are null. Versions: a new key changes nothing. Removing a key, or
+changing its meaning, raises `VERSION`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 import orjson
 
 from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, ProblemRow, Report, Rest, Section
-from mio2trace.measures.completeness import CLASSES
 from mio2trace.measures.step_time import PARTS
 from mio2trace.outgoing import json_text
 
@@ -96,87 +95,3 @@ def _shares(section: Section, ns: int | None) -> dict[str, float | None]:
         return None if ns is None or not whole else round(100 * ns / whole, 3)
 
     return {"percent_of_kernel_time": percent(section.kernel_ns), "percent_of_step": percent(section.all_steps_ns)}
-
-
-def _object(properties: dict[str, Any], *, more: bool = False) -> dict[str, Any]:
-    return {
-        "type": "object", "properties": properties, "required": list(properties), "additionalProperties": more,
-    }  # fmt: skip
-
-
-def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-_TEXT, _COUNT, _NUMBER = {"type": "string"}, {"type": "integer", "minimum": 0}, {"type": "number"}
-_ROW = {
-    "name": _or_null(_TEXT), "ns": _or_null(_NUMBER), "percent_of_kernel_time": _or_null(_NUMBER),
-    "percent_of_step": _or_null(_NUMBER),
-}  # fmt: skip
-_ROWS = {
-    "type": "array",
-    "items": {"type": "object", "properties": _ROW, "required": list(_ROW), "additionalProperties": True},
-}
-_PARTS = {f"{name}_ns": _COUNT for name in PARTS}
-SCHEMA: dict[str, Any] = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "title": "mio2trace report",
-    **_object({
-        "schema": {"const": VERSION},
-        "generator": _TEXT,
-        "title": _TEXT,
-        "inputs": {"type": "array", "items": _TEXT},
-        "notes": {"type": "array", "items": _TEXT},
-        "left_out_runs": _COUNT,
-        "runs": {
-            "type": "array",
-            "items": _object({
-                "name": _TEXT,
-                "machine": _or_null(_TEXT),
-                "verdict": _TEXT,
-                "completeness": _or_null(_object({
-                    "complete": {"type": "boolean"},
-                    "counts": {
-                        "type": "object",
-                        "properties": dict.fromkeys(CLASSES, _COUNT),
-                        "additionalProperties": False,
-                    },
-                })),
-                "steady_iterations": _COUNT,
-                "kernel_ns": _COUNT,
-                "copy_ns": _COUNT,
-                "step": _or_null(_object({
-                    "device": _COUNT, "steps": _COUNT, "step_ns": _COUNT, "step_min_ns": _COUNT, "step_max_ns": _COUNT,
-                    **_PARTS, **{f"{name}_percent_of_step": _NUMBER for name in PARTS},
-                    "length_of_each_ns": {"type": "array", "items": _COUNT},
-                })),
-                "recording": _or_null(_object({"length_ns": _COUNT, **_PARTS})),
-                "idle": {
-                    "type": "array",
-                    "items": _object({
-                        "why": {"enum": ["host", "builds", "queued", "unknown", "short"]}, "gaps": _COUNT, "ns": _COUNT,
-                        "longest_gap_ns": _COUNT,
-                        "during": {"type": "array", "items": _object({"name": _TEXT, "ns": _COUNT})},
-                    }),
-                },
-                "layers": _ROWS, "operations": _ROWS, "problems": _ROWS, "kernels": _ROWS,
-                "findings": {
-                    "type": "array",
-                    "items": _object({
-                        "id": _TEXT, "severity": {"enum": ["high", "medium", "low", "info"]}, "ns": _or_null(_COUNT),
-                        "share": _or_null(_NUMBER), "count": _COUNT, "scope": {"type": "array", "items": _TEXT},
-                        "rule": _TEXT, "try": _TEXT, "number": _TEXT,
-                    }),
-                },
-                "log": {
-                    "type": "array", "items": _object({"level": _TEXT, "count": _COUNT, "text": _TEXT}),
-                },
-            }),
-        },
-    }),
-}  # fmt: skip
-"""As JSON Schema; `python -m mio2trace.answer.records` prints it."""
-
-
-if __name__ == "__main__":
-    print(orjson.dumps(SCHEMA, option=orjson.OPT_INDENT_2).decode())  # noqa: T201 - what it is for
