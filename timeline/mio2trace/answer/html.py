@@ -8,7 +8,7 @@ from typing import Any
 from mio2trace.answer import svg, tables
 from mio2trace.answer.content import ROWS, Report, Section, Thumbnail, TreeNode
 from mio2trace.answer.frame import fitted
-from mio2trace.answer.names import distinct, short_kernel
+from mio2trace.answer.names import distinct, ms_cell, short_kernel, spent_cells
 from mio2trace.answer.tables import Room
 from mio2trace.findings import Finding
 from mio2trace.findings.rule import count, ms, percent, rate
@@ -131,16 +131,6 @@ def _step(section: Section) -> dict[str, Any] | None:
         return None
     pieces = [svg.Piece(_PARTS[one.part], one.ns, False, f"{one.label}: {ms(one.ns)}") for one in section.spent]
     whole = sum(piece.ns for piece in pieces)
-    rows = [
-        {
-            "cells": (
-                one.label, fixed(one.ns / 1e6, 3), fixed(100 * one.share, 1),
-                one.hint if one.part != "compute" else "",
-            ),
-            "details": (),
-        }
-        for one in section.spent
-    ]  # fmt: skip
     what = "the step" if section.step is not None else "the recording"
     heads = [("part", "text"), ("ms", "number"), (f"% of {what}", "number"), ("cause", "text")]
     picture = svg.stacked(pieces, whole, f"What {what} consists of", height=34, width=1000)
@@ -151,7 +141,7 @@ def _step(section: Section) -> dict[str, Any] | None:
         + ", without MIOpen's log" * section.timed_by_reference,
         picture=picture,
         legend=legend,
-        table=tables.grid(heads, rows, ""),
+        table=tables.grid(heads, spent_cells(section), ""),
         caption="Parts that add up to 100 %",
         id="where",
     )
@@ -170,9 +160,8 @@ def _each_step(section: Section, room: Room) -> dict[str, Any] | None:
     for number, busy in [*zip(section.step_numbers, shown, strict=False)][: min(room.rows, STEPS)]:
         parts = {name: getattr(busy, f"{name}_ns") for name in PARTS}
         pieces = [svg.Piece(_PARTS[name], ns, False, f"{name}: {ms(ns)}") for name, ns in parts.items()]
-        idle = fixed(parts["idle"] / 1e6, 3)
         bar = svg.stacked(pieces, longest, f"step {number}: {ms(busy.length_ns)}")
-        rows.append({"cells": (f"step {number}", fixed(busy.length_ns / 1e6, 3), idle, bar), "details": ()})
+        rows.append((f"step {number}", ms_cell(busy.length_ns), ms_cell(parts["idle"]), bar))
     heads = [("step", "text"), ("ms", "number"), ("idle ms", "number"), ("parts", "bar")]
     left = len(shown) - len(rows)
     table = tables.grid(heads, rows, f"{count(left, 'step')} more." if left > 0 else "")
@@ -200,7 +189,7 @@ def _nodes(section: Section, parts: Sequence[TreeNode], room: Room, depth: int) 
         {
             "name": text,
             "kind": node.kind,
-            "ms": fixed(node.ns / 1e6, 3),
+            "ms": ms_cell(node.ns),
             "percent": f"{fixed(100 * (section.share(node.ns) or 0), 1)} %",
             "parts": _nodes(section, node.parts, room, depth + 1) if node.parts else [],
             "open": node.ns >= MOSTLY * whole,
@@ -210,7 +199,7 @@ def _nodes(section: Section, parts: Sequence[TreeNode], room: Room, depth: int) 
     left = parts[len(shown) :]
     if left and shown:
         ns = sum(node.ns for node in left)
-        rest = {"name": f"{len(left):,} more", "kind": "rest", "ms": fixed(ns / 1e6, 3), "parts": [], "open": False}
+        rest = {"name": f"{len(left):,} more", "kind": "rest", "ms": ms_cell(ns), "parts": [], "open": False}
         made.append({**rest, "percent": f"{fixed(100 * (section.share(ns) or 0), 1)} %"})
     return made
 
@@ -262,13 +251,12 @@ def _log(section: Section, room: Room) -> dict[str, Any] | None:
     if not section.log:
         return None
     rows = [
-        {"cells": (level, f"{number:,}", shortened(text, 2 * room.name)), "details": ()}
+        (level, f"{number:,}", shortened(text, 2 * room.name))
         for level, number, text in section.log[: min(20, room.rows)]
     ]
     left = len(section.log) - len(rows)
-    heads = ("level", "times", "text")
-    kinds = [(head, "number" if head == "times" else "text") for head in heads]
-    table = tables.grid(kinds, rows, f"{left} more: mio2trace messages lists all." if left > 0 else "")
+    heads = [("level", "text"), ("times", "number"), ("text", "text")]
+    table = tables.grid(heads, rows, f"{left} more: mio2trace messages lists all." if left > 0 else "")
     return tables.part(
         "Errors and warnings of the log", table=table, caption="Errors, then warnings, as the log has them", id="log"
     )

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, Report, Rest, Section
-from mio2trace.answer.names import shown_names
+from mio2trace.answer.names import ms_cell, rank_cells, shown_names, spent_cells, step_cells
 from mio2trace.findings import Finding
 from mio2trace.findings.rule import count, ms, percent
 from mio2trace.measures.statistics import fixed
 from mio2trace.ops.naming import primitive_name
-from mio2trace.outgoing import markdown_text, shortened, visible
+from mio2trace.outgoing import markdown_text as _cell
+from mio2trace.outgoing import shortened, visible
 
 LIMIT = 60_000
 """GitHub takes 65,536 characters in a comment."""
@@ -59,11 +60,7 @@ def _section(section: Section, several: bool, room: Room) -> Iterator[str]:
     said = " ".join(filter(None, (section.evidence, *map(_sentence, also))))
     yield _cell(shortened(said, 600))
     what = "the step" if section.step is not None else "the recording"
-    spent = [
-        (one.label, fixed(one.ns / 1e6, 3), fixed(100 * one.share, 1), one.hint if one.part != "compute" else "")
-        for one in section.spent
-    ]
-    yield from _table(f"Where {what} goes", ("part", "ms", f"% of {what}", "cause"), spent)
+    yield from _table(f"Where {what} goes", ("part", "ms", f"% of {what}", "cause"), spent_cells(section))
     if section.parts:
         parts = [
             f"{primitive_name(part.primitive) if part.primitive else 'other kernels'}{' (helpers)' * part.helps}"
@@ -106,34 +103,13 @@ def _findings(findings: Sequence[Finding], room: Room) -> Iterator[str]:
 
 
 def _steps(section: Section, room: Room) -> Iterator[str]:
-    rows = [
-        (
-            kind.phase,
-            "" if kind.batch is None else f"{kind.batch:,}",
-            "" if kind.tokens is None else f"{kind.tokens / kind.steps:,.0f}",
-            f"{kind.steps:,}",
-            "" if kind.step_ns is None else fixed(kind.step_ns / 1e6, 3),
-            fixed(kind.kernel_ns / 1e6, 3),
-            f"{kind.kernels:,.0f}",
-        )
-        for kind in section.steps[: room.rows]
-    ]
+    rows = [step_cells(kind) for kind in section.steps[: room.rows]]
     heads = ("phase", "batch", "tokens", "steps", "ms per step", "ms of kernels", "kernels")
     yield from _table(_of("Steps, by kind", section.steps, room), heads, rows)
 
 
 def _ranks(section: Section, room: Room) -> Iterator[str]:
-    rows = [
-        (
-            shortened(row.name, room.name),
-            fixed(row.transfer_ns / 1e6, 3),
-            fixed(row.wait_ns / 1e6, 3),
-            f"{row.times_arrived_last:,}",
-            fixed(row.late_ns / 1e6, 3),
-            shortened(row.made_late_by, room.name),
-        )
-        for row in section.ranks[: room.rows]
-    ]
+    rows = [rank_cells(row, room.name) for row in section.ranks[: room.rows]]
     heads = ("rank", "transfer, ms", "wait, ms", "times last", "late, ms", "made late by")
     yield from _table(_of("Ranks at the collectives", section.ranks, room), heads, rows)
     if rows:
@@ -146,7 +122,7 @@ def _listed(
     """A list of the answer block: the same names, the same denominator."""
     shown = rows[: room.rows]
     cells = [
-        (name, fixed(row.ns / 1e6, 3), _share(section, row.ns))
+        (name, ms_cell(row.ns), _share(section, row.ns))
         for name, row in zip(shown_names(shown, room.name), shown, strict=True)
     ]
     head = f"{noun.capitalize()}s ({', '.join(filter(None, (of, section.each)))})"
@@ -159,7 +135,7 @@ def _problems(section: Section, room: Room) -> Iterator[str]:
         (
             shortened(row.name, room.name),
             f"{row.calls:,.4g}",
-            "" if row.ns is None else fixed(row.ns / 1e6, 3),
+            ms_cell(row.ns),
             _share(section, row.ns),
             "" if row.gflops is None else fixed(row.gflops, 2),
             shortened(row.solver, 60),
@@ -185,26 +161,19 @@ def _share(section: Section, ns: int | None) -> str:
     return "" if share is None else fixed(100 * share, 1)
 
 
+_TEXT = frozenset((
+    "part", "cause", "layer", "operation", "problem", "solver", "kernel", "level", "text", "rank", "made late by",
+))  # fmt: skip
+"""Columns that are no numbers."""
+
+
 def _table(head: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """The first column and words are text, numbers stand right; nothing where there is no row."""
     if not rows:
         return
-    text = {
-        "part",
-        "cause",
-        "layer",
-        "operation",
-        "problem",
-        "solver",
-        "kernel",
-        "level",
-        "text",
-        "rank",
-        "made late by",
-    }
     yield f"\n#### {_cell(head)}\n"
     yield f"| {' | '.join(map(_cell, heads))} |"
-    yield f"| {' | '.join('---' if name in text else '--:' for name in heads)} |"
+    yield f"| {' | '.join('---' if name in _TEXT else '--:' for name in heads)} |"
     for row in rows:
         yield f"| {' | '.join(map(_cell, row))} |"
 
@@ -217,7 +186,3 @@ def _details(head: str, lines: Sequence[str]) -> Iterator[str]:
 
 def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}." if text else ""
-
-
-def _cell(text: str) -> str:
-    return markdown_text(text)

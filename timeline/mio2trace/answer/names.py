@@ -1,14 +1,17 @@
-"""Names that fit into a column, and differ from each other where the full names do."""
+"""Names that fit into a column, and differ from each other where the full names do; cells of a page and of Markdown."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 
-from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, ProblemRow
+from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, ProblemRow, RankRow, Section
 from mio2trace.kernels.shown import distinct, short_kernel
+from mio2trace.measures.statistics import fixed
+from mio2trace.measures.step_time import StepKind
+from mio2trace.outgoing import shortened, visible
 
-__all__ = ["distinct", "short_kernel", "shown_names"]
+__all__ = ["distinct", "ms_cell", "rank_cells", "short_kernel", "shown_names", "spent_cells", "step_cells"]
 
 
 def shown_names(
@@ -48,3 +51,41 @@ def _in_layer(name: str, layer: str, width: int) -> str:
 
 def _end_cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def ms_cell(ns: float | None) -> str:
+    """Milliseconds; empty if the time is not known."""
+    return "" if ns is None else fixed(ns / 1e6, 3)
+
+
+def spent_cells(section: Section) -> list[tuple[str, ...]]:
+    """Of each part of the step its name, ms, percent, and the cause."""
+    return [
+        (one.label, ms_cell(one.ns), fixed(100 * one.share, 1), one.hint if one.part != "compute" else "")
+        for one in section.spent
+    ]
+
+
+def step_cells(kind: StepKind) -> tuple[str, ...]:
+    """Phase, batch, tokens, number, ms per step, ms of kernels, kernels of a kind of steps."""
+    return (
+        kind.phase,
+        "" if kind.batch is None else f"{kind.batch:,}",
+        "" if kind.tokens is None else f"{kind.tokens / kind.steps:,.0f}",
+        f"{kind.steps:,}",
+        ms_cell(kind.step_ns),
+        ms_cell(kind.kernel_ns),
+        f"{kind.kernels:,.0f}",
+    )
+
+
+def rank_cells(row: RankRow, width: int) -> tuple[str, ...]:
+    """Name, transfer, wait, times last, late, cause of a rank."""
+    return (
+        visible(shortened(row.name, width)),
+        ms_cell(row.transfer_ns),
+        ms_cell(row.wait_ns),
+        f"{row.times_arrived_last:,}",
+        ms_cell(row.late_ns),
+        visible(shortened(row.made_late_by, width)),
+    )

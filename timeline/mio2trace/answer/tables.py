@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from mio2trace.answer import svg
 from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, Part, ProblemRow, Rest, Section, cumulative
-from mio2trace.answer.names import shown_names
+from mio2trace.answer.names import ms_cell, rank_cells, shown_names, step_cells
 from mio2trace.findings.rule import count, ms, percent
 from mio2trace.measures.statistics import fixed
 from mio2trace.ops.naming import primitive_name
@@ -39,17 +39,9 @@ class Room(NamedTuple):
 
 def part(head: str, **more: Any) -> dict[str, Any]:
     """A part of the page with all that the frame may ask for."""
-    empty = {
-        "note": "",
-        "picture": None,
-        "legend": (),
-        "findings": (),
-        "texts": (),
-        "table": None,
-        "facts": (),
-        "tree": (),
-    }
-    return {"id": head.lower().replace(" ", "-"), "head": head, "caption": "", **empty, **more}
+    empty = {"note": "", "caption": "", "picture": None, "table": None}
+    lists = dict.fromkeys(("legend", "findings", "texts", "facts", "tree"), ())
+    return {"id": head.lower().replace(" ", "-"), "head": head, **empty, **lists, **more}
 
 
 def part_name(part: Part) -> str:
@@ -64,17 +56,17 @@ _KINDS = {"cumul. %": "number wide", "host ms": "number wide", "95 %": "number w
 """Columns that a narrow page leaves out."""
 
 
-def grid(columns: Sequence[tuple[str, str]], rows: list[dict[str, Any]], rest: str) -> Any:
+def grid(columns: Sequence[tuple[str, str]], rows: Sequence[dict[str, Any] | tuple[Any, ...]], rest: str) -> Any:
     """``columns``: head and kind (``text``, ``number``, ``bar``; a narrow page leaves out ``wide ...``).
 
-    A row has ``cells``, and ``details`` that are folded below the first of them under ``detail_head``.
+    A row is its cells, or has ``cells`` and ``details`` that are folded below the first of them under ``detail_head``.
     """
     return {
         "columns": [
             {"head": head, "kind": _KINDS.get(head, kind.replace("text", "").replace("bar", "bars").strip())}
             for head, kind in columns
         ],
-        "rows": rows,
+        "rows": [{"cells": row, "details": ()} if isinstance(row, tuple) else row for row in rows],
         "open": OPEN if len(rows) > OPEN + 3 else len(rows),
         "rest": rest,
     }
@@ -104,7 +96,7 @@ def _times(section: Section, rows: Sequence[LayerRow | OperationRow | ProblemRow
     return [
         ("", "", "")
         if row.ns is None or share is None
-        else (fixed(row.ns / 1e6, 3), fixed(100 * share, 1), fixed(100 * so_far, 1))
+        else (ms_cell(row.ns), fixed(100 * share, 1), fixed(100 * so_far, 1))
         for row, share, so_far in zip(rows, shares, cumulative([share or 0 for share in shares]), strict=True)
     ]
 
@@ -121,7 +113,7 @@ def idle(section: Section, room: Room) -> dict[str, Any] | None:
         during += [f"ended by launches from {cause.line}"] if cause.line else []
         longest = ms(cause.longest_ns) + (f" in {cause.longest_during}" if cause.longest_during else "")
         cells = (
-            IDLE[cause.why], calls(cause.count / count_of), fixed(each / 1e6, 3),
+            IDLE[cause.why], calls(cause.count / count_of), ms_cell(each),
             fixed(100 * each / step.step_ns, 1), shortened(longest, room.name),
         )  # fmt: skip
         rows.append({"cells": cells, "details": during, "detail_head": "host calls during these gaps"})
@@ -143,21 +135,7 @@ def ranks(section: Section, room: Room) -> dict[str, Any] | None:
     shown = section.ranks[: room.rows]
     if not shown:
         return None
-    rows = [
-        {
-            "cells": (
-                visible(shortened(row.name, room.name)),
-                fixed(row.transfer_ns / 1e6, 3),
-                fixed(row.wait_ns / 1e6, 3),
-                f"{row.times_arrived_last:,}",
-                fixed(row.late_ns / 1e6, 3),
-                visible(shortened(row.made_late_by, room.name)),
-                fixed(row.made_late_ns / 1e6, 3) if row.made_late_by else "",
-            ),
-            "details": (),
-        }
-        for row in shown
-    ]
+    rows = [(*rank_cells(row, room.name), ms_cell(row.made_late_ns if row.made_late_by else None)) for row in shown]
     heads = [
         ("rank", "text"), ("transfer ms", "number"), ("wait ms", "number"), ("times last", "number"),
         ("late ms", "number"), ("made late by", "text"), ("by ms", "number"),
@@ -173,27 +151,12 @@ def steps(section: Section, room: Room) -> dict[str, Any] | None:
     shown = section.steps[: room.rows]
     if not shown:
         return None
-    rows = [
-        {
-            "cells": (
-                kind.phase,
-                "" if kind.batch is None else f"{kind.batch:,}",
-                "" if kind.tokens is None else f"{kind.tokens / kind.steps:,.0f}",
-                f"{kind.steps:,}",
-                "" if kind.step_ns is None else fixed(kind.step_ns / 1e6, 3),
-                fixed(kind.kernel_ns / 1e6, 3),
-                f"{kind.kernels:,.0f}",
-            ),
-            "details": (),
-        }
-        for kind in shown
-    ]
     heads = [
         ("phase", "text"), ("batch", "number"), ("tokens", "number"), ("steps", "number"), ("ms per step", "number"),
         ("ms of kernels", "number"), ("kernels", "number"),
     ]  # fmt: skip
     left = len(section.steps) - len(shown)
-    table = grid(heads, rows, f"{count(left, 'kind')} more." if left else "")
+    table = grid(heads, [step_cells(kind) for kind in shown], f"{count(left, 'kind')} more." if left else "")
     return part("Steps", note="means per step", table=table, caption="Steps by kind, most time first", id="steps")
 
 
@@ -212,9 +175,9 @@ def layers(section: Section, room: Room) -> dict[str, Any] | None:
             for own in layer.parts
         ] or [svg.Piece("other", layer.ns, False, ms(layer.ns))]
         cells: tuple[Any, ...] = (visible(name), *times)
-        cells += (fixed(layer.host_ns / 1e6, 3) if layer.host_ns is not None else "",) if host else ()
+        cells += (ms_cell(layer.host_ns),) if host else ()
         bar = svg.stacked(pieces, longest, f"{visible(name)}: {ms(layer.ns)}")
-        rows.append({"cells": (*cells, bar), "details": ()})
+        rows.append((*cells, bar))
     heads = [("layer", "text"), *_HEADS, *([("host ms", "number")] if host else []), ("of the slowest", "bar")]
     rest = _rest(section, section.layers, room.rows, "layer", section.no_layer)
     note = f"{section.layers_by}, {section.each}; % {section.of_whole}"
@@ -229,7 +192,7 @@ def operations(section: Section, room: Room) -> dict[str, Any] | None:
     if not shown:
         return None
     rows = [
-        {"cells": (visible(name), calls(row.calls), *times), "details": ()}
+        (visible(name), calls(row.calls), *times)
         for row, name, times in zip(shown, shown_names(shown, room.name), _times(section, shown), strict=True)
     ]
     table = grid(
@@ -258,7 +221,7 @@ def problems(section: Section, room: Room) -> dict[str, Any] | None:
             cells += (
                 "" if problem.of_peak is None else fixed(100 * problem.of_peak, 1) + (" (?)" if wrong else ""),
                 problem.bound,
-                "" if problem.saved_ns is None else fixed(problem.saved_ns / 1e6, 3),
+                ms_cell(problem.saved_ns),
             )
         cells += (shortened(problem.solver, 60),) if solvers else ()
         driver = (shortened(problem.driver, 4 * room.name),) if problem.driver else ()
