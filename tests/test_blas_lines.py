@@ -18,8 +18,7 @@ import mio2trace
 from mio2trace.cli import cli
 from mio2trace.model.profile import Inputs
 from mio2trace.ops.aten import operations_of
-from mio2trace.ops.blas import LIBRARIES
-from mio2trace.ops.families.gemm import GemmProblem
+from mio2trace.ops.families.gemm import LIBRARIES, GemmProblem
 from mio2trace.ops.problem import CommandError
 from tests.conftest import shared_folder
 

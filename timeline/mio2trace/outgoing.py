@@ -20,17 +20,9 @@ _NOT_JSON = late(r"[^\x20-\x7e]")
 
 def visible(text: str) -> str:
     """On one line, with what steers a terminal or hides in it written out: ``\\x1b``, ``\\n``, ``\\u202e``."""
-    return text if text.isprintable() else "".join(char if char.isprintable() else _written(char) for char in text)
-
-
-def _written(char: str) -> str:
-    named = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(char)
-    if named is not None:
-        return named
-    number = ord(char)
-    if number < 0x100:
-        return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def shortened(text: str, length: int) -> str:
@@ -78,8 +70,4 @@ def _json_escape(found: re.Match[str]) -> str:
     char = found[0]
     if char.isprintable() or char == "\n":  # a line end inside a text is escaped by the library
         return char
-    return "".join(f"\\u{int.from_bytes(pair):04x}" for pair in _pairs(char.encode("utf-16-be", "surrogatepass")))
-
-
-def _pairs(encoded: bytes) -> list[bytes]:
-    return [encoded[at : at + 2] for at in range(0, len(encoded), 2)]
+    return "\\u" + char.encode("utf-16-be", "surrogatepass").hex("-", 2).replace("-", "\\u")

@@ -13,7 +13,7 @@ from mio2trace.commands.printing import say, write
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mio2trace.ops.blas import Library
+    from mio2trace.ops.families.gemm import Library
     from mio2trace.ops.operation import Operation
     from mio2trace.ops.problem import Form
 

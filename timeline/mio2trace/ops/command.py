@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 
 from mio2trace.model.miopen import OperationDirection
-from mio2trace.ops.blas import Library
 from mio2trace.ops.families import OPTIONS, WORDS
+from mio2trace.ops.families.gemm import Library
 from mio2trace.ops.family import ANY, PATH, Line
 from mio2trace.ops.problem import CommandError, Form, Problem
 from mio2trace.patterns import late

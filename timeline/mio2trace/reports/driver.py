@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from mio2trace.ops.blas import Library
 from mio2trace.ops.command import offered, offered_bench, refusal
+from mio2trace.ops.families.gemm import Library
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import Form
 from mio2trace.outgoing import shortened, visible

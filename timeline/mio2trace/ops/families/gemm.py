@@ -2,13 +2,163 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import ClassVar, Literal, NamedTuple
+
+import msgspec
 
 from mio2trace.model.gemm import Gemm
-from mio2trace.ops.blas import Blas, Library
 from mio2trace.ops.family import Family
 from mio2trace.ops.problem import CommandError, Form, Problem, ShapedProblem
-from mio2trace.ops.values import Shape, product
+from mio2trace.ops.values import Shape, Tensor, product
+
+# -- A product as the command of a BLAS library's bench: hipblaslt-bench, rocblas-bench (miopen-side-files.md 8) -------
+#
+# BLAS is column-major: out[M, N] = X[M, K] @ Y[K, N] of row-major tensors is m = N, n = M, k = K with A = Y and B = X.
+# Each word of a line is a number or a word of this module, so that a shell may run it.
+
+Library = Literal["hipblaslt", "rocblas"]
+LIBRARIES: tuple[Library, ...] = ("hipblaslt", "rocblas")
+_TYPES = {
+    "float": "f32_r", "half": "f16_r", "bfloat16": "bf16_r", "double": "f64_r", "float8": "f8_r", "bfloat8": "bf8_r",
+    "int8": "i8_r",
+}  # fmt: skip
+_COMPUTE = {"f64_r": "f64_r", "i8_r": "i32_r"}
+_ONLY_HIPBLASLT = frozenset(("f8_r", "bf8_r"))
+
+
+class Operand(msgspec.Struct, frozen=True, gc=False):
+    """A matrix as BLAS is given it: whether transposed, the distance of its columns and of its batches, in elements."""
+
+    transposed: bool
+    leading: int
+    stride: int
+
+
+class Blas(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """D = alpha op(A) op(B) + beta C, column-major. Types as PyTorch's words. ``bias``: a vector for each column;
+    ``activation``: what follows; ``scaled``: A and B have a scale each; ``copied``: a layout is assumed."""
+
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+    a: Operand
+    b: Operand
+    a_type: str
+    b_type: str
+    d_type: str
+    alpha: float = 1.0
+    beta: float = 0.0
+    bias: bool = False
+    activation: str = ""
+    scaled: bool = False
+    copied: bool = False
+
+    def command(self, library: Library) -> str:
+        """The line. Raises `CommandError` for a type that the bench lacks."""
+        try:
+            a, b, d = (_TYPES[one] for one in (self.a_type, self.b_type, self.d_type))
+        except KeyError as error:
+            raise CommandError(f"the bench has no type for {error.args[0] or 'an unknown one'}") from None
+        if a == "i8_r":
+            d = "i32_r"
+        compute = _COMPUTE.get(a, "f32_r")
+        if library == "rocblas":
+            return self._rocblas((a, b, d), compute)
+        words = [
+            f"hipblaslt-bench -m {self.m} -n {self.n} -k {self.k} --lda {self.a.leading} --ldb {self.b.leading}",
+            f"--ldc {self.m} --ldd {self.m} --transA {_letter(self.a)} --transB {_letter(self.b)}",
+            f"--batch_count {self.batch} --stride_a {self.a.stride} --stride_b {self.b.stride}",
+            f"--stride_c {self.m * self.n} --stride_d {self.m * self.n} --alpha {self.alpha:g} --beta {self.beta:g}",
+            f"--a_type {a} --b_type {b} --c_type {d} --d_type {d} --scale_type {compute} --compute_type {compute}",
+        ]
+        if self.bias:
+            words.append(f"--bias_vector --bias_type {d}")
+        if self.activation:
+            words.append(f"--activation_type {self.activation}")
+        if self.scaled:
+            words.append("--scaleA 1 --scaleB 1")
+        return " ".join([*words, "--iters 100 --cold_iters 20"])
+
+    def _rocblas(self, types: tuple[str, str, str], compute: str) -> str:
+        a, b, d = types
+        if not _ONLY_HIPBLASLT.isdisjoint(types) or self.scaled or self.activation:
+            raise CommandError("rocblas-bench has no such product: use hipblaslt-bench")
+        batched = self.batch > 1
+        # a bias is copied into the result before the product is added to it
+        beta = 1.0 if self.bias else self.beta
+        strides = [f" --stride_{name} {size}" if batched else "" for name, size in (
+            ("a", self.a.stride), ("b", self.b.stride), ("c", self.m * self.n), ("d", self.m * self.n)
+        )]  # fmt: skip
+        words = [
+            f"rocblas-bench -f {'gemm_strided_batched_ex' if batched else 'gemm_ex'}",
+            f"--transposeA {_letter(self.a)} --transposeB {_letter(self.b)} -m {self.m} -n {self.n} -k {self.k}",
+            f"--alpha {self.alpha:g} --a_type {a} --lda {self.a.leading}{strides[0]}",
+            f"--b_type {b} --ldb {self.b.leading}{strides[1]} --beta {beta:g}",
+            f"--c_type {d} --ldc {self.m}{strides[2]} --d_type {d} --ldd {self.m}{strides[3]}",
+            f"--batch_count {self.batch}" if batched else "",
+            f"--compute_type {compute} --iters 100 --cold_iters 20",
+        ]
+        return " ".join(filter(None, words))
+
+
+def _letter(operand: Operand) -> str:
+    return "T" if operand.transposed else "N"
+
+
+class View(NamedTuple):
+    """An operand, and whether it is a copy: what no BLAS takes as it is, or what has no strides recorded."""
+
+    operand: Operand
+    copied: bool
+
+
+def view(tensor: Tensor, batches: Shape = (), *, turned: bool = False) -> View:
+    """The last two dimensions of a tensor as an operand, the others as its batch, for a product of ``batches``.
+
+    ``turned``: its transpose. A row-major matrix is the column-major one of its columns, as it is. A copy is row-major,
+    one batch behind the other. Strides of dimensions of 1 are free: the least that are legal.
+    """
+    rows, columns = tensor.lengths[-2:]
+    own = tensor.lengths[:-2]
+    is_shared = not batches or (product(own) == 1 < product(batches))
+    stride: int | None = None
+    if tensor.strides:
+        row, column = tensor.strides[-2:]
+        stride = 0 if is_shared else _batch_stride(own, tensor.strides[:-2], batches)
+        if stride is not None and (columns == 1 or column == 1) and (rows == 1 or row >= columns):
+            return View(Operand(turned, row if rows > 1 else columns, stride), False)
+        if stride is not None and (rows == 1 or row == 1) and (columns == 1 or column >= rows):
+            return View(Operand(not turned, column if columns > 1 else rows, stride), False)
+    return View(Operand(turned, columns, 0 if is_shared else rows * columns), True)
+
+
+def flattened(tensor: Tensor) -> Tensor:
+    """All dimensions but the last as one, where they lie one behind the other; else without strides: a copy."""
+    lengths, strides = tensor.lengths, tensor.strides
+    shape = product(lengths[:-1]), lengths[-1]
+    if not strides:
+        return Tensor(shape, ())
+    kept = [(length, step) for length, step in zip(lengths[:-1], strides[:-1], strict=True) if length != 1]
+    if all(outer == step * length for (_, outer), (length, step) in pairwise(kept)):
+        return Tensor(shape, (kept[-1][1] if kept else max(1, lengths[-1]), strides[-1]))
+    return Tensor(shape, ())
+
+
+def _batch_stride(own: Shape, strides: Sequence[int], batches: Shape) -> int | None:
+    """The one distance of an operand's batches; None where there is none, and a copy is made."""
+    if product(own) != product(batches):
+        return None
+    kept = [(length, step) for length, step in zip(own, strides, strict=True) if length != 1]
+    if not kept:
+        return 0
+    is_one = all(outer == step * length for (_, outer), (length, step) in pairwise(kept))
+    return kept[-1][1] if is_one else None
+
+
+# -- Products and attention as problems --------------------------------------------------------------------------------
 
 
 class GemmProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
