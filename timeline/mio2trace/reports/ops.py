@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from mio2trace.ops.naming import operation_name, problem_name
-from mio2trace.ops.operation import Operation
-from mio2trace.ops.values import Shape, shape_text
+from mio2trace.ops.operation import Operation, OperationFacts
+from mio2trace.ops.values import shape_text
 from mio2trace.reports.tables import Cell, Row, Table
 from mio2trace.schema import LOGGED
 
@@ -20,6 +20,9 @@ BRIEF = (
     "bytes_min", "doubts",
 )  # fmt: skip
 GEMM = ("M", "N", "K", "batch")
+_SHAPES = frozenset(("input", "weights", "output", "pad", "stride", "dilation", "window"))
+_OF_FACTS = tuple(name for name in COLUMNS if name in OperationFacts.__struct_fields__ and name != "problem")
+"""Columns that are fields of an operation's facts."""
 
 SEED_COLUMNS = (
     "op", "in channels", "out channels", "kernel h", "kernel w", "pad h", "stride h", "out h", "out w",
@@ -30,44 +33,20 @@ _SEED_POOLS = {"max": "MaxPool", "average": "AvgPool", "average-inclusive": "Avg
 def row(operation: Operation) -> dict[str, Cell]:
     """The cells of an operation. Shapes are ``64x3x224x224``; ``batch`` is there when it is more than one."""
     gemm = operation.gemm
-    cells: dict[str, Cell | None] = {
+    cells: dict[str, Cell] = {
         "operation": operation.index,
         "line": operation.line,
-        "api": operation.api or None,
-        "primitive": operation.primitive,
-        "direction": operation.direction,
-        "phase": operation.phase,
         "name": operation_name(operation),
         "problem": problem_name(operation),
-        "input": _shape(operation.input),
-        "weights": _shape(operation.weights),
-        "output": _shape(operation.output),
-        "pad": _shape(operation.pad),
-        "stride": _shape(operation.stride),
-        "dilation": _shape(operation.dilation),
-        "groups": operation.groups,
-        "mode": operation.mode,
-        "window": _shape(operation.window),
-        "dtype": operation.dtype,
-        "dtype_by": operation.dtype_by,
-        "layout": operation.layout,
-        "algorithm": operation.algorithm,
-        "solver": operation.solver,
-        "workspace_bytes": operation.workspace_bytes,
-        "flop": operation.flop,
-        "bytes_min": operation.bytes_min,
-        "command": operation.command,
-        "command_reason": operation.command_reason or None,
-        "doubts": operation.doubts or None,
-        "kernel_file": operation.facts.kernel_file,
     }
+    for name in _OF_FACTS:
+        cell = getattr(operation.facts, name)
+        if cell not in (None, "", ()):
+            cells[name] = shape_text(cell) if name in _SHAPES else cell
     if gemm is not None:
-        cells |= {"M": gemm.m, "N": gemm.n, "K": gemm.k, "batch": gemm.batch if gemm.batch > 1 else None}
-    return {key: cell for key, cell in cells.items() if cell is not None}
-
-
-def _shape(shape: Shape) -> str | None:
-    return shape_text(shape) if shape else None
+        cells |= {"M": gemm.m, "N": gemm.n, "K": gemm.k}
+        cells |= {"batch": gemm.batch} if gemm.batch > 1 else {}
+    return cells
 
 
 def table(logs: Sequence[tuple[str, Iterable[Operation]]]) -> Table:

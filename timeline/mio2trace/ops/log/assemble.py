@@ -139,7 +139,7 @@ class Assembly:
         called: OperationDirection | None = None,
     ) -> Draft:
         facts = stated(entry.call)
-        draft = self._state.start(Draft(entry, entry.api, primitive, phase, problem, called))
+        draft = self._state.start(Draft.of(entry, entry.api, primitive, phase, problem, called))
         self._entered_last = entry.thread
         draft.entry = entry
         draft.parameters = facts.parameters
@@ -176,7 +176,7 @@ class Assembly:
             draft.problem = state.once(merged, draft.problem, problem)
         else:
             primitive = problem.primitive if problem is not None else primitive_of(command.text)
-            draft = state.start(Draft(command, command.tag, primitive, self._phase(command, problem), problem))
+            draft = state.start(Draft.of(command, command.tag, primitive, self._phase(command, problem), problem))
             draft.command = command
             if problem is None:
                 if refusal(command.text):

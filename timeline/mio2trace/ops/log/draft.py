@@ -27,53 +27,55 @@ _TYPE_IN_KERNEL = (
 )
 
 
-class Draft:
+class Draft(msgspec.Struct, eq=False):
     """An operation under way."""
 
-    __slots__ = (
-        "algorithm", "api", "arguments", "called", "chosen", "command", "doubts", "dtype", "dtype_by", "elapsed_ns",
-        "end_line", "entry", "executed", "gemms", "index", "is_solver_inferred", "launches", "line", "nested",
-        "parameters", "phase", "primitive", "problem", "searched", "solver", "stamp", "summarised", "thread", "torn",
-        "unread", "workspace",
-    )  # fmt: skip
+    api: str
+    primitive: str
+    phase: Phase
+    problem: Problem | None
+    called: OperationDirection | None
+    line: int
+    end_line: int
+    thread: int | None
+    stamp: LocalTime | None
+    elapsed_ns: int | None
+    index: int = 0
+    entry: Entry | None = None
+    command: Command | None = None
+    algorithm: str | None = None
+    solver: str | None = None
+    is_solver_inferred: bool = False
+    """Of a search for what is alike, not of a line of the call."""
+    workspace: int | None = None
+    dtype: str | None = None
+    dtype_by: str | None = None
+    launches: list[Launch] = []
+    gemms: list[GemmCall] = []
+    parameters: Parameters | None = None
+    arguments: Buffers = ()
+    nested: list[str] = []
+    doubts: list[str] = []
+    torn: bool = False
+    unread: bool = False
+    searched: bool = False
+    chosen: bool = False
+    executed: bool = False
+    summarised: bool = False
 
-    def __init__(
-        self,
+    @classmethod
+    def of(
+        cls,
         record: Entry | Command | Message,
         api: str,
         primitive: str,
         phase: Phase,
         problem: Problem | None,
         called: OperationDirection | None = None,
-    ) -> None:
-        self.index = 0
-        self.called = called
-        self.api = api
-        self.primitive = primitive
-        self.phase: Phase = phase
-        self.problem = problem
-        self.entry: Entry | None = None
-        self.command: Command | None = None
-        self.line = record.line
-        self.end_line = record.line
-        self.thread: int | None = record.thread
-        self.stamp: LocalTime | None = record.stamp
-        self.elapsed_ns: int | None = record.elapsed_ns
-        self.algorithm: str | None = None
-        self.solver: str | None = None
-        self.is_solver_inferred = False
-        """Of a search for what is alike, not of a line of the call."""
-        self.workspace: int | None = None
-        self.dtype: str | None = None
-        self.dtype_by: str | None = None
-        self.launches: list[Launch] = []
-        self.gemms: list[GemmCall] = []
-        self.parameters: Parameters | None = None
-        self.arguments: Buffers = ()
-        self.nested: list[str] = []
-        self.doubts: list[str] = []
-        self.torn = self.unread = False
-        self.searched = self.chosen = self.executed = self.summarised = False
+    ) -> Draft:
+        """The operation that a record begins."""
+        line = record.line
+        return cls(api, primitive, phase, problem, called, line, line, record.thread, record.stamp, record.elapsed_ns)
 
     @property
     def direction(self) -> OperationDirection | None:
@@ -180,7 +182,7 @@ def placed(facts: OperationFacts, draft: Draft) -> Operation:
 
 def known_by_problem(message: Message, problem: Problem, phase: Phase) -> Operation:
     """An operation that nothing but the problem is known of, which ``message`` tells."""
-    draft = Draft(message, message.function, problem.primitive, phase, problem)
+    draft = Draft.of(message, message.function, problem.primitive, phase, problem)
     draft.type(problem.dtype, "key")
     return placed(facts_of(draft, message.source), draft)
 

@@ -122,7 +122,7 @@ class LevelLines:
         problem: Problem = DirectionOnly(direction=direction)
         if template is not None and template.primitive == "conv":
             problem = msgspec.structs.replace(template, direction=direction)
-        draft = self._state.start(Draft(message, message.function, "conv", phase, problem))
+        draft = self._state.start(Draft.of(message, message.function, "conv", phase, problem))
         draft.type(problem.dtype, "command")
         return draft
 
@@ -239,7 +239,7 @@ class LevelLines:
             _, primitive, direction = row
             if not self._entries and (draft is None or draft.primitive != primitive or draft.executed):
                 problem = DirectionOnly(direction=direction)
-                draft = self._state.start(Draft(message, message.function, primitive, "run", problem))
+                draft = self._state.start(Draft.of(message, message.function, primitive, "run", problem))
             if draft is not None and draft.primitive == primitive:
                 draft.executed = True
                 draft.end_line = message.line
@@ -265,7 +265,7 @@ class LevelLines:
             and (draft.problem is None or problem.fits(draft.problem))
         )  # fmt: skip
         if draft is None or not mine:
-            draft = self._state.start(Draft(message, message.function, "conv", "run", problem))
+            draft = self._state.start(Draft.of(message, message.function, "conv", "run", problem))
         elif draft.problem is None or not draft.problem.is_shaped:
             draft.problem = problem
         draft.summarised = True
