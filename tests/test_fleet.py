@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from mio2trace.fleet import page as fleet_page
 from mio2trace.queries import DATASET, shipped
 from mio2trace.queries.dataset import opened
 from mio2trace.schema import SQL_COLUMNS
+from mio2trace.snapshot.database import connection, sql_text
 from tests.conftest import ROOT
 
 MS = 1_000_000
@@ -358,3 +361,25 @@ def test_the_name_of_a_datasets_folder_means_nothing(name: str, tmp_path: Path) 
             assert dataset.ask("select run, version, state from runs").rows == [("a[b]*", "1.0", "converted")]
             assert len(dataset.ask("select * from runs").columns) == len(SQL_COLUMNS["runs"])
             assert dataset.ask("select run from journal").rows == ([("a[b]*",)] if given == place else [])
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [("try", "DOUBLE"), ("run", "BIGINT"), ("rule", "BLOB"), ("ns", "VARCHAR"), ("share", "BLOB"), ("count", "DATE")],
+)
+def test_a_column_of_another_kind_than_the_schema_says_is_refused(
+    dataset: Path, tmp_path: Path, column: str, kind: str
+) -> None:
+    """The answer and the page trust in texts that are texts, and in numbers that are numbers."""
+    copy = tmp_path / "ds"
+    shutil.copytree(dataset, copy)
+    for file in (copy / "findings").glob("*.parquet"):
+        with connection() as database:
+            cast = f'TRY_CAST("{column}" AS {kind}) AS "{column}"'
+            changed = f"SELECT * REPLACE ({cast}) FROM read_parquet({sql_text(str(file))})"
+            database.execute(f"COPY ({changed}) TO {sql_text(str(file) + '.new')} (FORMAT parquet)")
+        os.replace(f"{file}.new", file)
+    for form in ("text", "html"):
+        result = CliRunner().invoke(cli, ["report", str(copy), "--format", form])
+        assert result.exit_code == 1, result.output
+        assert f"ds: the column {column!r} of 'findings' holds {kind}; expected " in result.stderr

@@ -26,6 +26,7 @@ _AT_ONCE = 128
 """Rows."""
 _NESTED = re.compile(r"\]$|^(?:STRUCT|MAP|UNION|VARIANT)", re.IGNORECASE)
 """Types of which one row may claim any number of elements."""
+_NUMBERS = re.compile(r"U?(?:TINY|SMALL|BIG|HUGE)?INT(?:EGER)?|DOUBLE|FLOAT|DECIMAL.*|BOOLEAN")
 _AS_IT_IS = "hive_partitioning=false"
 """A folder that is called ``version=2`` is no column."""
 _JOURNAL_COLUMNS = (
@@ -151,6 +152,11 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
                 there = {column[0] for column in described}
                 if nested := next((column[0] for column in described if _NESTED.search(str(column[1]))), None):
                     raise InputError(f"{path}: the column {nested!r} of {table!r} holds lists; expected plain values")
+                for column, kind, *_ in described:
+                    if column in columns and not _fits(str(kind), columns[column]):
+                        raise InputError(
+                            f"{path}: the column {column!r} of {table!r} holds {kind}; expected {columns[column]}"
+                        )
                 count = f"SELECT count(*) FROM {rows}"  # noqa: S608
                 found[table] = _Table(folder / table, pattern, len(there), count)
                 missing = [
@@ -172,6 +178,11 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
             database.execute("SET enable_external_access = false")
             database.execute("SET lock_configuration = true")
         yield Dataset(database, path, found)
+
+
+def _fits(kind: str, wanted: str) -> bool:
+    """Whether a column may stand for one of text, or for one of numbers."""
+    return kind == wanted if wanted == "VARCHAR" else _NUMBERS.fullmatch(kind) is not None
 
 
 def _of_machine() -> int:
