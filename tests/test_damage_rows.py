@@ -214,6 +214,18 @@ def test_of_several_processes_in_a_log_the_one_that_the_queue_is_of_is_told_by_i
 
 @pytest.mark.shared
 @pytest.mark.parametrize(
+    ("name", "variant"),
+    [("m290-alexnet-infer-level6-cmd", NO_FRAMEWORK), ("m121-lenet-train-ownkernels", HIDDEN)],
+)
+def test_two_versions_of_the_library_in_one_log_are_two_processes(name: str, variant: str) -> None:
+    """Nothing but what entries state says whose they are: one version prints the handle, the other does not."""
+    operations = measured(shared_folder(), ("another's lines between, without ids", name, variant, 0)).operations
+    assert operations.wrong_and_sure == 0
+    assert operations.right >= 0.9 * operations.kernels > 0
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
     ("row", "name", "variant", "least"),
     [
         ("iterations only in the profile", "m290-alexnet-infer-10it", NO_FRAMEWORK, 0.75),

@@ -53,6 +53,8 @@ def test_a_name_contradicts_types_and_directions(name: str, layer_type: str, dir
         ("OpTensorFwdBias", "relu4", True),
         ("OpTensorFwdBias", "fc6", False),
         ("MIOpenLRNAcrossChannels4", "norm1", False),
+        ("MIOpenNeuronFwd", "lstm1", False),
+        ("mloPoolingG", "lstm1", True),
     ],
 )
 def test_where_the_log_tells_no_type_a_layers_name_does(name: str, layer: str, odd: bool) -> None:

@@ -59,11 +59,13 @@ def _numbers_of(count: int) -> Callable[[bytes], tuple[int, ...]]:
 
 class Parameters(msgspec.Struct, frozen=True, gc=False):
     """Which of the addresses in a call's entry are buffers: those with a truth in ``picked``, by name in ``names``;
-    ``nulls`` are those that the entry states to be none."""
+    ``nulls`` are those that the entry states to be none. ``with_handle``: it states the library's handle, as entries of
+    some versions do."""
 
     names: tuple[str, ...]
     picked: tuple[bool, ...]
     nulls: frozenset[str] = frozenset()
+    with_handle: bool = False
 
     def buffers(self, addresses: bytes) -> Buffers:
         """(parameter name, address) of each; ``addresses`` are hexadecimal digits with commas between them."""

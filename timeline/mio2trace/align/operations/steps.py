@@ -12,7 +12,7 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.queues import of_streams, one_stream_each
-from mio2trace.align.operations.rates import BESIDE_STRANGERS, HARDLY_ANY
+from mio2trace.align.operations.rates import BESIDE_STRANGERS, FEW, HARDLY_ANY
 from mio2trace.align.operations.rows.calls import divided
 from mio2trace.align.operations.stream import Stream, solve_together
 from mio2trace.align.operations.windows import BUFFERED, Late, Windows, by_lines, by_stamps, everywhere, stamped_lines
@@ -99,7 +99,7 @@ def _joined(
         together = [*joined]
         of_threads = _queue_of_each_thread(attribution, streams, together)
         return iter(together) if of_threads is None else _streams(attribution, streams, of_threads)
-    return (_of_buffered(attribution, _of_one_thread(attribution, stream)) for stream in joined)
+    return (_of_buffered(attribution, _of_one_writer(attribution, stream)) for stream in joined)
 
 
 def _streams(
@@ -166,19 +166,23 @@ def _queue_of_each_thread(
     return {key: of_thread[thread] for key, thread in ways[best]}
 
 
-def _of_one_thread(attribution: Attribution, stream: Stream) -> Stream:
-    """The one queue with the calls of one thread of the log, where many of the others' launched nothing in it and it is
+def _of_one_writer(attribution: Attribution, stream: Stream) -> Stream:
+    """The one queue with the calls of one writer of the log, where many of the others' launched nothing in it and it is
     far likelier without them: they are another process's, whose ids the profile does not tell from its own.
     """
     operations = stream.operations
-    threads = sorted({operation.thread for operation in operations if operation.thread is not None})
-    if not 1 < len(threads) <= MOST_THREADS or stream.of_this_process() == 1:
+    writers = _writers(operations)
+    known = sorted({writer for writer in writers if writer is not None})
+    if not 1 < len(known) <= MOST_THREADS or stream.of_this_process() == 1:
         return stream
     assert stream.posterior is not None
     alone = [
-        _stream(attribution, stream.positions, [one for one in operations if one.thread in (thread, None)], 1, {})
-        for thread in threads
-    ]
+        _stream(
+            attribution, stream.positions,
+            [one for one, its in zip(operations, writers, strict=True) if its in (writer, None)], 1, {},
+        )
+        for writer in known
+    ]  # fmt: skip
     worth = [one.solve().evidence for one in alone]
     best = max(range(len(alone)), key=worth.__getitem__)
     others = [nats for number, nats in enumerate(worth) if number != best]
@@ -187,6 +191,33 @@ def _of_one_thread(attribution: Attribution, stream: Stream) -> Stream:
         return stream
     alone[best].at_most = BESIDE_STRANGERS
     return alone[best]
+
+
+def _writers(operations: Sequence[Operation]) -> list[int | None]:
+    """Who printed each call, None where that is not known: its thread; without several the version of the library, as
+    a process has one.
+
+    Entries of some versions have the handle among their parameters; of a function that has none these print a command.
+    """
+    threads = [operation.thread for operation in operations]
+    if len({*threads} - {None}) > 1:
+        return threads
+    entries = Counter(one.api for one in operations if one.parameters is not None)
+    stating = Counter(one.api for one in operations if one.parameters is not None and one.parameters.with_handle)
+    with_handle = {api for api, count in stating.items() if count > FEW * entries[api]}  # others' entries were mixed up
+    commanded = {one.api for one in operations if one.logged_command} - with_handle
+    forms = [
+        None
+        if one.torn or one.parameters is None
+        else int(one.parameters.with_handle)
+        if one.api in with_handle
+        else int(bool(one.logged_command))
+        if one.api in commanded
+        else None
+        for one in operations
+    ]
+    is_few = min(forms.count(0), forms.count(1)) <= HARDLY_ANY * len(forms)
+    return threads if is_few or not with_handle else forms
 
 
 def _of_buffered(attribution: Attribution, stream: Stream) -> Stream:

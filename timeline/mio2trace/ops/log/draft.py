@@ -238,6 +238,7 @@ def _stated(api: str, template: bytes) -> Stated:
             tuple(compress(names, picked)),
             picked,
             frozenset(name for name, value in pairs if value in _NULLS and _is_buffer(name)),
+            "handle" in params,
         ),
     )
 

@@ -218,7 +218,7 @@ class _Layers:
     def _fit(self, call: Operation) -> list[float]:
         """How well it fits each slot of a pass, 1 at most."""
         places = self._searched.get(_problem(call)) if call.primitive == "conv" else None
-        key = call.primitive, call.direction, call.output, None if places is None else frozenset(places)
+        key = _sort(call), call.direction, call.output, None if places is None else frozenset(places)
         fit = self._fits.get(key)
         if fit is None:
             fit = self._fits[key] = self._of_output(call) if places is None else self._of_layers(call, places)
@@ -237,7 +237,7 @@ class _Layers:
 
     def _of_output(self, call: Operation) -> list[float]:
         """By primitive, direction and output; what has many outputs takes no time for each layer."""
-        kind = call.primitive, call.direction
+        kind = _sort(call), call.direction
         fits = self._by_kind.get(kind)
         if fits is None:
             any_output = [self._fit_of(*kind, slot) for slot in self._pass]
@@ -306,6 +306,11 @@ def _again(before: Operation, call: Operation) -> float:
         return 1.0 if _problem(before) == _problem(call) else BROKEN
     same = before.primitive == call.primitive or {before.primitive, call.primitive} == {"conv", "bias"}
     return 1.0 if same else BROKEN
+
+
+def _sort(call: Operation) -> str:
+    """What the type of a call's layer goes by: its primitive; of a recurrent one its mode, where that is known."""
+    return call.mode or call.primitive if call.primitive == "rnn" else call.primitive
 
 
 def _problem(call: Operation) -> object:

@@ -13,7 +13,8 @@ from mio2trace.model.log import Direction
 from mio2trace.patterns import late
 
 _CONVOLUTIONS = frozenset(("Convolution", "Deconvolution"))
-_PRODUCTS = _CONVOLUTIONS | {"InnerProduct", "LSTM", "RNN"}
+_RECURRENT = frozenset(("LSTM", "GRU", "RNN"))
+_PRODUCTS = _CONVOLUTIONS | _RECURRENT | {"InnerProduct"}
 _MULTIPLY = _PRODUCTS | {"BatchNorm", "Scale", "Bias", "Embed", "MVN"}
 """Types whose layers multiply matrices, if only by ones."""
 _TYPES = (
@@ -45,7 +46,15 @@ _PRIMITIVES = {
     "lrn": frozenset(("LRN",)),
     "softmax": frozenset(("Softmax", "SoftmaxWithLoss")),
     "bnorm": frozenset(("BatchNorm",)),
+    "rnn": _RECURRENT,
+    # Modes of recurrent calls; a layer that is called by the family's name may be of any.
+    "lstm": frozenset(("LSTM", "RNN")),
+    "gru": frozenset(("GRU", "RNN")),
+    "tanh": frozenset(("RNN",)),
+    "relu": frozenset(("RNN",)),
 }
+_LAUNCHING = _PRIMITIVES | {"activ": _PRIMITIVES["activ"] | _RECURRENT}
+"""The same of kernels: a recurrent call launches activations."""
 _CALLING = frozenset().union(*_PRIMITIVES.values())
 _WORD = late(r"[a-z]+")
 _WORDS = {
@@ -67,6 +76,12 @@ _WORDS = {
     "drop": "Dropout",
     "dropout": "Dropout",
     "concat": "Concat",
+    "lstm": "LSTM",
+    "bilstm": "LSTM",
+    "gru": "GRU",
+    "bigru": "GRU",
+    "rnn": "RNN",
+    "birnn": "RNN",
 }
 """What people call layers of a type, with a number or another word behind it; a fused layer has several such words."""
 
@@ -83,7 +98,7 @@ def _named_types(layer: str) -> frozenset[str]:
 
 
 def may_call(primitive: str, layer_type: str) -> bool:
-    """Whether a layer of this type may make a call of this primitive."""
+    """Whether a layer of this type may make a call of this primitive, or of a recurrent one in this mode."""
     types = _PRIMITIVES.get(primitive)
     return types is None or layer_type in types
 
@@ -127,11 +142,11 @@ def contradicts(name: str, types: frozenset[str], direction: Direction, named: f
     if ("backward" in name) if direction == "forward" else ("forward" in name):
         return True
     told = _told(name)
-    is_product = not told.isdisjoint(_PRODUCTS)
+    is_product = not told.isdisjoint(_PRODUCTS - _RECURRENT)
     if told and not is_product and _OTHER[direction].search(name):
         return True
     if not types:
-        return not told.isdisjoint(named) and not is_product
+        return not told.isdisjoint(named - _RECURRENT) and not is_product
     return bool(told) and told.isdisjoint(types)
 
 
@@ -148,6 +163,6 @@ def _told(name: str) -> frozenset[str]:
     """The types of layers that launch kernels of this name; empty where it tells nothing."""
     known = kernel_name(name)
     if known is not None and known.miopen:
-        some = [_PRIMITIVES.get(primitive, frozenset()) for primitive in known.primitives]
+        some = [_LAUNCHING.get(primitive, frozenset()) for primitive in known.primitives]
         return frozenset().union(*some) if all(some) else frozenset()
     return next((types for words, types in _TYPES if words.search(name)), frozenset())
