@@ -1,4 +1,7 @@
-"""``mio2trace doctor``: list the tools of this machine, and what each missing tool is needed for."""
+"""``mio2trace doctor``: list the tools of this machine, and what each missing tool is needed for.
+
+``mio2trace completion``: print the script with which TAB completes commands, options, columns and queries.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from mio2trace.commands.options import Printing, TableCommand, printing_options
-from mio2trace.commands.printing import show, tell
+from mio2trace.commands.options import Command, Printing, TableCommand, printing_options
+from mio2trace.commands.printing import show, tell, write
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "firefox", "xdg-open", "open")
 EXTRAS = {
@@ -187,3 +190,27 @@ def _machine(environment: Mapping[str, str]) -> Iterator[Finding]:
         "temporary files", f"{free / 1e9:.1f} GB free", "record, archives, compressed databases",
         "" if free > LITTLE_SPACE else "TMPDIR names a place with more",
     )  # fmt: skip
+
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command(cls=Command, no_args_is_help=True)
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Lines for a shell that complete commands, options, columns and queries.
+
+    \b
+    Examples:
+      eval "$(mio2trace completion bash)"
+      mio2trace completion bash > ~/.local/share/bash-completion/completions/mio2trace
+      mio2trace completion zsh > ~/.zfunc/_mio2trace
+      mio2trace completion fish > ~/.config/fish/completions/mio2trace.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    maker = kind(ctx.find_root().command, {}, "mio2trace", "_MIO2TRACE_COMPLETE")
+    write([maker.source().rstrip("\n") + "\n"])
