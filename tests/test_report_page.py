@@ -29,10 +29,10 @@ from mio2trace.answer.content import (
     Thumbnail,
     TreeNode,
 )
-from mio2trace.answer.frame import LIMIT
 from mio2trace.answer.html import page
 from mio2trace.answer.markdown import LIMIT as MARKDOWN_LIMIT
 from mio2trace.answer.markdown import comment
+from mio2trace.answer.tables import LIMIT
 from mio2trace.cli import cli
 from mio2trace.comparing import Comparison, RunRecord, Side
 from mio2trace.comparing import side as compared_side

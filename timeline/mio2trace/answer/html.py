@@ -7,9 +7,8 @@ from typing import Any
 
 from mio2trace.answer import svg, tables
 from mio2trace.answer.content import ROWS, Report, Section, Thumbnail, TreeNode
-from mio2trace.answer.frame import fitted
 from mio2trace.answer.names import distinct, ms_cell, short_kernel, spent_cells
-from mio2trace.answer.tables import Room
+from mio2trace.answer.tables import Room, fitted
 from mio2trace.findings import Finding
 from mio2trace.findings.rule import count, ms, percent, rate
 from mio2trace.kernels.names import normalise

@@ -1,9 +1,15 @@
-"""The tables of the page: rows of cells, a bar in a cell, what is left out."""
+"""The frame of every page, one HTML file without script that fetches nothing, and its tables: rows of cells, a bar in a
+cell, what is left out. Jinja2 fills the frame, autoescaped."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from typing import Any, NamedTuple
+
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
 
 from mio2trace.answer import svg
 from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, Part, ProblemRow, Rest, Section, cumulative
@@ -252,3 +258,36 @@ def kernels(section: Section, room: Room) -> dict[str, Any] | None:
     table = grid(heads, rows, _rest(section, section.kernels, len(shown), "kernel name"))
     note = f"{section.each}; % {section.of_whole}"
     return part("Kernels", note=note, table=table, caption="Kernel names, most time first")
+
+
+# -- The frame ---------------------------------------------------------------------------------------------------------
+
+LIMIT = 150_000
+"""Bytes of a page."""
+
+
+def fitted(attempts: Iterable[Mapping[str, Any]]) -> str:
+    """The page of the first attempt that is small enough, else of the last; each says what ``page.html.j2`` asks for:
+    ``title``, ``kicker``, ``generator``, ``footer`` and ``sections`` with their parts (`part`).
+    """
+    template, style = _frame()
+    text = ""
+    for page in attempts:
+        text = template.render(page=page, style=style)
+        if len(text.encode("utf-8", "replace")) <= LIMIT:
+            break
+    return text
+
+
+@cache
+def _frame() -> tuple[Template, Markup]:
+    """The template and its style. To compile it takes longer than to fill it."""
+    here = files("mio2trace.answer")
+    frame = Environment(autoescape=True, undefined=StrictUndefined, finalize=_visible, trim_blocks=True)
+    style = Markup(here.joinpath("page.css").read_text("utf-8").strip())  # noqa: S704 - our own file
+    return frame.from_string(here.joinpath("page.html.j2").read_text("utf-8")), style
+
+
+def _visible(value: Any) -> Any:
+    """What is text of others neither steers nor breaks anything; our own markup stays."""
+    return visible(value) if type(value) is str else value

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from mio2trace.answer import svg, tables
-from mio2trace.answer.frame import fitted
-from mio2trace.answer.tables import Room
+from mio2trace.answer.tables import Room, fitted
 from mio2trace.comparing.changes import Group, change, groups, has_changed, headline, interval, label, seen, tally
 from mio2trace.comparing.comparison import Compared, Comparison
 from mio2trace.comparing.record import Inside, Part

@@ -5,7 +5,7 @@ docs/findings.md has a paragraph for each. No rule fires on what the profiler it
 
 from __future__ import annotations
 
-from mio2trace.findings import idle, kernels, pauses, searches, trust, work
+from mio2trace.findings import kernels, pauses, searches, trust, work
 from mio2trace.findings.gpus import GPUS, Gpu, gpu_of
 from mio2trace.findings.rule import SEVERITIES, Finding, Found, Rule, Severity, severity_of
 from mio2trace.findings.subject import Problem, Subject
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 RULES: tuple[Rule, ...] = (
-    *searches.RULES, *kernels.RULES, *work.RULES, *kernels.FUSION, *idle.RULES, *pauses.RULES, *trust.RULES,
+    *searches.RULES, *kernels.RULES, *work.RULES, *kernels.FUSION, *pauses.RULES, *trust.RULES,
 )  # fmt: skip
 
 

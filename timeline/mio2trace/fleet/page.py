@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from mio2trace.answer import svg, tables
-from mio2trace.answer.frame import fitted
+from mio2trace.answer.tables import fitted
 from mio2trace.findings import RULES
 from mio2trace.findings.rule import count, ms
 from mio2trace.fleet import Fleet, Row
