@@ -24,44 +24,15 @@ if TYPE_CHECKING:
 
 __version__ = "0.3.0"
 __all__ = [
-    "Alignment",
-    "Analysis",
-    "AnalysisOptions",
-    "Comparison",
-    "Conversion",
-    "Input",
-    "InputError",
-    "LoadedRun",
-    "Note",
-    "Notes",
-    "OptionError",
-    "Run",
-    "Table",
-    "__version__",
-    "analyse",
-    "compare",
-    "convert",
-    "load",
-]
+    "Alignment", "Analysis", "AnalysisOptions", "Comparison", "Conversion", "Input", "InputError", "LoadedRun", "Note",
+    "Notes", "OptionError", "Run", "Table", "__version__", "analyse", "compare", "convert", "load",
+]  # fmt: skip
 _ROOMS = {
-    "Alignment": "align",
-    "Analysis": "analysis",
-    "AnalysisOptions": "analysis",
-    "Comparison": "comparing",
-    "Conversion": "conversion",
-    "Input": "files",
-    "InputError": "notes",
-    "LoadedRun": "dataset.loaded",
-    "Note": "notes",
-    "Notes": "notes",
-    "OptionError": "notes",
-    "Run": "analysis",
-    "Table": "dataset.table",
-    "analyse": "analysis",
-    "compare": "comparing",
-    "convert": "conversion",
-    "load": "dataset.loaded",
-}
+    "Alignment": "align", "Analysis": "analysis", "AnalysisOptions": "analysis", "Comparison": "comparing",
+    "Conversion": "conversion", "Input": "files", "InputError": "notes", "LoadedRun": "dataset.loaded", "Note": "notes",
+    "Notes": "notes", "OptionError": "notes", "Run": "analysis", "Table": "dataset.table", "analyse": "analysis",
+    "compare": "comparing", "convert": "conversion", "load": "dataset.loaded",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -11,19 +11,9 @@ from mio2trace.findings.rule import SEVERITIES, Finding, Found, Rule, Severity, 
 from mio2trace.findings.subject import Problem, Subject
 
 __all__ = [
-    "GPUS",
-    "RULES",
-    "SEVERITIES",
-    "Finding",
-    "Found",
-    "Gpu",
-    "Problem",
-    "Rule",
-    "Severity",
-    "Subject",
-    "findings",
+    "GPUS", "RULES", "SEVERITIES", "Finding", "Found", "Gpu", "Problem", "Rule", "Severity", "Subject", "findings",
     "gpu_of",
-]
+]  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
     *searches.RULES, *kernels.RULES, *work.RULES, *kernels.FUSION, *pauses.RULES, *trust.RULES,
