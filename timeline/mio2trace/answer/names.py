@@ -46,11 +46,7 @@ def _in_layer(name: str, layer: str, width: int) -> str:
     longest = width // 2
     if len(layer) > longest:
         layer = f"{layer[: longest // 3]}...{layer[3 + longest // 3 - longest :]}"
-    return f"{_end_cut(name, width - len(layer) - 4)} in {layer}"
-
-
-def _end_cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 3]}..."
+    return f"{shortened(name, width - len(layer) - 4)} in {layer}"
 
 
 def ms_cell(ns: float | None) -> str:

@@ -10,13 +10,12 @@ from mio2trace.patterns import late
 
 Shape = tuple[int, ...]
 
-DTYPES = (
-    "half", "float", "int32", "int8", "int8x4", "bfloat16", "double", "float8", "bfloat8", "int64",
-)  # fmt: skip
 DTYPE_BYTES = {
     "half": 2, "float": 4, "int32": 4, "int8": 1, "int8x4": 1, "bfloat16": 2, "double": 8, "float8": 1, "bfloat8": 1,
     "int64": 8,
 }  # fmt: skip
+"""In the order of MIOpen's numbers of types."""
+DTYPES = tuple(DTYPE_BYTES)
 KEY_DTYPES = {
     "FP32": "float", "FP16": "half", "BF16": "bfloat16", "BFP16": "bfloat16", "INT8": "int8", "INT8x4": "int8x4",
     "INT32": "int32", "FP64": "double", "FP8": "float8", "BF8": "bfloat8", "INT64": "int64",
