@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
 
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.families.conv import ConvProblem, output_length, transposed_length
-from mio2trace.ops.values import KEY_DTYPES, Shape, integers
+from mio2trace.ops.values import KEY_DTYPES, ConvDescriptor, Shape, integers
 from mio2trace.patterns import late
 
 _DIRECTIONS: dict[str, OperationDirection] = {"F": "forward", "B": "backward-data", "W": "backward-weights"}
@@ -36,21 +35,9 @@ def find_db_key(text: str) -> ConvProblem | None:
     first, window = integers("-".join(fields[:at]).replace("-", " ")), integers(fields[at].replace("x", " "))
     out, n = fields[at + 1 : at + 2 + rank], fields[at + 2 + rank]
     pads, strides, dilations = (integers(field.replace("x", " ")) for field in fields[at + 3 + rank : at + 6 + rank])
-    return _problem(
-        _Fields(
-            first,
-            window,
-            tuple(map(int, out)),
-            int(n),
-            pads,
-            strides,
-            dilations,
-            int(key[5] or "1"),
-            _DIRECTIONS[key[4]],
-            tuple(key[2].rstrip("-").split("-")),
-            key[3],
-        )
-    )
+    descriptor = ConvDescriptor(pads, strides, dilations, "convolution", int(key[5] or "1"))
+    layouts = tuple(key[2].rstrip("-").split("-"))
+    return _problem(first, window, tuple(map(int, out)), int(n), descriptor, _DIRECTIONS[key[4]], layouts, key[3])
 
 
 @lru_cache(maxsize=1 << 12)
@@ -71,26 +58,16 @@ def network_config(text: str, direction: OperationDirection | None = None) -> Co
     if len(rest) < 3 * rank + 1 or not all(_FIELD.fullmatch(field) for field in fields[:at] + rest[: 3 * rank + 1]):
         return None
     numbers = tuple(map(int, fields[:at]))
-    descriptor = tuple(map(int, rest[: 3 * rank + 1]))
+    *sizes, groups = map(int, rest[: 3 * rank + 1])
+    pads, strides, dilations = (tuple(sizes[place : place + rank]) for place in range(0, 3 * rank, rank))
+    descriptor = ConvDescriptor(pads, strides, dilations, "convolution", groups)
     letter = rest[3 * rank + 1] if len(rest) > 3 * rank + 1 else ""
     direction = _DIRECTIONS.get(letter, direction)
     if direction is None:
         return None
-    return _problem(
-        _Fields(
-            numbers[: rank + 1],
-            numbers[rank + 1 : 2 * rank + 1],
-            numbers[2 * rank + 1 : 3 * rank + 2],
-            numbers[3 * rank + 2],
-            descriptor[:rank],
-            descriptor[rank : 2 * rank],
-            descriptor[2 * rank : 3 * rank],
-            descriptor[3 * rank],
-            direction,
-            tuple(fields[at:end]),
-            fields[end],
-        )
-    )
+    first, window = numbers[: rank + 1], numbers[rank + 1 : 2 * rank + 1]
+    second, batch = numbers[2 * rank + 1 : 3 * rank + 2], numbers[3 * rank + 2]
+    return _problem(first, window, second, batch, descriptor, direction, tuple(fields[at:end]), fields[end])
 
 
 _MIXED = late("|".join(sorted(KEY_DTYPES, key=len, reverse=True)))
@@ -132,43 +109,25 @@ def perf_db_values(text: str) -> ConvProblem | None:
         return None
     behind = output_length if direction == "forward" else transposed_length
     second = tuple(behind(*dimension) for dimension in zip(lengths, pads, strides, dilations, window, strict=True))
-    return _problem(
-        _Fields(
-            (channels, *lengths),
-            window,
-            (outputs, *second),
-            batch,
-            pads,
-            strides,
-            dilations,
-            groups,
-            direction,
-            (words[0],),
-            words[1],
-        )
-    )
+    descriptor = ConvDescriptor(pads, strides, dilations, "convolution", groups)
+    x, y = (channels, *lengths), (outputs, *second)
+    return _problem(x, window, y, batch, descriptor, direction, (words[0],), words[1])
 
 
-class _Fields(NamedTuple):
-    """As they stand: ``first`` and ``second`` are channels and sizes before and behind the window."""
-
-    first: Shape
-    window: Shape
-    second: Shape
-    batch: int
-    pads: Shape
-    strides: Shape
-    dilations: Shape
-    groups: int
-    direction: OperationDirection
-    layouts: tuple[str, ...]
-    dtype: str
-
-
-def _problem(fields: _Fields) -> ConvProblem | None:
-    """For the gradients the first fields describe dy and the later ones x (miopen-log.md 8.5)."""
-    groups, layouts, forward = fields.groups, fields.layouts, fields.direction == "forward"
-    x, y = (fields.first, fields.second) if forward else (fields.second, fields.first)
+def _problem(
+    first: Shape,
+    window: Shape,
+    second: Shape,
+    batch: int,
+    descriptor: ConvDescriptor,
+    direction: OperationDirection,
+    layouts: tuple[str, ...],
+    dtype: str,
+) -> ConvProblem | None:
+    """``first`` and ``second`` are channels and sizes before and behind the window: for the gradients the first
+    describes dy and the second x (miopen-log.md 8.5)."""
+    groups, forward = descriptor.groups or 0, direction == "forward"
+    x, y = (first, second) if forward else (second, first)
     if groups <= 0 or not x or x[0] % groups:
         return None
     if len(layouts) != 3:
@@ -176,14 +135,14 @@ def _problem(fields: _Fields) -> ConvProblem | None:
     elif not forward:
         layouts = (layouts[2], layouts[1], layouts[0])
     problem = ConvProblem(
-        direction=fields.direction,
-        dtype=_input_type(fields.dtype),
-        x=(fields.batch, *x),
-        w=(y[0], x[0] // groups, *fields.window),
-        y=(fields.batch, *y),
-        pads=fields.pads,
-        strides=fields.strides,
-        dilations=fields.dilations,
+        direction=direction,
+        dtype=_input_type(dtype),
+        x=(batch, *x),
+        w=(y[0], x[0] // groups, *window),
+        y=(batch, *y),
+        pads=descriptor.pads,
+        strides=descriptor.strides,
+        dilations=descriptor.dilations,
         groups=groups,
         layouts=(layouts[0], layouts[1], layouts[2]),
     )
