@@ -6,8 +6,10 @@ however they are related, they stay below that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
+from operator import attrgetter
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -22,59 +24,68 @@ LONGEST_NS = 1 << 53
 
 _DEVICE = dict.fromkeys(("queued_ns", "submit_ns", "start_ns", "end_ns"))
 _HOST = dict.fromkeys(("start_ns", "end_ns", "prepared_ns"))
+_QUEUED, _STARTS, _ENDS = map(attrgetter, ("queued_ns", "start_ns", "end_ns"))
+_Near = tuple[int, int] | None
+"""From when to when times are kept; None where that is all of them."""
 
 
 def within_reach(profile: Profile, notes: Notes) -> Profile:
     """``profile`` without the times that lie further than `FAR_NS` from the middle of their clock's; they are noted.
 
-    A command without device times is not drawn; one without host times is placed between its neighbours. Where host and
-    device share a clock, all times are looked at together, and ranges out of reach are left out.
+    A command without device times is not drawn; one without host times is placed between its neighbours; ranges out of
+    reach are left out. Where host and device share a clock, all times are looked at together.
     """
-    if any(device.clock == 0 for device in profile.devices) or (profile.ranges and not profile.devices):
-        return _on_one_clock(profile, notes)
-    activities, calls = profile.activities, profile.other_calls
+    activities, ranges = profile.activities, profile.ranges
+    calls = [*profile.other_calls, *(call for one in activities if (call := one.call) is not None)]
     device_of = {queue.index: queue.device for queue in profile.queues}
-    by_device: dict[int, list[Activity]] = {}
-    if len(set(device_of.values())) > 1:
-        for one in activities:
-            by_device.setdefault(device_of.get(one.queue, 0), []).append(one)
-    on_one = {0: activities}
-    near_of: dict[int, tuple[int, int]] = {}
-    for device, of_device in (by_device or on_one).items():
-        queued = [at for one in of_device if (at := one.queued_ns) is not None]
-        near = _near(queued, [at for one in of_device if (at := one.end_ns) is not None])
-        if near is not None:
-            near_of[device] = near
-    if near_of:
-        kept = tuple(
-            one
-            if (near := near_of.get(device_of.get(one.queue, 0) if by_device else 0)) is None
-            or _is_in(near, one.queued_ns, one.end_ns)
-            else replace(one, **_DEVICE)
-            for one in activities
-        )
-        notes.add("command far in time from all others: left out", count=_changed(activities, kept))
-        activities = kept
-    made_calls = [call for one in activities if (call := one.call) is not None]
-    made_calls += calls
-    begun = [at for call in made_calls if (at := call.start_ns) is not None]
-    near = _near(begun, [at for call in made_calls if (at := call.end_ns) is not None])
-    if near is not None:
-        placed = tuple(
-            one
-            if one.call is None or _is_in(near, one.call.start_ns, one.call.end_ns)
-            else replace(one, call=replace(one.call, **_HOST))
-            for one in activities
-        )
-        made = tuple(
-            one if _is_in(near, one.start_ns, one.end_ns) else replace(one, start_ns=None, end_ns=None) for one in calls
-        )
-        lost = _changed(activities, placed) + _changed(calls, made)
-        notes.add("host time far from all others: taken as unknown", count=lost)
-        activities, calls = placed, made
-    if activities is profile.activities and calls is profile.other_calls:
+    near_of: dict[int, _Near] = {}
+    if any(device.clock == 0 for device in profile.devices) or (ranges and not profile.devices):
+        near = _near(_STARTS, [*calls, *ranges, *activities])
+        near_of = dict.fromkeys((0, *device_of.values()), near)
+    else:
+        near = _near(_STARTS, calls)
+        for device, of_device in _by_device(activities, device_of).items():
+            near_of[device] = _near(_QUEUED, of_device)
+    if near is None and not any(near_of.values()):
         return profile
-    return replace(profile, activities=activities, other_calls=calls)
+    unknown = {id(call): replace(call, **_HOST) for call in calls if not _is_in(near, call.start_ns, call.end_ns)}
+    stays = [place for place, made in enumerate(ranges) if _is_in(near, made.start_ns, made.end_ns)]
+    new_place = {old: new for new, old in enumerate(stays)}
+    kept: list[Activity] = []
+    far = 0
+    for one in activities:
+        if not _is_in(near_of.get(device_of.get(one.queue, 0)), one.queued_ns, one.start_ns, one.end_ns):
+            one = replace(one, **_DEVICE)
+            far += 1
+        if one.call is not None and id(one.call) in unknown:
+            one = replace(one, call=unknown[id(one.call)])
+        kept.append(one if one.range is None else replace(one, range=new_place.get(one.range)))
+    for what, count in (
+        ("command far in time from all others: left out", far),
+        ("host time far from all others: taken as unknown", len(unknown)),
+        ("range far in time from all others: left out", len(ranges) - len(stays)),
+    ):
+        if count:
+            notes.add(what, count=count)
+    return replace(
+        profile,
+        activities=tuple(kept),
+        other_calls=tuple(unknown.get(id(call), call) for call in profile.other_calls),
+        ranges=tuple(ranges[place] for place in stays),
+        captured=tuple(
+            one if one.range is None else replace(one, range=new_place.get(one.range)) for one in profile.captured
+        ),
+    )
+
+
+def _by_device(activities: Sequence[Activity], device_of: Mapping[int, int]) -> Mapping[int, Sequence[Activity]]:
+    devices = set(device_of.values()) or {0}
+    if len(devices) == 1:
+        return dict.fromkeys(devices, activities)
+    groups: dict[int, list[Activity]] = {}
+    for one in activities:
+        groups.setdefault(device_of.get(one.queue, 0), []).append(one)
+    return groups
 
 
 def in_time_order(profile: Profile) -> Profile:
@@ -99,60 +110,19 @@ def in_time_order(profile: Profile) -> Profile:
     return replace(profile, activities=tuple(one for _, one in sorted(keyed, key=lambda pair: pair[0])))
 
 
-def _on_one_clock(profile: Profile, notes: Notes) -> Profile:
-    activities, ranges = profile.activities, profile.ranges
-    calls = (*profile.other_calls, *(call for one in activities if (call := one.call) is not None))
-    every: tuple[Sequence[Activity | Call | Range], ...] = activities, calls, ranges
-    begun = [at for some in every for one in some if (at := one.start_ns) is not None]
-    near = _near(begun, [at for some in every for one in some if (at := one.end_ns) is not None])
-    if near is None:
-        return profile
-    unknown = {id(call): replace(call, **_HOST) for call in calls if not _is_in(near, call.start_ns, call.end_ns)}
-    stays = [place for place, one in enumerate(ranges) if _is_in(near, one.start_ns, one.end_ns)]
-    new_place = {old: new for new, old in enumerate(stays)}
-    kept: list[Activity] = []
-    far = 0
-    for one in activities:
-        if not _is_in(near, one.queued_ns, one.start_ns, one.end_ns):
-            one = replace(one, **_DEVICE)
-            far += 1
-        if one.call is not None and id(one.call) in unknown:
-            one = replace(one, call=unknown[id(one.call)])
-        kept.append(one if one.range is None else replace(one, range=new_place.get(one.range)))
-    for what, count in (
-        ("command far in time from all others: left out", far),
-        ("host time far from all others: taken as unknown", len(unknown)),
-        ("range far in time from all others: left out", len(ranges) - len(stays)),
-    ):
-        if count:
-            notes.add(what, count=count)
-    return replace(
-        profile,
-        activities=tuple(kept),
-        other_calls=tuple(unknown.get(id(call), call) for call in profile.other_calls),
-        ranges=tuple(ranges[place] for place in stays),
-        captured=tuple(
-            one if one.range is None else replace(one, range=new_place.get(one.range)) for one in profile.captured
-        ),
-    )
-
-
 def middle(times: Sequence[int]) -> int:
     """The time of which half lie before it."""
     return sorted(times)[len(times) // 2]
 
 
-def _near(begun: Sequence[int], ended: Sequence[int]) -> tuple[int, int] | None:
-    """From when to when times are kept; None where that is all of them."""
+def _near(begin_of: Callable[[Any], int | None], some: Sequence[Activity | Call | Range]) -> _Near:
+    begun = [time for time in map(begin_of, some) if time is not None]
+    ended = [time for time in map(_ENDS, some) if time is not None]
     if not begun or not ended or max(ended) - min(begun) <= 2 * FAR_NS >= max(begun) - min(ended):
         return None
     at = middle(begun)
     return at - FAR_NS, at + FAR_NS
 
 
-def _is_in(near: tuple[int, int], *times: int | None) -> bool:
-    return all(time is None or near[0] <= time <= near[1] for time in times)
-
-
-def _changed(before: Sequence[Activity | Call], after: Sequence[Activity | Call]) -> int:
-    return sum(one is not other for one, other in zip(before, after, strict=True))
+def _is_in(near: _Near, *times: int | None) -> bool:
+    return near is None or all(time is None or near[0] <= time <= near[1] for time in times)
