@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from mio2trace.align.attribution import Attribution
+from mio2trace.align.clocks.axis import sharpened
 from mio2trace.align.clocks.fit import DeviceClock, LogClock, device_clocks
 from mio2trace.align.clocks.log_runs import of_profile
 from mio2trace.align.clocks.reach import in_time_order, within_reach
-from mio2trace.align.clocks.sharpen import sharpened
 from mio2trace.align.exact import Calls, calls_of
 from mio2trace.align.graphs import join_replays
 from mio2trace.align.ladder import climb
@@ -30,10 +30,10 @@ from mio2trace.align.same_run import (
     doubt_of_run,
     is_explained,
     relation,
+    unused_logs,
     without_buffers,
 )
 from mio2trace.align.several_runs import run_of_profile
-from mio2trace.align.unused import unused_logs
 from mio2trace.evidence import (
     BOUNDARY_STAMPS,
     BUFFERS,

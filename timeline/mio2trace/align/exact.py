@@ -16,8 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.backward import ForwardOps
-from mio2trace.align.gradients import split
+from mio2trace.align.gradients import ForwardOps, split
 from mio2trace.align.layers.by_sequence import Sequenced, layers_by_sequence
 from mio2trace.align.layers.marked_steps import LEAST_LAUNCHES, before_recording, is_step, step_at
 from mio2trace.align.layers.net import Net, NetLayerSpec

@@ -1,4 +1,7 @@
-"""Which kernels of a convolution's gradients compute that of the data, and which that of the weights.
+"""The backward pass: the forward op of each op, and which kernels compute a convolution's gradient of the data, which
+that of the weights.
+
+An op of an automatic backward pass carries the sequence number of its forward op (rocm-profiles.md 8).
 
 PyTorch asks for both in one op, the data's first (rocm-profiles.md 11.10); names that say otherwise are believed. Each
 gradient has one main kernel, or several of one way, and helpers around it.
@@ -7,11 +10,15 @@ gradient has one main kernel, or several of one way, and helpers around it.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mio2trace.align.links import NONE
 from mio2trace.kernels.names import KernelName, kernel_name
 from mio2trace.model.miopen import OperationDirection
+from mio2trace.model.profile import Profile
 from mio2trace.ops.family import DATA, WEIGHTS
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.values import Shape, product
@@ -88,3 +95,45 @@ def _turns_back(main: str, layout: str, tensor: Shape) -> bool:
     if not _CHANNELS_LAST.search(main) or layout.endswith("C") or len(tensor) < 3:
         return False
     return tensor[1] > 1 and product(tensor[2:]) > 1
+
+
+_BACKWARD = late(r"autograd::engine::evaluate_function: |\w+Backward\d*$")
+
+
+class ForwardOps:
+    """``of[r]`` is the range of the forward op of range r, `NONE` for what is no op of a backward pass; ``unsure``
+    holds ranges for which several threads counted up to that number, so that another op may be meant."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.of = [NONE] * len(profile.ranges)
+        self.unsure: set[int] = set()
+        backward: list[int] = []
+        forward: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        is_backward: dict[str, bool] = {}
+        for place, made in enumerate(profile.ranges):
+            if made.sequence is None or made.kind != "operator":
+                continue
+            text = made.text
+            if text not in is_backward:
+                is_backward[text] = _BACKWARD.match(text) is not None
+            if is_backward[text]:
+                backward.append(place)
+            else:
+                forward[made.sequence].append((made.start_ns, place))
+        others_from: dict[int, int] = {}
+        for number, candidates in forward.items():
+            candidates.sort()
+            first = profile.ranges[candidates[0][1]].thread
+            for count, (_, place) in enumerate(candidates):
+                if profile.ranges[place].thread != first:
+                    others_from[number] = count
+                    break
+        for place in backward:
+            made = profile.ranges[place]
+            number = made.sequence or 0
+            candidates = forward.get(number, [])
+            before = bisect_left(candidates, (made.start_ns, NONE))
+            if before:
+                self.of[place] = candidates[before - 1][1]
+                if before > others_from.get(number, before):
+                    self.unsure.add(place)

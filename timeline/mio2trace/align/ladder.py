@@ -24,8 +24,7 @@ from mio2trace.align.layers.outside_times import (
     doubt_by_kernels,
     doubt_other_queues,
 )
-from mio2trace.align.layers.repetitions import place_repetitions
-from mio2trace.align.layers.replays import place_nameless_replays
+from mio2trace.align.layers.repetitions import place_nameless_replays, place_repetitions
 from mio2trace.align.operations.steps import doubt_begun_again, link_operations
 from mio2trace.evidence import (
     BOUNDARY_STAMPS,
