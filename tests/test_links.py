@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import mio2trace
-from mio2trace.align import NONE, LayerRun, Links, align
+from mio2trace.align import NONE, LayerRun, Links
 from mio2trace.align import ladder as ladder_module
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.exact import calls_of
@@ -28,7 +28,6 @@ from mio2trace.evidence import (
     TIMER_MARKS,
     Evidence,
 )
-from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent
 from mio2trace.notes import Notes
 from tests.conftest import ROOT
 from tests.records import enqueued, made_operation, opencl_profile
@@ -153,46 +152,6 @@ def test_a_step_is_left_out_with_the_last_of_its_evidence(monkeypatch: pytest.Mo
         taken.clear()
         climb(Attribution(opencl_profile(source=0, records=0), Notes(), without=frozenset(without)))
         assert taken == expected
-
-
-def test_layers_of_a_warm_up_known_by_its_operations_name_their_evidence() -> None:
-    """The log's lines stand beside the kernels because of their calls: a layer's evidence is its operation's."""
-    operations, activities = [], []
-    for number, line in enumerate((12, 22, 42, 52)):
-        address = 0x5600_0000_0000 + 0x1000 * number
-        operations.append(
-            made_operation(
-                index=number, source=0, line=line, end_line=line, api="miopenConvolutionForward", primitive="conv",
-                direction="forward", arguments=(("x", address), ("y", address + 64)),
-            )
-        )  # fmt: skip
-        activities.append(
-            enqueued(
-                number=number, kind="kernel", name="MIOpenConvUni", grid=(256 << number % 2, 1, 1),
-                arguments=tuple(value.to_bytes(8, "little").hex() for value in (address, address + 64)),
-            )
-        )  # fmt: skip
-    lines = ((10, "forward begins", ""), (15, "layer ended", "a"), (25, "layer ended", "b"), (30, "forward ends", ""),
-             (40, "benchmark begins", ""), (41, "testing", ""))  # fmt: skip
-    log = FrameworkLog(
-        source=0,
-        events=tuple(
-            LogEvent(source=0, line=line, kind=kind, text=text, direction="forward", number=1)  # type: ignore[arg-type]
-            for line, kind, text in lines
-        ),
-        layers=tuple(
-            LayerTime(
-                source=0, line=line, index=index, layer="ab"[index], direction="forward", printed_ns=1_000_000,
-                stamp=LocalTime(year=2026, month=1, day=1, ns=2_000_000 * (index + 1)),
-            )
-            for index, line in enumerate((45, 55))
-        ),
-    )  # fmt: skip
-    profile = opencl_profile(source=1, records=4, activities=tuple(activities))
-    links = align(profile, [log], Notes(), operations=operations, by_order_alone=True).links
-    assert [links.iteration_of(position) for position in range(4)] == [0, 0, 1, 1]
-    assert [links.runs[run].layer for run in links.run_of] == ["a", "b", "a", "b"]
-    assert links.layer_by == links.operation_by == [BUFFERS] * 4
 
 
 def test_a_link_is_as_probable_as_its_least_probable_reason_says() -> None:

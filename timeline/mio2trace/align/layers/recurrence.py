@@ -14,7 +14,7 @@ from mio2trace.align.layers.net import LayerKey
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.rates import LIKE, TOLERANCE_NS
 from mio2trace.align.sequences import matches
-from mio2trace.evidence import RECURRENCE, Evidence
+from mio2trace.evidence import RECURRENCE
 from mio2trace.model.profile import Activity
 
 
@@ -45,7 +45,6 @@ def place_by_recurrence(
     target: Sequence[int],
     run_for: Callable[[LayerKey], int],
     unlaunched: Mapping[LayerKey, int] = MappingProxyType({}),
-    by: Evidence | None = RECURRENCE,
 ) -> None:
     """Label ``target`` after the attributed ``reference``; ``run_for`` gives the target's run of a layer.
 
@@ -77,10 +76,10 @@ def place_by_recurrence(
         if position in prepared:
             key, from_, in_doubt = prepared[position]
             confidence = min(inherited.get(from_, 1.0), LIKE if in_doubt else 1.0)
-            attribution.give_layer([position], run_for(key), by, confidence=confidence)
+            attribution.give_layer([position], run_for(key), RECURRENCE, confidence=confidence)
         elif position in layer_of:
             confidence = min(inherited.get(position, 1.0), LIKE if position in unsure else 1.0)
-            attribution.give_layer([position], run_for(layer_of[position]), by, confidence=confidence)
+            attribution.give_layer([position], run_for(layer_of[position]), RECURRENCE, confidence=confidence)
 
 
 def prepares(

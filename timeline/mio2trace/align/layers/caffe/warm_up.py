@@ -1,18 +1,17 @@
 """What runs before iteration 1: set-up and the warm-up, which runs the layers once without printing their times.
 
-The log's lines bound the warm-up where they can be placed; its layers are told by ``debug_info`` lines and by the
-likeness to iteration 1 (trace-contract.md 3).
+The log's lines bound the warm-up where they can be placed; its layers are told by the likeness to iteration 1
+(trace-contract.md 3).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Set
 
 from mio2trace.align.attribution import DIRECTIONS, Attribution
 from mio2trace.align.clocks.axis import Timeline
 from mio2trace.align.clocks.resolution import STAMP_NS
 from mio2trace.align.layers.caffe.by_names import place_by_names
-from mio2trace.align.layers.net import LayerKey
 from mio2trace.align.layers.recurrence import is_filler, place_by_recurrence, signature
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.rates import FEW, UNEVEN
@@ -38,16 +37,14 @@ def place_before_iterations(attribution: Attribution) -> None:
         pass_ = links.pass_id("warm-up", 0, direction)
         reference = attribution.reference(direction)
         runs_of = attribution.runs_of_pass(pass_)
-        _place_by_ended_lines(attribution, axis, direction, positions, runs_of, reference)
-        left = [p for p in positions if links.run_of[p] == NONE]
-        if RECURRENCE not in attribution.without and reference and len(left) == len(positions):
+        if RECURRENCE not in attribution.without and reference:
             place_by_recurrence(attribution, reference, positions, runs_of, attribution.unlaunched())
         # Where each layer's end is printed kernels run for the printing, too.
         if NAME_AND_SIZES not in attribution.without and not any(e.kind == "layer ended" for e in attribution.events):
             place_by_names(attribution, positions, direction, runs_of)
         links.give_pass(positions, pass_)
         if axis is not None and not axis.by_line and _is_vague(attribution, positions):
-            links.doubt_layer(p for p in left if links.run_of[p] != NONE)
+            links.doubt_layer(p for p in positions if links.run_of[p] != NONE)
     kinds = {event.kind for event in attribution.events}
     if not warm and (begins is None or not kinds.isdisjoint(_OF_WARM_UP)):
         _place_by_likeness(attribution, first_iteration)
@@ -125,42 +122,6 @@ def _is_vague(attribution: Attribution, positions: range) -> bool:
     """Whether activities without host times stand at a stretch's ends, so that more or fewer may be in it."""
     edges = {positions.start - 1, positions.start, positions.stop - 1, positions.stop}
     return attribution.times is not None and not edges.isdisjoint(attribution.times.unknown)
-
-
-def _place_by_ended_lines(
-    attribution: Attribution,
-    axis: Timeline | None,
-    direction: Direction,
-    positions: range,
-    runs_of: Callable[[LayerKey], int],
-    reference: Sequence[int],
-) -> None:
-    """``debug_info`` lines in the warm-up: a layer's activities lie before its first line, after the line before it.
-
-    The lines themselves run kernels (absolute sums, reads), before they are printed: which activities are the layer's
-    own is told by iteration 1.
-    """
-    if axis is None or axis.evidence in attribution.without or not reference:
-        return
-    lines = [
-        (place, event)
-        for event in attribution.events
-        if event.kind == "layer ended" and event.direction == direction and (place := axis.event(event)) is not None
-    ]
-    lines.sort(key=lambda pair: pair[0])
-    index_of = {layer.layer: layer.index for layer in attribution.net.layers}
-    previous_place: int | None = None
-    seen: set[str] = set()
-    for place, event in lines:
-        if event.text not in seen and event.text in index_of:
-            seen.add(event.text)
-            first = max(positions.start, axis.first_after(previous_place) if previous_place else positions.start)
-            last = min(positions.stop, axis.first_after(place))
-            key = (index_of[event.text], direction)
-            same = [p for p in reference if attribution.layer_key(p) == key]
-            target = range(first, max(first, last))
-            place_by_recurrence(attribution, same, target, runs_of, by=axis.evidence)
-        previous_place = place
 
 
 def _place_by_likeness(attribution: Attribution, limit: int) -> None:
