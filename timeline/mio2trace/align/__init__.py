@@ -18,13 +18,14 @@ from mio2trace.align.layers.marked_steps import MarkedStep, step_at
 from mio2trace.align.layers.net import Net, by_place, read_net
 from mio2trace.align.links import DOUBTED, NONE, LayerRun, Links, Pass
 from mio2trace.align.operations.queues import of_its_threads, same_process
-from mio2trace.align.operations.rates import MISSTATED
+from mio2trace.align.operations.rates import CONTRARY, MISSTATED
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.processes import ProcessClock
 from mio2trace.align.replayed import Replays
 from mio2trace.align.same_run import (
     OTHER_PROCESS,
     OTHER_SIZES,
+    OTHER_TIMES_AND_THREADS,
     UNLIKELY,
     Relation,
     doubt_of_run,
@@ -251,7 +252,7 @@ def _doubt_run(attribution: Attribution, notes: Notes) -> None:
     doubt = doubt_of_run(attribution)
     if doubt:
         notes.add(f"log that is probably of another run, links have low confidence: {doubt}")
-        likely = MISSTATED if doubt == OTHER_SIZES else UNLIKELY
+        likely = {OTHER_SIZES: MISSTATED, OTHER_TIMES_AND_THREADS: CONTRARY}.get(doubt, UNLIKELY)
         links.doubt_operation([place for place, word in enumerate(links.operation_by) if word in words], likely)
         links.doubt_layer([place for place, word in enumerate(links.layer_by) if named and word in words], likely)
     elif doubt == "":

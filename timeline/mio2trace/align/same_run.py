@@ -35,6 +35,8 @@ UNLIKELY = 0.49
 """Confidence of a link of a log that is more likely another run's."""
 _APART = "the log was not written while the profile went on"
 OTHER_SIZES = "its tensors are of other sizes than the kernels work on"
+OTHER_TIMES = "its stamps do not keep time with the profile"
+OTHER_TIMES_AND_THREADS = f"{OTHER_TIMES}, and its lines are of threads that the profile does not have"
 RESERVED = 300
 """Linux gives smaller ids to no process of a user once all were given; collectors number ranks from 0."""
 
@@ -123,14 +125,16 @@ def doubt_of_run(attribution: Attribution) -> str | None:
     by_rhythm = attribution.keeps_time
     if not attribution.fitted:
         by_rhythm = keeps_time(profile, attribution.logs, attribution.operations, attribution.links)
+    by_threads = _threads_in_common(profile, attribution.logs, attribution.operations)
     links = attribution.links
     # Calls of another program do not explain the kernels; those of another run of this one do.
     is_like = links.has_operations and _explains(profile, links, UNEVEN)
     if clock is not None and clock.is_apart and not by_rhythm and not is_like:
         raise InputError(f"the log and the profile are not of one run: {_APART} (--align order goes on by order alone)")
     if by_rhythm is not None:
-        return None if by_rhythm else "its stamps do not keep time with the profile"
-    by_threads = _threads_in_common(profile, attribution.logs, attribution.operations)
+        if by_rhythm:
+            return None
+        return OTHER_TIMES_AND_THREADS if by_threads is False else OTHER_TIMES
     if by_threads is not None:
         return None if by_threads else "its lines are of threads that the profile does not have"
     return "" if clock is None else "nothing tells a wrong clock from another run"

@@ -94,6 +94,8 @@ BESIDE_STRANGERS: Final = 1 - CUT
 """Part of the links that are right then, where nothing but names, sizes and order tells."""
 HARDLY_ANY: Final = CUT
 """Part of the kernels in layers that the queue of the thread which printed them has more than."""
+CONTRARY: Final = CUT
+"""How probable it is that a log is the profile's run's, where neither its stamps nor its threads' ids are."""
 IN_PART: Final = 1 - CUT
 """How probable a fit of printed times is where some of them are lost."""
 
