@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from mio2trace import source as source_module
+from mio2trace.cli import cli
 from mio2trace.conversion import Conversion, convert
 from mio2trace.notes import InputError
 from mio2trace.trace import Slice
@@ -218,12 +220,10 @@ def test_utf16_without_a_mark_is_refused_in_one_line(converted: Converted) -> No
 # ---- files that are none
 
 
-def refused(*args: str, code: int = 1, **options: Any) -> str:
-    result = subprocess.run(
-        [*PROGRAM, *args], capture_output=True, env=ENVIRONMENT, timeout=60, stdin=subprocess.DEVNULL, **options
-    )
-    text = str(result.stderr.decode())
-    assert (result.returncode, result.stdout) == (code, b""), text
+def refused(*args: str, code: int = 1) -> str:
+    result = CliRunner().invoke(cli, args, prog_name="mio2trace")
+    text = result.stderr
+    assert (result.exit_code, result.stdout) == (code, ""), text
     if code == 1:
         assert text.count("\n") == 1
     assert "Traceback" not in text
@@ -310,7 +310,7 @@ def test_symbolic_links_are_followed_and_kept() -> None:
     Path("out.json").symlink_to("store/real.json")
     Path("new.json").symlink_to("store/new.json")
     for target in ("out.json", "new.json"):
-        assert subprocess.run([*PROGRAM, "in.json", "-o", target, "-q"], env=ENVIRONMENT).returncode == 0
+        assert CliRunner().invoke(cli, ["in.json", "-o", target, "-q"]).exit_code == 0
         assert Path(target).is_symlink()
     assert Path("store/real.json").read_bytes() == Path("store/new.json").read_bytes()
     Path("nowhere").symlink_to("not/there")
@@ -373,12 +373,7 @@ def test_max_input_takes_sizes_as_people_write_them() -> None:
     assert "prof.json: more than 0 MB" in refused("prof.json", "-o", "o.json", "--max-input", "1K")
     assert "is no size such as" in refused("prof.json", "-o", "o.json", "--max-input", "much", code=2)
     for size in ("64G", "5MB", "1tb", "100000"):
-        assert (
-            subprocess.run(
-                [*PROGRAM, "prof.json", "-o", "o.json", "--max-input", size, "-q"], env=ENVIRONMENT
-            ).returncode
-            == 0
-        )
+        assert CliRunner().invoke(cli, ["prof.json", "-o", "o.json", "--max-input", size, "-q"]).exit_code == 0
 
 
 def test_a_line_and_a_call_without_an_end_do_not_fill_the_memory(converted: Converted) -> None:

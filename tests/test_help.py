@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import subprocess
-import sys
 from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from mio2trace.cli import TASKS, cli
 from mio2trace.commands.options import RARE
@@ -21,9 +21,9 @@ COMMANDS = {name: command for name in cli.list_commands(CONTEXT) if (command := 
 
 
 def run(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "COLUMNS": "80"}
-    command = [sys.executable, "-m", "mio2trace", *arguments]
-    return subprocess.run(command, env=environment, cwd=folder, text=True, capture_output=True, timeout=60, check=False)
+    with contextlib.chdir(folder or "."):
+        done = CliRunner().invoke(cli, arguments, prog_name="mio2trace", terminal_width=78)
+    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
 
 
 def test_help_begins_with_pytorch_and_groups_by_task() -> None:
