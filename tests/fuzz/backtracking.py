@@ -279,7 +279,7 @@ def may_backtrack(pattern: re.Pattern[Any]) -> bool:
     return often(_parser.parse(text, pattern.flags & ~re.UNICODE))
 
 
-def slow(use: Use, *, size: int = 40_000, floor: float = 0.008, ratio: float = 2.5) -> str | None:
+def slow(use: Use, *, size: int = 20_000, floor: float = 0.003, ratio: float = 2.5) -> str | None:
     """What makes ``use`` take more than ``ratio`` times as long for double the length, or None."""
     if not may_backtrack(use.pattern):
         return None
