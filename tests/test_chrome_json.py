@@ -99,7 +99,7 @@ ESCAPES = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\\\ud800-\udfff]")
         ANY_TEXT, ANY_TEXT | st.integers() | st.booleans() | st.dictionaries(ANY_TEXT, ANY_TEXT), max_size=4
     ),
 )
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_no_text_makes_an_escape(name: str, args: dict[str, Any]) -> None:
     """Importers differ in how they read them. Any text in any place is JSON without backslash or control character."""
     value = trace([a_slice(name, args, args), a_slice(name, {}, args)], [CounterValue(1, name, name, 0, 1)])
@@ -203,7 +203,7 @@ def nested(draw: st.DrawFn) -> list[Event]:
 
 
 @given(nested(), st.integers(1, 12))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_lines_that_stand_together_to_be_packed_nest_as_before(events: list[Event], stretch: int) -> None:
     """Readers sort by (ts, -dur); of equal slices the first in the file is outside (perfetto-chrome-trace.md 2)."""
 

@@ -132,7 +132,7 @@ def pictures(draw: st.DrawFn) -> tuple[list[Slices], list[CounterValue], list[Fl
     return found, values, flows
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(pictures())
 def test_columns_are_written_as_each_of_their_slices(
     drawn: tuple[list[Slices], list[CounterValue], list[Flow]],

@@ -458,7 +458,7 @@ def test_error_bytes_after_the_array_are_named() -> None:
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 def test_error_no_damage_raises(data: st.DataObject) -> None:
     """Any bytes put anywhere into a profile or its text form: a profile comes out, its enqueues in call order."""
     text = data.draw(st.sampled_from([SMALL, as_text(small())]))

@@ -110,7 +110,7 @@ def assert_equal_objects_are_one(profile: Profile) -> None:
         assert len({id(value) for value in values}) == len(set(values)), field
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(CLEAN, max_size=40), st.integers(0, 60))
 def test_two_halves_make_the_whole(steps: list[tuple[Any, ...]], middle: int) -> None:
     """Handles of the first half used in the second, and made again; arguments, programs, queues and marks."""

@@ -55,7 +55,7 @@ LAUNCH = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(CLEAN, max_size=12), st.integers(2, 6), st.sampled_from([400, 1500, 6000]), st.sampled_from(["\t", None])
 )
@@ -66,7 +66,7 @@ def test_a_repeated_run_is_folded_as_it_is_decoded(
     both_ways(as_json(iterations([*steps, *LAUNCH], times), indent), size)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_a_mutated_run_is_folded_as_it_is_decoded(data: st.DataObject) -> None:
     """Bytes lost, changed, added and moved in what repeats: digits for digits, quotes, numbers of another form."""
@@ -83,7 +83,7 @@ def test_a_mutated_run_is_folded_as_it_is_decoded(data: st.DataObject) -> None:
     both_ways(bytes(text))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(CLEAN, max_size=8), st.integers(0, 200))
 def test_halves_of_a_repeated_run_make_the_whole(steps: list[tuple[Any, ...]], middle: int) -> None:
     """The second half learns its forms of calls on kernels that only the first has seen made."""

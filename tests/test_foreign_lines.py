@@ -84,7 +84,7 @@ def outcome(folder: Path, data: bytes, block: int) -> object:
     return repr(records), repr(sorted((key, repr(note.count), note.places) for key, note in notes._notes.items()))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     lines=st.lists(
         st.one_of(

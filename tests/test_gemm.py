@@ -317,7 +317,7 @@ def run(calls: list[dict[str, Any]], **common: Any) -> tuple[list[Activity], dic
     return enqueues, expected
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     calls=st.lists(CALL, min_size=1, max_size=4),
     gemmk=st.sampled_from([0, 1]),
@@ -340,7 +340,7 @@ def test_indirect_sizes_are_recovered(calls: list[dict[str, Any]], gemmk: int, o
     assert all(facts[at].role in {"copy", "pad", "transpose"} for at in range(len(enqueues)) if at not in expected)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     calls=st.lists(CALL, min_size=1, max_size=3),
     gemmk=st.sampled_from([0, 1]),
@@ -517,7 +517,7 @@ PRODUCT = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(products=st.lists(PRODUCT, min_size=1, max_size=4))
 def test_viennacl_blocks_sum_to_the_whole(products: list[dict[str, Any]]) -> None:
     """However a GEMM is cut, its first block carries all of it, and the flops are those of the blocks."""
@@ -533,7 +533,7 @@ def test_viennacl_blocks_sum_to_the_whole(products: list[dict[str, Any]]) -> Non
     assert sum(block.flop for block in blocks) == sum(gemm.flop for gemm in expected.values())
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(products=st.lists(PRODUCT, min_size=1, max_size=3), data=st.data())
 def test_viennacl_at_the_end_of_a_cut_profile(products: list[dict[str, Any]], data: st.DataObject) -> None:
     """Blocks may be missing at the end: then there are no sizes, never those of a part."""

@@ -355,7 +355,7 @@ def mixed_log() -> bytes:
 MIXED = mixed_log()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, len(MIXED)))
 def test_cutting_anywhere_loses_the_cut_entry_at_most(at: int) -> None:
     whole = {(one.api, one.params) for one in entries(decode(MIXED)[0]) if one.complete}
@@ -364,7 +364,7 @@ def test_cutting_anywhere_loses_the_cut_entry_at_most(at: int) -> None:
     assert {(one.api, one.params) for one in halves} <= whole
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.integers(0, len(MIXED)), st.binary(max_size=12), st.integers(0, 40)), max_size=8))
 def test_mutations_never_raise(changes: list[tuple[int, bytes, int]]) -> None:
     data = bytearray(MIXED)
@@ -373,7 +373,7 @@ def test_mutations_never_raise(changes: list[tuple[int, bytes, int]]) -> None:
     decode(bytes(data))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=400))
 def test_any_bytes_never_raise(data: bytes) -> None:
     decode(b"MIOpen(HIP): " + data)
