@@ -115,7 +115,7 @@ def test_a_search_that_links_nothing_is_widened_once(tmp_path: Path, monkeypatch
         return solve(lattice)
 
     monkeypatch.setattr(Lattice, "solve", counted)
-    result = CliRunner().invoke(cli, _written(ALL["idle operations"], SMALL, tmp_path))
+    result = CliRunner().invoke(cli, _written(ALL["idle operations"], 30_000, tmp_path))
     assert result.exit_code == 0, result.output
     assert widths == [NARROW, WIDE]
 
