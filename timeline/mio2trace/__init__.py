@@ -30,7 +30,7 @@ __all__ = [
 _ROOMS = {
     "Alignment": "align", "Analysis": "analysis", "AnalysisOptions": "analysis", "Comparison": "comparing",
     "Conversion": "conversion", "Input": "files", "InputError": "notes", "LoadedRun": "dataset.loaded", "Note": "notes",
-    "Notes": "notes", "OptionError": "notes", "Run": "analysis", "Table": "dataset.table", "analyse": "analysis",
+    "Notes": "notes", "OptionError": "notes", "Run": "analysis", "Table": "dataset.loaded", "analyse": "analysis",
     "compare": "comparing", "convert": "conversion", "load": "dataset.loaded",
 }  # fmt: skip
 
