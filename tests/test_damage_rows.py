@@ -225,6 +225,15 @@ def test_two_versions_of_the_library_in_one_log_are_two_processes(name: str, var
 
 
 @pytest.mark.shared
+def test_buffers_tell_more_than_the_versions_of_two_processes() -> None:
+    """Entries that were mixed up look like the other version's, and name their own buffers."""
+    case = ("another's lines between, without ids", "m290-resnet-train-entries-cmd", HANDLES, 0)
+    operations = measured(shared_folder(), case).operations
+    assert operations.wrong_and_sure == 0
+    assert operations.right >= 0.96 * operations.kernels > 0
+
+
+@pytest.mark.shared
 @pytest.mark.parametrize(
     ("row", "name", "variant", "least"),
     [

@@ -171,7 +171,8 @@ def _of_one_writer(attribution: Attribution, stream: Stream) -> Stream:
     far likelier without them: they are another process's, whose ids the profile does not tell from its own.
     """
     operations = stream.operations
-    writers = _writers(operations)
+    # Buffers tell more than versions do, of calls whose entries were mixed up, too.
+    writers = [one.thread for one in operations] if attribution.same_process else _writers(operations)
     known = sorted({writer for writer in writers if writer is not None})
     if not 1 < len(known) <= MOST_THREADS or stream.of_this_process() == 1:
         return stream
