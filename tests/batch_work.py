@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mio2trace import forked
 from mio2trace.batch.confined import Tell
 from mio2trace.batch.journal import hashes, read_journals
 from mio2trace.batch.work import Made, Work, analysed
@@ -57,11 +56,9 @@ def leave_a_child(place: str, *, tell: Tell) -> None:
     time.sleep(1000)
 
 
-def in_two_processes(place: str, *, tell: Tell) -> None:
-    forked.processors = lambda: 2
-    with forked.beside(lambda file: time.sleep(1000)):
-        Path(place).write_text(str(os.getpid()))
-        time.sleep(1000)
+def stay(place: str, *, tell: Tell) -> None:
+    Path(place).write_text(str(os.getpid()))
+    time.sleep(1000)
 
 
 def crash(*, tell: Tell) -> None:

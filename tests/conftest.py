@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -247,11 +246,3 @@ def faults_are_seen() -> Iterator[Callable[[Exception], str]]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(analysis, "_place", fail)
         yield usual
-
-
-@pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads that other tests left behind do not count: no process is forked beside one with threads."""
-    count = threading.active_count
-    others = count() - 1
-    monkeypatch.setattr("mio2trace.forked.threading.active_count", lambda: count() - others)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Sequence
@@ -16,12 +15,68 @@ from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.opencl import dvdt_json, repeats
-from mio2trace.readers.opencl.halves import FirstHalf, SecondHalf
 from mio2trace.readers.opencl.repeats import RepeatingFolder
 from tests.small_runs import Call, Program, as_json, benchmark
-from tests.test_dvdt_halves import CLEAN, calls_of
 
 BLOCK = 6000
+HANDLES = st.sampled_from(["0x1", "0x2", "0x3"])
+INDEXES = st.sampled_from([0, 0, 1, 2, 3, -1, 1023, 1024])
+VALUES = st.sampled_from(["00000000", "01000000", "5000000000000000", ""])
+SIZES = st.lists(st.integers(1, 3), min_size=3, max_size=3)
+
+
+def _do(run: Program, step: tuple[Any, ...]) -> None:
+    what, *rest = step
+    if what == "program":
+        run.program(source=f"void k{rest[1]}() {{}}", handle=rest[0], options=rest[1])
+    elif what == "binary":
+        run.event("clCreateProgramWithBinary", program=rest[0])
+    elif what == "build":
+        run.event("clBuildProgram", program=rest[0], options=rest[1])
+    elif what == "kernels":
+        run.event("clCreateKernelsInProgram", program=rest[0], num_kernels_ret=rest[1])
+    elif what == "kernel":
+        run.kernel("k", rest[0], rest[1])
+    elif what == "argument":
+        run.argument(*rest)
+    elif what == "untimed":
+        run.argument(*rest).pop("timestamp")
+    elif what == "enqueue":
+        handle, queue, size = rest
+        run.enqueue("k", handle, queue=queue, gws=size, lws=[0, 0, 0] if size[0] == 1 else size)
+    elif what == "queue":
+        run.event("clCreateCommandQueue", device=rest[1], queue=rest[0])
+    elif what == "copy":
+        run.copy(rest[0], rest[1])["queue"] = rest[2]
+    elif what == "buffer":
+        run.buffer(rest[1], rest[0])
+    else:
+        run.mark()
+
+
+CLEAN = st.one_of(
+    st.tuples(st.just("program"), HANDLES, VALUES),
+    st.tuples(st.just("binary"), HANDLES),
+    st.tuples(st.just("build"), HANDLES, VALUES),
+    st.tuples(st.just("kernels"), HANDLES, st.sampled_from([1, 4294967295])),
+    st.tuples(st.just("kernel"), HANDLES, HANDLES),
+    *[st.tuples(st.just("argument"), HANDLES, INDEXES, VALUES)] * 4,
+    st.tuples(st.just("untimed"), HANDLES, INDEXES, VALUES),
+    *[st.tuples(st.just("enqueue"), HANDLES, HANDLES, SIZES)] * 3,
+    st.tuples(st.just("queue"), HANDLES, HANDLES),
+    st.tuples(
+        st.just("copy"), st.sampled_from(["clEnqueueReadBuffer", "clEnqueueWriteBuffer"]), st.integers(0, 9), HANDLES
+    ),
+    st.tuples(st.just("buffer"), HANDLES, st.integers(0, 1 << 40)),
+    *[st.just(("mark",))] * 2,
+)
+
+
+def calls_of(steps: list[tuple[Any, ...]]) -> list[Call]:
+    run = Program()
+    for step in steps:
+        _do(run, step)
+    return run.calls
 
 
 def folded(text: bytes, *, forms: bool, size: int = BLOCK) -> tuple[Profile, list[tuple[str, bool]], int]:
@@ -55,7 +110,7 @@ LAUNCH = [
 ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     st.lists(CLEAN, max_size=12), st.integers(2, 6), st.sampled_from([400, 1500, 6000]), st.sampled_from(["\t", None])
 )
@@ -66,7 +121,7 @@ def test_a_repeated_run_is_folded_as_it_is_decoded(
     both_ways(as_json(iterations([*steps, *LAUNCH], times), indent), size)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_a_mutated_run_is_folded_as_it_is_decoded(data: st.DataObject) -> None:
     """Bytes lost, changed, added and moved in what repeats: digits for digits, quotes, numbers of another form."""
@@ -81,24 +136,6 @@ def test_a_mutated_run_is_folded_as_it_is_decoded(data: st.DataObject) -> None:
         )
         text[at:end] = data.draw(new)
     both_ways(bytes(text))
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(CLEAN, max_size=8), st.integers(0, 200))
-def test_halves_of_a_repeated_run_make_the_whole(steps: list[tuple[Any, ...]], middle: int) -> None:
-    """The second half learns its forms of calls on kernels that only the first has seen made."""
-    calls = iterations([*steps, *LAUNCH], 12)
-    middle = min(middle, len(calls) - 1)
-    whole, _, _ = folded(as_json(calls), forms=False)
-    notes = Notes()
-    halves = FirstHalf(0, notes, "prof"), SecondHalf(0, "prof")
-    for folder, part in zip(halves, (calls[:middle], calls[middle:]), strict=True):
-        decoder = dvdt_json._Calls("prof", False, notes)
-        text = as_json(part)
-        for piece in dvdt_json._parts([text[at : at + BLOCK] for at in range(0, len(text), BLOCK)]):
-            decoder.fold(piece, folder)
-    assert halves[0].join(io.BytesIO(halves[1].packed()))
-    assert halves[0].finish() == whole
 
 
 @pytest.mark.parametrize("indent", ["\t", 1, None])

@@ -384,7 +384,7 @@ def test_no_home_no_locale_no_terminal_change_nothing(whole: bytes, environment:
     assert subprocess.run([*PROGRAM, "--help"], env=own, capture_output=True).returncode == 0
 
 
-def test_few_file_descriptors_and_no_second_process_are_enough(whole: bytes) -> None:
+def test_few_file_descriptors_and_no_further_process_are_enough(whole: bytes) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))
         resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))

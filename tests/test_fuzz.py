@@ -118,9 +118,9 @@ def test_the_same_seed_gives_the_same_cases() -> None:
 
 
 def test_every_way_to_look_is_taken() -> None:
-    """Each command, both forms, the order of files, two processes, tables."""
+    """Each command, both forms, the order of files, tables."""
     taken: Counter[str] = Counter()
-    ways = ("judge_command", "judge_order", "judge_processes")
+    ways = ("judge_command", "judge_order")
     with pytest.MonkeyPatch.context() as patch:
         for way in ways:
             patch.setattr(looks, way, lambda *_, way=way: taken.update([way]))

@@ -99,14 +99,12 @@ def test_a_call_may_have_the_name_of_a_heading() -> None:
     assert picture.slices == [Drawn("GPU", "Queue", 10, 5, "process_name", "api", {})]
 
 
-def test_an_order_or_a_second_process_that_matters_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert looks.judge_order(FILES, "enqueue") == looks.judge_processes(FILES, "enqueue") == "trace"
-    outcomes = iter([b"one", b"other", b"one", b"other", "refused", b"one"])
+def test_an_order_that_matters_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert looks.judge_order(FILES, "enqueue") == "trace"
+    outcomes = iter([b"one", b"other", "refused", b"one"])
     monkeypatch.setattr(looks, "_outcome", lambda *_: next(outcomes))
     with pytest.raises(law.ViolationError, match="another order of the files: other bytes"):
         looks.judge_order(FILES, "enqueue")
-    with pytest.raises(law.ViolationError, match="two processes: other bytes"):
-        looks.judge_processes(FILES, "enqueue")
     with pytest.raises(law.ViolationError, match="a trace or none"):
         looks.judge_order(FILES, "enqueue")
 

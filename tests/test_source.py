@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import io
 import os
-import threading
 import zlib
 from pathlib import Path
 
@@ -220,50 +219,29 @@ def test_error_a_file_that_fails_while_it_is_read() -> None:
         Source("-", 0, Notes(), stdin=Failing(bytes(100)))
 
 
-@pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("size", [1, 6, 7, 8, 21, 50])
-def test_the_blocks_of_a_plain_file_can_be_read_again_from_any_on(tmp_path: Path, size: int) -> None:
-    """Between the same borders, without moving what is read front to back."""
-    data = bytes(range(65, 65 + size))
-    source = Source(write(tmp_path, data), 0, Notes())
-    try:
-        blocks = [data[at : at + 7] for at in range(0, size, 7)]
-        assert source.plain_blocks == len(blocks)
-        for number in range(len(blocks) + 2):
-            assert list(source.blocks_from(number)) == blocks[number:]
-        assert b"".join(source.blocks()) == data
-        assert list(source.blocks_from(1)) == blocks[1:]
-    finally:
-        source.close()
-    assert source.sha256 == hashlib.sha256(data).hexdigest()
-
-
 @pytest.mark.parametrize(
     "data",
     [b"", gzip.compress(LINES), b"\xef\xbb\xbf" + LINES, LINES.decode().encode("utf-16"), b"\x1f\x8b"],
     ids=["empty", "gzip", "byte order mark", "UTF-16", "gzip of nothing"],
 )
-def test_a_file_whose_bytes_are_not_its_content_has_no_plain_blocks(tmp_path: Path, data: bytes) -> None:
+def test_a_file_whose_bytes_are_not_its_content_has_no_plain_path(tmp_path: Path, data: bytes) -> None:
     """It must be decoded from the start."""
     try:
         source = Source(write(tmp_path, data), 0, Notes())
     except InputError:
         return  # a gzip mark and nothing more
     try:
-        assert source.plain_blocks == 0
+        assert source.plain_path == ""
     finally:
         source.close()
 
 
-def test_no_thread_is_started_before_the_content_is_read(tmp_path: Path) -> None:
-    """A reader may fork until then; standard input has no plain blocks."""
-    source = Source(write(tmp_path, bytes(3 << 20)), 0, Notes())
-    before = threading.active_count()
-    try:
-        assert source.plain_blocks == 12
-        assert threading.active_count() == before
-        source.drain()
-    finally:
+def test_a_file_whose_bytes_are_its_content_has_a_plain_path(tmp_path: Path) -> None:
+    """Standard input has none, nor has a file that is larger than the limit."""
+    size = 1 << 20
+    path = write(tmp_path, bytes(size))
+    for limit, expected in ((None, path), (size, path), (size - 1, "")):
+        source = Source(path, 0, Notes(), max_input=limit)
+        assert source.plain_path == expected
         source.close()
-    assert threading.active_count() == before
-    assert standard_input(LINES).plain_blocks == 0
+    assert standard_input(LINES).plain_path == ""

@@ -1,21 +1,18 @@
-"""What is looked at beside a conversion: the other commands, options, the order of files, one process and two."""
+"""What is looked at beside a conversion: the other commands, options, the order of files."""
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import json
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from click.testing import CliRunner
 
-from mio2trace import forked, source
 from mio2trace.cli import cli
-from mio2trace.readers.opencl import dvdt_json
 from tests.fuzz import law
 from tests.fuzz.cases import Case
 
@@ -183,29 +180,14 @@ CONVERT: dict[str, tuple[Any, ...]] = {
 def judge_order(files: Sequence[bytes], host_calls: Any) -> str:
     """The order of the files changes nothing, in a trace or a table."""
     first, second = (_outcome(given, host_calls) for given in (files, files[::-1]))
-    verdict = _equal(first, second, "another order of the files")
+    if isinstance(first, str) != isinstance(second, str):
+        raise law.ViolationError(f"another order of the files: a trace or none: {first[:200]!r} {second[:200]!r}")
+    if first != second:
+        raise law.ViolationError("another order of the files: other bytes")
     for command in (("kernels",), ("layers",)):
         one, other = (_shown(given, command) for given in (files, files[::-1]))
         if one != other:
             raise law.ViolationError(f"another order of the files: other {command[0]}: {one[:200]!r} {other[:200]!r}")
-    return verdict
-
-
-def judge_processes(files: Sequence[bytes], host_calls: Any) -> str:
-    """Two processes, that read and write halves, give what one gives."""
-    with _small_pieces():
-        with one_process():
-            first = _outcome(files, host_calls)
-        with _two_processes():
-            second = _outcome(files, host_calls)
-    return _equal(first, second, "two processes")
-
-
-def _equal(first: bytes | str, second: bytes | str, what: str) -> str:
-    if isinstance(first, str) != isinstance(second, str):
-        raise law.ViolationError(f"{what}: a trace or none: {first[:200]!r} {second[:200]!r}")
-    if not isinstance(first, str) and first != second:
-        raise law.ViolationError(f"{what}: other bytes")
     return "refused" if isinstance(first, str) else "trace"
 
 
@@ -229,48 +211,18 @@ def _outcome(files: Sequence[bytes], host_calls: Any) -> bytes | str:
     return "refused" if found is None else out.getvalue()
 
 
-def one_process() -> contextlib.AbstractContextManager[None]:
-    """Nothing is forked: for a small input that takes longer than the work."""
-    return _changed((forked, "possible", lambda: False))
-
-
-def _two_processes() -> contextlib.AbstractContextManager[None]:
-    """Also where this process may run on one processor only."""
-    return _changed((forked, "possible", lambda: True))
-
-
-def _small_pieces() -> contextlib.AbstractContextManager[None]:
-    """Inputs of some KB are read in many blocks, and in halves."""
-    return _changed((source, "BLOCK", 1024), (dvdt_json, "LEAST_FOR_TWO", 0))
-
-
-@contextlib.contextmanager
-def _changed(*places: tuple[Any, str, Any]) -> Iterator[None]:
-    kept = [(module, name, getattr(module, name)) for module, name, _ in places]
-    for module, name, value in places:
-        setattr(module, name, value)
-    try:
-        yield
-    finally:
-        for module, name, value in kept:
-            setattr(module, name, value)
-
-
 # ---- one case
 
 
 def judge(case: Case, chance: Chance) -> str:
     """One look at a case, chosen by chance: "trace", "refused", "shown" or "not shown"."""
     pick = chance.random()
-    with one_process():
-        if pick < 0.3:
-            words = command(chance)
-            return "not shown" if judge_command(case.files, words) else "shown"
-        if pick < 0.34 and len(case.files) > 1:
-            return judge_order(case.files, chance.choice(law.HOST_CALLS))
-        if 0.34 <= pick < 0.35:
-            return judge_processes(case.files, chance.choice(law.HOST_CALLS))
-        if pick < 0.4 and b"MIOpen" in case.files[0]:
-            law.judge_operations(case.files[0])
-            return "shown"
-        return law.judge(case.files, case.enqueues, both=chance.random() < 0.4, **options(chance))
+    if pick < 0.3:
+        words = command(chance)
+        return "not shown" if judge_command(case.files, words) else "shown"
+    if pick < 0.34 and len(case.files) > 1:
+        return judge_order(case.files, chance.choice(law.HOST_CALLS))
+    if pick < 0.4 and b"MIOpen" in case.files[0]:
+        law.judge_operations(case.files[0])
+        return "shown"
+    return law.judge(case.files, case.enqueues, both=chance.random() < 0.4, **options(chance))

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import msgspec
 from click.testing import CliRunner
@@ -71,7 +72,7 @@ def asked(words: Sequence[str], size: int) -> int:
     """A command in this process: its exit code, 0 to 3. Raises `law.ViolationError`."""
     with law.limited(size):
         try:
-            with law.CLOCK.running(), looks.one_process():
+            with law.CLOCK.running():
                 result = CliRunner().invoke(cli, list(words))
         except law.TooSlowError:
             raise law.ViolationError(f"{words[0]}: more processor time than any input may take") from None
@@ -308,8 +309,8 @@ class _Unconfined:
         return Ended("done", value, told[-1] if told else None)
 
 
-def _not_confined() -> contextlib.AbstractContextManager[None]:
-    return looks._changed((work, "of_this_thread", lambda modules: _Unconfined()))
+def _not_confined() -> contextlib.AbstractContextManager[object]:
+    return mock.patch.object(work, "of_this_thread", return_value=_Unconfined())
 
 
 # ---- bundles

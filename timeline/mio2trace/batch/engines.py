@@ -27,11 +27,10 @@ ENCRYPTED = "tls://"
 
 
 class Engine(NamedTuple):
-    """``ahead``: how many runs it is given at once; ``beside_others``: its workers share a machine."""
+    """``ahead``: how many runs it is given at once."""
 
     executor: Executor
     ahead: int
-    beside_others: bool = True
 
 
 class _Here(Executor):
@@ -49,7 +48,7 @@ class _Here(Executor):
 @contextlib.contextmanager
 def here() -> Iterator[Engine]:
     try:
-        yield Engine(_Here(), ahead=1, beside_others=False)
+        yield Engine(_Here(), ahead=1)
     finally:
         close_that_of_this_thread()
 

@@ -173,7 +173,6 @@ def _works(
             limits=options.limits,
             options=dict(options.analysis),
             before=() if before is None else before.names,
-            keep_to_one_processor=engine.beside_others,
             tables_only=options.tables_only,
             function=options.function,
         )

@@ -46,7 +46,6 @@ class Work(NamedTuple):
     limits: Limits = UNLIMITED
     options: Mapping[str, Any] = {}
     before: tuple[str, ...] = ()
-    keep_to_one_processor: bool = False
     tables_only: bool = False
     function: str = ANALYSE
 
@@ -179,12 +178,9 @@ def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
     """Analyse a run, write its tables, put them in place."""
     from mio2trace.analysis import AnalysisOptions, analyse
     from mio2trace.dataset import require_anything, write_run
-    from mio2trace.forked import keep_to_one_processor
     from mio2trace.notes import OptionError
     from mio2trace.privacy import Cleaner
 
-    if work.keep_to_one_processor:
-        keep_to_one_processor()
     try:
         tell(hashes(work.run.files))
         analysis = analyse(work.run.files, AnalysisOptions(**work.options))

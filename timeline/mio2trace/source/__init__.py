@@ -70,10 +70,9 @@ class Source:
         self._hash = hashlib.sha256()
         self._content_hash: hashlib._Hash | None = None
         """Hash of the decoded content, if it differs from the file's own bytes."""
-        # Hashing large blocks runs beside the decoding: it does not hold the interpreter. Not before `blocks`, so that
-        # until then no thread stands in the way of a fork.
+        # Hashing large blocks runs beside the decoding: it does not hold the interpreter.
         self._hashing = Beside()
-        self._consumed = self._hashes_itself = False
+        self._hashes_itself = False
         self._to_hash: list[tuple[hashlib._Hash, bytes]] = []
         self._file: BinaryIO
         self._own = path != "-"
@@ -147,7 +146,8 @@ class Source:
     @property
     def plain_path(self) -> str:
         """The path of a file whose bytes are its content, for readers that need more than a stream; else empty."""
-        return self._path if self.plain_blocks else ""
+        is_within = self._max_input is None or self._total <= self._max_input
+        return self._path if self._total and self._content_hash is None and is_within else ""
 
     @property
     def path(self) -> str:
@@ -174,37 +174,10 @@ class Source:
 
     def blocks(self) -> Iterator[bytes]:
         """The decoded content in blocks."""
-        self._consumed = True
         pending, self._pending = self._pending, []
         for block in chain(pending, self._decoded):
             if self._content_hash is not None:
                 self._hash_later(self._content_hash, block)
-            yield block
-
-    @property
-    def plain_blocks(self) -> int:
-        """How many blocks a regular file holds whose bytes are its content; 0 for anything else."""
-        if not self._total or not hasattr(os, "pread"):
-            return 0
-        marks = (GZIP_MAGIC, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF8)
-        if next(self.blocks_from(0), b"").startswith(marks):
-            return 0
-        if self._max_input is not None and self._total > self._max_input:
-            return 0
-        return -(-self._total // self.block_size)
-
-    def blocks_from(self, number: int) -> Iterator[bytes]:
-        """The blocks of a plain file from ``number`` on, between the same borders as those of `blocks`.
-
-        They are read for themselves: what else is read of the source, here or in another process, does not matter.
-        """
-        for at in range(number * self.block_size, self._total, self.block_size):
-            try:
-                block = os.pread(self._file.fileno(), min(self.block_size, self._total - at), at)
-            except OSError as error:
-                raise InputError(f"{self.name}: {error.strerror or error} after {at} bytes") from None
-            if not block:
-                return
             yield block
 
     def lines(self) -> Iterator[bytes]:
@@ -252,7 +225,6 @@ class Source:
         """Read what a reader left, so that size and hashes are those of the whole file."""
         for _ in self.blocks_while(bool) if self._content_hash is not None else ():
             pass
-        self._consumed = True
         for other in self.companions:
             other.drain()
         left = self.size
@@ -297,7 +269,7 @@ class Source:
             yield block
 
     def _hash_later(self, of: hashlib._Hash, block: bytes) -> None:
-        if self._hashes_itself or not self._consumed:
+        if self._hashes_itself:
             of.update(block)
             return
         self._to_hash.append((of, block))

@@ -109,14 +109,14 @@ class _Launch:
         group = same(lws, lws) if len(lws) == 3 and any(lws) else None
         given, count, launches = self._all, len(self._all), self._launches
         is_whole = self._sets_all and not self._words
-        kernels, seconds, unsettled = folder.kernels, folder.seconds_of, folder.unsettled
+        kernels, seconds = folder.kernels, folder.seconds_of
         append, launch_of, host = folder.activities.append, self._launch, folder.host
 
         def fold(number: int, fields: _Fields) -> bool:
             kernel = None
             if not is_new:
                 kernel = kernels.get(handle)
-                if kernel is None or not kernel.enqueued or count > len(kernel.arguments) or handle in unsettled:
+                if kernel is None or not kernel.enqueued or count > len(kernel.arguments):
                     return False
             times = times_of(fields)
             began, ended, prepared = seconds[fields[at]], seconds[fields[until]], None

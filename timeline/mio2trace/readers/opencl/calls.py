@@ -68,12 +68,10 @@ TEST_BUILD_EPOCH = "1970-01-01 "
 class KernelObject:
     """A kernel handle's state: the arguments in force, and what a timer mark would leave on it."""
 
-    __slots__ = ("arguments", "blank", "enqueued", "prepared", "program", "zeros")
+    __slots__ = ("arguments", "enqueued", "prepared", "program", "zeros")
 
-    def __init__(self, program: int | None = None, blank: Any = "") -> None:
+    def __init__(self, program: int | None = None) -> None:
         self.arguments: list[str] = []
-        self.blank = blank
-        """What stands for an argument that was not set."""
         self.prepared: Began | None = None
         self.program = program
         self.enqueued = False
@@ -146,23 +144,16 @@ class ProfileFolder:
             kernel.zeros.append((index, line, self.host(stamp.start) if stamp else None))
         if 0 <= position < MAX_ARGUMENTS:
             if position >= len(arguments):
-                arguments.extend([kernel.blank] * (position + 1 - len(arguments)))
+                arguments.extend([""] * (position + 1 - len(arguments)))
             arguments[position] = call.arg_value
 
     def _unseen(self, handle: str) -> KernelObject:
         """A kernel whose making was not seen, or whose arguments are not known any more."""
-        return self._recalled(handle) or KernelObject()
-
-    def _recalled(self, handle: str) -> KernelObject | None:
         kernel = self._forgotten.pop(handle, None)
-        if kernel is not None:
-            kernel.arguments = [""] * len(kernel.arguments)
+        if kernel is None:
+            return KernelObject()
+        kernel.arguments = [""] * len(kernel.arguments)
         return kernel
-
-    def recall(self) -> None:
-        """All kernels are among ``kernels``, whatever was lost."""
-        for handle in [*self._forgotten]:
-            self.kernels.setdefault(handle, self._unseen(handle))
 
     def program(self, handle: str) -> int | None:
         return self._program_of.get(handle)
@@ -187,7 +178,8 @@ class ProfileFolder:
 
     def _marks(self) -> Sequence[TimerMark]:
         """The most used kernel that only ever got the argument 0 = 00000000 and never ran (dvdt-ck.md 2.3a)."""
-        self.recall()
+        for handle, kernel in self._forgotten.items():
+            self.kernels.setdefault(handle, kernel)
         best = max(
             (kernel.zeros for kernel in self.kernels.values() if not kernel.enqueued and len(kernel.arguments) == 1),
             key=len,

@@ -5,7 +5,7 @@
 
 Read block by block: a block is cut where one call ends and the next begins, and decoded straight into the few fields
 that are needed. A call that does not decode is counted and skipped; an array that stops (a killed run) is read up to
-its last whole call. A large file is read by two processes, each its half, where the system has a processor for both.
+its last whole call.
 """
 
 from __future__ import annotations
@@ -14,19 +14,16 @@ import enum
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from mio2trace import forked
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.opencl.halves import FirstHalf, SecondHalf
 from mio2trace.readers.opencl.records import AnyCall, Call, LostCall, TimedCall, shown_call
 from mio2trace.readers.opencl.repeats import BETWEEN, UNREADABLE, RepeatingFolder
-from mio2trace.source import Beside, Source
+from mio2trace.source import Source
 
 NAME = "dv/dt profile (JSON)"
 
@@ -50,10 +47,6 @@ _LONGEST_BORDER = 1 << 14
 LONGEST_CALL = 256 << 20
 """Bytes; the longest that are met, program sources and binaries, have a few million. Beyond, the reading stops: what
 has no end would fill the memory."""
-LEAST_FOR_TWO = 16 << 20
-"""Bytes: below that a second process costs more than it saves."""
-FIRST_PART = 0.45
-"""Of a profile, for this process: it also hashes the whole, while the other one comes to its end."""
 
 
 def sniff(head: bytes) -> bool:
@@ -62,9 +55,6 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     """The profile in ``source``; an empty array gives one without calls."""
-    middle = None if options.host_calls else _middle(source)
-    if middle is not None:
-        return [read_in_two(source, middle, options, notes)]
     folder = RepeatingFolder(source.index, notes, source.name, host_calls=options.host_calls)
     return [_folded(source.blocks_while(folder.known), folder, source.name, options, notes)]
 
@@ -82,66 +72,6 @@ def _folded(
     for part in _parts(blocks):
         calls.fold(part, folder)
     return folder.finish()
-
-
-class Middle(NamedTuple):
-    """The place between two calls where a profile is divided: after byte ``end``, in block ``block``, of which ``rest``
-    begins with the next call."""
-
-    block: int
-    end: int
-    next: int
-    rest: bytes
-
-
-def _middle(source: Source) -> Middle | None:
-    """Where two processes share the work; None when one does it better, or it cannot be shared."""
-    blocks = source.plain_blocks
-    if not blocks or blocks * source.block_size < LEAST_FOR_TWO or not forked.possible():
-        return None
-    return middle_from(source, int(blocks * FIRST_PART))
-
-
-def middle_from(source: Source, first: int) -> Middle | None:
-    """The last place between two calls in block ``first`` of a plain file, or in the next that has one."""
-    for block, text in enumerate(source.blocks_from(first), first):
-        cut = _last_cut(text)
-        if cut is not None:
-            begin = block * source.block_size
-            return Middle(block=block, end=begin + cut[0], next=begin + cut[1], rest=text[cut[1] :])
-    return None
-
-
-def read_in_two(source: Source, middle: Middle, options: ReadOptions, notes: Notes) -> Profile:
-    """What `read_array` gives, from two processes: parts end at the same places, and only clean halves are joined."""
-
-    def second(file: BinaryIO) -> None:
-        file.write(second_half(source, middle))
-
-    with forked.beside(second) as result:
-        folder = FirstHalf(source.index, notes, source.name)
-        calls = _Calls(source.name, options.host_calls, notes)
-        for part in _parts(source.blocks()):
-            calls.fold(part, folder)
-            if part.end == middle.end:
-                with closing(Beside()) as thread:
-                    thread.give(source.drain)  # beside the joining: neither needs the interpreter for long
-                    half = result()
-                    is_joined = half is not None and folder.join(half)
-                    thread.wait()
-                for other in () if is_joined else _rest_of_parts(source, middle):
-                    calls.fold(other, folder)
-                break
-    return folder.finish()
-
-
-def second_half(source: Source, middle: Middle) -> bytes:
-    """What follows ``middle``, for `FirstHalf.join`."""
-    folder = SecondHalf(source.index, source.name)
-    calls = _Calls(source.name, False, folder.notes)
-    for part in _rest_of_parts(source, middle):
-        calls.fold(part, folder)
-    return folder.packed()
 
 
 class _Calls:
@@ -216,19 +146,11 @@ def _parts(blocks: Iterable[bytes]) -> Iterator[_Part]:
         rest += block
         opening = _OPENING.match(rest)
     offset = opening.end() if opening else 0
-    yield from _parts_from(rest[offset:], iterator, offset)
-
-
-def _rest_of_parts(source: Source, middle: Middle) -> Iterator[_Part]:
-    return _parts_from(middle.rest, source.blocks_from(middle.block + 1), middle.next)
-
-
-def _parts_from(tail: bytes, blocks: Iterable[bytes], offset: int) -> Iterator[_Part]:
-    """The parts of ``tail``, which begins with a call at byte ``offset``, and the blocks after it."""
+    tail = rest[offset:]
     # A call may be longer than a block, and the border between two calls lie across two blocks.
     held: list[bytes] = []
     size = 0
-    for block in blocks:
+    for block in iterator:
         cut = _last_cut(block)
         if cut is None:
             tail += block

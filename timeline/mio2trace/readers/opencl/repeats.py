@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -139,16 +139,7 @@ class RepeatingFolder(ProfileFolder):
                     number, cut = self.calls, self._cut_pointers
         self.calls = number
 
-    @property
-    def unsettled(self) -> Container[str]:
-        """Handles of kernels of which it is not known which of the settings since the last enqueue was the first."""
-        return ()
-
     def finish(self, interleaved: bool = False) -> Profile:
-        self.forget_forms()
-        return super().finish(interleaved)
-
-    def forget_forms(self) -> None:
         """No more text comes: what was learned of it takes megabytes, and holds this folder in circles."""
         for form in self._made:
             form.units.clear()
@@ -156,6 +147,7 @@ class RepeatingFolder(ProfileFolder):
         self._forms.clear()
         self._words.clear()
         self._order.clear()
+        return super().finish(interleaved)
 
     # -- forms --------------------------------------------------------------------------------------------------------
 
