@@ -13,24 +13,16 @@ import hashlib
 import os
 import stat
 import sys
-import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import chain
-from queue import SimpleQueue
 from typing import BinaryIO, Protocol
 
 from mio2trace.notes import InputError, Notes
 
 BLOCK = 256 << 10
 """Small enough that a block and what is decoded from it stay in the processor's cache: half the time of 4 MB blocks."""
-DRAINED_AT_ONCE = 4 << 20
-"""Bytes that are hashed without being decoded: between two blocks a thread waits for its turn of the interpreter."""
-HASHED_AT_ONCE = 8
-"""Blocks: each time that a thread is woken, this one waits for it."""
-MAX_UNHASHED = 2
 HEAD = 64 << 10
 MAX_GZIP_LAYERS = 3
 MOST_UNKNOWN = 64 << 20
@@ -70,10 +62,6 @@ class Source:
         self._hash = hashlib.sha256()
         self._content_hash: hashlib._Hash | None = None
         """Hash of the decoded content, if it differs from the file's own bytes."""
-        # Hashing large blocks runs beside the decoding: it does not hold the interpreter.
-        self._hashing = Beside()
-        self._hashes_itself = False
-        self._to_hash: list[tuple[hashlib._Hash, bytes]] = []
         self._file: BinaryIO
         self._own = path != "-"
         self._total = 0
@@ -177,7 +165,7 @@ class Source:
         pending, self._pending = self._pending, []
         for block in chain(pending, self._decoded):
             if self._content_hash is not None:
-                self._hash_later(self._content_hash, block)
+                self._content_hash.update(block)
             yield block
 
     def lines(self) -> Iterator[bytes]:
@@ -228,11 +216,7 @@ class Source:
         for other in self.companions:
             other.drain()
         left = self.size
-        # Nothing is decoded meanwhile: hashed block by block, as it is read.
-        self._hashing.wait()
-        self._update(self._to_hash)
-        self._to_hash, self._hashes_itself = [], True
-        for _ in self._raw(DRAINED_AT_ONCE if self._total else 0):
+        for _ in self._raw():
             if not self._has_end and self.size - left > (self._max_input or MOST_UNKNOWN):
                 self._stop("after the end of what is known")
 
@@ -242,18 +226,16 @@ class Source:
 
     def close(self) -> None:
         """Let go of the file (not of standard input)."""
-        self._hashing.close()
-        self._update(self._to_hash)
-        self._to_hash, self._decoded = [], iter(())
+        self._decoded = iter(())
         if self._own:
             self._file.close()
         for other in self.companions:
             other.close()
 
-    def _raw(self, at_once: int = 0) -> Iterator[bytes]:
+    def _raw(self) -> Iterator[bytes]:
         while not self.stopped:
             try:
-                most = at_once or self.block_size
+                most = self.block_size
                 left = self._total - self.size if self._total else most
                 block, self._first = self._first, b""
                 block = block or self._file.read(min(most, left))
@@ -263,27 +245,10 @@ class Source:
                 self._note_a_new_size()
                 return
             self.size += len(block)
-            self._hash_later(self._hash, block)
+            self._hash.update(block)
             if self._progress is not None:
                 self._progress(self.name, self.size, self._total)
             yield block
-
-    def _hash_later(self, of: hashlib._Hash, block: bytes) -> None:
-        if self._hashes_itself:
-            of.update(block)
-            return
-        self._to_hash.append((of, block))
-        if len(self._to_hash) == HASHED_AT_ONCE:
-            self._hash_beside()
-
-    def _hash_beside(self) -> None:
-        blocks, self._to_hash = self._to_hash, []
-        self._hashing.give(partial(self._update, blocks))
-        self._hashing.wait(MAX_UNHASHED)  # where it falls behind: blocks must not pile up in memory
-
-    def _update(self, blocks: list[tuple[hashlib._Hash, bytes]]) -> None:
-        for of, block in blocks:
-            of.update(block)
 
     def _note_a_new_size(self) -> None:
         if self._total and not self._resized and os.fstat(self._file.fileno()).st_size != self._total:
@@ -473,62 +438,3 @@ def opened_pipe(path: str, name: str, block_size: int) -> tuple[BinaryIO, bytes]
     except BaseException:
         os.close(handle)
         raise
-
-
-# -- Calls beside the caller's own work, on a thread: what does not hold the interpreter, as hashing does not ----------
-
-LOOK_S = 0.5
-
-
-class Beside:
-    """Works calls off in order, on a thread that begins with the first of them.
-
-    A thread that finds no memory left ends without a word, and who waits for it would wait for ever: here `wait` looks
-    whether there still is one.
-    """
-
-    def __init__(self) -> None:
-        self._calls: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._progress = threading.Semaphore(0)
-        self._given = self._done = 0
-        self._error: BaseException | None = None
-
-    def give(self, call: Callable[[], object]) -> None:
-        """Put a call behind the others. Raises `RuntimeError` where no thread can be begun."""
-        if self._thread is None:
-            thread = threading.Thread(target=self._work, daemon=True)
-            thread.start()
-            self._thread = thread
-        self._given += 1
-        self._calls.put(call)
-
-    def wait(self, left: int = 0) -> None:
-        """Until no more than so many calls are left. Raises what one of them raised; `MemoryError`: the thread died."""
-        while self._given - self._done > left:
-            if not self._progress.acquire(timeout=LOOK_S) and not self._is_alive() and self._given - self._done > left:
-                self._given = self._done
-                raise MemoryError
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
-
-    def close(self) -> None:
-        """Work off what was given; what it raised is lost."""
-        if self._thread is not None:
-            self._calls.put(None)
-            self._thread.join()
-            self._thread = None
-
-    def _is_alive(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
-
-    def _work(self) -> None:
-        while (call := self._calls.get()) is not None:
-            try:
-                call()
-            except BaseException as error:  # who waits gets it
-                self._error = error
-            del call
-            self._done += 1
-            self._progress.release()
