@@ -35,6 +35,7 @@ from mio2trace.model.profile import (
 from mio2trace.notes import Notes
 from mio2trace.readers import base
 from mio2trace.readers.rocm.counters import COUNTER_RUN, Values
+from mio2trace.source import Source
 
 Kind = Literal["kernel", "copy", "fill"]
 MOST_NS = (1 << 63) - 1
@@ -155,6 +156,10 @@ class Assembly:
                 index=len(self._devices), name=name, clock=0, number=_number(number, _MOST_DEVICES)
             )
         return device.index
+
+    def numbered_device(self, number: object) -> int:
+        """A device that is known by its number alone."""
+        return self.device(number, f"device {number}" if type(number) is int else "")
 
     def queue(self, device: int, number: object, kind: Literal["queue", "stream"] = "stream") -> int:
         shown = _number(number, MOST_NS)
@@ -358,6 +363,30 @@ class Assembly:
         wanted.discard(None)
         ids = map(attrgetter("id"), self._ranges)
         return {number: place for place, number in enumerate(ids) if number in wanted}
+
+
+class Assemblies:
+    """The profiles of all processes of a file whose clock counts ns since boot, of which kind nothing tells."""
+
+    def __init__(self, source: Source, notes: Notes, *, resolution_ns: int = 1, ids_apart: bool = False) -> None:
+        self._clock = Clock("opaque", resolution_ns, f"file {source.index}")
+        self._source = source
+        self._notes = notes
+        self._ids_apart = ids_apart
+        self.of: dict[object, Assembly] = {}
+        """By process id, in the order of their first rows."""
+
+    def __getitem__(self, pid: object) -> Assembly:
+        assembly = self.of.get(pid)
+        if assembly is None:
+            assembly = self.of[pid] = Assembly(
+                self._source.index, self._clock, self._notes, self._source.name, pid if type(pid) is int else None,
+                ids_apart=self._ids_apart, numbers="event_index",
+            )  # fmt: skip
+        return assembly
+
+    def finish(self, every_call: bool) -> list[Profile]:
+        return [assembly.finish(every_call) for assembly in self.of.values() if not assembly.empty]
 
 
 def _as_launched(activities: list[Activity]) -> list[Activity]:

@@ -10,14 +10,13 @@ known call there is no grid. Barriers are not drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Literal, NamedTuple
 
-from mio2trace.model.profile import Clock, Profile, Range, Resources, Size3
+from mio2trace.model.profile import Profile, Range, Resources, Size3
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.rocm.assembly import Assembly, Kind, kernel_name, route_of, sizes
+from mio2trace.readers.rocm.assembly import Assemblies, Kind, kernel_name, route_of, sizes
 from mio2trace.readers.rocm.database import Database, opened, tables
 from mio2trace.source import Source
 
@@ -54,7 +53,7 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     with opened(source, _TABLES) as database:
-        return list(_Reading(source, database, notes).profiles(options.host_calls))
+        return [*_Reading(source, database, notes).profiles(options.host_calls)]
 
 
 class _Reading:
@@ -70,33 +69,18 @@ class _Reading:
         self._texts = self._strings
         if "rocpd_ustring" in self._names:
             self._texts = self._texts_by_id("SELECT id, string FROM rocpd_ustring")
-        self._of: dict[object, Assembly] = {}
+        self._assemblies = Assemblies(source, notes)  # one recorder, one machine
         self._process_of_call: dict[object, object] = {}
         self._processes_on: dict[object, set[object]] = {}
         """Of each device."""
 
-    def profiles(self, every_call: bool) -> Iterator[Profile]:
+    def profiles(self, every_call: bool) -> list[Profile]:
         names = self._calls()
         self._ops(names)
-        for assembly in self._of.values():
-            if not assembly.empty:
-                yield assembly.finish(every_call)
+        return self._assemblies.finish(every_call)
 
     def _texts_by_id(self, query: str) -> dict[object, str]:
         return {key: self._database.text_of(text) for key, text in self._database.rows(query)}
-
-    def _assembly(self, pid: object) -> Assembly:
-        assembly = self._of.get(pid)
-        if assembly is None:
-            assembly = self._of[pid] = Assembly(
-                self._source.index,
-                Clock("opaque", scope=f"file {self._source.index}"),  # one recorder, one machine
-                self._notes,
-                self._source.name,
-                pid if type(pid) is int else None,
-                numbers="event_index",
-            )
-        return assembly
 
     def _calls(self) -> dict[object, str]:
         """Calls and ranges into their processes; the names of the calls by id."""
@@ -110,7 +94,7 @@ class _Reading:
         for key, pid, tid, start, end, name, args, where in self._database.numbers(
             f"SELECT id, pid, tid, start, end, apiName_id, args_id, {domain} FROM rocpd_api"  # noqa: S608
         ):
-            assembly = self._assembly(pid)
+            assembly = self._assemblies[pid]
             self._process_of_call[key] = pid
             called = names[key] = self._strings.get(name, "")
             times = assembly.times(start, end, "API call or range")
@@ -148,11 +132,11 @@ class _Reading:
                 self._notes.remark("barrier of a queue: not drawn", self._source.name)
                 continue
             call = call_of.get(key)
-            assembly = self._assembly(self._process(call, gpu))
+            assembly = self._assemblies[self._process(call, gpu)]
             times = assembly.times(start, end, "kernel" if kind == "kernel" else "copy")
             if times is None:
                 continue
-            lane = assembly.queue(assembly.device(gpu, f"device {gpu}" if type(gpu) is int else ""), queue, "queue")
+            lane = assembly.queue(assembly.numbered_device(gpu), queue, "queue")
             launch = launches.get(call, _UNKNOWN)
             if kind == "kernel":
                 assembly.activity(
@@ -176,7 +160,7 @@ class _Reading:
         """Of an operation: its call's, else the only one that used its device, else the only one."""
         pid = self._process_of_call.get(call)
         if pid is None:
-            on = self._processes_on.get(gpu) or self._of
+            on = self._processes_on.get(gpu) or self._assemblies.of
             pid = next(iter(on)) if len(on) == 1 else None
         return pid
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import re
 
-from mio2trace.model.profile import Clock, Range
+from mio2trace.model.profile import Range
 from mio2trace.notes import Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of
+from mio2trace.readers.rocm.assembly import Assemblies, Assembly, kernel_name, route_of
 from mio2trace.readers.rocm.events import LAUNCHES, Arrows, Event, events, number
 from mio2trace.readers.rocm.rpd import kind_of
 from mio2trace.source import Source
@@ -47,7 +47,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     reading = _Reading(source, notes)
     reading.read(events(source.read(), _rescued, source.name, notes))
     notes.remark("times of whole microseconds: the .rpd file has nanoseconds", source.name)
-    return [assembly.finish(options.host_calls) for assembly in reading.of.values() if not assembly.empty]
+    return [*reading.assemblies.finish(options.host_calls)]
 
 
 def _rescued(text: str) -> Event | None:
@@ -61,9 +61,7 @@ def _rescued(text: str) -> Event | None:
 
 class _Reading:
     def __init__(self, source: Source, notes: Notes) -> None:
-        self._source = source
-        self._notes = notes
-        self.of: dict[int | None, Assembly] = {}
+        self.assemblies = Assemblies(source, notes, resolution_ns=_US)
         self._arrows = Arrows(slack_us=1)
         self._process_of: dict[int, int | None] = {}
 
@@ -86,23 +84,10 @@ class _Reading:
             if event.ph == "X" and number(event.pid) in gpus:
                 self._device(event)
 
-    def _assembly(self, pid: int | None) -> Assembly:
-        assembly = self.of.get(pid)
-        if assembly is None:
-            assembly = self.of[pid] = Assembly(
-                self._source.index,
-                Clock("opaque", _US, f"file {self._source.index}"),
-                self._notes,
-                self._source.name,
-                pid,
-                numbers="event_index",
-            )
-        return assembly
-
     def _host(self, event: Event, key: int) -> None:
         """A call, a range or a mark."""
         pid, tid = number(event.pid), number(event.tid)
-        assembly = self._assembly(pid)
+        assembly = self.assemblies[pid]
         times = self._times(assembly, event, "API call or range")
         if times is None:
             return
@@ -122,15 +107,15 @@ class _Reading:
         gpu, queue = number(event.pid), number(event.tid)
         begin = number(event.ts)
         call = None if begin is None else self._arrows.call_of((gpu, queue), begin)
-        pid = self._process_of.get(-1 if call is None else call)
-        if call is None and len(self.of) == 1:
-            pid = next(iter(self.of))
-        assembly = self._assembly(pid)
+        pid: object = self._process_of.get(-1 if call is None else call)
+        if call is None and len(self.assemblies.of) == 1:
+            (pid,) = self.assemblies.of
+        assembly = self.assemblies[pid]
         kind = kind_of(word)
         times = self._times(assembly, event, "kernel" if kind == "kernel" else "copy")
         if times is None:
             return
-        lane = assembly.queue(assembly.device(gpu, f"device {gpu}"), queue, "queue")
+        lane = assembly.queue(assembly.numbered_device(gpu), queue, "queue")
         route = "" if kind == "kernel" else route_of(word)
         name = kernel_name(event.name) if kind == "kernel" else f"{kind} {route}".strip()
         assembly.activity(kind, name, lane, times, correlation=call, route=route)

@@ -9,13 +9,14 @@ The clock counts ns since boot, of which kind nothing tells. Not read: counters,
 
 from __future__ import annotations
 
+from functools import cache
 from operator import itemgetter
 
-from mio2trace.model.profile import Clock, Resources, Size3
+from mio2trace.model.profile import Resources, Size3
 from mio2trace.notes import Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm import tables
-from mio2trace.readers.rocm.assembly import Assembly, kernel_name, sizes
+from mio2trace.readers.rocm.assembly import Assemblies, kernel_name, sizes
 from mio2trace.readers.rocm.tables import Table, integer
 from mio2trace.source import Source
 
@@ -30,7 +31,7 @@ def sniff(head: bytes) -> bool:
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     """A profile for each process."""
     table = Table(source.lines(), "kernelname", ("beginns", "endns"), notes, source.name)
-    of: dict[str, Assembly] = {}
+    assemblies, pid_of = Assemblies(source, notes), cache(integer)
     index_at, name_at, pid_at, begin_at, end_at = table.places("index", "kernelname", "pid", "beginns", "endns")
     usual = itemgetter(
         *table.places("pid", "gpu-id", "queue-id", "tid", "grd", "wgr"),
@@ -38,16 +39,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     )
     known: dict[tuple[str, ...], tuple[int, int | None, Size3 | None, Size3 | None, Resources]] = {}
     for line, row in table.rows():
-        assembly = of.get(row[pid_at])
-        if assembly is None:
-            assembly = of[row[pid_at]] = Assembly(
-                source.index,
-                Clock("opaque", scope=f"file {source.index}"),
-                notes,
-                source.name,
-                integer(row[pid_at]),
-                numbers="event_index",
-            )
+        assembly = assemblies[pid_of(row[pid_at])]
         times = assembly.times(integer(row[begin_at]), integer(row[end_at]), "kernel")
         if times is None:
             continue
@@ -56,9 +48,9 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
         if told is None:
             numbers = tuple(map(integer, alike[1:]))
             gpu, queue, tid, grid, group = numbers[:5]
-            device = assembly.device(gpu, "" if gpu is None else f"device {gpu}")
             told = known[alike] = (
-                assembly.queue(device, queue, "queue"), None if tid is None else assembly.thread(tid),
+                assembly.queue(assembly.numbered_device(gpu), queue, "queue"),
+                None if tid is None else assembly.thread(tid),
                 sizes(grid, 1, 1), sizes(group, 1, 1), Resources(*numbers[5:]),
             )  # fmt: skip
         lane, thread, grid_size, group_size, resources = told
@@ -66,4 +58,4 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
             "kernel", kernel_name(row[name_at]), lane, times, number=integer(row[index_at]), grid=grid_size,
             workgroup=group_size, resources=resources, line=line, thread=thread,
         )  # fmt: skip
-    return [assembly.finish(options.host_calls) for assembly in of.values() if not assembly.empty]
+    return [*assemblies.finish(options.host_calls)]

@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from mio2trace.model.profile import Clock, Profile, Range
+from mio2trace.model.profile import Profile, Range
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, sizes
+from mio2trace.readers.rocm.assembly import Assemblies, kernel_name, route_of, sizes
 from mio2trace.readers.rocm.database import Database, opened, tables
 from mio2trace.readers.rocm.rpd import kind_of
 from mio2trace.readers.rocm.v1_json import range_of
@@ -39,30 +39,27 @@ def sniff(head: bytes) -> bool:
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     """A profile for each process."""
     with opened(source, _TABLES) as database:
-        return list(_Reading(source, database, notes).profiles(options.host_calls))
+        return [*_Reading(source, database, notes).profiles(options.host_calls)]
 
 
 class _Reading:
     def __init__(self, source: Source, database: Database, notes: Notes) -> None:
         self._source = source
         self._database = database
-        self._notes = notes
         self._names = database.names
-        self._of: dict[object, Assembly] = {}
+        self._assemblies = Assemblies(source, notes, ids_apart=True)
         self._ranges: dict[_Key, list[Range]] = {}
         self._begins: dict[tuple[object, object], int] = {}
         """When a call began, by process and index."""
 
-    def profiles(self, every_call: bool) -> Iterator[Profile]:
+    def profiles(self, every_call: bool) -> list[Profile]:
         self._host()
         ops = [(kind, row) for table in ("OPS", "COPY") for kind, row in self._ops(table)]
         if not ops:
             self._kernels()
         for place, (kind, row) in zip(self._ranges_of([row for _, row in ops]), ops, strict=True):
             self._op(kind, row, place)
-        for assembly in self._of.values():
-            if not assembly.empty:
-                yield assembly.finish(every_call)
+        return self._assemblies.finish(every_call)
 
     def _rows(self, table: str, wanted: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
         """Of a table that may not be there, with None for columns that it has not."""
@@ -74,20 +71,10 @@ class _Reading:
         chosen = ", ".join(f'"{column}"' if column in there else "NULL" for column in wanted)
         return self._database.rows(f"SELECT {chosen} FROM {table}")  # noqa: S608 - names of ours
 
-    def _assembly(self, pid: object) -> Assembly:
-        assembly = self._of.get(pid)
-        if assembly is None:
-            assembly = self._of[pid] = Assembly(
-                self._source.index, Clock("opaque", scope=f"file {self._source.index}"), self._notes,
-                self._source.name, pid if type(pid) is int else None,
-                ids_apart=True, numbers="event_index",
-            )  # fmt: skip
-        return assembly
-
     def _host(self) -> None:
         count = 0
         for begin, end, pid, tid, name, _ in self._rows("rocTX", _CALLS):
-            assembly = self._assembly(pid)
+            assembly = self._assemblies[pid]
             times = assembly.times(begin, end, "API call or range")
             if times is not None:
                 made = range_of(str(name or ""), assembly.thread(tid), times, count)
@@ -96,7 +83,7 @@ class _Reading:
                 count += 1
         for table in ("HIP", "HSA"):
             for begin, end, pid, tid, name, index in self._rows(table, _CALLS):
-                assembly = self._assembly(pid)
+                assembly = self._assemblies[pid]
                 times = assembly.times(begin, end, "API call or range")
                 if times is not None:
                     key = index if table == "HIP" else None
@@ -130,12 +117,12 @@ class _Reading:
 
     def _op(self, table: str, row: tuple[Any, ...], range_id: int | None) -> None:
         begin, end, pid, tid, name, index, gpu, stream, _ = row
-        assembly = self._assembly(pid)
+        assembly = self._assemblies[pid]
         kind = kind_of(str(name)) if table == "COPY" else "kernel"
         times = assembly.times(begin, end, "kernel" if kind == "kernel" else "copy")
         if times is None:
             return
-        lane = assembly.queue(assembly.device(gpu, f"device {gpu}" if type(gpu) is int else ""), stream)
+        lane = assembly.queue(assembly.numbered_device(gpu), stream)
         route = "" if kind == "kernel" else route_of(name)
         shown = kernel_name(name) if kind == "kernel" else f"{kind} {route}".strip()
         assembly.activity(
@@ -146,13 +133,13 @@ class _Reading:
     def _kernels(self) -> None:
         """A run that traced no calls."""
         for begin, end, pid, tid, name, index, gpu, queue, grid, group in self._rows("KERN", _KERNELS):
-            assembly = self._assembly(pid)
+            assembly = self._assemblies[pid]
             times = assembly.times(begin, end, "kernel")
             if times is not None:
-                device = assembly.device(gpu, f"device {gpu}" if type(gpu) is int else "")
+                device = assembly.numbered_device(gpu)
                 assembly.activity(
                     "kernel", kernel_name(name), assembly.queue(device, queue, "queue"), times, number=index,
                     grid=sizes(grid, 1, 1), workgroup=sizes(group, 1, 1), thread=assembly.thread(tid),
                 )  # fmt: skip
-        if not self._of:
+        if not self._assemblies.of:
             raise InputError(f"{self._source.name}: neither operations nor calls; expected rocprof's results.db")

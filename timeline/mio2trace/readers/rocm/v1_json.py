@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import re
 
-from mio2trace.model.profile import Clock, Range
+from mio2trace.model.profile import Range
 from mio2trace.notes import Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of
+from mio2trace.readers.rocm.assembly import Assemblies, kernel_name, route_of
 from mio2trace.readers.rocm.events import LAUNCHES, Arrows, Event, events, number
 from mio2trace.readers.rocm.rpd import kind_of
 from mio2trace.source import Source
@@ -47,7 +47,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     """A profile for each process. Raises `InputError` where no event can be read."""
     reading = _Reading(source, notes)
     reading.read(events(source.read(), _rescued, source.name, notes))
-    return [assembly.finish(options.host_calls) for assembly in reading.of.values() if not assembly.empty]
+    return [*reading.assemblies.finish(options.host_calls)]
 
 
 def _rescued(text: str) -> Event | None:
@@ -61,9 +61,7 @@ def _rescued(text: str) -> Event | None:
 
 class _Reading:
     def __init__(self, source: Source, notes: Notes) -> None:
-        self._source = source
-        self._notes = notes
-        self.of: dict[int | None, Assembly] = {}
+        self.assemblies = Assemblies(source, notes)
         self._arrows = Arrows(slack_us=1)
 
     def read(self, found: list[Event]) -> None:
@@ -80,23 +78,9 @@ class _Reading:
             if section == _COPIES or (section is not None and _FIRST_GPU <= section < _BARRIERS):
                 self._device(event, section)
 
-    def _assembly(self, event: Event) -> Assembly:
-        pid = number(event.args.get("pid"))
-        assembly = self.of.get(pid)
-        if assembly is None:
-            assembly = self.of[pid] = Assembly(
-                self._source.index,
-                Clock("opaque", scope=f"file {self._source.index}"),
-                self._notes,
-                self._source.name,
-                pid,
-                numbers="event_index",
-            )
-        return assembly
-
     def _host(self, event: Event, key: int) -> None:
         """A call or a range."""
-        assembly = self._assembly(event)
+        assembly = self.assemblies[number(event.args.get("pid"))]
         begin, end = number(event.args.get("BeginNs")), number(event.args.get("EndNs"))
         times = assembly.times(begin, end, "API call or range")
         if times is None:
@@ -113,7 +97,7 @@ class _Reading:
 
     def _device(self, event: Event, section: int) -> None:
         args, begin = event.args, number(event.ts)
-        assembly = self._assembly(event)
+        assembly = self.assemblies[number(event.args.get("pid"))]
         call = None if begin is None else self._arrows.call_of((section, number(event.tid)), begin)
         kind = kind_of(str(event.name)) if section == _COPIES else "kernel"
         times = assembly.times(
@@ -122,9 +106,7 @@ class _Reading:
         if times is None:
             return
         gpu, tid = number(args.get("dev-id")), number(args.get("tid"))
-        lane = assembly.queue(
-            assembly.device(gpu, "" if gpu is None else f"device {gpu}"), number(args.get("stream-id"))
-        )
+        lane = assembly.queue(assembly.numbered_device(gpu), number(args.get("stream-id")))
         name, route = kernel_name(str(args.get("Name") or event.name)), ""
         if kind != "kernel":
             route = route_of(event.name)
