@@ -15,7 +15,7 @@ from mio2trace.model.tf import Shape
 from mio2trace.notes import Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.tf.step_stats import DeviceStats, OpStats, collect
-from mio2trace.readers.tf.wire import CutError, WireError, fields, signed, text, unexpected, varint
+from mio2trace.readers.tf.wire import Walk, WireError, fields, signed, text, unexpected, varint
 from mio2trace.source import Source
 
 NAME = "TensorFlow step statistics (RunMetadata)"
@@ -55,56 +55,25 @@ class _Decoder:
         self._data = data
         self._place = place
         self._notes = notes
+        self._walk = Walk(data, place, notes, "step statistics damaged: read up to there")
 
     def devices(self, depth: int) -> Iterator[DeviceStats]:
         if depth == 3:
-            for tag, at, stop in self._parts(0, len(self._data)):
+            for tag, at, stop in self._walk.parts(0, len(self._data)):
                 if tag == 0x0A:
                     yield from self._step(at, stop)
         else:
             yield from self._step(0, len(self._data))
 
-    def _parts(self, at: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """As `fields`, one by one; where the file was cut the last one ends there."""
-        data = self._data
-        while at < end:
-            start = at
-            try:
-                tag, at = varint(data, at, end)
-                if tag & 7 == 0:
-                    _, at = varint(data, at, end)
-                    continue
-                if tag & 7 != 2:
-                    raise WireError(start, f"field {tag >> 3} with wire type {tag & 7}")
-                size, at = varint(data, at, end)
-            except WireError as error:
-                self._cut(error, end)
-                return
-            if at + size > end:
-                self._cut(CutError(start, f"a field of {size} bytes where {end - at} are left"), end)
-                yield tag, at, end
-                return
-            yield tag, at, at + size
-            at += size
-
-    def _cut(self, error: WireError, end: int) -> None:
-        """``end``: of the message; only the end of the file is a cut."""
-        if any(note.is_cut for note in self._notes):  # the messages around it also end there
-            return
-        if isinstance(error, CutError) and end == len(self._data):
-            self._notes.cut_off(self._place, str(error))
-        else:
-            self._notes.add("step statistics damaged: read up to there", f"{self._place}: {error}")
-
     def _step(self, at: int, stop: int) -> Iterator[DeviceStats]:
-        for tag, a, b in self._parts(at, stop):
+        for tag, a, b in self._walk.parts(at, stop):
             if tag == 0x0A:
                 yield self._device(a, b)
 
     def _device(self, at: int, stop: int) -> DeviceStats:
         ops: list[OpStats] = []
         device = ""
-        for tag, a, b in self._parts(at, stop):
+        for tag, a, b in self._walk.parts(at, stop):
             if tag == 0x0A:
                 device = text(self._data, a, b)
             elif tag == 0x12:

@@ -7,6 +7,10 @@ https://protobuf.dev/programming-guides/encoding/ describes it. Places in errors
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from mio2trace.notes import Notes
+
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 Field = tuple[int, int, int]
 """(tag, value, 0) of a varint; (tag, start, stop) of bytes and fixed numbers. The tag is number << 3 | wire type."""
@@ -81,6 +85,61 @@ def fields(data: bytes, at: int, end: int) -> list[Field]:
         add((tag, at, stop))
         at = stop
     return found
+
+
+class Walk:
+    """Walks messages field by field, so that what stands before a cut is read. ``damaged``: the note on damage."""
+
+    def __init__(self, data: bytes, place: str, notes: Notes, damaged: str) -> None:
+        self._data = data
+        self._place = place
+        self._notes = notes
+        self._damaged = damaged
+        self._is_at_end = False
+        self.is_whole = True
+        """Whether all was read so far."""
+
+    def parts(self, at: int, end: int) -> Iterator[Field]:
+        """As `fields`, one by one; the last one of a message that is cut off ends where that ends."""
+        data = self._data
+        while at < end:
+            start = at
+            try:
+                tag, at = varint(data, at, end)
+                kind = tag & 7
+                if tag < 8:
+                    raise WireError(start, "field number 0")
+                if kind == VARINT:
+                    value, at = varint(data, at, end)
+                    yield tag, value, 0
+                    continue
+                if kind == BYTES:
+                    size, at = varint(data, at, end)
+                elif kind in (FIXED64, FIXED32):
+                    size = 8 if kind == FIXED64 else 4
+                else:
+                    raise WireError(start, f"wire type {kind}, which no field here has")
+            except WireError as error:
+                self._stop(error, end)
+                return
+            if at + size > end:
+                self._stop(CutError(start, f"a field of {size} bytes where {end - at} are left"), end)
+                if kind == BYTES:
+                    yield tag, at, end
+                return
+            yield tag, at, at + size
+            at += size
+
+    def _stop(self, error: WireError, end: int) -> None:
+        """``end``: of the message; only the end of the file is a cut, and the messages around it also end there."""
+        if self._is_at_end:
+            return
+        self.is_whole = False
+        if isinstance(error, CutError) and end == len(self._data):
+            self._is_at_end = True
+            self._notes.cut_off(self._place, str(error))
+        else:
+            self._notes.add(self._damaged, f"{self._place}: {error}")
 
 
 def numbers(data: bytes, at: int, end: int) -> list[int]:

@@ -15,19 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from mio2trace.notes import Notes
-from mio2trace.readers.tf.wire import (
-    BYTES,
-    FIXED32,
-    FIXED64,
-    VARINT,
-    CutError,
-    Field,
-    WireError,
-    fields,
-    signed,
-    text,
-    varint,
-)
+from mio2trace.readers.tf.wire import Walk, WireError, fields, signed, text
 
 DAMAGED = "damaged event of an XSpace: left out"
 _LONGEST = 1 << 14
@@ -77,10 +65,10 @@ class Reader:
         self._data = data
         self._place = place
         self._notes = notes
-        self.is_cut = False
+        self.walk = Walk(data, place, notes, "XSpace damaged: read up to there")
 
     def planes(self) -> Iterator[Plane]:
-        for tag, at, stop in self._parts(0, len(self._data)):
+        for tag, at, stop in self.walk.parts(0, len(self._data)):
             if tag == 0x0A:
                 yield self._plane(at, stop)
 
@@ -88,7 +76,7 @@ class Reader:
         for span in plane.lines:
             number = timestamp_ns = 0
             name = shown = ""
-            for tag, at, stop in self._parts(*span):
+            for tag, at, stop in self.walk.parts(*span):
                 if tag == 0x08:
                     number = at
                 elif tag == 0x12:
@@ -102,7 +90,7 @@ class Reader:
     def events(self, plane: Plane, line: Line) -> Iterator[Event]:
         """Those of a known type that have a place in time."""
         types = plane.types
-        for tag, at, stop in self._parts(*line.span):
+        for tag, at, stop in self.walk.parts(*line.span):
             if tag != 0x22:
                 continue
             kind = duration = 0
@@ -175,7 +163,7 @@ class Reader:
         stats: list[Span] = []
         types: dict[int, EventType] = {}
         names: dict[int, str] = {}
-        for tag, begin, end in self._parts(at, stop):
+        for tag, begin, end in self.walk.parts(at, stop):
             if tag == 0x12:
                 name = self._text(begin, end)
             elif tag == 0x1A:
@@ -195,7 +183,7 @@ class Reader:
     def _entry(self, at: int, stop: int) -> tuple[int, Span | None]:
         """Key and value of a map's entry."""
         key, span = 0, None
-        for tag, begin, end in self._parts(at, stop):
+        for tag, begin, end in self.walk.parts(at, stop):
             if tag == 0x08:
                 key = signed(begin)
             elif tag == 0x12:
@@ -208,7 +196,7 @@ class Reader:
 
     def _named(self, at: int, stop: int) -> tuple[str, list[Span]]:
         name, stats = "", []
-        for tag, begin, end in self._parts(at, stop):
+        for tag, begin, end in self.walk.parts(at, stop):
             if tag == 0x12:
                 name = self._text(begin, end)
             elif tag == 0x2A:
@@ -217,44 +205,3 @@ class Reader:
 
     def _text(self, at: int, stop: int) -> str:
         return text(self._data, at, min(stop, at + _LONGEST))
-
-    def _parts(self, at: int, end: int) -> Iterator[Field]:
-        """As `fields`, one by one; the last one of a message that is cut off ends where that ends."""
-        data = self._data
-        while at < end:
-            start = at
-            try:
-                tag, at = varint(data, at, end)
-                kind = tag & 7
-                if tag < 8:
-                    raise WireError(start, "field number 0")
-                if kind == VARINT:
-                    value, at = varint(data, at, end)
-                    yield tag, value, 0
-                    continue
-                if kind == BYTES:
-                    size, at = varint(data, at, end)
-                elif kind in (FIXED64, FIXED32):
-                    size = 8 if kind == FIXED64 else 4
-                else:
-                    raise WireError(start, f"wire type {kind}, which no field here has")
-            except WireError as error:
-                self._cut(error, end)
-                return
-            if at + size > end:
-                self._cut(CutError(start, f"a field of {size} bytes where {end - at} are left"), end)
-                if kind == BYTES:
-                    yield tag, at, end
-                return
-            yield tag, at, at + size
-            at += size
-
-    def _cut(self, error: WireError, end: int) -> None:
-        """``end``: of the message; only the end of the file is a cut."""
-        if self.is_cut:  # the messages around it also end there
-            return
-        self.is_cut = True
-        if isinstance(error, CutError) and end == len(self._data):
-            self._notes.cut_off(self._place, str(error))
-        else:
-            self._notes.add("XSpace damaged: read up to there", f"{self._place}: {error}")

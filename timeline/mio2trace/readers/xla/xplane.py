@@ -182,7 +182,7 @@ class _Assembly:
             clocks=(Clock("opaque" if self._begun is None else "unix"),),
             numbers="event_index",
             framework=Framework(name=FRAMEWORK),
-            defects={"cut-off": 1} if self._reader.is_cut else {},
+            defects={} if self._reader.walk.is_whole else {"cut-off": 1},
         )
 
     # -- times and stats ---------------------------------------------------------------------------------------------
