@@ -30,6 +30,7 @@ from mio2trace.ops.log.assemble import Assembly  # noqa: E402
 from mio2trace.readers.miopen.log import MiopenDecoder  # noqa: E402
 from mio2trace.reports import coverage, driver, ops  # noqa: E402
 from mio2trace.reports.tables import FORMS, grouped, print_table  # noqa: E402
+from tests import miopen_blocks  # noqa: E402
 
 TOKENS = (
     b"\r", b"\n", b"\0", b"}", b"{", b" = ", b"\t", b"0x0", b"nullptr", b"-1", b"99999999999999999999",
@@ -75,7 +76,7 @@ def decoded(data: bytes) -> MiopenLog:
     for number, line in enumerate(lines(data), 1):
         decoder.feed(number, line)
     log = decoder.finish()
-    blocks = MiopenDecoder(0, Notes()).decode(data[at : at + 700] for at in range(0, len(data), 700))
+    blocks = miopen_blocks.decoded(data[at : at + 700] for at in range(0, len(data), 700))
     assert blocks == log, "by blocks another log than by lines"
     return log
 

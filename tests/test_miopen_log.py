@@ -20,6 +20,7 @@ from mio2trace.readers.miopen.lines import api_name, parse_range
 from mio2trace.readers.miopen.log import MiopenDecoder
 from mio2trace.readers.miopen.messages import classify
 from mio2trace.readers.miopen.records import command_kind
+from tests.miopen_blocks import decoded
 
 SIGNATURE = "miopenStatus_t miopenConvolutionForward(miopenHandle_t, const void *, const miopenTensorDescriptor_t){"
 PARAMS = (
@@ -44,7 +45,7 @@ def entry_text(prefix: str = "MIOpen(HIP): ", layout: str = "2.0", signature: st
 
 
 def decode(text: str | bytes) -> tuple[MiopenLog, list[bytes], Notes]:
-    """The log, the foreign lines and the notes; `decode` must agree with `feed` whatever the pieces."""
+    """The log, the foreign lines and the notes; `take` must agree with `feed` whatever the pieces."""
     data = text.encode() if isinstance(text, str) else text
     lines = data.splitlines(keepends=True) if b"\r" not in data else [part + b"\n" for part in data.split(b"\n")]
     notes = Notes()
@@ -52,7 +53,7 @@ def decode(text: str | bytes) -> tuple[MiopenLog, list[bytes], Notes]:
     foreign = [line for number, line in enumerate(lines, 1) if not decoder.feed(number, line)]
     log = decoder.finish()
     for size in (1 << 20, 200):
-        assert MiopenDecoder(0, Notes()).decode(data[at : at + size] for at in range(0, len(data), size)) == log
+        assert decoded(data[at : at + size] for at in range(0, len(data), size)) == log
     return log, foreign, notes
 
 

@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 
 from mio2trace.model.tf import Execution, Printed, TfNode, TfProfile, TfView
 from mio2trace.notes import InputError, Notes
-from mio2trace.readers import READERS, detect, run_log
+from mio2trace.readers import OF_TENSORFLOW, READERS, detect, run_log
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.tf import profile_proto as reader
 from mio2trace.readers.tf import run_metadata as metadata_reader
 from mio2trace.readers.tf import step_stats_text, views
-from mio2trace.readers.tf.forms import FORMS
 from mio2trace.reports import tfprof
 from mio2trace.reports import tfprof_scope as scope
 from mio2trace.reports.tables import print_table
@@ -677,5 +676,5 @@ def test_ties_keep_the_order_of_names_and_names_that_of_their_bytes() -> None:
 
 def test_the_forms_are_all_among_the_readers() -> None:
     """What the command reads, the program does."""
-    assert set(FORMS) <= set(READERS)
+    assert set(OF_TENSORFLOW) <= set(READERS)
     assert varint(300) == b"\xac\x02"

@@ -7,16 +7,15 @@ import pytest
 from benchmarks.damage import measured
 from benchmarks.damages.sets import TWIN
 from mio2trace.model.miopen import Command
-from mio2trace.notes import Notes
-from mio2trace.readers.miopen.log import MiopenDecoder
 from tests.conftest import shared_folder
+from tests.miopen_blocks import decoded
 
 COMMAND = "conv -n 2 -c 20 -H 12 -W 12 -k 50 -y 5 -x 5 -p 0 -m conv --forw 1 -F -4 -t 1"
 HEAD = "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver "
 
 
 def commands(*lines: str) -> list[str]:
-    log = MiopenDecoder(0, Notes()).decode(["\n".join([*lines, ""]).encode()])
+    log = decoded(["\n".join([*lines, ""]).encode()])
     return [record.text for record in log.records if isinstance(record, Command)]
 
 

@@ -88,7 +88,6 @@ READERS: Mapping[str, Fed] = {
     "readers/blas/tunable.py": Fed(("databases",)),
     "readers/bundled.py": Fed(("bundle",)),
     "readers/ck/record.py": Fed(("CK record",)),
-    "readers/ck/times.py": Fed(("CK record",)),
     "readers/collected.py": Fed(_LOGS),
     "readers/known.py": Fed((*_LOGS, *_PROFILES)),
     "readers/miopen/find_db.py": Fed(("databases",)),

@@ -27,7 +27,6 @@ from mio2trace.privacy import Cleaner
 from mio2trace.readers import ANY, PROFILES, READERS, Accepted, GoesWithATrace, detect, known, run_log
 from mio2trace.readers.base import Reader, ReadOptions, Record
 from mio2trace.readers.ck import record as ck
-from mio2trace.readers.ck import times as ck_times
 from mio2trace.source import Source, leads_out
 from mio2trace.source.archive import Manifest, is_archive, is_unpacked, unpacked, unpacked_in
 
@@ -50,7 +49,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     as tells it from the others; never written to a trace. ``path``: as given, or the point of a CK directory. ``size``
     and ``sha256`` are of the file as it lies, ``content_sha256`` of what it holds decompressed. ``parts``: size and
     hash of each file that was read with it, as it lies: tables of one set. ``stated_ns``: whole
-    times that CK states of a repetition (`readers.ck.times.MEASURES`). Of what lies in an archive of
+    times that CK states of a repetition (`readers.ck.record.MEASURES`). Of what lies in an archive of
     `mio2trace record`: ``archive`` is its path, ``anchors`` the clocks that were read beside the run, ``is_reference``
     whether it is of the run without MIOpen's log.
     """
@@ -380,9 +379,9 @@ def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner, old
     found: list[tuple[list[Record], int | None, Mapping[str, int]]] = []
     if reader is ck and options.repetition is not None:
         text = source.read()
-        stated = ck_times.runs(text, source.name, notes)
+        stated = ck.runs(text, source.name, notes)
         if repetition is None:
-            stated = list(ck_times.kept_runs(stated, source.name, notes))
+            stated = list(ck.kept_runs(stated, source.name, notes))
         elif repetition < len(stated):
             stated = [stated[repetition]]
         else:

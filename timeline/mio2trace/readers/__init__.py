@@ -16,19 +16,17 @@ from mio2trace.readers.ck import record as ck
 from mio2trace.readers.miopen import find_db, perf_db
 from mio2trace.readers.opencl import dvdt_json
 from mio2trace.readers.rocm import rocpd, rpd, rpd_json, v1_csv, v1_db, v1_json, v3_csv, v3_json
-from mio2trace.readers.tf import forms, profile_proto, run_metadata, step_stats_text, timeline_json, views
+from mio2trace.readers.tf import profile_proto, run_metadata, step_stats_text, timeline_json, views
 from mio2trace.readers.torch import kineto
 from mio2trace.readers.xla import xplane
 from mio2trace.source import Source
 
+OF_TENSORFLOW: tuple[Reader, ...] = (profile_proto, run_metadata, step_stats_text, timeline_json, views)
+"""The op view of a console's text is recognised by none."""
 READERS: tuple[Reader, ...] = (
     dvdt_json,
     ck,
-    profile_proto,
-    run_metadata,
-    step_stats_text,
-    timeline_json,
-    views,
+    *OF_TENSORFLOW,
     rocpd,
     rpd,
     v3_csv,
@@ -84,7 +82,11 @@ class Accepted(NamedTuple):
 ANY = Accepted()
 A_LOG = Accepted(expected="MIOpen's log", rest=run_log)
 """Lines of JSON are a log, too (miopen-log.md 9.3): what is nothing else is read as one."""
-A_TF_PROFILE = Accepted(expected=forms.EXPECTED, readers=(*forms.FORMS, bundled), rest=views)
+A_TF_PROFILE = Accepted(
+    expected="a TFProf profile, RunMetadata, StepStats, TensorFlow's timeline or a printed view",
+    readers=(*OF_TENSORFLOW, bundled),
+    rest=views,
+)
 
 
 def detect(source: Source, accepted: Accepted = ANY) -> Reader:

@@ -5,12 +5,14 @@
                          "timestamp": "1103 15:39:29.318205"}, ...], "time_fw_ms": 6.57}
     [{"direction": "forward", "index": 0, "label": "00: data", ...}, ...]
 
-A directory is a CK repository or entry: `locate` finds its points.
+A directory is a CK repository or entry: `locate` finds its points. Each repetition states times of its whole run, too:
+``time_fw_ms`` and its relatives (`runs`).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +28,8 @@ from mio2trace.source import Source, leads_out
 
 NAME = "CK experiment record"
 
+MEASURES = ("time_fw", "time_bw", "time_fwbw", "time_total")
+"""Forward pass, backward pass, both (means over the iterations), the whole benchmark; in the record with ``_ms``."""
 LAST_LAYER = 1_000_000
 """A higher index is damage."""
 
@@ -59,6 +63,8 @@ class _Run(msgspec.Struct):
     run_success_bool: Any = None
     time_fw_ms: Any = None
     time_bw_ms: Any = None
+    time_fwbw_ms: Any = None
+    time_total_ms: Any = None
     execution_time_list_opencl: msgspec.Raw = msgspec.Raw(b"")
     iterations: Any = msgspec.field(default=None, name="REAL_ENV_CK_CAFFE_ITERATIONS")
 
@@ -83,6 +89,15 @@ class _Repetition(msgspec.Struct):
 class _Record(msgspec.Struct):
     characteristics_list: list[_Repetition] | None = None
     features: msgspec.Raw = msgspec.Raw(b"")
+
+
+class RunTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """A repetition: its number from 0 (None in a file of a single run), and those of `MEASURES` that it states."""
+
+    repetition: int | None
+    succeeded: bool
+    has_data: bool
+    times_ns: dict[str, int]
 
 
 def sniff(head: bytes) -> bool:
@@ -278,3 +293,50 @@ def _device_name(features: msgspec.Raw) -> str:
     except (ValueError, KeyError, TypeError, RecursionError):
         return ""
     return value.replace("\0", "").strip() if isinstance(value, str) else ""
+
+
+# -- Times of whole runs -----------------------------------------------------------------------------------------------
+
+
+def runs(text: bytes, place: str, notes: Notes) -> list[RunTimes]:
+    """All repetitions of a record, the single run of a ``tmp-ck-timer.json``, or of a bare ``per_layer_info``.
+
+    A time that cannot be one (negative, or of months: records hold differences that went below zero and were printed as
+    unsigned numbers) is noted and left out. Raises `InputError` for damaged JSON.
+    """
+    if text.lstrip()[:1] == b"[":
+        return [RunTimes(repetition=None, succeeded=True, has_data=True, times_ns={})]
+    record = _decode(text, _Record, place)
+    if record.characteristics_list is None:
+        return [_times(_decode(text, _Run, place), None, place, "$", notes)]
+    return [
+        _times(repetition.run, number, place, f"$.characteristics_list[{number}].run", notes)
+        for number, repetition in enumerate(record.characteristics_list)
+    ]
+
+
+def kept_runs(found: Sequence[RunTimes], place: str, notes: Notes) -> Sequence[RunTimes]:
+    """Those with data that say that they succeeded; all with data where none does. Raises `InputError` for none."""
+    with_data = [run for run in found if run.has_data or run.times_ns]
+    if not with_data:
+        raise InputError(f"{place}: {len(found)} repetitions, none with per_layer_info, dvdt_prof or times")
+    succeeded = [run for run in with_data if run.succeeded]
+    kept = succeeded or with_data
+    if not succeeded and with_data[0].repetition is not None:
+        notes.add("no repetition with data says that it succeeded: all with data taken", place)
+    left = len(found) - len(kept)
+    if left:
+        notes.add("repetition without success or without data left out", place, left)
+    return kept
+
+
+def _times(run: _Run, number: int | None, place: str, path: str, notes: Notes) -> RunTimes:
+    times = {}
+    for measure in MEASURES:
+        value = getattr(run, f"{measure}_ms")
+        time_ns = _ms(value)
+        if time_ns is not None:
+            times[measure] = time_ns
+        elif value is not None:
+            notes.add("time that cannot be one left out", f"{place}: {path}.{measure}_ms: {value!r}"[:120])
+    return RunTimes(repetition=number, succeeded=run.succeeded, has_data=run.has_data, times_ns=times)

@@ -164,30 +164,6 @@ class MiopenDecoder:
             self._entries.thread = thread
             self._prefix = self._plain = NO_PREFIX
 
-    def decode(self, blocks: Iterable[bytes]) -> MiopenLog:
-        """Decode a log that holds nothing but MIOpen's lines and lines to pass over, in pieces of any size."""
-        number, rest = 1, b""
-        for block in blocks:
-            number, rest = self._decode(number, (rest + block).replace(b"\r\n", b"\n"))
-        *whole, last = rest.split(b"\n")
-        for line in [*(one + b"\n" for one in whole), last]:
-            if line:
-                self.feed(number, line)
-            number += 1
-        return self.finish()
-
-    def _decode(self, number: int, data: bytes) -> tuple[int, bytes]:
-        """The number of the next line, and what of ``data`` is not a whole record."""
-        at = 0
-        while True:
-            at, number, more = self.take(data, at, number)
-            end = data.find(b"\n", at) + 1
-            if more or not end:
-                return number, data[at:]
-            self.feed(number, data[at:end])
-            at = end
-            number += 1
-
     def ends_open(self, lines: int) -> bool:
         """Whether the last of ``lines`` is inside an entry."""
         return self._entries.ends_at(lines)
