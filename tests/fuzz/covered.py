@@ -75,7 +75,6 @@ READERS: Mapping[str, Fed] = {
     "dataset/__init__.py": Fed(no_file="it reads back what it wrote itself"),
     "files.py": Fed(no_file=_WRITES),
     "findings/gpus.py": Fed(no_file="a file that the person wrote for --gpu"),
-    "forked.py": Fed(no_file="pipes between its own processes"),
     "kernels/facts.py": Fed(("dv/dt JSON", "log with dv/dt text")),
     "kernels/sources.py": Fed(("dv/dt JSON",)),
     "memory.py": Fed(no_file="what the system says of its memory"),
