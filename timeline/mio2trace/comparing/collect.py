@@ -75,7 +75,7 @@ def _of_kernels(run: Run, measures: Measures, made_with: Facts, notes: Notes) ->
         samples_ns=samples,
         mean_ns=mean(samples),
         steps=tuple(steady.step_time.samples().items()) if steady.step_time is not None else (),
-        first_ns=steady.first_ns if len(steady.all_iterations) > 1 else None,
+        first_ns=steady.first_ns if len(steady.told.all) > 1 else None,
         find_ns=inside.find_ns,
         build_ns=_build_ns(measures.alignment.profile.other_calls),
         parts=tuple(parts),

@@ -200,16 +200,6 @@ def kind_of(name: str, fact: KernelFact | None) -> Kind:
     return Kind(of_kernel, helps(of_kernel), meaning is not None and meaning.algorithm == "Naive")
 
 
-def kind_at(kinds: dict[tuple[str, str], Kind], facts: Mapping[int, KernelFact], position: int, name: str) -> Kind:
-    """Return the kind of a kernel by its role and name, looked up once for equal kernels."""
-    fact = facts.get(position)
-    key = name, "" if fact is None else fact.role
-    kind = kinds.get(key)
-    if kind is None:
-        kind = kinds[key] = kind_of(name, fact)
-    return kind
-
-
 def numbered_names(activities: Sequence[Activity]) -> tuple[list[str], list[int]]:
     """The kernels' names, each once, in order of first appearance; of each activity the place of its own, `NONE` of
     what is no kernel."""

@@ -22,7 +22,7 @@ from mio2trace.measures.cost import Cost, Sums, duration
 from mio2trace.measures.device_time import DeviceTime, Window
 from mio2trace.measures.device_time.gaps import Cause, causes
 from mio2trace.measures.executions import LayerKey
-from mio2trace.measures.iterations import Iteration, Iterations, hull, iterations_of
+from mio2trace.measures.iterations import Iterations, hull, iterations_of
 from mio2trace.measures.ranking import (
     Key,
     Kind,
@@ -30,7 +30,6 @@ from mio2trace.measures.ranking import (
     Rows,
     SteadyCost,
     begun_in,
-    kind_at,
     kind_of,
     names_as_run,
     numbered_names,
@@ -67,10 +66,6 @@ class Steady:
         return self.told.steady
 
     @property
-    def all_iterations(self) -> tuple[int, ...]:
-        return tuple(one.number for one in self.told.all)
-
-    @property
     def cold(self) -> tuple[int, ...]:
         return self.told.cold
 
@@ -87,12 +82,8 @@ class Steady:
         return self.told.rule
 
     @property
-    def first(self) -> Iteration | None:
-        return next(iter(self.told.all), None)
-
-    @property
     def first_ns(self) -> int | None:
-        return None if self.first is None else self.first.kernel_ns
+        return self.told.all[0].kernel_ns if self.told.all else None
 
     @property
     def samples_ns(self) -> tuple[int, ...]:
@@ -236,22 +227,6 @@ class Steady:
                 rows.find_ns[names[position]] += duration(activities[position]) or 0
         rows.host_ns = [ns if rows.calls[at] and at not in unknown else None for at, ns in enumerate(host)]
         return ranked(rows, self.total, "")
-
-    @cached_property
-    def helpers(self) -> Ranking[str]:
-        """Kernels that only prepare or finish the work of others, by role."""
-        facts, activities = self._alignment.facts, self._alignment.profile.activities
-        kinds: dict[tuple[str, str], Kind] = {}
-        numbers: dict[str, int] = {}
-        column = [NONE] * len(activities)
-        for position, activity in enumerate(activities):
-            if activity.kind == "kernel":
-                kind = kind_at(kinds, facts, position, activity.name)
-                if kind.helps:
-                    column[position] = numbers.setdefault(kind.role, len(numbers))
-        rows = self._summed(list(numbers), column, range(len(numbers)))
-        rows.calls = list(rows.sums.kernels)
-        return ranked(rows, self.total, "no helper")
 
     @cached_property
     def copies(self) -> Cost:

@@ -373,22 +373,15 @@ def _scalars_in(hint: Any) -> Iterator[type]:
 
 
 def _of_decoder(hint: Any) -> Any:
-    """``hint`` as the decoder takes it: it cannot tell two kinds of tuples apart (`_is_mixed`), nor abstract ones."""
+    """``hint`` as the decoder takes it: it cannot tell two kinds of tuples apart (`_is_mixed`)."""
     origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (Union, UnionType):
-        tuples = [one for one in arguments if get_origin(one) is tuple]
-        others = [_of_decoder(one) for one in arguments if one not in tuples]
-        if len(tuples) > 1:
-            inside = reduce(or_, [_of_decoder(get_args(one)[0]) for one in tuples])
-            return reduce(or_, [GenericAlias(tuple, (inside, Ellipsis)), *others])
-        return reduce(or_, map(_of_decoder, arguments))
-    if origin is Mapping:
-        return GenericAlias(dict, tuple(map(_of_decoder, arguments)))
-    if origin in (tuple, Sequence):
-        members = tuple(one if one is Ellipsis else _of_decoder(one) for one in arguments)
-        return GenericAlias(tuple, (*members, Ellipsis) if origin is Sequence else members)
-    if origin is AbstractSet:
-        return GenericAlias(frozenset, (_of_decoder(arguments[0]),))
+    if origin is tuple:
+        return GenericAlias(tuple, tuple(one if one is Ellipsis else _of_decoder(one) for one in arguments))
+    tuples = [one for one in arguments if get_origin(one) is tuple]
+    if origin in (Union, UnionType) and len(tuples) > 1:
+        inside = reduce(or_, [get_args(one)[0] for one in tuples])
+        others = [one for one in arguments if one not in tuples]
+        return reduce(or_, [GenericAlias(tuple, (inside, Ellipsis)), *others])
     return hint
 
 
