@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import mio2trace
 from mio2trace.cli import cli
-from mio2trace.measures.launch_times import queue_ns
+from mio2trace.measures.device_time.launches import queue_ns
 from mio2trace.model.profile import Activity, Call
 from tests.conftest import ROOT, shared_folder
 

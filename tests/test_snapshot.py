@@ -31,10 +31,9 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.privacy.fields import never_shown, records
 from mio2trace.queries.dataset import opened
 from mio2trace.snapshot.database import connection, sql_text
-from mio2trace.snapshot.files import read, write
+from mio2trace.snapshot.files import KeptRun, Snapshot, read, write
 from mio2trace.snapshot.objects import Damaged, Table, classes_in, from_tables, name_of, to_tables
 from mio2trace.snapshot.places import RUNS, is_dataset, snapshots_of
-from mio2trace.snapshot.records import KeptRun, Snapshot
 from tests.conftest import ROOT
 
 SQUEEZENET = [ROOT / "traces" / "squeezenet11-b1-libdnn-fwd" / name for name in ("run.log", "prof.json.gz")]

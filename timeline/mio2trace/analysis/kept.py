@@ -17,17 +17,17 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.outgoing import visible
 from mio2trace.privacy import Cleaner
 from mio2trace.snapshot.database import run_name
-from mio2trace.snapshot.files import read
-from mio2trace.snapshot.places import is_dataset, snapshots_of
-from mio2trace.snapshot.records import (
+from mio2trace.snapshot.files import (
     KeptNote,
     KeptReference,
     KeptRun,
     KeptShare,
     Snapshot,
     kept_alignment,
+    read,
     restored_alignment,
 )
+from mio2trace.snapshot.places import is_dataset, snapshots_of
 
 
 def snapshot_of(

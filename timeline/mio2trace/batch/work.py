@@ -130,14 +130,14 @@ def layout(tables_only: bool) -> str:
     """Of all that is kept of a run, in short: the columns of tables, the fields of a snapshot's records. When these
     are others, runs are done again, whatever the version is called."""
     from mio2trace.schema import TABLES, VERSION
-    from mio2trace.snapshot import files, objects, records
+    from mio2trace.snapshot import files, objects
 
     kept = [f"{VERSION}"]
     for table in TABLES.values():
         kept += (f"{table.name}.{column.name} {column.kind}" for column in table.columns)
     if not tables_only:
         kept.append(files.VERSION)
-        for name, kind in sorted(objects.classes_in(records.Snapshot).items()):
+        for name, kind in sorted(objects.classes_in(files.Snapshot).items()):
             kept.append(f"{name} {kind.__struct_fields__}")
     return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:8]
 
@@ -147,8 +147,8 @@ def before_forking() -> None:
     from mio2trace.dataset import keep_empty_tables
     from mio2trace.privacy.fields import look_at_all as look_at_text
     from mio2trace.snapshot.database import keep_one_open
+    from mio2trace.snapshot.files import Snapshot
     from mio2trace.snapshot.objects import look_at_all
-    from mio2trace.snapshot.records import Snapshot
 
     keep_one_open()
     keep_empty_tables()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,10 +21,6 @@ from mio2trace.model.profile import Call
 from mio2trace.notes import Notes
 from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
-
-if TYPE_CHECKING:
-    from mio2trace.measures import Measures
-
 
 _SHAPE = re.compile(r"(?<![\w.])\d+((?:x\d+)+)(?![\w.])")
 BUILDS = ("clBuildProgram", "clCompileProgram", "clLinkProgram", "hipModuleLoad", "hiprtcCompileProgram")

@@ -23,8 +23,8 @@ from mio2trace.kernels import role
 from mio2trace.measures import Measures
 from mio2trace.measures.counters import measured
 from mio2trace.measures.device_time import has_common_clock
+from mio2trace.measures.device_time.launches import queue_ns
 from mio2trace.measures.executions import printed_times
-from mio2trace.measures.launch_times import queue_ns
 from mio2trace.measures.statistics import mean, median
 from mio2trace.measures.step_time import PARTS, marked_of
 from mio2trace.model.columns import Column

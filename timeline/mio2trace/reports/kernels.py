@@ -19,7 +19,7 @@ from mio2trace.kernels.names import kernel_name
 from mio2trace.kernels.split import find_parts
 from mio2trace.measures import Measures, duration
 from mio2trace.measures.counters import MEASURED, measured, plain
-from mio2trace.measures.launch_times import queue_ns
+from mio2trace.measures.device_time.launches import queue_ns
 from mio2trace.measures.statistics import percent
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import Direction

@@ -9,7 +9,7 @@ import msgspec
 from mio2trace.align import NONE
 from mio2trace.measures import Cost, Measures
 from mio2trace.measures.cost import bandwidth
-from mio2trace.measures.launch_times import launch_times
+from mio2trace.measures.device_time.launches import launch_times
 from mio2trace.ops.operation import Operation
 from mio2trace.reports import ops as report
 from mio2trace.reports.steady import cost_columns, ends, launch_cells, ranked_rows
@@ -19,7 +19,7 @@ PLACE = ("layer", "layer_direction", "iteration", "source")
 """Columns of where an operation ran: the layer, whether in its forward or backward pass, in which iteration, and the
 line of the program that launched it."""
 LAUNCHED = ("api", "in_queue")
-"""Columns of an operation's launches (`mio2trace.measures.launch_times`)."""
+"""Columns of an operation's launches (`mio2trace.measures.device_time.launches`)."""
 EACH = ("kernel", "percent_of_kernel_time", "kernels", "gflops", *LAUNCHED, "helpers", "transposes", "sure")
 """Columns of an operation. ``helpers`` is part of ``kernel`` (im2col, fills, transposes, ...), ``transposes`` part of
 ``helpers``. ``percent_of_kernel_time`` is of the kernel time of the whole recording. ``sure`` is false if a link is not

@@ -8,7 +8,7 @@ from typing import Any
 
 from mio2trace.measures import Measures, total
 from mio2trace.measures.counters import MEASURED, Measured, measured, together
-from mio2trace.measures.launch_times import launch_times
+from mio2trace.measures.device_time.launches import launch_times
 from mio2trace.measures.ranking import Key, Ranking, SteadyCost
 from mio2trace.measures.statistics import deviation, mean, median, part_of
 from mio2trace.reports.tables import Cell, Row, Table, Unit

@@ -191,6 +191,9 @@ def is_below(path: str, folders: Sequence[str]) -> bool:
 
 
 # -- What the process of one call does before its command begins: from then on it opens only what it may ---------------
+#
+# An audit hook of Python looks at each file that is opened, each folder that is listed and each database that is
+# connected to, with links resolved. DuckDB opens files past Python, so datasets are looked at as a whole beforehand.
 
 
 _SYSTEM = ("/dev/null", "/dev/urandom", "/proc/self")

@@ -18,7 +18,7 @@ from mio2trace.kernels.names import kernel_name
 from mio2trace.kernels.shown import slice_names
 from mio2trace.measures import Measures
 from mio2trace.measures.counters import measured, values_of
-from mio2trace.measures.launch_times import queue_times
+from mio2trace.measures.device_time.launches import queue_times
 from mio2trace.model.profile import Activity, Counter, Execution
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation

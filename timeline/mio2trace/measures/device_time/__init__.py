@@ -22,7 +22,6 @@ from typing import TypeVar
 import msgspec
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.align.clocks.fit import SAME
 from mio2trace.measures.device_time.busy import (
     Busy,
     Class,
@@ -31,6 +30,7 @@ from mio2trace.measures.device_time.busy import (
     Occupation,
     Span,
     class_of_kernel,
+    has_common_clock,
     known,
     stretches,
 )
@@ -39,7 +39,7 @@ from mio2trace.measures.device_time.launches import Launches, graph_gaps
 _Value = TypeVar("_Value")
 MOST_DEVICES = 64
 """Of more devices each has windows only for the steps in which it ran something."""
-__all__ = ["Busy", "DeviceTime", "Window", "device_times"]
+__all__ = ["Busy", "DeviceTime", "Window", "device_times", "has_common_clock"]
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,12 +91,6 @@ class _Step:
         self.first: int | None = None
         self.ended: int | None = None
         self.launched_before: int | None = None
-
-
-def has_common_clock(alignment: Alignment) -> bool:
-    """Whether host and device times can be compared to the nanosecond, and the profiler did not wait for commands."""
-    clocks = alignment.clocks
-    return bool(clocks) and all(clock == SAME for clock in clocks.values()) and not alignment.profile.calls_wait
 
 
 def device_times(

@@ -16,6 +16,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from mio2trace.align import Alignment
+from mio2trace.align.clocks.fit import SAME
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.profile import Profile
 
@@ -44,6 +46,12 @@ def class_of_kernel(name: str) -> Class:
         return "copy"
     meaning = kernel_name(name)
     return "communication" if meaning is not None and meaning.role == "collective" else "compute"
+
+
+def has_common_clock(alignment: Alignment) -> bool:
+    """Whether host and device times can be compared to the nanosecond, and the profiler did not wait for commands."""
+    clocks = alignment.clocks
+    return bool(clocks) and all(clock == SAME for clock in clocks.values()) and not alignment.profile.calls_wait
 
 
 class Covered:
