@@ -158,21 +158,19 @@ class DeviceSide:
             return "set-up"
         return "warm-up" if phase == "warm-up" and "warm-up" in self._fold else ""
 
-    def first_ns(self, *, inside: bool = False) -> int | None:
-        """When the first of what is drawn begins; ``inside``: of what layers that are drawn may begin with."""
-        return min((self._base.device(device, start) for device, start, _ in self._reaches(inside)), default=None)
+    def first_ns(self) -> int | None:
+        return min((self._base.device(device, start) for device, start, _ in self._reaches()), default=None)
 
     def last_ns(self) -> int | None:
         return max((self._base.device(device, end) for device, _, end in self._reaches()), default=None)
 
-    def _reaches(self, inside: bool = False) -> Iterator[tuple[int, int, int]]:
+    def _reaches(self) -> Iterator[tuple[int, int, int]]:
         """(device, start, end) of the first and the last that each lane draws."""
         activities = self._alignment.profile.activities
         chosen = self._chosen
         for (queue, _, _), positions in self._lanes.items():
             if chosen is not None:
-                shown = chosen.inside if inside else chosen.drawn
-                positions = [position for position in positions if shown[position]]
+                positions = [position for position in positions if chosen.drawn[position]]
             if positions:
                 start, end = activities[positions[0]].start_ns, activities[positions[-1]].end_ns
                 yield self._device_of.get(queue, 0), start or 0, end or 0

@@ -151,8 +151,7 @@ class HostSide:
         passes = self._alignment.links.passes
         runs = []
         for run in self._runs:
-            start, end = _span(run) or (0, 0)
-            start, end = self._axis(start), self._axis(end)
+            start, end = self._placed(run)
             if not chosen.has_iteration(passes[run.pass_].iteration) or chosen.clip(start, end) is None:
                 continue
             if end - start >= chosen.min_ns if not chosen.longest_only else number_of[id(run)] in chosen.runs:
@@ -232,8 +231,7 @@ class HostSide:
                 yield from span
         else:  # cut to the window, as they are drawn
             for run in self._runs:
-                start, end = _span(run) or (0, 0)
-                yield from self._clipped(self._axis(start), self._axis(end))[:2]
+                yield from self._clipped(*self._placed(run))
         for start, end, _, _ in (*self._log[:1], *self._log[-1:]):
             yield start
             yield end
@@ -320,10 +318,12 @@ class HostSide:
             yield from allocators(profile, self._base, self._process, first, last, origin)
 
     def _layers(self, origin: int) -> Iterator[Slice | Slices]:
-        axis = self._axis
-        spans = [(axis(run.host_start_ns or 0), axis(run.host_end_ns or 0), run) for run in self._runs]
+        spans = [(*self._placed(run), run) for run in self._runs]
         clip = None if self._chosen is None else self._clipped
         return host_layers(self._alignment.links, spans, self._passes, clip, self._track(_LAYERS), origin)
+
+    def _placed(self, run: LayerRun) -> tuple[int, int]:
+        return self._axis(run.host_start_ns or 0), self._axis(run.host_end_ns or 0)
 
     def _clipped(self, start: int, end: int) -> tuple[int, int]:
         """The part of a span in the window that is drawn."""
@@ -376,12 +376,6 @@ def _was_set_back(activities: Sequence[Activity]) -> bool:
         elif start < latest - DISORDER_NS:
             return True
     return False
-
-
-def _span(run: LayerRun) -> tuple[int, int] | None:
-    """Host times of a layer's run, None where they are not known or make no sense."""
-    start, end = run.host_start_ns, run.host_end_ns
-    return None if start is None or end is None or end < start else (start, end)
 
 
 # -- Layers whose time on the host is known, inside their passes, on one track -----------------------------------------
