@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
+from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from mio2trace.readers.collected import plain_lines
 from mio2trace.source import Source
 
 _REMEMBERED = 1 << 14
+"""Lines: a log says the same again and again."""
 _LONGEST_LINE = 64 << 10
 """What is longer is no line of a log that is read."""
 _HOST_OF_MIOPEN = re.compile(r"(?<!\S)([A-Za-z][\w.-]{0,63})(?= \d{1,10} MIOpen[(:])")
@@ -45,7 +47,7 @@ _BEGIN, _END = "<<", ">>"
 
 def log_lines(source: Source, scrubber: Scrubber) -> Iterator[bytes]:
     """The lines of a log, as many as it has. Those of a profile inside it are empty: its records stand elsewhere."""
-    clean = _Remembered(lambda line: scrubber.text(line).encode("utf-8", "surrogateescape"))
+    clean = lru_cache(_REMEMBERED)(lambda line: scrubber.text(line).encode("utf-8", "surrogateescape"))
     form = _Forms(scrubber.pseudonyms)
     within = ""
     for raw in _lines(plain_lines(source.head, source.blocks())):
@@ -74,22 +76,6 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
             rest = rest[: 2 * _LONGEST_LINE]
     if rest:
         yield rest
-
-
-class _Remembered:
-    """A log says the same again and again."""
-
-    def __init__(self, clean: Callable[[str], bytes]) -> None:
-        self._clean = clean
-        self._known: dict[str, bytes] = {}
-
-    def __call__(self, text: str) -> bytes:
-        found = self._known.get(text)
-        if found is None:
-            if len(self._known) > _REMEMBERED:
-                self._known.clear()
-            found = self._known[text] = self._clean(text)
-        return found
 
 
 def _whole_numbers(text: str) -> str:
@@ -228,23 +214,12 @@ class _Inputs:
     """What ops were given: of other values numbers and a few words."""
 
     def __init__(self, scrubber: Scrubber) -> None:
-        self._text: Callable[[str], str] = _cached(lambda text: scrubber.text(value(text)))
+        self._text: Callable[[str], str] = cache(lambda text: scrubber.text(value(text)))
 
     def __call__(self, inputs: Inputs) -> Inputs:
         if not any(inputs.values):
             return inputs
         return msgspec.structs.replace(inputs, values=tuple(map(self._text, inputs.values)))
-
-
-def _cached(clean: Callable[[str], str]) -> Callable[[str], str]:
-    known: dict[str, str] = {}
-
-    def text(value: str) -> str:
-        if value not in known:
-            known[value] = clean(value)
-        return known[value]
-
-    return text
 
 
 def _with_inputs(record: Any, inputs: _Inputs) -> Any:

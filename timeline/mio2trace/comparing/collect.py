@@ -19,7 +19,6 @@ from mio2trace.measures.statistics import mean
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Call
 from mio2trace.notes import Notes
-from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
 
 _SHAPE = re.compile(r"(?<![\w.])\d+((?:x\d+)+)(?![\w.])")
@@ -397,19 +396,9 @@ def inside_iterations(measures: Measures) -> InsideIterations:
 
 def _problems_of(measures: Measures) -> tuple[list[str], frozenset[int]]:
     """Of each operation's index its problem's name, the last of no operation; and which are searches."""
+    operations, problem_of = measures.operation_at, measures.steady.problem_of
     names = [""] * (len(measures.first_of) + 1)
-    known: dict[object, str] = {}
-    for index, operation in measures.operation_at.items():
-        if operation.phase != "run":
-            continue
-        if operation.problem is None:
-            names[index] = problem_name(operation)
-            continue
-        # The problem is kept: its identity stands for it. A log may have half a million operations of a few.
-        key = id(operation.problem), operation.primitive, operation.direction, operation.dtype
-        name = known.get(key)
-        if name is None:
-            name = known[key] = problem_name(operation)
-        names[index] = name
-    searches = frozenset(index for index, one in measures.operation_at.items() if one.phase == "find")
-    return names, searches
+    for index, operation in operations.items():
+        if operation.phase == "run":
+            names[index] = problem_of[index]
+    return names, frozenset(index for index, one in operations.items() if one.phase == "find")
