@@ -225,6 +225,15 @@ def test_two_versions_of_the_library_in_one_log_are_two_processes(name: str, var
 
 
 @pytest.mark.shared
+def test_a_long_call_of_one_thread_is_not_over_because_another_made_a_few() -> None:
+    """A recurrent call launches for as long as the other thread runs half of its net."""
+    case = ("two threads without ids", "m121-lenet-infer", HIDDEN, 0)
+    operations = measured(shared_folder(), case).operations
+    assert operations.wrong_and_sure == 0
+    assert operations.links > 0
+
+
+@pytest.mark.shared
 def test_buffers_tell_more_than_the_versions_of_two_processes() -> None:
     """Entries that were mixed up look like the other version's, and name their own buffers."""
     case = ("another's lines between, without ids", "m290-resnet-train-entries-cmd", HANDLES, 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate, groupby, pairwise
 from typing import Literal, NamedTuple
@@ -162,8 +163,15 @@ def lines_behind(operations: Sequence[Operation], streams: int) -> list[int]:
         return [operation.line for operation in operations]
     if len(threads) == 1:
         # Another thread prints the stamps, too; where streams share operations, one of them may be in any of a few.
-        later = [operation.line for operation in operations[streams - 1 :]]
-        return later + [NEVER] * (len(operations) - len(later))
+        # While a call of several parts runs the other threads make as many calls.
+        parts = Counter(operation.line for operation in operations)
+        calls = [*parts]
+        later = [
+            calls[place + streams * count - 1] if place + streams * count <= len(calls) else NEVER
+            for place, count in enumerate(parts.values())
+        ]
+        line_behind = dict(zip(calls, accumulate(later, max), strict=True))
+        return [line_behind[operation.line] for operation in operations]
     following: dict[int | None, int] = {}
     ends = [0] * len(operations)
     for number in range(len(operations) - 1, -1, -1):
