@@ -66,7 +66,7 @@ OUTSIDE = {
     "traces/README.md": "project/samples.md",
     "README.md": "index.md",
 }
-"""What stands outside of docs/, by the page that it is on the site."""
+"""Files outside of docs/, with the page of the site that shows each of them."""
 _LINK = re.compile(r"(?<!!)(\[[^\]\n]*(?:\n[^\]\n]*)?\])\(((?!https?:|mailto:|#)[^)\s]+)\)")
 _MADE = "made by docs/conf.py"
 _written: set[Path] = set()
@@ -75,7 +75,7 @@ _written: set[Path] = set()
 def relinked(text: str, source: Path, page: Path) -> str:
     """``text`` of the file ``source`` as it stands on ``page`` (both from the root): relative links lead to pages.
 
-    What is no page of the site (a folder of the repository, a program's source) stays as text.
+    A link to something that is no page of the site (a folder of the repository, a program's source) stays as text.
     """
 
     def turned(match: re.Match[str]) -> str:

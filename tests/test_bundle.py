@@ -97,7 +97,7 @@ def test_the_bundle_of_another_profile_is_refused_in_a_line(tmp_path: Path) -> N
     make([str(ROOT / "traces" / "alexnet-b1-train" / "prof.json.gz")], bundle, OPTIONS)
     refused = CliRunner().invoke(cli, ["tfprof", bundle])
     assert refused.exit_code == 1
-    assert "nothing of TensorFlow in it; expected a TFProf profile" in refused.stderr
+    assert "no profile of TensorFlow in it; expected a TFProf profile" in refused.stderr
 
 
 def test_a_confidence_that_is_not_kept_is_1() -> None:

@@ -175,7 +175,7 @@ def test_help_and_version() -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("run.log", "--top", "3"), "--top goes with a trace: name one with -o OUT.pftrace"),
+        (("run.log", "--top", "3"), "--top needs a trace: add -o OUT.pftrace"),
         (("run.log", "-o"), "requires an argument"),
         (
             ("run.log", "-o", "out.txt"),

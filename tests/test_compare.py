@@ -332,7 +332,7 @@ def test_no_false_alarm_on_unchanged_gpus(shared: Path) -> None:
                 pairs += 1
                 comparison = Comparison(Side(name="a", runs=(first,)), Side(name="b", runs=(second,)))
                 assert comparison.failures(0.05, None) == (), path
-                with pytest.raises(ValueError, match="1 run a side cannot decide on problems"):
+                with pytest.raises(ValueError, match="1 run per side cannot decide on problems"):
                     comparison.failures(None, 0.10)
                 assert not {row.word for row in comparison.rows} & {"slower", "faster"}
     assert pairs == 42
@@ -449,12 +449,12 @@ def test_gates(folders: Sequence[Path], record: RunRecord) -> None:
     one = ",".join(map(str, FILES))
     done = run(one, one, "--fail-above", "problem:10%")
     assert done.exit_code == 2
-    assert "1 run a side cannot decide on problems; 3 would" in done.stderr
+    assert "1 run per side cannot decide on problems; 3 can" in done.stderr
     slow = good.with_name("slow.json")
     slow.write_bytes(bases.base_text(noisy(record, 1, 4, slower(largest(record).name, 3)), "mio2trace"))
     done = run(good, slow, "--fail-above", "5%")
     assert done.exit_code == 3
-    assert "a tripwire: fewer than 3 runs a side decide nothing" in done.stderr
+    assert "an alarm: fewer than 3 runs per side cannot decide" in done.stderr
     for wrong in ("5", "layer:5%", "x%", "nan%", "-1%"):
         assert run(good, same, "--fail-above", wrong).exit_code == 2
 

@@ -210,7 +210,7 @@ def test_real_runs_are_drawn_in_each_form(files: list[str]) -> None:
 
 def test_error_a_base_holds_nothing_to_draw() -> None:
     one = made(net(), 1)
-    with pytest.raises(InputError, match="neither base nor trace is drawn again"):
+    with pytest.raises(InputError, match="--picture cannot use a base or a trace"):
         drawn(one, Source(one.side))
 
 
@@ -239,7 +239,7 @@ def test_the_picture_is_written_by_option_or_suffix(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((*[",".join(FILES)] * 3, "--picture", "x.pftrace"), "--picture draws two sides, not 3"),
+        ((*[",".join(FILES)] * 3, "--picture", "x.pftrace"), "--picture needs two sides, not 3"),
         ((*[",".join(FILES)] * 2, "--picture", "x.txt"), "--picture x.txt: expected a name that ends in"),
         ((*[",".join(FILES)] * 2, "--picture", "-"), "--picture -: expected a name"),
     ],

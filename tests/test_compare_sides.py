@@ -100,10 +100,10 @@ def test_a_slower_run_is_found_by_its_trace(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"top": 5}, "a trace that tells no iterations"),
+        ({"top": 5}, "a trace without known iterations"),
         ({"min_duration": "1ms"}, "a trace of a part of a run"),
         ({"begin": "layer conv2"}, "a trace of a part of a run"),
-        ({"with_args": False}, "a trace that tells no iterations"),
+        ({"with_args": False}, "a trace without known iterations"),
     ],
 )
 def test_error_a_trace_that_tells_too_little(options: dict[str, object], message: str, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_error_a_trace_of_kernels_alone(tmp_path: Path) -> None:
     """Nothing in it says where an iteration begins."""
     out = tmp_path / "out.pftrace"
     convert(ALEXNET[1], output=out)
-    with pytest.raises(InputError, match=r"out\.pftrace: a trace that tells no iterations"):
+    with pytest.raises(InputError, match=r"out\.pftrace: a trace without known iterations"):
         compare(ALEXNET[1], out)
 
 

@@ -131,7 +131,7 @@ def test_a_dataset_is_not_replaced_by_what_is_read_of_it(tmp_path: Path) -> None
         result = CliRunner().invoke(cli, [str(given), "-o", str(folder)])
         assert (result.exit_code, "is also an input" in result.stderr) == (2, True)
     result = CliRunner().invoke(cli, [*files, "-o", str(tmp_path / "b.parquet"), "--top", "3"])
-    assert (result.exit_code, "--top goes with a trace" in result.stderr) == (2, True)
+    assert (result.exit_code, "--top needs a trace" in result.stderr) == (2, True)
     assert [path.name for path in tmp_path.iterdir()] == ["run.parquet"]
 
 

@@ -62,7 +62,7 @@ def test_compare_uses_every_run_of_both_sides(tmp_path: Path) -> None:
         found = side([str(path)], AnalysisOptions(repetition="every"), notes)
         assert len(found.runs) == 3
         assert len({run.mean_ns for run in found.runs}) == 3
-        assert not [note for note in notes if LEFT_OUT in note.kind or "taken once" in note.kind]
+        assert not [note for note in notes if LEFT_OUT in note.kind or "used once" in note.kind]
     done = CliRunner().invoke(cli, ["compare", *map(str, sides), "--all", "--format", "csv"])
     assert done.exit_code == 0
     rows_of_table = list(csv.DictReader(io.StringIO(done.stdout)))
@@ -83,7 +83,7 @@ def test_a_copy_of_a_run_is_that_run(name: str, tmp_path: Path) -> None:
     assert [(log.layers, log.events) for log in run.logs] == [(log.layers, log.events) for log in alone.logs]
     assert len(run.libraries) == len(alone.libraries)
     assert list(run.alignments[0].links.layer_by) == list(alone.alignments[0].links.layer_by)
-    assert "input given twice taken once" in {note.kind for note in notes}
+    assert "input given twice: used once" in {note.kind for note in notes}
 
 
 def test_a_log_from_another_folder_counts_once(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_log_from_another_folder_counts_once(tmp_path: Path) -> None:
     notes = Notes()
     run = analyse([folder / "trace.json", copy, folder / "run.log"], notes=notes).run
     assert len(run.libraries) == 1
-    assert [str(note) for note in notes if "twice" in note.kind] == ["input given twice taken once (copy.log)"]
+    assert [str(note) for note in notes if "twice" in note.kind] == ["input given twice: used once (copy.log)"]
 
 
 def test_each_rank_has_the_log_beside_its_profile(tmp_path: Path) -> None:

@@ -418,7 +418,7 @@ def test_two_profiles_are_said(tmp_path: Path) -> None:
     write_kernels(tmp_path / "two.json", "abc")
     done = run(str(tmp_path / "one.json"), str(tmp_path / "two.json"))
     assert len(rows(done)) == 3
-    assert "2 profiles: the one that has most kernels and copies is taken" in done.stderr
+    assert "2 profiles: the profile that has most kernels and copies is shown" in done.stderr
 
 
 def test_a_kernel_name_of_any_text_keeps_its_row(tmp_path: Path) -> None:

@@ -61,7 +61,9 @@ def starts(events: list[dict[str, Any]]) -> list[float]:
 def test_the_middle_of_a_large_run_is_drawn_and_named(tmp_path: Path, small_viewer: None) -> None:
     path = kineto(tmp_path)
     said, events = converted(path)
-    named = re.search(r"only its iterations (\d+)-(\d+) are drawn; --all draws the whole run", " ".join(said.split()))
+    named = re.search(
+        r"only its iterations (\d+)-(\d+) are written; --all writes the whole run", " ".join(said.split())
+    )
     assert named is not None, said
     first, last = map(int, named.groups())
     assert last - first + 1 == 10

@@ -16,7 +16,7 @@ from mio2trace.analysis import AnalysisOptions, analyse
 from tests.conftest import shared_folder
 
 TRACES = Path(__file__).parent.parent / "traces"
-NOTHING_SHOWS = "nothing in these files shows that log and profile are of one run: links hold if they are"
+NOTHING_SHOWS = "nothing in these files shows that log and profile are of one run: the links are right only if they are"
 RHYTHM = "log that is probably of another run, links have low confidence: its stamps do not keep time with the profile"
 BOTH = f"{RHYTHM}, and its lines are of threads that the profile does not have"
 THREADS = (

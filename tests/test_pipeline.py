@@ -97,7 +97,7 @@ def test_the_same_profile_in_two_inputs_is_drawn_once(files: dict[str, str]) -> 
         assert layers_of(trace) == WANTED
         found = kinds(result.notes)
         assert (
-            found.get("profile that is in two inputs taken once", 0) + found.get("input given twice taken once", 0) == 1
+            found.get("profile that is in two inputs: used once", 0) + found.get("input given twice: used once", 0) == 1
         )
         assert not result.notes.problems
 

@@ -90,7 +90,7 @@ def test_the_same_log_plain_and_gzipped_counts_once(copied: Copied, run: Path) -
     for order in itertools.permutations((log, profile, packed)):
         result = convert(*order)
         assert events(result) == events(alone)
-        assert kinds(result.notes)["input given twice taken once"] == 1
+        assert kinds(result.notes)["input given twice: used once"] == 1
         traces.append(result.metadata)
     assert all(metadata == traces[0] for metadata in traces)
 
@@ -103,7 +103,7 @@ def test_what_a_copy_said_while_it_was_read_is_said_once(tmp_path: Path) -> None
     (tmp_path / "run.log.gz").write_bytes(gzip.compress(text))
     once = kinds(convert(tmp_path / "run.log").notes)
     twice = kinds(convert(tmp_path / "run.log", tmp_path / "run.log.gz").notes)
-    assert twice.pop("input given twice taken once") == 1
+    assert twice.pop("input given twice: used once") == 1
     assert twice == once
 
 
@@ -159,7 +159,9 @@ def test_where_nothing_tells_which_log_is_the_profiles_it_is_asked_for(tmp_path:
         ]
         (tmp_path / name).write_text(json.dumps({"per_layer_info": timer, "time_fw_ms": 1}))
     (tmp_path / "prof").write_bytes(as_json(small()))
-    with pytest.raises(InputError, match=r"^a and b are logs of two runs, and nothing tells which is the profile's"):
+    with pytest.raises(
+        InputError, match=r"^a and b are logs of two runs, and nothing shows which belongs to the profile"
+    ):
         convert(tmp_path / "prof", tmp_path / "a", tmp_path / "b")
 
 

@@ -30,7 +30,7 @@ def test_shares_are_of_all_devices(tmp_path: Path) -> None:
     assert shares == {"a": 0.3, "b": 0.4}
     lines = CliRunner().invoke(cli, [str(path)]).output.splitlines()
     assert any(line.endswith("% of the steps of 2 devices") for line in lines)
-    assert any(line.startswith("device") and "0.100 ms like each of 2" in line for line in lines)
+    assert any(line.startswith("device") and "each of 2 devices takes 0.100 ms" in line for line in lines)
 
 
 def test_every_form_has_the_shares_of_the_block(tmp_path: Path) -> None:

@@ -186,11 +186,11 @@ def test_run_metadata(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--select", "micros"], "--select goes with --text"),
-        (["--min", "micros=3"], "--min goes with --text"),
-        (["--text", "--format", "csv"], "--text does not go with --format"),
-        (["--text", "--notebook-units"], "--text does not go with --notebook-units"),
-        (["--format", "json", "--no-header"], "--no-header does not go with --format json"),
+        (["--select", "micros"], "--select needs --text"),
+        (["--min", "micros=3"], "--min needs --text"),
+        (["--text", "--format", "csv"], "--text cannot be combined with --format"),
+        (["--text", "--notebook-units"], "--text cannot be combined with --notebook-units"),
+        (["--format", "json", "--no-header"], "--no-header cannot be combined with --format json"),
         (["--show", "("], "no regular expression"),
         (["--text", "--min", "micros"], "expected COLUMN=N"),
         (["--text", "--min", "size=3"], "expected COLUMN=N"),

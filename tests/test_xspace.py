@@ -336,7 +336,7 @@ def test_hosts_of_a_run_are_not_added_up(tmp_path: Path) -> None:
     assert "(4 iterations)" in answer.stdout
     kernels = CliRunner().invoke(cli, ["kernels", str(tmp_path), "--format", "json"])
     assert len(json.loads(kernels.stdout)) == 40
-    assert "problem: 2 profiles: the one that has most kernels and copies is taken" in kernels.stderr
+    assert "problem: 2 profiles: the profile that has most kernels and copies is shown" in kernels.stderr
     assert CliRunner().invoke(cli, ["ranks", str(tmp_path)]).exit_code == 1
 
 

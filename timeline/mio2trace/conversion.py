@@ -171,7 +171,7 @@ def convert(  # noqa: PLR0913 - keyword-only options
             options = msgspec.structs.replace(options, selection=selection)
             if not selection.everything:
                 notes.remark(
-                    f"{LARGE}: only its iterations {selection.iterations} are drawn; --all draws the whole run"
+                    f"{LARGE}: only its iterations {selection.iterations} are written; --all writes the whole run"
                 )
         facts = summary.metadata(f"mio2trace {mio2trace.__version__}", inputs, measured)
         trace = build(_to_draw(runs, several), options, facts, notes)
@@ -287,8 +287,8 @@ def _require_related_clocks(runs: Sequence[Run]) -> None:
             first, names = run.alignments[0].profile.process.label, ", ".join(apart[:3])
             more = f" and {len(apart) - 3} more" if len(apart) > 3 else ""
             raise UnrelatedClocks(
-                f"{run.name}: nothing relates the clock of {names}{more} to that of {first}: no machine that is named, "
-                "no Unix time, no collective kernels that must overlap (--align start draws each from its own start)"
+                f"{run.name}: nothing relates the clock of {names}{more} to that of {first} (a machine's name, Unix"
+                " time, or collective kernels that must overlap); --align start begins each process at its own start"
             )
 
 

@@ -135,7 +135,7 @@ def read_inputs(
             inputs += found
             notes.include(own)
         else:
-            notes.remark("input given twice taken once", found[0].name)
+            notes.remark("input given twice: used once", found[0].name)
     inputs.sort(key=lambda file: (file.format, file.sha256, file.repetition or 0))
     records = cleaner.cleaned([record for file in inputs for record in file.records])
     clean = iter(records)

@@ -142,7 +142,7 @@ class Gathered:
         for file in sorted(self.inputs, key=order):
             kept = first.setdefault((file.content_sha256, file.repetition), file)
             if kept is not file and not any(isinstance(record, Profile) for record in file.records):
-                notes.remark("input given twice taken once", file.name)
+                notes.remark("input given twice: used once", file.name)
         kept_ones = {id(file) for file in first.values()}
         self.inputs = [file for file in self.inputs if id(file) in kept_ones]
 
@@ -236,7 +236,7 @@ def _sharing_profiles(inputs: Sequence[Input], notes: Notes) -> list[Gathered]:
                 part.profiles.append(profile)
                 alike.append((profile, part))
                 continue
-            notes.remark("profile that is in two inputs taken once")
+            notes.remark("profile that is in two inputs: used once")
             if owner is not part and not part.profiles:
                 owner.take(part)
                 part = owner
@@ -298,7 +298,7 @@ def _sharing_jobs(parts: Sequence[Gathered], notes: Notes, *, near: bool) -> lis
             continue
         new = [one for one in part.profiles if not any(same_process_twice(one, other) for other in job.profiles)]
         if len(new) < len(part.profiles):
-            notes.remark("process that is in two inputs: the fuller one is taken", part.names)
+            notes.remark("process that is in two inputs: the more complete one is used", part.names)
             part.profiles = new
         job.take(part)
     alone = {id(part) for part in (*jobs, *others)}
@@ -395,8 +395,8 @@ def _chosen(run: Gathered, candidates: Sequence[_Candidate], strict: bool) -> li
             continue
         if strict and candidate[1:] == against[1:] and candidate.strength <= _STRENGTH["nothing"]:
             raise InputError(
-                f"{against.log.names} and {candidate.log.names} are logs of two runs, and nothing tells which is the "
-                "profile's; expected one of them"
+                f"{against.log.names} and {candidate.log.names} are logs of two runs, and nothing shows which "
+                "belongs to the profile; expected one of them"
             )
         alone.append(candidate.log)
     return alone

@@ -43,7 +43,7 @@ _VOCABULARY = (
     _named("node", "count", 8, "its place in the tree, from 0"),
     _named("parent", "count", 8, "the place of the node that it is in"),
     _named("layers", "count", 5, "layers of the class"),
-    _named("direction", "text", 1, "forward or backward; of an operation also backward-data, backward-weights"),
+    _named("direction", "text", 1, "forward or backward; operations also have backward-data and backward-weights"),
     _named("layer_direction", "text", 5, "direction of the layer that an operation ran in"),
     _named("name", "text", 0, "the kernel's name; in `ops` the operation's"),
     _named("operation", "text", 0, "the operation's name; in `ops --each` its index"),
@@ -60,7 +60,7 @@ _VOCABULARY = (
     _named("file", "text", 0, "the log"),
     _named("command", "text", 4, "the MIOpenDriver line that runs it again"),
     # cost
-    _named("kernel", "time", 0, "kernel time: of a row that stands for several, the mean of a steady iteration"),
+    _named("kernel", "time", 0, "kernel time; if a row stands for several executions, the mean per steady iteration"),
     _named("own", "time", 1, "kernel time of a node of the tree outside of the layers within it"),
     _named("total", "time", 0, "kernel time of a node of the tree with everything in it, in a steady iteration"),
     _named("kernel_median", "time", 5, "median over steady iterations"),

@@ -256,4 +256,6 @@ def _doubt_run(attribution: Attribution, notes: Notes) -> None:
         links.doubt_operation([place for place, word in enumerate(links.operation_by) if word in words], likely)
         links.doubt_layer([place for place, word in enumerate(links.layer_by) if named and word in words], likely)
     elif doubt == "":
-        notes.remark("nothing in these files shows that log and profile are of one run: links hold if they are")
+        notes.remark(
+            "nothing in these files shows that log and profile are of one run: the links are right only if they are"
+        )

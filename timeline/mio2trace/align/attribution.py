@@ -106,8 +106,8 @@ class Attribution:
         is_right = abs(offset - clock.offset_ns) <= of_lines.error_ns
         if not is_right:
             self.notes.add(
-                f"the log's clock is {(offset - nearest_zone(offset)) / 1e9:+.6f} s ahead of the profile's: stamps are"
-                " taken for what they tell then"
+                f"the log's clock is {(offset - nearest_zone(offset)) / 1e9:+.6f} s ahead of the profile's: the"
+                " stamps are corrected by this time"
             )
         self.clock = (
             replace(clock, error_ns=unix.error_ns)

@@ -130,14 +130,14 @@ def doubt_of_run(attribution: Attribution) -> str | None:
     # Calls of another program do not explain the kernels; those of another run of this one do.
     is_like = links.has_operations and _explains(profile, links, UNEVEN)
     if clock is not None and clock.is_apart and not by_rhythm and not is_like:
-        raise InputError(f"the log and the profile are not of one run: {_APART} (--align order goes on by order alone)")
+        raise InputError(f"the log and the profile are not of one run: {_APART} (--align order joins them by order)")
     if by_rhythm is not None:
         if by_rhythm:
             return None
         return OTHER_TIMES_AND_THREADS if by_threads is False else OTHER_TIMES
     if by_threads is not None:
         return None if by_threads else "its lines are of threads that the profile does not have"
-    return "" if clock is None else "nothing tells a wrong clock from another run"
+    return "" if clock is None else "the clock may be wrong, or the log is of another run"
 
 
 def _threads_in_common(profile: Profile, logs: Sequence[FrameworkLog], operations: Sequence[Operation]) -> bool | None:

@@ -105,11 +105,11 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (),
 
 
 def _reference(subject: Subject) -> str:
-    """``an iteration takes 12.3 ms, 4.5 % of it idle (14.0 ms, 16.2 % with it)``"""
+    """``an iteration takes 12.3 ms, 4.5 % of it idle (with the log 14.0 ms, 16.2 %)``"""
     timed = subject.timed
     if timed is subject or timed.step_time is None:
         return ""
-    beside = f" ({_step_and_idle(subject.step_time)} with it)" if subject.step_time is not None else ""
+    beside = f" (with the log {_step_and_idle(subject.step_time)})" if subject.step_time is not None else ""
     return f"{timed.noun} takes {_step_and_idle(timed.step_time)} of it idle{beside}"
 
 
@@ -154,7 +154,7 @@ def _devices(subject: Subject, steps: Sequence[int]) -> str:
     number = told.device.device if shown is None else shown
     least, most = ms(min(steps)), ms(max(steps))
     if least == most:
-        return f"device {number}, {most} like each of {len(steps)}"
+        return f"device {number}; each of {len(steps)} devices takes {most}"
     return f"device {number}, the slowest of {len(steps)} ({least} to {most})"
 
 
@@ -197,7 +197,7 @@ def _times(subject: Subject) -> str:
     if not subject.measures.whole.kernels:
         return "No kernel in the profile."
     if told.part:
-        return f"{ms(subject.total_ns)} of kernels in what there is of iteration {told.steady[0]} ({told.part})."
+        return f"{ms(subject.total_ns)} of kernels in the recorded part of iteration {told.steady[0]} ({told.part})."
     without = ", without MIOpen Find" if any(cost.kernels for cost in subject.measures.searches.values()) else ""
     if told.is_warm_up:
         return f"{ms(subject.total_ns)} of kernels in the warm-up{without}; no iteration is known."
@@ -233,7 +233,7 @@ def _guarded(subject: Subject) -> str:
         last, first = step.windows[-1], step.windows[0]
         apart = (last.begin_ns - first.begin_ns) / (last.place - first.place)
         if apart > GUARD * step.step_ns:
-            return f", but one begins only every {ms(apart)}"
+            return f", but an iteration begins only every {ms(apart)}"
     printed = {
         event.number: event.duration_ns
         for log in subject.alignment.logs
@@ -258,8 +258,8 @@ def _evidence(alignment: Alignment) -> str:
     kernels = [activity.kind == "kernel" for activity in alignment.profile.activities]
     parts = []
     for what, words, unsure, known in (
-        ("operation", links.operation_by, links.operation_unsure, bool(links.operations)),
-        ("layer", links.layer_by, links.layer_unsure, bool(links.runs)),
+        ("an operation", links.operation_by, links.operation_unsure, bool(links.operations)),
+        ("a layer", links.layer_by, links.layer_unsure, bool(links.runs)),
     ):
         if known:
             by = Counter(compress(words, kernels))
@@ -267,9 +267,9 @@ def _evidence(alignment: Alignment) -> str:
             evidence = ", ".join(word for word in EVIDENCE if by[word])
             doubt = sum(kernels[position] for position in unsure)
             parts.append(
-                f"{by.total():,} of {count(sum(kernels), 'kernel')} have their {what}"
+                f"{by.total():,} of {count(sum(kernels), 'kernel')} have {what}"
                 + (f" ({evidence})" if evidence else "")
-                + (f", {doubt:,} in doubt" if doubt else "")
+                + (f", {doubt:,} with low confidence" if doubt else "")
             )
     return (
         "; ".join(parts) + "." if parts else "No log, range or op names operations or layers: only kernels are known."
@@ -439,7 +439,7 @@ def _trust(subject: Subject) -> Iterator[tuple[str, str]]:
     """Which iterations count, evidence with counts, doubts, clocks."""
     yield "Iterations", subject.steady.rule
     if subject.timed is not subject:
-        yield "Iteration and idle time", f"of the run without MIOpen's log: {subject.timed.steady.rule}"
+        yield "Iteration and idle time", f"from the run without MIOpen's log: {subject.timed.steady.rule}"
     alignment, measures = subject.alignment, subject.measures
     for what, evidence in (("operations", measures.operation_evidence), ("layers", measures.layer_evidence)):
         by = {word: evidence[word] for word in EVIDENCE if word in evidence}
@@ -450,7 +450,7 @@ def _trust(subject: Subject) -> Iterator[tuple[str, str]]:
             yield f"Kernels and copies in {what}, by evidence", ", ".join(words)
     unsure = len(alignment.links.layer_unsure | alignment.links.operation_unsure)
     if measures.operation_at or alignment.net.layers:
-        yield "In doubt", count(unsure, "link")
+        yield "Low confidence", count(unsure, "link")
     if alignment.links.contradictions:
         yield "Contradictions", str(alignment.links.contradictions.total())
     names = {device.index: device.name for device in alignment.profile.devices}

@@ -57,8 +57,8 @@ def printed_reference(logs: Sequence[FrameworkLog], without: Sequence[FrameworkL
     usual, undisturbed = _printed_iteration(logs), _printed_iteration(without)
     if undisturbed is None:
         return ""
-    beside = f" ({ms(usual)} with it)" if usual is not None else ""
-    return f"the iteration takes {ms(undisturbed)}{beside}, as its log prints it"
+    beside = f" (with the log {ms(usual)})" if usual is not None else ""
+    return f"the iteration takes {ms(undisturbed)}{beside}, by the times that the program prints"
 
 
 def _printed_iteration(logs: Sequence[FrameworkLog]) -> float | None:

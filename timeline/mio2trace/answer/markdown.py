@@ -83,7 +83,7 @@ def _section(section: Section, several: bool, room: Room) -> Iterator[str]:
     yield from _listed(section, "kernel", section.kernels, "", room)
     drivers = [shortened(visible(row.driver), 5 * room.name) for row in section.problems[: room.findings] if row.driver]
     if drivers:
-        yield from _details("MIOpenDriver lines", ["```sh", *(driver.replace("```", "") for driver in drivers), "```"])
+        yield from _details("Driver lines", ["```sh", *(driver.replace("```", "") for driver in drivers), "```"])
     if section.trust:
         trust = [f"* {_cell(label)}: {_cell(shortened(value, 3 * room.name))}" for label, value in section.trust]
         yield from _details("How far to trust it", trust)

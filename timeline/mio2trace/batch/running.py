@@ -194,7 +194,7 @@ def _work_off(engine: Engine, works: Iterable[Work], ended: Callable[[Entry], No
         for future in finished:
             work, attempts = pending.pop(future)
             if future.cancelled():
-                raise InputError("the cluster of Dask has gone; what is done is kept: the same command goes on")
+                raise InputError("the Dask cluster is gone; finished runs are kept: the same command continues")
             error = future.exception()
             if error is None:
                 ended(future.result())

@@ -23,27 +23,32 @@ class Later(click.Command):
 
 
 LATER = (
-    Later("convert", "Write a trace for the Perfetto UI; without -o, print the answer."),
-    Later("record", "Run a program under a profiler, with MIOpen's log on, into one archive.", "share"),
-    Later("bundle", "One archive of a run to give away, without what is private.", "share"),
+    Later("convert", "Write a trace for the Perfetto UI, or print the answer (without -o)."),
+    Later("record", "Run a program under a profiler, with MIOpen's log on, and write one archive.", "share"),
+    Later("bundle", "Write an archive of a run to give away, without private data.", "share"),
     Later("report", "Show where the time of a run went and what to do about it."),
-    Later("ops", "The operations of MIOpen logs, one row each; with the profile of the run slowest first, by layer."),
-    Later("driver", "Print lines that run operations again: MIOpenDriver's, and a BLAS bench's for PyTorch's GEMMs."),
-    Later("kernels", "The kernels of a profile, one row each, or summed."),
+    Later(
+        "ops",
+        "List the operations of MIOpen logs or PyTorch traces; with the profile of the run slowest first, by layer.",
+    ),
+    Later(
+        "driver", "Print commands that run operations again: for MIOpenDriver, and for a BLAS bench (PyTorch's GEMMs)."
+    ),
+    Later("kernels", "List the kernels of a profile, one row each, or summed."),
     Later(
         "layers",
-        "The layers of a run, slowest first: kernel time of a steady iteration, host time, printed time, FLOPs.",
+        "List the layers of a run, slowest first: kernel time per steady iteration, host time, printed time, FLOPs.",
     ),
     Later("messages", "Show errors, warnings, searches, workspaces and problems in MIOpen's logs."),
     Later("compare", "Show what became slower between runs, whether that is real, and why."),
-    Later("inspect", "The records of FILEs as JSON lines: what the readers understood."),
-    Later("tfprof", "Memory and times of TensorFlow 1's ops, as mean and variation over the steps."),
-    Later("view", "Open a trace in the Perfetto UI, its kernels pinned and its slowest layer in view."),
-    Later("batch", "All runs in folders as one dataset of Parquet files, on as many workers as there are."),
-    Later("merge", "The ranks of a job in one picture.", "ranks"),
-    Later("ranks", "Who waits at the collectives of a job, who comes last, and what made it late."),
-    Later("query", "Ask a trace, or a run: a query by its name, or any SQL."),
+    Later("inspect", "Print the records of FILEs as JSON lines, as the readers understood them."),
+    Later("tfprof", "Print memory and times of TensorFlow 1's ops, as mean and variation over the steps."),
+    Later("view", "Open a trace in the Perfetto UI, at its slowest layer."),
+    Later("batch", "Convert all runs in folders to one dataset of Parquet files, with any number of workers."),
+    Later("merge", "Write one trace for all ranks of a job.", "ranks"),
+    Later("ranks", "Show which ranks of a job wait at collectives, which rank comes last, and why."),
+    Later("query", "Ask a trace or a run: a stored query by its name, or any SQL."),
     Later("mcp", "Serve agents by the Model Context Protocol (MCP) on standard input and output."),
     Later("doctor", "Show what is installed on this machine, and what is missing."),
-    Later("completion", "Lines for a shell that complete commands, options, columns and queries.", "doctor"),
+    Later("completion", "Print shell code that completes commands, options, columns and queries.", "doctor"),
 )

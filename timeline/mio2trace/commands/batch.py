@@ -49,24 +49,28 @@ class Shard(click.ParamType):  # type: ignore[type-arg]
 
 @click.command(cls=Command, no_args_is_help=True)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=complete_files)
-@click.option("-o", "--output", required=True, metavar="FOLDER", help="The dataset; an existing one is resumed.")
+@click.option("-o", "--output", required=True, metavar="FOLDER", help="The dataset. An existing dataset is resumed.")
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Number of processes on this machine.")
-@click.option("--scheduler-file", metavar="FILE", help="A cluster of Dask, by its scheduler's file.")
-@click.option("--shard", type=Shard(), metavar="I/N", help="Only this part of the runs: for job arrays.")
+@click.option("--scheduler-file", metavar="FILE", help="Use the Dask cluster of this scheduler file.")
+@click.option("--shard", type=Shard(), metavar="I/N", help="Convert only this part of the runs, for job arrays.")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, max=1e7),
     default=3600,
     show_default=True,
     metavar="SECONDS",
-    help="A run that takes longer has failed; 0: none does.",
+    help="A run that takes longer fails. 0: no limit.",
 )
-@click.option("--memory-limit", type=Size(), metavar="SIZE", help="A run that needs more, such as 4GB, has failed.")
 @click.option(
-    "--tables-only", is_flag=True, help="Without what makes the runs inputs of other commands: smaller, quicker."
+    "--memory-limit", type=Size(), metavar="SIZE", help="A run that needs more memory than this, such as 4GB, fails."
 )
-@click.option("--retry", is_flag=True, help="Runs that failed before are done again.")
-@click.option("--strict", is_flag=True, help="Exit 1 when a run failed.")
+@click.option(
+    "--tables-only",
+    is_flag=True,
+    help="Write only the tables, without the snapshots that other commands read. Smaller and faster.",
+)
+@click.option("--retry", is_flag=True, help="Repeat runs that failed before.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if a run failed.")
 @reading_options
 def batch(  # noqa: PLR0913 - click gives each option by keyword
     paths: tuple[str, ...],
@@ -82,11 +86,11 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
     reading: Reading,
     quiet: bool,
 ) -> None:
-    """All runs in folders as one dataset of Parquet files, on as many workers as there are.
+    """Convert all runs in folders to one dataset of Parquet files, with any number of workers.
 
-    PATHs are folders of runs, or files. A folder, an archive, a log with its profile is a run (docs/many-runs.md). What
-    is done is left alone the next time, as long as its files and the program's version are the same. A run that cannot
-    be used, hangs or crashes fails alone.
+    PATHs are folders of runs, or files. A run is a folder, an archive, or a log with its profile (docs/many-runs.md).
+    Runs that are done are skipped the next time, if their files and the program's version are the same. A run that
+    cannot be used, hangs or crashes does not stop the others.
 
     \b
     Examples:
@@ -105,7 +109,7 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
         raise click.UsageError(f"--memory-limit: a run needs {LEAST_MEMORY // 1_000_000} MB at least")
     given = [f"--{name}" for name, value in (("workers", workers), ("scheduler-file", scheduler_file)) if value]
     if len(given) > 1:
-        raise click.UsageError(f"{given[0]} does not go with {given[1]}")
+        raise click.UsageError(f"{given[0]} cannot be combined with {given[1]}")
     begun = time.monotonic()
     notes = Notes()
     runs = find_runs(paths, notes, leave_out=output)
@@ -178,7 +182,10 @@ def _warn_of_an_open_cluster(scheduler_file: str) -> None:
     from mio2trace.batch.engines import ENCRYPTED, address_in
 
     if not address_in(scheduler_file).startswith(ENCRYPTED):
-        tell("problem: the cluster asks for no certificates: who reaches its ports runs code in it (docs/many-runs.md)")
+        tell(
+            "problem: the cluster asks for no certificates: anybody who reaches its ports can run code in it"
+            " (docs/many-runs.md)"
+        )
 
 
 def _said(made: Batch, output: str, seconds: float) -> list[str]:

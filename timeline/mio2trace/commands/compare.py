@@ -54,16 +54,17 @@ class _Limit(click.ParamType):  # type: ignore[type-arg]
     type=_Limit(),
     multiple=True,
     metavar="LIMIT",
-    help="Exit with 3 where an iteration of the last side takes so much longer than of the first: 5%, problem:10%.",
+    help="Exit with 3 if the iteration of the last side is slower than that of the first by more than this limit: 5%."
+    " problem:10% is a limit for each part.",
 )
-@click.option("--save", metavar="FILE", help="Keep the one side given as a base, to compare with later.")
+@click.option("--save", metavar="FILE", help="Write the only side to FILE, as a base for later comparisons.")
 @click.option(
     "--picture",
     metavar="OUT",
-    help="Both runs in one trace, iterations beginning together: .pftrace, .json, .gz after either. -o also takes them,"
-    " except .json.",
+    help="Write both runs into one trace; their iterations begin together. .pftrace or .json, either with .gz. -o"
+    " accepts the same suffixes except .json.",
 )
-@click.option("--all", "everything", is_flag=True, help="Every row, not only what changed.")
+@click.option("--all", "everything", is_flag=True, help="Print every row, not only the rows that changed.")
 @options.damaged_option
 @options.printing_options
 @options.reading_options
@@ -84,12 +85,12 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
 
     A side is a file, several files of one run with commas between them, or a folder of one or several runs. It may also
     be a CK record with its repetitions, a file of --save, or a trace that `convert` wrote. The suffix of -o chooses the
-    form: .html is a page. More runs per side decide more: with one run each a change is "maybe", 3 runs decide a change
-    of 10 %, 5 runs a change of 5 %.
+    form: .html is a page. With 1 or 2 runs per side a change is at most "maybe". 3 runs can decide changes above 10 %,
+    5 runs changes above 5 %.
 
-    Parts are matched by what they compute: problems, then layers by their place in the net; kernels are the cause
-    inside of a problem, or parts where there is no log. Times are of a steady iteration; searches, a cold first
-    iteration and the building of programs are compared apart.
+    Problems are matched by their computation, layers by their place in the net. Kernels are shown as the cause of a
+    change in a problem; without a problem they are compared by name. Times are means per steady iteration. Searches,
+    the first iteration and program builds are compared apart.
 
     \b
     Examples:
@@ -105,14 +106,14 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
     from mio2trace.notes import Notes
 
     if save is None and len(sides) < 2:
-        raise click.UsageError("expected two sides or more; --save keeps one")
+        raise click.UsageError("expected two sides or more; --save needs exactly one side")
     if save is not None and len(sides) > 1:
-        raise click.UsageError(f"--save keeps one side, not {len(sides)}")
+        raise click.UsageError(f"--save needs one side, not {len(sides)}")
     is_page, picture = _outputs(printing.path, picture)
     for output in (printing.path, picture, save):
         options.refuse_to_overwrite([file for files in sides for file in files.split(",")], output)
     if picture is not None and len(sides) != 2:
-        raise click.UsageError(f"--picture draws two sides, not {len(sides)}")
+        raise click.UsageError(f"--picture needs two sides, not {len(sides)}")
     notes = Notes()
     repetition = "every" if reading.repetition is None else reading.repetition
     wanted = reading.analysis(repetition=repetition, near=False)
@@ -241,6 +242,6 @@ def _gate(comparison: Comparison, limits: Sequence[tuple[str, float]]) -> None:
         raise click.UsageError(f"--fail-above problem: {error}") from None
     for failure in failures:
         said = f"{failure.name}: {failure.ratio:.3f} of the first side, more than {1 + failure.limit:.3f}"
-        tell(f"slower: {said}" + ("" if failure.decided else " (a tripwire: fewer than 3 runs a side decide nothing)"))
+        tell(f"slower: {said}" + ("" if failure.decided else " (an alarm: fewer than 3 runs per side cannot decide)"))
     if failures:
         raise click.exceptions.Exit(REGRESSION)

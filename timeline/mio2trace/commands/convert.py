@@ -41,54 +41,65 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
     "--output",
     default=None,
     metavar="OUT",
-    help="Where to write: .pftrace (Perfetto's native form, the default choice), .json for other viewers, either with"
-    " .gz; .parquet: a folder of tables; - for stdout. Without it the answer is printed.",
+    help="Output file. .pftrace: Perfetto's native format, recommended. .json: for other viewers. Both may end in .gz."
+    " .parquet: a folder of tables. -: stdout. Without -o the answer is printed.",
 )
 @click.option(
     "--host-calls",
     type=click.Choice(["all", "enqueue", "none"]),
     default="enqueue",
     show_default=True,
-    help="API calls to draw on the host's side; 'enqueue' includes program builds.",
+    help="API calls of the host that the trace shows. 'enqueue': calls that launch GPU commands, and program builds.",
 )
 @click.option(
     "--tracks",
     type=Words(TRACK_WORDS),
     default="",
     metavar="WORD,...",
-    help="More tracks beside the nested one: kernels (one for each name), operations (one for each type).",
+    help="Add tracks: kernels (one track per kernel name), operations (one track per type).",
 )
 @click.option(
     "--fold",
     type=Words(FOLD_WORDS),
     default="",
     metavar="WORD,...",
-    help="Put on a track of its own, so that the iterations stand alone: find, set-up (find included), warm-up.",
+    help="Move this work to a track of its own, so that the iterations are alone on theirs: find, set-up (find"
+    " included), warm-up.",
 )
 @click.option(
     "--from",
     "begin",
     default="",
     metavar="WHEN",
-    help="Draw what runs from here on: a time such as 1.2s, 'iteration 3', 'layer conv1' (its first run); with"
-    " 'forward' or 'backward' after it where one is meant.",
+    help="Begin the trace here: a time such as 1.2s, 'iteration 3', 'layer conv1' (its first run). 'forward' or"
+    " 'backward' after it chooses the direction.",
 )
-@click.option("--to", "end", default="", metavar="WHEN", help="... to the end of this, its first end behind --from.")
-@click.option("--iterations", default="", metavar="N-M", help="Draw these iterations only: 3, 2-4, 1,5-7; 0: warm-up.")
+@click.option(
+    "--to", "end", default="", metavar="WHEN", help="End the trace at the end of this: the first end after --from."
+)
+@click.option("--iterations", default="", metavar="N-M", help="Write only these iterations: 3, 2-4, 1,5-7; 0: warm-up.")
 @click.option(
     "--all",
     "everything",
     is_flag=True,
-    help="Draw the whole run, however large; without it of a very large one the steady iterations in the middle.",
+    help="Write the whole run. Without this option, the trace of a very large run has only the steady iterations in"
+    " the middle.",
 )
-@click.option("--top", type=click.IntRange(min=1), metavar="N", help="Draw the N longest kernels, and what holds them.")
-@click.option("--min-duration", default="", metavar="TIME", help="Leave out what is shorter, such as 10us.")
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Write only the N longest kernels, with their operations and layers.",
+)
+@click.option(
+    "--min-duration", default="", metavar="TIME", help="Leave out slices that are shorter than this, such as 10us."
+)
 @click.option(
     "--no-args",
     "with_args",
     flag_value=False,
     default=True,
-    help="Leave out the arguments of all slices: no query, no colour by layer.",
+    help="Leave out the arguments of all slices. Then queries and colours by layer do not work.",
 )
 @click.option(
     "--without",
@@ -100,14 +111,15 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
 @click.option(
     "--several",
     is_flag=True,
-    help="Draw files of several runs, each run from zero and by itself; else they are refused.",
+    help="Write the runs of FILEs into one trace, each run from time zero. Without this option, files of several runs"
+    " are refused.",
 )
 @click.option(
     "--explain",
     multiple=True,
     metavar="WHAT",
-    help="Say why something is linked as it is (repeatable): 'kernel N' (its call_index, dispatch_id or event_index), "
-    "'operation N', 'line N'.",
+    help="Print the reasons for a link (repeatable): 'kernel N' (its call_index, dispatch_id or event_index),"
+    " 'operation N', 'line N'.",
 )
 @click.option("--summary", "summary_file", metavar="FILE", help="Also write the trace's metadata object as JSON.")
 @click.option(
@@ -117,22 +129,23 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
     metavar="WORD,...",
     help=f"Leave in the trace what is taken out of it by default: {', '.join(KEEP_WORDS)}.",
 )
-@click.option("--check", is_flag=True, help="Verify the invariants of this very trace while writing it.")
+@click.option("--check", is_flag=True, help="Verify the invariants of the trace while writing it.")
 @click.option(
     "--strict",
     is_flag=True,
-    help="With -o, problems of the inputs are errors: exit with 1, nothing is written. Exit with 4 if the profile does"
-    " not hold all work (a trace, the answer).",
+    help="With -o: if the inputs have a problem, exit with 1 and write nothing. With and without -o: exit with 4 if"
+    " the profile is incomplete.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Say what the links rest on, too: evidence, clocks, sums.")
-@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors and problems.")
+@click.option("-v", "--verbose", is_flag=True, help="Also print the evidence of the links, the clocks and the sums.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors and problems on stderr.")
 def convert(
     files: tuple[str, ...], output: str | None, reading: Reading, verbose: bool, quiet: bool, **drawing: Any
 ) -> object:
-    """Write a trace for the Perfetto UI; without -o, print the answer.
+    """Write a trace for the Perfetto UI, or print the answer (without -o).
 
-    FILEs are recognised by their content, in any order, plain or gzipped: logs of Caffe and MIOpen; profiles of
-    rocprofv3, rocprof, RPD, PyTorch, dv/dt; CK records; directories of these. - is standard input.
+    FILEs are recognised by their content, in any order, plain or gzipped. They may be logs of Caffe and MIOpen,
+    profiles of rocprofv3, rocprof, RPD, PyTorch, JAX and dv/dt, CK records, and folders of these (docs/inputs.md lists
+    all). - is standard input.
 
     \b
     Examples:
@@ -148,13 +161,13 @@ def convert(
     if output is None and not (drawing["explain"] or drawing["check"] or drawing["summary_file"]):
         from mio2trace.commands.report import make
 
-        _refuse_all_but(_OF_ANSWER, ": name one with -o OUT.pftrace")
+        _refuse_all_but(_OF_ANSWER, ": add -o OUT.pftrace")
         make(files, "-", "text", None, reading, strict=strict, quiet=quiet)
         return None
     if output is None:
         output = NO_OUTPUT
     if output.lower().endswith(conversion.TABLES_SUFFIX):
-        _refuse_all_but(_OF_TABLES, ", not with tables")
+        _refuse_all_but(_OF_TABLES, ", not tables")
         of_tables = {name: value for name, value in drawing.items() if name in _OF_TABLES}
         write_tables(files, output, reading=reading, quiet=quiet, **of_tables)
         return None
@@ -182,7 +195,7 @@ def _refuse_all_but(names: Sequence[str], where_else: str) -> None:
         name = parameter.name or ""
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if given and name not in names:
-            raise click.UsageError(f"{parameter.opts[0]} goes with a trace{where_else}")
+            raise click.UsageError(f"{parameter.opts[0]} needs a trace{where_else}")
 
 
 def _wrote(output: str, result: conversion.Conversion, host_calls: str) -> Iterator[str]:

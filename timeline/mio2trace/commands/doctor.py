@@ -50,7 +50,8 @@ class Finding(NamedTuple):
 def doctor(printing: Printing) -> None:
     """Show what is installed on this machine, and what is missing.
 
-    Runs nothing but `rocprofv3 --version`, and sends nothing anywhere. Exit code 0: nothing is needed by all.
+    Runs nothing but `rocprofv3 --version`, and sends nothing anywhere. The exit code is always 0, because no part is
+    needed by all commands.
 
     \b
     Examples:
@@ -199,7 +200,7 @@ SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Lines for a shell that complete commands, options, columns and queries.
+    """Print shell code that completes commands, options, columns and queries.
 
     \b
     Examples:

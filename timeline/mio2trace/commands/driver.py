@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     type=click.Choice(["today", "log"]),
     default="today",
     show_default=True,
-    help="For a MIOpenDriver of today, or as the log's own version prints it.",
+    help="today: for a current MIOpenDriver. log: in the form of the version that wrote the log.",
 )
 @click.option(
     "--gemm",
     type=click.Choice(["hipblaslt", "rocblas"]),
     default="hipblaslt",
     show_default=True,
-    help="Whose bench runs PyTorch's matrix products: hipblaslt-bench or rocblas-bench.",
+    help="Bench program for PyTorch's matrix products: hipblaslt-bench or rocblas-bench.",
 )
 @options.reading_options
 def driver(files: tuple[str, ...], form: str, gemm: Library, reading: options.Reading, quiet: bool) -> None:
-    """Print lines that run operations again: MIOpenDriver's, and a BLAS bench's for PyTorch's GEMMs.
+    """Print commands that run operations again: for MIOpenDriver, and for a BLAS bench (PyTorch's GEMMs).
 
     Each command is printed once, most frequent first; with the profile of the run, most kernel time first. The comment
-    at its end has the number of its calls, and their kernels' time in a steady iteration. Searches are not
-    counted as calls. Operations that the driver cannot express are listed on stderr with the reason, and so is a logged
-    command that holds more than known options and plain values: it is never offered.
+    at its end has the number of calls, and their kernel time per steady iteration. Searches are not counted as calls.
+    Operations that the driver cannot express are listed on stderr with the reason. A logged command with anything else
+    than known options and plain values is never printed; stderr also lists it.
 
     \b
     Examples:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 @options.files_argument
 @options.reading_options
 def inspect(files: tuple[str, ...], reading: options.Reading, quiet: bool) -> None:
-    """The records of FILEs as JSON lines: what the readers understood.
+    """Print the records of FILEs as JSON lines, as the readers understood them.
 
-    A line for each file ("record": "input"), then a line for each of its records, by kind and in the order of the file.
-    Records are calls, kernels, layer times, log events, and MIOpen's entries, commands and messages. What was met on
-    the way is on stderr. FILEs may be gzipped; - is standard input. Nothing is taken out: paths, names, addresses are
-    as they were.
+    Each file has a line ("record": "input"). A line for each of its records follows, by kind and in the order of the
+    file. Records are calls, kernels, layer times, log events, and MIOpen's entries, commands and messages. Notes and
+    problems are on stderr. FILEs may be gzipped; - is standard input. Private data is not removed: paths, names and
+    addresses are unchanged.
 
     \b
     Examples:

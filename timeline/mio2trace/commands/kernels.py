@@ -18,19 +18,25 @@ if TYPE_CHECKING:
 
 @click.command(cls=options.Command, no_args_is_help=True)
 @options.files_argument
-@click.option("--by", type=click.Choice(["name", "repetition", "layer", "bucket"]), help="One row a group of kernels.")
-@click.option("--gemm", is_flag=True, help="One row a GEMM: M, N, K, GFLOP/s, the nearest powers of two.")
+@click.option(
+    "--by",
+    type=click.Choice(["name", "repetition", "layer", "bucket"]),
+    help="Print one row per kernel name, repetition, layer, or size class of GEMMs (bucket).",
+)
+@click.option("--gemm", is_flag=True, help="Print one row per GEMM: M, N, K, GFLOP/s, the nearest powers of two.")
 @click.option(
     "--per",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Kernels in a repetition; found where the kernels repeat when not given.",
+    help="Number of kernels in a repetition. Default: by the kernels that repeat.",
 )
 @click.option(
-    "--skip", type=click.IntRange(min=0), metavar="N", help="With --per: kernels before the first repetition."
+    "--skip", type=click.IntRange(min=0), metavar="N", help="With --per: number of kernels before the first repetition."
 )
 @click.option(
-    "--raw", is_flag=True, help="The notebook's names (t1_t0, p3_p2, p0_ns, ...), and --by name of all kernels."
+    "--raw",
+    is_flag=True,
+    help="Use the column names of the dv/dt notebook (t1_t0, p3_p2, p0_ns, ...). --by name then counts all kernels.",
 )
 @options.table_options
 @options.reading_options
@@ -45,11 +51,11 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
     reading: options.Reading,
     quiet: bool,
 ) -> None:
-    """The kernels of a profile, one row each, or summed.
+    """List the kernels of a profile, one row each, or summed.
 
-    kernel is a kernel's own time, host that of the call that launched it. --by name ranks by the kernel time of a
-    steady iteration; searches are apart (find). --by layer also needs the log of the run. FILEs may be gzipped; - is
-    standard input.
+    The column kernel is the kernel's own time; host is the time of the call that launched it. --by name orders by the
+    kernel time per steady iteration; searches are in columns of their own (find). --by layer also needs the log of the
+    run. FILEs may be gzipped; - is standard input.
 
     \b
     Examples:
@@ -59,7 +65,7 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
       mio2trace kernels prof.json --gemm --format json
       mio2trace kernels prof.json --by bucket
       mio2trace kernels run.log prof.json --by layer
-      mio2trace kernels run.log prof.json       the layer and the operation of each kernel, too
+      mio2trace kernels run.log prof.json       also the layer and the operation of each kernel
     """
     from mio2trace.analysis import analyse
     from mio2trace.commands.printing import places, process_cells
@@ -68,11 +74,11 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
     from mio2trace.reports.tables import renamed, stacked
 
     if (per is not None or skip is not None) and by != "repetition":
-        raise click.UsageError("--per and --skip go with --by repetition")
+        raise click.UsageError("--per and --skip need --by repetition")
     if skip is not None and per is None:
-        raise click.UsageError("--skip goes with --per")
+        raise click.UsageError("--skip needs --per")
     if gemm and by not in (None, "bucket"):
-        raise click.UsageError(f"--gemm does not go with --by {by}")
+        raise click.UsageError(f"--gemm cannot be combined with --by {by}")
     ranked = by == "name" and not raw
     join: bool | Literal["logs"] = by == "layer" or ranked or ("logs" if by is None and not gemm else False)
     analysis = analyse(files, reading.analysis(join=join))
@@ -106,8 +112,8 @@ def _say_of_others(analysis: Analysis, run: Run) -> None:
     """Only one profile's kernels are shown."""
     profiles = sum(len(each.profiles) for each in analysis.runs)
     if profiles > len(run.profiles) or (profiles > 1 and not run.is_job):
-        which = "the logs fit best" if run.complete else "has most kernels and copies"
-        analysis.notes.add(f"{profiles} profiles: the one that {which} is taken")
+        which = "fits the logs best" if run.complete else "has most kernels and copies"
+        analysis.notes.add(f"{profiles} profiles: the profile that {which} is shown")
 
 
 def _say_what_it_holds(profile: Profile, names: str, notes: Notes, said: list[str]) -> None:

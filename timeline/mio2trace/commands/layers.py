@@ -20,21 +20,23 @@ if TYPE_CHECKING:
 @click.command(cls=options.Command, no_args_is_help=True)
 @options.files_argument
 @click.option(
-    "--each", is_flag=True, help="One row for each time that a layer ran, the warm-up (iteration 0) included."
+    "--each", is_flag=True, help="Print one row per execution of a layer, also those of the warm-up (iteration 0)."
 )
 @click.option(
     "--by",
     type=click.Choice(["layer", "class"]),
     default="layer",
     show_default=True,
-    help="One row a layer, or a class of modules: Conv2d_3 and Conv2d_7 are of one.",
+    help="One row per layer, or per class of modules: Conv2d_3 and Conv2d_7 are one class.",
 )
 @click.option(
     "--tree",
     is_flag=True,
-    help="Layers within layers, their operations and kernels: own time, and total time with all below.",
+    help="Print the tree of layers, their operations and kernels. Each row has its own time and its total time.",
 )
-@click.option("--times", is_flag=True, help="The whole run instead: forward, backward, total, with mean and deviation.")
+@click.option(
+    "--times", is_flag=True, help="Print times of the whole run: forward, backward, total, with mean and deviation."
+)
 @options.table_options
 @options.reading_options
 def layers(
@@ -47,11 +49,11 @@ def layers(
     reading: options.Reading,
     quiet: bool,
 ) -> None:
-    """The layers of a run, slowest first: kernel time of a steady iteration, host time, printed time, FLOPs.
+    """List the layers of a run, slowest first: kernel time per steady iteration, host time, printed time, FLOPs.
 
-    Takes a log alone, a log (or CK's tmp-ck-timer.json) with the profile of its run, a profile whose ranges or modules
-    are layers, or a CK record, whose repetitions are all taken. Times are means over the steady iterations; searches
-    stand apart (find). FILEs may be gzipped; - is standard input.
+    FILEs are a log alone, a log (or CK's tmp-ck-timer.json) with the profile of its run, a profile whose ranges or
+    modules are layers, or a CK record with all its repetitions. Times are means per steady iteration; searches are in
+    columns of their own (find). FILEs may be gzipped; - is standard input.
 
     \b
     Examples:
@@ -71,11 +73,11 @@ def layers(
     from mio2trace.reports.tables import stacked
 
     if by == "class" and (each or times):
-        raise click.UsageError("--by class does not go with --each and --times")
+        raise click.UsageError("--by class cannot be combined with --each and --times")
     if each and times:
-        raise click.UsageError("--each does not go with --times")
+        raise click.UsageError("--each cannot be combined with --times")
     if tree and (each or times or by == "class"):
-        raise click.UsageError("--tree does not go with --each, --times and --by class")
+        raise click.UsageError("--tree cannot be combined with --each, --times and --by class")
     every = "every" if len(files) == 1 and reading.repetition is None else reading.repetition
     analysis = analyse(files, reading.analysis(repetition=every, join=not times))
     notes = analysis.notes

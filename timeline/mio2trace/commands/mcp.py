@@ -33,7 +33,7 @@ INSTALL = "pip install 'mio2trace[mcp]'"
     default="100KB",
     show_default=True,
     metavar="SIZE",
-    help="A longer answer is cut off, and says so.",
+    help="A longer answer is cut off, with a note.",
 )
 def mcp(folders: tuple[str, ...], timeout: float, memory_limit: int | None, max_answer: int) -> None:
     """Serve agents by the Model Context Protocol (MCP) on standard input and output.

@@ -34,8 +34,8 @@ def messages(
 ) -> None:
     """Show errors, warnings, searches, workspaces and problems in MIOpen's logs.
 
-    A row for what differs in its numbers only, with its count and the line where it stands first; errors first. A
-    search has its candidates, with their times and what became of them, those that do not apply in one row. Keys of
+    Messages that differ only in their numbers are one row, with their count and the first line; errors come first. A
+    search has a row for each candidate, with its time and its result; candidates that do not apply are one row. Keys of
     the databases are decoded into problems, with the driver line that runs them.
 
     \b

@@ -25,19 +25,26 @@ if TYPE_CHECKING:
 @click.option(
     "--group-by",
     metavar="COLUMN,...",
-    help="One row for all operations that agree in these columns: with the profile slowest first, else most frequent.",
+    help="Print one row for all operations with the same values in these columns: with the profile slowest first, else"
+    " most frequent first.",
     shell_complete=options.complete_columns,
 )
-@click.option("--each", is_flag=True, help="With the profile: one row for each call, in the order of the log.")
+@click.option("--each", is_flag=True, help="With the profile: print one row per call, in the order of the log.")
 @click.option(
     "--phase",
     type=click.Choice(["all", "run", "find"]),
     default="all",
     show_default=True,
-    help="'run' leaves out the searches, 'find' leaves only these.",
+    help="'run': without searches. 'find': only searches.",
 )
-@click.option("--seed-csv", is_flag=True, help="Forward convolutions, poolings, training batch norms: nine columns.")
-@click.option("--coverage", is_flag=True, help="One row a file: how many records it holds, how many are understood.")
+@click.option(
+    "--seed-csv", is_flag=True, help="Print nine columns of forward convolutions, poolings and training batch norms."
+)
+@click.option(
+    "--coverage",
+    is_flag=True,
+    help="Print one row per file: the number of records, and the number of understood records.",
+)
 @options.table_options
 @options.reading_options
 def ops(  # noqa: PLR0913 - click gives each option by keyword
@@ -51,12 +58,12 @@ def ops(  # noqa: PLR0913 - click gives each option by keyword
     reading: options.Reading,
     quiet: bool,
 ) -> None:
-    """The operations of MIOpen logs, one row each; with the profile of the run slowest first, by layer.
+    """List the operations of MIOpen logs or PyTorch traces; with the profile of the run slowest first, by layer.
 
     A row has the keys of the trace's operation slices: shapes from the forward point of view (N,C,[D,]H,W and
-    K,C/g,[D,]y,x), the equivalent GEMM M, N, K, flop, bytes_min, the driver command. With the profile it is the sum of
-    all calls of an operation in a layer: kernel time of a steady iteration, searches apart (find). FILEs may have other
-    lines and be gzipped; - is standard input.
+    K,C/g,[D,]y,x), the equivalent GEMM M, N, K, flop, bytes_min, the driver command. With the profile, a row is the sum
+    of all calls of an operation in a layer: kernel time per steady iteration, and searches in columns of their own
+    (find). FILEs may have other lines and be gzipped; - is standard input.
 
     \b
     Examples:
@@ -64,7 +71,7 @@ def ops(  # noqa: PLR0913 - click gives each option by keyword
       mio2trace ops run.log --phase run --group-by problem
       mio2trace ops run.log prof.json                        slowest operations of each layer
       mio2trace ops run.log prof.json --group-by problem     slowest problems: calls, times, GFLOP/s
-      mio2trace ops trace.json.gz --group-by problem         of PyTorch's profiler: its ops
+      mio2trace ops trace.json.gz --group-by problem         the ops of a PyTorch trace
       mio2trace ops run.log --format json | jq '.[].gemm'
       mio2trace ops --coverage *.log
     """
@@ -79,9 +86,9 @@ def ops(  # noqa: PLR0913 - click gives each option by keyword
     elif coverage:
         given += [name for name, value in against if value]
     if len(given) > 1:
-        raise click.UsageError(f"{given[0]} does not go with {given[1]}")
+        raise click.UsageError(f"{given[0]} cannot be combined with {given[1]}")
     if each and group_by:
-        raise click.UsageError("--each does not go with --group-by")
+        raise click.UsageError("--each cannot be combined with --group-by")
     notes = Notes()
     if coverage:
         table, said = _coverage(files, reading, notes)

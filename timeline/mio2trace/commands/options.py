@@ -77,7 +77,7 @@ def complete_files(ctx: click.Context, param: click.Parameter | None, incomplete
 
 
 files_argument = click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=complete_files)
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors and problems.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only errors and problems on stderr.")
 format_option = click.option(
     "--format", "form", type=click.Choice(FORMS), help="Default: table on a terminal, csv otherwise."
 )
@@ -175,15 +175,16 @@ def complete_columns(ctx: click.Context, param: click.Parameter, incomplete: str
 damaged_option = click.option(
     "--damaged",
     is_flag=True,
-    help="Read a trace that was changed or cut off since mio2trace wrote it, as far as it goes.",
+    help="Read a trace that was changed or cut off since mio2trace wrote it, as far as possible.",
 )
 columns_option = click.option(
-    "--columns", metavar="COLUMN,...", help="Only these columns, in this order.", shell_complete=complete_columns
+    "--columns", metavar="COLUMN,...", help="Print only these columns, in this order.", shell_complete=complete_columns
 )
 _unit_option = click.option(
     "--unit",
     type=click.Choice(["ns", "us", "ms", "s"]),
-    help="Unit of the times; the names of their columns end in it. Default: ms for a person, ns for a program.",
+    help="Unit of the times; the names of their columns end in it. Default: ms in tables and Markdown, ns in the other"
+    " forms.",
 )
 _PRINTING = (
     format_option,
@@ -198,15 +199,17 @@ _PRINTING = (
     click.option(
         "--sort",
         metavar="COLUMN,...",
-        help="Order of the rows: numbers most first, texts from a to z; COLUMN:up and COLUMN:down say it.",
+        help="Order of the rows. Default: largest numbers first, texts from a to z. COLUMN:up and COLUMN:down choose"
+        " the direction.",
         shell_complete=complete_columns,
     ),
-    click.option("--top", type=click.IntRange(min=1), metavar="N", help="The first N rows only."),
+    click.option("--top", type=click.IntRange(min=1), metavar="N", help="Print only the first N rows."),
     click.option(
         "--where",
         multiple=True,
         metavar="CONDITION",
-        help="Only rows with this, such as 'kernel_ms>1', 'layer=conv1', 'name~gemm' (repeatable: all of them).",
+        help="Print only rows that meet this condition, such as 'kernel_ms>1', 'layer=conv1', 'name~gemm'. Repeatable:"
+        " all conditions must hold.",
         shell_complete=complete_columns,
     ),
 )
@@ -271,15 +274,15 @@ _READING = (
         type=click.Choice(["auto", "order", "start"]),
         default="auto",
         show_default=True,
-        help="'order' goes on by order alone where the clocks say that the files are not of one run, 'start' draws each"
-        " process of a job from its own start.",
+        help="'order': join the files by order alone, also if the clocks show that they are not of one run. 'start':"
+        " begin each process of a job at its own start.",
     ),
     click.option(
         "--max-input",
         type=Size(),
         metavar="SIZE",
-        help="Refuse an input that holds more, decompressed. Default: none for plain files; for compressed ones 200"
-        " times their size, but at least 256 MB.",
+        help="Refuse an input that is larger than this after decompression. Default: no limit for plain files; for"
+        " compressed files 200 times their size, but at least 256 MB.",
     ),
 )
 

@@ -35,13 +35,20 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 @click.command(cls=Command, no_args_is_help=True)
 @click.argument("words", nargs=-1, metavar="FILE... [NAME|SQL]", shell_complete=_complete)
-@click.option("--list", "list_", is_flag=True, help="The queries that come with the program.")
-@click.option("--sql", "show", metavar="NAME", help="Print the SQL of a query, with what it needs, for the viewer.")
+@click.option("--list", "list_", is_flag=True, help="List the stored queries.")
+@click.option(
+    "--sql",
+    "show",
+    metavar="NAME",
+    help="Print the SQL of a stored query, with the views that it needs, to paste into the viewer.",
+)
 @printing_options
 @damaged_option
-@click.option("--perfetto", is_flag=True, help="Ask Perfetto's own engine: any trace, all of its tables.")
-@click.option("--engine", metavar="PATH", help="The trace_processor_shell to use; means --perfetto.")
-@click.option("--download", is_flag=True, help="As --perfetto; let its package fetch an engine, where none is here.")
+@click.option("--perfetto", is_flag=True, help="Use Perfetto's own engine, for any trace and all of its tables.")
+@click.option("--engine", metavar="PATH", help="The trace_processor_shell to use. Implies --perfetto.")
+@click.option(
+    "--download", is_flag=True, help="As --perfetto. If no engine is installed, the perfetto package fetches one."
+)
 def query(
     words: tuple[str, ...],
     list_: bool,
@@ -52,13 +59,13 @@ def query(
     engine: str | None,
     download: bool,
 ) -> None:
-    """Ask a trace, or a run: a query by its name, or any SQL.
+    """Ask a trace or a run: a stored query by its name, or any SQL.
 
     FILE is a trace that mio2trace wrote, or the files of a run, as for "convert". SQL may use the table slice and the
     views commands, kernels, layers, passes and operations. Nothing else needs to be installed.
 
-    FILE may also be a dataset ("mio2trace batch", "-o out.parquet"): its own queries and any SELECT run in DuckDB over
-    its tables runs, kernels, operations, layers, problems, ... (docs/schema.md), of all runs together.
+    FILE may also be a dataset ("mio2trace batch", "-o out.parquet"). Then the queries for datasets and any SELECT run
+    in DuckDB, over the tables of all runs: runs, kernels, operations, layers, problems, ... (docs/schema.md).
 
     With --perfetto, SQL runs in Perfetto's trace processor, through the perfetto package (pip install
     'mio2trace[query]'), over any trace. --engine or MIO2TRACE_ENGINE names its engine. The default is a

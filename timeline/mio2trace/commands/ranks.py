@@ -20,17 +20,19 @@ if TYPE_CHECKING:
 
 @click.command(cls=options.TableCommand, no_args_is_help=True)
 @options.files_argument
-@click.option("--each", is_flag=True, help="One row for each collective: who came last, by how much, by what.")
+@click.option(
+    "--each", is_flag=True, help="Print one row per collective: the rank that came last, by how much, and why."
+)
 @options.table_options
 @options.reading_options
 def ranks(
     files: tuple[str, ...], each: bool, printing: options.Printing, reading: options.Reading, quiet: bool
 ) -> None:
-    """Who waits at the collectives of a job, who comes last, and what made it late.
+    """Show which ranks of a job wait at collectives, which rank comes last, and why.
 
-    FILEs are what `mio2trace merge` takes. Transfer is the shortest kernel of a collective on any rank, wait what a
-    rank's own takes longer, skew how far the starts lie apart; the straggler arrives last most often. --format prints
-    a table, a row for each rank.
+    FILEs are the inputs of `mio2trace merge`. Transfer: the time of the shortest kernel of a collective on any rank.
+    Wait: the time by which a rank's own kernel is longer. Skew: the time between the first and the last start. The
+    straggler is the rank that arrives last most often. --format prints a table with one row per rank.
 
     \b
     Examples:
@@ -84,18 +86,18 @@ def labels_of(run: Run) -> list[str]:
     "--output",
     required=True,
     metavar="OUT",
-    help="Where to write: .json, .pftrace (Perfetto's native form), either with .gz; .tar: a trace of each rank in one"
-    " archive; - for stdout.",
+    help="Output file. .pftrace: Perfetto's native format. .json: for other viewers. Both may end in .gz. .tar: one"
+    " trace per rank in an archive. -: stdout.",
 )
-@click.option("--check", is_flag=True, help="Verify the invariants of this very trace while writing it.")
+@click.option("--check", is_flag=True, help="Verify the invariants of the trace while writing it.")
 @options.reading_options
 def merge(files: tuple[str, ...], output: str, check: bool, reading: options.Reading, quiet: bool) -> object:
-    """The ranks of a job in one picture.
+    """Write one trace for all ranks of a job.
 
-    RANKs are the folders that the ranks wrote, or their profiles and logs. How their clocks relate rests on evidence:
-    one machine's clock, collectives that must overlap, Unix time; without any the job is refused (--align start draws
-    each rank from its own start). Standard error says who arrives last at the collectives; `mio2trace ranks` has the
-    table.
+    RANKs are the folders that the ranks wrote, or their profiles and logs. The clocks of the ranks are related by
+    evidence: one machine's clock, collectives that must overlap, Unix time. Without evidence the job is refused;
+    --align start begins each rank at its own start. Standard error names the rank that arrives last at the collectives;
+    `mio2trace ranks` has the table.
 
     \b
     Examples:

@@ -22,25 +22,25 @@ SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", 
 @click.command(cls=Command, no_args_is_help=True)
 @files_argument
 @click.option(
-    "-o", "--output", default="-", metavar="OUT", help="A .html, .md, .txt or .json file; - is stdout (default)."
+    "-o", "--output", default="-", metavar="OUT", help="Output file: .html, .md, .txt or .json. -: stdout (default)."
 )
-@click.option("--format", "form", type=click.Choice(FORMS), help="Default: as OUT's name ends; text on stdout.")
+@click.option("--format", "form", type=click.Choice(FORMS), help="Default: by the suffix of OUT; text on stdout.")
 @click.option(
     "--gpu",
     metavar="NAME|FILE",
     help="Peaks for the roofline: a device such as MI300X, or a JSON file with mem_bw_gbps and max_achievable_tflops.",
 )
-@click.option("--strict", is_flag=True, help="Exit with 4 if the profile does not hold all work.")
+@click.option("--strict", is_flag=True, help="Exit with 4 if the profile is incomplete.")
 @reading_options
 def report(
     files: tuple[str, ...], output: str, form: Any, gpu: str | None, strict: bool, reading: Reading, quiet: bool
 ) -> None:
     """Show where the time of a run went and what to do about it.
 
-    FILEs are those of one run, as for `mio2trace convert`. Text is the answer block of `mio2trace FILE`. HTML is one
-    page without script that fetches nothing. Markdown fits into a comment on an issue. JSON is one document for
-    programs (docs/report.md has its schema). For a dataset ("mio2trace batch") it is one page over all runs.
-    Findings and their thresholds: docs/findings.md.
+    FILEs are the files of one run, as for `mio2trace convert`. Text is the answer block of `mio2trace FILE`. HTML is
+    one page; it has no script and fetches nothing. Markdown fits into a comment on an issue. JSON is one document for
+    programs (docs/report.md has its schema). The report of a dataset ("mio2trace batch") is one page over all runs.
+    docs/findings.md has the findings and their thresholds.
 
     \b
     Examples:
@@ -134,7 +134,7 @@ def fleet_report(path: str, form: str) -> str:
     from mio2trace.schema import SQL_COLUMNS
 
     if form not in ("html", "text"):
-        raise OptionError(f"--format {form} is of one run; of a dataset there are html and text")
+        raise OptionError(f"--format {form} is for one run; the report of a dataset is html or text")
     name = os.path.basename(os.path.normpath(path)) or path
     with opened(path, SQL_COLUMNS) as dataset:
         fleet = gather(dataset, name)

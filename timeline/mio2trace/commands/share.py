@@ -35,21 +35,29 @@ SECONDS = click.FloatRange(min=0, min_open=True)
     default="run.zip",
     show_default=True,
     metavar="OUT",
-    help="The archive; {rank}, {pid} and {env:NAME} in it are filled in.",
+    help="The archive. {rank}, {pid} and {env:NAME} in its name are replaced.",
 )
-@click.option("--detail", is_flag=True, help="MIOpen's level 6, too: solvers, launch lines; twice the log.")
-@click.option("--reference", is_flag=True, help="Run once more without MIOpen's log, for the time of the host.")
-@click.option("--for", "length", type=SECONDS, metavar="S", help="Profile S seconds only (rocprofv3).")
-@click.option("--after", type=SECONDS, metavar="S", help="Begin to profile after S seconds (rocprofv3).")
-@click.option("--dvdt", metavar="LIB", help="dv/dt's libprof.so, for OpenCL: preloaded in place of a profiler of ROCm.")
+@click.option(
+    "--detail", is_flag=True, help="Log at MIOpen's level 6: also solvers and launch lines. The log is twice as large."
+)
+@click.option(
+    "--reference",
+    is_flag=True,
+    help="Run the program once more without MIOpen's log, to measure idle time and step time.",
+)
+@click.option("--for", "length", type=SECONDS, metavar="S", help="Profile only S seconds (rocprofv3).")
+@click.option("--after", type=SECONDS, metavar="S", help="Start the profiler after S seconds (rocprofv3).")
+@click.option(
+    "--dvdt", metavar="LIB", help="The libprof.so of dv/dt, for OpenCL. It is preloaded in place of a ROCm profiler."
+)
 @click.option(
     "--profiler",
     type=click.Choice(["auto", "rocprofv3", "rocprof", "none"]),
     default="auto",
     show_default=True,
-    help="auto: the first of the others that is there.",
+    help="auto: rocprofv3 if it is installed, else rocprof if it is, else none.",
 )
-@click.option("--dry-run", is_flag=True, help="Print what would be run, as lines of a shell, and run nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the commands as lines of a shell, and run nothing.")
 @quiet_option
 def record(  # noqa: PLR0913 - click gives each option by keyword
     program: tuple[str, ...],
@@ -63,12 +71,12 @@ def record(  # noqa: PLR0913 - click gives each option by keyword
     dry_run: bool,
     quiet: bool,
 ) -> int:
-    """Run a program under a profiler, with MIOpen's log on, into one archive.
+    """Run a program under a profiler, with MIOpen's log on, and write one archive.
 
-    Takes rocprofv3, else rocprof, else no profiler; with --dvdt that library. Variables that you have set yourself stay
-    as they are. PROGRAM's output, signals and exit code pass through. Ctrl-C also leaves an archive. OUT holds
-    what the program printed and the profile as they are, environment included (rocpd): it is yours. What is given away
-    is made of it by `mio2trace bundle`.
+    Uses rocprofv3, else rocprof, else no profiler; with --dvdt the library LIB. Variables that you have set yourself
+    stay as they are. PROGRAM's output, signals and exit code pass through. Ctrl-C also leaves an archive. OUT holds the
+    output of the program and the profile unchanged. A rocpd profile includes the environment, so do not publish OUT:
+    `mio2trace bundle` makes an archive to give away.
 
     \b
     Examples:
@@ -105,7 +113,7 @@ def record(  # noqa: PLR0913 - click gives each option by keyword
         write(f"{line}\n" for line in made.script(os.path.join(folder, session.LOG)))
         if not quiet:
             if reference:
-                tell("--reference is no part of these lines: an archive alone keeps two runs apart")
+                tell("these lines do not include --reference: only an archive keeps two runs apart")
             tell(f"next: {session.next_command_of_folder(folder)}")
         return 0
     if shutil.which(program[0]) is None:
@@ -127,17 +135,19 @@ def _nothing(line: str) -> None:
 @click.command(cls=Command, no_args_is_help=True)
 @files_argument
 @click.option("-o", "--output", default="bundle.zip", show_default=True, metavar="OUT", help="The archive.")
-@click.option("--raw", is_flag=True, help="Put the files in as they are, too: with all that is private in them.")
+@click.option("--raw", is_flag=True, help="Also put the unchanged files in, with all private data.")
 @click.option(
-    "--check", is_flag=True, help="List every word that was kept, but for numbers and known names, for you to read."
+    "--check",
+    is_flag=True,
+    help="List every word that stayed, except numbers and known names. Read this list before you send the archive.",
 )
 @reading_options
 def bundle(files: tuple[str, ...], output: str, raw: bool, check: bool, reading: Reading, quiet: bool) -> None:
-    """One archive of a run to give away, without what is private.
+    """Write an archive of a run to give away, without private data.
 
-    Takes what `mio2trace convert` takes, and archives of `mio2trace record`. Paths, hosts, users, tokens, command line
-    and environment stay out; addresses become others, so that what they join stays joined. The archive is an input of
-    every command and gives the links that the files give. Nothing is sent anywhere.
+    FILEs are the inputs of `mio2trace convert`, or archives of `mio2trace record`. Paths, hosts, users, tokens, command
+    line and environment are left out. Addresses are replaced: equal addresses stay equal. The archive is an input of
+    every command and gives the same links as the files. Nothing is sent anywhere.
 
     \b
     Examples:
@@ -163,12 +173,13 @@ def bundle(files: tuple[str, ...], output: str, raw: bool, check: bool, reading:
     if made.no_trace:
         tell(f"note: no trace in it: {made.no_trace}")
     if raw:
-        tell("problem: raw/ holds the files as they are, with all that is private in them: not to be published")
+        tell("problem: raw/ holds the unchanged files, with all private data: do not publish this archive")
     stated = [f"{name} {', '.join(values)}" for name, values in made.machine.items() if values]
     missing = [name for name, values in made.machine.items() if not values]
     tell(f"machine: {'; '.join(stated) or 'the files state nothing'}")
     if missing:
         tell(
-            f"not stated: {', '.join(missing)}; name them in your report (rocminfo, rocm version), they are asked first"
+            f"not stated: {', '.join(missing)}; name them in your report (rocminfo, rocm version): maintainers ask for"
+            " them first"
         )
     tell(f"wrote {output} ({os.path.getsize(output) / 1000:.0f} kB: {', '.join(made.members)})")

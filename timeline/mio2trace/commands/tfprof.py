@@ -31,28 +31,30 @@ _ONLY_WITH_TEXT = ("max_depth", "least", "order_by", "account", "start", "trim",
 @click.option(
     "--steps",
     metavar="N,N-M,...",
-    help="Only these steps; with --text each is a view of its own, and avg is the mean over all. Default: all; with"
-    " --text avg.",
+    help="Print only these steps. With --text each step is a view of its own, and avg is the mean over all steps."
+    " Default: all steps; with --text: avg.",
 )
 @click.option(
     "--show",
     multiple=True,
     metavar="REGEX",
-    help="Only rows whose whole name matches (repeatable). Default: the four expressions of the notebook, for every"
-    " tower, naming and version of an op; '.*' shows all.",
+    help="Print only rows whose whole name matches (repeatable). Default: the four expressions of the notebook, for"
+    " every tower, naming and version of an op. '.*' shows all.",
 )
-@click.option("--notebook-units", is_flag=True, help="The notebook's rounded numbers and its factors: 1 MB = 1024 KB.")
-@click.option("--text", is_flag=True, help="TensorFlow's own scope view instead; the options below go with it.")
+@click.option(
+    "--notebook-units", is_flag=True, help="Use the notebook's rounded numbers and its factors: 1 MB = 1024 KB."
+)
+@click.option("--text", is_flag=True, help="Print TensorFlow's own scope view. The options below belong to it.")
 @click.option("--select", metavar="COLUMN,...", help="Columns of the view.")
-@click.option("--order-by", metavar="COLUMN", help="name, or a number, whose totals then decide; most first.")
+@click.option("--order-by", metavar="COLUMN", help="Order by name, or by the totals of a number, largest first.")
 @click.option("--max-depth", type=click.IntRange(min=1), metavar="N", help="The root has depth 1. Default: 50.")
 @click.option("--min", "least", multiple=True, metavar="COLUMN=N", help="Leave out rows with less (repeatable).")
 @click.option("--account", multiple=True, metavar="REGEX", help="Only ops of these types count (repeatable).")
 @click.option("--start", multiple=True, metavar="REGEX", help="Scopes to begin with (repeatable).")
-@click.option("--trim", multiple=True, metavar="REGEX", help="Scopes to show nothing of below (repeatable).")
+@click.option("--trim", multiple=True, metavar="REGEX", help="Scopes whose children are not shown (repeatable).")
 @click.option("--hide", multiple=True, metavar="REGEX", help="Rows to leave out (repeatable).")
-@click.option("--displayed-only", is_flag=True, help="Totals count shown rows only.")
-@click.option("--console", is_flag=True, help="As TensorFlow prints it to a console, with its options.")
+@click.option("--displayed-only", is_flag=True, help="Count only shown rows in totals.")
+@click.option("--console", is_flag=True, help="Print the view with its options, as TensorFlow does on a console.")
 @options.printing_options
 @options.reading_options
 def tfprof(  # noqa: PLR0913 - click gives each option by keyword
@@ -67,12 +69,12 @@ def tfprof(  # noqa: PLR0913 - click gives each option by keyword
     quiet: bool,
     **view: Any,
 ) -> None:
-    """Memory and times of TensorFlow 1's ops, as mean and variation over the steps.
+    """Print memory and times of TensorFlow 1's ops, as mean and variation over the steps.
 
-    FILE is a TFProf profile (ProfileProto), RunMetadata, StepStats as text or TensorFlow's timeline JSON, or one or
-    several printed scope or op views; it may be gzipped, - is standard input. A row has the op's short name, its
-    requested memory in KB of 1000 bytes, total, accelerator and cpu time in us. cpu is the host's time: for an op on a
-    GPU, mostly its launch.
+    FILE is a TFProf profile (ProfileProto), RunMetadata, StepStats as text, TensorFlow's timeline JSON, or one or
+    several printed scope or op views. It may be gzipped; - is standard input. A row has the op's short name, its
+    requested memory in KB of 1000 bytes, and its total, accelerator and cpu time in us. cpu is the time of the host:
+    for an op on a GPU, mostly its launch.
 
     \b
     Examples:
@@ -86,14 +88,14 @@ def tfprof(  # noqa: PLR0913 - click gives each option by keyword
 
     used = [f"--{'min' if name == 'least' else name.replace('_', '-')}" for name in _ONLY_WITH_TEXT if view[name]]
     if used and not text:
-        raise click.UsageError(f"{used[0]} goes with --text")
+        raise click.UsageError(f"{used[0]} needs --text")
     given = {"--format": printing.form, "--no-header": no_header, "--notebook-units": notebook_units}
     given |= {f"--{name}": getattr(printing, name) for name in ("columns", "sort", "top", "where")}
     against = [name for name, value in {**given, "--output": printing.path}.items() if value]
     if text and against:
-        raise click.UsageError(f"--text does not go with {against[0]}")
+        raise click.UsageError(f"--text cannot be combined with {against[0]}")
     if no_header and printing.printed_as() not in ("csv", "table"):
-        raise click.UsageError(f"--no-header does not go with --format {printing.printed_as()}")
+        raise click.UsageError(f"--no-header cannot be combined with --format {printing.printed_as()}")
     for expression in (*show, *view["account"], *view["start"], *view["trim"], *view["hide"]):
         _check_expression(expression)
     wanted = _steps(steps, text)
@@ -191,7 +193,7 @@ def _read(files: Sequence[str], reading: options.Reading, notes: Notes) -> tuple
     profiles = [record for record in records if isinstance(record, TfProfile)]
     printed = [record for record in records if isinstance(record, TfView)]
     if not profiles and not printed:
-        raise InputError(f"{', '.join(files)}: nothing of TensorFlow in it; expected {A_TF_PROFILE.expected}")
+        raise InputError(f"{', '.join(files)}: no profile of TensorFlow in it; expected {A_TF_PROFILE.expected}")
     if len(profiles) + bool(printed) > 1:
         raise InputError(f"{', '.join(files)}: several profiles; expected one, or views that were printed of one")
     return (profiles[0] if profiles else None), printed

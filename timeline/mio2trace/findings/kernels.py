@@ -336,8 +336,9 @@ FUSION = (
     Rule(
         id="unfused-attention",
         title="Attention runs as several kernels.",
-        fires="PyTorch runs softmaxes between two batched products of matching sizes, these and what is between them"
-        " are >= 30 % of T, and no fused attention runs (scaled_dot_product_attention, FlashAttention)",
+        fires="PyTorch runs softmaxes between two batched products of matching sizes, and no fused attention"
+        " (scaled_dot_product_attention, FlashAttention). The softmaxes, the products and the operations between them"
+        " are >= 30 % of T",
         formula="their time per steady iteration; share of T",
         advice='Call torch.nn.functional.scaled_dot_product_attention (transformers: attn_implementation="sdpa"). It'
         " runs attention as one kernel, which never writes the large matrix.",
@@ -346,9 +347,9 @@ FUSION = (
     Rule(
         id="element-wise",
         title="Element-wise kernels take most of the time.",
-        fires="PyTorch's kernels that are element-wise, copy, concatenate, reduce or normalise (without those of"
-        " `unfused-attention`) are > 50 % of T, less than 15 % of the step is host-bound idle time, and nothing in the"
-        " profile was compiled by torch.compile",
+        fires="PyTorch's element-wise, copy, concatenate, reduce and normalise kernels are > 50 % of T, and less than"
+        " 15 % of the step is host-bound idle time. Kernels of `unfused-attention` are not counted. It never fires if"
+        " torch.compile compiled a part of the program",
         formula="their time per steady iteration; share of T",
         advice="Fuse them: torch.compile(model) makes fewer kernels of them, which read and write memory less often.",
         find=_element_wise,

@@ -186,7 +186,7 @@ def _idle(subject: Subject) -> Iterator[Found]:
         lost = timed.lost_launches
         advice, severity = _LOST.format(part=percent(lost)) if lost >= MOST_LOST else _FILTERED, "low"
     elif 2 * len(idle) < number:
-        sentences.append(f"Only {len(idle)} of {number} steps have much of it.")
+        sentences.append(f"Only {len(idle)} of {number} steps are idle for more than {percent(IDLE)}.")
         advice, severity = _FEW.format(number=told.all[longest.place].number), "low"
     yield Found(
         ns=step.idle_ns,
@@ -391,8 +391,8 @@ def _unsteady(subject: Subject) -> Iterator[Found]:
 
 
 _CHANGES = (
-    "Look at clocks and power ({tool}), at other programs on the device, and at what runs beside it on other streams."
-    " Report medians."
+    "Look at clocks and power ({tool}), at other programs on the device, and at kernels that run at the same time on"
+    " other streams. Report medians."
 )
 
 
@@ -400,16 +400,17 @@ RULES = (
     Rule(
         id="idle",
         title="GPU idle.",
-        fires="the slowest device runs nothing for > 15 % of its steady iterations. It never fires for dv/dt profiles,"
-        " because dv/dt waits for each command, or for captures of graphs (`capture`). It is low if fewer than half of"
-        " the iterations are idle, if 10 % of the launches have no kernel in the profile, or if rows were filtered out"
-        " of the file",
-        formula="time in gaps between commands, per steady iteration; share of the iteration's length. If"
-        " `record --reference` recorded a run without MIOpen's log, that run is measured. Gaps in which the device did"
+        fires="the slowest device runs nothing for > 15 % of its steady iterations. It never fires for captures of"
+        " graphs (`capture`), or for dv/dt profiles, because dv/dt waits for each command. It is low if fewer than"
+        " half of the iterations are idle for > 15 %. It is also low if the gaps may be work: at least 10 % of"
+        " the launches have no kernel in the profile, or rows were filtered out of the file",
+        formula="time in gaps between commands, per steady iteration; share of the iteration's length. If `record"
+        " --reference` recorded a run without MIOpen's log, that run is measured. Gaps in which the device did"
         " work that was not recorded are not idle time. Each gap has one of five causes: host-bound, program"
-        " builds, queued, unknown, short (docs/glossary.md defines them). The finding names the host call, op, range or"
-        " Python function that takes the largest part of a cause, if that is at least 10 % of it, and the source line"
-        " of the launch that ended most of these gaps. If one gap holds most of the time, the finding says so",
+        " builds, queued, unknown, short (docs/glossary.md defines them). For each cause the finding names the"
+        " host call, op, range or Python function with the most time, if this is at least 10 % of the cause. It"
+        " also names the source line of the launch that ended most of these gaps. If one gap holds most of the"
+        " time, the finding says so",
         advice="by the largest cause of this run. If calls of one kind take a third of it: remove the call that waits"
         " (synchronisation, .item(), blocking copy, allocation, data loading). Builds: warm up. Queued: look for what"
         " the work waits for. Short gaps between launches: launch less (fusion, torch.compile, graphs, larger batches)."
@@ -420,7 +421,7 @@ RULES = (
         id="communication",
         title="Collectives run alone.",
         fires="exposed communication is > 10 % of a steady iteration of the slowest device",
-        formula="time in which a collective runs and no other kernel, per iteration; share of the iteration",
+        formula="time in which collectives run and no computation runs, per iteration; share of the iteration",
         advice="by the longest collective of this run. If it has at least 1 MiB and its bus bandwidth is below 10"
         " GB/s: record all ranks, and let `mio2trace ranks` show who comes last. If 10 % of the collectives' time is"
         " overlapped already: send less (a smaller type, gradient accumulation). Else: overlap collectives with"
@@ -430,13 +431,14 @@ RULES = (
     Rule(
         id="first-iteration",
         title="First runs are slow.",
-        fires="the first iteration took > 2 x the median of >= 2 steady iterations, or of one if it alone builds or"
-        " loads programs. Otherwise: a problem has >= 3 calls and its first call took > 2 x the median of the others."
-        " It is medium at most, because it happens once",
-        formula="time of the first iteration - the median, once; for problems the sum over them. An iteration lasts"
-        " from its first to its last command. If all calls are recorded and last longer, it lasts from its first to its"
-        " last call. Share of the recorded iterations, or of the recorded calls if the length of no iteration is known."
-        " The sentence names what the iteration's calls built, loaded or allocated if that is 1 % of the difference",
+        fires="the first iteration took > 2 x the median of >= 2 steady iterations. One steady iteration is enough if"
+        " only the first iteration builds or loads programs. Otherwise: a problem has >= 3 calls, and its first call"
+        " took > 2 x the median of the others. It is medium at most, because it happens once",
+        formula="time of the first iteration - the median, once; for problems the sum of these differences. An"
+        " iteration lasts from its first to its last command. If all calls are recorded and last longer, it lasts from"
+        " its first to its last call. Share of the recorded iterations, or of the recorded calls if the length of no"
+        " iteration is known. The finding names builds, loads and allocations of the first iteration that take at least"
+        " 1 % of the difference",
         advice="Run a warm-up before you measure. If MIOpen Find ran in it: keep the user find-db between runs"
         " (MIOPEN_USER_DB_PATH). If MIOpen's programs were built or loaded in it: keep the kernel cache"
         " (MIOPEN_CUSTOM_CACHE_DIR on a disk that stays).",
@@ -448,8 +450,8 @@ RULES = (
         fires=">= 10 calls in steady iterations, standard deviation > 30 % of the mean, >= 5 % of T; only if the sizes"
         " of the problem are known",
         formula="time above the median, per steady iteration; share of T",
-        advice="Look at clocks and power (rocm-smi, nvidia-smi), at other programs on the device, and at what runs"
-        " beside it on other streams. Report medians.",
+        advice="Look at clocks and power (rocm-smi, nvidia-smi), at other programs on the device, and at kernels that"
+        " run at the same time on other streams. Report medians.",
         find=_unsteady,
     ),
 )

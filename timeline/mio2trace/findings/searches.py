@@ -106,18 +106,18 @@ RULES = (
         fires="kernels of searches are > 20 % of all kernel time and > 100 ms",
         formula="kernel time of all searches; share of all kernel time recorded, set-up included",
         advice="Find runs once per shape and is in no number per iteration. MIOpen 2.0 and newer keep its results in"
-        " the user find-db: keep that between runs (MIOPEN_USER_DB_PATH). MIOpen 1 searches in each run.",
+        " the user find-db: keep this database between runs (MIOPEN_USER_DB_PATH). MIOpen 1 searches in each run.",
         find=_cost,
     ),
     Rule(
         id="not-the-best-solver",
         title="Problems run a solver that is not the fastest in the find-db.",
-        fires="a find-db (a file, or records in the log) has a solver that is more than 5 % faster than the solver in"
-        " the log, for a problem of steady iterations; >= 0.5 % of T",
+        fires="for a problem of steady iterations, the find-db has a solver that is more than 5 % faster than the"
+        " solver in the log; >= 0.5 % of T. The find-db is a file, or records in the log",
         formula="difference of their times in the find-db, summed over the calls of steady iterations, per iteration;"
         " share of T",
         advice="Run Find again on this machine (MIOPEN_FIND_ENFORCE=3, or delete the user find-db), or give the"
-        " workspace that the faster solver needs. Compare the two solvers with the MIOpenDriver line.",
+        " workspace that the faster solver needs. Compare the two solvers with the driver line.",
         find=_not_the_best,
     ),
 )

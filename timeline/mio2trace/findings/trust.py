@@ -28,7 +28,7 @@ _RECORD_CAPTURE = (
     " (server's warm-up, first call of a compiled model). Give both files to mio2trace."
 )
 _NO_CAPTURE = (
-    "Profile one run without graph capture: its launches show the operations. Kernel times are right without it."
+    "Profile one run without graph capture: its launches show the operations. The kernel times are right in any case."
 )
 
 
@@ -88,7 +88,7 @@ def _doubt(subject: Subject) -> Iterator[Found]:
             share=subject.share(ns),
             count=subject.each(number),
             number=f"{percent(subject.share(ns))} of the kernel time ({kernels}{subject.per}) may belong to another"
-            f" layer or operation. The expected share that does is {percent(elsewhere)} of the kernel time.",
+            f" layer or operation. The expected error is {percent(elsewhere)} of the kernel time.",
             severity="info" if by_order else severity_of(elsewhere) or "info",
             advice=_RECORD_MODULES if by_order else _REPLAYED if subject.replayed >= REPLAYED else _EXACT,
         )
@@ -192,8 +192,8 @@ RULES = (
         title="The file is a capture of graphs.",
         fires="more launches went into graphs than ran, and no graph ran",
         formula="number of graphs",
-        advice="Give it together with its replay: `mio2trace replay.json.gz capture.json.gz`. The replay's kernels then"
-        " have ops and modules.",
+        advice="Give it together with the profile of its replay: `mio2trace replay.json.gz capture.json.gz`. The"
+        " replayed kernels then have ops and modules.",
         find=_capture,
     ),
     Rule(
@@ -201,9 +201,9 @@ RULES = (
         title="Workspace is too small for some solvers.",
         fires="the log warns that a workspace is too small (IsEnoughWorkspace)",
         formula="number of warnings; time and share of T of the problems that have such a warning. Severity is low if"
-        " that time is not known",
+        " the time is not known",
         advice="Query the size (miopenConvolution*GetWorkSpaceSize, GetSolutionWorkspaceSize) and allocate it. PyTorch"
-        " and TensorFlow give less if memory is short.",
+        " and TensorFlow give a smaller workspace if memory is short.",
         find=_workspace,
     ),
     Rule(
@@ -211,8 +211,8 @@ RULES = (
         title="Part of the time is in no operation.",
         fires="the log or the profile has operations, and kernels outside of them (without those of graphs) are"
         " >= 5 % of T. It does not fire if no kernel has an operation and no log is given",
-        formula="their time per steady iteration; share of T. The severity is that of the kernels whose names are"
-        " MIOpen's or its libraries'; info if these are under 0.5 % of T",
+        formula="their time per steady iteration; share of T. The severity follows the share of the kernels whose names"
+        " are from MIOpen or its libraries; info if this share is under 0.5 % of T",
         advice="Look at `mio2trace kernels`: the kernels are the program's own or another library's, or the log is"
         " incomplete. If they are MIOpen's: record its ranges (MIOPEN_ENABLE_LOGGING_ROCTX=1).",
         find=_unattributed,
@@ -255,8 +255,8 @@ RULES = (
         formula="their time per steady iteration; share of T",
         advice="PyTorch: record the capture as well. Run torch.profiler (record_shapes=True, with_stack=True) while the"
         " graphs are captured (the server's warm-up, the first call of a compiled model), then `mio2trace"
-        " replay.json.gz capture.json.gz`. Other programs: profile one run without graph capture. Kernel times are"
-        " right without it.",
+        " replay.json.gz capture.json.gz`. Other programs: profile one run without graph capture. The kernel times are"
+        " right in any case.",
         find=_graph,
     ),
     Rule(

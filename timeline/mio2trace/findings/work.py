@@ -215,10 +215,10 @@ RULES = (
         " problems have the same primitive, direction, type and filter size, half to twice the FLOPs, and half to"
         " twice the FLOPs per byte",
         formula="sum of (their time - their time at that median), per steady iteration; share of T; at most saved",
-        advice="for the largest one. If the faster ones use another algorithm: run its driver line without its own"
-        " (MIOPEN_DEBUG_CONV_WINOGRAD=0, ..._DIRECT, ..._GEMM, ..._FFT, ..._IMPLICIT_GEMM). If MIOpen Find compared"
-        " solvers in this run: compare layout, padding and sizes. A GEMM on ROCm: TunableOp or hipblaslt-bench. Else:"
-        " tune with MIOPEN_FIND_ENFORCE=SEARCH.",
+        advice="for the largest one. If faster problems use another algorithm: exclude the algorithm of this problem"
+        " and run its driver line (MIOPEN_DEBUG_CONV_WINOGRAD=0, ..._DIRECT, ..._GEMM, ..._FFT, ..._IMPLICIT_GEMM). If"
+        " MIOpen Find compared solvers in this run: compare layout, padding and sizes. A GEMM on ROCm: TunableOp or"
+        " hipblaslt-bench. Else: tune with MIOPEN_FIND_ENFORCE=SEARCH.",
         find=_slow,
     ),
     Rule(

@@ -143,7 +143,7 @@ def _regressions(fleet: Fleet, room: Room) -> dict[str, Any] | None:
     else:
         note = "against the version before it"
     rows = [{**row, "clear": "too few runs" if row["clear"] is None else row["clear"]} for row in fleet.regressions]
-    return _table("Slower", columns, rows, room, "What became slower, most time first", note)
+    return _table("Slower", columns, rows, room, "Problems that became slower, most time first", note)
 
 
 def _outliers(fleet: Fleet, room: Room) -> dict[str, Any] | None:

@@ -32,8 +32,8 @@ CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
     "blocked": ("wait for work that is not recorded", "waits for work that is not recorded"),
     "kernel-without-launch": ("kernel without its launch", "kernels without their launches"),
     "overlap-on-stream": (
-        "kernel that overlaps the one before it on its stream",
-        "kernels that overlap the one before them on their stream",
+        "kernel that overlaps an earlier kernel of its stream",
+        "kernels that overlap an earlier kernel of their stream",
     ),
     "outlier": ("kernel over 100 times its median", "kernels over 100 times their median"),
     "times-out-of-order": ("row whose times are not in order", "rows whose times are not in order"),

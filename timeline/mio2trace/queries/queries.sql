@@ -145,7 +145,7 @@ select name, category, phase, count(*) as calls, round(sum(dur) / 1e6, 3) as ms,
 from commands where layer is null group by name, category, phase order by sum(dur) desc, name;
 
 -- query: iterations
--- Passes in order: how long, how much of it kernels ran, how many.
+-- Passes in order: their length, the share of it in which kernels ran, and the number of kernels.
 select nullif(process, '') as process, name as pass, iteration, direction, round(dur / 1e6, 3) as ms, round(kernel_ns / 1e6, 3) as kernel_ms,
   round(100.0 * kernel_ns / dur, 1) as kernel_percent_of_span, kernels, round(1.0 * flop / kernel_ns, 3) as gflops
 from passes where side = (select min(side) from passes) order by ts, length(process), process;

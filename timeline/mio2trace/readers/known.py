@@ -123,7 +123,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         _is_perfetto, "a Perfetto trace (.pftrace)",
-        "what a profiler records: rocprofv3's database, JSON or CSV (--output-format)",
+        "the files of a profiler: rocprofv3's database, JSON or CSV (--output-format)",
     ),
 )  # fmt: skip
 

@@ -149,8 +149,8 @@ def _parts(folder: str) -> Iterator[Part]:
 
 
 _NO_LINES = (
-    "hipBLASLt's and MIGraphX's kernels are their own, PyTorch computes matrix products without MIOpen, and one that is"
-    " built in statically may have no log"
+    "hipBLASLt and MIGraphX have kernels of their own, PyTorch computes matrix products without MIOpen, and a"
+    " MIOpen that is linked statically may have no log"
 )
 _SWITCHES = ("MIOPEN_ENABLE_LOGGING", "MIOPEN_ENABLE_LOGGING_CMD")
 """Each of which makes MIOpen print lines that are counted."""

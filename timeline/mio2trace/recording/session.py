@@ -50,7 +50,7 @@ def record(asked: Asked, profiler: Profiler, output: str, *, reference: bool, sa
         ran = [_run(asked, profiler, os.path.join(folder, "run"), environment, say)]
         keep = True
         if reference and ran[0].outcome.signal is None:
-            say("once more without MIOpen's log, for reference")
+            say("running once more without MIOpen's log, for reference")
             # dv/dt waits for each command, which is no reference for anything
             under = profiler if profiler.of_rocm else NONE
             plain = asked._replace(logging=False, library="")

@@ -51,7 +51,7 @@ def snapshots_of(path: str | os.PathLike[str]) -> Kept:
             raise InputError(f"{path}: tables alone, no {FOLDER}/{file.name} beside them; {_INSTEAD}")
     if not kept:
         what = "a run that failed" if len(files) == 1 else "all its runs failed"
-        raise InputError(f"{path}: {what}, the table {RUNS!r} tells why; {_INSTEAD}")
+        raise InputError(f"{path}: {what}, the table {RUNS!r} has the reasons; {_INSTEAD}")
     return Kept(kept, len(files) - len(kept))
 
 

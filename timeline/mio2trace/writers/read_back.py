@@ -29,7 +29,7 @@ _PIECE = 16
 _GENERATOR = b"mio2trace "
 _FAULTS = EOFError, zlib.error, gzip.BadGzipFile
 NO_SUM = "trace without a checksum, of mio2trace 0.2 or changed by a program or a person: damage would not show"
-REWRITTEN = "trace that another program has laid out again: its checksum tells nothing, its number of slices is right"
+REWRITTEN = "trace that another program wrote again: its checksum cannot be verified, its number of slices is right"
 
 
 def is_ours(path: Path) -> bool:

@@ -212,7 +212,7 @@ def sharpened(profile: Profile, notes: Notes) -> tuple[Profile, int, int]:
         return profile, 0, 0
     clocks = device_clocks(profile, Notes())  # joining says all of it
     clocks = {device: clock for device, clock in clocks.items() if clock != SAME}
-    notes.add(f"host times are whole multiples of {step / 1e6:g} ms: placed within them as the device's clock tells")
+    notes.add(f"host times are whole multiples of {step / 1e6:g} ms: refined by the clock of the device")
     if not clocks:
         return profile, step, step
     device_of = {queue.index: queue.device for queue in profile.queues}

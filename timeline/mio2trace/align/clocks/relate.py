@@ -157,8 +157,8 @@ def _relate(
     if not -LANDMARK_LATE_NS <= clock.residual_ns <= late:
         raise InputError(
             f"the log and the profile are not of one run: {clock.method} differ by "
-            f"{clock.residual_ns / 1e9:+.3f} s in the zone that fits best; "
-            "expected -2 to +{:g} s (--align order goes on by order alone){}".format(late / 1e9, _damage(notes))
+            f"{clock.residual_ns / 1e9:+.3f} s in the best time zone; "
+            "expected -2 to +{:g} s (--align order joins them by order alone){}".format(late / 1e9, _damage(notes))
         )
     is_later = marked is None and step <= STAMP_NS and _iterations_are_later(profile, logs, clock)
     if is_later or clock.residual_ns < -early:
@@ -258,9 +258,7 @@ def _bounded(low: int, high: int, landmark: LogClock, notes: Notes) -> LogClock:
     offset = max(low, high - LINE_NS // 2)
     error = max(high - offset, offset - low)
     ahead = offset - nearest_zone(offset)
-    notes.add(
-        f"the log's clock is {ahead / 1e9:+.6f} s ahead of the profile's: stamps are taken for what they tell then"
-    )
+    notes.add(f"the log's clock is {ahead / 1e9:+.6f} s ahead of the profile's: the stamps are corrected by this time")
     return LogClock(
         offset_ns=offset, near_ns=landmark.near_ns, residual_ns=ahead, error_ns=error,
         method="what both know exactly",

@@ -36,7 +36,7 @@ _THREADS = 300
 DISORDER_NS = 1_000_000
 """Host times of successive calls may be this much out of order before the clock counts as set back."""
 
-_HELP = "What the program did, on the device's clock: host times are moved by the profile's offset."
+_HELP = "The program on the host, on the device's clock: host times are moved by the profile's offset."
 _HELP_LAYERS = (
     "From a layer's start to its end as the host saw it: beside its kernels, a layer that waits for the host."
 )

@@ -110,7 +110,7 @@ def _meaning(problem: Problem) -> OperationFacts:
 def _nothing_told(draft: Draft) -> OperationFacts:
     """What follows without a problem: why there is no command."""
     reason = "" if draft.command is None else refusal(draft.command.text)
-    said = f"no plain driver command: {reason}" if reason else "the log does not tell"
+    said = f"no plain driver command: {reason}" if reason else "the log does not show it"
     return OperationFacts(source=0, api="", primitive="", command_reason=said)
 
 
