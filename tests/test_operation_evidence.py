@@ -138,6 +138,14 @@ def test_searches_of_another_program_do_not_fill_the_parts_of_a_recurrent_call()
 
 
 @pytest.mark.shared
+def test_one_part_of_a_recurrent_call_that_takes_all_kernels_is_doubted() -> None:
+    """A call has launched where most of its parts did: of a log of another run one part may fit dozens of kernels."""
+    case = ("another run's log", "m121-resnet-train-entries-cmd", NO_FRAMEWORK, 0)
+    operations = measured(shared_folder(), case).operations
+    assert operations.links > operations.believed == 0
+
+
+@pytest.mark.shared
 @pytest.mark.parametrize("name", ["m121-resnet-infer-2it", "m121-lenet-train-ownkernels"])
 def test_calls_behind_many_of_another_program_are_found_for_the_first_kernels(name: str) -> None:
     """A row without calls in front of the first link may be of calls that lie far ahead, as one behind it may."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from itertools import accumulate, pairwise
 from math import log
@@ -130,12 +131,16 @@ def of_this_process(posterior: Posterior, operations: Sequence[Operation], elsew
 
     Where these are for the problems of calls that did launch, nothing tells one from the other.
     """
-    # A call of several parts counts once, and has launched if any of them did.
+    # A call of several parts counts once, and has launched if most of them did.
     first_of: list[int] = []
     for place, operation in enumerate(operations):
         is_part = place > 0 and operation is operations[place - 1]
         first_of.append(first_of[-1] if is_part else place)
-    launching = {first_of[place] for place in posterior.operation if place != NONE}
+    parts = Counter(first_of)
+    launched = Counter(first_of[place] for place in {*posterior.operation} if place != NONE)
+    if not launched:
+        return 1.0
+    launching = {place for place, count in launched.items() if 2 * count >= parts[place]}
     executing = [
         place
         for place in dict.fromkeys(first_of)
@@ -150,9 +155,9 @@ def of_this_process(posterior: Posterior, operations: Sequence[Operation], elsew
     others = 2 * len(alone) > len(silent) and any(one.line != one.command_line for one in operations)
     # A profile that has a hole, or begins late or ends early, leaves a stretch of calls, or two.
     scattered = len(silent) >= STRANGERS * len(executing) and (others or stretches >= FEWEST_STRETCHES)
-    if not launching or not (scattered or 2 * len(silent) > len(executing)):
+    if not (scattered or 2 * len(silent) > len(executing)):
         return 1.0
-    if not scattered and _ended_early(operations, launching, silent):
+    if launching and not scattered and _ended_early(operations, launching, silent):
         return 1.0
     posed = {_problem(operations[place]) for place in silent}
     alike = sum(_problem(operations[place]) in posed for place in executing if place in launching)
