@@ -215,7 +215,7 @@ def test_raw_keeps_the_files_and_warns(tmp_path: Path) -> None:
     (tmp_path / "run.log").write_text(LOG)
     out = tmp_path / "bug.zip"
     done = CliRunner().invoke(cli, ["bundle", str(tmp_path / "run.log"), "-o", str(out), "--raw"])
-    assert "problem: raw/ holds the files as they are" in done.stderr
+    assert "problem: raw/ holds the unchanged files" in done.stderr
     assert member(out, "raw/0-run.log") == LOG
     assert len(mio2trace.analyse(out).inputs) == 1
 
