@@ -331,7 +331,7 @@ def test_a_fleet_is_said_in_lines(dataset: Path) -> None:
     assert len(set(problems)) == len(problems)
     assert "failed      2.9.0/bad: prof.db: cut off" in result.stdout
     refused = call("report", dataset, "--format", "json")
-    assert (refused.exit_code, "of one run" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "for one run" in refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("absent", [("problems", "problem"), ("findings", "id"), ("runs", "run")])

@@ -201,6 +201,8 @@ class Stream:
         repeats itself, and a way that has passed over so much by then was far behind.
         """
         row = 0
+        if {*posterior.operation} <= {NONE}:
+            return False  # of a log of which nothing fits no search finds more
         for number, place in enumerate(posterior.operation):
             row = 0 if place != NONE else row + self.likelihood.kernels.kind(number).library
             if row >= LONG_ROW:
