@@ -15,7 +15,7 @@ from benchmarks import fuzz
 from mio2trace.trace import Trace
 from mio2trace.writers import native
 from tests.fuzz import cases, crossing, law, looks, mutations, rules
-from tests.native_packets import Drawn, Picture, read_json, read_native
+from tests.native_packets import Drawn, Picture, differences, read_json, read_native
 from tests.small_runs import as_json, benchmark
 
 CALLS, LOG = benchmark()
@@ -202,3 +202,16 @@ def test_a_packed_file_has_the_bytes_that_it_holds() -> None:
     packed = gzip.compress(bytes(100_000))
     broken = packed[:10] + b"\xff" * 70
     assert [fuzz.held(data) for data in (b"log", packed, packed[:-9], broken)] == [3, 100_000, 100_000, 80]
+
+
+def test_slices_that_look_the_same_are_compared_by_their_arguments_in_any_order() -> None:
+    """One form may write first what slices share, the other what is the slice's own."""
+
+    def picture(*args: dict[str, object]) -> Picture:
+        return Picture([Drawn("GPU", "stream 0", 5, 0, "unnamed kernel", "kernel", one) for one in args], [], [], [])
+
+    one = picture({"event_index": 3, "full_name": " "}, {"event_index": 6})
+    other = picture({"full_name": " ", "event_index": 3}, {"event_index": 6})
+    assert differences(law.in_order(one), law.in_order(other)) == []
+    changed = picture({"full_name": " ", "event_index": 6}, {"event_index": 3})
+    assert differences(law.in_order(one), law.in_order(changed))

@@ -194,13 +194,13 @@ def check_native(trace: Trace, picture: Picture) -> None:
     except Exception as error:  # protobuf has its own
         raise ViolationError(f"{native.NAME}: its packets are wrong: {type(error).__name__} {error}") from error
     check_rules(found, native.NAME)
-    for difference in differences(_sorted(found), _sorted(picture)):
+    for difference in differences(in_order(found), in_order(picture)):
         raise ViolationError(f"{native.NAME}: differs from {chrome_json.NAME}: {difference[:300]}")
 
 
-def _sorted(picture: Picture) -> Picture:
-    """Slices of one span, category and name have no order but that of their arguments."""
-    return picture._replace(slices=sorted(picture.slices, key=lambda one: (*order(one), str(one.args.items()))))
+def in_order(picture: Picture) -> Picture:
+    """Slices of one span, category and name have no order but that of their arguments by name."""
+    return picture._replace(slices=sorted(picture.slices, key=lambda one: (*order(one), str(sorted(one.args.items())))))
 
 
 assert (chrome_json, native) == WRITERS, "a form that is written and not checked"
