@@ -11,6 +11,7 @@ import pytest
 from mio2trace.kernels.sources import plain_text
 from mio2trace.model.tf import TfProfile
 from mio2trace.notes import Notes
+from mio2trace.ops import values
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.tf import step_stats_text
 from mio2trace.source import Source
@@ -78,3 +79,9 @@ def test_a_programs_source_may_be_of_any_encoding(source: bytes) -> None:
     if b"#define" in source:
         assert "\n#define A 1\n" in text
         assert msgspec.json.encode(text)
+
+
+def test_a_number_that_a_trace_cannot_hold_as_one_is_none() -> None:
+    """A workspace of 2^63 bytes was text in the trace, where all others are numbers."""
+    assert values.number("999999999999999999") == 999_999_999_999_999_999
+    assert values.number(str(1 << 63)) is None

@@ -35,8 +35,7 @@ _LONGEST_INT = 19
 _BRACED = late(r"\{([^{}]*+)\}")
 _CAST = late(r"cast_type: (?:miopen)?(\w+)")
 _LENGTHS = late(r"\s*+[0-9]{1,18}(?>(?:\s*+,\s*+[0-9]{1,18})*)\s*+,?\s*+")
-_NUMBER = late(r"-?[0-9]{1,19}")
-_SHORT_NUMBER = late(r"-?[0-9]{1,18}")
+_NUMBER = late(r"-?[0-9]{1,18}")
 _GROUPS = late(r"\{([^{}]*+)\}|([^,{}]++)")
 # Windows pads to 16 digits, and no address there uses them all (miopen-log.md 2.4)
 _POINTER = late(r"0x[0-9a-fA-F]{1,16}|0[0-9A-F]{15}")
@@ -160,7 +159,7 @@ def conv_descriptor(text: str) -> ConvDescriptor | None:
     if not all(map(_ONLY_INTS.fullmatch, braces)):
         return None
     lists = [integers(part) for part in braces]
-    numbers = [int(word) for word in words if _SHORT_NUMBER.fullmatch(word)]
+    numbers = [int(word) for word in words if _NUMBER.fullmatch(word)]
     mode = "transpose" if any("ranspose" in word for word in words) else "convolution"
     if lists:
         if len(lists) < 3 or not len(lists[0]) == len(lists[1]) == len(lists[2]) or not lists[0]:
