@@ -168,7 +168,7 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 
 @pytest.fixture(scope="session")
 def idle_engines() -> Iterator[list[TraceProcessor]]:
-    """Started ones that no test uses."""
+    """Perfetto's engines that are started and that no test uses now."""
     idle: list[TraceProcessor] = []
     yield idle
     for processor in idle:

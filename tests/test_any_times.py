@@ -184,7 +184,7 @@ def test_spans_may_take_longer_than_any_clock_counts() -> None:
 
 
 def test_no_call_of_the_host_ends_before_it_begins() -> None:
-    """Where the clock was set back meanwhile, the axis puts its end before its begin."""
+    """The clock may be set back during a call. The axis then puts the call's end before its begin."""
     side = object.__new__(HostSide)
     side._axis = lambda ns: ns if ns < 500 else ns - 400  # type: ignore[assignment]
     side._middle = side._far = 0

@@ -231,7 +231,7 @@ def test_what_a_graph_replays_is_in_the_layers_of_what_it_captured() -> None:
 @pytest.mark.shared
 @pytest.mark.parametrize("variant", [HANDLES, HIDDEN])
 def test_the_mode_of_a_recurrent_call_tells_its_layer(variant: str) -> None:
-    """Coarse stamps leave calls alone to tell: an LSTM's is that of the layer which is named so."""
+    """Stamps in whole seconds do not separate layers. An LSTM call still belongs to the layer with LSTM in its name."""
     layers = measured(shared_folder(), ("stamps in s", "m121-rnn-infer-first", variant, 0)).layers
     assert layers.wrong_and_sure == 0
     assert layers.right >= 0.98 * layers.kernels > 0

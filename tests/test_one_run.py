@@ -106,8 +106,10 @@ def test_a_log_of_the_profiles_process_is_its_own(change: Callable[[bytes], byte
 def test_a_log_that_something_contradicts_is_not_believed(
     change: Callable[[bytes], bytes], reason: str, tmp_path: Path
 ) -> None:
-    """A run of the same program takes other times and has other threads: no link is said with half or more, and where
-    both are others none with more than a twentieth."""
+    """Another run of the same program has other times, other threads, or both.
+
+    If one of the two differs, each link has a confidence below 0.5. If both differ, none has more than 0.05.
+    """
     alignment, said = joined(change, tmp_path)
     links = alignment.links
     linked = [position for position, word in enumerate(links.operation_by) if word]

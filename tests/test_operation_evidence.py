@@ -139,7 +139,7 @@ def test_searches_of_another_program_do_not_fill_the_parts_of_a_recurrent_call()
 
 @pytest.mark.shared
 def test_one_part_of_a_recurrent_call_that_takes_all_kernels_is_doubted() -> None:
-    """A call has launched where most of its parts did: of a log of another run one part may fit dozens of kernels."""
+    """One part of a call may fit dozens of kernels of another run. A call launched only if most of its parts did."""
     case = ("another run's log", "m121-resnet-train-entries-cmd", NO_FRAMEWORK, 0)
     operations = measured(shared_folder(), case).operations
     assert operations.links > operations.believed == 0
@@ -148,7 +148,7 @@ def test_one_part_of_a_recurrent_call_that_takes_all_kernels_is_doubted() -> Non
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["m121-resnet-infer-2it", "m121-lenet-train-ownkernels"])
 def test_calls_behind_many_of_another_program_are_found_for_the_first_kernels(name: str) -> None:
-    """A row without calls in front of the first link may be of calls that lie far ahead, as one behind it may."""
+    """Kernels without a call may belong to calls far ahead in the log, also if they run before the first link."""
     case = ("another program's log before", name, NO_FRAMEWORK, 0)
     operations = measured(shared_folder(), case).operations
     assert operations.wrong_and_sure == 0

@@ -1,4 +1,4 @@
-"""What is looked at beside a conversion: the other commands, options, the order of files."""
+"""Laws for the other commands and options, and for other orders of the same files."""
 
 from __future__ import annotations
 

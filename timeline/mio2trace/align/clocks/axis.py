@@ -1,6 +1,6 @@
 """One axis for log lines and activities: host time, to which the log's clock is brought, or lines of a shared file.
 
-Where host times are coarser than calls are long, the device's clock tells more exactly when these were made.
+If host times are coarser than the length of calls, the device's clock gives a more exact time for the calls.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def within_reach(profile: Profile, notes: Notes) -> Profile:
     """``profile`` without the times that lie further than `FAR_NS` from the middle of their clock's; they are noted.
 
     A command without device times is not drawn; one without host times is placed between its neighbours; ranges out of
-    reach are left out. Where host and device share a clock, all times are looked at together.
+    reach are left out. If host and device share a clock, one middle is computed from all times.
     """
     activities, ranges = profile.activities, profile.ranges
     calls = [*profile.other_calls, *(call for one in activities if (call := one.call) is not None)]

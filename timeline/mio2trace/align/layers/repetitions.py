@@ -1,8 +1,8 @@
 """Iterations that nothing names: what the kernels repeat; replays of a graph whose kernels have no name (RPD).
 
-Such a replay is an iteration where the log asked for as many iterations more than are known as there are launches
-behind these, and each launch ran as many kernels as the last known iteration. Of which layer a kernel is only its place
-among them tells: in doubt.
+Such a replay is an iteration under two conditions. The log asked for as many further iterations as there are launches
+behind the known ones. And each launch ran as many kernels as the last known iteration. The layer of a kernel follows
+from its place among them alone, so its link has a low confidence.
 """
 
 from __future__ import annotations

@@ -125,11 +125,11 @@ def kinds_of(operations: Sequence[Operation], class_of: Sequence[int]) -> list[K
 
 
 def of_this_process(posterior: Posterior, operations: Sequence[Operation], elsewhere: Sequence[float]) -> float:
-    """How far links can be believed that nothing but names, sizes and order tells, as many of the log's calls as seem
-    to have launched nothing: they are another process's then, or another run's. What rather launched ``elsewhere``, in
-    another queue, is none of them.
+    """The highest confidence of links that rest on names, sizes and order alone.
 
-    Where these are for the problems of calls that did launch, nothing tells one from the other.
+    It is 1 unless many of the log's calls launched no kernel: these calls may be of another process or of another run.
+    A call that probably launched ``elsewhere``, in another queue, does not count. If the silent calls have the same
+    problems as the calls that launched, the two cannot be distinguished.
     """
     # A call of several parts counts once, and has launched if most of them did.
     first_of: list[int] = []

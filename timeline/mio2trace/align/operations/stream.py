@@ -197,12 +197,13 @@ class Stream:
         )
 
     def _leaves_a_row(self, posterior: Posterior) -> bool:
-        """Whether the profile goes on without calls behind one that launched: they may be later ones' of a program that
-        repeats itself, and a way that has passed over so much by then was far behind.
+        """Whether a long row of kernels has no call, although other kernels have one.
+
+        These kernels may belong to calls further ahead in a log that repeats itself. The search had dropped that path.
         """
         row = 0
         if {*posterior.operation} <= {NONE}:
-            return False  # of a log of which nothing fits no search finds more
+            return False  # nothing in the log fits, so a wider search finds nothing either
         for number, place in enumerate(posterior.operation):
             row = 0 if place != NONE else row + self.likelihood.kernels.kind(number).library
             if row >= LONG_ROW:
