@@ -1,7 +1,7 @@
-"""The report on a run: where its time went, its findings, and what to try.
+"""The report on a run: how its time was spent, its findings, and what to try.
 
-`report_of` gathers it once (`content.py`); `text.py` says it in ten lines, `markdown.py` in a comment, `html.py` on a
-page.
+`report_of` collects the content once (`content.py`). `text.py` writes it as an answer block, `markdown.py` as a comment
+for an issue, `html.py` as a page.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mio2trace.ranks import meetings, said, totals
 __all__ = ["Report", "Section", "report_of", "subjects"]
 
 MOST_SECTIONS = 8
-"""Runs or processes that a report shows; the rest is counted."""
+"""The most sections (runs or processes) of a report; it states how many others there are."""
 
 
 def report_of(analysis: Analysis, runs: Sequence[Run], gpu: Gpu | None = None, *, depth: Depth = "page") -> Report:
@@ -50,7 +50,8 @@ def report_of(analysis: Analysis, runs: Sequence[Run], gpu: Gpu | None = None, *
 
 
 def _sections(run: Run, several: bool, gpu: Gpu | None, most: int, *, depth: Depth) -> tuple[list[Section], int]:
-    """One for each profile that holds commands, else one for the logs; ``most`` of them, and how many there are."""
+    """Return at most ``most`` sections, one for each profile that holds commands, and the number of such profiles.
+    Without such a profile the sections are those of the logs."""
     sections = []
     for _, libraries, subject in islice(subjects(run, gpu), most):
         profile = subject.alignment.profile
@@ -70,7 +71,7 @@ def _sections(run: Run, several: bool, gpu: Gpu | None, most: int, *, depth: Dep
 
 
 def _with_ranks(section: Section, run: Run) -> Section:
-    """The same with who waits for whom; where no collective was run by all ranks there is nothing to add."""
+    """Add which ranks wait for which; a run without a collective of all ranks stays as it is."""
     of = totals(meetings(run.alignments), len(run.alignments))
     labels = [alignment.profile.process.label for alignment in run.alignments]
     if not of:
@@ -91,8 +92,8 @@ def _with_ranks(section: Section, run: Run) -> Section:
 
 
 def subjects(run: Run, gpu: Gpu | None = None) -> Iterator[tuple[int, Sequence[MiopenLog], Subject]]:
-    """What the rules look at: of each of the run's profiles that holds commands its place in `Run.drawn`, the MIOpen
-    logs of its process, and itself."""
+    """Yield the input of the rules for each profile of the run that holds commands: its place in `Run.drawn`, the
+    MIOpen logs of its process, and its `Subject`."""
     measured = [at for at, measures in enumerate(run.drawn) if measures.alignment.profile.activities]
     for number, place in enumerate(measured):
         measures = run.drawn[place]
@@ -103,13 +104,13 @@ def subjects(run: Run, gpu: Gpu | None = None) -> Iterator[tuple[int, Sequence[M
 
 
 def _reference(run: Run, place: int) -> Measures | None:
-    """The same process without MIOpen's log."""
+    """Return the measures of the same process in the run without MIOpen's log."""
     of = run.reference
     return of.measures[of.of.index(place)] if of is not None and place in of.of else None
 
 
 def _libraries(run: Run, measures: Measures, place: int) -> Sequence[MiopenLog]:
-    """The MIOpen logs of a profile's process."""
+    """Return the MIOpen logs of a profile's process."""
     if measures in run.measures and run.shares:
         return run.shares[run.measures.index(measures)].libraries
     return run.libraries if not place else ()

@@ -1,6 +1,7 @@
-"""The content of a report, before it is text, Markdown or a page: a `Section` for each profile or log.
+"""The content of a report, before it becomes text, Markdown or a page: a `Section` for each profile or log.
 
-Every number is that of `mio2trace.measures` or of a finding; times are of one steady iteration unless named otherwise.
+Every number comes from `mio2trace.measures` or from a finding. Times are per steady iteration unless the name says
+otherwise.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from mio2trace.measures.device_time.gaps import Cause
 from mio2trace.measures.step_time import StepKind, StepTime
 
 ROWS = 50
-"""The most rows of a table; the last line sums the rows that are left out."""
+"""The most rows of a table; its last line sums the rows that are left out."""
 
 
 LEAST_PART = 0.0005
-"""Share of the step below which a part is not shown: less than 0.1 %."""
+"""Parts of the step with a smaller share (0.1 %) are not shown."""
 _LABELS = {
     "compute": "compute", "communication": "communication", "copy": "copies", "unrecorded": "not recorded",
     "idle": "idle",
@@ -34,7 +35,8 @@ _HINTS = {
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """Kernel time of a primitive (empty: unknown), of what does its work or of what only helps."""
+    """Kernel time of a primitive (empty if unknown). ``helps``: of its auxiliary kernels, else of the kernels that
+    compute."""
 
     primitive: str
     helps: bool
@@ -42,7 +44,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LayerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A layer in one direction. ``host_ns``: on the host, where known; ``parts`` add up to ``ns``."""
+    """A layer in one direction. ``host_ns``: its time on the host, None if unknown. ``parts`` add up to ``ns``."""
 
     name: str
     direction: str
@@ -53,9 +55,9 @@ class LayerRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProblemRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A problem. ``calls`` an iteration; ``ns`` and ``share`` are None where there is no profile. ``bound``: what
-    limits it under the roof of ``--gpu``, ``of_peak`` how near it is, ``saved_ns`` what is above the least time.
-    """
+    """A problem. ``calls``: per iteration. ``ns`` and ``share``: None without a profile. With ``--gpu``, ``bound`` is
+    what limits the problem (memory or compute), ``of_peak`` its part of that limit, ``saved_ns`` its time above the
+    least possible time."""
 
     name: str
     primitive: str
@@ -72,7 +74,7 @@ class ProblemRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperationRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An operation in its layer (empty: none); ``calls`` an iteration."""
+    """An operation in its layer (empty: in none). ``calls``: per iteration."""
 
     name: str
     layer: str
@@ -82,7 +84,7 @@ class OperationRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel name; ``calls`` an iteration."""
+    """A kernel name. ``calls``: per iteration."""
 
     name: str
     calls: float
@@ -91,7 +93,7 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A rank of a job, over the collectives that all ranks ran (`mio2trace.ranks`)."""
+    """A rank of a job, with its times over the collectives that all ranks ran (`mio2trace.ranks`)."""
 
     name: str
     transfer_ns: int
@@ -103,8 +105,8 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TreeNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A layer, an operation or a kernel name with what is below it, most time first; ``ns`` per iteration, with all
-    below."""
+    """A layer, an operation or a kernel name. ``ns``: per iteration, with everything below it. ``parts``: the nodes
+    below it, most time first."""
 
     kind: str
     name: str
@@ -114,7 +116,7 @@ class TreeNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the step (or of the recording): ``share`` of it; the shares of all parts add up to 1."""
+    """A part of the step (or of the recording). ``share``: 0 to 1; the shares of all parts add up to 1."""
 
     part: str
     label: str
@@ -124,7 +126,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rest(msgspec.Struct, frozen=True, kw_only=True):
-    """Kernel time that is in no row: ``in no layer``, ``in no operation``."""
+    """Kernel time that is in no row of a table. ``name``: ``in no layer`` or ``in no operation``."""
 
     name: str
     ns: int
@@ -132,7 +134,7 @@ class Rest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Duration(msgspec.Struct, frozen=True, kw_only=True):
-    """Kernels of a steady iteration that take less than ``below_ns`` and at least half of it."""
+    """The kernels of a steady iteration that take less than ``below_ns``, but at least half of it."""
 
     below_ns: int
     count: float
@@ -140,10 +142,10 @@ class Duration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Thumbnail(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole run in bins of equal length: how much of each a device was busy, by what.
+    """The whole run in bins of equal length: the part of each bin in which a device was busy, by kind of work.
 
-    ``busy``: by kind (`search`, `setup`, `first`, `steady`, `cut`, `copies`). ``iterations``: number, from, to, as
-    parts of the whole, whether it counts.
+    ``busy``: kinds are `search`, `setup`, `first`, `steady`, `cut`, `copies`. ``iterations``: number, begin and end as
+    parts of the run (0 to 1), and whether the iteration is steady.
     """
 
     span_ns: int
@@ -159,18 +161,18 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     evidence: str = ""
     iterations: int = 0
     noun: str = WHOLE
-    """What times are of where there are iterations."""
+    """The denominator of times if iterations are known."""
     kernel_ns: int = 0
     step: StepTime | None = None
-    """How long a steady step lasts on the slowest device, and what it consists of; None if that is not known."""
+    """Length and parts of a steady step on the slowest device; None if they are not known."""
     recording: Busy | None = None
-    """Without steps: how that device spent the whole recording."""
+    """If no steps are known: how that device spent the whole recording."""
     device: str = ""
-    """The content for several devices of a process."""
+    """The name of the slowest device if the process uses several."""
     steps_ns: tuple[int, ...] = ()
-    """Of each of several devices how long its steady step lasts."""
+    """If the process uses several devices: the length of the steady step of each."""
     causes: tuple[Cause, ...] = ()
-    """Why it idles, in all steady iterations."""
+    """The causes of idle time in all steady iterations."""
     completeness: Completeness | None = None
     """Whether the profile holds all work; None without a profile."""
     machine: str = ""
@@ -178,11 +180,11 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     idle_because: str = ""
     """In two words, the cause of most idle time."""
     reference: str = ""
-    """What the run without MIOpen's log says of the two."""
+    """Step and idle time of the run that was recorded without MIOpen's log."""
     timed_by_reference: bool = False
-    """Whether both are of that run."""
+    """Whether ``step`` and ``causes`` come from that run."""
     waits: bool = False
-    """The profiler waited for each command."""
+    """Whether the profiler waited for each command."""
     copy_ns: int = 0
     first: str = ""
     searches: str = ""
@@ -195,7 +197,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     tree: tuple[TreeNode, ...] = ()
     """Layers with their operations and kernels; in pages only."""
     step_numbers: tuple[int, ...] = ()
-    """What the steady steps of ``step`` are called."""
+    """The numbers of the steady steps of ``step``."""
     operations: tuple[OperationRow, ...] = ()
     problems: tuple[ProblemRow, ...] = ()
     no_operation: Rest | None = None
@@ -205,7 +207,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     dtypes: tuple[str, ...] = ()
     log: tuple[tuple[str, int, str], ...] = ()
     steps: tuple[StepKind, ...] = ()
-    """Those of a serving engine, by kind."""
+    """The steps of a serving engine, by kind."""
     waiting: str = ""
     """Which ranks of a job wait for others at the collectives; in the section of its first process only."""
     ranks: tuple[RankRow, ...] = ()
@@ -213,17 +215,18 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def step_ns(self) -> int | None:
-        """How long a steady step lasts."""
+        """Length of a steady step."""
         return None if self.step is None else self.step.step_ns
 
     @property
     def all_steps_ns(self) -> int | None:
-        """How long a steady step lasts on all devices together, as times of layers, operations and kernels are sums."""
+        """Length of a steady step, summed over all devices, because times of layers, operations and kernels are such
+        sums."""
         return sum(self.steps_ns) or self.step_ns
 
     @property
     def idle_ns(self) -> int | None:
-        """How long the device is idle in a steady step."""
+        """Idle time of the device in a steady step."""
         return None if self.step is None else self.step.idle_ns
 
     @property
@@ -241,13 +244,12 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
         return "of the step" if self.step_ns else "of the kernel time"
 
     def share(self, ns: int | None) -> float | None:
-        """A time as a part of `whole_ns`."""
+        """Return the part of `whole_ns` that a time is."""
         return None if ns is None or not self.whole_ns else ns / self.whole_ns
 
     @property
     def spent(self) -> tuple[Spent, ...]:
-        """The parts of the step, without those of less than 0.1 %. A run without steps has the parts of the
-        recording."""
+        """The parts of the step, or of the recording if no steps are known. Parts under 0.1 % are left out."""
         of = self.step or self.recording
         parts = {} if of is None else {name: int(getattr(of, f"{name}_ns")) for name in _LABELS}
         whole = sum(parts.values())
@@ -263,19 +265,19 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def complete(self) -> str:
-        """The verdict on the profile; empty without one."""
+        """The verdict on the completeness of the profile; empty without a profile."""
         if self.completeness is None:
             return ""
         return "profile complete" if self.completeness.complete else f"PROFILE INCOMPLETE: {self.completeness.said}"
 
     @property
     def each(self) -> str:
-        """The words after a time: what it is the time of."""
+        """The words that follow a time and give its denominator."""
         return of_one(self.noun) if self.iterations else "in all"
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """One page: its sections, the inputs (format, size, start of the hash), what made it."""
+    """One report: its sections, its inputs (format, size, start of the hash), and the program that wrote it."""
 
     title: str
     generator: str
@@ -290,7 +292,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cumulative(shares: Sequence[float]) -> list[float]:
-    """Of each the sum up to it."""
+    """Return the running sums."""
     sums, so_far = [], 0.0
     for share in shares:
         so_far += share

@@ -1,4 +1,4 @@
-"""Make the content of the report from a run: a `Section` for each profile, and one for logs without a profile."""
+"""Make the content of the report on a run: a `Section` for each profile, and one for logs without a profile."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from mio2trace.model.miopen import MiopenLog
 BINS = 240
 """The most bars in the picture of a whole run."""
 Depth = Literal["lines", "tables", "page"]
-"""How much is made: the answer block, also the report's tables, or also the picture of a page."""
+"""How much content is made: ``lines`` for the answer block, more for tables, everything for a page."""
 
 
 def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (), *, depth: Depth = "page") -> Section:
@@ -118,7 +118,8 @@ def _step_and_idle(step: StepTime) -> str:
 
 
 def _recording(subject: Subject) -> Busy | None:
-    """How the slowest device spent the whole recording; None if steps are known, or the profiler waits."""
+    """How the slowest device spent the whole recording; None if steps are known, or if the profiler waits for each
+    command."""
     device = subject.steady.device
     if subject.alignment.profile.calls_wait or subject.has_iterations or device is None:
         return None
@@ -126,12 +127,13 @@ def _recording(subject: Subject) -> Busy | None:
 
 
 def _computing(told: Iterations) -> list[DeviceTime]:
-    """Return the devices that ran kernels in the iterations. Copies alone, to feed another device, are no work."""
+    """Return the devices that ran kernels in the iterations. A device that only copies, to feed another one, does not
+    count."""
     return [one for one in told.devices if any(window.kernels for window in one.windows)]
 
 
 def _device_steps(subject: Subject) -> tuple[int, ...]:
-    """Of each of several devices that ran kernels the mean of its steady steps."""
+    """Return the mean steady step of each device that ran kernels, if there are several."""
     told = subject.steady.told
     if len(told.devices) < 2 or subject.step_time is None:
         return ()
@@ -144,8 +146,8 @@ def _device_steps(subject: Subject) -> tuple[int, ...]:
 
 
 def _devices(subject: Subject, steps: Sequence[int]) -> str:
-    """``device 1, the slowest of 4 (11.2 to 12.3 ms)``; nothing of a process with one device. The number is the
-    profiler's: of two devices it may be 7."""
+    """Return ``device 1, the slowest of 4 (11.2 to 12.3 ms)``; empty for a process with one device. The number is the
+    one that the profiler gave: the second of two devices may be device 7."""
     told = subject.steady.told
     if not steps or told.device is None:
         return ""
@@ -163,9 +165,9 @@ def _rest(subject: Subject, rest: SteadyCost[str] | None) -> Rest | None:
 
 
 SPREAD = 1.1
-"""Steady iterations whose times differ by more are shown with least and most."""
+"""Least and most are shown if the times of steady iterations differ by more than this factor."""
 GUARD = 1.5
-"""What did not choose the iterations may differ from their time by so much."""
+"""Sources that did not define the iterations may differ from their time by this factor."""
 
 
 _BECAUSE = {
@@ -175,8 +177,8 @@ _BECAUSE = {
 
 
 def _because(timed: Subject) -> str:
-    """The largest cause of idle time; of a capture of graphs that it is one; where much of the work is not in the
-    profile, that these gaps may be work."""
+    """Return the main cause of idle time. The gaps of a capture of graphs are by design; gaps may be work if much of
+    the work is not in the profile."""
     if timed.is_capture:
         return "by design"
     if timed.lacks_work:
@@ -185,7 +187,7 @@ def _because(timed: Subject) -> str:
 
 
 def _verdict(subject: Subject) -> str:
-    """What the profile is and how long it takes. A capture of graphs has no time of its own."""
+    """Describe the profile and its time. A capture of graphs has no time of its own."""
     captured = subject.alignment.profile.captured if subject.is_capture else ()
     graphs = count(len({one.capture for one in captured}), "graph")
     return f"Capture of {graphs}, which ran elsewhere. Here: {_times(subject)}" if captured else _times(subject)
@@ -215,7 +217,7 @@ def _times(subject: Subject) -> str:
 
 
 def _step(subject: Subject) -> str:
-    """``18.84 ms per iteration (18.55 to 18.98 ms), ``: how long it lasts; empty if that is not known."""
+    """Return ``18.84 ms per iteration (18.55 to 18.98 ms), ``; empty if the length of a step is not known."""
     step = subject.step_time
     if step is None or subject.timed is not subject:
         return ""
@@ -225,7 +227,7 @@ def _step(subject: Subject) -> str:
 
 
 def _guarded(subject: Subject) -> str:
-    """What states another time than the iterations do: the distance from one to the next, what the log prints."""
+    """Mention a source that contradicts the time of the iterations: the distance between two iterations, or the log."""
     step = subject.step_time
     if step is None:
         return ""
@@ -253,7 +255,7 @@ def _guarded(subject: Subject) -> str:
 
 
 def _evidence(alignment: Alignment) -> str:
-    """How many kernels have their operation and layer, and by what."""
+    """Count the kernels that have an operation and a layer, and name the evidence."""
     links = alignment.links
     kernels = [activity.kind == "kernel" for activity in alignment.profile.activities]
     parts = []
@@ -295,7 +297,7 @@ def _searches(subject: Subject) -> str:
 
 
 def _parts(parts: Counter[PartKey], iterations: int) -> tuple[Part, ...]:
-    """By primitive, what works before what helps, most time first."""
+    """Return kernel time by primitive, most first; the computing kernels come before the auxiliary ones."""
     by: Counter[tuple[str, bool]] = Counter()
     whole: Counter[str] = Counter()
     for (primitive, _, helps), ns in parts.items():
@@ -359,7 +361,7 @@ def _problem(subject: Subject, problem: Problem) -> ProblemRow:
 
 
 def _thumbnail(subject: Subject) -> Thumbnail | None:
-    """Uses the device with most commands, because other devices have their own clocks."""
+    """Use the device with the most commands: other devices may have other clocks."""
     alignment = subject.alignment
     activities, links = alignment.profile.activities, alignment.links
     clock_of = {queue.index: alignment.profile.clock_of(queue.device) for queue in alignment.profile.queues}
@@ -397,7 +399,7 @@ def _thumbnail(subject: Subject) -> Thumbnail | None:
         if bins is None:
             bins = busy[kind] = [0.0] * BINS
         first = BINS * start // span
-        if first == BINS * end // span < BINS:  # as nearly all: thousands of kernels are as long as one bin
+        if first == BINS * end // span < BINS:  # true of nearly all: only thousands of kernels are as long as one bin
             bins[first] += BINS * (end - start) / span
         else:
             _fill(bins, start, end, span)
@@ -424,7 +426,7 @@ def _kind(number: int, steady: Steady) -> str:
 
 
 def _fill(bins: list[float], start: int, end: int, span: int) -> None:
-    """Add what of each bin lies between ``start`` and ``end``, as its part."""
+    """Add to each bin the part of it that lies between ``start`` and ``end``."""
     first, last = BINS * start // span, min(BINS * end // span, BINS - 1)
     if first >= last:
         bins[min(first, BINS - 1)] += BINS * (end - start) / span
@@ -436,7 +438,7 @@ def _fill(bins: list[float], start: int, end: int, span: int) -> None:
 
 
 def _trust(subject: Subject) -> Iterator[tuple[str, str]]:
-    """Which iterations count, evidence with counts, doubts, clocks."""
+    """Which iterations count; evidence with counts; low confidence; clocks."""
     yield "Iterations", subject.steady.rule
     if subject.timed is not subject:
         yield "Iteration and idle time", f"from the run without MIOpen's log: {subject.timed.steady.rule}"

@@ -1,4 +1,4 @@
-"""The report as one HTML file: no script, nothing fetched, our own SVG."""
+"""The report as one HTML file without script: it loads nothing, and its pictures are SVG."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from mio2trace.measures.step_time import PARTS
 from mio2trace.outgoing import shortened, visible
 
 SCOPED, SCOPE, DRIVERS = 80, 8, 4
-"""Characters of a name that a finding lists; how many names, and driver lines, it lists."""
+"""The most characters of a name in a finding, the most names, and the most driver lines."""
 ROOMS = (Room(ROWS, 140, 25, 240), Room(30, 100, 15, 160), Room(15, 80, 9, 120), Room(6, 50, 5, 60), Room(3, 30, 3, 24))
-"""Tried until the page is small enough."""
+"""Limits to try in turn until the page is small enough."""
 STEPS, DEEPEST = 24, 6
-"""Steps that are shown one by one; levels of the tree."""
+"""The most steps that are shown one by one; the most levels of the tree."""
 MOSTLY = 0.6
-"""Part of its level from which a node of the tree is open."""
+"""Nodes of the tree with at least this part of their level are open."""
 _NAMELESS = {"layer": "in no layer", "operation": "in no operation"}
 _PARTS = {
     "compute": "conv", "communication": "collective", "copy": "copies", "unrecorded": "first", "idle": "idle",
@@ -46,7 +46,7 @@ def page(report: Report) -> str:
 
 
 def _attempts(sections: int) -> Iterator[tuple[Room, int]]:
-    """Less of each section, then fewer sections."""
+    """Yield smaller and smaller pages: fewer rows of each section, then fewer sections."""
     yield from ((room, sections) for room in ROOMS)
     yield from ((ROOMS[-1], fewer) for fewer in range(sections - 1, 0, -1))
 
@@ -80,7 +80,7 @@ def _said(section: Section) -> str:
 
 
 def _tiles(section: Section) -> list[dict[str, str]]:
-    """The few numbers to look at first."""
+    """The few numbers at the top of a section."""
     tiles = []
     if section.step is not None:
         least, most = min(section.step.steps_ns), max(section.step.steps_ns)
@@ -125,7 +125,7 @@ def _parts(section: Section, room: Room) -> list[dict[str, Any] | None]:
 
 
 def _step(section: Section) -> dict[str, Any] | None:
-    """What the step consists of: the same rows as in the answer block."""
+    """The parts of the step: the same rows as in the answer block."""
     if not section.spent:
         return None
     pieces = [svg.Piece(_PARTS[one.part], one.ns, False, f"{one.label}: {ms(one.ns)}") for one in section.spent]
@@ -147,7 +147,7 @@ def _step(section: Section) -> dict[str, Any] | None:
 
 
 def _each_step(section: Section, room: Room) -> dict[str, Any] | None:
-    """The spread: each steady step as a bar of its parts, all on one scale."""
+    """Each steady step as a bar of its parts, all on one scale, to show the spread."""
     step = section.step
     if step is None:
         return None
@@ -169,7 +169,7 @@ def _each_step(section: Section, room: Room) -> dict[str, Any] | None:
 
 
 def _tree(section: Section, room: Room) -> dict[str, Any] | None:
-    """Layers with operations and kernels in them, as lists that open."""
+    """Layers with their operations and kernels, as lists that open."""
     if not any(node.parts for node in section.tree):
         return None
     nodes = _nodes(section, section.tree, room, 0)
@@ -178,7 +178,7 @@ def _tree(section: Section, room: Room) -> dict[str, Any] | None:
 
 
 def _nodes(section: Section, parts: Sequence[TreeNode], room: Room, depth: int) -> list[dict[str, Any]]:
-    """As many as are worth it; the rest of a level in one line."""
+    """Show the nodes with the most time; one line sums the rest of a level."""
     least = section.whole_ns / (8 * room.rows)
     whole = sum(node.ns for node in parts)
     shown = [node for node in parts if node.ns >= least][: max(room.rows // 2, 3)] if depth < DEEPEST else []
@@ -204,7 +204,7 @@ def _nodes(section: Section, parts: Sequence[TreeNode], room: Room, depth: int) 
 
 
 def _compute(section: Section) -> dict[str, Any] | None:
-    """The kernel time by what the kernels compute."""
+    """The kernel time by the operation that the kernels compute."""
     if not section.parts:
         return None
     pieces, legend = [], []
@@ -246,7 +246,7 @@ def _finding(finding: Finding, room: Room) -> dict[str, Any]:
 
 
 def _log(section: Section, room: Room) -> dict[str, Any] | None:
-    """Errors and warnings of the log, by what they say."""
+    """Errors and warnings of the log, with equal texts counted together."""
     if not section.log:
         return None
     rows = [
@@ -262,7 +262,7 @@ def _log(section: Section, room: Room) -> dict[str, Any] | None:
 
 
 def _run(section: Section, room: Room) -> dict[str, Any] | None:
-    """The whole run as a picture."""
+    """A picture of the whole run."""
     thumbnail = section.thumbnail
     if thumbnail is None:
         return None
@@ -282,7 +282,7 @@ def _run(section: Section, room: Room) -> dict[str, Any] | None:
 
 
 def _bands(thumbnail: Thumbnail, most: int) -> list[tuple[float, float, str, str]]:
-    """The marks of iterations under the picture; more than ``most`` become one band."""
+    """The marks of iterations under the picture; more than ``most`` marks become one band."""
     found = thumbnail.iterations
     if len(found) > most:
         first, last = found[0], found[-1]
@@ -323,7 +323,7 @@ def _durations(section: Section) -> dict[str, Any] | None:
     if not section.durations:
         return None
     by = {duration.below_ns.bit_length(): duration for duration in section.durations}
-    low, high = 11, min(max(max(by), 12), 31)  # a column for all below 1 us, one for all above 0.5 s
+    low, high = 11, min(max(max(by), 12), 31)  # first column: below 1 us; last one: above 0.5 s
     bins = []
     for bits in range(low, high + 1):
         of = [by[one] for one in by if min(max(one, low), high) == bits]
@@ -338,7 +338,7 @@ def _durations(section: Section) -> dict[str, Any] | None:
 
 
 def _edge(ns: int) -> str:
-    """A power of two of ns as a person says it: 1 us, 2 us, ... 1 ms."""
+    """Return a power of two of ns in the unit that a person would use: 1 us, 2 us, ... 1 ms."""
     us = ns / 1024
     if us < 1024:
         return f"{us:.0f} us"

@@ -1,5 +1,5 @@
-"""The content from logs without a profile: layers by printed times, operations by number. Also the errors and warnings
-of any log."""
+"""The content of a report from logs alone: layers with the times that the log prints, operations with their counts.
+Also the errors and warnings of any log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mio2trace.ops.operation import Operation
 
 
 def of_logs(run: Run) -> list[Section]:
-    """A section of a run without kernels; none where its logs say nothing either."""
+    """Return a section for a run without kernels; no section if its logs hold nothing to report."""
     printed = max(run.logs, key=lambda log: len(log.layers), default=None)
     layers = _layers(printed) if printed is not None else []
     operations = run.operations
@@ -62,7 +62,7 @@ def printed_reference(logs: Sequence[FrameworkLog], without: Sequence[FrameworkL
 
 
 def _printed_iteration(logs: Sequence[FrameworkLog]) -> float | None:
-    """Median of the printed iterations, without the first where there are several."""
+    """Return the median of the iterations that the log prints, without the first one if there are several."""
     times = [
         event.duration_ns
         for log in logs
@@ -73,7 +73,7 @@ def _printed_iteration(logs: Sequence[FrameworkLog]) -> float | None:
 
 
 def _layers(log: FrameworkLog) -> list[LayerRow]:
-    """Means of what was printed, most first; a time of months is none."""
+    """Return the mean printed time of each layer, most first. Times of months are ignored as damage."""
     printed = printed_times([log])
     total = sum(map(mean, printed.values())) or 1
     rows = [
@@ -106,7 +106,7 @@ def _problems(operations: Iterable[Operation]) -> Iterator[ProblemRow]:
 
 
 def complaints_of(libraries: Sequence[MiopenLog]) -> Iterator[tuple[str, int, str]]:
-    """(``error`` or ``warning``, how often, text): errors first, then in the order of the log."""
+    """Yield (``error`` or ``warning``, count, text): errors first, then in the order of the log."""
     found = [alarm for log in libraries for alarm in alarms(log)]
     for alarm in sorted(found, key=lambda one: one.level):
         text = f"{alarm.function}: {alarm.text}" if alarm.function else alarm.text

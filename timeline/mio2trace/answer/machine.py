@@ -11,19 +11,19 @@ from mio2trace.model.profile import Profile
 _VALUE = re.compile(
     r"(?P<name>\bHIP|\bMIOpen|\bMIOPEN_[A-Z0-9_]{1,60})(?: version | ?= ?)(?P<value>[\w.()+-]{1,60})", re.ASCII
 )
-"""``MIOpen version 3.5.1.5b515cf1bc``, ``MIOPEN_FIND_MODE = DYNAMIC_HYBRID(5)``."""
+"""Such as ``MIOpen version 3.5.1.5b515cf1bc`` or ``MIOPEN_FIND_MODE = DYNAMIC_HYBRID(5)``."""
 
 
 _GFX = re.compile(r"\bgfx(?:9[0-9a-f]{2}|1[0-9a-f]{3}|[78][0-9]{2})(?=\b|_|[0-9]{2,3}\b)", re.ASCII)
-"""``gfx942``, also where the number of its compute units follows: ``gfx942304``."""
+"""Such as ``gfx942``, even if the number of compute units follows: ``gfx942304``."""
 _ISA = re.compile(r"_ISA([0-9a-fA-F]{3,4})(?=_|$)", re.ASCII)
 """Of a Tensile kernel."""
 _NUMBERED = re.compile(r"(?i)(?:device|gpu) ?\d+")
-"""A name that a reader gives for want of one."""
+"""A name that a reader makes up if the profile has none."""
 
 
 def is_product(name: str) -> bool:
-    """Whether a device's name is one, and not only its number."""
+    """Return whether a device's name is a product name and not only a number."""
     return bool(name) and not _NUMBERED.fullmatch(name)
 
 
@@ -51,7 +51,7 @@ def machine(profile: Profile | None, libraries: Sequence[MiopenLog], device_name
 
 
 def versions(profiles: Sequence[Profile], libraries: Sequence[MiopenLog], names: Iterable[str]) -> dict[str, list[str]]:
-    """GPUs, their architectures, HIP and MIOpen, as far as names of devices, logs and names of kernels state them.
+    """Collect GPUs, their architectures, HIP and MIOpen from names of devices, from logs and from names of kernels.
 
     ``names``: of devices that logs name. A list is empty if the files do not state it.
     """

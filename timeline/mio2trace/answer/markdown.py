@@ -1,4 +1,4 @@
-"""The report as Markdown that fits into a comment of an issue: `LIMIT` characters, the rest left out and said."""
+"""The report as Markdown for a comment in an issue: at most `LIMIT` characters; it states what was left out."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mio2trace.outgoing import markdown_text as _cell
 from mio2trace.outgoing import shortened, visible
 
 LIMIT = 60_000
-"""GitHub takes 65,536 characters in a comment."""
+"""GitHub accepts 65,536 characters in a comment."""
 
 
 class Room(NamedTuple):
-    """How much is shown: rows of a table, findings and driver lines, characters of a name."""
+    """Limits: rows of a table, findings and driver lines, characters of a name."""
 
     rows: int
     findings: int
@@ -27,11 +27,11 @@ class Room(NamedTuple):
 
 
 ROOMS = (Room(10, 20, 100), Room(8, 10, 60), Room(5, 6, 40), Room(3, 3, 20))
-"""Tried until the first sections are small enough; then sections are left out."""
+"""Limits to try in turn until the first sections are small enough. If none fits, sections are left out."""
 
 
 def comment(report: Report) -> str:
-    """All sections, or the first ones; the first is always there."""
+    """Write all sections, or as many of the first ones as fit; the first one is always written."""
     footer = f"\n<sub>{_cell(shortened(f'{report.generator}: ' + '; '.join(report.inputs), 800))}</sub>\n"
     for room in ROOMS:
         head = f"## {_cell(shortened(report.title, room.name))}\n"
@@ -119,7 +119,7 @@ def _ranks(section: Section, room: Room) -> Iterator[str]:
 def _listed(
     section: Section, noun: str, rows: Sequence[LayerRow | OperationRow | KernelRow], of: str, room: Room
 ) -> Iterator[str]:
-    """A list of the answer block: the same names, the same denominator."""
+    """Write a list of the answer block, with the same names and the same denominator."""
     shown = rows[: room.rows]
     cells = [
         (name, ms_cell(row.ns), _share(section, row.ns))
@@ -164,11 +164,11 @@ def _share(section: Section, ns: int | None) -> str:
 _TEXT = frozenset((
     "part", "cause", "layer", "operation", "problem", "solver", "kernel", "level", "text", "rank", "made late by",
 ))  # fmt: skip
-"""Columns that are no numbers."""
+"""Columns with words; all others have numbers."""
 
 
 def _table(head: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The first column and words are text, numbers stand right; nothing where there is no row."""
+    """Align words to the left and numbers to the right; empty if there are no rows."""
     if not rows:
         return
     yield f"\n#### {_cell(head)}\n"

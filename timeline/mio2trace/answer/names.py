@@ -1,4 +1,4 @@
-"""Names that fit into a column, and differ from each other where the full names do; cells of a page and of Markdown."""
+"""Names that fit into a column and differ wherever the full names differ; cells of a page and of Markdown."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["distinct", "ms_cell", "rank_cells", "short_kernel", "shown_names", "
 def shown_names(
     rows: Sequence[LayerRow | OperationRow | ProblemRow | KernelRow], width: int, *, count_calls: bool = False
 ) -> list[str]:
-    """Return the names of the rows of a list, equal in every form of the answer. Problems have their calls behind them
-    where no column has them: without a profile, or by ``count_calls``."""
+    """Return the names of the rows of a list, the same in every form of the answer. The number of calls follows the
+    name of a problem if no column shows it: without a profile, or with ``count_calls``."""
     calls = [
         f" x {row.calls:,.0f}" if isinstance(row, ProblemRow) and (row.ns is None or count_calls) else ""
         for row in rows
@@ -42,7 +42,7 @@ def _name(row: LayerRow | OperationRow | ProblemRow | KernelRow, width: int) -> 
 
 
 def _in_layer(name: str, layer: str, width: int) -> str:
-    """An operation that reads as another one: its layer counts more than the end of its name."""
+    """Shorten an operation whose name is not unique: its layer matters more than the end of its name."""
     longest = width // 2
     if len(layer) > longest:
         layer = f"{layer[: longest // 3]}...{layer[3 + longest // 3 - longest :]}"
@@ -50,12 +50,12 @@ def _in_layer(name: str, layer: str, width: int) -> str:
 
 
 def ms_cell(ns: float | None) -> str:
-    """Milliseconds; empty if the time is not known."""
+    """Return milliseconds; empty if the time is not known."""
     return "" if ns is None else fixed(ns / 1e6, 3)
 
 
 def spent_cells(section: Section) -> list[tuple[str, ...]]:
-    """Of each part of the step its name, ms, percent, and the cause."""
+    """Return name, ms, percent and cause of each part of the step."""
     return [
         (one.label, ms_cell(one.ns), fixed(100 * one.share, 1), one.hint if one.part != "compute" else "")
         for one in section.spent
@@ -63,7 +63,7 @@ def spent_cells(section: Section) -> list[tuple[str, ...]]:
 
 
 def step_cells(kind: StepKind) -> tuple[str, ...]:
-    """Phase, batch, tokens, number, ms per step, ms of kernels, kernels of a kind of steps."""
+    """Return phase, batch, tokens, number, ms per step, ms of kernels, and kernels for a kind of steps."""
     return (
         kind.phase,
         "" if kind.batch is None else f"{kind.batch:,}",
@@ -76,7 +76,7 @@ def step_cells(kind: StepKind) -> tuple[str, ...]:
 
 
 def rank_cells(row: RankRow, width: int) -> tuple[str, ...]:
-    """Name, transfer, wait, times last, late, cause of a rank."""
+    """Return name, transfer time, waiting time, times last, lateness and its cause for a rank."""
     return (
         visible(shortened(row.name, width)),
         ms_cell(row.transfer_ns),

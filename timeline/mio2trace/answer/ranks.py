@@ -1,4 +1,4 @@
-"""The answer of `mio2trace ranks`: who is last, what makes it late, what each size of message costs; in a few lines."""
+"""The answer of `mio2trace ranks` in a few lines: the last rank, the cause of its delay, the cost by message size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _LAST = WIDTH - LABEL - NAME - sum(NUMBERS)
 
 
 def lines(met: Sequence[Meeting], of: Sequence[RankTotal], labels: Sequence[str], machines: Sequence[str]) -> list[str]:
-    """``machines``: a name for the machine of each rank; empty if its profile does not record it."""
+    """Yield the lines. ``machines``: a name for the machine of each rank; empty if its profile does not record the
+    machine."""
     if not of:
         return [EMPTY]
     found = [*_head(met, of, labels, machines), *_ranks(of, labels), *_sizes(met, labels)]
@@ -79,7 +80,7 @@ def _causes(late: Sequence[Meeting]) -> Iterator[str]:
 
 
 def _ranks(of: Sequence[RankTotal], labels: Sequence[str]) -> Iterator[str]:
-    """The latest first."""
+    """One line per rank, latest first."""
     yield _row("", "", ("wait ms", "wait %", "last", "late ms"), "  made late by")
     shown = sorted(of, key=lambda one: (-one.late_ns, one.place))
     names = [labels[one.place] for one in shown[:MOST_RANKS]]
@@ -92,7 +93,7 @@ def _ranks(of: Sequence[RankTotal], labels: Sequence[str]) -> Iterator[str]:
 
 
 def _sizes(met: Sequence[Meeting], labels: Sequence[str]) -> Iterator[str]:
-    """Collectives of one kind and size together, most time first; means per collective."""
+    """Sum up collectives of one kind and size, most time first; times are means per collective."""
     groups: dict[tuple[str, int | None], list[Meeting]] = defaultdict(list)
     for one in met:
         groups[one.which, one.message_bytes].append(one)

@@ -1,7 +1,7 @@
-"""The report as one JSON document for programs: the same numbers as the answer block, with units in their names.
+"""The report as one JSON document for programs: the same numbers as in the answer block, with units in their names.
 
-docs/report.schema.json is its schema. Unknown numbers are null. Versions: a new key changes nothing. Removing a key, or
-changing its meaning, raises `VERSION`.
+docs/report.schema.json is its schema. Unknown numbers are null. A new key does not change the version. Removing a key,
+or changing its meaning, raises `VERSION`.
 """
 
 from __future__ import annotations

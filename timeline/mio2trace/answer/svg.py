@@ -1,6 +1,6 @@
-"""Pictures of a page: SVG that needs no script. Every mark says its number in a `<title>`; colours are the page's.
+"""Pictures of a page: SVG without script. Every mark has its number in a `<title>`; the colours are those of the page.
 
-Sizes are in units of the SVG; the page scales it to its width. Text of others is escaped by `Shown`.
+Sizes are in units of the SVG; the page scales it to its width. `Shown` escapes text that comes from input files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mio2trace.outgoing import visible
 
 
 class Shown(Markup):
-    """Markup in which the text of others is escaped, and what in it steers or hides is written out."""
+    """Markup that escapes text from input files and makes control characters visible."""
 
     @classmethod
     def escape(cls, text: object, /) -> Shown:
@@ -23,7 +23,7 @@ class Shown(Markup):
 
 
 class Piece(NamedTuple):
-    """A part of a bar: its class of colour, its length in ns, whether it only helps, what its tooltip says."""
+    """A part of a bar: colour class, length in ns, whether it is auxiliary work, tooltip."""
 
     colour: str
     ns: float
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 
 
 class Bin(NamedTuple):
-    """A column of a histogram: the label below, its height, the label above, what its tooltip says."""
+    """A column of a histogram: label below, height, label above, tooltip."""
 
     label: str
     height: float
@@ -41,7 +41,7 @@ class Bin(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A problem under the roofline: operations a byte, operations a ns, share of the time, colour, tooltip."""
+    """A problem under the roofline: operations per byte, operations per ns, share of the time, colour, tooltip."""
 
     intensity: float
     rate: float
@@ -51,7 +51,7 @@ class Point(NamedTuple):
 
 
 class Roof(NamedTuple):
-    """A device's roof for a data type: operations a ns at most, bytes a ns at most."""
+    """The limits of a device for a data type: operations per ns, bytes per ns."""
 
     label: str
     peak: float
@@ -59,7 +59,7 @@ class Roof(NamedTuple):
 
 
 def stacked(pieces: Sequence[Piece], whole: float, label: str, *, height: int = 10, width: int = 400) -> Markup:
-    """One bar of which ``whole`` is the full width; what helps is hatched. Slivers too thin to see are left out."""
+    """Draw one bar; ``whole`` is its full width. Auxiliary parts are hatched. Parts too thin to see are left out."""
     marks: list[Markup] = []
     x = 0.0
     for piece in pieces:
@@ -77,7 +77,7 @@ def stacked(pieces: Sequence[Piece], whole: float, label: str, *, height: int = 
 
 
 def change(colour: str, more: float, most: float, label: str) -> Markup:
-    """A bar from the middle: to the right what is more, to the left what is less; ``most`` reaches to the edge."""
+    """Draw a bar from the middle: to the right for more, to the left for less. ``most`` reaches the edge."""
     width, tall = 400, 10
     long = min(abs(more) / most, 1.0) * width / 2 if most else 0.0
     x = width / 2 - (long if more < 0 else 0.0)
@@ -91,7 +91,7 @@ def change(colour: str, more: float, most: float, label: str) -> Markup:
 
 
 def columns(bins: Sequence[Bin], label: str) -> Markup:
-    """A histogram: a column each, with a label below and one above."""
+    """Draw a histogram: each column has a label below and a label above."""
     wide, tall, top = 56, 150, 18
     most = max((each.height for each in bins), default=0) or 1
     marks: list[Markup] = []
@@ -118,10 +118,10 @@ def timeline(
     ticks: Sequence[tuple[float, str]],
     label: str,
 ) -> Markup:
-    """A run from left to right: how much of each bin is busy, by class of colour, one upon the other.
+    """Draw a run from left to right: the busy part of each bin, stacked by colour class.
 
-    ``layers``: (colour, part of each bin from 0 to 1, tooltip). ``bands``: (from, to, text, tooltip) below it, places
-    from 0 to 1. ``ticks``: (place, text).
+    ``layers``: (colour, busy part of each bin from 0 to 1, tooltip). ``bands``: (from, to, text, tooltip) of the marks
+    below, with places from 0 to 1. ``ticks``: (place, text).
     """
     width, tall = 960, 60
     count = max((len(parts) for _, parts, _ in layers), default=1) or 1
@@ -159,7 +159,8 @@ def timeline(
 
 
 def roofline(points: Sequence[Point], roofs: Sequence[Roof], label: str) -> Markup:
-    """Problems by operations a byte and operations a second, both logarithmic, under their roofs."""
+    """Draw problems by operations per byte and operations per second, on logarithmic axes, under the limits of the
+    device."""
     width, tall, left, top = 640, 260, 76, 14
     xs = [point.intensity for point in points] + [roof.peak / roof.bandwidth for roof in roofs]
     ys = [point.rate for point in points] + [roof.peak for roof in roofs]
@@ -203,7 +204,7 @@ def _plain(value: float) -> str:
 
 
 def _n(value: float) -> str:
-    """A coordinate: two decimals at most, none that say nothing."""
+    """Format a coordinate with at most two decimals and no trailing zeros."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text in ("", "-0") else text
 

@@ -1,5 +1,5 @@
-"""The frame of every page, one HTML file without script that fetches nothing, and its tables: rows of cells, a bar in a
-cell, what is left out. Jinja2 fills the frame, autoescaped."""
+"""The frame of every page (one HTML file without script that loads nothing), and its tables. Jinja2 fills the frame and
+escapes the text."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from mio2trace.ops.naming import primitive_name
 from mio2trace.outgoing import shortened, visible
 
 KERNEL = 200
-"""Characters that are shown of a kernel's whole name."""
+"""The most characters of a kernel's full name."""
 OPERATIONS = 25
 """The most rows of the table of operations; the tables of problems and the tree show more."""
 OPEN = 15
-"""Rows of a table that are not folded away."""
+"""The number of rows of a table that are not folded away."""
 COLOURS = {
     "conv": "conv", "fusion": "fusion", "gemm": "gemm", "mha": "mha", "bnorm": "bnorm", "layernorm": "layernorm",
     "groupnorm": "groupnorm", "pool": "pool", "activ": "activ", "rnn": "rnn", "softmax": "softmax", "lrn": "lrn",
     **dict.fromkeys(("allreduce", "reduce_scatter", "allgather", "alltoall", "broadcast"), "collective"),
     "collective": "collective", "optensor": "tensor", "bias": "bias", "reduce": "reduce",
 }  # fmt: skip
-"""The class of colour of a primitive, its own; ``other`` of all the rest."""
+"""The colour class of each primitive; ``other`` for all the rest."""
 
 
 class Room(NamedTuple):
-    """How much is shown of a section: rows of a table, characters of a name, findings, bins of the run's picture."""
+    """Limits of a section: rows of a table, characters of a name, findings, bins of the picture of the run."""
 
     rows: int
     name: int
@@ -44,7 +44,7 @@ class Room(NamedTuple):
 
 
 def part(head: str, **more: Any) -> dict[str, Any]:
-    """A part of the page with all that the frame may ask for."""
+    """Return a part of the page with every field that the template may use."""
     empty = {"note": "", "caption": "", "picture": None, "table": None}
     lists = dict.fromkeys(("legend", "findings", "texts", "facts", "tree"), ())
     return {"id": head.lower().replace(" ", "-"), "head": head, **empty, **lists, **more}
@@ -63,9 +63,11 @@ _KINDS = {"cumul. %": "number wide", "host ms": "number wide", "95 %": "number w
 
 
 def grid(columns: Sequence[tuple[str, str]], rows: Sequence[dict[str, Any] | tuple[Any, ...]], rest: str) -> Any:
-    """``columns``: head and kind (``text``, ``number``, ``bar``; a narrow page leaves out ``wide ...``).
+    """Return a table. ``columns``: heading and kind (``text``, ``number``, ``bar``; a narrow page leaves out ``wide
+    ...``).
 
-    A row is its cells, or has ``cells`` and ``details`` that are folded below the first of them under ``detail_head``.
+    A row is a list of cells, or has ``cells`` and ``details``; the details are folded below the first cell under
+    ``detail_head``.
     """
     return {
         "columns": [
@@ -97,7 +99,7 @@ def _rest(
 
 
 def _times(section: Section, rows: Sequence[LayerRow | OperationRow | ProblemRow | KernelRow]) -> list[tuple[str, ...]]:
-    """Of each row ms, percent of the denominator of the page, and the sum of these so far."""
+    """Return ms, percent of the page's denominator, and cumulative percent of each row."""
     shares = [section.share(row.ns) for row in rows]
     return [
         ("", "", "")
@@ -108,7 +110,7 @@ def _times(section: Section, rows: Sequence[LayerRow | OperationRow | ProblemRow
 
 
 def idle(section: Section, room: Room) -> dict[str, Any] | None:
-    """Why the device idles, and what the host does meanwhile."""
+    """The causes of idle time, and the host's calls meanwhile."""
     step = section.step
     if step is None or not section.causes:
         return None
@@ -267,9 +269,8 @@ LIMIT = 150_000
 
 
 def fitted(attempts: Iterable[Mapping[str, Any]]) -> str:
-    """The page of the first attempt that is small enough, else of the last; each says what ``page.html.j2`` asks for:
-    ``title``, ``kicker``, ``generator``, ``footer`` and ``sections`` with their parts (`part`).
-    """
+    """Return the first page that is small enough, else the last one. Each attempt has the fields of ``page.html.j2``:
+    ``title``, ``kicker``, ``generator``, ``footer`` and ``sections`` with their parts (`part`)."""
     template, style = _frame()
     text = ""
     for page in attempts:
@@ -281,7 +282,7 @@ def fitted(attempts: Iterable[Mapping[str, Any]]) -> str:
 
 @cache
 def _frame() -> tuple[Template, Markup]:
-    """The template and its style. To compile it takes longer than to fill it."""
+    """Return the compiled template with its style; kept because compiling takes longer than filling it."""
     here = files("mio2trace.answer")
     frame = Environment(autoescape=True, undefined=StrictUndefined, finalize=_visible, trim_blocks=True)
     style = Markup(here.joinpath("page.css").read_text("utf-8").strip())  # noqa: S704 - our own file
@@ -289,5 +290,5 @@ def _frame() -> tuple[Template, Markup]:
 
 
 def _visible(value: Any) -> Any:
-    """What is text of others neither steers nor breaks anything; our own markup stays."""
+    """Make text from input files visible and harmless; leave our own markup as it is."""
     return visible(value) if type(value) is str else value

@@ -1,4 +1,4 @@
-"""The answer block: where the time of a run went, in at most `MOST_LINES` lines of `WIDTH` columns.
+"""The answer block: how the time of a run was spent, in at most `MOST_LINES` lines of `WIDTH` columns.
 
 Lines are plain text; the command line colours those that begin with a severity.
 """
@@ -19,27 +19,28 @@ from mio2trace.outgoing import shortened, visible, without_middle
 WIDTH = 78
 MOST_LINES = 20
 FULL = 1
-"""Sections (processes, runs) that have all their lines; of others there is the first."""
+"""The number of sections (processes, runs) that are shown in full; of each other section only the first line is shown.
+"""
 SHOWN = 3
 LEAST_FOR_FINDING = 4
-"""Lines that the worst finding and its advice may take; lists give way to it."""
+"""Lines reserved for the worst finding and its advice; lists become shorter to make room."""
 SENTENCE, LONGEST_SENTENCE = 2, 3
-"""Lines of a finding's number and of its advice, and the most of them if there is room."""
+"""The least and the most lines of a finding's number and of its advice."""
 LEAST_NAME = 16
-"""Characters of a long name in a sentence that stay."""
+"""The characters that stay of a long name in a sentence."""
 LABEL = 12
 TIME, SHARE = 11, 9
 NAME = WIDTH - LABEL - TIME - SHARE
 BAR = 16
 TOGETHER = 1.5
-"""If the first problem takes so many times as long as the first operation of a layer, its calls are in many layers:
-problems are listed then."""
+"""Problems are listed instead of operations in layers if the first problem takes this many times as long as the first
+operation of a layer: its calls are then in many layers."""
 LEAST_REST = 0.2
-"""Share of the kernel time in no layer, or no operation, that takes the place of the third row."""
+"""Time in no layer, or in no operation, replaces the third row if it has at least this share of the kernel time."""
 
 
 def lines(report: Report) -> Iterator[str]:
-    """The block of the first section, the first line of others."""
+    """Return the block of the first section and the first line of others."""
     for number, section in enumerate(report.sections):
         if number < FULL:
             yield from block(section, report.several)
@@ -64,7 +65,7 @@ def block(section: Section, several: bool = False) -> list[str]:
     return found + _findings(section.findings, MOST_LINES - len(found))
 
 
-# -- what it is of -----------------------------------------------------------------------------------------------------
+# -- the heading
 
 
 def _head(section: Section, several: bool) -> Iterator[str]:
@@ -82,7 +83,7 @@ def _head(section: Section, several: bool) -> Iterator[str]:
 
 
 def _ends(left: str, right: str) -> str:
-    """Two texts at the two ends of a line; the right one is whole."""
+    """Put two texts at the two ends of a line; the right one is never cut."""
     room = WIDTH - len(right) - 2
     return f"{left if len(left) <= room else left[: room - 3] + '...':<{room}}  {right}"
 
@@ -158,7 +159,7 @@ def _rows(
 
 
 def _ms(ns: int) -> str:
-    """One unit for all rows."""
+    """Format a time in ms, the unit of all rows."""
     return f"{fixed(ns / 1e6, 3 if ns < 100_000_000 else 1)} ms"
 
 
@@ -167,11 +168,11 @@ def _share(section: Section, ns: int) -> str:
     return "" if share is None else f"{fixed(100 * share, 1)} %"
 
 
-# -- what else there is to say -----------------------------------------------------------------------------------------
+# -- further lines
 
 
 def _beside(section: Section, room: int) -> list[str]:
-    """Devices, kinds of steps, the first iteration, searches, ranks, what the log complains of: as many as fit."""
+    """Return the lines that fit: devices, kinds of steps, the first iteration, searches, ranks, errors of the log."""
     said = []
     if section.device:
         said.append(("device", section.device.removeprefix("device ")))
@@ -197,7 +198,7 @@ def _real(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _findings(findings: Sequence[Finding], room: int) -> list[str]:
-    """The findings that fit, worst first: each with its number and its advice."""
+    """Return the findings that fit, worst first, each with its number and its advice."""
     found: list[str] = []
     shown = 0
     for one in findings:
@@ -216,7 +217,7 @@ def _findings(findings: Sequence[Finding], room: int) -> list[str]:
 
 
 def _lines_of(one: Finding, most: int) -> list[str]:
-    """A finding: its number and its advice, each in at most ``most`` lines."""
+    """Return a finding: its number and its advice, each in at most ``most`` lines."""
     label = one.severity.upper() if one.severity != "info" else "info"
     found = _sentence(label, f"{one.rule.title.rstrip('.')}: {one.found.number}", one.found.names, most)
     if one.severity != "info" and one.advice:
@@ -225,7 +226,7 @@ def _lines_of(one: Finding, most: int) -> list[str]:
 
 
 def _sentence(label: str, text: str, names: Sequence[str], most: int) -> list[str]:
-    """If the text is longer than ``most`` lines, its names are shortened as far as necessary. Then its end is cut."""
+    """Shorten names as far as necessary if the text is longer than ``most`` lines; then cut its end."""
     longest = max((len(name) for name in names if name in text), default=LEAST_NAME)
     for room in range(max(longest, LEAST_NAME), LEAST_NAME - 1, -1):
         shorter = text

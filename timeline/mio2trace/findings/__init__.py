@@ -1,6 +1,6 @@
 """Findings of a run: one table of rules, each with a threshold, a formula and an advice.
 
-docs/findings.md has a paragraph for each. No rule fires on what the profiler itself caused.
+docs/findings.md describes each rule. No rule fires for an effect that the profiler itself caused.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ RULES: tuple[Rule, ...] = (
 
 
 SEVERE = 0.03
-"""Part of the step that a finding of severity `high` costs at least."""
+"""A finding of severity `high` costs at least this part of the step."""
 
 
 def findings(subject: Subject) -> list[Finding]:
-    """Most severe first, then by time at stake, then in the order of the table."""
-    # Warm-up, set-up where no iterations are known, or a part of the rows is no ground for the strongest word.
+    """Return the findings of all rules: most severe first, then by time at stake, then in the order of the table."""
+    # No finding is `high` if it rests on the warm-up, on set-up without known iterations, or on a part of the rows.
     certain = subject.has_iterations and not subject.steady.told.may_be_cold and not subject.is_filtered
     step = subject.timed.step_time
-    # A large part of the kernel time may be a small part of a step in which the device idles.
+    # A large part of the kernel time may be a small part of a step in which the GPU is mostly idle.
     least_ns = SEVERE * step.step_ns if step is not None else 0
     fired = []
     for rule in RULES:

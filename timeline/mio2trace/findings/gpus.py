@@ -1,8 +1,9 @@
-"""Peaks of GPUs, by name or from a file.
+"""Peak performance of GPUs, by name or from a file.
 
-A row is one device as profilers list it. An MI250 or MI250X is two devices, one per die. Peaks are compute units x
-clock x operations a clock and unit, dense, vector or matrix unit, whichever is faster; bandwidth is the memory's. They
-are what AMD's data sheets print (`SOURCES`), which no program reaches: a share of peak compares, it is no verdict.
+A row is one device as profilers list it. An MI250 or MI250X is two devices, one per die. A peak is compute units x
+clock x operations per clock and unit (dense; vector or matrix unit, whichever is faster). Bandwidth is that of the
+memory. These are the numbers of AMD's data sheets (`SOURCES`). No program reaches them: use the share of the peak to
+compare runs, not as a verdict.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SOURCES: Final[Mapping[str, str]] = MappingProxyType({
     "RDNA 3": "AMD Radeon RX 7900 XTX product page",
     "RDNA 2": "AMD Radeon RX 6900 XT product page",
 })  # fmt: skip
-"""Where the numbers of an architecture's devices are printed; compute units of the newer ones also at
+"""Sources for the numbers of each architecture; compute units of newer ones also at
 https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html"""
 
 _PER_CLOCK: Mapping[str, Mapping[str, int]] = MappingProxyType({
@@ -45,7 +46,8 @@ _PER_CLOCK: Mapping[str, Mapping[str, int]] = MappingProxyType({
     "RDNA 3": {"double": 8, "float": 256, "half": 512, "bfloat16": 512},
     "RDNA 2": {"double": 8, "float": 128, "half": 256},
 })  # fmt: skip
-"""Floating point (int8: integer) operations a clock and compute unit, by the data type's name in an operation."""
+"""Floating point (int8: integer) operations per clock and compute unit, by the name of the data type in an operation.
+"""
 
 _ROWS: tuple[tuple[str, str, int, int, float], ...] = (
     # name, architecture, compute units, peak clock in MHz, memory in GB/s
@@ -73,7 +75,8 @@ _SAME_RATE = {"bfloat8": "float8"}
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A device's peaks. ``tflops``: by an operation's data type; ``bandwidth`` in GB/s; ``units``: compute units."""
+    """The peaks of a device. ``tflops``: by the data type of an operation; ``bandwidth``: GB/s; ``units``: compute
+    units."""
 
     name: str
     tflops: Mapping[str, float]
@@ -97,19 +100,19 @@ GPUS: Mapping[str, Gpu] = MappingProxyType({row[0]: _gpu(*row) for row in _ROWS}
 
 
 def known(name: str) -> Gpu | None:
-    """The device whose name is in ``name`` as words of its own, whatever the case; None where there is none."""
-    lower = name.lower()  # few rows need the expression
+    """Return the device whose name occurs in ``name`` as whole words, in any case; None if there is none."""
+    lower = name.lower()  # the expression is slow, and few rows need it
     return next((gpu for own, gpu in GPUS.items() if own.lower() in lower and _as_words(own).search(name)), None)
 
 
 @functools.cache
 def _as_words(name: str) -> re.Pattern[str]:
-    """A row's name, where it stands alone."""
+    """Return a pattern that matches a row's name as whole words."""
     return re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE | re.ASCII)
 
 
 def gpu_of(text: str) -> Gpu:
-    """A device of the table, or the file that ``text`` names.
+    """Return a device of the table, or the one of the file that ``text`` names.
 
     A file is a JSON object: ``name``, ``mem_bw_gbps``, ``compute_units``, and ``max_achievable_tflops`` by ``matrix_``
     or ``vector_`` and type (``matrix_fp16``, ``vector_fp32``, ...); the greater of both counts. Raises `OptionError`.
@@ -129,7 +132,7 @@ _TYPES = {"fp64": "double", "fp32": "float", "fp16": "half", "bf16": "bfloat16",
 
 
 def _from_json(data: bytes, path: str) -> Gpu:
-    """Raises `InputError` with what is missing."""
+    """Raises `InputError`, which names what is missing."""
     try:
         found: Any = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:

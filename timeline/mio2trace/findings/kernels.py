@@ -17,11 +17,12 @@ OF_CONVOLUTIONS, MANY_OF_CONVOLUTIONS = 0.10, 0.20
 CASTS, HELPERS = 0.02, 0.10
 MANY_SHORT, SHORT_BY_COUNT, SHORT_BY_TIME = 20, 0.50, 0.05
 HOST_BOUND = 0.15
-"""Part of the step in which the GPU waits for the host, from which on launches limit short kernels."""
+"""Launches limit short kernels if the GPU waits for the host in at least this part of the step."""
 IN_GRAPHS = 0.5
-"""Part of the kernel time that graphs launch, from which on "use graphs" is no advice."""
+""""Use graphs" is no advice if graphs launch at least this part of the kernel time."""
 _NO_HELPERS = frozenset(("transpose", "cast", "statistics"))
-"""Roles with a rule of their own, and the means and variances of a normalisation, which are half of its work."""
+"""Roles that have a rule of their own, and the kernels for means and variances, which are half of a normalisation's
+work."""
 
 
 def _naive(subject: Subject) -> Iterator[Found]:
@@ -70,7 +71,7 @@ def _transposes(subject: Subject) -> Iterator[Found]:
 
 
 def _layout(subject: Subject) -> str:
-    """What avoids transposes in this run: NHWC only if its convolutions do not use it already."""
+    """Say how to avoid transposes in this run: advise NHWC only if its convolutions do not use it already."""
     by_layout: Counter[str] = Counter()
     for problem in subject.problems:
         if problem.operation.primitive == "conv":
@@ -139,7 +140,7 @@ def _short(subject: Subject) -> Iterator[Found]:
         why, advice = "", _launched(subject)
         severity: Severity | None = None
         if subject.alignment.profile.counters:
-            return  # counters run kernels one at a time
+            return  # the profiler runs kernels one at a time to read counters
         if limited is None:
             why, severity = " The profile does not show whether launches limit them.", "info"
         elif limited < HOST_BOUND:
@@ -229,7 +230,7 @@ RULES = (
 ATTENTION = 0.3
 ELEMENT_WISE = 0.5
 NEAR = 8
-"""Operations between a product and the softmax (scale, mask, cast, dropout, copies), at most."""
+"""The most operations between a product and the softmax (scale, mask, cast, dropout, copies)."""
 _FUSED = re.compile(r"scaled_dot_product|flash_attn|mem_efficient|fmha", re.IGNORECASE | re.ASCII)
 _NATIVE = "at::native::"
 _OF_ELEMENTS = re.compile(
@@ -240,10 +241,11 @@ _OF_ELEMENTS = re.compile(
 
 
 def _parts(subject: Subject, softmax: int, order: Sequence[int]) -> list[int]:
-    """Return the operations of an attention around a softmax: a product that gives its matrix, one that reads the
-    result, and what has as many elements between them. Empty if one of the products is not there.
+    """Return the operations of an attention around a softmax: a product that writes its matrix, a product that reads
+    the result, and the operations between them with the same number of elements. Empty if one of the products is
+    missing.
 
-    ``order``: indices of operations as they ran; ``softmax``: a place in it.
+    ``order``: indices of operations in the order of execution. ``softmax``: a place in it.
     """
     at = subject.measures.operation_at
     elements = prod(at[order[softmax]].input)
@@ -258,7 +260,8 @@ def _parts(subject: Subject, softmax: int, order: Sequence[int]) -> list[int]:
 
 
 def _is_product(operation: Operation, elements: int, *, gives: bool) -> bool:
-    """Return whether a batched product gives, or reads, a matrix of so many elements."""
+    """Return whether the operation is a batched product that writes (``gives``), or reads, a matrix of ``elements``
+    elements."""
     gemm = operation.gemm
     return gemm is not None and gemm.batch > 1 and gemm.batch * gemm.m * (gemm.n if gives else gemm.k) == elements
 
@@ -302,7 +305,7 @@ def _attention(subject: Subject) -> Iterator[Found]:
 
 
 def _is_of_elements(name: str) -> bool:
-    """Return whether it is a kernel of PyTorch that torch.compile joins with others."""
+    """Return whether torch.compile would fuse this PyTorch kernel with others."""
     return _NATIVE in name and _OF_ELEMENTS.search(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""Rules on time that is not computation, and on time that changes: idle, communication, first iterations, spread."""
+"""Rules on time without computation, and on time that varies: idle, communication, first iterations, spread."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from mio2trace.ops.operation import Operation
 
 IDLE = 0.15
 SHOWN = 0.05
-"""Part of the largest cause that another one takes to be in the sentence."""
+"""The sentence names a second cause if it has at least this part of the time of the largest one."""
 WORTH_NAMING = 0.1
-"""Part of a cause that one call takes, from which on the sentence names the call."""
+"""The sentence names a host call if it has at least this part of a cause."""
 DECIDES = 1 / 3
-"""Part of a cause that calls of one kind take, from which on the advice is about them."""
+"""The advice is about one kind of host call if its calls have at least this part of a cause."""
 LAUNCH_NS = 200_000
-"""A mean gap up to this is a host that launches one command after another; in a longer one it does something else."""
+"""If the mean gap is at most this long, the host launches one command after another; in longer gaps it does something
+else."""
 _WHY = {
     "host": "host-bound",
     "builds": "program builds",
@@ -78,12 +79,12 @@ _FEW = "Look at iteration {number} alone: the other steps are busy. --iterations
 _LOST = "Record the run again, completely: {part} of the launches have no kernel here, so these gaps may be work."
 _FILTERED = "Use the whole file of the profiler: rows were filtered out of this one, so these gaps may be work."
 MOST_REPLAYED = 0.5
-"""Part of the kernel time that graphs launch, from which on "use graphs" is no advice."""
+""""Use graphs" is no advice if graphs launch at least this part of the kernel time."""
 
 
 def cause(one: Cause, count_: int, *, is_filtered: bool = False) -> str:
-    """``0.42 ms host-bound (0.31 ms of it in aten::mm at train.py:12) in 12 gaps``; ``count_``: of iterations;
-    ``is_filtered``: a gap may be work whose rows were filtered out."""
+    """Return ``0.42 ms host-bound (0.31 ms of it in aten::mm at train.py:12) in 12 gaps``. ``count_``: the number of
+    iterations. ``is_filtered``: rows were filtered out, so a gap may be work."""
     if one.why == "short":
         return f"{ms(one.ns / count_)} in {_WHY[one.why]}"
     name, ns = one.during[0] if one.during else ("", 0)
@@ -101,12 +102,12 @@ def cause(one: Cause, count_: int, *, is_filtered: bool = False) -> str:
 
 
 def _is_one_gap(one: Cause) -> bool:
-    """Whether one gap holds most of the time."""
+    """Return whether one gap has most of the time."""
     return 2 * one.longest_ns > one.ns
 
 
 def _of_calls(largest: Cause) -> str:
-    """Advice about the calls of one kind that take most of a cause; empty if none takes a third of it."""
+    """Return the advice about the kind of host call with the most time of a cause; empty if none has a third of it."""
     by_form: Counter[str] = Counter()
     for name, ns in largest.during:
         by_form[next((text for form, text in _FORMS if form.search(name)), "")] += ns
@@ -116,7 +117,7 @@ def _of_calls(largest: Cause) -> str:
 
 
 def _advice(subject: Subject, largest: Cause) -> str:
-    """What helps against the largest cause of idle time in this run."""
+    """Return the advice for the largest cause of idle time in this run."""
     told = subject.steady.told
     if told.part:
         return _PART
@@ -149,7 +150,7 @@ def _advice(subject: Subject, largest: Cause) -> str:
 
 
 def _how_to_see(subject: Subject) -> str:
-    """How to see what the program does between its launches."""
+    """Say how to see the host's work between two launches."""
     if not subject.is_torch:
         return ""
     return "; --host-calls draws its functions" if subject.has_stacks else "; with_stack=True records it"
@@ -206,9 +207,10 @@ RUNS, SLOWER = 3, 2.0
 WORTH_SAYING = 0.01
 SAMPLES, SPREAD, OF_T = 10, 0.3, 0.05
 WAITING_GBPS, LARGE_BYTES = 10.0, 1 << 20
-"""A slower collective of at least this number of bytes waits for other ranks or for a slow network."""
+"""A collective of at least this many bytes that is slower than the rate below waits for other ranks, or the network is
+slow."""
 OVERLAPPED = 0.1
-"""Part of the collectives' time beside other kernels, from which on the run overlaps them already."""
+"""The run overlaps its collectives already if other kernels run during at least this part of their time."""
 
 
 def _first(subject: Subject) -> Iterator[Found]:
@@ -235,12 +237,12 @@ _ONE_ITERATION = "Record several iterations after a warm-up: the only one includ
 
 
 def _once(share: float) -> Severity | None:
-    """A cost that is paid once is never `high`."""
+    """Cap the severity: a cost that is paid once is never `high`."""
     return "medium" if severity_of(share) == "high" else severity_of(share)
 
 
 def _warm_up(subject: Subject) -> str:
-    """What shortens the first iteration of this run."""
+    """Say how to shorten the first iteration of this run."""
     first = subject.cold[0]
     steady = "It is in no number per iteration: run a warm-up before you measure."
     if first.searches:
@@ -254,7 +256,7 @@ def _warm_up(subject: Subject) -> str:
 
 
 def _first_calls(subject: Subject) -> Iterator[Found]:
-    """Compare first calls by problem if the iterations show nothing: a program that runs once has first calls only."""
+    """Compare the first call of each problem with its later calls, if the iterations show no warm-up."""
     excess = _first_calls_by_problem(subject)
     ns, iterations = sum(excess.values()), sum(one.step_ns or 0 for one in subject.steady.told.all)
     whole = iterations or sum(cost_ns for _, cost_ns in _calls(subject))
@@ -274,8 +276,8 @@ def _first_calls(subject: Subject) -> Iterator[Found]:
 
 
 def _first_calls_by_problem(subject: Subject) -> dict[str, float]:
-    """Return the time of each first call beyond the median of the others, if it is longer than that median; longest
-    first."""
+    """Return how much longer each first call took than the median of the others, if it took more than twice that
+    median; longest first."""
     runs: dict[str, list[int]] = {}
     problem_of = subject.steady.problem_of
     for index, ns in _calls(subject):
@@ -289,8 +291,8 @@ def _first_calls_by_problem(subject: Subject) -> dict[str, float]:
 
 
 def _calls(subject: Subject) -> list[tuple[int, int]]:
-    """Of each operation that ran with kernels, in order: index and time, on the host where all have that. The arguments
-    of an op without a family do not determine its time."""
+    """Return index and time of each operation with kernels, in order; the time is that of the host if all have it. Ops
+    without a family are left out: their arguments do not determine their time."""
     measures = subject.measures
     ran = [
         index
@@ -304,7 +306,7 @@ def _calls(subject: Subject) -> list[tuple[int, int]]:
 
 
 def _takes_its_own_time(operation: Operation) -> bool:
-    """Return whether the problem determines the time of the operation. Without its sizes it may be several problems. A
+    """Return whether the problem determines the time of the operation. A name without sizes may be several problems; a
     collective also waits for other ranks."""
     problem = operation.problem
     has_sizes = bool(operation.input) or operation.gemm is not None
@@ -336,7 +338,7 @@ def _communication(subject: Subject) -> Iterator[Found]:
 
 
 def _communicate(subject: Subject, step: StepTime, slowest: Bandwidth | None) -> str:
-    """What helps against exposed communication in this run; ``slowest``: the rate of the longest collective."""
+    """Return the advice against exposed communication in this run. ``slowest``: the rate of the longest collective."""
     ranks = "`mio2trace ranks JOB` shows which rank comes last."
     bus = slowest.bus if slowest is not None and slowest.message_bytes >= LARGE_BYTES else None
     if bus is not None and bus < WAITING_GBPS:

@@ -1,4 +1,4 @@
-"""The rules of the table: what a rule is, its findings, and their severity."""
+"""The rules of the table: a rule, its findings, and their severity."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Severity = Literal["high", "medium", "low", "info"]
 SEVERITIES: tuple[Severity, ...] = ("high", "medium", "low", "info")
 """Worst first."""
 BANDS: tuple[tuple[Severity, float], ...] = (("high", 0.10), ("medium", 0.03), ("low", 0.005))
-"""From which share of the time on; below the last there is no finding."""
+"""The least share of the time for each severity. There is no finding below the last one."""
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule's formula gives for a run.
+    """What a rule finds in a run.
 
-    ``ns``: time at stake, of a steady iteration unless the rule says otherwise, None where only a count is known;
-    ``share``: its part of what the rule divides by. ``number``: the sentence that says them. ``scope``: the layers,
-    operations or kernels concerned, most time first. ``drivers``: MIOpenDriver lines that run it again. ``severity`` in
-    place of that of the share. ``names``: names in the sentence or the advice that may be shortened if
-    room is short.
+    ``ns``: time at stake, per steady iteration unless the rule says otherwise; None if only a count is known.
+    ``share``: its part of the rule's denominator. ``number``: a sentence with these numbers. ``scope``: the layers,
+    operations or kernels concerned, most time first. ``drivers``: MIOpenDriver lines that run the problems again.
+    ``severity``: replaces that of the share. ``names``: names in the sentence or the advice that may be shortened if
+    there is little room.
     """
 
     ns: int | None
@@ -40,8 +40,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the table. ``fires``: its threshold in words; ``formula``: what the number is; both are in
-    docs/findings.md under the heading of its ``id``."""
+    """A row of the table. ``fires``: its threshold in words. ``formula``: how its number is computed. docs/findings.md
+    shows both under the heading of its ``id``."""
 
     id: str
     title: str
@@ -64,7 +64,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         return self.found.advice or self.rule.advice
 
     def record(self) -> dict[str, object]:
-        """As `report --format json` writes it."""
+        """Return the finding as `report --format json` writes it."""
         found = self.found
         return {
             "id": self.rule.id,
@@ -80,7 +80,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def severity_of(share: float | None) -> Severity | None:
-    """The band that a share of the time is in; None below all of them."""
+    """Return the severity of a share of the time; None if the share is too small for a finding."""
     return next((name for name, least in BANDS if share is not None and share >= least), None)
 
 
@@ -91,7 +91,7 @@ WHOLE, PART = "the iteration", "the recorded part of the iteration"
 
 
 def ms(ns: float) -> str:
-    """A time with three digits that say something: ``6,734 ms``, ``55.2 ms``, ``0.042 ms``, ``310 ns``."""
+    """Format a time with three significant digits: ``6,734 ms``, ``55.2 ms``, ``0.042 ms``, ``310 ns``."""
     if abs(ns) < 1000:
         return f"{ns:.0f} ns"
     value = ns / 1e6
@@ -111,7 +111,7 @@ def part_of(ns: float, whole_ns: float) -> str:
 
 
 def percent(share: float) -> str:
-    """``34.2 %``; ``under 0.1 %`` for what would look like nothing."""
+    """Return ``34.2 %``, or ``under 0.1 %`` for a share that would round to nothing."""
     if 0 < share < 0.0005:
         return "under 0.1 %"
     return f"{100 * share:,.1f} %"

@@ -11,7 +11,7 @@ from mio2trace.ops.naming import problem_name
 
 PART, LEAST_NS = 0.20, 100_000_000
 SLOWER = 1.05
-"""If the times of the chosen and the fastest solver differ by less, they count as equal."""
+"""Two solvers whose times differ by less than this part count as equally fast."""
 
 
 def _in_steady_state(subject: Subject) -> Iterator[Found]:
@@ -49,7 +49,8 @@ def _cost(subject: Subject) -> Iterator[Found]:
 
 
 def _not_the_best(subject: Subject) -> Iterator[Found]:
-    """By the times of the find step, which may be of another machine: only their difference counts."""
+    """Compare solvers by the times of the Find step. They may come from another machine, so only their difference
+    counts."""
     lost: dict[str, float] = {}
     worst: dict[str, tuple[float, str]] = {}
     short_of_workspace: set[str] = set()

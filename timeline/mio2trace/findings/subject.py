@@ -1,6 +1,6 @@
-"""The data that the rules use: the kernels of steady iterations, their problems, their pauses.
+"""The data that the rules use: the kernels of steady iterations, their problems, their gaps.
 
-T is the kernel time of a steady iteration (`mio2trace.measures.steady`); shares are of T.
+T is the kernel time per steady iteration (`mio2trace.measures.steady`); shares are shares of T.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from mio2trace.ops.choices import Choices
 from mio2trace.ops.operation import Operation
 
 MOST_LOST = 0.1
-"""Part of the launches without kernels, from which on gaps may be work that was not recorded."""
+"""Gaps may be work that was not recorded if at least this part of the launches has no kernel."""
 
 _COMPILED = re.compile(r"CompiledFxGraph|Torch-Compiled Region|CompiledFunction", re.ASCII)
 is_replayed = attrgetter("is_replayed")
 MOST_WORK = 2.0
-"""A first iteration of another kind with more than this part of the usual kernel time does other work."""
+"""A first iteration that spends more than this part of T in other kernels does other work."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """A problem that steady iterations pose: its cost, the first call of it, the kernel time of each call in order."""
+    """A problem of steady iterations: its cost, its first call, and the kernel time of each call in order."""
 
     row: SteadyCost[str]
     operation: Operation
@@ -48,7 +48,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     solver: str = ""
     calls: tuple[Operation, ...] = ()
     line: str = ""
-    """Source line of the program that launched its first call; empty if it is not recorded."""
+    """Source line of the program that launched the first call; empty if it is not recorded."""
 
     @property
     def name(self) -> str:
@@ -56,22 +56,22 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def at_line(self) -> str:
-        """Its name, with the line that launches it."""
+        """The name of the problem, with the line that launches it."""
         return f"{self.name} ({self.line})" if self.line else self.name
 
     @property
     def ns(self) -> int:
-        """Of all steady iterations."""
+        """Kernel time in all steady iterations."""
         return self.row.total_ns
 
     @property
     def flop(self) -> int | None:
-        """Of all its calls in steady iterations; None where that of one is not known."""
+        """FLOPs of all its calls in steady iterations; None if those of one call are not known."""
         return self.row.cost.flop
 
     @property
     def bytes(self) -> int | None:
-        """Least traffic of the same calls."""
+        """Least memory traffic of the same calls, in bytes."""
         return self.row.cost.bytes
 
     @property
@@ -80,8 +80,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Subject:
-    """One profile with its logs, looked at by the rules. ``messages``: what its MIOpen logs say. ``reference``: the
-    same process of a run without MIOpen's log, which slows the host. ``choices``: of databases, logs of libraries."""
+    """One profile with its logs, as the rules see it. ``messages``: of its MIOpen logs. ``reference``: the same process
+    in a run without MIOpen's log, which slows the host. ``choices``: solvers that databases and logs of libraries name.
+    """
 
     def __init__(
         self,
@@ -101,8 +102,8 @@ class Subject:
 
     @cached_property
     def timed(self) -> Subject:
-        """The run whose iteration and idle time are used: the run without MIOpen's log if its iterations are known,
-        else this one."""
+        """The run that gives the length and idle time of iterations: the run without MIOpen's log if its iterations are
+        known, else this one."""
         if self._reference is not None:
             other = Subject(self._reference, self.gpu)
             if other.step_time is not None:
@@ -118,7 +119,7 @@ class Subject:
 
     @property
     def count(self) -> int:
-        """How many iterations are steady; at least 1, to divide by."""
+        """The number of steady iterations; at least 1, because it is a divisor."""
         return max(1, len(self.steady.iterations))
 
     @property
@@ -127,7 +128,7 @@ class Subject:
         return self.steady.total.total_ns
 
     def each(self, ns: float) -> int:
-        """Of all steady iterations to one of them."""
+        """Divide a sum over all steady iterations by their number."""
         return round(ns / self.count)
 
     @property
@@ -137,15 +138,15 @@ class Subject:
 
     @property
     def per(self) -> str:
-        """What follows a number: `` per iteration``; nothing without iterations."""
+        """The words that follow a number: `` per iteration``; empty if no iterations are known."""
         return f" {of_one(self.noun)}" if self.has_iterations else ""
 
     def time(self, ns: float) -> str:
-        """Of all steady iterations, as words: ``1.2 ms per iteration``; without iterations ``1.2 ms``."""
+        """Format a sum over all steady iterations: ``1.2 ms per iteration``; without iterations ``1.2 ms``."""
         return f"{ms(self.each(ns))}{self.per}"
 
     def share(self, ns: float) -> float:
-        """Part of the kernel time of all steady iterations."""
+        """Return the part of the kernel time of all steady iterations."""
         return ns / self.total_ns if self.total_ns else 0.0
 
     @cached_property
@@ -164,15 +165,15 @@ class Subject:
 
     @property
     def step_time(self) -> StepTime | None:
-        """How long a steady step lasts and what it consists of, on the slowest device."""
+        """Length and parts of a steady step on the slowest device."""
         return self.steady.step_time
 
     @property
     def causes(self) -> tuple[Cause, ...]:
-        """Why that device idled."""
+        """The causes of idle time on that device."""
         return self.steady.idle_causes
 
-    # -- what is in none of them -------------------------------------------------------------------------------------
+    # -- outside the steady iterations -------------------------------------------------------------------------------
 
     @cached_property
     def steady_searches(self) -> list[int]:
@@ -192,8 +193,8 @@ class Subject:
 
     @cached_property
     def cold(self) -> list[Iteration]:
-        """The cold first iterations. The first one may run a few other kernels than the steady ones (an optimiser
-        without state, gradients that are none yet): it is cold if it alone builds or loads programs."""
+        """The cold first iterations. The first one counts as cold even if it runs a few other kernels than the steady
+        ones (an optimiser without state, missing gradients), provided that it alone builds or loads programs."""
         told = self.steady.told
         cold = [one for one in told.all if one.number in told.cold]
         steady = [one for one in told.all if self.steady.has(one.number)]
@@ -212,10 +213,11 @@ class Subject:
 
     @cached_property
     def first_iteration(self) -> tuple[int, int, int] | None:
-        """How long a cold first iteration took, the median of the steady ones, and the sum of all these.
+        """Time of a cold first iteration, median of the steady ones, and the sum of all of them; None if the first one
+        is not cold.
 
-        The length is that of the step, or of the host's part of it if that is longer and known of all. Steady ones of
-        unknown length are left out. None if the first iteration is not cold.
+        The length is that of the step. It is that of the host's part of the step if this part is longer and known for
+        all. Steady iterations of unknown length are left out.
         """
         cold = self.cold[:1]
         steady = [one for one in self.steady.told.all if self.steady.has(one.number)]
@@ -228,12 +230,12 @@ class Subject:
 
     @cached_property
     def first_prepared(self) -> dict[str, int]:
-        """What the host did in a cold first iteration that later ones need not, and how many ns, most first."""
+        """What the host did in a cold first iteration only (builds, loads, allocations), in ns, most first."""
         told, numbers = self.steady.told, {one.number for one in self.cold}
         places = {place for place, one in enumerate(told.all) if one.number in numbers}
         return prepared(self.alignment, [position for position, place in enumerate(told.place_of) if place in places])
 
-    # -- what the program is: advice has to fit it -------------------------------------------------------------------
+    # -- the kind of program: advice has to fit it -------------------------------------------------------------------
 
     @cached_property
     def is_torch(self) -> bool:
@@ -245,7 +247,7 @@ class Subject:
 
     @cached_property
     def texts(self) -> frozenset[str]:
-        """The texts of ops and ranges, each once: there may be a million of them."""
+        """The distinct texts of ops and ranges, of which there may be a million."""
         return frozenset(one.text for one in self.alignment.profile.ranges)
 
     @cached_property
@@ -257,8 +259,7 @@ class Subject:
 
     @property
     def is_capture(self) -> bool:
-        """Whether the profile is the capture of graphs: most of what was launched went into graphs, and none of them
-        ran."""
+        """Whether the profile is the capture of graphs: most launches went into graphs, and no graph ran."""
         profile = self.alignment.profile
         return len(profile.captured) > len(profile.activities) and not any(map(is_replayed, profile.activities))
 
@@ -282,7 +283,8 @@ class Subject:
 
     @cached_property
     def algorithm_of(self) -> dict[str, str]:
-        """By problem, the algorithm (``Winograd``, ``Gemm``) whose kernels take most of its time, by their names."""
+        """The algorithm (``Winograd``, ``Gemm``) of the kernels that take most of a problem's time, by the names of the
+        kernels."""
         links, counted, activities = self.alignment.links, self.steady.counted, self.alignment.profile.activities
         times: dict[str, Counter[str]] = defaultdict(Counter)
         for position, ns in zip(counted.kernels, counted.ns, strict=True):
@@ -293,20 +295,20 @@ class Subject:
 
     @property
     def waits(self) -> bool:
-        """Whether the profiler waits for each command (dv/dt, OpenCL): gaps between commands say nothing then."""
+        """Whether the profiler waits for each command (dv/dt, OpenCL), so that gaps between commands mean nothing."""
         return self.alignment.profile.calls_wait
 
     @cached_property
     def replayed(self) -> float:
-        """Part of the steady kernel time that graphs launched."""
+        """The part of the steady kernel time that graphs launched."""
         activities, counted = self.alignment.profile.activities, self.steady.counted
         pairs = zip(counted.kernels, counted.ns, strict=True)
         return self.share(sum(ns for position, ns in pairs if activities[position].is_replayed))
 
     @cached_property
     def host_bound(self) -> float | None:
-        """Part of the step, or of the recording without steps, in which the GPU waits for the host; None if the profile
-        does not show it."""
+        """The part of the step (of the recording without steps) in which the GPU waits for the host; None if the
+        profile does not show it."""
         step, device = self.step_time, self.steady.device
         if self.waits or device is None or self.lacks_work:
             return None
@@ -321,7 +323,7 @@ class Subject:
 
     @property
     def lacks_work(self) -> bool:
-        """Whether so much of the work is not in the profile that any gap may be work."""
+        """Whether so much work is missing from the profile that any gap may be work."""
         return self.lost_launches >= MOST_LOST or self.is_filtered
 
     @property
@@ -331,7 +333,7 @@ class Subject:
 
     @cached_property
     def lost_launches(self) -> float:
-        """Part of the launches whose kernels are not in the profile."""
+        """The part of the launches whose kernels are not in the profile."""
         lost = self.measures.completeness.counts.get("launch-without-kernel", 0)
         return lost / (lost + self.measures.whole.kernels) if lost else 0.0
 
@@ -339,7 +341,7 @@ class Subject:
 
     @cached_property
     def problems(self) -> list[Problem]:
-        """Most time first; those that ran no kernel in steady iterations are left out."""
+        """The problems of steady iterations that ran a kernel, most time first."""
         calls: dict[str, list[int]] = {}
         problem_of = self.steady.problem_of
         positions = chain.from_iterable(self.stretches)
@@ -368,7 +370,7 @@ class Subject:
 
     @cached_property
     def units(self) -> int | None:
-        """Compute units: the given GPU's, else of the device that the profile names."""
+        """The number of compute units: of the given GPU, else of the device that the profile names."""
         if self.gpu is not None:
             return self.gpu.units
         found = {gpu.units for device in self.alignment.profile.devices if (gpu := known(device.name)) is not None}
@@ -376,5 +378,5 @@ class Subject:
 
 
 def drivers(problems: Sequence[Problem]) -> tuple[str, ...]:
-    """MIOpenDriver lines of those that have one."""
+    """Return the MIOpenDriver lines of the problems that have one."""
     return tuple(problem.operation.command for problem in problems if problem.operation.command)

@@ -95,7 +95,7 @@ def _doubt(subject: Subject) -> Iterator[Found]:
 
 
 def _by_order(subject: Subject) -> int:
-    """Time of kernels of which only the layer has low confidence, because the order of ops alone shows it."""
+    """Return the time of kernels whose layer has low confidence because only the order of ops shows it."""
     links, of_steady = subject.alignment.links, subject.steady.counted
     unsure = links.layer_unsure - links.operation_unsure
     in_blocks = {layer.within for layer in subject.alignment.net.layers if layer.within}
@@ -108,7 +108,7 @@ def _by_order(subject: Subject) -> int:
 
 
 def _nameless(subject: Subject) -> Iterator[Found]:
-    """Counts kernels anywhere in the run, because nothing shows the iteration of kernels without names."""
+    """Count kernels in the whole run, because nothing assigns kernels without names to iterations."""
     activities, counted, whole = subject.alignment.profile.activities, subject.steady.counted, subject.measures.whole
     numbers = {number for number, name in enumerate(counted.names) if name in NAMELESS}
     positions = [at for at, number in enumerate(counted.name_of) if number in numbers] if numbers else []
@@ -128,7 +128,7 @@ def _nameless(subject: Subject) -> Iterator[Found]:
 def _graph(subject: Subject) -> Iterator[Found]:
     number, ns = subject.makeup.graph
     if next(_nameless(subject), None) is not None or not (subject.is_torch or subject.measures.operation_at):
-        return  # that one says more; or nothing in the run has an operation
+        return  # the other finding says more; or nothing in the run has an operation
     if number and subject.share(ns) >= GRAPH:
         yield Found(
             ns=subject.each(ns),

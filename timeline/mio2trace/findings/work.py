@@ -19,16 +19,16 @@ NEAR = 2.0
 GAP = 0.03
 TILE = 64
 TOO_GOOD = 1.1
-"""More than this part of the peak: the peaks or the model of the work are wrong."""
+"""A problem above this part of the peak shows that the peak, or the model of the work, is wrong."""
 
 
 class Bound(msgspec.Struct, frozen=True, kw_only=True):
-    """A problem under the roof: its least time on the device, and what sets it."""
+    """The limit of a problem on a device: its least time, and what sets it (memory or compute)."""
 
     least_ns: float
     by: str
     part: float
-    """Least time over the time it took: 1 is the roof."""
+    """Least time divided by measured time: 1 is the limit."""
 
     @property
     def is_plausible(self) -> bool:
@@ -36,7 +36,7 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bound(problem: Problem, gpu: Gpu) -> Bound | None:
-    """None where its work, its traffic or the peak for its type is not known."""
+    """Return the limit of a problem; None if its work, its traffic or the peak for its type is not known."""
     peak = gpu.flop_per_ns(problem.operation.dtype)
     if not problem.flop or problem.bytes is None or not problem.ns or peak is None:
         return None
@@ -46,8 +46,9 @@ def bound(problem: Problem, gpu: Gpu) -> Bound | None:
 
 
 def peers(problem: Problem, problems: Sequence[Problem]) -> list[Problem]:
-    """Others of the same primitive, direction, type and filter size, with half to twice its FLOPs per call and half to
-    twice its FLOPs per byte: a problem that moves more bytes for the same work has less GFLOP/s on any solver."""
+    """Return similar problems: same primitive, direction, type and filter size, half to twice the FLOPs per call, and
+    half to twice the FLOPs per byte. (A problem that moves more bytes for the same work has less GFLOP/s with any
+    solver.)"""
     work, intensity = _work(problem), _intensity(problem)
     return [
         other
@@ -61,7 +62,7 @@ def peers(problem: Problem, problems: Sequence[Problem]) -> list[Problem]:
 
 
 def _likeness(operation: Operation) -> tuple[object, ...]:
-    """What similar problems share. A 1x1 and a 3x3 convolution are not similar: they have different kernels."""
+    """Return the properties that similar problems share. A 1x1 and a 3x3 convolution have different kernels."""
     filter_ = (operation.weights or ())[2:] if operation.primitive == "conv" else ()
     return operation.primitive, operation.direction, operation.dtype, filter_
 
@@ -77,7 +78,7 @@ def _intensity(problem: Problem) -> float:
 
 def _slow(subject: Subject) -> Iterator[Found]:
     if subject.gpu is not None:
-        return  # the roofline says it better
+        return  # the rule on the peak of the device says more
     slow: dict[str, tuple[float, Problem, str]] = {}
     for problem in subject.problems:
         own = problem.gflops
@@ -98,7 +99,7 @@ def _slow(subject: Subject) -> Iterator[Found]:
 
 
 def _faster(subject: Subject, slow: Problem) -> str:
-    """What to try for the slowest problem: without its algorithm if the faster similar ones use another."""
+    """Say what to try for the slowest problem: exclude its algorithm if the faster similar problems use another one."""
     if slow.operation.primitive == "gemm":
         compare = "Compare its layout with that of the similar ones."
         if subject.is_nvidia:  # PyTorch's TunableOp has candidates for ROCm only
@@ -135,7 +136,7 @@ _SWITCHES: Mapping[str | None, str] = {
         ("ImplicitGemm", "IMPLICIT_GEMM"),
     )
 }  # fmt: skip
-"""By algorithm the variable that, at 0, excludes its solvers."""
+"""The variable that excludes the solvers of an algorithm if it is set to 0."""
 
 
 def _gap(subject: Subject) -> Iterator[Found]:
@@ -166,7 +167,7 @@ _NEARER = {
 
 
 def _saved(subject: Subject, below: list[tuple[float, Problem, str]], advice: str) -> Iterator[Found]:
-    """One finding for all of them; the sentence names the one where most is at stake."""
+    """Make one finding for all of them; the sentence names the problem with the most time at stake."""
     below = sorted(below, key=lambda one: -one[0])
     saved = sum(ns for ns, _, _ in below)
     problems = [problem for _, problem, _ in below]
