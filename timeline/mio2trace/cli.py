@@ -1,4 +1,5 @@
-"""The command line: options in, `convert`, notes on stderr, exit code out. What is heavy is imported where used."""
+"""The command line: it reads options, runs `convert`, prints notes on stderr and sets the exit code. Slow imports
+happen where they are needed."""
 
 from __future__ import annotations
 
@@ -29,15 +30,15 @@ TASKS = (
     ("Tables", ("layers", "ops", "kernels", "messages", "query")),
     ("Many runs", ("batch",)),
 )
-"""Commands by what a person wants to do; the others come last."""
+"""Commands by task; commands that are not listed come last."""
 _STARTS_OTHERS = {"record", "view", "batch", "mcp", "doctor"}
-"""Commands with processes of other programs, or with limits of their own."""
+"""Commands that start other programs, or that have limits of their own."""
 _WHOLE = 500
-"""Letters: more than any command's line has."""
+"""More letters than the usage line of any command has, so that it is never wrapped."""
 
 
 class _DefaultToConvert(click.Group):
-    """``mio2trace FILE...`` is ``mio2trace convert FILE...``; a first word that is a command is the command."""
+    """``mio2trace FILE...`` means ``mio2trace convert FILE...``, unless the first word is a command."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         command = super().get_command(ctx, cmd_name)
@@ -46,7 +47,7 @@ class _DefaultToConvert(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands by task, none of them loaded; their descriptions are wrapped, not cut."""
+        """List the commands by task without loading them; their descriptions are wrapped, not cut."""
         grouped = {name for _, names in TASKS for name in names}
         others = [name for name in self.list_commands(ctx) if name not in grouped]
         for task, names in (*TASKS, ("Other", others)):
@@ -66,11 +67,11 @@ class _DefaultToConvert(click.Group):
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Commands, and files, which need none; these first: bash forgets what comes before them."""
+        """Complete files (they need no command), then commands. Files come first: bash drops words before them."""
         return [*complete_files(ctx, None, incomplete), *super().shell_complete(ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Turn errors into exit codes: 1 for an input that cannot be used, 2 for a wrong option."""
+        """Turn errors into exit codes: 1 for an unusable input, 2 for a wrong option."""
         from mio2trace.notes import InputError, OptionError, watched_for_losses, with_losses
 
         try:
@@ -118,13 +119,13 @@ for _later in LATER:
 
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z_-]*", re.ASCII)
-"""What may be meant as a command: a name of a file has a dot or a slash, or is there."""
+"""A word that may be meant as a command. A file name contains a dot or a slash, or the file exists."""
 
 
 def _refuse_a_mistyped_command(word: str, commands: Iterable[str], *, alone: bool) -> None:
     """Raises `click.UsageError` for a first word that is no command and no file, but may be meant as a command.
 
-    ``alone``: nothing follows it, so that it need not be much like a command.
+    ``alone``: no word follows. Then the word needs less similarity to a command.
     """
     import difflib
 
@@ -143,7 +144,7 @@ def main() -> None:
     _fill_in_closed_streams()
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # ignored under nohup: it stays so
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP; keep that
             signal.signal(number, _stop)
     try:
         held = _run()
@@ -153,7 +154,8 @@ def main() -> None:
         if isinstance(held, int):
             sys.exit(held)
         if held is not None:
-            # All is written and closed: the system frees millions of records faster than we could, one by one.
+            # Everything is written and closed. The system frees millions of records faster than Python would, one by
+            # one.
             os._exit(0)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
@@ -161,7 +163,7 @@ def main() -> None:
         if isinstance(error, Refused):
             error.show()
             sys.exit(error.exit_code)
-        # the message may quote a file's name, or any other word of the call
+        # the message may quote the name of a file, or any other word of the call
         said = visible(error.format_message())
         shown = click.UsageError(said, error.ctx) if isinstance(error, click.UsageError) else click.ClickException(said)
         shown.show()
@@ -170,13 +172,13 @@ def main() -> None:
         click.echo("mio2trace: interrupted", err=True)
         sys.exit(130)
     except BrokenPipeError:
-        # The reader of our standard output has gone: nobody is left to tell.
+        # The reader of our standard output is gone, so nobody would read a message.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(1)
     except Exception as error:
         if isinstance(error, OSError) and _last_frame(error).f_globals.get("__name__") == "click.utils":
-            # help or a version, which click itself prints
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer goes nowhere, without a word
+            # help or a version, which click prints itself
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the rest of the buffer is dropped without a message
             click.echo(f"mio2trace: standard output: {error.strerror or error}", err=True)
             sys.exit(1)
         click.echo(visible(f"mio2trace: a fault of the program itself, please report it: {_fault(error)}"), err=True)
@@ -193,28 +195,29 @@ def _run() -> object:
 
 
 def _fill_in_closed_streams() -> None:
-    """A file that is opened later must not become what the caller has closed: somebody may write to 1 or 2."""
+    """Open /dev/null for closed standard streams. Otherwise a file that is opened later would get the number 1 or 2,
+    and messages would be written into it."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number
 
 
 def _stop(number: int, _: object) -> None:
-    """End in order, so that nothing half written stays behind."""
+    """End in order, so that no half-written file is left behind."""
     raise SystemExit(128 + number)
 
 
 def _fault(error: Exception) -> str:
-    """What went wrong and where; `mio2trace.convert` shows all of it."""
+    """Return the error and its place in one line; `mio2trace.convert` raises the whole of it."""
     frame = _last_frame(error)
     return f"{type(error).__name__}: {error} ({os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno})"
 
 
 def _last_frame(error: Exception) -> FrameType:
     trace = error.__traceback__
-    assert trace is not None  # it was raised
+    assert trace is not None  # the frame that raised it
     while trace.tb_next is not None:
         trace = trace.tb_next
     return trace.tb_frame

@@ -1,4 +1,4 @@
-"""What was met on the way and the person should know: every kind of problem once, with its count."""
+"""Notes for the person about the inputs: each kind of problem once, with its count."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mio2trace.outgoing import visible
 EXAMPLES = 3
 LOGGED_ERROR, LOGGED_WARNING = "error in MIOpen's log", "warning in MIOpen's log"
 NO_DATABASE = "warning in MIOpen's log that a database is not there"
-"""Kinds of what the library itself complains of; the last is usual."""
+"""Kinds of complaints of the library itself in its log. The last one is usual."""
 CUT_OFF = "file cut off: read up to there"
-"""The note of every reader on a file whose end is missing (`Notes.cut_off`). A refusal has its first words."""
+"""The note of every reader on a file whose end is missing (`Notes.cut_off`). Refusals begin with the same words."""
 _READ_UP_TO = (CUT_OFF, " damaged: read up to there")
 LEADS_OUT = "link out of the folder passed over; expected what it leads to as a path of its own"
 NOT_USED = "log not used: nothing in it fits this profile"
@@ -22,19 +22,19 @@ LOGGED = (LOGGED_ERROR, LOGGED_WARNING, NO_DATABASE)
 
 
 class InputError(Exception):
-    """An input cannot be used at all: one line that names the file, the place, what was found and what was expected."""
+    """An input is unusable. The message is one line with the file, the place, what was found and what was expected."""
 
     def __init__(self, message: str) -> None:
-        # What was found, and a file's name, may hold anything.
+        # The name of a file, and the quoted content, may hold any character.
         super().__init__(visible(message))
 
 
 class OptionError(ValueError):
-    """An option of the call is none, or goes with no other."""
+    """A wrong option of the call, or options that exclude each other."""
 
 
 class Note:
-    """One kind of problem: how often, and the first few places."""
+    """One kind of problem: its count, and the first few places."""
 
     __slots__ = ("count", "kind", "places", "problem")
 
@@ -46,12 +46,12 @@ class Note:
 
     @property
     def is_cut(self) -> bool:
-        """Whether it says that a file is cut off, or damaged from somewhere on."""
+        """Whether a file is cut off, or damaged from some place on."""
         return self.kind.endswith(_READ_UP_TO)
 
     @property
     def is_lost(self) -> bool:
-        """Whether it says that an input, or the end of one, is not used: every command says so."""
+        """Whether an input, or the end of one, is not used. Every command reports such notes."""
         return self.is_cut or self.kind in (NOT_USED, NOT_JOINED, LEADS_OUT)
 
     def __repr__(self) -> str:
@@ -63,7 +63,7 @@ class Note:
 
 
 OF_TRACES = (" not drawn", "no arrow leads to it")
-"""Words of remarks on a written trace: without one they say nothing."""
+"""Texts of remarks on a written trace. Commands that write no trace leave them out."""
 
 
 class Notes:
@@ -86,37 +86,37 @@ class Notes:
             watched.setdefault((kind, place), Note(kind, 1, [place]))
 
     def cut_off(self, name: str, where: str = "") -> None:
-        """Note, once per file, that the end of the file ``name`` is missing; ``where``: the place of the end."""
+        """Note once per file that the end of the file ``name`` is missing. ``where``: the place of the end."""
         note = self._notes.get(CUT_OFF)
         known = [] if note is None else [place.partition(": ")[0] for place in note.places]
         if not any(f"{name}:".startswith(f"{place}:") or place.startswith(f"{name}:") for place in known):
             self.add(CUT_OFF, f"{name}: {where}" if where else name)
 
     def remark(self, kind: str, place: str = "", count: int = 1) -> None:
-        """As `add`, for what is worth saying but no problem."""
+        """Count a remark: worth knowing, but no problem."""
         self.add(kind, place, count, problem=False)
 
     def include(self, others: Notes) -> None:
-        """Add what ``others`` hold."""
+        """Add the notes of ``others``."""
         for other in others:
             self.add(other.kind, count=other.count, problem=other.problem)
             places = self._notes[other.kind].places
             places += other.places[: EXAMPLES - len(places)]
 
     def restore(self, kind: str, count: int, places: Sequence[str], problem: bool) -> None:
-        """Add a note as it was."""
+        """Add a note with the given values."""
         self.add(kind, count=count, problem=problem)
         kept = self._notes[kind].places
         kept += places[: EXAMPLES - len(kept)]
 
     def copy(self) -> Notes:
-        """The same notes, which do not change with these."""
+        """Return an independent copy of the notes."""
         copied = Notes()
         copied.include(self)
         return copied
 
     def go_back_to(self, earlier: Notes) -> None:
-        """Forget what was added since ``earlier`` was copied of these."""
+        """Drop all notes that were added since ``earlier`` was copied."""
         self._notes = earlier.copy()._notes
 
     def __iter__(self) -> Iterator[Note]:
@@ -136,8 +136,8 @@ _watched: ContextVar[_Losses | None] = ContextVar("watched", default=None)
 
 @contextmanager
 def watched_for_losses() -> Iterator[_Losses]:
-    """By kind and place, what is met of inputs that are not used, or cut off, while this context lasts, whoever's notes
-    say it."""
+    """Collect, by kind and place, every note of this context about inputs that are cut off or not used, whichever
+    `Notes` gets it."""
     losses: _Losses = {}
     before = _watched.set(losses)
     try:
@@ -147,7 +147,7 @@ def watched_for_losses() -> Iterator[_Losses]:
 
 
 def said(line: str) -> None:
-    """What ``line`` says of inputs that are not used or cut off need not be said again."""
+    """Drop the collected notes about lost inputs whose words are in ``line``: the reader has been told."""
     losses = _watched.get() or {}
     for kind, place in list(losses):
         if _words(kind) in line:
@@ -155,10 +155,10 @@ def said(line: str) -> None:
 
 
 def with_losses(message: str, notes: Iterable[Note]) -> str:
-    """``message``, and what ``notes`` say of inputs that are not used or cut off, if it does not say so itself."""
+    """Return ``message`` and those notes about inputs that are cut off or not used which it does not mention."""
     return "; ".join([message, *(str(note) for note in notes if note.is_lost and _words(note.kind) not in message)])
 
 
 def _words(kind: str) -> str:
-    """What a refusal has of the words of a note."""
+    """Return the words that a refusal shares with a note."""
     return kind.partition(":")[0] if kind == CUT_OFF else kind

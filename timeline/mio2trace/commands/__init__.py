@@ -1,6 +1,7 @@
-"""Subcommands: options in, a table or lines on standard output, notes on stderr, exit code out.
+"""Subcommands: each reads options, prints a table or lines on standard output and notes on stderr, and sets the exit
+code.
 
-A command's module is loaded when the command is called.
+The module of a command is loaded when the command is called.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import click
 
 
 class Later(click.Command):
-    """A command whose module is loaded when it is called: help on all of them needs what each does in a line."""
+    """A command whose module is loaded when it is called. The help that lists all commands needs only their
+    descriptions."""
 
     def __init__(self, name: str, about: str, module: str = "") -> None:
         super().__init__(name, help=about)

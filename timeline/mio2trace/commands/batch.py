@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 from mio2trace.batch.journal import Entry
 
 SHOWN = 10
-"""Failed runs in the last lines of the output."""
+"""The most failed runs in the last lines of the output."""
 LINE = 160
-"""Characters of the reason of a failure."""
+"""The most characters of the reason of a failure."""
 SAID_EVERY_S = 30.0
-"""If standard error is no terminal."""
+"""Seconds between two lines of progress if standard error is no terminal."""
 DRAWN_EVERY_S = 0.2
 LEAST_MEMORY = 300_000_000
-"""Bytes: what is loaded before any run takes a third of it."""
+"""Bytes. Loading the program takes a third of this before any run."""
 
 _SHARD = re.compile(r"(\d{1,6})/(\d{1,6})", re.ASCII)
 
 
 class Shard(click.ParamType):  # type: ignore[type-arg]
-    """``I/N``: a part of N. Job arrays count from 0 or from 1: N is 0 again."""
+    """``I/N``: part I of N parts. Job arrays count from 0 or from 1, so part N is part 0."""
 
     name = "shard"
 
@@ -153,7 +153,7 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
 
 
 def _require_libraries() -> None:
-    """Raises `InputError` where what writes the tables is not installed."""
+    """Raises `InputError` if the libraries that write the tables are not installed."""
     import importlib.util
 
     from mio2trace.notes import InputError
@@ -178,7 +178,8 @@ def _engine(workers: int | None, scheduler_file: str | None) -> Callable[[], Abs
 
 
 def _warn_of_an_open_cluster(scheduler_file: str) -> None:
-    """Warn about a cluster that runs code of anybody who can connect. It may be the user's own, on its own network."""
+    """Warn about a cluster on which anybody who can connect may run code. It may be the user's own, on a private
+    network."""
     from mio2trace.batch.engines import ENCRYPTED, address_in
 
     if not address_in(scheduler_file).startswith(ENCRYPTED):
@@ -189,7 +190,7 @@ def _warn_of_an_open_cluster(scheduler_file: str) -> None:
 
 
 def _said(made: Batch, output: str, seconds: float) -> list[str]:
-    """How it ended: counts, then the runs that failed."""
+    """Return the last lines: counts, then the runs that failed."""
 
     entries = (*made.done, *made.before)
     failed = made.failed
@@ -218,7 +219,7 @@ def _short(count: int, what: str) -> str:
 
 
 class _Progress:
-    """One line of the terminal that is drawn again, else a line from time to time."""
+    """Progress: one line of the terminal that is rewritten, or a new line from time to time."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
@@ -238,21 +239,21 @@ class _Progress:
             tell(pace.line(now))
 
     def done(self) -> None:
-        """Leave no half line behind."""
+        """Clear the line of progress."""
         if self._drawn:
             click.echo("\r\x1b[2K", nl=False, err=True)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# How far a batch is, how fast, and how long it will go on: the largest runs are first, so that bytes tell it
+# Progress of a batch, its speed, and the time that is left. The largest runs come first, so the time depends on bytes
 
 WORTH_OF_A_RUN = 100_000
-"""Bytes that take as long as what a run of no size takes."""
+"""A run costs a fixed time as well: as much as this many bytes take."""
 SECOND, MINUTE, HOUR = 1, 60, 3600
 
 
 class Pace:
-    """Counts ends. ``sizes``: bytes by run."""
+    """Counts the runs that have ended. ``sizes``: bytes of each run."""
 
     def __init__(self, sizes: dict[str, int], begun: float) -> None:
         self._sizes = sizes
@@ -283,7 +284,7 @@ class Pace:
 
 
 def duration(seconds: float) -> str:
-    """``4 m 26 s``: the two largest units."""
+    """Return the two largest units of a duration: ``4 m 26 s``."""
     whole = round(seconds)
     if whole < MINUTE:
         return f"{whole} s"

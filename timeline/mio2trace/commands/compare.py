@@ -1,4 +1,4 @@
-"""``mio2trace compare``: two or more sides, what changed, and a gate for continuous integration."""
+"""``mio2trace compare``: compare two or more sides, show what changed, and fail above a limit (for CI)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PAGES = (".html", ".htm")
 REGRESSION = 3
-"""Exit code where a limit is passed."""
+"""Exit code if a limit is exceeded."""
 
 
 class Limits(NamedTuple):
@@ -145,7 +145,7 @@ class _Outputs(NamedTuple):
 
 
 def _outputs(path: str | None, picture: str | None) -> _Outputs:
-    """By the suffixes. Raises `click.UsageError` for a picture of a form that is none."""
+    """Choose the forms by the suffixes. Raises `click.UsageError` for a comparison trace with an unknown suffix."""
     from mio2trace.writers import by_suffix, suffixes
 
     name = "" if path is None else path.lower()
@@ -179,7 +179,7 @@ def _draw(comparison: Comparison, sides: Sequence[Source], path: str) -> None:
 
 
 def _verdicts(comparisons: Sequence[Comparison]) -> list[str]:
-    """A line for each side that is compared with the first."""
+    """Yield a line for each side that is compared with the first one."""
     from mio2trace.comparing.changes import headline
 
     several = len(comparisons) > 1
@@ -198,7 +198,7 @@ def _write_first(verdicts: Sequence[str]) -> None:
 def _print(
     comparisons: Sequence[Comparison], printing: options.Printing, notes: Notes, *, everything: bool, quiet: bool
 ) -> None:
-    """The answer, or the rows in the form that is asked for; the verdict is first in each."""
+    """Print the answer, or the rows in the requested form; each form begins with the verdict."""
     import orjson
 
     from mio2trace.comparing import text
@@ -234,7 +234,7 @@ def _print(
 
 
 def _gate(comparison: Comparison, limits: Sequence[tuple[str, float]]) -> None:
-    """Say which limits are passed, and end with `REGRESSION`."""
+    """Print which limits are exceeded; if there is one, exit with `REGRESSION`."""
     wanted = Limits(**dict(limits))
     try:
         failures = comparison.failures(wanted.total, wanted.problem)

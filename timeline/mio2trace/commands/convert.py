@@ -1,4 +1,4 @@
-"""``mio2trace convert``: the files of one run into a trace, or into tables."""
+"""``mio2trace convert``: write the files of one run as a trace or as tables."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from mio2trace import conversion
 
 NO_OUTPUT = ""
-"""In place of a name: nothing is written."""
+"""This name of an output means that nothing is written."""
 _OF_TABLES = ("files", "output", "host_calls", "without", "several", "strict", "keep", "quiet")
-"""Options that say what is read and joined."""
+"""Options that decide what is read and joined."""
 _OF_ANSWER = ("files", "repetition", "tags", "align", "max_input", "strict", "quiet", "verbose")
 SMALLER = ("--host-calls none", "--iterations", "--from", "--to", "--top", "--min-duration", "--no-args")
 """Options of `convert` that make a trace smaller, the most useful first."""
@@ -199,7 +199,7 @@ def _refuse_all_but(names: Sequence[str], where_else: str) -> None:
 
 
 def _wrote(output: str, result: conversion.Conversion, host_calls: str) -> Iterator[str]:
-    """How large the output is; what to do when a browser may not take it."""
+    """State the size of the output, and what to do if a browser may not open a trace of this size."""
     written = result.written
     if written is not None and written.too_large:
         there = {option for parameter in convert.params for option in parameter.opts}
@@ -219,7 +219,7 @@ def _wrote(output: str, result: conversion.Conversion, host_calls: str) -> Itera
 
 
 def _refuse_to_overwrite(files: tuple[str, ...], output: str, summary_file: str | None) -> None:
-    """An input, or one output by the other."""
+    """Refuse to overwrite an input, or one output with another."""
     try:
         if summary_file is not None and os.path.realpath(summary_file) == os.path.realpath(output):
             raise click.UsageError(f"{output} is both the trace and its summary")
@@ -227,17 +227,18 @@ def _refuse_to_overwrite(files: tuple[str, ...], output: str, summary_file: str 
             if os.path.isfile(target) and any(_is_in(target, file) for file in files):
                 raise click.UsageError(f"{target} is also an input")
     except (OSError, ValueError):
-        return  # a folder that is gone, a name that is none: who opens it says so
+        return  # a missing folder or an impossible name: the error comes when the file is opened
 
 
 def _is_in(target: str, file: str) -> bool:
-    """Whether the existing file ``target`` is the input ``file``, or a point of the CK directory ``file``."""
+    """Return whether the existing file ``target`` is the input ``file``, or one of the files in the CK directory
+    ``file``."""
     if file == "-":
         stdin = getattr(sys.stdin, "buffer", None)
         try:
             return stdin is not None and os.path.samestat(os.stat(target), os.fstat(stdin.fileno()))
         except OSError:
-            return False  # no file: a test's, or one that is closed
+            return False  # not a real file: a test's, or closed
     if os.path.isdir(file):
         real = os.path.realpath(target)
         inside = real.startswith(os.path.join(os.path.realpath(file), ""))
@@ -260,8 +261,8 @@ def write_tables(  # noqa: PLR0913 - keyword-only options
     keep: Sequence[str],
     quiet: bool,
 ) -> None:
-    """Write the run, or with ``several`` each, to the folder ``output``. Raises `InputError`."""
-    from mio2trace.answer import report_of  # most conversions write no tables
+    """Write the run (with ``several`` each run) to the folder ``output``. Raises `InputError`."""
+    from mio2trace.answer import report_of  # imported here because most conversions write no tables
     from mio2trace.answer.text import FULL
     from mio2trace.dataset import replace, require_anything
 

@@ -29,15 +29,15 @@ EXTRAS = {
     "cluster": "batch --scheduler-file",
     "mcp": "mcp",
 }
-"""What each extra is for; those of developers are left out."""
+"""The purpose of each extra; extras for developers are left out."""
 _LIBRARY = re.compile(r"[\w.-]+")
 _EXTRA = re.compile(r"extra *== *['\"](\w+)['\"]")
 LITTLE_SPACE = 1 << 30
 
 
 class Finding(NamedTuple):
-    """``found``: the version or path; empty if it is missing. ``used_for``: what needs it. ``missing``: what to do
-    about it."""
+    """A part that the program can use. ``found``: its version or path; empty if it is missing. ``used_for``: the
+    commands that need it. ``missing``: what to do about it."""
 
     part: str
     found: str
@@ -74,7 +74,7 @@ def doctor(printing: Printing) -> None:
 
 
 def findings(environment: Mapping[str, str]) -> Iterator[Finding]:
-    """The program, its libraries and extras, then what of the machine it uses."""
+    """Yield the program, its libraries and extras, then the tools of the machine that it uses."""
     import mio2trace
 
     yield Finding("mio2trace", mio2trace.__version__, "all")
@@ -96,9 +96,9 @@ def findings(environment: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _requirements() -> dict[str, list[str]]:
-    """Names of libraries by extra, "" for those that are always needed.
+    """Return the names of libraries by extra; "" has those that are always needed.
 
-    A checkout's own file says it: what pip wrote when that was installed does not change with it.
+    In a checkout they come from pyproject.toml, because the metadata that pip installed does not follow later changes.
     """
     found: dict[str, list[str]] = {}
     project = _project()
@@ -119,7 +119,7 @@ def _requirements() -> dict[str, list[str]]:
 
 
 def _project() -> dict[str, Any] | None:
-    """What ``pyproject.toml`` says of the program, where it runs from a checkout."""
+    """Return the content of ``pyproject.toml`` if the program runs from a checkout."""
     import tomllib
 
     try:
@@ -154,8 +154,8 @@ def _profilers(environment: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _side_files(environment: Mapping[str, str]) -> Iterator[Finding]:
-    """List what else can be recorded, how, and what of it is installed or switched on (docs/capture.md). No path is
-    named."""
+    """List which other files can be recorded, how to record them, and which of their tools are installed or switched on
+    (docs/capture.md). No path is named."""
     folders = (environment.get("MIOPEN_USER_DB_PATH"), os.path.join(environment.get("HOME", ""), ".config", "miopen"))
     databases = {path for folder in folders if folder for path in Path(folder).expanduser().glob("*.ufdb.txt")}
     yield Finding(

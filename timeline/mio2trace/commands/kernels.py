@@ -1,4 +1,4 @@
-"""``mio2trace kernels``: a profile's kernels as tables."""
+"""``mio2trace kernels``: the kernels of a profile as tables."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
 
 
 def _say_of_others(analysis: Analysis, run: Run) -> None:
-    """Only one profile's kernels are shown."""
+    """Say that only the kernels of one profile are shown."""
     profiles = sum(len(each.profiles) for each in analysis.runs)
     if profiles > len(run.profiles) or (profiles > 1 and not run.is_job):
         which = "fits the logs best" if run.complete else "has most kernels and copies"
@@ -125,7 +125,7 @@ def _say_what_it_holds(profile: Profile, names: str, notes: Notes, said: list[st
     if untimed:
         notes.add("kernel without device times: counted, in no sum", count=untimed)
     unlaunched = sum("t1_t0" not in quantities(activity) for activity in found)
-    if unlaunched:  # usual, but where the profiler waits for each
+    if unlaunched:  # usual, unless the profiler waits for each command
         what = "kernel without host times: in no sum of the host's"
         notes.add(what, count=unlaunched, problem=profile.calls_wait)
 

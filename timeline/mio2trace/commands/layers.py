@@ -122,7 +122,7 @@ def layers(
 
 
 def _joined(run: Run) -> Sequence[Repetition]:
-    """Return the runs in a log: the profile's run, or all if there is no profile."""
+    """Return the runs in a log: the run of the profile, or all if there is no profile."""
     from mio2trace.align.clocks.log_runs import split
     from mio2trace.align.layers.net import by_place
     from mio2trace.reports.layers import Repetition
@@ -136,13 +136,13 @@ def _joined(run: Run) -> Sequence[Repetition]:
 
 
 def _names_layers(repetition: Repetition) -> bool:
-    """Whether the log or the profile itself does."""
+    """Return whether the log or the profile itself names layers."""
     in_log = repetition.log is not None and bool(repetition.log.layers)
     return in_log or (repetition.measures is not None and bool(repetition.measures.executions))
 
 
 def _best(logs: Sequence[FrameworkLog]) -> FrameworkLog | None:
-    """The log with most layers: a log and CK's digest of it say the same twice."""
+    """Return the log with the most layers: a log and CK's digest of it hold the same layers twice."""
     return max(logs, key=lambda log: len(log.layers), default=None)
 
 

@@ -1,4 +1,4 @@
-"""What the commands on MIOpen logs ask of an analysis."""
+"""The parts of an analysis that the commands on MIOpen logs need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def stated_by_profile(analysis: Analysis) -> tuple[Operation, ...]:
-    """The operations that a profile's own ranges state, where its run has no MIOpen log; () where it has, or none."""
+    """Return the operations that the ranges of a profile state; () if its run has a MIOpen log, or no such ranges."""
     if not any(run.alignments for run in analysis.runs):
         return ()
     run = analysis.run
@@ -24,10 +24,10 @@ def stated_by_profile(analysis: Analysis) -> tuple[Operation, ...]:
 
 
 def logged(analysis: Analysis, *, databases: bool = False) -> Iterator[tuple[str, MiopenLog, tuple[Operation, ...]]]:
-    """Name, log and operations of each file in the order given; with a profile among them, of its run alone.
+    """Yield name, log and operations of each file in the given order; if there is a profile, only those of its run.
 
-    ``databases``: also find-db and perf-db, a message for each solver of a problem, as a log has them. Raises
-    `InputError` for a file without a line of MIOpen, where that is not the profile.
+    ``databases``: also yield find-db and perf-db files, each as a log with a message for each solver of a problem.
+    Raises `InputError` for a file without a line of MIOpen, unless this file is the profile.
     """
     from mio2trace.model.choices import GemmTable, SolverTable
     from mio2trace.model.miopen import MiopenLog

@@ -112,7 +112,7 @@ def _group_columns() -> tuple[str, ...]:
 
 
 def _timed(analysis: Analysis, phase: str, by: Sequence[str], each: bool, unit: Unit) -> tuple[Table, list[str]] | None:
-    """With a profile among the files: what each operation cost. None without one."""
+    """Return the costs of each operation if there is a profile among the files; None without one."""
     from mio2trace.commands.printing import process_cells
     from mio2trace.reports import op_times
     from mio2trace.reports.tables import stacked
@@ -180,7 +180,7 @@ def _operations(analysis: Analysis, phase: str, by: Sequence[str], seed_csv: boo
 
 
 def _with_counts(table: Table, analysis: Analysis, names: Sequence[str]) -> Table:
-    """How often a BLAS library's log states each GEMM, and its time when TunableOp chose it."""
+    """Add how often the log of a BLAS library states each GEMM, and the time that TunableOp measured for it."""
     import msgspec
 
     from mio2trace.model.choices import GemmTable
@@ -212,7 +212,7 @@ def _coverage(files: tuple[str, ...], reading: options.Reading, notes: Notes) ->
     from mio2trace.reports import coverage
 
     rows = []
-    for file, short in zip(files, short_names(files), strict=True):  # one after another: only their counts are kept
+    for file, short in zip(files, short_names(files), strict=True):  # one by one: only the counts stay in memory
         analysis = analyse([file], reading.analysis(accepted=A_LOG, join=False), notes)
         rows += [
             coverage.row(name if file == STANDARD_INPUT or short in name else short, log, operations, log.foreign)

@@ -22,11 +22,11 @@ RARE = frozenset({
     "repetition", "tags", "align", "max_input", "damaged", "tracks", "fold", "min_duration", "with_args", "without",
     "several", "explain", "summary_file", "keep", "seed_csv", "coverage", "engine", "download", "header",
 })  # fmt: skip
-"""Parameters whose options only ``--help-all`` shows."""
+"""Parameters whose options are shown by ``--help-all`` only."""
 
 
 class Command(click.Command):
-    """A command whose help leaves out options that few people need. ``--help-all`` shows them."""
+    """A command whose help leaves out rarely used options. ``--help-all`` shows them."""
 
     rare = RARE
 
@@ -43,7 +43,7 @@ class Command(click.Command):
         return [*super().get_params(ctx), *([everything] if has_rare else [])]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The options in order; those that are rare only if all are asked for."""
+        """Write the options in order; rarely used ones only if all are wanted."""
         options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
         shown = [one for one in options if ctx.meta.get(_ALL) or one.name not in self.rare]
         with formatter.section("Options"):
@@ -61,7 +61,7 @@ def _help_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 class TableCommand(Command):
-    """One whose tables are short: which columns and rows are printed is rarely chosen."""
+    """A command whose tables are so short that the choice of columns and rows counts as rarely used."""
 
     rare = RARE | {"columns", "sort", "top", "where"}
 
@@ -70,7 +70,7 @@ FORMS = ("table", "csv", "json", "jsonl", "markdown")
 
 
 def complete_files(ctx: click.Context, param: click.Parameter | None, incomplete: str) -> list[CompletionItem]:
-    """The shell's own names of files."""
+    """Let the shell complete names of files."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="file")]
@@ -85,7 +85,7 @@ _SIZE = re.compile(r"(\d{1,15})\s*([KMGT]?)B?", re.IGNORECASE | re.ASCII)
 
 
 class Size(click.ParamType):  # type: ignore[type-arg]
-    """``500MB``, ``64G``, ``1000``: bytes; K, M, G and T are powers of 1000."""
+    """A number of bytes such as ``500MB``, ``64G`` or ``1000``; K, M, G and T are powers of 1000."""
 
     name = "size"
 
@@ -97,7 +97,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]
 
 
 class Words(click.ParamType):  # type: ignore[type-arg]
-    """Words with commas between them, each one of ``words``."""
+    """Words from the list ``words``, with commas between them."""
 
     name = "words"
 
@@ -115,7 +115,7 @@ class Words(click.ParamType):  # type: ignore[type-arg]
 
 
 class Printing(NamedTuple):
-    """How a table is printed: its rows and columns, the form, the unit of time, and the output."""
+    """How a table is printed: rows, columns, form, unit of time, and output."""
 
     form: str | None = None
     columns: str | None = None
@@ -127,7 +127,7 @@ class Printing(NamedTuple):
 
     @property
     def is_chosen(self) -> bool:
-        """Whether a form, or what of the table is printed, is asked for: else a command with an answer prints that."""
+        """Whether an option about the table is given. Otherwise a command that has an answer prints the answer."""
         return (
             self.form not in (None, "table")
             or any((self.columns, self.sort, self.top, self.where))
@@ -143,7 +143,7 @@ class Printing(NamedTuple):
         return "table" if is_for_a_person() else "csv"
 
     def unit_of_time(self) -> Unit:
-        """Return the unit that the option names; by default milliseconds for a person, whole nanoseconds for a
+        """Return the unit that the option names. The default is milliseconds for a person, whole nanoseconds for a
         program."""
         from mio2trace.reports.tables import Unit
 
@@ -165,7 +165,7 @@ _SUFFIXES: dict[str, Form] = {
 
 
 def complete_columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Names of columns, without a unit, behind the last comma."""
+    """Complete the name of a column, without its unit, after the last comma."""
     from mio2trace.schema import COLUMNS
 
     before, comma, last = incomplete.rpartition(",")
@@ -216,12 +216,12 @@ _PRINTING = (
 
 
 def printing_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of `Printing` but the unit, which the command gets as ``printing``."""
+    """Add the options of `Printing` except the unit; the command gets them as ``printing``."""
     return _with_printing(command, _PRINTING)
 
 
 def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of `Printing`, which the command gets as ``printing``."""
+    """Add the options of `Printing`; the command gets them as ``printing``."""
     return _with_printing(command, (_unit_option, *_PRINTING))
 
 
@@ -239,20 +239,20 @@ def _with_printing(command: Callable[..., Any], options: Sequence[Callable[..., 
 
 
 def refuse_to_overwrite(files: Sequence[str], path: str | None) -> None:
-    """Raises `click.UsageError` where the output is one of the inputs."""
+    """Raises `click.UsageError` if the output is one of the inputs."""
     if path in (None, "-"):
         return
     for file in files:
         try:
             same = os.path.samefile(file, path)
         except (OSError, ValueError):
-            continue  # one that is not there is not overwritten
+            continue  # a missing file cannot be overwritten
         if same:
             raise click.UsageError(f"{path} is also an input")
 
 
 class Reading(NamedTuple):
-    """How inputs are read and sorted into runs: what the messages of all readers advise."""
+    """How inputs are read and sorted into runs: the options that messages of all readers recommend."""
 
     tags: tuple[str, ...] = ()
     repetition: int | None = None
@@ -288,12 +288,12 @@ _READING = (
 
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of `Reading`, which the command gets as ``reading``, and ``--quiet``."""
+    """Add the options of `Reading`, which the command gets as ``reading``, and ``--quiet``."""
     return only_reading_options(quiet_option(command))
 
 
 def only_reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of `Reading`, which the command gets as ``reading``."""
+    """Add the options of `Reading`, which the command gets as ``reading``."""
 
     @functools.wraps(command)
     def with_reading(

@@ -1,4 +1,4 @@
-"""What a command prints: tables and lines on standard output; on standard error what was met, errors and progress."""
+"""The output of a command: tables and lines on standard output; notes, errors and progress on standard error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mio2trace.reports.tables import Row, Table
 
 INCOMPLETE = 4
-"""Exit code of ``--strict`` if a profile does not hold all work."""
+"""Exit code of ``--strict`` if a profile is incomplete."""
 
 
 _COLOURS = {
@@ -29,7 +29,7 @@ _COLOURS = {
 
 
 class Refused(click.ClickException):
-    """An input that cannot be used: one line on stderr, exit code 1."""
+    """An unusable input: one line on stderr, exit code 1."""
 
     exit_code = 1
 
@@ -45,7 +45,7 @@ def tell(line: str, *, coloured: bool = False) -> None:
 
 
 def write(pieces: Iterable[str]) -> None:
-    """Standard output, in UTF-8 whatever the locale. Raises `InputError` where it cannot be written."""
+    """Write to standard output in UTF-8, whatever the locale. Raises `InputError` if that fails."""
     from mio2trace.files import standard_output
 
     with standard_output() as out:
@@ -54,9 +54,10 @@ def write(pieces: Iterable[str]) -> None:
 
 
 def say(notes: Iterable[Note], lines: Sequence[str], quiet: bool) -> None:
-    """Counts and what was met, on stderr, without what is private: a note may quote a name.
+    """Print lines and notes on stderr without private data: a note may quote a name.
 
-    ``quiet``: problems alone, what could not be read among them; what the library complains of is none of reading.
+    ``quiet``: only problems, including those with reading. Complaints of the library in its log are no problems with
+    reading.
     """
     from mio2trace.notes import LOGGED
 
@@ -80,8 +81,8 @@ def show(
     *,
     header: bool = True,
 ) -> None:
-    """Print what is asked for of the table that ``make`` makes; on standard error ``said``, the notes, and why there is
-    no row where there is none. Without ``header`` the first line is left out."""
+    """Print the selected rows and columns of the table that ``make`` makes. Standard error gets ``said``, the notes,
+    and the reason if there is no row. Without ``header`` the first line is left out."""
     from mio2trace.memory import without_garbage_collection
     from mio2trace.reports.tables import SelectionError, print_table, select
     from mio2trace.reports.tables.person import left_out
@@ -107,7 +108,7 @@ def show(
 
 
 def put(pieces: Iterable[str], path: str | None) -> None:
-    """Standard output, or a file that is replaced as a whole. Raises `InputError` where it cannot be written."""
+    """Write to standard output, or replace a file as a whole. Raises `InputError` if that fails."""
     from mio2trace.files import replacing
 
     if path in (None, "-"):
@@ -119,42 +120,42 @@ def put(pieces: Iterable[str], path: str | None) -> None:
 
 
 def line_width() -> int | None:
-    """Characters of a line on standard output: the terminal's, or what ``COLUMNS`` says; None: as long as it gets."""
+    """Return the length of a line on standard output: of the terminal, or the value of ``COLUMNS``; None: no limit."""
     if not is_for_a_person() and not os.environ.get("COLUMNS", "").isdigit():
         return None
-    import shutil  # it loads all compressions
+    import shutil  # imported here because it loads all compressions
 
     return shutil.get_terminal_size().columns
 
 
 def is_for_a_person() -> bool:
-    """Whether standard output is a terminal."""
+    """Return whether standard output is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 
 def is_terminal() -> bool:
-    """Whether standard error is one."""
+    """Return whether standard error is a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 def styled(line: str) -> str:
-    """A line for standard error, coloured if that is a terminal."""
+    """Colour a line for standard error if that is a terminal."""
     return _in_colour(line) if is_terminal() else line
 
 
 def coloured(text: str) -> str:
-    """Lines for standard output, coloured if that is a terminal."""
+    """Colour lines for standard output if that is a terminal."""
     return "".join(map(_in_colour, text.splitlines(keepends=True))) if is_for_a_person() else text
 
 
 def _in_colour(line: str) -> str:
-    """Problems, verdicts and severities in colour, if colour is wanted."""
+    """Colour problems, verdicts and severities."""
     colour = next((colour for begin, colour in _COLOURS.items() if line.startswith(begin)), None)
     return line if colour is None or os.environ.get("NO_COLOR") else click.style(line, fg=colour)
 
 
 class Progress:
-    """How much of a large input is read, on one line of the terminal."""
+    """Show how much of a large input has been read, on one line of the terminal."""
 
     def __init__(self) -> None:
         self._shown = ""
@@ -168,17 +169,17 @@ class Progress:
             click.echo(f"\r\x1b[2K{visible(text)}", nl=False, err=True)
 
     def done(self) -> None:
-        """Leave no half line behind."""
+        """Clear the line of progress."""
         if self._shown:
             click.echo("\r\x1b[2K", nl=False, err=True)
             self._shown = ""
 
 
-# -- The column that tells the processes of a job apart ----------------------------------------------------------------
+# -- The column that distinguishes the processes of a job --------------------------------------------------------------
 
 
 def process_cells(profile: Profile) -> Row:
-    """``rank``, else ``pid``; nothing where there is one process."""
+    """Return the cell ``rank``, else ``pid``; no cell if there is only one process."""
     process = profile.process
     if not process.label:
         return {}

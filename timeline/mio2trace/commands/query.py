@@ -1,4 +1,4 @@
-"""``mio2trace query``: SQL on a trace, or on a run that need not be converted first."""
+"""``mio2trace query``: run SQL on a trace, or on a run that has not been converted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Files - bash forgets what comes before them -, then the queries, whose words a dash may join."""
+    """Complete files first, because bash drops words before them; then queries, with their words joined by dashes."""
     from click.shell_completion import CompletionItem
 
     from mio2trace.queries import DATASET, shipped
@@ -196,13 +196,13 @@ def _cell(value: Any) -> str | int | float:
     return value.hex() if isinstance(value, bytes) else value
 
 
-# -- What is asked of a dataset: its tables, in DuckDB -----------------------------------------------------------------
+# -- Queries on a dataset: its tables, in DuckDB -----------------------------------------------------------------------
 
 
 def is_asked_of_dataset(files: Sequence[str], name: str, *, of_run: bool) -> bool:
     """Return whether the query is about the tables of a dataset. Otherwise it is about a trace (``of_run``).
 
-    Raises `InputError` where the query ``name`` is about datasets, and the files are none.
+    Raises `InputError` if the query ``name`` is about datasets but the files are no dataset.
     """
     from mio2trace.snapshot.places import is_dataset
 
@@ -217,7 +217,7 @@ def is_asked_of_dataset(files: Sequence[str], name: str, *, of_run: bool) -> boo
 
 
 def ask_dataset(files: Sequence[str], sql: str) -> Answer:
-    """The answer to one SELECT. Raises `InputError`."""
+    """Return the result of one SELECT. Raises `InputError`."""
     from mio2trace.queries.dataset import opened
     from mio2trace.schema import SQL_COLUMNS
 

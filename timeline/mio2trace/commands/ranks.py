@@ -1,6 +1,6 @@
-"""``mio2trace ranks``: who waits at the collectives of a job, who comes last, by what.
+"""``mio2trace ranks``: show which ranks wait at the collectives of a job, which one comes last, and why.
 
-``mio2trace merge``: the ranks of a job in one picture.
+``mio2trace merge``: write one trace for the ranks of a job.
 """
 
 from __future__ import annotations

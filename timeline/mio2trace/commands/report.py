@@ -1,4 +1,4 @@
-"""``mio2trace report``: where the time of a run went, its findings, and what to try."""
+"""``mio2trace report``: how the time of a run was spent, its findings, and what to try."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def report(
 def make(
     files: tuple[str, ...], output: str, form: Any, gpu: str | None, reading: Reading, *, strict: bool, quiet: bool
 ) -> None:
-    """What ``report`` does. Exits with `INCOMPLETE` if ``strict`` and a profile does not hold all work."""
+    """Write the report. Exits with `INCOMPLETE` if ``strict`` is set and a profile is incomplete."""
     from mio2trace.analysis import analyse, as_given
     from mio2trace.answer import report_of
     from mio2trace.answer.text import FULL
@@ -86,7 +86,7 @@ def make(
         for verdict in verdicts:
             tell(verdict)
     if notes is not None:
-        # The report has what the library complains of.
+        # The report itself contains what the library complains of.
         of_answer = [note for note in notes if not any(words in note.kind for words in OF_TRACES)]
         say((note for note in of_answer if form == "json" or note.kind not in LOGGED), [], quiet)
     if output != "-" and not quiet:
@@ -127,7 +127,7 @@ def is_fleet(files: tuple[str, ...]) -> bool:
 
 
 def fleet_report(path: str, form: str) -> str:
-    """The page or the lines of a dataset. Raises `OptionError` for a form that there is not."""
+    """Return the page or the lines of a dataset. Raises `OptionError` for an unknown form."""
     from mio2trace.fleet import gather, lines
     from mio2trace.notes import OptionError
     from mio2trace.queries.dataset import opened

@@ -1,6 +1,6 @@
-"""``mio2trace record``: run a program so that all that mio2trace reads is there afterwards, in one archive.
+"""``mio2trace record``: run a program and keep everything that mio2trace reads in one archive.
 
-``mio2trace bundle``: a run to give away, without what docs/privacy.md lists.
+``mio2trace bundle``: an archive of a run to give away, without the private data that docs/privacy.md lists.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def _check_expression(expression: str) -> None:
 
 
 def _steps(given: str | None, text: bool) -> list[range | None] | None:
-    """Ranges of step ids, None for the average. None alone: no choice."""
+    """Return ranges of step ids; a range is None for the average. None in place of the list: no choice was made."""
     if given is None:
         return [None] if text else None
     found: list[range | None] = []
@@ -137,7 +137,7 @@ def _steps(given: str | None, text: bool) -> list[range | None] | None:
 
 
 def _chosen(wanted: Sequence[range | None], known: Sequence[int]) -> list[int | None]:
-    """The steps that are there, of those that are wanted. Raises `click.UsageError` for any other value."""
+    """Return the wanted steps that exist. Raises `click.UsageError` for any other value."""
     found: list[int | None] = []
     for part in wanted:
         inside: list[int | None] = [None] if part is None else [step for step in known if step in part]
@@ -180,13 +180,13 @@ def _view_options(show: tuple[str, ...], view: dict[str, Any]) -> ScopeOptions:
 
 
 def _read(files: Sequence[str], reading: options.Reading, notes: Notes) -> tuple[TfProfile | None, list[TfView]]:
-    """The one profile, or the printed views. Raises `InputError`."""
+    """Return the one profile, or the printed views. Raises `InputError`."""
     from mio2trace.analysis import analyse
     from mio2trace.model.tf import TfProfile, TfView
     from mio2trace.notes import InputError
     from mio2trace.readers import A_TF_PROFILE
 
-    # Two steps may print the same: each file is one.
+    # Two steps may print the same text: each file is a step.
     analysis = analyse(files, reading.analysis(accepted=A_TF_PROFILE, join=False, copies=True), notes)
     in_order = sorted(analysis.inputs, key=lambda file: file.source)
     records = [record for file in in_order for record in file.records]

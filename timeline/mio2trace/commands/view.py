@@ -1,4 +1,4 @@
-"""``mio2trace view``: a trace opened in the Perfetto UI, served from this machine to that page alone."""
+"""``mio2trace view``: open a trace in the Perfetto UI; only this page can load it from this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two runs side by side: which part of an iteration became slower, whether that is real, and why.
+"""Two runs compared: which part of an iteration became slower, whether the change is real, and why.
 
 from mio2trace.comparing import compare
 compare("rocm-6.4", ["new/run.log", "new/prof.json"]).table
@@ -20,9 +20,9 @@ SideSource = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Side
 
 
 def compare(a: SideSource, b: SideSource, options: AnalysisOptions = OPTIONS, notes: Notes | None = None) -> Comparison:
-    """``b`` against ``a``: each a file or folder, several files of one run, or a `Side`.
+    """Compare ``b`` with ``a``. Each is a file, a folder, several files of one run, or a `Side`.
 
-    Raises `mio2trace.InputError` with one line that says what is wrong with an input.
+    Raises `mio2trace.InputError` for an unusable input, with a message of one line.
     """
     told = Notes() if notes is None else notes
     of_a, of_b = (one if isinstance(one, Side) else side(_paths(one), options, told) for one in (a, b))

@@ -1,6 +1,6 @@
 """The first lines of a comparison: the verdict, and the parts that changed, grouped by cause.
 
-Every form (text, Markdown, page, JSON) shows these; verdict and interval follow the rule of
+Every form (text, Markdown, page, JSON) shows these lines. Verdict and interval follow the rule of
 `mio2trace.comparing.statistics`.
 """
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from mio2trace.comparing.comparison import Compared, Comparison, Side
 
 _PERCENT = (0.5, 2.0)
-"""Ratios between these are printed in percent, others as a factor."""
+"""Ratios between these two are printed in percent, others as a factor."""
 _DECIDED = ("slower", "faster")
 _GROUPED = ("slower", "faster", "maybe slower", "maybe faster", "~")
 
 
 class Group(NamedTuple):
-    """Parts that changed in the same way for the same reason. ``row``: their sum; the part itself if there is one."""
+    """Parts that changed in the same way for the same reason. ``row``: their sum, or the part itself if it is alone."""
 
     row: Compared
     members: tuple[Compared, ...]
 
 
 def change(ratio: float) -> str:
-    """``+14.9 %``; ``2.15 x`` if a side takes at least twice as long."""
+    """Format a ratio: ``+14.9 %``, or ``2.15 x`` if a side takes at least twice as long."""
     least, most = _PERCENT
     return f"{100 * (ratio - 1):+.1f} %" if least < ratio < most else f"{ratio:.2f} x"
 
 
 def interval(row: Compared) -> str:
-    """``12 to 17 %``, in the unit of `change`; empty without an interval."""
+    """Format the interval in the unit of `change`: ``12 to 17 %``; empty without an interval."""
     if row.ratio is None or row.low is None or row.high is None:
         return ""
     least, most = _PERCENT
@@ -49,7 +49,7 @@ def interval(row: Compared) -> str:
 
 
 def decision(row: Compared) -> str:
-    """Return the meaning of change and interval: ``slower``, or why nothing is decided."""
+    """Return the meaning of change and interval: ``slower``, or the reason why nothing is decided."""
     fewest = min(row.runs)
     runs = count(fewest, "run")
     if row.word in ("slower", "faster") or row.ratio is None:
@@ -68,12 +68,12 @@ def decision(row: Compared) -> str:
 
 
 def _is_unchanged(row: Compared) -> bool:
-    """Whether the interval holds no change, and none that would be called one."""
+    """Return whether the interval contains "no change" and no change that is large enough to report."""
     return row.low is not None and row.high is not None and 1 / (1 + FLOOR) <= row.low <= 1 <= row.high <= 1 + FLOOR
 
 
 def label(row: Compared) -> str:
-    """The verdict in a word or two."""
+    """Return the verdict in one or two words."""
     if row.word in ("slower", "faster"):
         return row.word.upper()
     return "NO CHANGE SHOWN" if row.ratio == 1 or _is_unchanged(row) else "NOT DECIDED"
@@ -91,7 +91,7 @@ def headline(comparison: Comparison) -> str:
 
 
 def seen(side: Side) -> str:
-    """``3 runs of 9 iterations, 4 ranks each``: what was compared of a side."""
+    """Return what was compared of a side: ``3 runs of 9 iterations, 4 ranks each``."""
     iterations = [run.iterations for run in side.runs]
     least, most = min(iterations), max(iterations)
     each = count(least, "iteration") if least == most else f"{least} to {most} iterations"
@@ -101,8 +101,8 @@ def seen(side: Side) -> str:
 
 
 def has_changed(row: Compared) -> bool:
-    """Whether a row is shown without being asked for: another time, another cause, on one side only, or so large a
-    difference that it is worth knowing although nothing is decided."""
+    """Return whether a row is shown by default: its time or its cause changed, it is on one side only, or the
+    difference is worth knowing although nothing is decided."""
     return row.word != "~" or bool(row.cause) or is_large(row)
 
 
@@ -110,12 +110,13 @@ def is_large(row: Compared) -> bool:
     """Whether the difference is at least `FLOOR` of the iteration."""
     if row.ratio is None or row.kind not in KINDS:
         return False
-    nearest = min(row.ratio, 1 / row.ratio) if row.ratio else 0.0  # nothing is left of it
+    nearest = min(row.ratio, 1 / row.ratio) if row.ratio else 0.0  # the part does not exist any more
     return row.share * (1 - nearest) >= FLOOR
 
 
 def groups(rows: Sequence[Compared]) -> tuple[Group, ...]:
-    """The rows that changed; those of one verdict and one cause together, what is decided first, then by time."""
+    """Return the rows that changed. Rows with equal verdict and cause are grouped; decided ones come first, then by
+    time."""
     by_cause: dict[tuple[str, str, str], list[Compared]] = {}
     for row in rows:
         if has_changed(row):
@@ -126,7 +127,7 @@ def groups(rows: Sequence[Compared]) -> tuple[Group, ...]:
 
 
 def common_cause(row: Compared) -> str:
-    """Return the common cause of a row: its stated cause, else the kernel that does its work on both sides."""
+    """Return the cause that groups a row: its stated cause, else the main kernel if it is the same on both sides."""
     if row.cause:
         return row.cause
     if row.kind != "problem" or row.pair is None or row.pair.a is None or row.pair.b is None:
@@ -154,7 +155,7 @@ def _group(cause: str, members: Sequence[Compared]) -> Group:
 
 
 def tally(comparison: Comparison) -> Iterator[str]:
-    """How many parts changed, how many are open, and what was left out."""
+    """Yield the number of parts that changed, that are not decided, and that were left out."""
     rows = comparison.rows
     judged = [row for row in rows if row.word not in ("only in A", "only in B", "other size")]
     slower, faster = (sum(row.word == word for row in judged) for word in _DECIDED)

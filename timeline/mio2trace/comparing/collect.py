@@ -1,4 +1,4 @@
-"""A run that is analysed becomes a record to compare; all numbers are those of `mio2trace.measures`."""
+"""Make a record for comparisons from an analysed run; all numbers come from `mio2trace.measures`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ from mio2trace.ops.operation import Operation
 _SHAPE = re.compile(r"(?<![\w.])\d+((?:x\d+)+)(?![\w.])")
 BUILDS = ("clBuildProgram", "clCompileProgram", "clLinkProgram", "hipModuleLoad", "hiprtcCompileProgram")
 MOST_INSIDE = 8
-"""Kernel names of a problem that are kept, the longest: they are its cause, not its sum."""
+"""The most kernel names that are kept of a problem, longest time first. They show causes; sums do not depend on
+them."""
 
 
 def collect(run: Run, notes: Notes) -> RunRecord | None:
-    """What is to be compared of a run; None where it has neither kernels nor printed layers."""
+    """Return the record of a run; None if it has neither kernels nor printed layers."""
     measured = [one for one in run.measures if _has_kernels(one)]
     if not measured:
         return _of_printed(run)
@@ -106,7 +107,8 @@ def _problems(measures: Measures, inside: InsideIterations, count: int) -> Itera
 
 
 def problem_parts(kernels: Mapping[tuple[str, str], KernelsInside], count: int) -> Iterator[Part]:
-    """Problems with the kernels of ``count`` iterations, by (problem, name): what only these tell of them."""
+    """Return the problems with the kernels of ``count`` iterations, by (problem, name); only facts that kernels
+    show."""
     by_problem: dict[str, list[tuple[str, KernelsInside]]] = {}
     for (problem, name), one in kernels.items():
         if problem:
@@ -139,7 +141,7 @@ def _layers_of_problems(measures: Measures, inside: InsideIterations) -> dict[st
 
 
 def outside_parts(kernels: Mapping[tuple[str, str], KernelsInside], count: int) -> Iterator[Part]:
-    """Kernels in no operation: without a log, all."""
+    """Return the kernels in no operation by name. Without a log these are all kernels."""
     outside = [(name, one) for (problem, name), one in kernels.items() if not problem]
     for place, (name, one) in enumerate(outside):
         yield Part(
@@ -185,7 +187,7 @@ def layer_part(key: LayerKey, samples: Sequence[int], calls: float, place: int, 
 
 
 def _structure(logs: Sequence[FrameworkLog]) -> dict[LayerKey, str]:
-    """Type and output of each layer, where a log prints the net."""
+    """Return type and output of each layer, if a log prints the net."""
     like: dict[LayerKey, str] = {}
     for log in logs:
         types = {
@@ -200,7 +202,7 @@ def _structure(logs: Sequence[FrameworkLog]) -> dict[LayerKey, str]:
 
 
 def but_batch(text: str) -> str:
-    """The first number of each shape as a letter."""
+    """Replace the first number of each shape by a letter."""
     return _SHAPE.sub(r"N\1", text)
 
 
@@ -251,14 +253,14 @@ def facts(run: Run) -> Facts:
     )
 
 
-# -- A job as one run: the mean over its ranks, iteration by iteration; each rank's own iteration beside it ------------
-#
-# A mean stays the same when a job gets more ranks, and one slow rank shows in it by its share; which one it is says its
-# own row.
+# -- A job as one run: the mean over its ranks for each iteration, and the iteration of each rank ----------------------
+# A mean stays the same if a job gets more ranks, and shows a slow rank by its share. The row of each rank shows which
+# one is slow.
 
 
 def mean_of(names: Sequence[str], records: Sequence[RunRecord]) -> RunRecord:
-    """Of records whose samples are of each iteration, in order: as many iterations as all of them have."""
+    """Return the mean of records with one sample per iteration; the number of iterations is the smallest of all
+    records."""
     count = min(record.iterations for record in records)
     samples = _mean([record.samples_ns for record in records], count, len(records))
     parts: dict[tuple[Kind, str], list[Part]] = {}
@@ -306,7 +308,7 @@ def _inside(kernels: Iterable[Inside], ranks: int) -> Iterable[Inside]:
 
 
 def _mean(samples: Iterable[Sequence[float]], count: int, ranks: int) -> tuple[float, ...]:
-    """Of each iteration; a rank that lacks a part takes no time in it."""
+    """Return the mean of each iteration. A rank without the part counts with no time."""
     return tuple(sum(of_iteration) / ranks for of_iteration in zip(*(own[:count] for own in samples), strict=True))
 
 
@@ -314,7 +316,7 @@ def _mean(samples: Iterable[Sequence[float]], count: int, ranks: int) -> tuple[f
 
 
 class KernelsInside(msgspec.Struct, kw_only=True, gc=False):
-    """The kernels of one name in one problem over all steady iterations; the time of each iteration in ns."""
+    """The kernels of one name in one problem over all steady iterations; their time in each iteration, in ns."""
 
     role: str
     naive: bool
@@ -327,17 +329,19 @@ class KernelsInside(msgspec.Struct, kw_only=True, gc=False):
 
 
 class LayerInside(msgspec.Struct, kw_only=True, gc=False):
-    """The kernels of one layer in one direction: how often it ran with kernels, the time of each iteration in ns."""
+    """The kernels of one layer in one direction: the number of executions with kernels, and the time in each iteration,
+    in ns."""
 
     runs: int
     per_iteration_ns: list[int]
 
 
 class InsideIterations(msgspec.Struct, frozen=True, kw_only=True):
-    """``kernels``: by (problem, kernel name), as they first ran; ``""`` is the problem of kernels in no operation.
+    """The parts of steady iterations. ``kernels``: by (problem, kernel name), in the order of first execution; ``""``
+    is the problem of kernels in no operation.
 
-    ``names``: of each operation's index its problem, ``""`` of searches. ``calls``: of each problem the operations that
-    begin in a steady iteration. ``find_ns``: kernels of searches, in the whole run.
+    ``names``: the problem of each operation by index, ``""`` for searches. ``calls``: the number of operations of each
+    problem that begin in a steady iteration. ``find_ns``: kernel time of searches in the whole run.
     """
 
     kernels: Mapping[tuple[str, str], KernelsInside]
@@ -348,11 +352,12 @@ class InsideIterations(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def inside_iterations(measures: Measures) -> InsideIterations:
-    """The parts of the steady iterations of a profile."""
+    """Return the parts of the steady iterations of a profile."""
     told = measures.steady.told
     count = len(told.steady)
     place_of = {number: at for at, number in enumerate(told.steady)}
-    counted = [*(place_of.get(one.number, NONE) for one in told.all), NONE]  # the last is of what is in none
+    # The last one is for kernels in no iteration.
+    counted = [*(place_of.get(one.number, NONE) for one in told.all), NONE]
     names, searches = _problems_of(measures)
     links, facts = measures.alignment.links, measures.alignment.facts
     ran = bytearray(len(links.runs))
@@ -395,7 +400,8 @@ def inside_iterations(measures: Measures) -> InsideIterations:
 
 
 def _problems_of(measures: Measures) -> tuple[list[str], frozenset[int]]:
-    """Of each operation's index its problem's name, the last of no operation; and which are searches."""
+    """Return the problem of each operation by index (the last entry is for no operation), and the indices of
+    searches."""
     operations, problem_of = measures.operation_at, measures.steady.problem_of
     names = [""] * (len(measures.first_of) + 1)
     for index, operation in operations.items():

@@ -1,4 +1,4 @@
-"""Two sides, part by part: verdicts, causes, what only one of them has, and what a gate makes of it."""
+"""Compare two sides part by part: verdicts, causes, parts that only one side has, and the limits of a gate."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compared(NamedTuple):
-    """A part of an iteration on both sides, times in ns: None on a side that lacks it.
+    """A part of an iteration on both sides, times in ns; None on a side that lacks it.
 
-    ``share`` is its part of the longer iteration. ``other_size``: it does not compute the same, and is not judged.
-    ``pair``: the two matched parts, if the row is a part.
+    ``share``: its part of the longer iteration. ``other_size``: it computes something else and is not judged. ``pair``:
+    the two matched parts; None for a row that is not a part.
     """
 
     kind: Kind | Literal["iteration", "step", "once", "rank"]
@@ -61,12 +61,12 @@ class Compared(NamedTuple):
 
     @property
     def more_ns(self) -> float:
-        """How much longer it takes on the second side."""
+        """Time of the second side minus time of the first."""
         return (self.b_ns or 0) - (self.a_ns or 0)
 
 
 class Failure(NamedTuple):
-    """A limit that was passed: the part, by what ratio, the limit, and whether enough runs say so."""
+    """An exceeded limit: the part, its ratio, the limit, and whether there are enough runs to decide."""
 
     name: str
     ratio: float
@@ -75,7 +75,7 @@ class Failure(NamedTuple):
 
 
 class Comparison:
-    """Side ``b`` against side ``a``."""
+    """The comparison of side ``b`` with side ``a``."""
 
     def __init__(self, a: Side, b: Side) -> None:
         kinds = {run.told_by for side in (a, b) for run in side.runs}
@@ -94,7 +94,7 @@ class Comparison:
 
     @cached_property
     def rows(self) -> tuple[Compared, ...]:
-        """Every part of both sides, once; the largest change first, parts of one kind together."""
+        """Every part of both sides once, by kind, largest change first."""
         pairs = list(matched(self.a.runs, self.b.runs))
         instead = _instead(pairs)
         rows = self._with_others([self._row(pair, instead) for pair in pairs])
@@ -102,7 +102,8 @@ class Comparison:
         return tuple(sorted(rows, key=lambda row: (order[row.kind], -abs(row.more_ns))))
 
     def _with_others(self, rows: list[Compared]) -> list[Compared]:
-        """Where a base keeps no small parts: those of the other side together, beside what the base says of its own."""
+        """If a base keeps no small parts: sum up the small parts of the other side, and compare them with the sum in
+        the base."""
         of_a, of_b = (sum(run.others_ns for run in side.runs) / len(side.runs) for side in (self.a, self.b))
         if not of_a and not of_b:
             return rows
@@ -124,7 +125,7 @@ class Comparison:
 
     @cached_property
     def once(self) -> tuple[Compared, ...]:
-        """Yield the costs that do not recur, if a side has them: a cold first iteration, searches, program builds."""
+        """Costs that occur once, if a side has them: a cold first iteration, searches, program builds."""
         rows = []
         for name, field in (
             ("first iteration", "first_ns"),
@@ -132,7 +133,7 @@ class Comparison:
             ("building programs", "build_ns"),
         ):
             of_a, of_b = ([getattr(run, field) or 0 for run in side.runs] for side in (self.a, self.b))
-            # A run of one iteration has no first one.
+            # A run with one iteration has no separate first iteration.
             if (any(of_a) or any(of_b)) and (name != "first iteration" or (all(of_a) and all(of_b))):
                 rows.append(self._judged("once", name, [(one,) for one in of_a], [(one,) for one in of_b]))
         return tuple(rows)
@@ -151,7 +152,7 @@ class Comparison:
 
     @cached_property
     def ranks(self) -> tuple[Compared, ...]:
-        """Of jobs each rank's iteration, the largest change first: which of them the mean is about."""
+        """The iteration of each rank of a job, largest change first: they show which ranks changed the mean."""
         of_a, of_b = (_by_rank(side.runs) for side in (self.a, self.b))
         rows = [self._judged("rank", name, of_a[name], of_b[name]) for name in of_a if name in of_b]
         if of_a and of_b:
@@ -206,17 +207,18 @@ class Comparison:
             0 if pair.how == "batch" else said.runs_needed, pair,
         )  # fmt: skip
 
-    # -- what a person reads -----------------------------------------------------------------------------------------
+    # -- the answer --------------------------------------------------------------------------------------------------
 
     @cached_property
     def differs(self) -> tuple[str, ...]:
-        """Return the differences of the sides apart from times: device, versions, variables; also equal files."""
+        """Yield the differences of the sides apart from times: device, versions, variables; also whether the files are
+        equal."""
         said = []
         for name, of_a, of_b in (
             ("device", self.a.facts.device, self.b.facts.device),
             ("MIOpen", self.a.facts.miopen, self.b.facts.miopen),
         ):
-            if of_a != of_b and of_a and of_b:  # what one does not tell is no difference
+            if of_a != of_b and of_a and of_b:  # a value that one side does not state is no difference
                 said.append(f"{name} {of_a} -> {of_b}")
         here, there = dict(self.a.facts.environment), dict(self.b.facts.environment)
         said += [f"{name} {here[name]} -> {there[name]}" for name in here if there.get(name, here[name]) != here[name]]
@@ -229,7 +231,7 @@ class Comparison:
 
     @property
     def table(self) -> Table:
-        """A row a part, the iteration last."""
+        """A table with one row per part; the iteration comes last."""
         from mio2trace.comparing.text import table
 
         return table(self)
@@ -237,11 +239,11 @@ class Comparison:
     # -- gates -------------------------------------------------------------------------------------------------------
 
     def failures(self, total: float | None, problem: float | None) -> tuple[Failure, ...]:
-        """Limits that were passed: ``total`` of the iteration, ``problem`` of each of its parts that is at least
-        `LEAST_SHARE` of it, 0.05 for 5 %.
+        """Return the exceeded limits. ``total``: for the iteration. ``problem``: for each part of at least
+        `LEAST_SHARE` of the iteration. 0.05 means 5 %.
 
-        With fewer than `FEWEST` runs a side the total is a tripwire, a failure that is not ``decided``; parts cannot be
-        judged. Raises ValueError for ``problem`` then.
+        With fewer than `FEWEST` runs per side, a failure of the total is an alarm that is not ``decided``, and parts
+        cannot be judged: then ``problem`` raises ValueError.
         """
         fewest = min(len(self.a.runs), len(self.b.runs))
         found = []
@@ -265,7 +267,8 @@ class Comparison:
 
 
 def _instead(pairs: Sequence[Pair]) -> dict[int, str]:
-    """Of problems that one side lacks, by the part's identity: what it computes in their layer."""
+    """Return, for problems that only one side has, the problem that the other side computes in the same layer (by the
+    identity of the part)."""
     alone = [pair for pair in pairs if (pair.a is None) != (pair.b is None) and pair.first.part.kind == "problem"]
     by_layer: dict[tuple[bool, str], list[Part]] = {}
     for pair in alone:
@@ -283,7 +286,7 @@ def _instead(pairs: Sequence[Pair]) -> dict[int, str]:
 
 
 def _by_rank(runs: Sequence[RunRecord]) -> dict[str, list[Sequence[float]]]:
-    """The samples of each rank in each run that has it."""
+    """Return the samples of each rank in every run that has it."""
     found: dict[str, list[Sequence[float]]] = {}
     for run in runs:
         for rank in run.ranks:
@@ -292,18 +295,18 @@ def _by_rank(runs: Sequence[RunRecord]) -> dict[str, list[Sequence[float]]]:
 
 
 def _kind(part: Part) -> str:
-    """Primitive and direction: what a problem's name has before its shapes."""
+    """Return primitive and direction: the words of a problem's name before its shapes."""
     return " ".join(takewhile(lambda word: not word[0].isdigit(), part.name.split()))
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# Why a part differs: what is another about it, in a few words. Kernels are looked at inside of a matched part only
+# The causes of a difference in a few words. Kernels are compared only inside a matched part.
 
 _LONGEST_NAME = 40
 
 
 def cause(pair: Pair) -> str:
-    """Statements on what changed, with ``; `` between them; empty where nothing is seen but the time."""
+    """Return statements on what changed, with ``; `` between them; empty if only the time changed."""
     if pair.a is None or pair.b is None:
         return ""
     return "; ".join(_differences(pair, pair.a.part, pair.b.part))
@@ -340,7 +343,7 @@ def _kernels(a: Part, b: Part, named: bool) -> Iterator[str]:
 
 
 def _roles(part: Part) -> Counter[str]:
-    """How many kernels of each role, a call."""
+    """Return the number of kernels of each role, per call."""
     roles: Counter[str] = Counter()
     for one in part.kernels:
         roles[one.role] += one.count / (part.calls or 1)  # type: ignore[assignment]

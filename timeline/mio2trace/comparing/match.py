@@ -1,8 +1,9 @@
-"""Which part of one run is which of another: by what was computed, not by what it was called.
+"""Match the parts of two runs by what they compute, not by their names.
 
-Problems are matched by their name, which is what they compute; then by all but the batch. Layers by the longest common
-subsequence of primitive, direction and output, equal names preferred. Kernels outside of operations by name, then by
-their place: those between the same neighbours, called as often, were renamed.
+Problems are matched by their name, which describes the computation; then by all of it except the batch. Layers are
+matched by the longest common subsequence of primitive, direction and output; equal names are preferred. Kernels outside
+of operations are matched by name. The others are then matched by place: a kernel between the same neighbours with as
+many calls was renamed.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ _SAME_LIKE, _SAME_NAME = 2, 3
 _MUCH_LONGER = 3
 """Times of a renamed kernel differ by less than this factor."""
 _SAME_NET = 0.5
-"""Part of the time that must be in kernels of one name, for the places of others to mean anything."""
+"""The places of kernels are compared only if kernels with equal names have at least this part of the time."""
 _LONGEST = 4_000_000
-"""Cells of the table of the longest common subsequence; of more layers only names are compared."""
+"""The most cells in the table of the longest common subsequence; if there are more layers, only names are compared."""
 
 
 class SidePart(NamedTuple):
-    """A part in all runs of a side that have it: its samples by run; the rest is of the first of them."""
+    """A part in all runs of a side that have it. ``samples``: by run. ``part``: from the first of these runs."""
 
     part: Part
     samples: tuple[tuple[float, ...], ...]
@@ -35,7 +36,7 @@ class SidePart(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A part of either side, or of both; ``how`` they were found to be the same."""
+    """A part of either side, or of both. ``how``: the property by which they were matched."""
 
     a: SidePart | None
     b: SidePart | None
@@ -49,7 +50,7 @@ class Pair(NamedTuple):
 
 
 def parts(runs: Sequence[RunRecord]) -> dict[Kind, list[SidePart]]:
-    """The parts of a side by kind, in order of place."""
+    """Return the parts of a side by kind, in order of place."""
     samples: dict[tuple[Kind, str], list[tuple[float, ...]]] = {}
     first: dict[tuple[Kind, str], Part] = {}
     for run in runs:
@@ -72,7 +73,7 @@ def matched(a: Sequence[RunRecord], b: Sequence[RunRecord]) -> Iterator[Pair]:
 
 
 def _by_name(a: Sequence[SidePart], b: Sequence[SidePart]) -> tuple[list[Pair], list[SidePart], list[SidePart]]:
-    """Pairs of one name, and what is left on each side."""
+    """Return pairs of equal name, and the unmatched parts of each side."""
     other = {one.part.name: one for one in b}
     pairs = [Pair(one, other[one.part.name], "name") for one in a if one.part.name in other]
     mine = {one.part.name for one in a}
@@ -115,14 +116,14 @@ def _kernels(a: Sequence[SidePart], b: Sequence[SidePart]) -> Iterator[Pair]:
 
 
 def _is_like(a: SidePart, b: SidePart) -> bool:
-    """Whether one may be the other by a new name: as many calls, in the same role, of a time like it."""
+    """Return whether one kernel may be the other by a new name: as many calls, equal roles, and a similar time."""
     short, long = sorted((a.mean_ns, b.mean_ns))
     roles = [[inside.role for inside in one.part.kernels] for one in (a, b)]
     return a.part.calls == b.part.calls and roles[0] == roles[1] and long <= _MUCH_LONGER * short
 
 
 def _neighbours(parts: Sequence[SidePart], same: set[str]) -> dict[str, tuple[str, str]]:
-    """Of each part that only this side has: those before and after it that both have."""
+    """Return, for each part that only this side has, the parts before and after it that both sides have."""
     where: dict[str, tuple[str, str]] = {}
     before = ""
     waiting: list[str] = []
@@ -138,7 +139,7 @@ def _neighbours(parts: Sequence[SidePart], same: set[str]) -> dict[str, tuple[st
 
 
 def _layers(a: Sequence[SidePart], b: Sequence[SidePart]) -> Iterator[Pair]:
-    """Match in the order of the net; parts that the order does not match are matched by name, because a layer may have
+    """Match in the order of the net. Layers that the order does not match are matched by name, because a layer may have
     a new shape."""
     pairs = list(_in_order(a, b))
     left = {pair.b.part.name: pair.b for pair in pairs if pair.a is None and pair.b is not None}
@@ -179,7 +180,7 @@ def _in_order(a: Sequence[SidePart], b: Sequence[SidePart]) -> Iterator[Pair]:
 
 
 def _table(a: Sequence[SidePart], b: Sequence[SidePart]) -> list[list[int]]:
-    """The highest similarity that is possible from each pair of places on."""
+    """Return the highest similarity that is possible from each pair of places to the end."""
     best = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
     for at_a in reversed(range(len(a))):
         row, below = best[at_a], best[at_a + 1]

@@ -1,4 +1,4 @@
-"""A comparison as a page: in the report's frame, a section a side that is compared with the first."""
+"""A comparison as a page, with the frame of the report: one section for each side that is compared with the first."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from mio2trace.ops.naming import primitive_name
 from mio2trace.outgoing import shortened, visible
 
 ROOMS = (Room(50, 140, 0, 0), Room(30, 100, 0, 0), Room(15, 80, 0, 0), Room(6, 50, 0, 0), Room(3, 30, 0, 0))
-"""Tried until the page is small enough."""
+"""Limits to try in turn until the page is small enough."""
 _COLOURS = ("conv", "gemm", "bnorm", "pool", "activ", "rnn", "softmax", "tensor")
-"""Of parts of which no primitive is known, by rank."""
+"""Colours, by rank, of parts without a known primitive."""
 _CAUSE = 90
-"""Characters of a cause that are shown before it is opened."""
+"""The characters of a cause that are shown before it is opened."""
 _MARKS = {
     "slower": ("high", "search"), "maybe slower": ("medium", "bnorm"), "faster": ("low", "pool"),
     "maybe faster": ("low", "pool"), "only in A": ("info", "setup"), "only in B": ("info", "setup"),
     "other size": ("info", "setup"),
 }  # fmt: skip
-"""Of each verdict the class of its word and the colour of its bar."""
+"""The class of the word and the colour of the bar for each verdict."""
 
 
 class _Piece(NamedTuple):
-    """Parts that are one piece of an iteration's bar."""
+    """Parts that share a piece of an iteration's bar."""
 
     name: str
     colour: str
@@ -42,7 +42,7 @@ class _Piece(NamedTuple):
 
 
 def page(comparisons: Sequence[Comparison], generator: str) -> str:
-    """The file's text; all are compared with the same first side."""
+    """Return the text of the file; all sides are compared with the same first one."""
     return fitted(
         {
             "title": _title(comparisons, room),
@@ -56,7 +56,7 @@ def page(comparisons: Sequence[Comparison], generator: str) -> str:
 
 
 def _attempts(sections: int) -> Iterator[tuple[Room, int]]:
-    """Less of each section, then fewer sections."""
+    """Yield smaller and smaller pages: fewer rows of each section, then fewer sections."""
     yield from ((room, sections) for room in ROOMS)
     yield from ((ROOMS[-1], fewer) for fewer in range(sections - 1, 0, -1))
 
@@ -106,7 +106,7 @@ def _section(comparison: Comparison, room: Room) -> dict[str, Any]:
     }
 
 
-# -- in words --------------------------------------------------------------------------------------------------------
+# -- texts -----------------------------------------------------------------------------------------------------------
 
 
 def _tiles(comparison: Comparison, names: tuple[str, str]) -> list[dict[str, str]]:
@@ -178,7 +178,8 @@ def _iteration(comparison: Comparison, names: tuple[str, str], room: Room) -> di
         ]
         medians = sum(piece.ns for piece in pieces)
         said = ms(whole or 0)
-        if abs(medians - (whole or 0)) > 0.01 * medians:  # of a run that flips no median of sums is the sum of medians
+        # The sum of medians is the median of sums only if the order of the runs is the same in every part.
+        if abs(medians - (whole or 0)) > 0.01 * medians:
             said += f"; the medians of its parts add up to {ms(medians)}"
         bar = svg.stacked(pieces, longest, f"What an iteration of {letter} consists of", height=34, width=1000)
         bars.append(svg.Shown('<p class="faint">{}: {}, {}</p>{}').format(letter, visible(name), said, bar))
@@ -195,7 +196,7 @@ def _iteration(comparison: Comparison, names: tuple[str, str], room: Room) -> di
 
 
 def _pieces(comparison: Comparison) -> list[_Piece]:
-    """By primitive where one is known; else the longest parts by themselves, and all others together."""
+    """Return the pieces by primitive, where one is known; else the longest parts one by one and the others together."""
     rows = [row for row in comparison.rows if row.kind != "layer"] or list(comparison.rows)
     sums: dict[tuple[str, str], list[float]] = {}
     has_problems = any(row.kind == "problem" for row in rows)
@@ -220,7 +221,7 @@ def _pieces(comparison: Comparison) -> list[_Piece]:
 def _table(
     head: str, parts: Sequence[Compared | Group], room: Room, most: float | None, caption: str
 ) -> dict[str, Any] | None:
-    """``most``: the change whose bar reaches to the edge; None: the largest of these."""
+    """``most``: the change whose bar reaches the edge; None: the largest change of these rows."""
     if not parts:
         return None
     made = [part if isinstance(part, Group) else Group(part, (part,)) for part in parts]
@@ -257,8 +258,8 @@ def _number(ns: float | None) -> str:
 
 
 def _details(group: Group, room: Room) -> dict[str, Any]:
-    """The cause, and what it rests on: solvers and kernels of both sides, the line that runs it again. Of a group its
-    members."""
+    """Return the cause and its evidence: solvers and kernels of both sides, and the line that runs the problem again.
+    For a group also its members."""
     row = group.row
     if len(group.members) > 1:
         said = [f"{one.name}: {_number(one.a_ns)} -> {_number(one.b_ns)} ms" for one in group.members[: room.rows]]
@@ -277,7 +278,7 @@ def _details(group: Group, room: Room) -> dict[str, Any]:
 
 
 def _inside(part: Part) -> Iterator[str]:
-    """Solvers and kernels of a part, where they say more than its name."""
+    """Return solvers and kernels of a part, if they are more specific than its name."""
     if part.solvers:
         yield f"solver {', '.join(part.solvers)}"
     if part.kind == "problem":

@@ -1,7 +1,8 @@
-"""Two runs in one trace: steady iterations begin together, matched slices have their ratio, the differences are a list.
+"""Two runs in one trace: steady iterations begin together, matched slices have their ratio, and the differences are
+listed.
 
-Each run is drawn by `mio2trace.draw`, its devices only; the slices of an iteration are moved together, so that no time
-between them is altered. What is not in a steady iteration of both is left out.
+Each run is drawn by `mio2trace.draw`, without the host. All slices of an iteration are moved by the same time, so that
+times between them stay the same. Slices outside of these steady iterations are left out.
 """
 
 from __future__ import annotations
@@ -26,24 +27,25 @@ from mio2trace.outgoing import shortened
 from mio2trace.trace import Event, Part, Process, Slice, Trace, Track, each
 
 MOST_ITERATIONS = 10
-"""Pairs of steady iterations that are drawn."""
+"""The most pairs of steady iterations that are drawn."""
 MOST_DIFFERENCES = 20
 """Tracks of the list."""
 _LEAST = 0.001
-"""Part of an iteration that a difference must be, to stand in the list."""
+"""A difference is listed if it has at least this part of an iteration."""
 _LIST = 1
 _APART = 100
-"""Numbers below it are those of the list; what is drawn of a log alone begins behind them."""
+"""Smaller numbers of processes are those of the list; processes of a log without a profile begin here."""
 _HELP_LIST = (
     "The parts that take longer or shorter in the second run, the largest difference first: each where it runs in B, or"
     " in A if only A has it. All times are medians of a steady iteration; ratio is B / A."
 )
 _MOVED = ("queued_ns", "submit_ns")
-"""Arguments that are times on the axis."""
+"""Arguments that are times on the axis of the trace."""
 
 
 class _Slot(NamedTuple):
-    """A steady iteration of a run: from when on what begins is part of it, until when, and by how much it is moved."""
+    """A steady iteration of a run: slices that begin between ``start_ns`` and ``end_ns`` belong to it and are moved by
+    ``shift_ns``."""
 
     start_ns: int
     end_ns: int
@@ -51,9 +53,8 @@ class _Slot(NamedTuple):
 
 
 class _Drawn(NamedTuple):
-    """One run to be drawn beside the other. ``slots``: none if no iterations are known. Then all is drawn, and
-    ``begins_ns`` is the start of the first slice, because the host, which is not drawn, may have begun long before.
-    """
+    """One of the two runs. ``slots`` is empty if no iterations are known; then everything is drawn. ``begins_ns`` is
+    the start of the first slice, because the host, which is not drawn, may begin long before it."""
 
     letter: str
     trace: Trace
@@ -64,12 +65,12 @@ class _Drawn(NamedTuple):
 
     @property
     def tracks(self) -> frozenset[int]:
-        """Numbers of those drawn."""
+        """The numbers of the tracks that are drawn."""
         return frozenset(track.id for track in self.trace.tracks if track.process in self.processes)
 
     @property
     def processes(self) -> dict[int, Process]:
-        """Those drawn, by their own numbers: devices, or what is drawn of a log alone."""
+        """The processes that are drawn, by number: devices, or the processes of a log without a profile."""
         least = FIRST_DEVICE if self.measures else 0
         return {one.id: one for one in self.trace.processes if one.id >= least}
 
@@ -102,7 +103,7 @@ def picture(comparison: Comparison, a: Source, b: Source, metadata: Mapping[str,
     )
 
 
-# -- what is drawn ---------------------------------------------------------------------------------------------------
+# -- which slices are drawn ------------------------------------------------------------------------------------------
 
 
 def _middle(source: Source) -> Run:
@@ -113,10 +114,11 @@ def _middle(source: Source) -> Run:
 
 
 def _built(run: Run) -> Trace:
-    """A run's own picture, of the steady iterations alone where these have names to choose them by."""
+    """Return the trace of a run; of its steady iterations only, if these have numbers."""
     to_draw = RunToDraw(measures=run.measures, logs=() if run.measures else run.logs)
     options = BuildOptions(host_calls="none", selection=_selection(run))
-    return build([to_draw], options, {}, Notes())  # what is left out is said of the comparison, not of each run
+    # Notes on parts that were left out apply to the comparison, not to each run.
+    return build([to_draw], options, {}, Notes())
 
 
 def _selection(run: Run) -> Selection:
@@ -136,7 +138,7 @@ def _begins_ns(one: _Drawn) -> int:
 
 
 def _aligned(steady: Sequence[Mapping[int, tuple[int, int]]]) -> list[tuple[_Slot, ...]]:
-    """The n-th steady iterations of both begin together, where the longer of the two before ended."""
+    """Let the n-th steady iterations of both runs begin together, after the longer one of the two before."""
     count = min(MOST_ITERATIONS, *map(len, steady))
     regions = [_regions(one)[:count] for one in steady]
     starts = [0]
@@ -149,8 +151,8 @@ def _aligned(steady: Sequence[Mapping[int, tuple[int, int]]]) -> list[tuple[_Slo
 
 
 def _regions(steady: Mapping[int, tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the spans from the start of each iteration to the start of the next, if the next one follows in the run;
-    else to its end."""
+    """Return the spans from the start of each iteration to the start of the next one if it follows in the run;
+    otherwise to the end of the iteration."""
     numbers = list(steady)
     regions = []
     for number, following in zip_longest(numbers, numbers[1:]):
@@ -162,7 +164,8 @@ def _regions(steady: Mapping[int, tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _moved(one: _Drawn, events: Iterator[Event]) -> Iterator[tuple[Slice, _Slot]]:
-    """The slices of the drawn iterations, each with its iteration: what is nested belongs to what it lies in."""
+    """Yield the slices of the drawn iterations, each with its iteration. A nested slice belongs to the iteration of the
+    slice around it."""
     starts = [slot.start_ns for slot in one.slots]
     track = until = -1
     slot: _Slot | None = None if starts else _Slot(0, 0, -one.begins_ns)
@@ -178,7 +181,7 @@ def _moved(one: _Drawn, events: Iterator[Event]) -> Iterator[tuple[Slice, _Slot]
 
 
 def _device_parts(one: _Drawn) -> Sequence[Part]:
-    """Return the parts of the trace that draw devices: the first parts, one per profile; all parts for a log alone."""
+    """Return the parts of the trace that draw devices: the first parts, one per profile; for a log alone all parts."""
     return one.trace.parts[: len(one.measures)] if one.measures else one.trace.parts
 
 
@@ -205,11 +208,11 @@ def _slices(one: _Drawn, part: Part, told: _Told, measures: Measures | None) -> 
         )  # fmt: skip
 
 
-# -- what is told of it ----------------------------------------------------------------------------------------------
+# -- arguments of slices ---------------------------------------------------------------------------------------------
 
 
 class _Told:
-    """The row of a comparison that a slice belongs to: of layers, operations that ran, kernels in no operation."""
+    """Finds the row of a comparison to which a slice belongs: layers, operations that ran, kernels in no operation."""
 
     def __init__(self, comparison: Comparison) -> None:
         self._rows: dict[tuple[str, str, str], Compared] = {}
@@ -233,7 +236,7 @@ class _Told:
 
 
 def _ratio_args(row: Compared, letter: str) -> dict[str, Any]:
-    """The arguments of a matched slice: medians per iteration on both sides, in ns."""
+    """Return the arguments of a matched slice: medians per iteration on both sides, in ns."""
     args: dict[str, Any] = {} if row.ratio is None else {"ratio": float(f"{row.ratio:.4g}")}
     args["verdict"] = row.word
     for key, ns in (("a_ns", row.a_ns), ("b_ns", row.b_ns)):
@@ -252,7 +255,7 @@ def _ratio_args(row: Compared, letter: str) -> dict[str, Any]:
 
 
 class _Difference(NamedTuple):
-    """A row of the list: its name, and where it is drawn in each iteration."""
+    """A row of the list: its name, and its place in each iteration."""
 
     row: Compared
     name: str
@@ -260,7 +263,7 @@ class _Difference(NamedTuple):
 
 
 def _differences(comparison: Comparison, drawn: Sequence[_Drawn], told: _Told) -> list[_Difference]:
-    """Layers where there are any, else problems, else kernels."""
+    """Return the differences of layers if there are layers, else of problems, else of kernels."""
     kinds = {row.kind for row in comparison.rows}
     kind = next((kind for kind in ("layer", "problem", "kernel") if kind in kinds), "")
     least = _LEAST * max(comparison.iteration.a_ns or 0, comparison.iteration.b_ns or 0)
@@ -285,7 +288,7 @@ def _differences(comparison: Comparison, drawn: Sequence[_Drawn], told: _Told) -
 
 
 def _list_name(number: int, row: Compared) -> str:
-    """What fits beside a track; a viewer cuts the middle of what is longer."""
+    """Return a name that fits beside a track: a viewer cuts the middle of longer names."""
     return short_name(f"{number}. {row.name}: {row.more_ns / 1e6:+.3f} ms")
 
 
@@ -296,7 +299,7 @@ def _slice_name(row: Compared) -> str:
 
 def _list_process(differences: Sequence[_Difference]) -> Iterator[Process]:
     if differences:
-        # Before devices, whose places are below zero, and before "A: ..." where groups are sorted by name.
+        # Before devices (whose places are negative), and before "A: ..." if groups are sorted by name.
         yield Process(id=_LIST, name="A -> B: largest differences first", sort=-1000, description=_HELP_LIST)
 
 
@@ -310,7 +313,7 @@ def _list_slices(differences: Sequence[_Difference]) -> Iterator[Event]:
         until = 0
         args = {**_ratio_args(one.row, "A"), "more_ns": round(one.row.more_ns)}
         for start, end in one.spans:
-            start = max(start, until)  # an iteration of several queues may begin before all of the last has ended
+            start = max(start, until)  # an iteration with several queues may begin before the last one has ended
             if end > start:
                 yield Slice(_LIST + number, start, end - start, _slice_name(one.row), "difference", args)
                 until = end
@@ -332,7 +335,7 @@ def _processes(one: _Drawn, comparison: Comparison) -> Iterator[Process]:
 
 
 def _tracks(one: _Drawn) -> Iterator[Track]:
-    """None is its group's main one: a viewer draws groups of one track apart from the list, and before it."""
+    """No track is the main one of its group: a viewer would draw groups of one track before the list."""
     for track in one.trace.tracks:
         if track.process in one.processes:
             yield msgspec.structs.replace(

@@ -2,7 +2,7 @@
 
 Its texts are names of problems, layers, kernels, solvers and devices, cleaned by the rules of docs/privacy.md.
 
-`mio2trace.comparing.collect` makes it of an analysed run, `mio2trace.comparing.sides` keeps it in a file.
+`mio2trace.comparing.collect` makes it from an analysed run, `mio2trace.comparing.sides` keeps it in a file.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from mio2trace.measures.statistics import quantile
 Kind = Literal["problem", "layer", "kernel"]
 KINDS: tuple[Kind, ...] = ("problem", "kernel", "layer")
 MOST_SAMPLES = 9
-"""Of more iterations the quantiles at each eighth are kept: the median is exact, and so are least and most."""
+"""If there are more iterations, the quantiles at each eighth are kept: median, least and most stay exact."""
 
 
 CUT = 100
-"""Characters that a trace shows of a kernel's name."""
+"""The characters of a kernel's name in a trace."""
 
 
 class Inside(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The kernels of one name within a part, in one iteration: how many, of what role, how long."""
+    """The kernels of one name within a part, per iteration: their number, their role and their time."""
 
     name: str
     role: str = ""
@@ -35,13 +35,13 @@ class Inside(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A part of an iteration: the operations of one problem, the kernels of one name outside of any, a layer.
+    """A part of an iteration: the operations of one problem, the kernels of one name in no operation, or a layer.
 
-    ``samples_ns``: its kernel time in each steady iteration (printed times where there is no profile), or quantiles.
-    ``calls``: per iteration, 0 if unknown. ``place``: its place among the parts of its kind, as they
-    first ran. ``like``: the properties that the same part of another run has under another name. A problem has all but
-    the batch, a layer has primitive, direction and output. ``layers``: those that a problem is computed in.
-    ``primitive``: that of a problem, or of a layer's first operation.
+    ``samples_ns``: kernel time in each steady iteration (printed times without a profile), or quantiles. ``calls``: per
+    iteration, 0 if unknown. ``place``: its place among the parts of its kind, in order of first execution. ``like``:
+    the properties that the part keeps if its name changes; for a problem everything except the batch, for a layer
+    primitive, direction and output. ``layers``: the layers that compute a problem. ``primitive``: of a problem, or of
+    the first operation of a layer.
     """
 
     kind: Kind
@@ -59,7 +59,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run was made with. ``environment``: names and values in MIOpen's log: HIP's version, variables."""
+    """The device and versions of a run. ``environment``: names and values in MIOpen's log (HIP's version,
+    variables)."""
 
     device: str = ""
     miopen: str = ""
@@ -76,12 +77,12 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A run. ``samples_ns``: kernel time of each steady iteration (``told_by`` kernels), or what its layers print.
+    """A run. ``samples_ns``: kernel time of each steady iteration (if ``told_by`` is kernels), or the printed times.
 
-    ``first_ns``: the first iteration, steady or not; ``find_ns``: kernels of searches; ``build_ns``: building
-    programs, on the host; each in the whole run. ``others_ns``: mean of what parts too small to keep took.
+    ``first_ns``: the first iteration, steady or not. ``find_ns``: kernels of searches. ``build_ns``: program builds on
+    the host. These three are times in the whole run. ``others_ns``: mean time of the parts that were too small to keep.
     ``ranks``: the processes of a job; all other numbers are means over them (`mio2trace.comparing.collect`).
-    ``names_cut``: the names of kernels are those of a picture, `CUT` characters long at most.
+    ``names_cut``: the names of kernels come from a trace and have at most `CUT` characters.
     """
 
     name: str
@@ -90,7 +91,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     samples_ns: tuple[float, ...]
     mean_ns: float
     steps: tuple[tuple[str, tuple[float, ...]], ...] = ()
-    """The length of each steady step, and of each of its parts (`mio2trace.measures.step_time`), by name; empty if the
+    """The length of each steady step and of each of its parts (`mio2trace.measures.step_time`), by name; empty if the
     source does not show them."""
     first_ns: float | None = None
     find_ns: float = 0
@@ -103,7 +104,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def condensed(samples: Sequence[float]) -> tuple[float, ...]:
-    """The samples in order, or their quantiles where there are many."""
+    """Return the samples in order, or their quantiles if there are many."""
     ordered = sorted(samples)
     if len(ordered) <= MOST_SAMPLES:
         return tuple(ordered)
@@ -122,7 +123,7 @@ def kept(record: RunRecord) -> RunRecord:
 
 
 def cut(record: RunRecord) -> RunRecord:
-    """The record with names of kernels as a trace shows them; those that are the same then are one."""
+    """Cut the names of kernels as a trace does; kernels whose names are then equal become one."""
     if record.names_cut:
         return record
     parts: dict[tuple[Kind, str], Part] = {}

@@ -1,4 +1,4 @@
-"""Sources of a side: files of a run, a folder of runs, CK's records with repetitions, a base, a trace of ours."""
+"""Sources of a side: files of a run, a folder of runs, a CK record with repetitions, a base, or a written trace."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from mio2trace.writers.read_back import is_ours
 
 OPTIONS = AnalysisOptions(repetition="every", near=False)
 _DEEPEST = 6
-"""Folders in one another that are looked through for runs."""
+"""The depth of folders that are searched for runs."""
 
 
 class Source(NamedTuple):
-    """A side with the runs that its records were made of; a base and a written trace have none."""
+    """A side with the runs behind its records. A base and a written trace have no runs."""
 
     side: Side
     runs: tuple[Run, ...] = ()
 
 
 def side(files: Sequence[str], options: AnalysisOptions, notes: Notes) -> Side:
-    """The runs of one side, from its files or its folder.
+    """Return the runs of one side, from its files or its folder.
 
-    Raises `InputError` where there is none, or none with a time to compare.
+    Raises `InputError` if there is no run, or no time to compare.
     """
     return source(files, options, notes, keep=False).side
 
@@ -42,8 +42,8 @@ def side(files: Sequence[str], options: AnalysisOptions, notes: Notes) -> Side:
 def source(
     files: Sequence[str], options: AnalysisOptions, notes: Notes, *, keep: bool, damaged: bool = False
 ) -> Source:
-    """The same, with ``keep`` beside the analysed runs, which take much more memory. ``damaged``: also read a trace
-    that was changed or cut.
+    """Return the side; with ``keep`` also the analysed runs, which need much more memory. ``damaged``: also read a
+    trace that was changed or cut.
 
     Raises as `side`.
     """
@@ -61,7 +61,8 @@ def source(
         if keep:
             runs.append(run)
         else:
-            for measures in run.measures:  # they and what is steady of them know each other: nothing else frees them
+            # The objects of a run refer to each other in cycles; nothing else frees them.
+            for measures in run.measures:
                 vars(measures).pop("steady", None)
     if not records:
         raise InputError(f"{name}: nothing to compare; expected kernels of a GPU profile, or printed layer times")
@@ -100,11 +101,11 @@ def _folders(path: str) -> list[str]:
         return sorted(entry.path for entry in entries if os.path.isdir(entry.path) and not entry.name.startswith("."))
 
 
-# -- A side in a file: what comparisons need of its runs, in JSON of at most 50 KB, cleaned (docs/privacy.md) ----------
+# -- A side in a file: the values that comparisons need, in JSON of at most 50 KB, cleaned (docs/privacy.md) -----------
 
 VERSION = 1
 LARGEST = 50_000
-"""Bytes; of larger ones ranks are left out, then the smallest parts are one number, ``others_ns``."""
+"""Bytes. If the file is larger, ranks are left out; then the smallest parts are summed to one number, ``others_ns``."""
 _MARK = b'{"mio2trace_base":'
 
 
@@ -115,13 +116,13 @@ class _Base(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_base(path: Path) -> bool:
-    """Whether a file is one of these, by how it begins. Raises OSError where it cannot be read."""
+    """Return whether a file is such a base, by its beginning. Raises OSError if it cannot be read."""
     with path.open("rb") as file:
         return file.read(len(_MARK)) == _MARK
 
 
 def base_text(side: Side, generator: str) -> bytes:
-    """The file's bytes: the same for the same side."""
+    """Return the bytes of the file; equal sides give equal bytes."""
     runs = side.runs
     data = _encoded(runs, generator)
     if len(data) > LARGEST:
@@ -145,13 +146,13 @@ def _without_smallest(run: RunRecord, keep: int) -> RunRecord:
     kept = sorted(run.parts, key=lambda part: -part.mean_ns)[:keep]
     names = {(part.kind, part.name) for part in kept}
     parts = tuple(part for part in run.parts if (part.kind, part.name) in names)
-    # Layers hold the same time as problems and kernels once more.
+    # Layers contain the same kernel time as problems and kernels.
     left = sum(part.mean_ns for part in run.parts if part.kind != "layer" and (part.kind, part.name) not in names)
     return msgspec.structs.replace(run, parts=parts, others_ns=left)
 
 
 def read_base(path: Path) -> Side:
-    """The side that a file holds. Raises `InputError` where it is damaged, or of a version to come."""
+    """Read a side from a file. Raises `InputError` if the file is damaged, or of a newer version."""
     try:
         base = msgspec.json.decode(path.read_bytes(), type=_Base)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -1,9 +1,9 @@
-"""When one side is slower than the other: the run is the unit, for the iterations of one process are not independent.
+"""The rule for "slower". The unit is the run, because the iterations of one process are not independent.
 
 A side is slower if all of its runs are slower (complete separation) and the ratio is above a floor. By chance, complete
-separation occurs in 1 of 20 comparisons of 3 and 3 runs, and in 1 of 252 of 5 and 5. What fewer runs say is never more
-than "maybe". The interval of the ratio is a bootstrap with a fixed seed. With enough runs to decide it draws runs, so
-that it contradicts no verdict; else it draws runs, then their iterations.
+separation occurs in 1 of 20 comparisons of 3 and 3 runs, and in 1 of 252 of 5 and 5. With fewer runs the verdict is at
+most "maybe". The interval of the ratio is a bootstrap with a fixed seed. With enough runs to decide, it resamples runs,
+so that it contradicts no verdict. With fewer runs it resamples runs and then their iterations.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from mio2trace.measures.statistics import median
 Word = Literal["slower", "faster", "~", "maybe slower", "maybe faster"]
 
 FEWEST = 3
-"""Runs a side below which nothing is decided."""
+"""The fewest runs per side that can decide."""
 MANY = 5
-"""Runs a side from which the smaller floor holds."""
+"""The fewest runs per side for which the smaller floor holds."""
 FLOOR, FLOOR_OF_FEW = 0.05, 0.10
-"""Least change that is reported, with many and with few runs. Measured with 20 equal parts: complete separation and 5 %
-give a false alarm in 17 of 100 comparisons of 3 runs, 10 % in none of 150; with 5 runs, 5 % in 1 or 2."""
+"""The least change that is reported, with many and with few runs. Measured with 20 equal parts: complete separation and
+a floor of 5 % give a false alarm in 17 of 100 comparisons of 3 runs, a floor of 10 % in none of 150. With 5 runs, a
+floor of 5 % gives 1 or 2."""
 LEAST_SHARE = 0.01
-"""Share of an iteration below which a part fails no gate. In unchanged GPU records, layers that are slower by more than
-10 % in all of 3 runs are smaller than this."""
+"""A part with a smaller share of the iteration fails no gate. In unchanged GPU records, layers that are more than 10 %
+slower in all of 3 runs are smaller than this."""
 RESAMPLES = 400
 _SEED = 20170323
 _TAIL = 0.025
@@ -36,9 +37,9 @@ Samples = Sequence[float]
 
 
 class Verdict(NamedTuple):
-    """Medians of both sides in ns, their ratio (B / A) with its 95 % interval, and what that means.
+    """Medians of both sides in ns, their ratio (B / A) with its 95 % interval, and the verdict.
 
-    ``runs_needed``: a side, to decide what only looks like a change; 0: nothing is open.
+    ``runs_needed``: the runs per side that would decide a possible change; 0 if nothing is open.
     """
 
     a_ns: float
@@ -68,7 +69,7 @@ def verdict(a: Sequence[Samples], b: Sequence[Samples]) -> Verdict:
     told: tuple[float | None, float | None] = (None, None)
     if min(sum(map(len, a)), sum(map(len, b))) > 1:
         told = low, high
-    if not separated or change <= FLOOR or low <= 1 <= high:  # a verdict never contradicts its interval
+    if not separated or change <= FLOOR or low <= 1 <= high:  # the verdict never contradicts the interval
         return Verdict(a_ns, b_ns, ratio, *told, "~")
     if fewest >= FEWEST and change > floor:
         return Verdict(a_ns, b_ns, ratio, *told, "slower" if ratio > 1 else "faster")
@@ -82,19 +83,19 @@ def floor_of(runs: int) -> float:
 
 
 def separated(a: Sequence[Samples], b: Sequence[Samples]) -> bool:
-    """Whether every run of ``b`` is slower than every run of ``a``."""
+    """Return whether every run of ``b`` is slower than every run of ``a``."""
     return min(map(median, b)) > max(map(median, a))
 
 
 def interval(a: Sequence[Samples], b: Sequence[Samples]) -> tuple[float, float]:
-    """Return the interval of 95 % of the ratios of medians, with runs drawn with replacement; if there are few runs,
-    also their samples.
+    """Return the 95 % interval of the ratio of medians. Runs are drawn with replacement; if there are few runs, also
+    their samples.
 
-    The same for the same.
+    Equal samples give equal intervals.
     """
     if min(len(a), len(b)) >= FEWEST:
         a, b = ([(median(run),) for run in side] for side in (a, b))
-    random = Random(_SEED)  # noqa: S311 - numbers that are the same every time are wanted
+    random = Random(_SEED)  # noqa: S311 - the same numbers every time are wanted
     below, above = _drawn(a, random), _drawn(b, random)
     ratios = sorted(of_b / of_a for of_a, of_b in zip(below, above, strict=True) if of_a > 0)
     if not ratios:
@@ -104,7 +105,7 @@ def interval(a: Sequence[Samples], b: Sequence[Samples]) -> tuple[float, float]:
 
 
 def _drawn(runs: Sequence[Samples], random: Random) -> list[float]:
-    """Medians of a side that is drawn again, `RESAMPLES` of them.
+    """Return `RESAMPLES` medians of a side that is drawn again.
 
     The possible medians of redrawn samples and their probabilities are known, so one draw per run is enough.
     """
@@ -131,7 +132,8 @@ def _medians(count: int) -> tuple[tuple[int, int, float], ...]:
     half = count // 2
     places = []
     for low in range(count):
-        # How likely the upper one of the lower half (or the middle one) is this; then each that the next may be.
+        # Probability that the upper sample of the lower half (or the middle one) is this; then for each possible next
+        # sample.
         own = _is_ordered(count, half if count % 2 == 0 else half + 1, low)
         if count % 2 == 0:
             for high in range(low + 1, count):
@@ -145,7 +147,8 @@ def _medians(count: int) -> tuple[tuple[int, int, float], ...]:
 
 
 def _is_ordered(count: int, number: int, place: int) -> float:
-    """How likely the ``number``-th smallest of ``count`` draws from as many samples is the one at ``place``."""
+    """Return the probability that the ``number``-th smallest of ``count`` draws from as many samples is at
+    ``place``."""
 
     def at_most(samples: int) -> float:
         part = samples / count

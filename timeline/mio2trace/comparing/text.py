@@ -29,18 +29,18 @@ from mio2trace.reports.tables import Cell, Row, Table
 LABEL, TIME, CHANGE = 12, 8, 11
 NAME = WIDTH - LABEL - 2 * TIME - CHANGE
 SHOWN = {"ranks": 3, "once": 3, "layer": 2}
-"""Rows of these kinds at most; the parts take the lines that are left."""
+"""The most rows of each of these kinds; parts use the rest of the lines."""
 _LABELS = {"maybe slower": "not decided", "maybe faster": "not decided", "slower": "slower", "faster": "faster"}
 _ALONE = {"only in A": "gone", "only in B": "new"}
 LEAST_STEP = 0.01
 """A part of a step is shown if it changed by at least this share of the step."""
 _SIDE = 32
-"""Letters of a side's name."""
+"""The most characters of a side's name."""
 MARKDOWN_ROWS = 40
 
 
 def block(comparison: Comparison, *, everything: bool = False) -> list[str]:
-    """The answer. ``everything``: every row, however many lines they take."""
+    """Return the answer. ``everything``: every row, in as many lines as necessary."""
     verdict, _, times = headline(comparison).partition("; ")
     head = [*_wrapped(verdict, 2), *_wrapped(f"  {times}", 1), *_sides(comparison)]
     foot = _wrapped("; ".join(tally(comparison)), 2)
@@ -61,7 +61,7 @@ def block(comparison: Comparison, *, everything: bool = False) -> list[str]:
 
 
 def _parts(rows: Sequence[Compared], room: int | None) -> list[str]:
-    """The parts with verdict and cause, in ``room`` lines; those for which there is none are summed in the last."""
+    """Return the parts with verdict and cause in ``room`` lines; the last line sums the parts that do not fit."""
     lines: list[str] = []
     before = ""
     for at, (row, line) in enumerate(zip(rows, _rows("", rows), strict=True)):
@@ -90,7 +90,7 @@ def _sides(comparison: Comparison) -> Iterator[str]:
 
 
 def _named(comparison: Comparison) -> list[str]:
-    """``rocm-7.0: 3 runs of 9 iterations, 1 rank each, AMD Instinct MI210``, of both sides."""
+    """Describe both sides: ``rocm-7.0: 3 runs of 9 iterations, 1 rank each, AMD Instinct MI210``."""
     sides = comparison.a, comparison.b
     names = [side.name for side in sides]
     devices = [f", {side.facts.device}" if side.facts.device else "" for side in sides]
@@ -107,7 +107,7 @@ def _wrapped(text: str, most: int, indent: int = 2) -> list[str]:
 
 
 def _steps(comparison: Comparison, everything: bool) -> list[Compared]:
-    """The length of a step, and those of its parts that changed."""
+    """Return the length of a step, and its parts that changed."""
     rows = list(comparison.steps)
     whole = max((row.a_ns or 0 for row in rows[:1]), default=0)
     return [row for row in rows if everything or row.name == "step" or abs(row.more_ns) >= LEAST_STEP * whole]
@@ -121,7 +121,7 @@ def _chosen(comparison: Comparison, kind: str, everything: bool) -> list[Compare
 
 
 def _rows(label: str, rows: Sequence[Compared]) -> list[str]:
-    """``label`` before the first of them. A question mark is behind a change that is not decided."""
+    """Put ``label`` before the first row. A question mark follows a change that is not decided."""
     names = [row.name for row in rows]
     lines = []
     for at, (text, row) in enumerate(zip(distinct(names, names, NAME - 1), rows, strict=True)):
@@ -137,7 +137,7 @@ def _rows(label: str, rows: Sequence[Compared]) -> list[str]:
 
 
 def _ms(ns: float, largest: float) -> str:
-    """Milliseconds with the digits that say something of the larger side."""
+    """Format milliseconds with the decimals that the larger side needs."""
     digits = next((digits for least, digits in _DIGITS if largest >= least), 4)
     return f"{ns / 1e6:,.{digits}f}"
 
@@ -147,7 +147,8 @@ _DIGITS = ((1e9, 0), (1e8, 1), (1e7, 2), (1e4, 3))
 
 
 def comment(comparisons: Sequence[Comparison], *, everything: bool = False) -> str:
-    """Markdown: of each side that is compared with the first, the verdict, what was seen, what changed."""
+    """Write Markdown: for each side that is compared with the first, the verdict, what was compared, and what
+    changed."""
     return "\n".join(line for comparison in comparisons for line in _comment(comparison, everything)) + "\n"
 
 
@@ -181,20 +182,20 @@ def _comment(comparison: Comparison, everything: bool) -> Iterator[str]:
     yield ""
 
 
-# -- Comparisons as tables: two sides part by part, or many beside each other ------------------------------------------
+# -- Comparisons as tables: two sides part by part, or many sides in columns ------------------------------------------
 
 COLUMNS = (
     "part", "name", "runs", "a_ms", "b_ms", "more_ms", "ratio", "low", "high", "percent_of_iteration", "verdict",
     "cause", "matched_by", "command",
 )  # fmt: skip
-"""``ratio`` is B / A of medians, ``low`` to ``high`` 95 % of what it may be; ``percent_of_iteration`` is of
-the kernel time of the longer side's iteration."""
+"""``ratio``: B / A of medians. ``low`` and ``high``: its 95 % interval. ``percent_of_iteration``: of the kernel time of
+the longer iteration."""
 BRIEF = ("part", "name", "runs", "a_ms", "b_ms", "ratio", "low", "high", "verdict", "cause")
 
 
 def table(comparison: Comparison, *, everything: bool = True) -> Table:
-    """The iteration, a row a part, then the step, a job's ranks, what does not recur. Without ``everything`` only parts
-    that changed."""
+    """Return the iteration, one row per part, then the step, the ranks of a job, and costs that occur once. Without
+    ``everything`` only parts that changed."""
     rows = [row for row in comparison.rows if everything or has_changed(row)]
     compared = (comparison.iteration, *comparison.steps, *rows, *comparison.ranks, *comparison.once)
     decimals = dict.fromkeys(("a_ms", "b_ms", "more_ms", "ratio", "low", "high"), 3)
@@ -202,7 +203,8 @@ def table(comparison: Comparison, *, everything: bool = True) -> Table:
 
 
 def document(comparison: Comparison, *, everything: bool = False) -> dict[str, Any]:
-    """The JSON form: the verdict, what was seen of both sides, groups of parts with one cause, and the rows."""
+    """Return the JSON form: the verdict, what was compared of both sides, groups of parts with one cause, and
+    the rows."""
     made = table(comparison, everything=everything)
     return {
         "schema_version": 1,
@@ -252,7 +254,8 @@ def _row(one: Compared) -> Row:
 
 
 def pivot(comparisons: Sequence[Comparison], *, everything: bool = True) -> Table:
-    """Many sides: each part's time on each, and its ratio from the first to the last; all compared with the first."""
+    """Compare many sides with the first: the time of each part on each side, and its ratio from the first to
+    the last."""
     names = _distinct([comparisons[0].a.name, *(one.b.name for one in comparisons)])
     rows: dict[tuple[str, str], dict[str, Cell]] = {}
     for name, comparison in zip(names[1:], comparisons, strict=True):
@@ -270,7 +273,7 @@ def pivot(comparisons: Sequence[Comparison], *, everything: bool = True) -> Tabl
     shown = [row for key, row in rows.items() if everything or key in changed or key[0] not in KINDS]
     columns = ("part", "name", *(f"{name}_ms" for name in names), "ratio", "verdict", "cause")
     decimals = dict.fromkeys((*(f"{name}_ms" for name in names), "ratio"), 3)
-    # Of these no column gives way to the others on a narrow terminal.
+    # On a narrow terminal these columns are left out last.
     keys = ("name", *(f"{name}_ms" for name in names), "ratio")
     return Table(columns=columns, rows=shown, decimals=decimals, keys=keys)
 

@@ -1,8 +1,9 @@
 """A trace that this program wrote as a side: its steady iterations, summed again from their kernels.
 
 A trace has passes, layers, operations and kernels with the values that a comparison needs. It lacks the types of layers
-(they are matched by name alone), the device's name, and more than `CUT` characters of a kernel's name. A trace is
-refused if it has no iterations by number, several processes, or lacks kernels or arguments.
+(which are then matched by name only), the name of the device, and the end of names of kernels with more than `CUT`
+characters. A trace is refused if its iterations have no numbers, if it has several processes, or if it lacks kernels or
+arguments.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ from mio2trace.writers.read_back import opened, slices
 
 _HEAD = 1 << 16
 _SEVERAL = (b'"processes":[{', b"clock.processes[0]", b'"runs":[{', b"runs[0].name", b'"comparison":{', b"comparison.a")
-"""What the metadata of pictures of several processes or runs have."""
+"""These texts are in the metadata of traces with several processes or runs."""
 _RANK = {"pass": 0, "layer": 1, "operation": 2, "kernel": 3}
 _WARM_UP = "warm-up"
-"""How the passes of the warm-up, whose iteration is 0, are called."""
+"""The names of the warm-up's passes; their iteration is 0."""
 _SHAPES = ("input", "weights", "output", "pad", "stride", "dilation", "window")
 _TEXTS = ("mode", "dtype", "layout", "algorithm", "solver", "command")
 
 _Operations = dict[tuple[int, int], Operation]
-"""By track and the operation's index."""
+"""The operations by track and index."""
 
 
 class _Kernel(NamedTuple):
-    """A kernel with what holds it on its track: iteration (None: none), layer, operation's key."""
+    """A kernel with the slices around it on its track: iteration (None: none), layer, key of the operation."""
 
     name: str
     role: str
@@ -56,7 +57,7 @@ class _Kernel(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A slice of a track of devices, less than all of its arguments."""
+    """A slice on the track of a device, with the arguments that are needed."""
 
     start_ns: int
     less_ns: int
@@ -70,7 +71,8 @@ class _Row(NamedTuple):
 
 
 def of_trace(path: Path, notes: Notes, *, damaged: bool = False) -> RunRecord:
-    """The run that a trace of ours shows. Raises `InputError` if it lacks values that are needed, or is damaged."""
+    """Return the run that one of our traces shows. Raises `InputError` if it lacks values that are needed, or is
+    damaged."""
     try:
         with opened(path) as file:
             head = file.read(_HEAD)
@@ -120,13 +122,13 @@ _OF_KERNELS = ("role", "layer", "layer_index", "direction", "operation")
 
 
 def _wanted(one: Slice, rank: int) -> Args:
-    """A trace may have a million kernels: of each only what is asked for is kept."""
+    """Return the arguments that are used. For kernels only a few are kept: a trace may have a million of them."""
     args = {**one.shared, **one.args}
     return {key: args[key] for key in _OF_KERNELS if key in args} if rank == _RANK["kernel"] else args
 
 
 def _full_name(one: Slice) -> str:
-    """Slices show the first of long names."""
+    """Return the full name; a slice shows only the beginning of a long name."""
     return str(one.args.get("full_name") or one.shared.get("full_name") or one.name)
 
 
@@ -144,7 +146,7 @@ def _operations(tracks: Mapping[int, Sequence[_Row]]) -> _Operations:
 
 
 def _operation(args: Args) -> Operation:
-    """Return the operation as far as the arguments hold it."""
+    """Return the operation as far as the arguments describe it."""
     facts = {
         "source": 0,
         "api": args.get("api", ""),
@@ -163,7 +165,7 @@ def _shape(text: str) -> Shape:
 
 
 def _kernels(track: int, rows: Sequence[_Row]) -> Iterator[_Kernel]:
-    """The kernels of a track, each in the pass that it lies in."""
+    """Yield the kernels of a track, each with the pass that contains it."""
     iteration, until = None, -1
     for row in rows:
         if row.rank == _RANK["pass"]:
@@ -189,7 +191,8 @@ def _direction(args: Args) -> Direction | None:
 
 
 def _iterations(path: Path, tracks: Mapping[int, Sequence[_Row]]) -> tuple[list[int], list[int]]:
-    """Numbers of those that count, and of the others; the warm-up counts where there is nothing else."""
+    """Return the numbers of the iterations that count, and of the others. The warm-up counts if there is no other
+    iteration."""
     passes = [row for rows in tracks.values() for row in rows if _number(row) is not None]
     warm = all(row.name.startswith(_WARM_UP) for row in passes)
     numbers = sorted({int(row.args["iteration"]) for row in passes if warm or not row.name.startswith(_WARM_UP)})
@@ -241,7 +244,7 @@ def _per_iteration(kernels: Sequence[_Kernel], steady: Sequence[int]) -> tuple[i
 def _inside(
     kernels: Sequence[_Kernel], names: Mapping[tuple[int, int] | None, str], steady: Sequence[int]
 ) -> dict[tuple[str, str], KernelsInside]:
-    """By problem and name; ``names``: the problem of each operation."""
+    """Sum up by problem and kernel name. ``names``: the problem of each operation."""
     place = {number: at for at, number in enumerate(steady)}
     inside: dict[tuple[str, str], KernelsInside] = {}
     for one in kernels:
@@ -265,7 +268,7 @@ def _problems(
     parts: Iterable[Part],
     count: int,
 ) -> Iterator[Part]:
-    """The parts with what the operations and layers of their kernels tell."""
+    """Add to each part the values from the operations and layers of its kernels."""
     by_problem: dict[str, list[_Kernel]] = {}
     for one in kernels:
         by_problem.setdefault(names.get(one.operation, ""), []).append(one)

@@ -1,1 +1,1 @@
-"""Tables about what was decoded: rows of plain cells, printed by `mio2trace.reports.tables`."""
+"""Tables of decoded data: rows of plain cells, printed by `mio2trace.reports.tables`."""

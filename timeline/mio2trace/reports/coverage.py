@@ -19,25 +19,25 @@ COLUMNS = (
 )  # fmt: skip
 
 _NO_OPERATION = re.compile(
-    r"miopen(?=\w*+\Z)"  # so that what follows a word never fails
+    r"miopen(?=\w*+\Z)"  # the rest is one word, so the search for these parts of it never goes on behind it
     r"(?:(?:Create|Destroy|Set|Get|Query|Compile|Init|Enable|Load|Save|Derive|Backend|Fusion)\w*"
     r"|\w*(?:WorkSpace|Workspace|Solution)\w*)"
 )
-"""Calls that neither compute nor search (miopen-log.md 5.7): their parameters are all that there is to know."""
+"""Calls that neither compute nor search (miopen-log.md 5.7): they are known as soon as their parameters are known."""
 
 
 def table(rows: Sequence[dict[str, Cell]]) -> Table:
-    """The rows of several files."""
+    """Return a table of the rows of several files."""
     return Table(columns=COLUMNS, rows=rows, brief=tuple(name for name in COLUMNS if name != "kinds"))
 
 
 def row(file: str, log: MiopenLog, operations: Sequence[Operation], foreign: int) -> dict[str, Cell]:
-    """How many records of each sort a log holds, and how many were understood.
+    """Count the records of each kind in a log, and the understood ones.
 
-    An entry is decoded if it is whole, its function is known, and its problem (if the function computes) is known. A
-    command is decoded if its problem is known; else it is cut or leaves shapes to the driver's defaults. A level line
-    is classified if its meaning is known. ``entries_cut`` begin or end outside the log, or stop within.
-    ``foreign_lines`` belong to no program that we know. ``kinds`` counts every kind of record.
+    An entry is decoded if it is complete, its function is known, and its problem (if the function computes) is known. A
+    command is decoded if its problem is known; otherwise it is cut, or it leaves shapes to the driver's defaults. A
+    level line is classified if its meaning is known. ``entries_cut`` begin or end outside the log, or stop in the
+    middle. ``foreign_lines`` belong to no known program. ``kinds`` counts every kind of record.
     """
     counts = Counter(dict(log.counts))
     entries = log.count("entry ")
@@ -73,13 +73,14 @@ def row(file: str, log: MiopenLog, operations: Sequence[Operation], foreign: int
 
 
 def _known(api: str) -> bool:
-    """Internal entries (miopen-log.md 3.4) have no ``miopen`` name; one without a name is cut."""
+    """Return whether the function is known. Internal entries (miopen-log.md 3.4) have no ``miopen`` name; an entry
+    without any name is cut."""
     return not api.startswith("miopen") or launches(api) or _NO_OPERATION.fullmatch(api) is not None
 
 
 def _stops(text: str, tag: str) -> bool:
-    """Whether a command's line ends too early: every flag has a value, and what the library prints of conv and pool
-    ends with ``-t 1`` in all versions."""
+    """Return whether a command's line ends too early. In a complete line every flag has a value, and the lines of conv
+    and pool end with ``-t 1`` in all versions of the library."""
     try:
         word, flags = split(text)
     except NotPlainError as reason:

@@ -1,4 +1,5 @@
-"""A log's operations as MIOpenDriver lines: each once, counted, slowest first, else most frequent (miopen-log.md 7)."""
+"""The operations of a log as MIOpenDriver lines: each line once with its count, slowest (or most frequent) first
+(miopen-log.md 7)."""
 
 from __future__ import annotations
 
@@ -15,9 +16,10 @@ from mio2trace.outgoing import shortened, visible
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One command. ``calls`` executed it, ``searches`` are find calls, which launch candidates and no operation.
+    """One command. ``calls``: how many calls executed it. ``searches``: the number of find calls, which launch
+    candidates but no operation.
 
-    ``kernel_ns`` is the kernel time of the calls in a steady iteration, None without a profile.
+    ``kernel_ns``: kernel time of the calls per steady iteration, None without a profile.
     """
 
     command: str
@@ -26,7 +28,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     kernel_ns: float | None = None
 
     def __str__(self) -> str:
-        """For a shell: the count and the time are a comment."""
+        """The line for a shell; count and time are a comment."""
         if not self.calls:
             return f"{self.command} # searched {_times(self.searches)}, not run"
         time = "" if self.kernel_ns is None else f", {self.kernel_ns / 1e6:.3f} ms in a steady iteration"
@@ -34,8 +36,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """Operations without a command: their names, and the reason; ``text`` is the first log text in place of a
-    command."""
+    """Operations without a command: their names, the reason, and ``text``, the first log text in place of a command."""
 
     primitive: str
     reason: str
@@ -47,7 +48,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _SHOWN = 100
-"""Characters of a logged command that is no plain one."""
+"""The most characters of a logged command that is refused."""
 
 
 def _times(number: int) -> str:
@@ -60,10 +61,11 @@ def lines(
     kernel_ns: Mapping[int, float] | None = None,
     library: Library = "hipblaslt",
 ) -> tuple[list[Line], list[Refused]]:
-    """The commands in a version's form, slowest first, then most frequent, then in log order; and what has none.
+    """Return the commands in the form of a version (slowest first, then most frequent, then in log order), and the
+    operations without a command.
 
-    ``library``: whose bench runs matrix products. ``kernel_ns`` is the time of each operation in a steady iteration, by
-    its index, if there is a profile.
+    ``library``: the library whose bench program runs matrix products. ``kernel_ns``: with a profile, the time of each
+    operation per steady iteration, by index.
     """
     time: dict[str, float] = {}
     calls: Counter[str] = Counter()

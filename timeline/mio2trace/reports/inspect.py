@@ -3,8 +3,8 @@
     {"record": "profile", "source": 0, "records": 2231, "activities": 204, ...}
     {"record": "activity", "number": 11, "kind": "kernel", "name": "fillbuffer_float", ...}
 
-A record that holds others (a profile, a log) comes first, with their numbers in their place. A field that is None is
-left out, and bytes (texts of programs) are their number only.
+A record that holds others (a profile, a log) comes first, with their number in place of the records. A field that is
+None is left out. Bytes (texts of programs) are replaced by their number.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WORDS = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def lines(record: msgspec.Struct) -> Iterator[str]:
-    """A record and all that it holds, each with a line end."""
+    """Yield the line of a record and of all records in it, each with a line end."""
     parts: list[Sequence[msgspec.Struct]] = []
     shown: dict[str, Any] = {"record": kind_of(record)}
     for name, value in _with_side_tables(record):
@@ -39,7 +39,7 @@ def lines(record: msgspec.Struct) -> Iterator[str]:
 
 
 def _with_side_tables(record: msgspec.Struct) -> Iterator[tuple[str, Any]]:
-    """The fields of a record; those of a side table as if they were its own."""
+    """Return the fields of a record, including those of its side tables."""
     for name, value in _fields(record).items():
         if isinstance(value, OpenCl):
             yield from _fields(value).items()
@@ -75,7 +75,7 @@ def _fields(record: msgspec.Struct) -> dict[str, Any]:
 
 
 def _entry(record: Any) -> dict[str, Any]:
-    """An entry shares what it does not have alone with its like: here it is whole."""
+    """Return an entry with all its fields. In memory, equal entries share the fields that they have in common."""
     return {
         "source": record.source,
         "line": record.line,
@@ -101,7 +101,7 @@ def _add(shown: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _default(value: Any) -> Any:
-    """What orjson does not know. Also bytes inside other records become their number."""
+    """Convert a value that orjson does not know; bytes inside other records become their number."""
     if isinstance(value, msgspec.Struct):
         shown: dict[str, Any] = {}
         for name, field in _fields(value).items():
@@ -117,12 +117,12 @@ def _default(value: Any) -> Any:
 def _dumps(shown: dict[str, Any]) -> str:
     try:
         return orjson.dumps(shown, default=_default, option=orjson.OPT_NON_STR_KEYS).decode() + "\n"
-    except TypeError:  # a number of more than 64 bits, or text that is no UTF-8
+    except TypeError:  # a number of more than 64 bits, or text that is not valid UTF-8
         return msgspec.json.encode(_plain(shown)).decode() + "\n"
 
 
 def _plain(value: Any) -> Any:
-    """Without what JSON's writers refuse: such numbers as text, such characters replaced."""
+    """Replace the values that JSON writers refuse: such numbers become text, such characters are replaced."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:

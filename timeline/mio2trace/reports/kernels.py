@@ -1,8 +1,8 @@
-"""Tables of a profile's kernels: each activity, sums by name, statistics by repetition, GEMMs, kernels of each layer.
+"""Tables of a profile's kernels: each kernel, sums by name, statistics by repetition, GEMMs, kernels of each layer.
 
-``t1_t0`` is the host's time around the call (t0 to t1). ``p3_p0`` is the device's time: queued (p0), submitted (p1),
-started (p2), ended (p3). The kernel's own time is ``p3_p2`` (dvdt-ck.md 1.4, 1.5, 4). Reads and writes of buffers are
-no kernels. Sums and statistics are over the kernels that have the times; the others are counted only.
+``t1_t0`` is the host's time for the call (t0 to t1). ``p3_p0`` is the device's time from queued (p0), submitted (p1)
+and started (p2) to ended (p3). The kernel's own time is ``p3_p2`` (dvdt-ck.md 1.4, 1.5, 4). Reads and writes of buffers
+are not kernels. Sums and statistics cover the kernels with times; kernels without times are only counted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mio2trace.schema import recorded, shown_in
 _RAW = {
     "p3_p2": "kernel", "t1_t0": "host", "p3_p0": "command_time", "p2_p1": "submit_wait", "p1_p0": "queue_wait",
 }  # fmt: skip
-"""Spans by the names of the seed notebook, which ``--raw`` keeps."""
+"""Times by the names of the original notebook, which ``--raw`` keeps."""
 _RAW_TIMES = {"p0_ns": "queued_ns", "p1_ns": "submit_ns", "p2_ns": "start_ns", "p3_ns": "end_ns"}
 _RAW_SPAN = re.compile(rf"({'|'.join(_RAW)})(?:_(sum|mean))?((?:_\w+)?)")
 
@@ -42,7 +42,7 @@ _MEASURED = frozenset(f"measured_{name}" for name in MEASURED)
 
 
 def quantities(activity: Activity) -> dict[str, int]:
-    """Those of `QUANTITIES` that are known, in ns."""
+    """Return the known ones of `QUANTITIES`, in ns."""
     found = {}
     if activity.host_start_ns is not None and activity.host_end_ns is not None:
         found["t1_t0"] = activity.host_end_ns - activity.host_start_ns
@@ -54,7 +54,7 @@ def quantities(activity: Activity) -> dict[str, int]:
 
 
 def spoken(name: str) -> str:
-    """What `mio2trace.schema` calls a column of these tables: ``p3_p2_sum_us`` is ``kernel_us``."""
+    """Return the name that `mio2trace.schema` gives a column of these tables: ``p3_p2_sum_us`` is ``kernel_us``."""
     found = _RAW_SPAN.fullmatch(name)
     if found is not None:
         return _RAW[found[1]] + found[3]
@@ -66,17 +66,18 @@ def kernels_of(profile: Profile) -> list[Activity]:
     return [activity for activity in profile.activities if activity.kind == "kernel"]
 
 
-# -- one row an activity ----------------------------------------------------------------------------------------------
+# -- one row per kernel -----------------------------------------------------------------------------------------------
 
 
 PLACE = ("layer", "direction", "iteration", "operation", "problem", "solver", "operation_index")
-"""Columns of where a kernel belongs, with the log of its run; ``operation`` is its name, as in trace and `ops`."""
+"""Columns that show where a kernel belongs, if the log of its run is given. ``operation`` is its name, as in the trace
+and in `ops`."""
 
 
 def enqueue_table(profile: Profile, unit: Unit) -> Table:
-    """One row a kernel, in call order. ``overhead`` is (t1 - t0) - (p3 - p0): what the host alone took.
+    """Return one row per kernel, in call order. ``overhead``: (t1 - t0) - (p3 - p0), the time of the host alone.
 
-    p0 to p3 are in ns whatever the unit: they are too long for a fraction.
+    p0 to p3 are in ns for any unit: they are too long for fractions.
     """
     times = [unit.column(name) for name in QUANTITIES]
     shown = ("call_index", "name", "gws", "lws", "gwo", *times, unit.column("overhead"))
@@ -94,7 +95,8 @@ def enqueue_table(profile: Profile, unit: Unit) -> Table:
 
 
 def counter_columns(profile: Profile, taken: Sequence[str]) -> tuple[str, ...]:
-    """A column per hardware counter, with its unit if the source states one; then what they measured."""
+    """Return a column for each hardware counter (with its unit if the source states one), then columns with their
+    meaning."""
     columns: list[str] = []
     for counter in profile.counters:
         name = f"{counter.name} ({counter.unit})" if counter.unit else counter.name
@@ -116,7 +118,7 @@ def counter_cells(activity: Activity, profile: Profile, columns: Sequence[str]) 
 
 
 def joined_table(alignment: Alignment, unit: Unit) -> Table:
-    """`enqueue_table` with the layer and the operation of each kernel (`PLACE`)."""
+    """Return `enqueue_table` with the layer and the operation of each kernel (`PLACE`)."""
     profile, links = alignment.profile, alignment.links
     activities = profile.activities
     counted = counter_columns(profile, (*enqueue_table(profile, unit).columns, *PLACE)) if profile.counters else ()
@@ -152,7 +154,7 @@ def joined_table(alignment: Alignment, unit: Unit) -> Table:
 
 
 def _row_maker(profile: Profile, unit: Unit) -> Callable[[Activity], dict[str, Cell]]:
-    """`_row` with the kernel's time in its queue."""
+    """Return `_row` with the time of the kernel in its queue."""
     on_one_clock = not profile.calls_wait and all(device.clock == 0 for device in profile.devices)
 
     def make(activity: Activity) -> dict[str, Cell]:
@@ -192,7 +194,7 @@ def _size(size: Size3 | None) -> str | None:
 
 
 def by_name(profile: Profile, unit: Unit) -> Table:
-    """One row a kernel name, most kernel time first; ``percent_of_kernel_time`` is of the kernel time of all."""
+    """Return one row per kernel name, most kernel time first. ``percent_of_kernel_time``: of all kernels."""
     counts: Counter[str] = Counter()
     sums: dict[str, Counter[str]] = {}
     for activity in kernels_of(profile):
@@ -208,7 +210,7 @@ def by_name(profile: Profile, unit: Unit) -> Table:
 
 
 def _sum_columns(unit: Unit) -> list[str]:
-    """All but the kernel time, which stands first."""
+    """Return all columns except the kernel time, which comes first."""
     return [unit.column(f"{name}_sum") for name in QUANTITIES if name != "p3_p2"]
 
 
@@ -222,9 +224,9 @@ def _sums(found: Mapping[str, int], whole: int, unit: Unit) -> dict[str, Cell]:
 
 
 def by_repetition(repetitions: Sequence[Sequence[Activity]], unit: Unit) -> Table:
-    """One row for each place in the repetition (``kernel_index`` from 0), with `STATISTICS` of each quantity.
+    """Return one row per position in the repetition (``kernel_index`` from 0), with `STATISTICS` of each quantity.
 
-    A repetition may be cut short at its end. ``name`` has several names where the repetitions differ.
+    The last repetition may be incomplete. ``name`` has several names if the repetitions differ.
     """
     length = max(map(len, repetitions), default=0)
     rows: list[Row] = []
@@ -264,7 +266,7 @@ _OBJECTS = {"gemm": GEMM, "padded": PADDED, "bucket": BUCKET}
 
 
 class _Product:
-    """A GEMM, its kernels, and their time (None when it is not known of each)."""
+    """A GEMM, its kernels, and their time (None if the time of one of them is not known)."""
 
     def __init__(self, activities: Sequence[Activity], fact: KernelFact, gemm: Gemm) -> None:
         self.activities = activities
@@ -290,10 +292,10 @@ def _products(profile: Profile, facts: Mapping[int, KernelFact]) -> list[_Produc
 
 
 def gemm_table(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) -> Table:
-    """One row a GEMM whose sizes are known: real M, N, K, and GFLOP/s over all the kernels that compute it.
+    """Return one row per GEMM of known size: real M, N, K, and GFLOP/s over all the kernels that compute it.
 
-    ``p3_p2`` is their sum (``kernels`` of them); helpers such as padding copies are not among them. ``padded_*`` are
-    the sizes as the kernel ran them, where they differ. ``bucket_*``: `nearest_power` of each.
+    ``p3_p2`` is the sum of ``kernels`` kernels, without auxiliary ones such as padding copies. ``padded_*``: the sizes
+    as the kernel ran them, if they differ. ``bucket_*``: `nearest_power` of each size.
     """
     rows: list[Row] = []
     for product in _products(profile, facts):
@@ -325,9 +327,9 @@ def gemm_table(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) ->
 
 
 def by_bucket(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) -> Table:
-    """GEMMs by the nearest powers of two of M, N and K, most time first; ``percent_of_gemm_time`` is of all these.
+    """Return GEMMs by the nearest powers of two of M, N and K, most time first. ``percent_of_gemm_time``: of all GEMMs.
 
-    ``gflops`` is the flop of the bucket's GEMMs over their time; those without times are counted only.
+    ``gflops``: the FLOPs of the bucket's GEMMs divided by their time. GEMMs without times are only counted.
     """
     counts: Counter[tuple[int, int, int]] = Counter()
     time: Counter[tuple[int, int, int]] = Counter()
@@ -356,7 +358,7 @@ def by_bucket(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) -> 
 
 
 def nearest_power(size: int) -> int:
-    """The power of two from 1 to 2^14 nearest to a size, the smaller of two as near.
+    """Return the power of two from 1 to 2^14 that is nearest to a size, the smaller one of two equally near.
 
     The nearest triple in Euclidean distance has the nearest power in each dimension.
     """
@@ -369,10 +371,11 @@ def nearest_power(size: int) -> int:
 
 
 def by_layer(measures: Measures, unit: Unit) -> Table:
-    """One row for each time that a layer ran, in order of first kernels; rows without a layer hold what is in none.
+    """Return one row per execution of a layer, in order of first kernels. Rows without a layer have the kernels outside
+    of all layers.
 
-    ``names`` counts its kernels by name, ``layer_by`` by their evidence, ``unsure`` those whose link has low
-    confidence. ``iteration`` 0 is the warm-up.
+    ``names``: the number of its kernels by name. ``layer_by``: their number by evidence. ``unsure``: the number of
+    kernels whose link has low confidence. ``iteration`` 0 is the warm-up.
     """
     alignment = measures.alignment
     links = alignment.links
@@ -409,7 +412,7 @@ def by_layer(measures: Measures, unit: Unit) -> Table:
 
 
 def _of_positions(measures: Measures, positions: Sequence[int], whole: int, unit: Unit) -> dict[str, Cell]:
-    """What the kernels at ``positions`` have together."""
+    """Return the sums over the kernels at ``positions``."""
     alignment, links = measures.alignment, measures.alignment.links
     activities = [alignment.profile.activities[position] for position in positions]
     sums: Counter[str] = Counter()
@@ -431,13 +434,13 @@ def _of_positions(measures: Measures, positions: Sequence[int], whole: int, unit
     return cells
 
 
-# -- The kernels of each repetition of a run: of a length that is given, or that is found ------------------------------
+# -- The kernels of each repetition of a run; the length of a repetition is given or found ---------------------------
 
 
 def repetitions(
     profile: Profile, per: int | None, skip: int, names: str, notes: Notes, said: list[str]
 ) -> list[list[Activity]]:
-    """The kernels of each repetition. Raises `InputError` when none is asked for and none is found."""
+    """Return the kernels of each repetition. Raises `InputError` if no length is given and none is found."""
     found = kernels_of(profile)
     if per is not None:
         groups = [found[start : start + per] for start in range(skip, len(found), per)]
@@ -452,7 +455,7 @@ def repetitions(
         return groups
     repetition = find_repetition([signature(activity) for activity in found])
     if repetition is None or 2 * repetition.covered < len(found):
-        # A program fills a buffer when it first uses it: what it then repeats is the same without.
+        # A program fills a buffer when it first uses it. Without these fills the rest repeats.
         meanings = {name: kernel_name(name) for name in {activity.name for activity in found}}
         fills = {name for name, meaning in meanings.items() if meaning is not None and meaning.role == "fill"}
         kept = [activity for activity in found if activity.name not in fills]

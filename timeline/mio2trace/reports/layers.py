@@ -1,4 +1,4 @@
-"""Tables of a run's layers: printed time, host time and kernel time of each; and of the whole run.
+"""Tables of a run's layers (printed time, host time and kernel time of each), and of the whole run.
 
 A run may come several times (a CK record's repetitions, a log of several runs); each is joined with its own profile.
 """
@@ -36,11 +36,11 @@ _HOST = ("host", "host_std", "launch_overhead", "launch_overhead_std")
 
 
 def layer_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
-    """One row a layer and direction, most kernel time first, over the steady iterations of all repetitions.
+    """Return one row per layer and direction, most kernel time first, over the steady iterations of all repetitions.
 
-    ``kernel`` is its kernel time in a steady iteration (`mio2trace.measures.steady`), ``find`` that of searches for it,
-    ``host`` and ``launch_overhead`` means over the executions in these iterations. ``printed`` is what the log or
-    record prints, the mean where it does so several times (``printed_count``); it ranks where there is no profile.
+    ``kernel``: kernel time per steady iteration (`mio2trace.measures.steady`). ``find``: time of its searches. ``host``
+    and ``launch_overhead``: means over the executions in these iterations. ``printed``: the time that the log or record
+    prints, the mean of ``printed_count`` values; without a profile it gives the order.
     """
     printed = printed_times(one.log for one in repetitions if one.log is not None)
     ran: dict[LayerKey, list[Execution]] = {}
@@ -91,7 +91,7 @@ def layer_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
 
 
 def class_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
-    """One row a class of modules and direction, most kernel time first, over the steady iterations."""
+    """Return one row per class of modules and direction, most kernel time first, over the steady iterations."""
     steady = [repetition.measures.steady for repetition in repetitions if repetition.measures is not None]
     costs: dict[LayerKey, list[SteadyCost[LayerKey]]] = {}
     members: dict[LayerKey, set[str]] = {}
@@ -125,7 +125,7 @@ def class_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
 
 
 def _ends(steady: Sequence[Steady], name: str, iterations: int, unit: Unit) -> Iterator[Row]:
-    """The rows of kernels in no layer, and of the total."""
+    """Return the last rows: kernels in no layer, and the total."""
     rests = [of.layers.rest for of in steady if of.layers.rest is not None]
     whole_ns = sum(of.total.total_ns for of in steady)
     for label, costs in (("in no layer", rests), ("total", [of.total for of in steady])):
@@ -155,14 +155,14 @@ def _printed_cells(values: Sequence[int], whole: float, unit: Unit) -> dict[str,
 
 
 def execution_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
-    """One row for each time that a layer ran, the warm-up (iteration 0) included, in order of execution."""
+    """Return one row per execution of a layer, also in the warm-up (iteration 0), in order of execution."""
     built = {layer.layer: layer for r in repetitions if r.log is not None for layer in r.log.net}
     rows: list[Row] = []
     for number, repetition in enumerate(repetitions):
         if repetition.measures is None:
             continue
         found = [(key, one) for key, ran in repetition.measures.executions.items() for one in ran]
-        found.sort(key=lambda pair: (pair[1].iteration is None, pair[1].iteration))  # stable: layers as they ran
+        found.sort(key=lambda pair: (pair[1].iteration is None, pair[1].iteration))  # layers stay in order of execution
         for key, one in found:
             cells: dict[str, Cell] = {"repetition": number, **_name_cells(key, built), **_cells(one, unit)}
             if one.iteration is not None:
@@ -216,7 +216,7 @@ def _host_cells(ran: Sequence[Execution], unit: Unit) -> dict[str, Cell]:
     for name, values in columns.items():
         measured = [ns for ns in values if ns is not None]
         if len(measured) != len(values):
-            continue  # a mean over some of them would not be that of the layer
+            continue  # a mean over some of the executions would not be that of the layer
         cells[unit.column(name)] = unit.of(mean(measured))
         std = deviation(measured)
         if std is not None and name != "copy":
@@ -225,7 +225,7 @@ def _host_cells(ran: Sequence[Execution], unit: Unit) -> dict[str, Cell]:
 
 
 def _shared_cells(ran: Sequence[Execution]) -> dict[str, Cell]:
-    """Work and evidence. ``flop`` is there when it is known of every execution: the mean."""
+    """Return work and evidence. ``flop`` is the mean, if it is known for every execution."""
     cells: dict[str, Cell] = {}
     flops = [execution.cost.flop for execution in ran if execution.cost.flop is not None]
     if len(flops) == len(ran):
@@ -272,10 +272,10 @@ def times_of_log(log: FrameworkLog) -> Iterator[tuple[str, int]]:
 
 
 def times_table(times: Sequence[Mapping[str, Sequence[int]]], unit: Unit) -> Table:
-    """One row a measure, with its value in each repetition (``values``), their mean and deviation.
+    """Return one row per measure, with its value in each repetition (``values``), their mean and deviation.
 
-    ``time_fw``, ``time_bw``, ``time_fwbw``: forward pass, backward pass, both, each a mean over the iterations;
-    ``time_total``: all iterations; ``iteration``: each of them.
+    ``time_fw``, ``time_bw``, ``time_fwbw``: forward pass, backward pass, both, each a mean over the iterations.
+    ``time_total``: all iterations. ``iteration``: each of them.
     """
     rows: list[Row] = []
     for measure in dict.fromkeys((*_MEASURES.values(), *(name for found in times for name in found))):
@@ -296,17 +296,17 @@ def times_table(times: Sequence[Mapping[str, Sequence[int]]], unit: Unit) -> Tab
     return Table(columns=(*columns, *map(unit.column, ("min", "max", "values"))), rows=rows)
 
 
-# -- The tree of layers, operations and kernels as a table: one row a node, parents before what they hold --------------
+# -- The tree of layers, operations and kernels as a table: one row per node, parents before children -----------------
 
 _INDENT = "  "
 _NAMELESS = {"all": "all kernels", "layer": "in no layer", "operation": "in no operation", "kernel": ""}
 
 
 def tree_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
-    """Return the rows of the first run with a profile; times are means of a steady iteration.
+    """Return the rows of the first run with a profile; times are means per steady iteration.
 
-    ``total`` is the time of a node with all nodes below it, ``own`` that of a layer's kernels outside of the layers
-    within it. ``percent_of_kernel_time`` is ``total`` in percent of the kernel time of steady iterations, in every row.
+    ``total``: the time of a node with all nodes below it. ``own``: the time of a layer's kernels outside of the layers
+    in it. ``percent_of_kernel_time``: in every row, ``total`` in percent of the kernel time of steady iterations.
     """
     measures = next(one.measures for one in repetitions if one.measures is not None)
     root = layer_tree(measures)

@@ -1,7 +1,7 @@
 """The messages of MIOpen's logs as a table: errors, warnings, searches, workspaces, problems behind keys, and others.
 
-A row for what differs in its numbers only, counted, with the line where it stands first: errors first, then by subject
-and line. Solvers that met the same fate in one search share a row.
+Messages that differ only in their numbers share a row, with their count and their first line. Errors come first; the
+rest is ordered by subject and line. Solvers with the same result in one search share a row.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ COLUMNS = (
     "subject", "kind", "count", "line", "level", "function", "solver", "outcome", "algorithm", "ms",
     "workspace_bytes", "given_bytes", "phase", "problem", "kernels", "key", "command", "text",
 )  # fmt: skip
-"""Of every row, in order; with several files ``file`` stands before them."""
+"""The first columns of every row; with several files ``file`` precedes them."""
 BRIEF = (
     "kind", "count", "line", "outcome", "solver", "ms", "workspace_bytes", "given_bytes", "problem", "text",
 )  # fmt: skip
 _FOLDED = frozenset(("candidate", "prepare"))
-"""Kinds of which a search prints a line a solver, with no number."""
+"""Kinds of which a search prints a line per solver, without numbers."""
 _ENTRY, _COMMAND = "entry", "command"
 OWN_SUBJECTS: Mapping[str, str] = {_ENTRY: "calls", _COMMAND: "calls"}
-"""Subjects of the records that are not messages."""
+"""Subjects of the records that are no messages."""
 
 
 class _Group(msgspec.Struct):
@@ -52,7 +52,8 @@ class _Group(msgspec.Struct):
 def table(
     logs: Sequence[tuple[str, MiopenLog, Sequence[Operation]]], subjects: Mapping[str, str], order: Sequence[str]
 ) -> Table:
-    """The rows of each (file name, log, its operations). ``subjects``: of each kind of message; ``order``: theirs."""
+    """Return the rows of each (file name, log, its operations). ``subjects``: by kind of message. ``order``: of the
+    subjects."""
     several = len(logs) > 1
     rows: list[Row] = []
     for file, log, operations in logs:
@@ -136,7 +137,7 @@ def _alone(record: Message | Command | Entry, problem: Problem, phase: str) -> O
 
 
 class _Around:
-    """The operation that was under way at a line, of the same thread."""
+    """The operation that was running at a line, in the same thread."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         self._by_thread: dict[int | None, list[Operation]] = {}
@@ -153,7 +154,7 @@ class _Around:
 
 
 def subject_counts(rows: Sequence[Row]) -> Counter[str]:
-    """How many messages belong to each subject."""
+    """Return the number of messages by subject."""
     counts: Counter[str] = Counter()
     for row in rows:
         counts[str(row["subject"])] += int(str(row["count"]))

@@ -1,4 +1,4 @@
-"""Costs of each operation's kernels, as columns beside the operation's own, and summed over equal problems."""
+"""The cost of the kernels of each operation, as columns beside those of the operation, and sums over equal problems."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from mio2trace.reports.steady import cost_columns, ends, launch_cells, ranked_ro
 from mio2trace.reports.tables import Cell, Row, Table, Unit, cell_text, grouped
 
 PLACE = ("layer", "layer_direction", "iteration", "source")
-"""Columns of where an operation ran: the layer, whether in its forward or backward pass, in which iteration, and the
-line of the program that launched it."""
+"""Columns that show where an operation ran: the layer, the direction (forward or backward), the iteration, and the line
+of the program that launched it."""
 LAUNCHED = ("api", "in_queue")
-"""Columns of an operation's launches (`mio2trace.measures.device_time.launches`)."""
+"""Columns with the launches of an operation (`mio2trace.measures.device_time.launches`)."""
 EACH = ("kernel", "percent_of_kernel_time", "kernels", "gflops", *LAUNCHED, "helpers", "transposes", "sure")
-"""Columns of an operation. ``helpers`` is part of ``kernel`` (im2col, fills, transposes, ...), ``transposes`` part of
-``helpers``. ``percent_of_kernel_time`` is of the kernel time of the whole recording. ``sure`` is false if a link is not
-sure."""
+"""Columns of an operation. ``helpers`` is a part of ``kernel`` (im2col, fills, transposes, ...), ``transposes`` a part
+of ``helpers``. ``percent_of_kernel_time``: of the kernel time of the whole recording. ``sure``: false if a link has low
+confidence."""
 BANDWIDTH = ("message_bytes", "algorithm_gb_per_s", "bus_gb_per_s")
 """Columns of collectives (`mio2trace.reports.op_times`)."""
 _TIMES = ("kernel", *LAUNCHED, "helpers", "transposes", "mean", "min", "max")
@@ -31,7 +31,8 @@ SUMMED = (
     "kernels", "kernel", "mean", "min", "max", "percent_of_kernel_time", "gflops",
     "helpers_percent", "transposes_percent",
 )  # fmt: skip
-"""Columns of a group; means, least and most are of its operations that have kernels, shares of its ``kernel``."""
+"""Columns of a group. Mean, least and most are over its operations that have kernels; shares are shares of ``kernel``.
+"""
 NS = Unit("ns")
 
 
@@ -40,7 +41,7 @@ def _named(names: Iterable[str], unit: Unit) -> tuple[str, ...]:
 
 
 def table(operations: Iterable[Operation], measures: Measures, unit: Unit = NS) -> Table:
-    """One row an operation, in log order, with what it cost."""
+    """Return one row per operation, in log order, with its cost."""
     whole = measures.whole.timed_ns
     times: list[int | None] = []
     rows: list[dict[str, Cell]] = []
@@ -79,10 +80,11 @@ def table(operations: Iterable[Operation], measures: Measures, unit: Unit = NS) 
 
 
 def steady_table(operations: Sequence[Operation], measures: Measures, by: Sequence[str], unit: Unit) -> Table:
-    """One row for all operations that agree in ``by`` (none: in layer and name), by their time in a steady iteration.
+    """Return one row for all operations with equal values in ``by`` (default: layer and name), by time per steady
+    iteration.
 
-    Searches are not calls: their time is in ``find``. A row has the cells that all of its operations share. Raises
-    KeyError with the first column that is not there.
+    Searches are no calls: their time is in ``find``. A row has the cells that all of its operations share. Raises
+    KeyError with the first unknown column.
     """
     plain = report.table([("", ())])
     for name in by:
@@ -90,7 +92,7 @@ def steady_table(operations: Sequence[Operation], measures: Measures, by: Sequen
             raise KeyError(name)
     steady = measures.steady
     own = {one.index: {**report.row(one), **_place(measures, one.index)} for one in operations}
-    searched = {"name", "phase"}  # in which a search differs from what it is for
+    searched = {"name", "phase"}  # columns in which a search differs from the operation that it serves
 
     def key(index: int) -> tuple[str, ...]:
         if not by:
@@ -151,10 +153,10 @@ def steady_table(operations: Sequence[Operation], measures: Measures, by: Sequen
 def _launched(
     measures: Measures, key: Callable[[int], tuple[str, ...]]
 ) -> Mapping[tuple[str, ...], tuple[int | None, int | None]]:
-    """By key the sums of `launch_times` over the operations that run in steady iterations."""
+    """Return the sums of `launch_times` by key, over the operations that run in steady iterations."""
     steady, of_operation = measures.steady, measures.alignment.links.operation_of
     numbers: dict[tuple[str, ...], int] = {}
-    row_of = [NONE] * (len(measures.first_of) + 1)  # the last is of what has no operation
+    row_of = [NONE] * (len(measures.first_of) + 1)  # the last one is for kernels in no operation
     for index, operation in measures.operation_at.items():
         if operation.phase == "run":
             row_of[index] = numbers.setdefault(key(index), len(numbers))
@@ -166,7 +168,7 @@ def _launched(
 def _collectives(
     operations: Sequence[Operation], key: Callable[[int], tuple[str, ...]]
 ) -> Mapping[tuple[str, ...], Operation | None]:
-    """By key a collective that stands for all of the same message; None where messages differ."""
+    """Return by key one collective for all of them, if they send equal messages; None if the messages differ."""
     found: dict[tuple[str, ...], Operation | None] = {}
     for one in operations:
         if one.problem is None or one.problem.message_bytes() is None:
@@ -178,7 +180,7 @@ def _collectives(
 
 
 def _place(measures: Measures, index: int) -> dict[str, Cell]:
-    """The layer that it ran in, with direction and iteration where that is one."""
+    """Return the layer of the operation; direction and iteration only if they are unique."""
     links, profile = measures.alignment.links, measures.alignment.profile
     runs = [links.runs[number] for number in measures.runs_of_operation.get(index, ())]
     cells: dict[str, Cell] = {}
@@ -213,9 +215,10 @@ def _cells(cost: Cost, unit: Unit) -> dict[str, Cell]:
 
 
 def summed(each: Table, by: Sequence[str], unit: Unit = NS) -> Table:
-    """One row for all rows of `table` that agree in ``by``, most time first: calls, sum, mean, least and most.
+    """Return one row for all rows of `table` with equal values in ``by``, most time first: calls, sum, mean, least and
+    most.
 
-    Raises KeyError with the first column that is not there.
+    Raises KeyError with the first unknown column.
     """
     own_columns = _named(EACH, unit)
     together = grouped(

@@ -1,6 +1,7 @@
-"""Operations as tables: one row each, one row a file that says how much of it was understood, the seed notebook's CSV.
+"""Operations as tables: one row per operation; one row per file with the understood part; the CSV of the original
+notebook.
 
-The keys are those of the trace's operation slices (docs/operations.md), absent where unknown.
+The columns are the arguments of the trace's operation slices (docs/operations.md); unknown values are absent.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from mio2trace.reports.tables import Cell, Row, Table
 from mio2trace.schema import LOGGED
 
 COLUMNS = tuple(column.name for column in LOGGED)
-"""Of every row, in order; with several files ``file`` stands before them."""
+"""The first columns of every row; with several files ``file`` precedes them."""
 BRIEF = (
     "operation", "line", "phase", "problem", "dtype", "algorithm", "solver", "M", "N", "K", "batch", "flop",
     "bytes_min", "doubts",
@@ -31,7 +32,7 @@ _SEED_POOLS = {"max": "MaxPool", "average": "AvgPool", "average-inclusive": "Avg
 
 
 def row(operation: Operation) -> dict[str, Cell]:
-    """The cells of an operation. Shapes are ``64x3x224x224``; ``batch`` is there when it is more than one."""
+    """Return the cells of an operation. Shapes look like ``64x3x224x224``; ``batch`` is absent if it is 1."""
     gemm = operation.gemm
     cells: dict[str, Cell] = {
         "operation": operation.index,
@@ -50,7 +51,7 @@ def row(operation: Operation) -> dict[str, Cell]:
 
 
 def table(logs: Sequence[tuple[str, Iterable[Operation]]]) -> Table:
-    """One row an operation of each (file name, operations), in log order."""
+    """Return one row per operation of each (file name, operations), in log order."""
     several = len(logs) > 1
     rows: list[Row] = [
         {"file": file, **row(operation)} if several else row(operation) for file, found in logs for operation in found
@@ -60,9 +61,9 @@ def table(logs: Sequence[tuple[str, Iterable[Operation]]]) -> Table:
 
 
 def seed_table(operations: Iterable[Operation]) -> Table:
-    """What the notebook "Interpreting AMD's MIOpen Logs" meant to print (docs/operations.md).
+    """Return the table that the notebook "Interpreting AMD's MIOpen Logs" was meant to print (docs/operations.md).
 
-    Forward convolutions, poolings and training batch norms, in log order, searches left out. Channels are those of the
+    Forward convolutions, poolings and training batch norms, in log order, without searches. Channels are those of the
     tensors, all groups together. Of three dimensions the last two are shown.
     """
     rows = [cells for operation in operations if (cells := _seed_row(operation))]
@@ -70,7 +71,7 @@ def seed_table(operations: Iterable[Operation]) -> Table:
 
 
 def is_seed_operation(operation: Operation) -> bool:
-    """Whether the notebook's three kinds hold the operation; its shapes may be unknown."""
+    """Return whether the operation is of one of the notebook's three kinds; its shapes may be unknown."""
     problem = operation.problem
     return (
         operation.phase == "run"
@@ -87,7 +88,7 @@ def _seed_row(operation: Operation) -> dict[str, Cell]:
     if operation.primitive == "bnorm":
         op = "BatchNorm"
     window = operation.window or operation.weights[2:] if operation.primitive != "bnorm" else ()
-    flat = (1, *operation.output[2:])  # a one-dimensional one has the height 1
+    flat = (1, *operation.output[2:])  # a one-dimensional convolution has the height 1
     cells: dict[str, Cell] = {
         "op": op,
         "in channels": operation.input[1],
@@ -97,7 +98,7 @@ def _seed_row(operation: Operation) -> dict[str, Cell]:
     }
     if window:
         cells["kernel h"], cells["kernel w"] = (1, *window)[-2:]
-        if operation.pad and operation.stride:  # a line that is cut may have the tensors alone
+        if operation.pad and operation.stride:  # a cut line may have only the tensors
             cells["pad h"] = (0, *operation.pad)[-2]
             cells["stride h"] = (1, *operation.stride)[-2]
     return cells

@@ -1,4 +1,4 @@
-"""Cells of what a steady iteration cost, and the table of kernels by name: the same in every table."""
+"""Cells with the cost of a steady iteration, and the table of kernels by name: the same in every table."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mio2trace.measures.statistics import deviation, mean, median, part_of
 from mio2trace.reports.tables import Cell, Row, Table, Unit
 
 COST = ("kernel", "kernel_median", "kernel_min", "kernel_max", "kernel_std")
-"""Times of a steady iteration."""
+"""Times per steady iteration."""
 
 
 def cost_columns(unit: Unit) -> tuple[str, ...]:
-    """The columns of `ranked_rows` but those that say what a row is of, in order."""
+    """Return the columns of `ranked_rows` in order, except those that name the row."""
     first, *others = map(unit.column, COST)
     return (
         first, "percent_of_kernel_time", "cumulative_percent", *others, "calls", "kernels", "gflops",
@@ -29,12 +29,12 @@ def cost_columns(unit: Unit) -> tuple[str, ...]:
 
 
 def cost_cells(costs: Sequence[SteadyCost[Any]], iterations: int, unit: Unit) -> dict[str, Cell]:
-    """The kernel time of one row in a steady iteration of one or several runs, and its other costs.
+    """Return the kernel time of one row per steady iteration of one or several runs, and its other costs.
 
-    ``iterations``: how many there are, in all of the runs.
+    ``iterations``: their number in all of the runs.
     """
     samples = [ns for cost in costs for ns in cost.per_iteration_ns]
-    samples += [0] * (iterations - len(samples))  # it is in no iteration of the others
+    samples += [0] * (iterations - len(samples))  # absent in the iterations of the other runs
     whole = total(cost.cost for cost in costs)
     cells: dict[str, Cell | None] = {"iterations": iterations}
     if samples and not whole.untimed:
@@ -66,7 +66,7 @@ def cost_cells(costs: Sequence[SteadyCost[Any]], iterations: int, unit: Unit) ->
 
 
 def ranked_rows(ranking: Ranking[Key], names: Mapping[Key, Row], unit: Unit) -> list[Row]:
-    """A row for each of ``ranking``, which begins with the cells ``names`` of its key."""
+    """Yield a row for each entry of ``ranking``; it begins with the cells ``names`` of its key."""
     iterations = len(ranking.total.per_iteration_ns)
     return [{**names[cost.key], **_shares(cost), **cost_cells([cost], iterations, unit)} for cost in ranking]
 
@@ -100,7 +100,8 @@ def launch_cells(
 
 
 def kernel_table(measures: Measures, unit: Unit) -> Table:
-    """One row a kernel name, most time in a steady iteration first; searches, set-up and warm-up beside (``find``)."""
+    """Return one row per kernel name, most time per steady iteration first. Searches, set-up and warm-up are in the
+    columns ``find``."""
     ranking, counted = measures.steady.kernels, measures.steady.counted
     times = launch_times(measures.alignment, counted.positions, counted.name_of, len(counted.names))
     in_queue = dict(zip(counted.names, times.queue_ns, strict=True))
@@ -123,8 +124,8 @@ def kernel_table(measures: Measures, unit: Unit) -> Table:
 
 
 def _measured(measures: Measures) -> dict[str, dict[str, Cell]]:
-    """By kernel name what hardware counters measured: bytes and operations of a steady iteration, rates over the kernel
-    time; nothing for names of which a kernel was not counted."""
+    """Return the values of hardware counters by kernel name: bytes and operations per steady iteration, and rates over
+    the kernel time. A name is left out if one of its kernels has no values."""
     profile, counted = measures.alignment.profile, measures.steady.counted
     iterations = max(1, len(measures.steady.iterations))
     parts: dict[str, list[Measured]] = defaultdict(list)

@@ -1,6 +1,7 @@
-"""What the notebook "Parsing TFProf Files" computes: memory and times of the shown ops over the steps (tfprof.md 6).
+"""The results of the notebook "Parsing TFProf Files": memory and times of the shown ops over the steps (tfprof.md 6).
 
-Decimal units (KB = 1000 B) and the unrounded integers of the profile; ``Factors("notebook")`` has its old factors.
+Units are decimal (KB = 1000 B), numbers are the unrounded integers of the profile; ``Factors("notebook")`` has the
+notebook's factors.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ COLUMNS = (
     "name", "op", "memory_mean_kb", "memory_cv_percent", "total_mean_us", "total_cv_percent", "accelerator_mean_us",
     "accelerator_cv_percent", "cpu_mean_us", "cpu_cv_percent",
 )  # fmt: skip
-"""Of every row, in the notebook's order. ``cpu`` is the host's time; for an op on a GPU mostly its launch."""
+"""The first columns of every row, in the notebook's order. ``cpu``: the host's time; for an op on a GPU mostly its
+launch."""
 _QUANTITIES = ("bytes", "micros", "accelerator_micros", "cpu_micros")
 _MEANS = dict(zip(_QUANTITIES, ("memory_mean_kb", "total_mean_us", "accelerator_mean_us", "cpu_mean_us"), strict=True))
 _CVS = {
@@ -36,7 +38,7 @@ Value = Literal["bytes", "micros", "accelerator_micros", "cpu_micros"]
 _EXACT = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "us": 1, "ms": 10**3, "sec": 10**6, "min": 60 * 10**6}
 _NOTEBOOK = {"B": 1 / 1024, "KB": 1.0, "MB": 1024.0, "GB": 1024.0 * 1024, "us": 1.0, "ms": 1000.0, "sec": 1e6,
              "min": 60e6}  # fmt: skip
-"""To KB and us. The notebook took 1 sec for nothing at all (tfprof.md 6, 3), which is not kept."""
+"""Factors to KB and us. The notebook counted "1 sec" as 0 (tfprof.md 6, 3); this error is not kept."""
 
 _TOWER = r"(?:v/tower_(?P<{0}a>\d+)|tower_(?P<{0}b>\d+)/v|v/(?P<{0}c>task_\d+_tower_\d+))"
 _PARTS = tuple(re.compile(_TOWER.format("t") + f"/{part}/") for part in ("cg", "gradients", "xentropy"))
@@ -47,10 +49,10 @@ _BATCH_NORM = re.compile(r"/batchnorm\d+/")
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """A row's values over the steps, in step order: KB and us; None if the source does not have them.
+    """The values of a row over the steps, in step order, in KB and us; None if the source does not have them.
 
-    ``ran`` says in how many of the steps the node has executions (a scope in all); ``average`` that the one value is
-    a mean already, whose variation nobody knows.
+    ``ran``: the number of steps in which the node has executions (for a scope: its nodes). ``average``: the one value
+    is already a mean, whose variation is unknown.
     """
 
     name: str
@@ -62,7 +64,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def short_name(name: str) -> tuple[str, str]:
-    """The notebook's name and op of a node: scopes that say nothing taken out, split at the last slash (tfprof.md 6).
+    """Return the notebook's name and op of a node: without uninformative scopes, split at the last slash (tfprof.md 6).
 
     Towers other than the first keep their number.
     """
@@ -85,9 +87,9 @@ def _other_tower(found: re.Match[str]) -> str:
 
 
 def profile_series(profile: TfProfile, steps: Sequence[int], show: Sequence[str], units: Units) -> list[Series]:
-    """The shown rows of a profile over ``steps``, in the order of the scope view.
+    """Return the shown rows of a profile over ``steps``, in the order of the scope view.
 
-    Raises `re.error` for an expression that is none.
+    Raises `re.error` for an invalid regular expression.
     """
     tree = ScopeTree(profile)
     if not steps:
@@ -97,7 +99,7 @@ def profile_series(profile: TfProfile, steps: Sequence[int], show: Sequence[str]
     ]
     inside = dict(_parents(views[0]))
     found = []
-    # With no least values every step shows the same rows.
+    # Without minima every step shows the same rows.
     for rows in zip(*views, strict=True):
         values: dict[str, Sequence[float] | None] = {}
         for quantity in _QUANTITIES:
@@ -114,7 +116,7 @@ def profile_series(profile: TfProfile, steps: Sequence[int], show: Sequence[str]
 
 
 def _parents(rows: Sequence[Shown]) -> Iterator[tuple[str, str]]:
-    """(row, the shown row that contains it)."""
+    """Yield each row with the shown row that contains it."""
     for row in rows:
         for child in row.children:
             yield child.name, row.name
@@ -127,7 +129,7 @@ def _value(total: int, quantity: str, units: Units) -> float:
 
 
 def printed(text: str) -> Printed:
-    """A number as TensorFlow prints it: ``51.38MB``."""
+    """Read a number as TensorFlow prints it: ``51.38MB``."""
     digits = text.rstrip("BKMGusmecin")
     whole, _, rest = digits.partition(".")
     sign = -1 if whole.startswith("-") else 1
@@ -135,19 +137,19 @@ def printed(text: str) -> Printed:
 
 
 def in_notebook_units(number: Printed) -> float:
-    """KB or us by the notebook's factors, 1024 for memory."""
+    """Convert to KB or us by the notebook's factors, 1024 for memory."""
     return number.hundredths / 100 * _NOTEBOOK[number.unit]
 
 
 def in_exact_units(number: Printed) -> float:
-    """KB or us by the factors that TensorFlow prints with."""
+    """Convert to KB or us by the factors that TensorFlow uses for printing."""
     base = number.hundredths * _EXACT[number.unit]
     return base / 100_000 if number.unit.endswith("B") else base / 100
 
 
 def steps_of(views: Sequence[TfView], notes: Notes) -> list[TfView]:
-    """Return the views of single steps, in step order. If there are several sorts, the scope views; no average beside
-    single steps. Two views of one step are one."""
+    """Return the views of single steps, in step order. Of several kinds of views the scope views are used, without
+    averages if there are single steps. Two views of one step count once."""
     scopes = [view for view in views if view.view == "scope"]
     if scopes and len(scopes) < len(views):
         notes.remark("op view beside scope views left out", count=len(views) - len(scopes))
@@ -170,9 +172,9 @@ def steps_of(views: Sequence[TfView], notes: Notes) -> list[TfView]:
 
 
 def view_series(views: Sequence[TfView], show: Sequence[str], units: Units) -> list[Series]:
-    """The rows of printed views, each a step, in the order of the first view that has them.
+    """Return the rows of printed views, each view a step, in the order of the first view that has them.
 
-    A row that is not in a view counts as 0 there, like a row that did not run. ``show`` defaults to the notebook's
+    A row that is missing in a view counts as 0 there, like a row that did not run. ``show`` defaults to the notebook's
     expressions for scope views, to all rows for op views.
     """
     names: dict[str, None] = {}
@@ -223,7 +225,7 @@ def statistics(values: Sequence[float]) -> tuple[float, float]:
 
 
 def table(series: Sequence[Series], *, op_view: bool = False) -> Table:
-    """One row a series. In an op view the name is the op itself."""
+    """Return one row per series. In an op view the name is the op itself."""
     rows = []
     for one in series:
         name, op = (one.name, one.name) if op_view else short_name(one.name)
@@ -240,7 +242,7 @@ def table(series: Sequence[Series], *, op_view: bool = False) -> Table:
 
 
 def doubts(series: Sequence[Series]) -> Iterator[tuple[str, str]]:
-    """(kind, place) of what the person should know of the rows."""
+    """Yield (kind, place) of the doubts about the rows."""
     for one in series:
         if one.ran < one.steps:
             yield "row that did not run in every step: it counts as 0 there", f"{one.name}: {one.ran} of {one.steps}"
@@ -288,7 +290,7 @@ _TITLES = {
 
 
 def text(root: Shown, options: ScopeOptions, *, banner: bool = False) -> Iterator[str]:
-    """The view as TensorFlow writes it to a file, in lines; with ``banner`` as it prints it to a console."""
+    """Return the lines of the view as TensorFlow writes it to a file; with ``banner`` as it prints it to a console."""
     if banner:
         yield from _banner(options)
     yield "\n"
@@ -335,7 +337,7 @@ def _banner(options: ScopeOptions) -> Iterator[str]:
 
 
 def _printed(select: Sequence[str]) -> Iterator[str]:
-    """The columns in the order of print, whatever that of ``select``."""
+    """Return the columns in the order in which TensorFlow prints them, whatever the order of ``select``."""
     for name in ("params", "float_ops", "bytes", "peak_bytes", "residual_bytes", "output_bytes"):
         if name in select:
             yield name
@@ -378,21 +380,21 @@ def _pair(row: Shown, quantity: str, form: Callable[[int], str]) -> str:
 
 
 def time_text(us: int) -> str:
-    """As TensorFlow prints a time (tfprof.md 4.6)."""
+    """Format a time as TensorFlow prints it (tfprof.md 4.6)."""
     if us < 1000:
         return f"{us}us"
     return f"{us / 1000:.2f}ms" if us < 1_000_000 else f"{us / 1_000_000:.2f}sec"
 
 
 def memory_text(size: int) -> str:
-    """As TensorFlow prints bytes: the units are decimal."""
+    """Format bytes as TensorFlow prints them, in decimal units."""
     if size < 1000:
         return f"{size}B"
     return f"{size / 1000:.2f}KB" if size < 1_000_000 else f"{size / 1_000_000:.2f}MB"
 
 
 def count_text(number: int) -> str:
-    """As TensorFlow prints a count: thousands k, millions m, billions b."""
+    """Format a count as TensorFlow prints it: thousands k, millions m, billions b."""
     if number < 1000:
         return str(number)
     if number < 1_000_000:

@@ -11,8 +11,8 @@ import msgspec
 from mio2trace.model.tf import NodeStep, TfNode, TfProfile
 
 AVERAGE = None
-"""Instead of a step: the mean over the steps that a node ran in. TensorFlow takes every negative step for it; here a
-step may have such a number."""
+"""In place of a step: the mean over the steps in which a node ran. TensorFlow uses any negative step for it; here a
+step may have a negative number."""
 ROOT = "_TFProfRoot"
 PARENT = "_kTFScopeParent"
 
@@ -24,7 +24,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     "params", "float_ops", "bytes", "peak_bytes", "residual_bytes", "output_bytes", "micros", "accelerator_micros",
     "cpu_micros", "occurrence", "definitions",
 )  # fmt: skip
-"""What is summed over a scope; ``occurrence`` counts executions, ``definitions`` nodes."""
+"""Quantities that are summed over a scope. ``occurrence`` counts executions, ``definitions`` counts nodes."""
 MINIMA: tuple[Quantity, ...] = QUANTITIES[:-1]
 ORDERS = ("name", *MINIMA)
 SELECTABLE = (
@@ -46,13 +46,13 @@ NOTEBOOK_SHOW = (
 _Numbers = tuple[int, ...]
 _ZERO: _Numbers = (0,) * len(QUANTITIES)
 PLACES: dict[str, int] = {name: at for at, name in enumerate(QUANTITIES)}
-"""Where a quantity stands among them."""
+"""The place of each quantity in `QUANTITIES`."""
 
 
 class ScopeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of TensorFlow's profiler, by its own names and with its own meaning (tfprof.md 4).
+    """The options of TensorFlow's profiler, with its names and meanings (tfprof.md 4).
 
-    Regular expressions match whole names. ``minima`` leaves out what is less.
+    Regular expressions match whole names. ``minima``: rows with smaller numbers are left out.
     """
 
     step: int | None = AVERAGE
@@ -69,9 +69,9 @@ class ScopeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shown(msgspec.Struct, kw_only=True):
-    """A row of the view. ``own`` and ``total`` follow `QUANTITIES`; ``own`` is None where it prints ``--``.
+    """A row of the view. ``own`` and ``total`` follow `QUANTITIES`; ``own`` is None if TensorFlow prints ``--``.
 
-    ``ancestors`` are the shown rows that it stands under, the root among them. ``node`` is None for a scope.
+    ``ancestors``: the shown rows above it, with the root. ``node``: None for a scope.
     """
 
     name: str
@@ -82,12 +82,12 @@ class Shown(msgspec.Struct, kw_only=True):
     children: list[Shown]
 
     def number(self, quantity: Quantity) -> int:
-        """The total, which is what the notebook takes."""
+        """Return the total, which is the number that the notebook uses."""
         return self.total[PLACES[quantity]]
 
 
 class ScopeTree:
-    """The names of a profile as a tree: every node, and a scope for every prefix that is none."""
+    """The names of a profile as a tree: every node, and a scope for every prefix that is not a node."""
 
     def __init__(self, profile: TfProfile) -> None:
         nodes = {node.name: node for node in profile.nodes}
@@ -111,24 +111,24 @@ class ScopeTree:
         self._own: dict[tuple[str, int], _Numbers] = {}
 
     def rows(self, options: ScopeOptions) -> Shown:
-        """The view's root with what is shown below it. Raises `re.error` for an expression that is none."""
+        """Return the view's root with the shown rows below it. Raises `re.error` for an invalid regular expression."""
         return _View(self, options).root()
 
     def children(self, name: str) -> list[str]:
-        """The names right below ``name`` ("" for all), in order of their bytes."""
+        """Return the names directly below ``name`` ("" for the root), in order of their bytes."""
         return self._children.get(name, [])
 
     def node(self, name: str) -> TfNode | None:
         return self._nodes.get(name)
 
     def own(self, name: str, step: int | None) -> _Numbers:
-        """A node's numbers in a step; a scope has none of its own."""
+        """Return the numbers of a node in a step; a scope has no numbers of its own."""
         node = self._nodes.get(name)
         return (*_ZERO[:-1], 1) if node is None else numbers(node, step)
 
 
 def numbers(node: TfNode, step: int | None) -> _Numbers:
-    """The values of a node in tfprof, in a step or on average over the steps in which it ran (tfprof.md 3.2)."""
+    """Return the values of a node as tfprof computes them, in a step or as the mean over its steps (tfprof.md 3.2)."""
     ran = node.steps if step is None else [one for one in node.steps if one.step == step]
     sums = [_step_numbers(one) for one in ran]
     if not sums:
@@ -165,12 +165,12 @@ def _step_numbers(one: NodeStep) -> tuple[int, ...]:
 
 
 def _quotient(total: int, count: int) -> int:
-    """Integer division as C++ does it."""
+    """Divide integers as C++ does."""
     return total // count if total >= 0 else -(-total // count)
 
 
 def _matcher(expressions: Sequence[str]) -> Callable[[str], bool]:
-    """Whether one of them matches a whole text."""
+    """Return a function that tests whether one of the expressions matches a whole text."""
     compiled = [re.compile(expression, re.ASCII) for expression in expressions]
     return lambda text: any(one.fullmatch(text) for one in compiled)
 
@@ -180,7 +180,7 @@ def _all(expressions: Sequence[str]) -> bool:
 
 
 class _View:
-    """One view of a tree: accounts bottom-up, then shows top-down."""
+    """One view of a tree: it sums bottom-up, then selects rows top-down."""
 
     def __init__(self, tree: ScopeTree, options: ScopeOptions) -> None:
         self._tree = tree
@@ -210,7 +210,7 @@ class _View:
         return Shown(name=ROOT, ancestors=0, node=None, own=None, total=total, children=self._sorted(children))
 
     def _keep(self, name: str) -> bool:
-        """Account ``name`` and what is below it; whether it is to be kept."""
+        """Sum up ``name`` and everything below it; return whether it is kept."""
         tree = self._tree
         own = self._own[name] = tree.own(name, self._options.step)
         below = [child for child in tree.children(name) if self._keep(child)]
@@ -287,7 +287,7 @@ def _added(own: _Numbers, others: Iterator[_Numbers]) -> _Numbers:
 
 
 def flat(root: Shown) -> Iterator[Shown]:
-    """The rows below the root, in printed order."""
+    """Return the rows below the root, in printed order."""
     for row in root.children:
         yield row
         yield from flat(row)

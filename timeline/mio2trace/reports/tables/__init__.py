@@ -1,7 +1,7 @@
 """A table of named columns, printed for a person (text, Markdown) or for a program (CSV, JSON, JSON lines).
 
-A cell is text, a number, a list of either or a mapping of names to numbers; what is unknown is not there. Programs get
-every column and every digit, a person what `mio2trace.reports.tables.person` makes of it.
+A cell is text, a number, a list of these, or a mapping of names to numbers; unknown values are absent. Programs get
+every column and every digit, a person the table that `mio2trace.reports.tables.person` makes of it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,12 @@ FORMS: tuple[Form, ...] = ("table", "csv", "json", "jsonl", "markdown")
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """``columns`` in order; each row holds some of them.
+    """A table. ``columns``: in order; each row holds some of them.
 
-    ``objects`` are columns that JSON holds together as one object: ``{"gemm": ("M", "N", "K")}`` stands where the
-    first of them does. ``brief``: the columns for a person, all when empty. ``ends``: rows for a person alone, such as
-    the total, below the others. ``empty``: why there is no row, where there is none. ``keys``: columns that say what
-    a row is of. ``decimals``: of columns that a person reads beside each other, in place of what their largest number
-    bears.
+    ``objects``: columns that JSON joins to one object, in the place of the first of them: ``{"gemm": ("M", "N",
+    "K")}``. ``brief``: the columns for a person; empty: all. ``ends``: last rows for a person only, such as the total.
+    ``empty``: the reason if there is no row. ``keys``: columns that name the row. ``decimals``: of columns that a
+    person compares, in place of the number of decimals that their largest value gives.
     """
 
     columns: tuple[str, ...]
@@ -50,7 +49,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     decimals: Mapping[str, int] = {}
 
     def chosen(self, names: Sequence[str]) -> Table:
-        """The same table with only these columns, in this order. Raises KeyError with the first that is not there."""
+        """Return the table with only these columns, in this order. Raises KeyError with the first unknown column."""
         for name in names:
             if name not in self.columns:
                 raise KeyError(name)
@@ -58,7 +57,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MadeRows(Sequence[Row]):
-    """Rows that are made when they are asked for, each by its place: a profile may have millions."""
+    """Rows that are made by place when they are needed: a profile may have millions."""
 
     def __init__(self, make: Callable[[int], Row], places: range) -> None:
         self._make = make
@@ -77,7 +76,7 @@ class MadeRows(Sequence[Row]):
 
 
 def renamed(table: Table, name_of: Callable[[str], str]) -> Table:
-    """The same table with the columns called what ``name_of`` says."""
+    """Return the table with columns renamed by ``name_of``."""
     names = {name: name_of(name) for name in table.columns if name_of(name) != name}
     if not names:
         return table
@@ -95,9 +94,10 @@ def renamed(table: Table, name_of: Callable[[str], str]) -> Table:
 
 
 def grouped(table: Table, by: Sequence[str]) -> Table:
-    """One row for all rows that agree in ``by``, with their ``count``, most frequent first, then in table order.
+    """Return one row for all rows with equal values in ``by``, with their ``count``, most frequent first, then in table
+    order.
 
-    A group keeps the cells that all of its rows share. Raises KeyError with the first column that is not there.
+    A row keeps the cells that all rows of its group share. Raises KeyError with the first unknown column.
     """
     for name in by:
         if name not in table.columns:
@@ -131,7 +131,7 @@ def _hashable(cell: Cell | None) -> object:
 
 
 def stacked(parts: Sequence[tuple[Row, Table]]) -> Table:
-    """Tables of one kind under each other; before the columns of each stand those of the row beside it."""
+    """Join tables of one kind, one below the other. The cells beside each table come before its columns."""
     if len(parts) == 1 and not parts[0][0]:
         return parts[0][1]
     first = tuple(dict.fromkeys(name for cells, _ in parts for name in cells))
@@ -155,9 +155,9 @@ def stacked(parts: Sequence[tuple[Row, Table]]) -> Table:
 
 
 def print_table(table: Table, form: Form, width: int | None = None) -> Iterator[str]:
-    """The table in pieces of text, each with its line end. The same table gives the same text.
+    """Yield the table in pieces of text, each with its line end. Equal tables give equal text.
 
-    ``width``: characters that a line of the text form may have.
+    ``width``: the most characters in a line of the text form.
     """
     if form in ("table", "markdown"):
         from mio2trace.reports.tables import person
@@ -167,7 +167,7 @@ def print_table(table: Table, form: Form, width: int | None = None) -> Iterator[
 
 
 def cell_text(cell: Cell | None) -> str:
-    """As one text, with every digit."""
+    """Return the cell as one text, with every digit."""
     if cell is None:
         return ""
     if isinstance(cell, str):
@@ -180,7 +180,7 @@ def cell_text(cell: Cell | None) -> str:
 
 
 def _csv(table: Table) -> Iterator[str]:
-    """RFC 4180, but for the line end, which is a line feed; always one header; no cell is a formula."""
+    """Write RFC 4180 with a line feed as line end and always one header. No cell is a formula."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(map(csv_text, table.columns))
@@ -223,7 +223,7 @@ def _dumps(cells: dict[str, object]) -> str:
 
 
 def _json(table: Table) -> Iterator[str]:
-    """One array, an object a line."""
+    """Write one array, with one line per object."""
     before = "["
     for row in table.rows:
         yield before + "\n" + _dumps(_object(table, row))
@@ -239,20 +239,20 @@ def _json_lines(table: Table) -> Iterator[str]:
 _PRINTERS = {"csv": _csv, "json": _json, "jsonl": _json_lines}
 
 
-# -- Units of time, and what a table says of several measurements of one thing -----------------------------------------
+# -- Units of time, and statistics of several measurements of one quantity
+# ----------------------------------------------
 
 UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-"""Nanoseconds in each unit that a table can be printed in."""
+"""Nanoseconds in each unit that a table can use."""
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """A unit of time: the suffix of column names, and the conversion from nanoseconds (integers stay integers in
-    ns)."""
+    """A unit of time: the suffix of column names, and the conversion from nanoseconds (ns stay integers)."""
 
     name: str
 
     def of(self, ns: float) -> float:
-        """A time in ns, in this unit."""
+        """Convert a time in ns to this unit."""
         return ns if self.name == "ns" else ns / UNITS[self.name]
 
     def column(self, name: str) -> str:
@@ -264,7 +264,7 @@ STATISTICS = ("mean", "std", "min", "q25", "median", "q75", "max")
 
 
 def describe(values: Sequence[int]) -> dict[str, float]:
-    """`STATISTICS` of one value or more; ``std`` is not there for a single one."""
+    """Return `STATISTICS` of one or more values; a single value has no ``std``."""
     if not values:
         return {}
     ordered = sorted(values)
@@ -280,7 +280,7 @@ def describe(values: Sequence[int]) -> dict[str, float]:
     }
 
 
-# -- What of a table is shown: rows that meet conditions, in an order, so many of them, some columns -------------------
+# -- The selected part of a table: rows that meet conditions, their order and number, columns -------------------------
 
 _CONDITION = re.compile(r"([\w.]+)\s*(<=|>=|!=|==|=|<|>|~)(.*)", re.DOTALL)
 _ORDERED: dict[str, Callable[[float, float], bool]] = {
@@ -289,14 +289,14 @@ _ORDERED: dict[str, Callable[[float, float], bool]] = {
 
 
 class SelectionError(ValueError):
-    """Why nothing can be selected so, in one line."""
+    """A selection that is impossible; the message is one line."""
 
 
 class TableSelection(NamedTuple):
-    """``where``: conditions such as ``kernel_ms>1``, ``layer=conv1``, ``name~gemm`` (contains), all of which must hold.
+    """``where``: conditions such as ``kernel_ms>1``, ``layer=conv1``, ``name~gemm`` (contains); all of them must hold.
 
-    ``sort``: columns, numbers most first, texts from a to z; ``:up`` and ``:down`` behind one say it. ``top``: rows.
-    ``columns``: only these. A name may lack its unit, or have another one.
+    ``sort``: columns, largest numbers first, texts from a to z; ``:up`` or ``:down`` after a name chooses the
+    direction. ``top``: the most rows. ``columns``: only these. A name may lack its unit, or have another one.
     """
 
     columns: tuple[str, ...] = ()
@@ -306,7 +306,7 @@ class TableSelection(NamedTuple):
 
 
 def select(table: Table, chosen: TableSelection) -> Table:
-    """The part of a table. Raises `SelectionError`."""
+    """Return the selected part of a table. Raises `SelectionError`."""
     rows: Sequence[Row] = table.rows
     count = len(rows)
     for condition in chosen.where:
@@ -325,7 +325,7 @@ def select(table: Table, chosen: TableSelection) -> Table:
 
 
 def column_named(table: Table, name: str) -> str:
-    """The column that ``name`` means, whatever the unit. Raises `SelectionError`."""
+    """Return the column that ``name`` means, with any unit. Raises `SelectionError`."""
     if name in table.columns:
         return name
     base = base_of(name)[0]
@@ -371,7 +371,7 @@ def _number(text: str) -> float | None:
 
 
 def _sorted(table: Table, rows: Sequence[Row], key: str) -> list[Row]:
-    """Rows without a cell come last, whatever the order; equals stay as they are."""
+    """Sort rows. Rows without a value come last in either direction; equal rows keep their order."""
     name, _, order = key.partition(":")
     if order not in ("", "up", "down"):
         raise SelectionError(f"--sort {key}: expected {name}:up or {name}:down")

@@ -1,8 +1,9 @@
-"""A table for a person: the columns that say something, numbers in line, no line longer than the terminal.
+"""A table for a person: only columns with values, aligned numbers, no line longer than the terminal.
 
-The digits of a column are those of its largest number, `DIGITS` of them, so that the points stand under each other.
-If a line is longer than the terminal, texts are cut first, the widest down to `NARROWEST` or `NARROWEST_NAME`. Then
-columns are left out, the least important first (`mio2trace.schema`), of equals the right one. A single column is cut.
+A column shows the decimals that its largest number has with `DIGITS` digits, so that the points are aligned. If a line
+is longer than the terminal, texts are cut first, the widest one first, down to `NARROWEST` or `NARROWEST_NAME`. Then
+columns are left out, the least important first (`mio2trace.schema`), of equally important ones the right one. If one
+column is left, it is cut.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from mio2trace.schema import rank_of
 
 DIGITS = 5
 NARROWEST = 16
-"""Characters of a text that stay before a column is left out."""
+"""Characters of a text that are kept before a column is left out."""
 NARROWEST_NAME = 40
-"""The same of what a row is of."""
+"""The same for columns that name the row."""
 NARROWEST_HEAD = 16
-"""The same of a name above numbers that stay before all others: it keeps its begin and end, which is its unit."""
+"""The same for the heading of a number in the most important columns; it keeps its beginning and its end, which is its
+unit."""
 _MOST_DECIMALS = 6
 _BETWEEN = "  "
 _KERNELS = ("name", "kernel")
@@ -39,7 +41,7 @@ class _Column(NamedTuple):
 
 
 def aligned(table: Table, width: int | None = None) -> Iterator[str]:
-    """Lines of text; none is longer than ``width``."""
+    """Return lines of text; none is longer than ``width``."""
     columns = [
         column._replace(name=visible(column.name), cells=list(map(visible, column.cells))) for column in _columns(table)
     ]
@@ -57,7 +59,8 @@ def aligned(table: Table, width: int | None = None) -> Iterator[str]:
 
 
 def _cut(column: str, text: str, size: int) -> str:
-    """Return a text of at most ``size`` characters. Kernel names begin alike, so they also keep their ends."""
+    """Return a text of at most ``size`` characters. Kernel names often begin with the same words, so they keep their
+    ends."""
     if len(text) <= size or column not in _KERNELS:
         return shortened(text, size)
     return _middle_cut(text, size)
@@ -72,14 +75,14 @@ def _middle_cut(text: str, size: int) -> str:
 
 
 def left_out(table: Table, width: int | None) -> list[str]:
-    """Columns that `aligned` has no room for."""
+    """Return the columns for which `aligned` has no room."""
     columns = _columns(table)
     kept = {column.name for column in _fitted(columns, width)[0]}
     return [column.name for column in columns if column.name not in kept]
 
 
 def markdown(table: Table) -> Iterator[str]:
-    """As GitHub takes it."""
+    """Return the table as Markdown for GitHub."""
     columns = _columns(table)
     yield "| " + " | ".join(markdown_text(column.name) for column in columns) + " |\n"
     yield "|" + "|".join("---:" if column.is_number else "---" for column in columns) + "|\n"
@@ -88,13 +91,13 @@ def markdown(table: Table) -> Iterator[str]:
 
 
 def shown_columns(table: Table) -> Iterator[tuple[str, list[str], bool]]:
-    """Return the columns with any value: name, cells as shown, whether they are numbers."""
+    """Return the columns with any value: name, cells as shown, and whether they are numbers."""
     for column in _columns(table):
         yield column.name, column.cells, column.is_number
 
 
 def _columns(table: Table) -> list[_Column]:
-    """Those that say something, with their cells as they are shown."""
+    """Return these columns with their cells as they are shown."""
     rows: list[Row] = [*table.rows, *table.ends]
     columns = []
     for name in table.brief or table.columns:
@@ -109,7 +112,7 @@ def _columns(table: Table) -> list[_Column]:
 
 
 def _shown(cells: Sequence[Cell | None]) -> list[str]:
-    """The cells of a column; its fractions with as many decimals as its largest number bears."""
+    """Return the cells of a column; fractions have as many decimals as its largest number needs."""
     fractions = [cell for cell in cells if isinstance(cell, float) and math.isfinite(cell)]
     numbers = [abs(cell) for cell in cells if isinstance(cell, (int, float)) and math.isfinite(cell)]
     if not fractions:
@@ -127,7 +130,7 @@ def _with(decimals: int, cells: Sequence[Cell | None]) -> list[str]:
 
 
 def _number(cell: float, decimals: int) -> str:
-    """``<0.1`` for what would look like nothing."""
+    """Format a number; ``<0.1`` for a number that would round to nothing."""
     text = f"{cell:.{decimals}f}"
     return f"<{10**-decimals:.{decimals}f}" if cell > 0 and not float(text) else text
 
@@ -139,7 +142,7 @@ def _text(cell: Cell | None) -> str:
 
 
 def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[list[_Column], list[int]]:
-    """The columns that there is room for, and how wide each is."""
+    """Return the columns that fit, and the width of each."""
     kept = list(columns)
     widths = [column.width for column in kept]
     if width is None:
