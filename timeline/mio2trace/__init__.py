@@ -1,12 +1,12 @@
-"""mio2trace: which layer, which operation and which kernel the GPU time went into.
+"""mio2trace: show which layer, operation and kernel the GPU time goes to.
 
     import mio2trace
     mio2trace.convert("run.log", "prof.json", output="out.pftrace")
     run = mio2trace.load("run.log", "prof.json")
     run.problems().head(10)
 
-`convert` writes a trace, `load` has the tables of a run, `analyse` hands over what the files hold, joined. What is
-wrong with an input is an `InputError` with one line; with an option of the call, an `OptionError`, a ValueError.
+`convert` writes a trace. `load` returns the tables of a run. `analyse` returns the joined content of the files. An
+unusable input raises `InputError` with a message of one line. A wrong option raises `OptionError`, a ValueError.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ROOMS = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load the program only when it is used: `mio2trace --help` needs none of it."""
+    """Load the program on first use: `mio2trace --help` needs none of it."""
     if name not in _ROOMS:
         raise AttributeError(f"module 'mio2trace' has no attribute {name!r}")
     import importlib

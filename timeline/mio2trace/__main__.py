@@ -4,11 +4,12 @@ import gc
 import signal
 
 _SELDOM = 500_000
-"""Objects between two looks of Python's garbage collector (700 by default): modules and records make hardly a cycle."""
+"""Allocations between two runs of Python's garbage collector (default 700): modules and records make hardly any
+cycle."""
 
 
 def main() -> None:
-    """As `mio2trace.cli.main`; an interrupt while that is still being imported ends the program without a traceback."""
+    """Run `mio2trace.cli.main`. An interrupt during its import ends the program without a traceback."""
     gc.set_threshold(_SELDOM)
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if usual:

@@ -1,5 +1,4 @@
-"""The whole run: bytes -> records -> alignment -> picture -> output. Conversions, for the command line, tests and
-scripts."""
+"""A whole conversion: bytes -> records -> alignment -> drawing -> output, for the command line, tests and scripts."""
 
 from __future__ import annotations
 
@@ -24,15 +23,15 @@ from mio2trace.trace import Trace, checked
 from mio2trace.writers import Writer, Written, by_suffix, suffixes, write
 
 TABLES_SUFFIX = ".parquet"
-"""Suffix of a folder of tables, which is not a trace."""
+"""The suffix of a folder of tables, which is no trace."""
 LARGE = "a run that is too large for a viewer"
 
 
 class Conversion(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a conversion: the trace, its metadata, the notes, lines about it, the size of the output.
+    """The result of a conversion: the trace, its metadata, the notes, lines about it, and the size of the output.
 
-    ``analysis`` is its source, and ``runs`` are the runs that were drawn. ``account``: the format of each input, the
-    evidence of the links, notes. ``reasons``: what ``explain`` asked for.
+    ``analysis``: its source. ``runs``: the runs in the trace. ``account``: the format of each input, the evidence of
+    the links, notes. ``reasons``: the lines for ``explain``.
     """
 
     trace: Trace
@@ -46,12 +45,12 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def report(self) -> list[str]:
-        """All lines but the answer."""
+        """All lines except the answer."""
         return [*self.account.inputs, *self.account.evidence, *self.account.notes, *self.reasons]
 
     @property
     def answer(self) -> list[str]:
-        """Where the time went, findings, and what to try: `mio2trace report` in lines. Made when asked for."""
+        """The answer block of `mio2trace report`; made on first use."""
         from mio2trace.answer import report_of
         from mio2trace.answer.text import lines
 
@@ -65,10 +64,11 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
         return [note for note in notes if note.startswith("problem: ") and not any(word in note for word in LOGGED)]
 
     def said(self, verbose: bool = False) -> list[str]:
-        """The lines of the command line: the answer between inputs and notes, with ``verbose`` also its evidence."""
+        """Return the lines for the command line: the answer between inputs and notes; with ``verbose`` also its
+        evidence."""
         account = self.account
         evidence = account.evidence if verbose else []
-        # What the library complained of is a line of the answer.
+        # The answer block already shows the complaints of the library.
         notes = (
             account.notes if verbose else [note for note in account.notes if not any(word in note for word in LOGGED)]
         )
@@ -81,7 +81,7 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnrelatedClocks(InputError):
-    """The clocks of a job's processes are not related: ``from_start`` draws each from its own start."""
+    """No evidence relates the clocks of a job's processes. ``from_start`` draws each process from its own start."""
 
 
 def convert(  # noqa: PLR0913 - keyword-only options
@@ -115,23 +115,22 @@ def convert(  # noqa: PLR0913 - keyword-only options
     """Join the files of one run into a trace, and write it to ``output`` unless that is None.
 
     ``files``: logs and profiles in any order, ``-`` for standard input, a CK directory (``tags`` chooses in it).
-    ``host_calls``: which API calls to draw. ``tracks``: additional tracks (`kernels`, `operations`) beside the nested
-    one. ``fold``: the parts with their own track (`find`, `set-up`, `warm-up`). ``begin``, ``end`` (``1.2s``,
-    ``iteration 3``, ``layer conv1``), ``iterations`` (``2-4``), ``top``, ``min_duration`` (``10us``): which part to
-    draw; links and summary are of the whole run. ``everything``: draw the whole run, however large it is. Without it, a
-    run that is too large for viewers has only the steady iterations in its middle. ``with_args``: whether slices have
-    arguments. ``without``: kinds of evidence to leave out (`mio2trace.evidence`). ``repetition``: the repetition of a
-    CK record, from 0. ``by_order_alone``: go on where the clocks say that the files are not of one run. ``from_start``:
-    draw a job's processes from one zero each, whatever relates their clocks; without it they are refused where nothing
-    does. ``several``: draw files of several runs, each run as processes of its own that begin at zero, where they are
-    refused else. ``of_a_job``: refuse what is not of several processes of one job. ``explain``: what the report gives
-    the reasons for (`mio2trace.summary.explain`). ``keep``: private things to leave in (`mio2trace.privacy.KINDS`).
-    ``max_input``: bytes that an input may hold, decompressed (default: `mio2trace.source.Source`). ``check``: verify
-    the invariants of what is written. ``strict``: a problem is an error. A path as ``output`` is replaced as a whole or
-    not at all; its suffix decides the form.
+    ``host_calls``: the API calls to draw. ``tracks``: additional tracks (`kernels`, `operations`). ``fold``: the parts
+    that get a track of their own (`find`, `set-up`, `warm-up`). ``begin``, ``end`` (``1.2s``, ``iteration 3``, ``layer
+    conv1``), ``iterations`` (``2-4``), ``top``, ``min_duration`` (``10us``): the part to draw; links and summary are
+    always of the whole run. ``everything``: draw the whole run; without it, a run that is too large for viewers has
+    only the steady iterations in its middle. ``with_args``: whether slices have arguments. ``without``: kinds of
+    evidence to ignore (`mio2trace.evidence`). ``repetition``: of a CK record, from 0. ``by_order_alone``: join files
+    even if the clocks show that they are not of one run. ``from_start``: draw each process of a job from its own start;
+    without it, processes are refused if nothing relates their clocks. ``several``: draw files of several runs, each run
+    from time zero; without it they are refused. ``of_a_job``: refuse files that are not of several processes of one
+    job. ``explain``: links for which the report gives the reasons (`mio2trace.summary.explain`). ``keep``: kinds of
+    private text to leave in (`mio2trace.privacy.KINDS`). ``max_input``: the most decompressed bytes of an input
+    (default: `mio2trace.source.Source`). ``check``: verify the invariants of the trace. ``strict``: a problem is an
+    error. If ``output`` is a path, the file is replaced as a whole or not at all, and its suffix chooses the form.
 
-    Raises `InputError` with one line that says what is wrong with an input; `OptionError`, a ValueError, for an option
-    that is none.
+    Raises `InputError` for an unusable input, with a message of one line; `OptionError`, a ValueError, for a wrong
+    option.
     """
     options = BuildOptions(
         host_calls=host_calls,
@@ -223,7 +222,7 @@ def _reasons(alignments: Sequence[Alignment], wanted: Sequence[str]) -> Iterator
             raise OptionError("--explain: there is no profile to explain")
         error: ValueError | None = None
         told = False
-        for alignment in alignments:  # each process numbers its own
+        for alignment in alignments:  # each process has its own numbers
             try:
                 lines = list(explained(alignment, what))
             except ValueError as refused:
@@ -248,7 +247,7 @@ def _fact(file: Input) -> summary.InputFact:
 
 
 def _of_one_run(analysis: Analysis) -> list[Run]:
-    """The run, and profiles that are of none. Raises `InputError` where there are several runs."""
+    """Return the run, and profiles that belong to no run. Raises `InputError` if there are several runs."""
     run = analysis.run
     chosen = [run, *(other for other in analysis.runs if other is not run and other.alignments)]
     count = sum(len(each.alignments) for each in chosen)
@@ -267,7 +266,7 @@ def _why_no_job(analysis: Analysis) -> str:
 
 
 def _require_something_to_draw(analysis: Analysis, runs: Sequence[Run]) -> None:
-    """Raises `InputError` where nothing has a time."""
+    """Raises `InputError` if nothing has a time."""
     notes = analysis.notes
     profiles = [profile for run in runs for profile in run.profiles]
     if any(run.framework is not None for run in runs):
@@ -293,7 +292,7 @@ def _require_related_clocks(runs: Sequence[Run]) -> None:
 
 
 def _to_draw(runs: Sequence[Run], several: bool) -> list[RunToDraw]:
-    """Each run by itself, or the first with the profiles of the others beside it."""
+    """Return each run by itself, or the first run and the profiles of the others."""
     drawn = [
         RunToDraw(
             name=run.name,
@@ -329,7 +328,7 @@ def what_is_missing(run: Run, notes: Notes) -> str:
 
 
 def _check(trace: Trace, alignments: Sequence[Alignment]) -> None:
-    """Verify the invariants of what is drawn (alignment.md, Invariants)."""
+    """Verify the invariants of the trace (alignment.md, Invariants)."""
     drawn = [e for a in alignments for e in a.profile.activities if e.start_ns is not None and e.end_ns is not None]
     expected = {"count": len(drawn), "ns": sum((e.end_ns or 0) - (e.start_ns or 0) for e in drawn)}
     found = trace.metadata["attribution"]

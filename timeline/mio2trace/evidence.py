@@ -24,7 +24,7 @@ Evidence = Literal[
 ]
 
 EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)
-"""All of them, strongest first."""
+"""All kinds of evidence, strongest first."""
 
 RANGE: Final = "range"
 CORRELATION: Final = "correlation"
@@ -42,9 +42,9 @@ DURATIONS: Final = "durations"
 ORDER: Final = "order"
 
 STRENGTH: Mapping[Evidence, int] = MappingProxyType({word: -place for place, word in enumerate(EVIDENCE)})
-"""More is stronger: what has less never overrides it."""
+"""Strength: weaker evidence never overrides stronger evidence."""
 
 EXACT: frozenset[Evidence] = frozenset(
     (RANGE, CORRELATION, GRAPH_NODE, CAPTURE, SEQUENCE, TIMER_MARKS, POSITION, BUFFERS, LAUNCH_LINE)
 )
-"""If nothing else fits as well, these record what belongs together; the others infer it."""
+"""These kinds record what belongs together, if nothing else fits as well; the others infer it."""

@@ -1,6 +1,7 @@
-"""Files: the inputs of a run as records, each content once, without what is private; and outputs replaced as a whole.
+"""Files: the inputs of a run as records, each content once, without private text; and outputs that are replaced as a
+whole.
 
-The order in which inputs are given changes nothing but the order of their notes, nor do their names.
+The order and the names of the inputs change nothing except the order of their notes.
 """
 
 from __future__ import annotations
@@ -38,20 +39,20 @@ __all__ = [
 FilePath = str | os.PathLike[str]
 _ROTATED = re.compile(r"(.+)\.(\d{1,4})(?:\.gz)?")
 Progress = Callable[[str, int, int], None]
-"""Is told an input's name, the bytes read, the bytes in all (0 when unknown)."""
+"""Is called with an input's name, the bytes read, and all bytes (0 if unknown)."""
 STANDARD_INPUT = "-"
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as it was read, or one repetition of a CK record.
+    """A file that was read, or one repetition of a CK record.
 
-    ``source``: its place among the files given, which its records have in the field of that name. ``name``: as short
-    as tells it from the others; never written to a trace. ``path``: as given, or the point of a CK directory. ``size``
-    and ``sha256`` are of the file as it lies, ``content_sha256`` of what it holds decompressed. ``parts``: size and
-    hash of each file that was read with it, as it lies: tables of one set. ``stated_ns``: whole
-    times that CK states of a repetition (`readers.ck.record.MEASURES`). Of what lies in an archive of
-    `mio2trace record`: ``archive`` is its path, ``anchors`` the clocks that were read beside the run, ``is_reference``
-    whether it is of the run without MIOpen's log.
+    ``source``: its place among the given files, also in the field ``source`` of its records. ``name``: as short as it
+    can be and still distinct; never written to a trace. ``path``: as given, or the point of a CK directory. ``size``
+    and ``sha256``: of the stored file; ``content_sha256``: of its decompressed content. ``parts``: size and hash of
+    each stored file that was read with it (tables of one set). ``stated_ns``: times of the whole repetition that CK
+    states (`readers.ck.record.MEASURES`). For a file in an archive of `mio2trace record`: ``archive`` is the path of
+    the archive, ``anchors`` the clocks that were read before and after the run, ``is_reference`` whether it is of the
+    run without MIOpen's log.
     """
 
     source: int
@@ -75,17 +76,16 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _PATTERNS = ("*", "*/*", "plugins/profile/*/*")
-"""Files of a directory that are looked at; the last are TensorBoard's."""
+"""Patterns of files to look for in a directory; the last ones are TensorBoard's."""
 
 
 class FileOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to read. ``host_calls``: keep every API call. ``functions``: keep the Python functions of long gaps.
-    ``every_message``: keep all that a library's log says. ``tags``: choose in a CK directory. ``repetition``: of a CK
-    record, from 0; ``"every"``: each as an input of its own. ``keep``: private things to leave in
-    (`mio2trace.privacy.KINDS`). ``max_input``: bytes that an input may hold, decompressed. ``accepted``: formats.
-    ``copies``: files that hold the same count each. ``references``: read also what archives hold of runs without
-    MIOpen's log.
-    """
+    """How to read files. ``host_calls``: keep every API call. ``functions``: keep the Python functions of long gaps.
+    ``every_message``: keep every message of a library's log. ``tags``: choose in a CK directory. ``repetition``: of a
+    CK record, from 0; ``"every"``: each is an input. ``keep``: kinds of private text to leave in
+    (`mio2trace.privacy.KINDS`). ``max_input``: the most decompressed bytes of an input. ``accepted``: formats.
+    ``copies``: files with the same content count separately. ``references``: also read the runs without MIOpen's log in
+    archives."""
 
     host_calls: bool = False
     functions: bool = True
@@ -108,7 +108,7 @@ def read_inputs(
 ) -> list[Input]:
     """Return the inputs, sorted by format and hash; of equal files in a folder one is kept.
 
-    Raises `InputError` for an input that cannot be used; `OptionError` if there is none, or standard input twice.
+    Raises `InputError` for an unusable input; `OptionError` if there is no input, or if standard input is given twice.
     """
     if not files:
         raise OptionError("no input; expected the files of a run")
@@ -147,9 +147,9 @@ def _folder(file: Input) -> str:
 
 
 def _same(file: Input, folders: Mapping[str, str]) -> tuple[bool, str, str]:
-    """What two inputs have in common of which one is taken. A program may print the same with MIOpen's log and without,
-    and in each of its runs: what lies in different folders may be of different ones (`mio2trace.runs`). Standard input
-    lies where a file with its content does (``folders``)."""
+    """Return a key; of inputs with equal keys only one is used. Equal files in different folders may belong to
+    different runs, and a program may print the same with MIOpen's log and without (`mio2trace.runs`). Standard input
+    counts as being in the folder of a file with its content (``folders``)."""
     folder = folders.get(file.content_sha256, "") if file.path == STANDARD_INPUT else _folder(file)
     return file.is_reference, file.content_sha256, folder
 
@@ -162,14 +162,14 @@ def _read_all(
     progress: Progress | None,
     spare: Mapping[str, Notes],
 ) -> list[tuple[list[Input], Notes]]:
-    """Of each file its inputs and what was met in it, but for those that were read with another one. ``spare``: files
-    that one can do without, each with the notes that are to tell of it."""
+    """Return the inputs and notes of each file, except of files that were read with another one. ``spare``: files that
+    are not necessary, each with the notes that report an error in it."""
     read: list[tuple[list[Input], Notes]] = []
     tables: list[tuple[str, GoesWithATrace]] = []
     taken: set[str] = set()
     older_of = _rotated(paths)
     later = {path for older in older_of.values() for path in older}
-    # What a newer file goes on with is read with it, or else by itself.
+    # Older files of a rotated log come last: they are read with the newest one, or else by themselves.
     for index, path in sorted(enumerate(paths), key=lambda one: one[1] in later):
         name, own = names[index], Notes()
         source = Source(path, index, own, progress=progress, max_input=options.max_input)
@@ -189,7 +189,7 @@ def _read_all(
         finally:
             source.close()
     for path, refusal in tables:
-        # As `*.csv` names them, too.
+        # `*.csv` also names such tables.
         beside = next((own for (first, *_), own in read if _is_in_the_folder_of(path, first)), None)
         if beside is None:
             raise refusal
@@ -198,7 +198,7 @@ def _read_all(
 
 
 def _rotated(paths: Sequence[str]) -> dict[str, list[str]]:
-    """Of each file the given ones that it was called before, the oldest first: ``run.log.2``, ``run.log.1``."""
+    """Return the older files of each rotated log among ``paths``, oldest first: ``run.log.2``, ``run.log.1``."""
     older: dict[str, list[tuple[int, str]]] = {}
     for path in paths:
         found = _ROTATED.fullmatch(path)
@@ -214,15 +214,15 @@ def _is_in_the_folder_of(path: str, other: Input) -> bool:
 
 
 class Unpacking:
-    """The archives among the inputs, unpacked while this context lasts; their members are shown as lying in them.
-    A folder with an archive's members and manifest is also an archive. ``references``: where those lie that are of a
-    run without MIOpen's log."""
+    """The archives among the inputs, unpacked while this context lasts. Members are shown as if the archive were a
+    folder. A folder with the members and the manifest of an archive counts as an archive. ``references``: the paths of
+    inputs that belong to a run without MIOpen's log."""
 
     def __init__(self, max_input: int | None) -> None:
         self._max_input = max_input
         self._stack = contextlib.ExitStack()
         self._archives: dict[str, tuple[str, Manifest | None]] = {}
-        """Folder -> the archive whose members lie in it, and what it tells."""
+        """By folder, the archive whose members are in it, and its statements."""
         self.references: list[str] = []
 
     def __enter__(self) -> Unpacking:
@@ -232,7 +232,7 @@ class Unpacking:
         self._stack.close()
 
     def inputs_of(self, path: str, accepted: Accepted, notes: Notes) -> list[str]:
-        """Where the members of an archive lie that are inputs. Raises `InputError` where none is."""
+        """Return the paths of those members of an archive that are inputs. Raises `InputError` if there is none."""
         made = unpacked_in(path) if os.path.isdir(path) else self._stack.enter_context(unpacked(path, self._max_input))
         self._archives[made.folder] = path, made.manifest
         if made.manifest is not None:
@@ -247,14 +247,14 @@ class Unpacking:
         return found
 
     def shown(self, path: str) -> str:
-        """A member's path as if the archive were a folder; any other path as it is."""
+        """Return a member's path as if the archive were a folder; any other path unchanged."""
         for folder, (archive, _) in self._archives.items():
             if path.startswith(os.path.join(folder, "")):
                 return archive + path[len(folder) :]
         return path
 
     def told(self, file: Input) -> Input:
-        """With its path as it is shown, and what the archive tells of it."""
+        """Return the file with its path as it is shown, and with the statements of its archive."""
         folder = next((one for one in self._archives if file.path.startswith(os.path.join(one, ""))), None)
         if folder is None:
             return file
@@ -269,8 +269,8 @@ class Unpacking:
 
 
 def _located(path: str, options: FileOptions, notes: Notes, unpacking: Unpacking) -> list[str]:
-    """The file itself, the inputs in an archive, the point that a CK directory holds, or the profiles and logs that lie
-    in a directory."""
+    """Return the file itself, the inputs in an archive, the point of a CK directory, or the profiles and logs in a
+    directory."""
     if path == STANDARD_INPUT:
         return [path]
     if is_archive(path) or is_unpacked(path):
@@ -297,8 +297,8 @@ def _located(path: str, options: FileOptions, notes: Notes, unpacking: Unpacking
 def _inputs_among(
     files: Sequence[Path], readers: Sequence[Reader], name: str, of: str, notes: Notes, logs_too: bool = True
 ) -> list[str]:
-    """Those of ``files`` that one of ``readers`` knows by their content, then the logs, which may hold a profile
-    themselves. ``name`` and ``of``: where they lie, for what is said of the others."""
+    """Return the ``files`` whose content one of ``readers`` knows, then the logs, which may contain a profile. ``name``
+    and ``of``: their place, for a note on the other files."""
     found: list[str] = []
     logs: list[str] = []
     others: list[str] = []
@@ -318,13 +318,13 @@ def _inputs_among(
 
 
 def _of_no_use(files: Sequence[Path], folder: str) -> str | None:
-    """What the first known file of a place without inputs is, and what to give instead; None where none is known."""
+    """Describe the first known file of a place without inputs, and what to give instead; None if no file is known."""
     for path in files:
         name = str(path.relative_to(folder))
         with contextlib.suppress(InputError), contextlib.closing(Source(str(path), 0, Notes())) as source:
             refused = known.refusal(source.head, name)
             other = next((reader for reader in READERS if reader is not run_log and reader.sniff(source.head)), None)
-            if other is not None:  # one that a directory does not stand for
+            if other is not None:  # a format that a directory does not represent
                 refused = f"is a {other.NAME}; expected that file itself"
             if refused is not None:
                 return f"no profile and no log in it: {_readable(name)} {refused}"
@@ -332,7 +332,7 @@ def _of_no_use(files: Sequence[Path], folder: str) -> str | None:
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
-    """Of each path its last part, or as many of the last as tell it from the others: ``A/run.log``, ``B/run.log``."""
+    """Return the last part of each path, with as many more parts as make it distinct: ``A/run.log``, ``B/run.log``."""
     parts = [PurePath(path).parts or (path,) for path in paths]
     lengths = [1] * len(paths)
     while True:
@@ -348,7 +348,7 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 
 def _readable(name: str) -> str:
-    """The bytes of a name need not be UTF-8, and what is given for one need not be one."""
+    """Return a name as text: its bytes may not be valid UTF-8, and its text may not be encodable."""
     try:
         return os.fsencode(name).decode(errors="replace")
     except UnicodeEncodeError:
@@ -356,14 +356,14 @@ def _readable(name: str) -> str:
 
 
 def _cut_off(record: Record) -> Record:
-    """A profile as one of a file that is cut off."""
+    """Mark a profile as incomplete because its file is cut off."""
     if not isinstance(record, Profile):
         return record
     return msgspec.structs.replace(record, defects={**record.defects, "cut-off": 1})
 
 
 def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner, older: Sequence[str] = ()) -> list[Input]:
-    """The input, or each repetition of it; a log with the files that it was ``older`` in."""
+    """Return the input, or its repetitions. ``older``: the older files of a rotated log."""
     notes = source.notes
     cleaner.learn(source.head)
     reader = detect(source, options.accepted)
@@ -406,7 +406,7 @@ def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner, old
     source.drain()
     if any(note.is_cut for note in notes):
         found = [([_cut_off(record) for record in records], number, stated) for records, number, stated in found]
-    source.close()  # now the hashes are there
+    source.close()  # the hashes are known only now
     lead = source.lead
     parts = tuple(sorted((other.size, other.sha256) for other in (source, *source.companions) if other is not lead))
     return [
@@ -427,12 +427,12 @@ def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner, old
     ]
 
 
-# -- Outputs replaced as a whole, and standard output with its errors in one line --------------------------------------
+# -- Outputs that are replaced as a whole, and standard output with its errors in one line -----------------------------
 
 
 @contextlib.contextmanager
 def standard_output() -> Iterator[BinaryIO]:
-    """Raises `InputError` when it is closed or cannot be written; that its reader has gone stays `BrokenPipeError`."""
+    """Raises `InputError` if it is closed or cannot be written. If its reader is gone, `BrokenPipeError` is raised."""
     stdout = getattr(sys.stdout, "buffer", None)
     if stdout is None:
         raise InputError("standard output: closed")
@@ -441,29 +441,29 @@ def standard_output() -> Iterator[BinaryIO]:
         stdout.flush()
     except OSError as error:
         if error.errno == errno.EPIPE:
-            raise  # the reader has seen enough
+            raise  # the reader has stopped reading
         with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer goes nowhere, without a word
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the rest of the buffer is dropped without a message
         raise InputError(f"standard output: {error.strerror or error}") from None
 
 
 @contextlib.contextmanager
 def replacing(path: str) -> Iterator[BinaryIO]:
-    """A file that takes the place of ``path`` when all of it is written, and leaves no trace when it is not.
+    """Yield a file that replaces ``path`` when it is complete, and that leaves no trace otherwise.
 
-    Raises `InputError` when the place cannot be written.
+    Raises `InputError` if the place cannot be written.
     """
     try:
         real = Path(os.path.realpath(path))
-    except OSError as error:  # the current folder is gone
+    except OSError as error:  # the current folder was removed
         raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
     try:
         exists = real.exists()
-    except OSError as error:  # a name that is too long
+    except OSError as error:  # the name is too long
         raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
     if exists and not real.is_file():
         try:
-            with open(real, "wb") as device:  # /dev/null, a pipe: nothing to keep whole
+            with open(real, "wb") as device:  # /dev/null or a pipe: it cannot be replaced
                 yield device
             return
         except OSError as error:

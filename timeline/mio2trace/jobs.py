@@ -1,4 +1,4 @@
-"""Which profiles are of the processes of one job, and which of its logs each process wrote."""
+"""Find the profiles of the processes of one job, and the logs that each process wrote."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 
 _FOLDER, _NAME, _BUFFERS, _THREADS, _OWN = range(5)
-"""How surely a log is a process's: by a folder of its own, the file's name, buffers in common, thread ids, one file
-with the profile."""
+"""Strength of the evidence that a process wrote a log: its own folder, the file's name, common buffers, thread ids, one
+file with the profile."""
 _RANK = re.compile(r"(?<![a-z])(?:rank|r)[ _.-]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<!\d)\d{2,10}(?!\d)")
 _LIKE = 0.9
-"""Least share of a process's kernels that another file of it has: a form may lack some."""
+"""The least share of a process's kernels that another file of it has: some formats lack kernels."""
 
 
 Spans = dict[int, tuple[int, int] | None]
-"""First and last time of profiles, by their identity."""
+"""First and last time of profiles, by the `id` of the profile."""
 
 
 def are_processes(profiles: Sequence[Profile]) -> bool:
@@ -54,9 +54,8 @@ def _identity(profile: Profile) -> tuple[str, int | None, int | None]:
 
 def same_job(profiles: Sequence[Profile], others: Sequence[Profile], *, near: bool, spans: Spans) -> bool:
     """Return whether two inputs are of one job: different processes that ran at the same time on one clock. Without a
-    common clock: ``near`` (in one folder, if that is evidence), or of different ranks. ``spans`` keeps what is asked
-    for again.
-    """
+    common clock: ``near`` (they are in one folder, if that is evidence), or different ranks. ``spans`` keeps results
+    for later calls."""
     if not profiles or not others or not are_processes([*profiles, *others]):
         return False
     told = [_at_once(profile, other, spans) for profile in profiles for other in others]
@@ -93,7 +92,7 @@ def _span(profile: Profile, spans: Spans) -> tuple[int, int] | None:
 
 
 def is_of_rank(folder: str) -> bool:
-    """Whether a folder is named for one rank of a job."""
+    """Return whether a folder is named for one rank of a job."""
     return _RANK.fullmatch(os.path.basename(folder)) is not None
 
 
@@ -112,8 +111,8 @@ def same_process_twice(profile: Profile, other: Profile) -> bool:
 def same_processes(
     profiles: Sequence[Profile], others: Sequence[Profile], archive_of: Mapping[int, str]
 ) -> list[int | None]:
-    """Of each process of a program's other run the place among ``profiles`` of its like: the only one, the one of its
-    rank, the only one of its archive. ``archive_of``: of each file's number the archive that it lies in."""
+    """Return, for each process of a program's other run, the place of the same process in ``profiles``: the only one,
+    the one of its rank, or the only one of its archive. ``archive_of``: the archive of each file, by number."""
     if len(profiles) == len(others) == 1:
         return [0]
     ranks, of_others = ([one.process.rank for one in of] for of in (profiles, others))
@@ -159,8 +158,8 @@ def labelled(profiles: Sequence[Profile]) -> list[Profile]:
 
 
 class Told(NamedTuple):
-    """The records of a file besides profiles; ``held``: the places of its profiles in the job. ``folder``: where it
-    is; empty for standard input."""
+    """The records of a file other than profiles. ``held``: the places in the job of profiles in this file. ``folder``:
+    of the file; empty for standard input."""
 
     name: str
     logs: tuple[FrameworkLog, ...]
@@ -171,13 +170,13 @@ class Told(NamedTuple):
 
     @property
     def threads(self) -> set[int]:
-        """The ids of threads that its lines begin with."""
+        """The ids of threads at the beginning of its lines."""
         of_calls = {one.thread for operations in self.operations for one in operations}
         return {thread for log in self.logs for thread in log.threads} | {one for one in of_calls if one is not None}
 
 
 class Share(NamedTuple):
-    """What of a job's logs is one process's."""
+    """The part of a job's logs that belongs to one process."""
 
     logs: tuple[FrameworkLog, ...] = ()
     libraries: tuple[MiopenLog, ...] = ()
@@ -185,11 +184,11 @@ class Share(NamedTuple):
 
     @property
     def sources(self) -> frozenset[int]:
-        """The numbers of the files that it is of."""
+        """The numbers of its files."""
         return frozenset(log.source for log in self.logs) | frozenset(log.source for log in self.libraries)
 
     def but(self, sources: AbstractSet[int]) -> Share:
-        """The rest, without what files of these numbers hold."""
+        """Return the part without the files of these numbers."""
         return Share(
             logs=tuple(log for log in self.logs if log.source not in sources),
             libraries=tuple(log for log in self.libraries if log.source not in sources),
@@ -198,9 +197,10 @@ class Share(NamedTuple):
 
 
 def shares(profiles: Sequence[Profile], files: Sequence[Told], without: frozenset[str], notes: Notes) -> list[Share]:
-    """Each process's part of the logs: those that it wrote alone, and its threads' lines of those that several wrote.
+    """Return each process's part of the logs: logs that it wrote alone, and the lines of its threads in shared logs.
 
-    A log that nothing gives to a process is nobody's. If two have the same content, the surer one is used.
+    A log that no evidence assigns to a process is not used. Of two logs with equal content the one with stronger
+    evidence is used.
     """
     in_folder: dict[str, set[int]] = {}
     for file in files:
@@ -226,14 +226,15 @@ def shares(profiles: Sequence[Profile], files: Sequence[Told], without: frozense
 
 
 def is_of_threads(file: Told, profiles: Sequence[Profile]) -> bool:
-    """Whether a log's lines begin with ids of threads of these processes."""
+    """Return whether the lines of a log begin with ids of threads of these processes."""
     return any(not file.threads.isdisjoint(_tids(profile)) for profile in profiles)
 
 
 def _claims(
     file: Told, profiles: Sequence[Profile], beside: AbstractSet[int], without: frozenset[str]
 ) -> Mapping[int, int]:
-    """Whose a file's log is, as places among ``profiles``, and how surely. ``beside``: those that are in its folder."""
+    """Yield the process that wrote a file's log, as a place in ``profiles``, and the strength of the evidence.
+    ``beside``: the profiles in its folder."""
     if len(file.held) == 1:
         return {file.held[0]: _OWN}
     threads = file.threads
@@ -259,7 +260,7 @@ def _tids(profile: Profile) -> set[int]:
 
 
 def _named(name: str, profiles: Sequence[Profile]) -> int | None:
-    """The one process whose rank or number a file's name holds."""
+    """Return the one process whose rank or number is in the file's name."""
     base = os.path.basename(name)
     ranks, numbers = {int(text) for text in _RANK.findall(base)}, {int(text) for text in _NUMBER.findall(base)}
     fitting = [
@@ -271,7 +272,8 @@ def _named(name: str, profiles: Sequence[Profile]) -> int | None:
 
 
 def is_named_for_another_rank(file: Told, profile: Profile, without: frozenset[str]) -> bool:
-    """Whether a log's name says that another rank than the profile's wrote it, and nothing exact that this one did."""
+    """Return whether the name of a log contains another rank than the profile's, without exact evidence that this
+    process wrote it."""
     base = os.path.basename(file.name)
     ranks = {int(match[1]) for match in _RANK.finditer(base) if "rank" in match[0].lower()}
     process = profile.process
@@ -284,11 +286,12 @@ def is_named_for_another_rank(file: Told, profile: Profile, without: frozenset[s
 
 
 _Claim = tuple[Told, Mapping[int, int], int]
-"""(file, whose it is, how surely it is this process's)."""
+"""(file, its process, strength of the evidence)."""
 
 
 def _share(profile: Profile, claimed: Sequence[_Claim], used: set[str], notes: Notes) -> Share:
-    """Return the surest file with calls, and the surest with layers; a process's own file before a shared one."""
+    """Return the file with calls and the file with layers that have the strongest evidence; a process's own file is
+    preferred to a shared one."""
     surest = sorted(claimed, key=lambda one: (len(one[1]) > 1, -one[2], -sum(map(len, one[0].operations)), one[0].name))
     calls = next((one for one in surest if any(one[0].operations)), None)
     layers = next((one for one in surest if any(log.layers or log.events for log in one[0].logs)), None)

@@ -1,7 +1,7 @@
-"""Millions of small records and no cycles: the collector would only walk them again and again. And blocks of a file,
-one after another: the system would take the memory of each back, only to give it out again, page by page.
+"""Memory. Millions of small records without cycles: the garbage collector would only walk them again and again. Blocks
+of a file, one after another: the system would take back the memory of each, only to return it page by page.
 
-What needs more memory than is free ends with an error that can be told, before the system kills it (Linux).
+A program that needs more memory than is free ends with an error message before the system kills it (on Linux).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def without_garbage_collection() -> Iterator[None]:
-    """Within it nothing is looked at; where it is entered again it does nothing."""
+    """Disable the garbage collector. Nested uses have no effect."""
     if not gc.isenabled():
         yield
         return
@@ -23,37 +23,37 @@ def without_garbage_collection() -> Iterator[None]:
     try:
         yield
     finally:
-        # What was made goes straight to the oldest generation; else the collector would walk it all at once now.
+        # Move the new objects to the oldest generation; else the collector would walk all of them now.
         gc.freeze()
         gc.unfreeze()
         gc.enable()
 
 
 _KEPT = 16 << 20
-"""Bytes; more than what the blocks being read take together."""
+"""Bytes; more than all blocks that are read at the same time."""
 
 
 @functools.cache
 def keep_freed_blocks() -> None:
-    """Let the allocator keep what is freed, up to twice `_KEPT`, for what comes next; once is enough.
+    """Let the allocator keep freed memory, up to twice `_KEPT`, for later use; one call is enough.
 
-    glibc (mallopt(3), M_MMAP_THRESHOLD) learns from the largest block that was freed how much to keep. Nothing is
-    written to this one, so it takes no memory; elsewhere it does no harm.
+    glibc (mallopt(3), M_MMAP_THRESHOLD) learns from the largest freed block how much to keep. Nothing is written to
+    this block, so it takes no memory. On other systems it does no harm.
     """
-    with contextlib.suppress(MemoryError):  # where hardly any is left, none is kept
+    with contextlib.suppress(MemoryError):  # without enough address space, no memory is kept
         bytes(_KEPT)
 
 
 LEAST = 1 << 30
-"""Bytes that the program may take in any case: what is free can be more a moment later."""
+"""Bytes that the program may always use: more may become free a moment later."""
 _AVAILABLE = re.compile(r"^MemAvailable: +(\d{1,15}) kB$", re.MULTILINE | re.ASCII)
 
 
 @contextlib.contextmanager
 def bound_to_free(meminfo: str = "/proc/meminfo", cgroup: str = "/sys/fs/cgroup") -> Iterator[int | None]:
-    """Within it this process takes no more memory than the machine, and its control group, have free now.
+    """Limit this process to the memory that the machine and its control group have free now.
 
-    Yields the bytes; None where the system does not tell, or has such a limit already.
+    Yields the bytes; None if the system does not show them, or already has such a limit.
     """
     free = None
     try:
@@ -73,7 +73,7 @@ def bound_to_free(meminfo: str = "/proc/meminfo", cgroup: str = "/sys/fs/cgroup"
 
 
 def _free(meminfo: str, cgroup: str) -> int:
-    """Bytes, at least `LEAST`. Raises `OSError` or `ValueError` where the system does not tell."""
+    """Return the free bytes, at least `LEAST`. Raises `OSError` or `ValueError` if the system does not show them."""
     found = _AVAILABLE.search(_read(meminfo))
     if found is None:
         raise ValueError(meminfo)

@@ -1,6 +1,7 @@
-"""Text as it leaves the program: what comes from a file or a file's name neither steers nor breaks where it is shown.
+"""Text of outputs: text from a file, or a file's name, must not control or break the place where it is shown.
 
-One rule for each place (docs/hostile-input.md): a terminal's line, a cell of CSV, a cell of Markdown, a line of JSON.
+Each place has one rule (docs/hostile-input.md): a line of a terminal, a cell of CSV, a cell of Markdown, a line of
+JSON.
 """
 
 from __future__ import annotations
@@ -10,28 +11,29 @@ import re
 from mio2trace.patterns import late
 
 _FORMULA = "=+-@＝＋－＠"
-"""First characters of a formula in spreadsheets, wide characters included."""
+"""The first characters of formulas in spreadsheets, also as wide characters."""
 _NUMBER = late(r"[-+]?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,4})?")
 _MARKUP = late(r"[\\`*\[\]<>|~&$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])|(?<=:)//|(?<=[wW]{3})\.")
 _MENTION = late(r"[@#](?=\w)|\b(?i:GH)-(?=[0-9])")
-"""Texts from which GitHub makes links and notifications in shown text: an escape does not prevent it."""
+"""Texts from which GitHub makes links and notifications even if they are escaped."""
 _NOT_JSON = late(r"[^\x20-\x7e]")
 
 
 def visible(text: str) -> str:
-    """On one line, with what steers a terminal or hides in it written out: ``\\x1b``, ``\\n``, ``\\u202e``."""
+    """Return the text on one line, with control and hidden characters written out: ``\\x1b``, ``\\n``, ``\\u202e``."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def shortened(text: str, length: int) -> str:
-    """Return at most ``most`` characters of a text."""
+    """Return at most ``length`` characters of a text."""
     return text if len(text) <= length else text[: length - 3] + "..."
 
 
 def without_middle(text: str, length: int) -> str:
-    """Return at most ``length`` characters of a name: its beginning and its end, which says more than its middle."""
+    """Return at most ``length`` characters of a name: its beginning and its end, which distinguish names better than
+    the middle."""
     if len(text) <= length:
         return text
     end = (length - 3) // 2
@@ -39,8 +41,9 @@ def without_middle(text: str, length: int) -> str:
 
 
 def csv_text(text: str) -> str:
-    """As `visible`, with an apostrophe before what a spreadsheet would take for a formula; numbers stay numbers."""
-    if text[:1].isalnum() and text.isprintable():  # nearly all
+    """Return `visible` text, with an apostrophe before a text that a spreadsheet would read as a formula. Numbers stay
+    numbers."""
+    if text[:1].isalnum() and text.isprintable():  # true of nearly all texts
         return text
     first = text.lstrip()[:1]
     if (first and first in _FORMULA and not _NUMBER.fullmatch(text)) or text[:1] in ("\t", "\r", "\n"):
@@ -49,25 +52,25 @@ def csv_text(text: str) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """As `visible`, with what would be markup, HTML, a link or a mention taken as it stands."""
+    """Return `visible` text, with escapes for markup, HTML, links and mentions."""
     return _MENTION.sub(r"\g<0><!-- -->", _MARKUP.sub(_escaped, visible(text)))
 
 
 def _escaped(found: re.Match[str]) -> str:
-    """HTML's own characters as entities, the rest behind a backslash."""
+    """Return HTML's special characters as entities, all others after a backslash."""
     text = found[0]
     return {"<": "&lt;", ">": "&gt;", "&": "&amp;", "//": "\\//"}.get(text, "\\" + text)
 
 
 def json_text(text: str) -> str:
-    """The same JSON, a line or indented. What `visible` writes out becomes JSON's own escapes."""
-    if text.isascii() and "\x7f" not in text:  # a library escapes the others
+    """Escape JSON text, one line or indented: the characters that `visible` writes out become escapes of JSON."""
+    if text.isascii() and "\x7f" not in text:  # a library escapes all others
         return text
     return _NOT_JSON.sub(_json_escape, text)
 
 
 def _json_escape(found: re.Match[str]) -> str:
     char = found[0]
-    if char.isprintable() or char == "\n":  # a line end inside a text is escaped by the library
+    if char.isprintable() or char == "\n":  # the library escapes a line end inside a text
         return char
     return "\\u" + char.encode("utf-16-be", "surrogatepass").hex("-", 2).replace("-", "\\u")

@@ -1,6 +1,6 @@
-"""Regular expressions that are compiled when they are used first: a run needs few of those that the program knows.
+"""Regular expressions that are compiled on first use: a run needs few of them.
 
-They stand where their modules begin, as compiled ones do, and are used alike.
+They are defined at the beginning of their modules and used like compiled expressions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _METHODS = ("search", "match", "fullmatch", "findall", "finditer", "split", "sub
 
 
 class Late:
-    """Stands for an expression, and has its attributes."""
+    """An uncompiled expression with the attributes of a compiled one."""
 
     def __init__(self, pattern: str | bytes, flags: int) -> None:
         self.pattern = pattern
@@ -21,9 +21,9 @@ class Late:
 
     @cached_property
     def compiled(self) -> re.Pattern[Any]:
-        """The expression itself."""
+        """The compiled expression."""
         made: re.Pattern[Any] = re.compile(self.pattern, self._flags)
-        # From now on its methods are found here, as fast as there.
+        # From now on its methods are attributes of this object, which is as fast as calling them on the expression.
         self.__dict__.update({name: getattr(made, name) for name in _METHODS})
         return made
 
@@ -34,5 +34,5 @@ class Late:
 
 
 def late(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """As `re.compile`, but not before it is used."""
+    """Return the same as `re.compile`, but compile the expression on first use."""
     return cast("re.Pattern[AnyStr]", Late(pattern, flags))

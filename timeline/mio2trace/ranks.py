@@ -24,19 +24,19 @@ from mio2trace.ops.naming import operation_name
 from mio2trace.reports.tables import Cell, Row, Table, Unit
 
 HOST = "the host"
-"""What made a rank late whose kernels took no longer: it launched later."""
+"""The cause for a rank that launched its collective later although its kernels took no longer."""
 EXPLAINS = 0.5
-"""The part of a lead that what is named as its cause accounts for at least."""
+"""A cause is named only if it accounts for at least this part of the delay."""
 
 
 class Meeting(msgspec.Struct, frozen=True, kw_only=True):
     """A collective that all ranks ran; times and ranks in the order of the job's processes.
 
-    ``starts_ns`` are on the clock of the first. ``last`` is the place of the last rank, `NONE` if all came at once;
-    ``lead_ns`` is its delay after the previous rank. ``by``: the clock tells that, or - where it is not known well
-    enough - the durations: a collective ends everywhere at once, and who comes last has the shortest kernel.
-    ``made_late_by``: the layer in its direction, else the operation, else the kernel that took ``made_late_ns`` longer
-    than on the other ranks; `HOST`; empty where nothing tells.
+    ``starts_ns``: on the clock of the first process. ``last``: the place of the last rank, `NONE` if all came at once.
+    ``lead_ns``: its delay after the previous rank. ``by``: the source of the order: the clock; or the durations if the
+    clocks are not known well enough, because a collective ends everywhere at once, so that the last rank has the
+    shortest kernel. ``made_late_by``: the layer in its direction, else the operation, else the kernel that took
+    ``made_late_ns`` longer than on the other ranks; or `HOST`; empty if unknown.
     """
 
     number: int
@@ -52,9 +52,9 @@ class Meeting(msgspec.Struct, frozen=True, kw_only=True):
     made_late_by: str = ""
     made_late_ns: int = 0
     message_bytes: int | None = None
-    """Bytes of its message, if the profile records them."""
+    """Bytes of the message, if the profile records them."""
     bus: float | None = None
-    """Bytes per ns that a rank's link carries during the transfer."""
+    """Bytes per ns on a rank's link during the transfer."""
 
     @property
     def waits_ns(self) -> tuple[int, ...]:
@@ -62,7 +62,7 @@ class Meeting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def meetings(alignments: Sequence[Alignment]) -> list[Meeting]:
-    """The collectives of a job. None where fewer than two processes ran the same."""
+    """Return the collectives of a job; none if fewer than two processes ran the same ones."""
     if len(alignments) < 2:
         return []
     matched = _matched(alignments)
@@ -141,7 +141,7 @@ def _met(number: int, collectives: Sequence[Collective], alignments: Sequence[Al
 
 
 def _last(moments: Sequence[int]) -> tuple[int, int]:
-    """The place of the latest, and by how much; `NONE` where two are."""
+    """Return the place of the latest moment and its distance to the one before; `NONE` if two are equal."""
     before, latest = sorted(moments)[-2:]
     return (moments.index(latest), latest - before) if latest > before else (NONE, 0)
 
@@ -168,7 +168,7 @@ def _works(alignment: Alignment, collectives: Sequence[Collective]) -> list[_Wor
 
 
 class _Names:
-    """Of each activity its layer in its direction, else its operation, else its name."""
+    """Finds the name of an activity's work: its layer in its direction, else its operation, else its own name."""
 
     def __init__(self, alignment: Alignment) -> None:
         self._alignment = alignment
@@ -191,12 +191,12 @@ def _launches(alignment: Alignment, collectives: Sequence[Collective]) -> list[i
     times = [activities[one.position].host_start_ns for one in collectives]
     return [
         None if time is None or before is None else time - before
-        for time, before in zip(times, [None, *times], strict=False)  # the first has none before it
+        for time, before in zip(times, [None, *times], strict=False)  # the first one has no collective before it
     ]
 
 
 def _cause(meeting: Meeting, works: Sequence[_Work], launches: Sequence[int | None]) -> tuple[str, int]:
-    """What took so much longer on the last rank than on the others that it explains its lead."""
+    """Return the work that took enough time more on the last rank than on the others to explain its delay."""
     others = [place for place in range(len(works)) if place != meeting.last]
     late = works[meeting.last]
     longer = {name: ns - round(median([works[place].get(name, 0) for place in others])) for name, ns in late.items()}
@@ -212,14 +212,15 @@ def _cause(meeting: Meeting, works: Sequence[_Work], launches: Sequence[int | No
     return "", 0
 
 
-# -- What the collectives of a job cost each rank ----------------------------------------------------------------------
+# -- The cost of a job's collectives for each rank ---------------------------------------------------------------------
 
 
 class RankTotal(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums over the collectives of a job, of one rank. ``skew_ns``: their mean, of all ranks together.
+    """Sums over the collectives of a job, for one rank. ``skew_ns``: the mean over all collectives, equal for all
+    ranks.
 
-    ``late_ns``: the sum of its leads where it arrived last; ``made_late_by``: what explains most of them, with
-    ``made_late_ns``.
+    ``late_ns``: the sum of its delays when it arrived last. ``made_late_by``: the cause of the largest part of them,
+    with ``made_late_ns``.
     """
 
     place: int
@@ -235,7 +236,7 @@ class RankTotal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def totals(meetings: Sequence[Meeting], ranks: int) -> list[RankTotal]:
-    """Of each rank; none where there is no collective."""
+    """Return the sums of each rank; none without collectives."""
     return [_total(meetings, place) for place in range(ranks)] if meetings else []
 
 
@@ -261,13 +262,13 @@ def _total(meetings: Sequence[Meeting], place: int) -> RankTotal:
 
 
 def straggler(of: Sequence[RankTotal]) -> int:
-    """Return the place of the rank that arrived last most often, of equals the rank that waited least; `NONE`:
-    nobody."""
+    """Return the place of the rank that arrived last most often; of several, the rank that waited least; `NONE` if
+    there is no such rank."""
     latest = min(of, key=lambda one: (-one.times_arrived_last, one.wait_ns, one.place), default=None)
     return latest.place if latest is not None and latest.times_arrived_last else NONE
 
 
-# -- The ranks as a table, the collectives as another, and the sentence that says both ---------------------------------
+# -- A table of the ranks, a table of the collectives, and one sentence about them -------------------------------------
 
 
 EMPTY = "no collective kernel that all ranks ran (all-reduce, all-gather, reduce-scatter)"
@@ -275,7 +276,7 @@ _BRIEF = ("collectives", "transfer", "wait", "skew", "times_arrived_last", "late
 
 
 def table(of: Sequence[RankTotal], cells: Sequence[Mapping[str, int | str]], unit: Unit) -> Table:
-    """A row a rank. ``cells`` say which: ``{"rank": 0}``."""
+    """Return one row per rank. ``cells``: those that name the rank: ``{"rank": 0}``."""
     latest = straggler(of)
     rows: list[Row] = [
         {
@@ -301,7 +302,7 @@ def table(of: Sequence[RankTotal], cells: Sequence[Mapping[str, int | str]], uni
 
 
 def each_table(meetings: Sequence[Meeting], labels: Sequence[str], unit: Unit) -> Table:
-    """A row a collective, in order; ``start`` is on the clock of the job's first process."""
+    """Return one row per collective, in order. ``start``: on the clock of the job's first process."""
     columns = (
         "collective_index", "collective", "message_bytes", "iteration", "start_ns", unit.column("transfer"),
         "bus_gb_per_s", unit.column("skew"),
@@ -338,7 +339,7 @@ def _cause_cells(one: RankTotal | Meeting, unit: Unit) -> dict[str, Cell]:
 
 
 def said(of: Sequence[RankTotal], labels: Sequence[str]) -> str:
-    """One sentence: who is last, what the others wait, by what."""
+    """Return one sentence: the last rank, the waiting time of the others, and the cause."""
     latest = straggler(of)
     if not of:
         return EMPTY

@@ -1,4 +1,4 @@
-"""Which inputs are of one run: a shared profile, common buffers, clocks that fit, a common folder."""
+"""Find the inputs of each run: by a shared profile, common buffers, fitting clocks, or a common folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OWN = 5
 
 
 class Gathered:
-    """Inputs that belong together, and their profiles, the fullest first; a profile that is in several counts once."""
+    """Inputs that belong together, and their profiles, the fullest first. A profile in several inputs counts once."""
 
     def __init__(self, inputs: Sequence[Input], profiles: Sequence[Profile]) -> None:
         self.inputs = list(inputs)
@@ -42,12 +42,12 @@ class Gathered:
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """Those of the MIOpen log that has most of them: one process writes one log."""
+        """The operations of the MIOpen log that has most of them: one process writes one log."""
         return max(self.operations_by_log, key=len, default=())
 
     @property
     def operations_by_log(self) -> tuple[tuple[Operation, ...], ...]:
-        """Of each of `libraries`."""
+        """The operations of each of `libraries`."""
         for log in self.libraries:
             if id(log) not in self._operations_of:
                 self._operations_of[id(log)] = operations(log)
@@ -63,8 +63,8 @@ class Gathered:
 
     @cached_property
     def folders_of_ranks(self) -> set[str]:
-        """As `folders`; for one that is named for a rank (``rank0``), and for an archive, what it lies in, where the
-        others' are, too."""
+        """The same as `folders`, but with the parent of a folder that is named for a rank (``rank0``), and of an
+        archive: the other ranks are in the same parent."""
         archives = {os.path.abspath(file.archive) for file in self.inputs if file.archive}
         return {os.path.dirname(path) if is_of_rank(path) or path in archives else path for path in self.folders}
 
@@ -98,7 +98,8 @@ class Gathered:
         return are_processes(self.held)
 
     def is_of_job(self, other: Gathered, spans: Spans, *, near: bool) -> bool:
-        """Whether the processes of ``other`` are of the same job, or the same. ``near``: one folder is evidence."""
+        """Return whether all processes of ``other`` are of the same job, or are the same processes. ``near``: a common
+        folder is evidence."""
         if not self.held:
             return False
         new = [one for one in other.held if not any(same_process_twice(one, mine) for mine in self.held)]
@@ -107,7 +108,7 @@ class Gathered:
 
     @property
     def has_profile(self) -> bool:
-        """One that holds anything."""
+        """Whether a profile holds anything."""
         return bool(self.held)
 
     @property
@@ -116,11 +117,11 @@ class Gathered:
 
     @property
     def has_times(self) -> bool:
-        """Whether its logs alone make a picture."""
+        """Whether its logs alone have times to draw."""
         return any(map(has_times, self.logs))
 
     def but(self, sources: AbstractSet[int]) -> Gathered:
-        """The same without the inputs of these numbers."""
+        """Return the same without the inputs of these numbers."""
         rest = Gathered([file for file in self.inputs if file.source not in sources], self.profiles)
         rest._operations_of = self._operations_of
         return rest
@@ -147,7 +148,7 @@ class Gathered:
         self.inputs = [file for file in self.inputs if id(file) in kept_ones]
 
     def take(self, other: Gathered) -> None:
-        """Make ``other`` part of this."""
+        """Add the inputs of ``other``."""
         self.inputs += other.inputs
         self.__dict__.pop("folders_of_ranks", None)
         self.profiles = sorted([*self.profiles, *other.profiles], key=_fullest)
@@ -156,12 +157,12 @@ class Gathered:
 
 
 def has_times(log: FrameworkLog) -> bool:
-    """Whether a log alone makes a picture."""
+    """Return whether a log alone has times to draw."""
     return bool(log.layers) or _iterations(log)
 
 
 class _Candidate(NamedTuple):
-    """A log that may be of a profile's run."""
+    """A log that may belong to a profile's run."""
 
     log: Gathered
     strength: int
@@ -178,12 +179,12 @@ def gather(
     copies: bool = False,
     near: bool = True,
 ) -> list[Gathered]:
-    """The runs, those with the fullest profiles first, logs of no profile's run last, each by itself.
+    """Return the runs: those with the fullest profiles first, then logs that belong to no profile, each by itself.
 
-    One profile and one log are taken for one run: who joins them finds out. Raises `InputError` where no log goes with
-    any profile (unless ``by_order_alone``) and where nothing tells which of several logs does; not ``strict``: these
-    logs are left by themselves. Files of a run that hold the same count once, but for ``copies``. ``near``: profiles of
-    several processes in one folder are one job's unless something is against it; else only those that state it.
+    One profile and one log count as one run; joining them checks it. Raises `InputError` if no log fits any profile
+    (unless ``by_order_alone``), or if nothing shows which of several logs fits. If not ``strict``, these logs become
+    runs of their own. Files of a run with the same content count once, except with ``copies``. ``near``: profiles of
+    several processes in one folder belong to one job unless something contradicts; otherwise only those that state it.
     """
     parts = _sharing_jobs(_with_captures(_sharing_profiles(inputs, notes)), notes, near=near)
     with_profile = sorted((part for part in parts if part.has_profile), key=lambda part: _fullest(part.profiles[0]))
@@ -196,24 +197,24 @@ def gather(
         runs = [*with_profile, *alone]
     else:
         runs = _runs_of_logs(logs)
-    for part in rest:  # profiles of another kind, or without content: nothing tells whose they are
+    for part in rest:  # profiles of another kind, or without content: nothing shows to which run they belong
         if runs:
             runs[0].take(part)
         else:
             runs.append(part)
     for run in runs if not copies else ():
-        if not run.is_job:  # whose processes may print the same
+        if not run.is_job:  # processes of a job may print the same
             run.each_once(notes)
     return runs
 
 
 def _fullest(profile: Profile) -> tuple[int, bool]:
-    """Of two equal ones, keep the one whose places in the log are known."""
+    """Sort by size; of equal profiles, the one whose places in the log are known comes first."""
     return -len(profile.activities), not profile.interleaved
 
 
 def _sharing_profiles(inputs: Sequence[Input], notes: Notes) -> list[Gathered]:
-    """Each input by itself, but those that hold the same profile (in a log and as a file) together."""
+    """Return each input by itself, but inputs with the same profile (in a log and as a file) together."""
     parts: list[Gathered] = []
     like: dict[object, dict[int, list[tuple[Profile, Gathered]]]] = {}
     first: dict[object, tuple[Profile, Gathered]] = {}
@@ -226,7 +227,7 @@ def _sharing_profiles(inputs: Sequence[Input], notes: Notes) -> list[Gathered]:
                 first[outline] = profile, part
                 part.profiles.append(profile)
                 continue
-            # Only where several look alike are they looked at as a whole.
+            # Profiles are compared as a whole only if their outlines are equal.
             if outline not in like:
                 like[outline] = {hash(_told(first[outline][0])): [first[outline]]}
             told = _told(profile)
@@ -248,7 +249,7 @@ def _sharing_profiles(inputs: Sequence[Input], notes: Notes) -> list[Gathered]:
 def _with_captures(parts: Sequence[Gathered]) -> list[Gathered]:
     """Join profiles of graph captures with those of their replays: of the same process or rank, else of any.
 
-    A profile that replays its graphs itself is also its own run; its captures are those of other runs of its process.
+    A profile that replays its own graphs is a run as well; its captures are also used for other runs of its process.
     """
     if len(parts) < 2 or not any(one.captured for part in parts for one in part.held):
         return list(parts)
@@ -282,7 +283,7 @@ def _replays(profile: Profile) -> bool:
 
 
 def _sharing_jobs(parts: Sequence[Gathered], notes: Notes, *, near: bool) -> list[Gathered]:
-    """Profiles of the processes of one job together; a process that two profilers recorded counts once."""
+    """Join profiles of the processes of one job. A process that two profilers recorded counts once."""
     if len(parts) < 2:
         return list(parts)
     jobs: list[Gathered] = []
@@ -306,12 +307,12 @@ def _sharing_jobs(parts: Sequence[Gathered], notes: Notes, *, near: bool) -> lis
 
 
 def _kernels(part: Gathered) -> int:
-    """Of the process that has most."""
+    """Return the number of kernels of the largest process."""
     return max((sum(a.kind == "kernel" for a in profile.activities) for profile in part.profiles), default=0)
 
 
 def _most_to_tell(file: Input) -> tuple[bool, bool]:
-    """Of two equal profiles the first is kept; a profile with places in a log or with a machine comes first."""
+    """Sort so that of two equal profiles the first is the better one: with places in a log, or with a machine."""
     profiles = [record for record in file.records if isinstance(record, Profile)]
     return (
         not any(profile.interleaved for profile in profiles),
@@ -325,18 +326,18 @@ def _outline(profile: Profile) -> object:
 
 
 def _told(profile: Profile) -> tuple[object, ...]:
-    """What two files of one profile have in common."""
+    """Return the values that two files of one profile share."""
     return profile.records, *[(one.number, one.name, one.start_ns, one.host_start_ns) for one in profile.activities]
 
 
 def _join_logs(
     runs: Sequence[Gathered], logs: Sequence[Gathered], without: frozenset[str], by_order_alone: bool, strict: bool
 ) -> list[Gathered]:
-    """Give each log to the run that it is of; those that are left."""
+    """Add each log to its run; return those that fit no run."""
     if len(runs) == len(logs) == 1 and not runs[0].has_log:
         runs[0].take(logs[0])
         return []
-    if len(runs) == 1 and runs[0].is_job:  # whose of its processes each is, is found out later
+    if len(runs) == 1 and runs[0].is_job:  # the process that wrote each log is found later
         for log in logs:
             runs[0].take(log)
         return []
@@ -363,7 +364,7 @@ def _join_logs(
 
 
 def _relation(run: Gathered, log: Gathered, without: frozenset[str]) -> Relation:
-    """The closest that a log has to any of a run's processes."""
+    """Return the closest relation of a log to any of a run's processes."""
     if any(is_of_threads(told, run.held) for told in log.told(())):
         return Relation(by="threads")
     profiles = run.held if run.is_job else run.profiles[:1]
@@ -376,9 +377,9 @@ def _fit(found: Relation, run: Gathered, log: Gathered) -> tuple[int, bool, int]
 
 
 def _chosen(run: Gathered, candidates: Sequence[_Candidate], strict: bool) -> list[Gathered]:
-    """Give ``run`` its logs, the surest first; contradicting logs are left.
+    """Add logs to ``run``, the ones with the strongest evidence first; return logs that contradict these.
 
-    Raises `InputError` if two contradict each other and nothing shows which is right.
+    Raises `InputError` if two logs contradict each other and nothing shows which is right.
     """
     if run.is_job:
         for candidate in candidates:
@@ -389,7 +390,7 @@ def _chosen(run: Gathered, candidates: Sequence[_Candidate], strict: bool) -> li
     for candidate in sorted(candidates, key=lambda one: (-one.strength, not one.same_folder)):
         against = _against(candidate, taken)
         if against is None:
-            if candidate.log.logs or candidate.log.operations:  # of very many most may tell nothing
+            if candidate.log.logs or candidate.log.operations:  # many logs may hold nothing of use
                 taken.append(candidate)
             run.take(candidate.log)
             continue
@@ -403,7 +404,7 @@ def _chosen(run: Gathered, candidates: Sequence[_Candidate], strict: bool) -> li
 
 
 def _against(candidate: _Candidate, taken: Sequence[_Candidate]) -> _Candidate | None:
-    """Return the first log that cannot be of the candidate's run, or that fits more surely than the candidate."""
+    """Return the first log that cannot be of the candidate's run, or that fits better than the candidate."""
     logs, operations = bool(candidate.log.logs), bool(candidate.log.operations)
     for other in taken:
         if operations and candidate.strength < other.strength and other.log.operations:
@@ -414,7 +415,7 @@ def _against(candidate: _Candidate, taken: Sequence[_Candidate]) -> _Candidate |
 
 
 def _two_runs(part: Gathered, other: Gathered) -> bool:
-    """Whether each has a run's layer times or iterations, and neither is a digest of the other."""
+    """Return whether both have layer times or iterations of a run, and neither is a digest of the other."""
     if part.contents <= other.contents:
         return False
     near = bool(part.folders & other.folders)
@@ -431,7 +432,7 @@ def _iterations(log: FrameworkLog) -> bool:
 
 
 def _agree(log: FrameworkLog, other: FrameworkLog, near: bool) -> bool:
-    """Whether both print the same layers: with the same times, or one of them a digest beside the other."""
+    """Return whether both print the same layers: with equal times, or one is a digest in the other's folder."""
     times, others = _printed(log), _printed(other)
     if not times or not others or not (times.keys() <= others.keys() or others.keys() <= times.keys()):
         return False
@@ -446,7 +447,7 @@ def _printed(log: FrameworkLog) -> dict[tuple[str, str], int]:
 
 
 def _runs_of_logs(logs: Sequence[Gathered]) -> list[Gathered]:
-    """Without a profile: each log with times of its own and what stands beside it."""
+    """Return the runs if there is no profile: each log with times, and the logs that belong to it."""
     runs: list[Gathered] = []
     for part in (part for part in logs if part.has_times):
         run = next((run for run in runs if not _two_runs(part, run) and _may_be_one(part, run)), None)

@@ -1,10 +1,11 @@
-"""Every column of every table, declared once: printed (docs/reports.md) and of Parquet, SQL, Python (docs/schema.md).
+"""Every column of every table, declared once: printed tables (docs/reports.md), and Parquet, SQL and Python
+(docs/schema.md).
 
-A value has the same name in every table, in the stored queries and in a trace. A time is a column
-``kernel_ns`` in data, whole nanoseconds but for means, and ``kernel_us``, ``kernel_ms`` or ``kernel_s`` in print. What
-is unknown is null. Tables are made of records whose text is clean: `mio2trace.model.columns` has the classes of text.
+A value has the same name in every table, in the stored queries and in a trace. A time is a column ``kernel_ns`` in data
+(whole nanoseconds, except means), and ``kernel_us``, ``kernel_ms`` or ``kernel_s`` in print. Unknown values are null.
+Tables are made from cleaned records: `mio2trace.model.columns` has the classes of text.
 
-What a reader records of each kernel is a column by its field alone: `mio2trace.model.profile.Resources`.
+A value that a reader records for each kernel becomes a column by its field in `mio2trace.model.profile.Resources`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def _named(name: str, quantity: str, rank: int, meaning: str) -> Column:
 
 
 _VOCABULARY = (
-    # what a row is of
+    # columns that name the row
     _named("layer_index", "count", 8, "position of the layer in the net, from 0"),
     _named("layer", "text", 0, "the layer's name"),
     _named("class", "text", 0, "the class of modules, or the kind of op, that layers are of"),
@@ -158,7 +159,7 @@ _VOCABULARY = (
     _named("batch", "count", 2, "batch of the GEMM"),
 )  # fmt: skip
 COLUMNS = {column.name: column for column in _VOCABULARY}
-"""Columns that tables have in common, times without their unit, by name."""
+"""Columns that several tables have, without the unit of times, by name."""
 RECORDED: dict[str, Column] = {
     field: next(part for part in hint.__metadata__ if isinstance(part, Column))
     for field, hint in get_type_hints(Resources, include_extras=True).items()
@@ -171,7 +172,7 @@ _SHOWN_IN = {
 
 
 def base_of(name: str) -> tuple[str, str]:
-    """A column's name without its unit of time, and that: ``kernel_ms`` is (``kernel``, ``ms``)."""
+    """Return a column's name without its unit of time, and the unit: ``kernel_ms`` is (``kernel``, ``ms``)."""
     found = _UNIT.fullmatch(name)
     return (found[1], found[2]) if found is not None else (name, "")
 
@@ -183,12 +184,12 @@ def rank_of(name: str) -> int:
 
 
 def shown_in(place: Place) -> tuple[Column, ...]:
-    """Those of `RECORDED` that are shown there."""
+    """Return the columns of `RECORDED` that are shown in an output."""
     return tuple(column for column in RECORDED.values() if place in column.shown)
 
 
 def recorded(resources: Resources | None, place: Place) -> dict[str, Any]:
-    """The known values of `RECORDED`, as far as they are shown there."""
+    """Return the known values of `RECORDED` that are shown in an output."""
     shown = _SHOWN_IN[place]
     if resources is None or not shown:
         return {}
@@ -199,7 +200,7 @@ def recorded(resources: Resources | None, place: Place) -> dict[str, Any]:
 
 
 class TableSchema(NamedTuple):
-    """``row``: what a row is."""
+    """A table. ``row``: what a row represents."""
 
     name: str
     row: str
@@ -211,7 +212,7 @@ class TableSchema(NamedTuple):
 
 
 def _as(name: str, meaning: str = "", kind: Kind | None = None) -> Column:
-    """One of `COLUMNS`; ``meaning`` and ``kind`` where these are others in this table."""
+    """Return a column of `COLUMNS`, with the ``meaning`` and ``kind`` that it has in this table."""
     column = COLUMNS.get(name) or COLUMNS[name.removesuffix("_ns")]
     return column._replace(name=name, meaning=meaning or column.meaning, kind=kind or column.kind)
 
@@ -397,7 +398,7 @@ LOGGED = (
     *_common("doubts"),
     Column("kernel_file", "text", "the file that its kernel was compiled from (Triton)"),
 )
-"""Columns of an operation, as a log or a profile states it."""
+"""Columns of an operation, as a log or a profile states them."""
 OPERATIONS = TableSchema(
     "operations",
     "a call in MIOpen's log or in the profile, in order",
@@ -516,8 +517,8 @@ TABLES: dict[str, TableSchema] = {
     table.name: table
     for table in (RUNS, ITERATIONS, KERNELS, COPIES, OPERATIONS, LAYERS, PROBLEMS, FINDINGS, RANKS)
 }  # fmt: skip
-"""All of them, by name."""
+"""All tables by name."""
 SQL_COLUMNS: dict[str, dict[str, str]] = {
     name: {column.name: SQL_TYPES[column.kind] for column in table.columns} for name, table in TABLES.items()
 }
-"""Of each table the type of each column."""
+"""The column types of each table."""

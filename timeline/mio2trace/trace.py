@@ -1,7 +1,7 @@
 """The trace, independent of file formats: processes, tracks, slices, counters, flows.
 
-Times are integer nanoseconds on one clock that starts near zero. Slices of one track nest or are disjoint; a trace is
-walked track by track, a track's slices by (start, -duration), so writers and checks need not hold it.
+Times are integer nanoseconds on one clock that starts near zero. Slices of one track nest or are disjoint. A trace is
+produced track by track, and the slices of a track by (start, -duration), so writers and checks need not hold it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Process(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Track(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A row of nested slices. ``id`` is unique over the trace and differs from its process's.
+    """A row of nested slices. ``id`` is unique in the trace and differs from the id of its process.
 
-    ``main``: the one of its process that a viewer should show first, if it shows only one. ``apart``: shown beside the
-    main one, even if the group of its process is closed.
+    ``main``: a viewer that shows one track of the process should show this one. ``apart``: shown beside the main track,
+    even if the group of its process is closed.
     """
 
     id: int
@@ -42,15 +42,15 @@ class Track(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 OWN_FIRST = frozenset(("pass", "layer", "operation"))
-"""Categories of slices whose own arguments - share, rate, time - are what a reader asks for first."""
+"""Categories of slices whose own arguments (share, rate, time) interest a reader first."""
 NO_ARGS: Args = MappingProxyType({})
 
 
 class Slice(msgspec.Struct, frozen=True, gc=False):
-    """A slice's arguments are ``shared`` and ``args`` together; ``shared`` is one object for many slices.
+    """The arguments of a slice are ``shared`` and ``args`` together; many slices may use one object ``shared``.
 
-    They hold str, int, float, bool, or one nested mapping of them: one type per key over the trace. Writers print a
-    float as it is: it has the digits that are to be shown.
+    Values are str, int, float, bool, or one nested mapping of them; a key has one type in the whole trace. Writers
+    print a float unchanged, so it must have only the digits to be shown.
     """
 
     track: int
@@ -63,9 +63,9 @@ class Slice(msgspec.Struct, frozen=True, gc=False):
 
 
 class CounterValue(msgspec.Struct, frozen=True, gc=False):
-    """A value that holds from ``time_ns`` on. ``name`` is the counter's, with its unit in ``unit``.
+    """A value that holds from ``time_ns`` on. ``name``: of the counter; ``unit``: of its values.
 
-    ``track`` is the one beside whose slices it belongs, None where there is none.
+    ``track``: the track whose slices it belongs to, None if there is none.
     """
 
     process: int
@@ -77,7 +77,7 @@ class CounterValue(msgspec.Struct, frozen=True, gc=False):
 
 
 class CounterValues(msgspec.Struct, frozen=True, gc=False):
-    """Values of one counter that follow each other: ``values[i]`` holds from ``times[i]`` on (`CounterValue`)."""
+    """Successive values of one counter: ``values[i]`` holds from ``times[i]`` on (`CounterValue`)."""
 
     process: int
     name: str
@@ -87,7 +87,7 @@ class CounterValues(msgspec.Struct, frozen=True, gc=False):
     track: int | None = None
 
     def each(self) -> Iterator[CounterValue]:
-        """Each of them."""
+        """Yield each value."""
         for at, value in zip(self.times, self.values, strict=True):
             yield CounterValue(self.process, self.name, self.unit, at, value, self.track)
 
@@ -107,10 +107,10 @@ Event = Slice | CounterValue | Flow
 
 
 class Columns(msgspec.Struct, frozen=True, gc=False):
-    """Slices that have arguments of one kind, in order of time.
+    """Slices with the same kinds of arguments, in order of time.
 
-    The i-th is as ``likes[i]``, one object for many, but for its start, its duration and its own arguments: of each of
-    ``args`` its i-th value, unless that is None.
+    Slice i equals ``likes[i]`` (one object for many slices) except for its start, its duration and its own arguments:
+    the i-th value of each of ``args``, unless that is None.
     """
 
     likes: Sequence[Slice]
@@ -119,14 +119,14 @@ class Columns(msgspec.Struct, frozen=True, gc=False):
     args: Mapping[str, Sequence[Any]] = MappingProxyType({})
 
     def slice(self, number: int) -> Slice:
-        """One of them."""
+        """Return slice number ``number``."""
         like = self.likes[number]
         args = {key: value for key, values in self.args.items() if (value := values[number]) is not None}
         start, duration = self.starts[number], self.durations[number]
         return Slice(like.track, start, duration, like.name, like.category, args or NO_ARGS, like.shared)
 
     def slices(self) -> Iterator[Slice]:
-        """Each of them."""
+        """Yield each slice."""
         keys = tuple(self.args)
         rows = zip(self.likes, self.starts, self.durations, *self.args.values(), strict=True)
         for like, start, duration, *values in rows:
@@ -135,9 +135,9 @@ class Columns(msgspec.Struct, frozen=True, gc=False):
 
 
 class Slices(msgspec.Struct, frozen=True, gc=False):
-    """Slices that follow each other on a track: those of all ``columns``, counted through, come in this ``order``.
+    """Successive slices of a track. ``order``: the numbers of the slices of all ``columns``, counted through, by time.
 
-    None: there is one of them, in its own order.
+    None: there is only one of ``columns``, which is in order.
     """
 
     track: int
@@ -149,11 +149,11 @@ class Slices(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def latest_ns(self) -> int:
-        """When the last of them starts."""
+        """The start of the last slice."""
         return max(one.starts[-1] for one in self.columns if one.starts)
 
     def slices(self) -> Iterator[Slice]:
-        """Each of them."""
+        """Yield each slice."""
         if self.order is None:
             return self.columns[0].slices()
         found = [one for columns in self.columns for one in columns.slices()]
@@ -165,7 +165,7 @@ CountersPart = Callable[[], Iterator[CounterValue | CounterValues]]
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """The processes in the trace that belong to one process of a job; ``name`` distinguishes it from the others."""
+    """The processes in the trace that belong to one process of a job. ``name``: distinguishes it from the others."""
 
     name: str
     processes: frozenset[int]
@@ -174,16 +174,15 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """A trace to write.
 
-    ``parts`` yield its events, each the same whenever it is called and each by itself; no track is in two parts.
-    ``counters``: by the position of a part, what yields the values that belong beside its slices, one by one or in
-    rows; of each counter in order of time. A writer may write them where it likes.
-    ``arrows``: yields all flows, for a writer that must know them before the slices; None: any part may have flows.
-    ``without_arrows``: the parts without flows, if ``arrows`` is given.
-    ``colour_by``: slices that agree in the first of these arguments that they have belong together, and look so where
-    the form can show it. ``counter_descriptions``: help texts by the counter's name. ``in_view``: from when to when a
-    viewer should show it first, where the form can say so. ``steady``: of each steady iteration by its number from when
-    to when it is drawn. ``groups``: what of it is of which of a job's processes. ``left_out`` kernels and copies, of
-    ``left_out_ns`` in all, were not wanted in it.
+    ``parts``: each yields a part of the events, equal on every call and independent of other parts; no track is in two
+    parts. ``counters``: by the position of a part, yields the counter values beside its slices, singly or in rows, each
+    counter in order of time; a writer may write them anywhere. ``arrows``: yields all flows, for a writer that needs
+    them before the slices; None: any part may have flows. ``without_arrows``: the parts without flows, if ``arrows`` is
+    given. ``colour_by``: slices with equal values in the first of these arguments that they have get the same colour,
+    if the form allows it. ``counter_descriptions``: help texts by the counter's name. ``in_view``: the times that a
+    viewer should show first, if the form allows it. ``steady``: begin and end of each steady iteration by its number.
+    ``groups``: the processes of each process of a job. ``left_out``: the number of kernels and copies that were not
+    wanted, with ``left_out_ns`` in all.
     """
 
     processes: tuple[Process, ...]
@@ -202,15 +201,15 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     left_out_ns: int = 0
 
     def events(self) -> Iterator[Event]:
-        """All events, part by part, counters among the slices."""
+        """Yield all events, part by part, with the counters among the slices."""
         for part in self.whole_parts():
             yield from part()
 
     def whole_parts(self) -> tuple[Callable[[], Iterator[Event]], ...]:
-        """The parts, event by event, with their counters among the slices of their tracks.
+        """Yield the parts, event by event, with their counters among the slices of their tracks.
 
-        A value comes after the slices that start no later and before those that start later: what happens together
-        stands together.
+        A value comes after the slices that start no later and before those that start later, so that simultaneous
+        events are together.
         """
         return tuple(
             partial(_among, part, self.counters[number]) if number in self.counters else partial(_each, part)
@@ -219,7 +218,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def each(events: Iterable[Event | Slices]) -> Iterator[Event]:
-    """Events one by one."""
+    """Yield events singly."""
     for event in events:
         if type(event) is Slices:
             yield from event.slices()
@@ -232,7 +231,7 @@ def _each(part: Part) -> Iterator[Event]:
 
 
 def single(values: Iterable[CounterValue | CounterValues]) -> Iterator[CounterValue]:
-    """Values one by one."""
+    """Yield values singly."""
     for value in values:
         if isinstance(value, CounterValues):
             yield from value.each()
@@ -241,7 +240,7 @@ def single(values: Iterable[CounterValue | CounterValues]) -> Iterator[CounterVa
 
 
 def by_track(values: Iterable[CounterValue | CounterValues]) -> dict[int | None, list[CounterValue]]:
-    """The values that belong beside each track, in order of time."""
+    """Return the values of each track, in order of time."""
     rows: dict[int | None, list[CounterValue]] = {}
     for value in single(values):
         rows.setdefault(value.track, []).append(value)
@@ -282,15 +281,15 @@ def _has(event: Slice, key: str) -> bool:
 
 
 class InvariantError(AssertionError):
-    """The trace breaks one of its rules: a fault of the program, never of an input."""
+    """The trace breaks one of its rules: an error of the program, never of an input."""
 
 
 def checked(trace: Trace, kernels: int, kernel_ns: int) -> Iterator[Event]:
-    """Yield the events of ``trace``, verifying its invariants on the way.
+    """Yield the events of ``trace`` and verify its invariants.
 
     Slices of a track are ordered by (start, -duration), and nest or are disjoint. No slice begins before zero. Arrows
-    do not point back. A link names its evidence. There are ``kernels`` slices of category kernel or copy, left out ones
-    included, with ``kernel_ns`` in all. Raises `InvariantError`.
+    do not point back. A link names its evidence. There are ``kernels`` slices of category kernel or copy, including
+    those left out, with ``kernel_ns`` in all. Raises `InvariantError`.
     """
     known = {track.id for track in trace.tracks}
     last: dict[int, tuple[int, int]] = {}

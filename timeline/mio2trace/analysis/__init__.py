@@ -1,4 +1,4 @@
-"""Files are read, sorted into runs, and each run is joined, once; every command and `convert` begin with this.
+"""Read files, sort them into runs, and join the files of each run. Every command and `convert` begin with this step.
 
 analysis = mio2trace.analyse(["run.log", "prof.json"])
 analysis.run.alignments[0].links.layer_by
@@ -40,21 +40,21 @@ from mio2trace.runs import Gathered, complete, gather, has_times
 from mio2trace.snapshot.places import is_dataset
 
 HOMES = ("home", "Users")
-"""A folder in one of these is named for a person."""
+"""A folder inside one of these is named for a person."""
 
 
 class AnalysisOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What to read and how to join.
 
     ``host_calls``: keep every API call. ``functions``: keep the Python functions of long gaps. ``every_message``: keep
-    all that a library's log says. ``tags``: choose in a CK directory. ``repetition``: of a CK record, from 0;
-    ``"every"``: each is a run. ``keep``: private things to leave in (`mio2trace.privacy.KINDS`). ``max_input``: bytes
-    that an input may hold, decompressed. ``accepted``: formats. ``copies``: files that hold the same count each.
-    ``join``: whether profiles are joined with logs; without it, no run has alignments; ``"logs"``: where there are any.
-    ``without``: evidence to leave out (`mio2trace.evidence`). ``by_order_alone``: go on where clocks or buffers say
-    that files are not of one run. ``from_start``: take a job's processes as begun at once. ``near``: profiles of
-    several processes in one folder are one job's ranks unless something is against it. ``keep_reasons``: for
-    `mio2trace.summary.explain`. ``progress``: is told what was read.
+    every message of a library's log. ``tags``: choose in a CK directory. ``repetition``: of a CK record, from 0;
+    ``"every"``: each is a run. ``keep``: kinds of private text to leave in (`mio2trace.privacy.KINDS`). ``max_input``:
+    the most decompressed bytes of an input. ``accepted``: formats. ``copies``: files with the same content count
+    separately. ``join``: whether profiles are joined with logs; without it, no run has alignments; ``"logs"``: only if
+    there are logs. ``without``: evidence to leave out (`mio2trace.evidence`). ``by_order_alone``: join files even if
+    clocks or buffers show that they are not of one run. ``from_start``: let all processes of a job begin at the same
+    time. ``near``: profiles of several processes in one folder are ranks of one job unless something contradicts.
+    ``keep_reasons``: for `mio2trace.summary.explain`. ``progress``: is called with the number of bytes read.
     """
 
     host_calls: bool = False
@@ -79,8 +79,8 @@ DEFAULTS = AnalysisOptions()
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
-    """A program's run without MIOpen's log: ``measures`` of its profiles, ``of[i]`` the place of the one in
-    `Run.alignments` that is the same process of the logged run; ``logs``: what it printed."""
+    """A program's run without MIOpen's log. ``measures``: of its profiles. ``of[i]``: the place in `Run.alignments` of
+    the same process in the logged run. ``logs``: what the program printed."""
 
     measures: tuple[Measures, ...] = ()
     of: tuple[int, ...] = ()
@@ -90,14 +90,14 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a program: its inputs, and their joined content.
 
-    ``name`` distinguishes it from the others; it is cleaned (docs/privacy.md). ``profiles``: the fullest first, which
-    the logs are joined with; those of a job's processes by rank, each joined with its own part of the logs.
-    ``operations_by_log``: of each of ``libraries``. ``alignments``: one for each of ``profiles`` that holds anything;
-    ``measures``: their costs, each summed when it is asked for; ``shares``: what of the logs each is joined with.
-    ``framework``: what a framework's own profiles tell of the run (TensorFlow's: ``tf_profiles``), as one profile that
-    is joined with no log. ``facts``: of each profile what is known of its kernels, where that is not found again.
-    ``complete``: whether it is a run by itself: a profile with its log or, where there is no
-    profile at all, a log with times. ``reference``: of the same program without MIOpen's log, where that was recorded.
+    ``name``: distinguishes it from the others; cleaned (docs/privacy.md). ``profiles``: the fullest first, which is
+    joined with the logs; processes of a job are sorted by rank, and each is joined with its own part of the logs.
+    ``operations_by_log``: for each of ``libraries``. ``alignments``: one for each profile that holds anything.
+    ``measures``: their costs, each computed on first use. ``shares``: the part of the logs that each is joined with.
+    ``framework``: the profiles of a framework (TensorFlow's: ``tf_profiles``) as one profile, which is joined with no
+    log. ``facts``: known facts about the kernels of each profile, if they cannot be found again. ``complete``: whether
+    it can be analysed alone: a profile with its log, or a log with times if there is no profile. ``reference``: the
+    same program without MIOpen's log, if that was recorded.
     """
 
     name: str
@@ -122,7 +122,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """Those of the MIOpen log that has most of them: one process writes one log."""
+        """The operations of the MIOpen log that has most of them: one process writes one log."""
         return max(self.operations_by_log, key=len, default=())
 
     @property
@@ -136,7 +136,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_times(self) -> bool:
-        """Whether its logs alone make a picture."""
+        """Whether its logs alone have times to draw."""
         return any(map(has_times, self.logs))
 
     @property
@@ -166,14 +166,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def as_given(runs: Sequence[Run]) -> list[Run]:
-    """In the order in which their files were given: for a person, who knows them by that."""
+    """Return runs in the order in which their files were given."""
     return sorted(runs, key=lambda run: run.inputs[0].source)
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
-    """What `analyse` found. ``inputs``: sorted by what they hold, each once. ``runs``: at least one, the fullest
-    profile's first, logs that are of no profile's run last. ``references``: what archives hold of runs without MIOpen's
-    log (`Run.reference`)."""
+    """The result of `analyse`. ``inputs``: sorted by content, each once. ``runs``: at least one; the fullest profile's
+    run first, logs without a profile last. ``references``: runs without MIOpen's log in archives (`Run.reference`)."""
 
     inputs: tuple[Input, ...]
     runs: tuple[Run, ...]
@@ -183,22 +182,22 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> str:
-        """The inputs, in the order given."""
+        """The names of the inputs, in the given order."""
         return ", ".join(file.name for file in sorted(self.inputs, key=lambda file: file.source))
 
     @property
     def has_repetitions(self) -> bool:
-        """Whether an input may hold several, of which one was taken."""
+        """Whether an input may hold several repetitions, of which one was used."""
         return any(file.format == ck.NAME and file.repetition is None for file in self.inputs)
 
     @property
     def complete(self) -> tuple[Run, ...]:
-        """The runs that are one for themselves."""
+        """The runs that can be analysed alone."""
         return tuple(run for run in self.runs if run.complete)
 
     @property
     def run(self) -> Run:
-        """The run. Raises `InputError` where there are several."""
+        """The run. Raises `InputError` if there are several."""
         several = self.complete
         if len(several) > 1:
             rest = [run for run in self.runs if run.profiles and not run.complete]
@@ -223,10 +222,11 @@ def _first_names(runs: Sequence[Run]) -> str:
 def analyse(
     files: FilePath | Sequence[FilePath], options: AnalysisOptions = DEFAULTS, notes: Notes | None = None
 ) -> Analysis:
-    """Read ``files`` (paths, ``-`` for standard input, CK directories), sort them into runs, join what is of one.
+    """Read ``files`` (paths, ``-`` for standard input, CK directories), sort them into runs, and join the files of each
+    run.
 
-    ``notes`` gains what is met on the way. Raises `InputError` with one line that says what is wrong with an input;
-    `OptionError`, a ValueError, for an option that is none.
+    ``notes`` gets notes on problems. Raises `InputError` for an unusable input, with a message of one line;
+    `OptionError`, a ValueError, for a wrong option.
     """
     if isinstance(files, (str, os.PathLike)):
         files = [files]
@@ -289,12 +289,12 @@ def analyse(
 def _runs(
     part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes: Notes, cleaner: Cleaner
 ) -> Iterator[Run]:
-    """The run, and each of its logs that nothing in it is joined with by itself."""
+    """Return the run, and as runs of their own those of its logs to which nothing was joined."""
     tf_profiles = tuple(record for file in part.inputs for record in file.records if isinstance(record, TfProfile))
     logs, calls = tuple(part.logs), part.operations
     joined = options.join is True or (options.join == "logs" and bool(logs or calls or tf_profiles))
     told = executions(tf_profiles, notes) if joined else None
-    beside = [] if told is None else cleaner.cleaned([told])  # kernels are named by what was no name before
+    beside = [] if told is None else cleaner.cleaned([told])  # kernel names are known only now
     profiles = part.held
     is_job = part.is_job
     strange: list[str] = []
@@ -365,14 +365,14 @@ def _runs(
 
 
 def _of_process(captures: Sequence[Profile], profile: Profile) -> list[Profile]:
-    """Those of the same process or rank, where there are any."""
+    """Return the captures of the same process or rank, or all if there are none."""
     process = profile.process
     same = [one for one in captures if (one.process.pid, one.process.rank) == (process.pid, process.rank)]
     return same or [one for one in captures if one.process.rank == process.rank] or list(captures)
 
 
 def _with_clocks(file: Input, notes: Notes) -> Input:
-    """With the clocks of its profiles as what was read beside the run tells."""
+    """Return the file with clocks that are related to Unix time by the readings before and after the run."""
     if file.anchors is None:
         return file
     records = [anchored(one, file.anchors, notes) if isinstance(one, Profile) else one for one in file.records]
@@ -380,12 +380,12 @@ def _with_clocks(file: Input, notes: Notes) -> Input:
 
 
 def _with_reference(run: Run, references: Sequence[Input], options: AnalysisOptions, cleaner: Cleaner) -> Run:
-    """With the run without MIOpen's log that its archives hold, each process's by itself."""
+    """Add the run without MIOpen's log that its archives hold, process by process."""
     archives = {file.archive for file in run.inputs if file.archive}
     of_run = [file for file in references if file.archive in archives]
     if not of_run:
         return run
-    own = Notes()  # what is odd about its files is no matter of this run's
+    own = Notes()  # problems with its files do not concern this run
     try:
         parts = gather(of_run, options.without, True, own, strict=False)
         made = [one for part in parts for one in _runs(part, run.name, True, options, own, cleaner)]
@@ -408,7 +408,7 @@ def _with_reference(run: Run, references: Sequence[Input], options: AnalysisOpti
 
 
 def _names(runs: Sequence[Gathered], cleaner: Cleaner) -> list[str]:
-    """Of each run the folder of its first input where that tells it from the others, else that input's name."""
+    """Return the folder of the first input of each run, or the input's name if the folder is not unique."""
     firsts = [run.inputs[0] for run in runs]
     paths = [first.path for first in firsts]
     folders = [path.rpartition("/")[0] for path in paths]
@@ -424,23 +424,23 @@ def _names(runs: Sequence[Gathered], cleaner: Cleaner) -> list[str]:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# A profile is joined with its logs; where that fails, or nothing of a log fits, the profile stands without it
+# Join a profile with its logs. If that fails, or if nothing of a log fits, the profile stays without the log.
 
 FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors of the program itself. Two files that can be read are both shown then, side by side."""
+"""Errors of the program itself. Then the two files, which can both be read, are shown side by side."""
 
 
 class Joined(NamedTuple):
-    """``unused``: the sources of logs that the alignment does without."""
+    """``unused``: the sources of logs that the alignment did not use."""
 
     alignment: Alignment
     unused: frozenset[int] = frozenset()
 
 
 def join(profile: Profile, share: Share, name_of: Mapping[int, str], notes: Notes, **options: Any) -> Joined:
-    """``profile`` with its ``share`` of the logs. ``name_of``: files by number. ``options``: of `mio2trace.align`.
+    """Join ``profile`` with its ``share`` of the logs. ``name_of``: files by number. ``options``: of `mio2trace.align`.
 
-    Raises `InputError` as that does.
+    Raises `InputError` like `mio2trace.align`.
     """
     given = share.sources - {profile.source}
     before = notes.copy()
@@ -470,7 +470,7 @@ def _aligned(profile: Profile, share: Share, notes: Notes, **options: Any) -> Al
 
 
 def _place(error: Exception) -> str:
-    """Its type, and the line of the program."""
+    """Return the type of an error, and its line in the program."""
     import traceback
 
     last = traceback.extract_tb(error.__traceback__)[-1]

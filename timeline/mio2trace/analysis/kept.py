@@ -1,4 +1,4 @@
-"""Runs as they are kept in a dataset, and back: what is asked of them is asked of the analysis that they were."""
+"""Runs as a dataset stores them, and back: commands get the analysis that the runs were written from."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from mio2trace.snapshot.places import is_dataset, snapshots_of
 def snapshot_of(
     runs: Sequence[Run], notes: Notes, cleaner: Cleaner, generator: str, repetitions: Sequence[Run] = ()
 ) -> Snapshot:
-    """What is kept of runs in a dataset, cleaned (docs/privacy.md); ``repetitions`` in their place if each counts."""
+    """Return the stored form of runs, cleaned (docs/privacy.md); ``repetitions`` replaces them if each repetition
+    counts."""
     clean = cleaner.text
     return Snapshot(
         generator=generator,
@@ -99,7 +100,7 @@ def _restored(kept: KeptRun, options: AnalysisOptions, name: str = "") -> Run:
 
 
 def _from_start(run: Run) -> Run:
-    """With the clocks of its processes as if all had begun at once."""
+    """Return the run with clocks as if all processes had begun at the same time."""
     clocks = from_start([one.profile for one in run.alignments])
     alignments = tuple(
         msgspec.structs.replace(one, process_clock=clock) for one, clock in zip(run.alignments, clocks, strict=True)
@@ -108,7 +109,8 @@ def _from_start(run: Run) -> Run:
 
 
 def of_datasets(files: Sequence[FilePath], options: AnalysisOptions, notes: Notes) -> Analysis:
-    """The runs of datasets, as they were joined. Raises `InputError` for what only their sources tell."""
+    """Return the runs of datasets, as they were joined. Raises `InputError` for options that need the original
+    files."""
     first = os.fspath(next(file for file in files if is_dataset(file)))
     other = next((os.fspath(file) for file in files if not is_dataset(file)), None)
     if other is not None:
@@ -151,14 +153,15 @@ def of_datasets(files: Sequence[FilePath], options: AnalysisOptions, notes: Note
 
 
 def _by_themselves(runs: Sequence[Run]) -> list[Run]:
-    """The runs of one of several places of a dataset: one at least is a run by itself, also a profile without a log."""
+    """Return the runs of several places of a dataset that can be analysed alone, also profiles without a log; at least
+    one."""
     if any(run.complete for run in runs):
         return list(runs)
     return [msgspec.structs.replace(run, complete=not place) for place, run in enumerate(runs)]
 
 
 def _chosen(snapshot: Snapshot, repetition: int | Literal["every"] | None, name: str) -> tuple[KeptRun, ...]:
-    """The runs, or the repetitions that are asked for."""
+    """Return the runs, or the requested repetitions."""
     if repetition is None or not snapshot.repetitions:
         return snapshot.runs
     if repetition == "every":

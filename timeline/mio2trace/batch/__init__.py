@@ -1,5 +1,5 @@
-"""Many runs: found in folders, each analysed in a process of its own, all into one dataset; a run that fails is a row.
+"""Many runs: found in folders, each analysed in its own process, all in one dataset. A run that fails becomes a row.
 
-`finding` finds runs, `journal` records finished runs, `engines` does the work (on this machine or on a cluster of
-Dask). `confined` makes sure that a run that hangs, crashes or fills the memory fails alone. `running` leads.
+`finding` finds runs, `journal` records finished runs, `engines` does the work (on this machine or on a Dask cluster).
+`confined` makes sure that a run that hangs, crashes or fills the memory fails alone. `running` controls the batch.
 """

@@ -1,9 +1,9 @@
-"""A function called where it can do no harm: in a fork of a warm process, with a limit of time and of memory.
+"""Call a function so that it cannot do harm: in a fork of a warm process, with limits of time and memory.
 
-The warm process has imported all that a run needs, and forks a child for each call that it is asked for: Python imports
-once, a call costs a fork. A module's function ``before_forking`` gets ready what all children may share. The child has
-its own session, limits and memory; whatever it does, it ends alone, and all that it started ends with it. The warm
-process ends when the one that started it does, and where it is killed, its child ends with it (`forked.end_with`).
+The warm process has imported everything that a run needs, and forks a child for each call. So Python imports once, and
+a call costs a fork. A module's function ``before_forking`` prepares what all children may share. The child has its own
+session, limits and memory. Whatever it does, only the child ends, with every process that it started. The warm process
+ends with the process that started it. If the warm process is killed, its child ends with it (`forked.end_with`).
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from typing import Any, Literal, NamedTuple, NoReturn
 from mio2trace.forked import end_with
 
 GRACE_S = 2.0
-"""After the time limit a child has been ended by its own alarm; where that did not help, by the warm process."""
+"""Seconds after the time limit: a child is ended by its own alarm first, then by the warm process."""
 LOOK_S, ENDS_S = 1.0, 0.05
-"""How often the warm process looks after a child that says nothing; how long one may take to end."""
+"""Seconds between two checks of a silent child; seconds that a child may take to end."""
 
 Tell = Callable[[object], None]
-"""Gives the caller something at once, which it has even where the call fails later."""
+"""Gives a value to the caller at once; the caller has it even if the call fails later."""
 
 
 class Limits(NamedTuple):
-    """Seconds of a call and bytes that it may allocate; None: as much as there is."""
+    """Seconds of a call, and bytes that it may allocate; None: no limit."""
 
     seconds: float | None = None
     memory: int | None = None
@@ -48,9 +48,8 @@ UNLIMITED = Limits()
 
 
 class Ended(NamedTuple):
-    """How a call ended, with what it told and gave; ``said``: of a failure what it was. ``lost``: the warm process
-    ended, or could not be started, which says nothing of the call.
-    """
+    """How a call ended, with its results. ``said``: the reason of a failure. ``lost``: the warm process ended or could
+    not start, which means nothing for the call."""
 
     how: Literal["done", "raised", "time", "memory", "died", "lost"]
     value: Any = None
@@ -62,14 +61,14 @@ _SERVE = "import sys; from mio2trace.batch.confined import serve; serve(int(sys.
 
 
 class Stopped(Exception):
-    """The program ends: the call was ended with it, and says nothing about the run."""
+    """The program ends: the call was ended with it, and its end means nothing for the run."""
 
 
 class Confined:
-    """Calls functions by name, one after another, each in a process of its own that begins with ``modules`` imported.
+    """Calls functions by name, one after another, each in a new process in which ``modules`` are already imported.
 
-    The functions take ``tell`` as a keyword (`Tell`). The warm process hangs on a pair of sockets without a
-    name: nobody else can connect to it.
+    The functions have a keyword ``tell`` (`Tell`). The warm process uses a pair of sockets without a name: nobody else
+    can connect to it.
     """
 
     def __init__(self, modules: tuple[str, ...]) -> None:
@@ -77,11 +76,11 @@ class Confined:
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._lock = threading.Lock()
-        """Of what another thread may end: the connection is not closed while `stop` uses it."""
+        """Guards the connection, which another thread may end: it stays open while `stop` uses it."""
         self._stopped = False
 
     def call(self, function: str, *arguments: Any, limits: Limits = UNLIMITED) -> Ended:
-        """Call ``module:function`` and wait for its end, whatever that is. Raises `Stopped` after `stop`."""
+        """Call ``module:function`` and wait for its end, of any kind. Raises `Stopped` after `stop`."""
         try:
             connection = self._connected()
         except OSError as error:
@@ -94,7 +93,7 @@ class Confined:
             if self._stopped:
                 raise Stopped from None
             return Ended("lost", said="the program was killed: the system's memory may be full")
-        except BaseException:  # an interrupt: what runs must not go on
+        except BaseException:  # an interrupt: end the running call
             self.close()
             raise
         return ended
@@ -118,13 +117,13 @@ class Confined:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                start_new_session=True,  # an interrupt is for this process, which then ends that one
+                start_new_session=True,  # an interrupt goes to this process only, which then ends the other one
                 env=environment,
             )
         return ours
 
     def stop(self) -> None:
-        """End a call that runs in another thread, and allow no other."""
+        """End a call that runs in another thread, and allow no further call."""
         with self._lock:
             self._stopped = True
             if self._connection is not None:
@@ -132,7 +131,7 @@ class Confined:
                     same.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End the warm process, and a call that runs."""
+        """End the warm process, and a running call."""
         with self._lock:
             if self._connection is not None:
                 with contextlib.suppress(OSError):
@@ -151,7 +150,7 @@ _of_thread = threading.local()
 
 
 def of_this_thread(modules: tuple[str, ...]) -> Confined:
-    """The one that a worker's thread keeps from call to call."""
+    """Return the object that a worker's thread keeps from call to call."""
     confined: Confined | None = getattr(_of_thread, "confined", None)
     if confined is None:
         confined = _of_thread.confined = Confined(modules)
@@ -169,10 +168,10 @@ def close_that_of_this_thread() -> None:
 
 
 def serve(descriptor: int, modules: tuple[str, ...]) -> NoReturn:
-    """Answer calls, until the other side has gone; then this process ends."""
+    """Answer calls until the other side is gone; then this process ends."""
     connection = Connection(descriptor)
     for module in modules:
-        with contextlib.suppress(ImportError):  # who needs it says so
+        with contextlib.suppress(ImportError):  # functions that need it enable it
             getattr(importlib.import_module(module), "before_forking", lambda: None)()
     gc.collect()
     gc.freeze()
@@ -183,11 +182,11 @@ def serve(descriptor: int, modules: tuple[str, ...]) -> NoReturn:
             if ended is None:
                 break
             connection.send(ended)
-    os._exit(0)  # what libraries say of themselves at the end is nothing to anybody
+    os._exit(0)  # messages of libraries at the end interest nobody
 
 
 def _forked(function: str, arguments: tuple[Any, ...], limits: Limits, caller: Connection) -> Ended | None:
-    """How the call ended; None where the caller has gone meanwhile."""
+    """Return how the call ended; None if the caller is gone."""
     result, writing = Pipe(duplex=False)
     child = get_context("fork").Process(target=_child, args=(function, arguments, limits, writing, caller, os.getpid()))
     child.start()
@@ -197,7 +196,7 @@ def _forked(function: str, arguments: tuple[Any, ...], limits: Limits, caller: C
     try:
         while (rest := until - time.monotonic()) > 0:
             ready = wait([result, caller, child.sentinel], min(rest, LOOK_S))
-            if caller in ready:  # nothing is asked before the answer: it has gone
+            if caller in ready:  # before the answer the caller sends nothing, so it is gone
                 return None
             if result in ready:
                 try:
@@ -207,9 +206,9 @@ def _forked(function: str, arguments: tuple[Any, ...], limits: Limits, caller: C
                 if what != "told":
                     return Ended(what, value, told) if what == "done" else Ended(what, None, told, value)
                 told = value
-            elif not child.is_alive():  # what it started may keep the pipes open for longer than it lives
+            elif not child.is_alive():  # processes that it started may keep the pipes open after its end
                 break
-        child.join(ENDS_S)  # it may have ended by itself: how is worth knowing
+        child.join(ENDS_S)  # it may have ended by itself, in a way worth knowing
         return _died(child.exitcode, rest > 0, limits, told)
     finally:
         result.close()
@@ -217,13 +216,13 @@ def _forked(function: str, arguments: tuple[Any, ...], limits: Limits, caller: C
 
 
 def _end(child: BaseProcess) -> None:
-    """End a child and all that it started."""
+    """End a child and every process that it started."""
     assert child.pid is not None
-    child.kill()  # before it may have a group of its own
+    child.kill()  # in case it has no group yet
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)  # what it started
+        os.killpg(child.pid, signal.SIGKILL)  # processes that it started
     child.join(GRACE_S)
-    with contextlib.suppress(ValueError):  # it cannot even be ended
+    with contextlib.suppress(ValueError):  # it cannot be ended
         child.close()
 
 
@@ -234,7 +233,8 @@ def _died(code: int | None, in_time: bool, limits: Limits, told: Any) -> Ended:
     if number is not None:
         what = signal.Signals(number).name
         why = ": the system's memory may be full" if number == signal.SIGKILL else ""
-        if limits.memory is not None and number in (signal.SIGSEGV, signal.SIGABRT):  # of libraries that get none
+        # From libraries that get no memory.
+        if limits.memory is not None and number in (signal.SIGSEGV, signal.SIGABRT):
             why = f": it may need more than {limits.memory / 1e9:.3g} GB of memory (--memory-limit)"
         return Ended("died", told=told, said=f"the program crashed ({what}{why})")
     return Ended("died", told=told, said="the program ended without a result")
@@ -253,7 +253,7 @@ def _child(
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if limits.seconds is not None:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends also what never comes back to Python
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # also ends a call that never returns to Python
             signal.setitimer(signal.ITIMER_REAL, limits.seconds)
         if limits.memory is not None:
             resource.setrlimit(resource.RLIMIT_DATA, (limits.memory, limits.memory))
@@ -280,7 +280,7 @@ def _too_large(limits: Limits) -> str:
 
 
 def _fault(error: BaseException) -> str:
-    """What and where, without the message: it may quote an input."""
+    """Return type and place of an error without its message, which may quote an input."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,9 +1,9 @@
-"""Executors of the work (`concurrent.futures.Executor`): on this machine, or on a cluster of Dask.
+"""Executors of the work (`concurrent.futures.Executor`): on this machine, or on a Dask cluster.
 
-On this machine nothing listens: a thread leads each worker, which is a process of `confined`. This is no
-`concurrent.futures.ProcessPoolExecutor`: if a worker of such a pool is killed, all runs of all its workers fail, and a
-new process for each run imports the program again, which takes longer than a small run. A cluster of Dask runs the code
-of whoever can connect to it: it should ask for certificates (docs/many-runs.md).
+On this machine nothing listens: each worker is a process of `confined`, and a thread controls it. A
+`concurrent.futures.ProcessPoolExecutor` would not do: if one of its workers is killed, all runs of all workers fail. A
+new process for each run imports the program again, which takes longer than a small run. A Dask cluster runs the code of
+anybody who can connect, so it should require certificates (docs/many-runs.md).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ ENCRYPTED = "tls://"
 
 
 class Engine(NamedTuple):
-    """``ahead``: how many runs it is given at once."""
+    """An executor. ``ahead``: the number of runs that it is given at once."""
 
     executor: Executor
     ahead: int
 
 
 class _Here(Executor):
-    """Does at once what it is given."""
+    """Runs each call at once."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -55,7 +55,7 @@ def here() -> Iterator[Engine]:
 
 @contextlib.contextmanager
 def processes(workers: int) -> Iterator[Engine]:
-    """Number of processes on this machine. What runs when the context ends is ended."""
+    """Start processes on this machine; running calls are ended when the context ends."""
     led: list[Confined] = []
     pool = ThreadPoolExecutor(workers, initializer=lambda: led.append(of_this_thread(MODULES)))
     try:
@@ -71,17 +71,17 @@ def processes(workers: int) -> Iterator[Engine]:
 
 @contextlib.contextmanager
 def cluster_of(scheduler_file: str) -> Iterator[Engine]:
-    """The cluster whose scheduler wrote this file; certificates are those that Dask is configured for.
+    """Connect to the cluster whose scheduler wrote this file; Dask's configuration names the certificates.
 
-    Raises `InputError` where it cannot be reached.
+    Raises `InputError` if it cannot be reached.
     """
     distributed = _distributed()
     with contextlib.ExitStack() as stack:
         stack.callback(logging.disable, logging.root.manager.disable)
-        logging.disable()  # Dask logs what it loses, with tracebacks; who leads the batch says it in a line
+        logging.disable()  # Dask logs lost workers with tracebacks; the batch reports them in one line
         try:
             client = stack.enter_context(distributed.Client(address_in(scheduler_file), timeout=CONNECT_S))
-        except (OSError, ValueError, TypeError, KeyError) as error:  # a TypeError where it lacks a certificate
+        except (OSError, ValueError, TypeError, KeyError) as error:  # a TypeError if a certificate is missing
             raise InputError(f"{scheduler_file}: cannot reach the scheduler: {_first_line(error)}") from None
         yield Engine(client.get_executor(pure=False), ahead=_ahead(len(client.nthreads())))
 
@@ -91,7 +91,7 @@ class _Scheduler(msgspec.Struct):
 
 
 def address_in(scheduler_file: str) -> str:
-    """Where the scheduler listens. Raises `InputError` for a file that does not say it."""
+    """Return the address of the scheduler. Raises `InputError` if the file does not state it."""
     expected = "expected what `dask scheduler --scheduler-file` wrote"
     if not os.path.isfile(scheduler_file):
         raise InputError(f"{scheduler_file}: no such file; {expected}")
@@ -107,7 +107,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _ahead(workers: int) -> int:
-    """More than the workers have at hand; workers may join later."""
+    """Return more runs than the workers use at once; workers may join later."""
     return max(256, 4 * workers)
 
 

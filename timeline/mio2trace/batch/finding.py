@@ -1,8 +1,8 @@
-"""Which runs lie in folders: by the first bytes of files, and by how they are named; nothing is read as a whole.
+"""Find the runs in folders by the first bytes of files and by their names; no file is read as a whole.
 
-A folder of folders holds their runs; folders that are named for ranks, and a log beside one folder of profiles, are
-one run. All files of a folder are of one run if there is one profile, or if all are of processes of one job
-(``rank0.json``, ``4711_results.db``, tables of a set). Else files with the same beginning are one run: ``a.log``,
+Folders in a folder hold its runs. Folders that are named for ranks, and a log beside one folder of profiles, are one
+run. All files of a folder are one run if it has one profile, or if all profiles are of processes of one job
+(``rank0.json``, ``4711_results.db``, tables of a set). Otherwise files with the same beginning are one run: ``a.log``,
 ``a.prof.json``.
 """
 
@@ -26,12 +26,12 @@ from mio2trace.source import Source, leads_out
 from mio2trace.source.archive import MAGIC
 
 JOURNAL = "_runs"
-"""What the journals of a dataset begin with: a folder that holds one is none of runs."""
+"""The journals of a dataset begin with this name; a folder with a journal holds no runs."""
 _DATABASE = b"SQLite format 3\0"
 _DATA_SUFFIX = re.compile(r"\.(json|db|sqlite3?|rpd|csv|log|txt|out|trace|pftrace|tfprof|zip)(\.gz)?$", re.IGNORECASE)
 _PROFILE_LIKE = re.compile(r"prof|trace|results|\.(?:db|rpd)(?:\.gz)?$", re.IGNORECASE)
 _OF_PROCESS = re.compile(r"^\d+_(?=results|agent_info|[a-z_]+_trace|[a-z_]+_stats)", re.IGNORECASE)
-"""How rocprofv3 begins the names of a process's files."""
+"""rocprofv3 begins the names of the files of a process like this."""
 _OF_RANK = re.compile(r"(?<![a-z])(?:rank|r)[ _-]?\d{1,9}(?!\d)", re.IGNORECASE)
 _WHAT = re.compile(
     r"(?:^|[-_ ])(?:results?|kernel|hip|hsa|rccl|marker|memory|copy|allocation|scratch|api|agent|info|stats|counter|"
@@ -39,7 +39,7 @@ _WHAT = re.compile(
     re.IGNORECASE,
 )
 Kind = Literal["profile", "log", "archive", "other", "unknown"]
-"""``other``: known to be no run's, such as a trace that this program wrote."""
+"""``other``: known not to belong to a run, such as a trace that this program wrote."""
 
 
 class FoundRun(NamedTuple):
@@ -57,7 +57,7 @@ class _File(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What its name begins with, without words for what it holds, its rank and its process."""
+        """The beginning of its name, without words for the content, the rank and the process."""
         name = os.path.basename(self.path).partition(".")[0]
         name = _OF_PROCESS.sub("", name, count=1)
         rest = os.path.basename(self.path).partition(".")[2]
@@ -70,13 +70,13 @@ class _File(NamedTuple):
 
     @property
     def is_no_profile(self) -> bool:
-        """Whether it only looks by its name as if it held a profile."""
+        """Whether it looks like a profile only by its name."""
         name = os.path.basename(self.path)
         return self.kind == "unknown" and bool(_DATA_SUFFIX.search(name) and _PROFILE_LIKE.search(name))
 
     @property
     def is_of_process(self) -> bool:
-        """Whether its name says which of a job's processes it is of."""
+        """Whether its name names one process of a job."""
         name = os.path.basename(self.path)
         return bool(_OF_PROCESS.search(name) or _OF_RANK.search(name))
 
@@ -95,9 +95,10 @@ class _Folder(NamedTuple):
 
 
 def find_runs(paths: Sequence[str], notes: Notes, leave_out: str = "") -> list[FoundRun]:
-    """The runs in files and folders, by name; what is none is counted in ``notes``. ``leave_out``: the dataset.
+    """Return the runs in files and folders, by name; files that are no runs are counted in ``notes``. ``leave_out``:
+    the dataset.
 
-    Raises `InputError` for a path that is not there.
+    Raises `InputError` for a missing path.
     """
     visited = {os.path.realpath(leave_out)} if leave_out else set()
     found: list[tuple[str, list[_File]]] = []
@@ -115,14 +116,14 @@ def find_runs(paths: Sequence[str], notes: Notes, leave_out: str = "") -> list[F
 
 
 def _first_name(path: str) -> str:
-    """The folder's name as given; none where it is named for a person, or by dots."""
+    """Return the folder's name as given; empty if it is named for a person, or consists of dots."""
     name = os.path.basename(os.path.normpath(path))
     person = os.path.basename(os.path.dirname(os.path.realpath(path))) in HOMES
     return "" if person or name in ("", ".", "..") else name
 
 
 def _size(path: str) -> int:
-    """Of a regular file the bytes; -1 for a pipe, a device, what cannot be asked."""
+    """Return the bytes of a regular file; -1 for a pipe, a device, or a file whose size is unknown."""
     with contextlib.suppress(OSError):
         status = os.stat(path)
         if stat.S_ISREG(status.st_mode):
@@ -131,9 +132,8 @@ def _size(path: str) -> int:
 
 
 def _scanned(path: str, name: str, visited: set[str], notes: Notes, root: str) -> _Folder | None:
-    """A folder and those in it; None for one that was visited already or is a dataset. ``root``: where the folder that
-    was given lies; a link in it that leads elsewhere is somebody's who wrote the folder, not of the one who gives it.
-    """
+    """Return a folder and the folders in it; None if it was visited already or is a dataset. ``root``: the place of the
+    given folder. A link in it that leads elsewhere was made by the author of the folder and is not followed."""
     real = os.path.realpath(path)
     if real in visited:
         return None
@@ -163,14 +163,14 @@ def _scanned(path: str, name: str, visited: set[str], notes: Notes, root: str) -
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """A path whose state is unknown, such as a link to itself, is none."""
+    """Return whether a path is a folder; a path whose state is unknown, such as a link to itself, is not."""
     with contextlib.suppress(OSError):
         return entry.is_dir()
     return False
 
 
 def _file(path: str, size: int) -> _File:
-    """A file by its first bytes; what has no end is not opened."""
+    """Identify a file by its first bytes; a file without an end is not opened."""
     kind: Kind = "unknown"
     if size > 0:
         with contextlib.suppress(InputError, OSError), contextlib.closing(Source(path, 0, Notes())) as source:
@@ -184,15 +184,15 @@ def _kind(head: bytes) -> Kind:
     if any(reader.sniff(head) for reader in PROFILES):
         return "profile"
     if any(reader.sniff(head) for reader in READERS if reader is not run_log):
-        return "log"  # a digest or a framework's profile: it goes with a profile, or stands alone
+        return "log"  # a digest or a framework's profile: it goes with a profile, or is a run of its own
     if run_log.sniff(head) and run_log.is_log(head):
         return "log"
-    is_none = known.refusal(head, "") is not None and not head.startswith(_DATABASE)  # one may be cut off
+    is_none = known.refusal(head, "") is not None and not head.startswith(_DATABASE)  # a file may be cut off
     return "other" if is_none else "unknown"
 
 
 def _runs_of(folder: _Folder, notes: Notes) -> list[tuple[str, list[_File]]]:
-    """The runs of a folder and of all in it, by name."""
+    """Return the runs of a folder and of all folders in it, by name."""
     if not folder.folders:
         return _grouped(folder)
     has_profile = any(file.kind == "profile" for file in folder.files)
@@ -212,7 +212,7 @@ def _runs_of(folder: _Folder, notes: Notes) -> list[tuple[str, list[_File]]]:
         found += _by_themselves(folder, [file for file in folder.files if file.is_no_profile])
         _pass_over(folder.files, notes, "log beside folders of runs passed over")
     for below in folder.folders:
-        if has_log and not runs_below:  # tables and texts of the run's own
+        if has_log and not runs_below:  # tables and texts of the run itself
             found += _by_themselves(below, [file for file in below.below if file.is_no_profile])
         else:
             found += _runs_of(below, notes)
@@ -220,7 +220,7 @@ def _runs_of(folder: _Folder, notes: Notes) -> list[tuple[str, list[_File]]]:
 
 
 def _grouped(folder: _Folder) -> list[tuple[str, list[_File]]]:
-    """The runs of the files that lie in one folder."""
+    """Return the runs of the files in one folder."""
     archives = [file for file in folder.files if file.kind == "archive"]
     profiles = [file for file in folder.files if file.kind == "profile"]
     logs = [file for file in folder.files if file.kind == "log"]
@@ -244,8 +244,8 @@ def _grouped(folder: _Folder) -> list[tuple[str, list[_File]]]:
 
 
 def _damaged(rest: Iterable[_File], by_key: dict[str, list[_File]], has_profile: bool) -> dict[str, list[_File]]:
-    """Give what should be a profile to the run that lacks it, or a process of it, which is then refused by that file's
-    name; what is of none of the runs, by what its name begins with."""
+    """Assign a file that should be a profile to the run, or the process, that lacks one; reading it then fails with the
+    name of this file. If no run lacks one, the beginning of the name decides."""
     apart: dict[str, list[_File]] = {}
     for file in rest:
         if not file.is_no_profile:
@@ -277,7 +277,7 @@ def _pass_over(files: Iterable[_File], notes: Notes, what: str) -> None:
 
 
 def _named(found: Iterable[tuple[str, list[_File]]]) -> list[FoundRun]:
-    """Return names without private text; a name of two runs gets a mark of its place."""
+    """Return names without private text; if two runs have the same name, a mark of the place is added."""
     cleaner = Cleaner()
     by_name: dict[str, list[FoundRun]] = {}
     for name, files in found:
@@ -293,7 +293,7 @@ def _named(found: Iterable[tuple[str, list[_File]]]) -> list[FoundRun]:
 
 
 def _clean(name: str, cleaner: Cleaner) -> str:
-    """Each folder's name for itself, and a person's not at all."""
+    """Clean the name of each folder by itself, and leave out names of persons."""
     parts = name.split("/")
     whose = [before in HOMES for before in ("", *parts[:-1])]
     clean = ["(user)" if of_person else cleaner.text(part) for part, of_person in zip(parts, whose, strict=True)]

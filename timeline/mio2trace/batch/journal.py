@@ -1,7 +1,7 @@
-"""The journal of a dataset: one line of JSON per run, appended when the run is done, in ``_runs.jsonl``.
+"""The journal of a dataset: one line of JSON per run in ``_runs.jsonl``, appended when the run is done.
 
-Each shard of a job array writes a journal of its own (``_runs.3-of-8.jsonl``); readers join them: the last line of a
-run counts. A line that a killed writer left unfinished is none.
+Each shard of a job array writes its own journal (``_runs.3-of-8.jsonl``). Readers join them: the last line of a run
+counts. A line that a killed writer left unfinished does not count.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ State = Literal["converted", "failed"]
 
 
 class Maker(NamedTuple):
-    """What decides, besides the files, whether tables are as they would be made now: the program's version, what its
-    tables look like (`mio2trace.batch.work.layout`), what was asked for."""
+    """The properties, besides the files, that decide whether tables are up to date: the version of the program, the
+    layout of its tables (`mio2trace.batch.work.layout`), and the options."""
 
     version: str
     layout: str
@@ -34,10 +34,9 @@ class Maker(NamedTuple):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a run ended. ``inputs``: of each file its hash, never a path; empty where they could not be read. ``rows``:
-    names of its runs in the tables, if there are several. ``layout``: layout of its tables. ``options``: options that
-    differ from the defaults. ``ended``: seconds since 1970. ``error``: one line. ``cut``: notes on its files that are
-    cut off.
+    """How a run ended. ``inputs``: the hash of each file, never a path; empty if the files could not be read. ``rows``:
+    the names of its runs in the tables, if there are several. ``layout``: of its tables. ``options``: those that differ
+    from the defaults. ``ended``: seconds since 1970. ``error``: one line. ``cut``: notes on its files that are cut off.
     """
 
     run: str
@@ -56,7 +55,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of its runs in the tables."""
+        """The names of its runs in the tables."""
         return self.rows or (self.run,)
 
     @property
@@ -65,7 +64,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Journal:
-    """The journal that this process appends to; nobody else may at the same time."""
+    """The journal to which this process appends; no other process may do so at the same time."""
 
     def __init__(self, folder: Path, shard: tuple[int, int] | None = None) -> None:
         name = "_runs.jsonl" if shard is None else f"_runs.{shard[0]}-of-{shard[1]}.jsonl"
@@ -86,14 +85,14 @@ class Journal:
                 raise InputError(f"{self._path}: another batch is writing to it; expected to be the only one") from None
         size = os.fstat(self._file).st_size
         if size and os.pread(self._file, 1, size - 1) != b"\n":
-            self._write(b"\n")  # what was cut off stays a line of its own
+            self._write(b"\n")  # an unfinished line stays a line of its own
 
     @property
     def name(self) -> str:
         return self._path.name
 
     def add(self, entry: Entry) -> None:
-        """Append a line. Raises `InputError` where it cannot be written."""
+        """Append a line. Raises `InputError` if it cannot be written."""
         self._write(msgspec.json.encode(entry) + b"\n")
 
     def _write(self, line: bytes) -> None:
@@ -108,7 +107,7 @@ class Journal:
 
 
 def read_journals(folder: Path) -> dict[str, Entry]:
-    """Of each run the last line of all journals of a dataset."""
+    """Return the last line of each run in all journals of a dataset."""
     last: dict[str, Entry] = {}
     for path in journals_of(folder):
         for entry in _entries(path):
@@ -129,7 +128,8 @@ def _entries(path: Path) -> Iterator[Entry]:
 
 
 def hashes(files: Sequence[str]) -> tuple[str, ...]:
-    """The SHA-256 of each file as it lies, sorted; of what is no regular file, which may have no end, what it is.
+    """Return the SHA-256 of each stored file, sorted. For anything but a regular file, which may have no end, return
+    its kind.
 
     Raises OSError.
     """

@@ -1,4 +1,4 @@
-"""Lead a batch: finished runs are left, the others go to the engine, and each end goes into the journal."""
+"""Control a batch: skip finished runs, give the others to the engine, and write each end into the journal."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ from mio2trace.snapshot.places import FOLDER as SNAPSHOT
 
 HASHED_AT_ONCE = 4
 ATTEMPTS = 5
-"""Times that a run is given to workers of a cluster that are then lost."""
+"""How often a run is given to another worker after the worker of a cluster is lost."""
 
 
 class BatchOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """``shard``: which part of the runs, of how many. ``again``: also the runs that failed before. ``analysis``:
-    options of `mio2trace.analysis`. ``tables_only``, ``function``: of each run (`Work`).
-    """
+    """``shard``: the part of the runs, and the number of parts. ``again``: also repeat failed runs. ``analysis``:
+    options of `mio2trace.analysis`. ``tables_only``, ``function``: of each run (`Work`)."""
 
     limits: Limits = UNLIMITED
     shard: tuple[int, int] | None = None
@@ -41,7 +40,7 @@ class BatchOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """How the runs ended: now, and before."""
+    """How the runs ended, now and in earlier batches."""
 
     done: tuple[Entry, ...]
     before: tuple[Entry, ...]
@@ -67,16 +66,17 @@ def run_batch(
     planned: Callable[[Sequence[FoundRun]], None] = lambda runs: None,
     told: Callable[[Entry], None] = lambda entry: None,
 ) -> Batch:
-    """Analyse runs into the dataset ``folder``; ``planned`` is told those that there are to do, ``told`` each end.
+    """Analyse runs into the dataset ``folder``. ``planned`` is called with the runs to do, ``told`` with the end of
+    each.
 
-    Raises `InputError` where the folder or the engine cannot be used.
+    Raises `InputError` if the folder or the engine is unusable.
     """
     shard = options.shard
     own = [run for run in runs if shard is None or _shard_of(run.name, shard[1]) == shard[0]]
     with closing(Journal(Path(folder), shard)) as journal:
         staging = Path(folder) / f".{journal.name.removesuffix('.jsonl').lstrip('_')}.tmp"
         _refuse_links(Path(folder), staging.name)
-        shutil.rmtree(staging, ignore_errors=True)  # of a batch that was killed
+        shutil.rmtree(staging, ignore_errors=True)  # left by a batch that was killed
         entries = read_journals(Path(folder))
         plan = _planned(own, entries, options, _there(Path(folder)))
         planned(plan.to_do)
@@ -97,14 +97,14 @@ def run_batch(
 
 
 def _refuse_links(folder: Path, *more: str) -> None:
-    """Raises `InputError` for a dataset with links in place of its folders: what is written there is not in it."""
+    """Raises `InputError` for a dataset with links in place of its folders: written files would be outside of it."""
     for name in (*FOLDERS, *more):
         if (folder / name).is_symlink():
             raise InputError(f"{folder}: {name} is a link; expected a dataset's own folder")
 
 
 def _shard_of(name: str, shards: int) -> int:
-    """By the name alone: what else there is changes nothing."""
+    """Return the shard of a run from its name alone, so that other runs do not change it."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % shards
 
 
@@ -122,7 +122,7 @@ def _there(folder: Path) -> dict[str, set[str]]:
 def _planned(
     runs: Sequence[FoundRun], entries: Mapping[str, Entry], options: BatchOptions, there: Mapping[str, set[str]]
 ) -> Plan:
-    """A run is done if the journal has the same files with the same options, and its tables exist."""
+    """A run is done if the journal has equal files with equal options, and its tables exist."""
     maker = maker_of(options.analysis, options.tables_only)
     tables = [table for table in FOLDERS if table != SNAPSHOT or not options.tables_only]
 
@@ -144,16 +144,16 @@ def _planned(
             before.append(entries[run.name])
         else:
             to_do.append(run)
-    to_do.sort(key=lambda run: (-run.size, run.name))  # the last ones to end are short
+    to_do.sort(key=lambda run: (-run.size, run.name))  # the last runs to end are short
     return Plan(to_do=tuple(to_do), before=tuple(before))
 
 
 def _is_of(entry: Entry, run: FoundRun) -> bool:
-    """Whether it tells of these files: none are told where they could not be read."""
+    """Return whether the entry is about these files; an entry has no files if they could not be read."""
     try:
         return bool(entry.inputs) and len(entry.inputs) == len(run.files) and entry.inputs == hashes(run.files)
     except OSError:
-        return False  # whoever opens it says what is wrong
+        return False  # opening the file gives the error message
 
 
 def _works(
@@ -179,7 +179,7 @@ def _works(
 
 
 def _work_off(engine: Engine, works: Iterable[Work], ended: Callable[[Entry], None]) -> None:
-    """Give the engine all works, at most as many ahead as it asks for; repeat the run of a lost worker."""
+    """Give all works to the engine, at most ``ahead`` at a time; repeat a run if its worker is lost."""
     pending: dict[Future[Entry], tuple[Work, int]] = {}
     waiting = iter(works)
     more = True
@@ -205,7 +205,7 @@ def _work_off(engine: Engine, works: Iterable[Work], ended: Callable[[Entry], No
 
 
 def _lost(work: Work, error: BaseException, attempts: int) -> Entry:
-    """A row and a line for a run whose worker did not answer, or could not do anything."""
+    """Write a row and a line for a run whose worker did not answer or could not do anything."""
     said = f"{attempts} workers were lost with it" if attempts > 1 else f"a worker failed: {type(error).__name__}"
     put_failure(work, said)
     close_that_of_this_thread()

@@ -1,4 +1,4 @@
-"""One run of many: analysed and written by a process of its own; the worker learns how that ended, and never fails."""
+"""One run of many: its own process analyses and writes it. The worker only learns the result, and never fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mio2trace.notes import InputError
 
 ANALYSE = "mio2trace.batch.work:analysed"
 MODULES = ("mio2trace.batch.work", "mio2trace.dataset", "duckdb", "nanoarrow")
-"""What the warm process imports: more than the first run's own imports would be paid by each."""
+"""The modules that the warm process imports; importing more would cost more than it saves."""
 _LOG = """I0101 00:00:00.000001     1 caffe.cpp:1] Use GPU with device ID 0
 I0101 00:00:00.000002     1 caffe.cpp:1] Iteration: 1 forward-backward time: 1 ms.
 MIOpen(OpenCL): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 1 -c 1 -H 8 -W 8 -k 4 -y 3 -x 3 -F 1 -t 1
@@ -30,15 +30,14 @@ MIOpen(OpenCL): handle = 0x1000
 MIOpen(OpenCL): }
 """
 ATTEMPTS = 3
-"""Times that a run is given to a warm process that is then killed."""
+"""How often a run is given to another warm process after one is killed."""
 
 
 class Work(NamedTuple):
-    """What a worker is given. ``function``: gets this and a folder, writes tables there, puts them in place (`put`),
-    gives a `Made`. ``folder``: the dataset; ``staging`` in it: where tables are before they are whole. ``before``:
-    names that the run had in it. ``options``: of `analyse`. ``tables_only``: without what makes the run an input of
-    other commands.
-    """
+    """The work for a worker. ``function``: gets this and a folder, writes tables there, moves them into place (`put`),
+    and returns a `Made`. ``folder``: the dataset. ``staging``: a folder in it for unfinished tables. ``before``: names
+    that the run had in the dataset. ``options``: of `analyse`. ``tables_only``: without the snapshot that makes the run
+    an input of other commands."""
 
     run: FoundRun
     folder: str
@@ -51,10 +50,10 @@ class Work(NamedTuple):
 
 
 class Made(NamedTuple):
-    """The result of a run: ``error``, or the names of its runs in the tables, kernels, bytes of all tables. ``cut``:
-    notes on its files that are cut off.
+    """The result of a run: ``error``, or the names of its runs in the tables, kernels, and bytes of all tables.
+    ``cut``: notes on its files that are cut off.
 
-    ``unwritten``: the error is the dataset's place, not the run: another time it may work.
+    ``unwritten``: the dataset's place caused the error, not the run; a repetition may work.
     """
 
     error: str | None = None
@@ -66,7 +65,7 @@ class Made(NamedTuple):
 
 
 def do(work: Work) -> Entry:
-    """The run's line of the journal. Its tables are in place, or those that it had before are gone."""
+    """Return the run's line of the journal. Its tables are in place, or its earlier tables are gone."""
     begun = time.monotonic()
     staging = ""
     try:
@@ -107,28 +106,28 @@ def entry_of(work: Work, made: Made, inputs: tuple[str, ...], seconds: float) ->
 
 
 def put_failure(work: Work, error: str) -> None:
-    """Write one row of the table of runs for a failed run; if even this cannot be written, nothing."""
+    """Write one row of the table of runs for a failed run; nothing if even this fails."""
     remove(work.folder, {work.run.name, *work.before})
     with contextlib.suppress(OSError):
         of_this_thread(MODULES).call("mio2trace.batch.work:written_failure", work.folder, work.run.name, error)
 
 
 def written_failure(folder: str, name: str, error: str, *, tell: Tell) -> None:
-    """Called where it can do no harm, as the analysis is."""
+    """Write that row in a confined process, like the analysis."""
     from mio2trace.dataset import write_failed
 
     write_failed(folder, name, error)
 
 
 def maker_of(options: Mapping[str, Any], tables_only: bool) -> Maker:
-    """Return the layout and options that determine tables now."""
+    """Return the layout and the options that determine tables now."""
     return Maker(mio2trace.__version__, layout(tables_only), asked(options, tables_only))
 
 
 @cache
 def layout(tables_only: bool) -> str:
-    """Of all that is kept of a run, in short: the columns of tables, the fields of a snapshot's records. When these
-    are others, runs are done again, whatever the version is called."""
+    """Return a short description of all stored data of a run: the columns of tables, the fields of a snapshot's
+    records. If it changes, runs are done again, even in the same version."""
     from mio2trace.schema import TABLES, VERSION
     from mio2trace.snapshot import files, objects
 
@@ -143,7 +142,7 @@ def layout(tables_only: bool) -> str:
 
 
 def before_forking() -> None:
-    """What each run would else pay for."""
+    """Prepare what each run would otherwise repeat."""
     from mio2trace.dataset import keep_empty_tables
     from mio2trace.privacy.fields import look_at_all as look_at_text
     from mio2trace.snapshot.database import keep_one_open
@@ -158,7 +157,7 @@ def before_forking() -> None:
 
 
 def _rehearse() -> None:
-    """Read a log: an expression is compiled when it is used first, and most runs use the same ones."""
+    """Read a small log: expressions are compiled on first use, and most runs use the same ones."""
     from mio2trace.analysis import analyse
 
     with contextlib.suppress(OSError), tempfile.TemporaryDirectory(prefix="mio2trace-") as folder:
@@ -169,13 +168,13 @@ def _rehearse() -> None:
 
 
 def asked(options: Mapping[str, Any], tables_only: bool) -> str:
-    """What was asked for besides the usual: tables of runs that were read otherwise are others."""
+    """Return the options that differ from the defaults: tables of runs that were read with other options differ."""
     chosen = {**options, "tables_only": tables_only}
     return " ".join(f"{name}={value}" for name, value in sorted(chosen.items()) if value not in (None, False, ()))
 
 
 def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
-    """Analyse a run, write its tables, put them in place."""
+    """Analyse a run, write its tables, and move them into place."""
     from mio2trace.analysis import AnalysisOptions, analyse
     from mio2trace.dataset import require_anything, write_run
     from mio2trace.notes import OptionError
@@ -210,7 +209,7 @@ def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
     except OSError as error:
         return Made(error=f"cannot write to the dataset: {error.strerror or type(error).__name__}", unwritten=True)
     except Exception as error:
-        if type(error).__name__ == "OutOfMemoryException":  # DuckDB's
+        if type(error).__name__ == "OutOfMemoryException":  # an error of DuckDB
             raise MemoryError from None
         raise
     kernels = sum(one.kind == "kernel" for run in runs for profile in run.profiles for one in profile.activities)
@@ -219,7 +218,8 @@ def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
 
 
 def put(staging: str, folder: str) -> int:
-    """Move whole tables into the dataset, the table of runs last: a run that is in it is whole. Returns their bytes."""
+    """Move finished tables into the dataset, the table of runs last: a run in that table is complete. Return their
+    bytes."""
     written = 0
     for table in sorted(Path(staging).iterdir(), key=lambda path: (path.name == "runs", path.name)):
         target = Path(folder) / table.name
@@ -231,7 +231,7 @@ def put(staging: str, folder: str) -> int:
 
 
 def remove(folder: str, names: Collection[str]) -> None:
-    """Take the tables of runs out of the dataset, the table of runs first."""
+    """Remove the tables of runs from the dataset, the table of runs first."""
     from mio2trace.dataset import FOLDERS, file_name
 
     for name in sorted(names):

@@ -1,4 +1,4 @@
-"""The archive: inputs read once, each of its members made of what they hold, and a manifest of it all."""
+"""The archive: each input is read once; the members are made from its records; a manifest describes all of them."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ from mio2trace.source.archive import MANIFEST, is_archive, unpacked
 
 TRACE = "trace.pftrace.gz"
 TOLD = ("profiler", "exit", "seconds", "rank", "variables", "set_by_record", "machine", "boot", "clocks")
-"""Of the manifest of a recorded run."""
+"""The keys that the manifest of a recorded run keeps."""
 
 
 class Made(NamedTuple):
-    """What was put into an archive: members, notes of the reading, why there is no trace (or empty), the machine and
+    """The content of an archive: its members, notes from reading, the reason if it has no trace, and the machine and
     versions that the files state."""
 
     members: tuple[str, ...]
@@ -58,9 +58,9 @@ class Made(NamedTuple):
 
 
 def make(files: Sequence[str], output: str, options: AnalysisOptions, *, raw: bool = False) -> Made:
-    """Write the bundle of ``files`` to ``output``. ``raw``: with the files as they are, too, which may hold anything.
+    """Write the bundle of ``files`` to ``output``. ``raw``: also put in the unchanged files, which may hold anything.
 
-    Raises `InputError` where a file cannot be used or the archive not be written.
+    Raises `InputError` if a file is unusable or the archive cannot be written.
     """
     notes = Notes()
     with tempfile.TemporaryDirectory(prefix="mio2trace-") as folder:
@@ -84,7 +84,7 @@ def make(files: Sequence[str], output: str, options: AnalysisOptions, *, raw: bo
 
 
 class _Laid:
-    """The files, with what an archive of a recorded run tells besides its inputs."""
+    """The files, with what the archive of a recorded run states besides its inputs."""
 
     def __init__(self, files: Sequence[str], folder: str, max_input: int | None) -> None:
         self.files: list[str] = []
@@ -120,9 +120,9 @@ class _Laid:
 
 
 def _members(analysis: Analysis, scrubber: Scrubber, folder: str, notes: Notes) -> list[Member]:
-    """The members that are made of inputs, those of several runs in folders of their own.
+    """Return the members that are made from inputs; if there are several runs, each has its own folder.
 
-    Raises `InputError` where none holds a record: no command would take the archive.
+    Raises `InputError` if no input holds a record: no command would accept the archive.
     """
     if not any(file.records for file in analysis.inputs):
         raise InputError(f"{analysis.names}: no record in it; expected kernels, calls or lines of a log")
@@ -135,7 +135,7 @@ def _members(analysis: Analysis, scrubber: Scrubber, folder: str, notes: Notes) 
             continue
         within = f"run{number}/" if len(analysis.runs) > 1 else ""
         members += of_input(file, scrubber, folder, taken, within)
-    if len(analysis.runs) == 1:  # which of several runs it is of, a bundle could not say
+    if len(analysis.runs) == 1:  # a bundle could not record to which of several runs it belongs
         for file in analysis.references:
             members += of_input(file, scrubber, folder, taken, "reference-")
     return members
@@ -151,7 +151,8 @@ def _scrubber(analysis: Analysis) -> Scrubber:
 
 
 def _draw(files: Sequence[str], path: str) -> str:
-    """Write the trace, processes each from its start where nothing relates them; why there is none, or nothing."""
+    """Write the trace and return why there is none, or nothing. If no evidence relates the clocks of processes, each
+    process begins at its own start."""
     said = ""
     for several, from_start in ((False, False), (True, False), (True, True)):
         try:
@@ -165,7 +166,7 @@ def _draw(files: Sequence[str], path: str) -> str:
 def _manifest(
     analysis: Analysis, scrubber: Scrubber, members: Sequence[Member], told: Mapping[str, Any], no_trace: str
 ) -> dict[str, Any]:
-    """What the bundle holds, and what a recorded run told of itself, cleaned like all else."""
+    """Return the manifest: the content of the bundle, and the statements of a recorded run about itself, cleaned."""
     recorded = _clean(dict(told), scrubber)
     if isinstance(told.get("variables"), dict):
         recorded["variables"] = variables({str(name): str(value) for name, value in told["variables"].items()})
@@ -187,7 +188,8 @@ def _manifest(
 
 
 def versions_of(analysis: Analysis) -> dict[str, list[str]]:
-    """What a maintainer asks first: GPUs, architectures, versions; an empty list if no file states it."""
+    """Return the facts that a maintainer asks for first: GPUs, architectures, versions. A list is empty if no file
+    states it."""
     profiles = [one for run in analysis.runs for one in run.profiles]
     libraries = [log for run in analysis.runs for log in run.libraries]
     named = [log.device_name for run in analysis.runs for log in run.logs if log.device_name]
@@ -195,7 +197,7 @@ def versions_of(analysis: Analysis) -> dict[str, list[str]]:
 
 
 def _clean(value: Any, scrubber: Scrubber) -> Any:
-    """Whatever a manifest holds: it may be somebody else's."""
+    """Clean any value of a manifest, which may come from a stranger."""
     if isinstance(value, str):
         return scrubber.text(value)
     if isinstance(value, dict):
@@ -203,7 +205,8 @@ def _clean(value: Any, scrubber: Scrubber) -> Any:
     return [_clean(one, scrubber) for one in value] if isinstance(value, list) else value
 
 
-# -- What lies in a bundle, as files in a folder: logs, records, the trace, the report, the driver's lines -------------
+# -- The members of a bundle as files in a folder: logs, records, the trace, the report, the driver's lines
+# -------------
 
 _RANK = re.compile(r"(?<![a-z])(?:rank|r)[ _.-]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<!\d)\d{2,10}(?!\d)")
@@ -211,7 +214,7 @@ _LEVEL = 6
 
 
 class Member(NamedTuple):
-    """``name``: in the archive; ``path``: where it lies now; ``of``: the input that it stands for, if any."""
+    """``name``: in the archive. ``path``: the file now. ``of``: the input that it represents, if any."""
 
     name: str
     path: str
@@ -219,7 +222,7 @@ class Member(NamedTuple):
 
 
 def name_of(file: Input, stem: str, ending: str, taken: Iterable[str], folder: str = "") -> str:
-    """``log-rank3.gz``: of a file's name only the rank or the number of its process stays, which tells whose it is."""
+    """Return ``log-rank3.gz``: of a file's name only the rank or the process number stays, which shows its process."""
     rank = _RANK.search(os.path.basename(file.name))
     number = _NUMBER.search(os.path.basename(file.name))
     told = f"-rank{int(rank[1])}" if rank else f"-{number[0]}" if number else ""
@@ -231,7 +234,7 @@ def name_of(file: Input, stem: str, ending: str, taken: Iterable[str], folder: s
 
 
 def of_input(file: Input, scrubber: Scrubber, folder: str, taken: list[str], within: str) -> Iterator[Member]:
-    """What stands for an input: its log as lines, unless they tell less than its records."""
+    """Return the members for an input: the lines of its log, unless they hold less than its records."""
     is_log = file.format == run_log.NAME
     holds_profile = any(isinstance(record, Profile) for record in file.records)
     if is_log:
@@ -258,7 +261,7 @@ def of_input(file: Input, scrubber: Scrubber, folder: str, taken: list[str], wit
 
 
 def record_lines(form: str, records: Iterable[Record]) -> Iterator[bytes]:
-    """Records as `mio2trace.readers.bundled` reads them."""
+    """Yield records as lines for `mio2trace.readers.bundled`."""
     encode = msgspec.json.Encoder().encode
     yield encode({"schema": SCHEMA, "format": form}) + b"\n"
     for record in records:
@@ -280,7 +283,7 @@ def _kinds(kind: type[msgspec.Struct], field: str) -> tuple[type[msgspec.Struct]
 
 
 def _fields(record: msgspec.Struct, rows: dict[str, tuple[msgspec.Struct, ...]]) -> dict[str, Any]:
-    """What stands in the line of a record; ``rows`` gains the tuples whose members have their own."""
+    """Return the fields in the line of a record; ``rows`` gets the tuples whose members have lines of their own."""
     fields: dict[str, Any] = {}
     for name in record.__struct_fields__:
         value = getattr(record, name)
@@ -294,7 +297,7 @@ def _fields(record: msgspec.Struct, rows: dict[str, tuple[msgspec.Struct, ...]])
 
 
 def _readable(value: Any) -> Any:
-    """The records that hold bytes with text in their place."""
+    """Return the records with texts in place of bytes."""
     if isinstance(value, OpenCl | Entry | Program | LoggedCall):
         return {name: _readable(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, bytes):
@@ -307,7 +310,7 @@ def _readable(value: Any) -> Any:
 
 
 def texts(analysis: Analysis) -> Mapping[str, str]:
-    """``report.md`` and ``driver.txt``, its lines slowest first; what is empty is left out."""
+    """Return ``report.md`` and ``driver.txt`` (its lines slowest first); an empty text is left out."""
     made = report_of(analysis, analysis.complete or analysis.runs, None)
     logs = [of_log for run in analysis.runs for of_log in run.operations_by_log]
     commands, _ = driver_lines((one for of_log in logs for one in of_log), kernel_ns=_times(analysis, len(logs)))
@@ -319,16 +322,15 @@ def texts(analysis: Analysis) -> Mapping[str, str]:
 
 
 def _times(analysis: Analysis, logs: int) -> Mapping[int, float] | None:
-    """What each operation takes per iteration, if one profile and one log tell."""
+    """Return the time of each operation per iteration, if there is one profile and one log."""
     if len(analysis.runs) != 1 or logs != 1 or analysis.runs[0].alignment is None:
         return None
     return analysis.runs[0].measures[0].steady.of_operations()
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# What was kept in a bundle, for a person to read before giving it away: every word that is no number and no name of
-#
-# ROCm's, MIOpen's, OpenCL's or this program's.
+# ---------------------------------------------------------------------------------------------------------------------
+# The kept words of a bundle, for a person who reads them before giving it away: every word except numbers and names of
+# ROCm, MIOpen, OpenCL or this program.
 
 _WORD = re.compile(r"(?:(?<![\\\w])|(?<=\\n)|(?<=\\t))[A-Za-z_][\w@.+/-]{2,200}")
 _KNOWN = re.compile(
@@ -351,7 +353,7 @@ _OURS = frozenset(
 
 
 class Kept(NamedTuple):
-    """A word, how often it is there, and in which members."""
+    """A word, its number of occurrences, and the members that contain it."""
 
     word: str
     times: int
@@ -359,7 +361,7 @@ class Kept(NamedTuple):
 
 
 def kept(path: str) -> list[Kept]:
-    """The words of an archive's members, the most frequent first."""
+    """Return the words of an archive's members, the most frequent first."""
     counts: Counter[str] = Counter()
     members: dict[str, set[str]] = {}
     for name, text in _texts(path):
@@ -375,7 +377,7 @@ def _texts(path: str) -> Iterator[tuple[str, str]]:
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
             if not info.filename.endswith((".gz", MANIFEST)) or info.filename.startswith(("raw/", "trace.")):
-                continue  # report, commands and trace are made of the same records
+                continue  # report, commands and trace are made from the same records
             source = Source("-", 0, Notes(), stdin=io.BytesIO(archive.read(info)))
             try:
                 for block in source.blocks():
@@ -386,7 +388,7 @@ def _texts(path: str) -> Iterator[tuple[str, str]]:
 
 @cache
 def _vocabulary() -> frozenset[str]:
-    """Names of the fields and classes that records are written with."""
+    """Return the names of fields and classes in records."""
     kinds = {*ROWS, *(kind for kind in records() if shown(kind) or never_shown(kind))}
     words = {kind.__name__ for kind in kinds} | {name for kind in kinds for name in kind.__struct_fields__}
     return frozenset(words | _OURS)

@@ -1,4 +1,4 @@
-"""Logs and records without what is private, and still readable: line by line, field by field."""
+"""Remove private text from logs and records, line by line and field by field, so that they can still be read."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from mio2trace.readers.collected import plain_lines
 from mio2trace.source import Source
 
 _REMEMBERED = 1 << 14
-"""Lines: a log says the same again and again."""
+"""The number of lines that are remembered, because a log repeats them."""
 _LONGEST_LINE = 64 << 10
-"""What is longer is no line of a log that is read."""
+"""Bytes; readers ignore longer lines of a log."""
 _HOST_OF_MIOPEN = re.compile(r"(?<!\S)([A-Za-z][\w.-]{0,63})(?= \d{1,10} MIOpen[(:])")
 _HOST_OF_PATH = re.compile(r"(?:(?<=MIOpen Error: )|(?<=to file: ))([A-Za-z][\w.-]{1,63})(?=:[/\\.])")
 _FOLDER_OF_DRIVER = re.compile(r"(?<!\S)\S*/(?=MIOpenDriver\b)")
@@ -46,7 +46,8 @@ _BEGIN, _END = "<<", ">>"
 
 
 def log_lines(source: Source, scrubber: Scrubber) -> Iterator[bytes]:
-    """The lines of a log, as many as it has. Those of a profile inside it are empty: its records stand elsewhere."""
+    """Yield the lines of a log, as many as it has. Lines of a profile inside of it become empty: its records are in
+    another member."""
     clean = lru_cache(_REMEMBERED)(lambda line: scrubber.text(line).encode("utf-8", "surrogateescape"))
     form = _Forms(scrubber.pseudonyms)
     within = ""
@@ -79,7 +80,7 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _whole_numbers(text: str) -> str:
-    """Up to a number at which something hangs: that hides from who looks for its form."""
+    """Cut a text at a number with attached characters: they would hide private text from the rules."""
     for match in _NUMBER.finditer(text):
         if _ONE_NUMBER.fullmatch(match[0]) is None:
             return text[: match.end(1)] + "?"
@@ -87,7 +88,7 @@ def _whole_numbers(text: str) -> str:
 
 
 class _Forms:
-    """Lines of MIOpen with what can stand in them; those of others as they are."""
+    """MIOpen's lines with their known forms; other lines unchanged."""
 
     def __init__(self, pseudonyms: Pseudonyms) -> None:
         self._pseudonyms = pseudonyms
@@ -116,8 +117,8 @@ class _Forms:
 
 
 def scrubbed(record: Record, scrubber: Scrubber) -> Record:
-    """A record that the cleaner has seen, without the text that serves to join records only: what must stay equal gets
-    another name, the rest goes."""
+    """Scrub a record that the cleaner has already cleaned. Text that only joins records is replaced if equality
+    matters, and removed otherwise."""
     if isinstance(record, Profile):
         return _profile(record, scrubber)
     if isinstance(record, MiopenLog):
@@ -132,7 +133,7 @@ def scrubbed(record: Record, scrubber: Scrubber) -> Record:
 
 
 def _without_parameters(record: SolverRecord) -> SolverRecord:
-    """They may be any text, and nothing asks for them."""
+    """Remove the parameters: they may be any text, and nothing needs them."""
     solvers = tuple(msgspec.structs.replace(one, parameters="") for one in record.solvers)
     return msgspec.structs.replace(record, solvers=solvers)
 
@@ -156,7 +157,7 @@ def _execution(execution: Execution, scrubber: Scrubber) -> Execution:
 
 
 def _another_part(part: str, names: Pseudonyms) -> str:
-    """``stream:7`` stays; another word is one of the same kind."""
+    """``stream:7`` stays; another word becomes a replacement word of the same kind."""
     kind = part.partition(":")[0]
     kind = kind if kind in ("job", "stream") else "part"
     return f"{kind}:{names.word(kind, part).replace(' ', '')}"
@@ -211,7 +212,7 @@ def _activity(activity: Activity, launches: dict[int, OpenClLaunch], names: Pseu
 
 
 class _Inputs:
-    """What ops were given: of other values numbers and a few words."""
+    """The inputs of ops; of other values only numbers and a few words are kept."""
 
     def __init__(self, scrubber: Scrubber) -> None:
         self._text: Callable[[str], str] = cache(lambda text: scrubber.text(value(text)))
@@ -253,10 +254,8 @@ def _library(log: MiopenLog, scrubber: Scrubber) -> MiopenLog:
     return msgspec.structs.replace(log, records=tuple(records))
 
 
-# -- The parameters of a logged call, by what they may be: numbers, addresses, words that MIOpen itself has ------------
-#
-# Nobody looks at their text, so no form of what is private is searched in them: what is none of these is cut, with all
-# that follows it. A name that MIOpen's functions do not have becomes another.
+# -- The parameters of a logged call, by their possible values: numbers, addresses, words of MIOpen
+# ---------------------
 
 _NAMES = frozenset(
     re.findall(
@@ -294,7 +293,7 @@ _TYPE = re.compile(r"[^\s,*&<>(){}]+")
 
 
 def value(text: str) -> str:
-    """Up to the first thing that is neither a number nor an address nor a word of MIOpen's."""
+    """Return the text up to the first part that is neither a number nor an address nor a word of MIOpen."""
     for match in _RUN.finditer(text):
         if _ALLOWED.fullmatch(match[0]) is None:
             return text[: match.start()] + "?"
@@ -302,7 +301,7 @@ def value(text: str) -> str:
 
 
 def parameter(text: str, another: Callable[[str], str]) -> str:
-    """A line ``name = value``; ``another`` gives a name in the place of one that is not known."""
+    """Scrub a line ``name = value``. ``another`` gives a replacement for an unknown name."""
     name, equals, rest = text.partition(" =")
     bare = name.strip()
     match = _NAME.fullmatch(bare)
@@ -312,7 +311,7 @@ def parameter(text: str, another: Callable[[str], str]) -> str:
 
 
 def header(text: str) -> str:
-    """``miopenStatus_t miopenConvolutionForward(const void *, ...){`` with types that are MIOpen's or C's."""
+    """Return ``miopenStatus_t miopenConvolutionForward(const void *, ...){`` with only the types of MIOpen and C."""
     before, bracket, rest = text.partition("(")
     name = before.split()[-1] if before.split() else ""
     if _FUNCTION.fullmatch(name) is None:
@@ -324,14 +323,15 @@ def header(text: str) -> str:
     return before + bracket + kept + (close + ("{" if "{" in end else "") if close else "")
 
 
-# -- Of OpenCL program texts and build options what tells a kernel's sizes, and nothing of their text ------------------
+# -- OpenCL program texts and build options: only the parts that show the sizes of kernels
+# ------------------------------
 
 _MACROS = (
     "M", "N", "K", "v_g", "TSM", "TSN", "RTSM", "RTSN", "Dtype", "v_bmul", "v_B_off", "v_C_off", "v_A_off", "v_fout",
     "KV__", "__K__", "GLOBAL_WORK_SIZE", "N_GROUPS_A", "N_GROUPS_B", "MACRO_TILE_LENGTH_A", "MACRO_TILE_LENGTH_B",
     "PRESHIFT_FINAL_TILE_A", "PRESHIFT_FINAL_TILE_B", "GEMMK",
 )  # fmt: skip
-"""Those that the readers of kernels (`mio2trace.kernels`) ask for."""
+"""The macros for which the readers of kernels (`mio2trace.kernels`) ask."""
 _TELLING = re.compile(
     rf"#[ \t]*define[ \t]+(?P<macro>{'|'.join(_MACROS)})[ \t]+(?P<value>\S[^\n]*)"
     r"|\bvoid\s+(?P<kernel>\w{1,200})\s*\("
@@ -343,7 +343,7 @@ _OPTION = re.compile(r"(?<!\S)-D ?([A-Z][A-Z0-9_]{0,60}=-?\d{1,18})(?!\S)")
 
 
 def reduced(source: bytes, kernels: Collection[str]) -> bytes:
-    """The macros that tell sizes, and where ``kernels`` are defined, in their order. Never empty for a text."""
+    """Return the macros that show sizes, and the definitions of ``kernels``, in their order. Never empty for a text."""
     if not source:
         return b""
     lines: list[str] = []

@@ -1,15 +1,15 @@
-"""A run as tables: in memory (`tables_of`, `Table`), in a folder of Parquet files (`write_run`).
+"""A run as tables: in memory (`tables_of`, `Table`), or in a folder of Parquet files (`write_run`).
 
     from mio2trace.dataset import write_run
     rows = write_run(run, folder, name, notes, cleaner=analysis.cleaner)     # {"runs": 1, "kernels": 18300, ...}
 
-`write_run` takes one `mio2trace.Run` of an analysis and writes ``folder/<table>/<name>.parquet`` for each of
-`schema.TABLES`, zstd, each beside and renamed, ``runs`` last: a run that has a file there is whole. The column ``run``
-holds ``name`` (the run's own when empty) as it is; in the files' names `file_name` quotes what is none in a file's name
-(``a/b`` is ``a%2Fb.parquet``). ``notes`` and ``cleaner`` are those of the analysis (docs/privacy.md).
-``folder/snapshot/<name>.parquet`` is what makes the run an input of every command (`mio2trace.snapshot`); with
-``tables_only`` it is left out. The same run gives the same bytes. It needs the extra ``batch``; without it, and where
-nothing can be written, it raises `mio2trace.InputError`.
+`write_run` writes one `mio2trace.Run` of an analysis to ``folder/<table>/<name>.parquet`` for each of `schema.TABLES`
+(zstd). Each file gets its name when it is complete, ``runs`` last: a run that has a file there is complete. The column
+``run`` holds ``name`` unchanged (the run's own name if it is empty). In names of files `file_name` escapes what is not
+allowed there (``a/b`` is ``a%2Fb.parquet``). ``notes`` and ``cleaner`` are those of the analysis (docs/privacy.md).
+``folder/snapshot/<name>.parquet`` makes the run an input of every command (`mio2trace.snapshot`); ``tables_only``
+leaves it out. Equal runs give equal bytes. The extra ``batch`` is needed. Without it, or if nothing can be written, it
+raises `mio2trace.InputError`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 FOLDERS = (*TABLES, FOLDER)
-"""Of a dataset, each with a file a run."""
+"""The tables of a dataset; each has one file per run."""
 
 
 def write_run(
@@ -66,9 +66,9 @@ def write_run(
     beside: Sequence[Run] = (),
     repetitions: Sequence[Run] = (),
 ) -> dict[str, int]:
-    """Write the tables of a run, and return how many rows each has.
+    """Write the tables of a run, and return the number of rows of each.
 
-    ``beside``: what else its analysis holds, of no run of its own; ``repetitions``: all of a CK record's.
+    ``beside``: inputs of the analysis that belong to no run. ``repetitions``: all repetitions of a CK record.
     """
     notes, cleaner = notes or Notes(), cleaner or Cleaner()
     with without_garbage_collection():
@@ -80,20 +80,21 @@ def write_run(
 
 
 def require_anything(runs: Sequence[Run], analysis: Analysis) -> None:
-    """Raises `InputError` where no run holds anything that a table could: what is refused as a trace is no row."""
+    """Raises `InputError` if no run holds anything for a table: inputs that `convert` refuses give no row either."""
     if not any(run.holds_anything for run in runs):
         raise InputError(f"{analysis.names}: {what_is_missing(runs[0], analysis.notes)}")
 
 
 def write_failed(folder: str | os.PathLike[str], name: str, error: str) -> None:
-    """Write the row of a run that failed: nothing else of it is in the dataset."""
+    """Write the row of a run that failed; the dataset has nothing else of this run."""
     write_tables({"runs": failed_run(name, error)}, folder, name)
 
 
 def replace(path: str, runs: Sequence[Run], analysis: Analysis, repetitions: Sequence[Run] = ()) -> dict[str, int]:
-    """Write a dataset of ``runs`` to the folder ``path``, in place of one that is there; returns rows by table.
+    """Write a dataset of ``runs`` to the folder ``path``, replacing an existing dataset. Return the number of rows by
+    table.
 
-    Raises `InputError` where something else is there, which stays, or the place cannot be written.
+    Raises `InputError` if something else is there, which then stays, or if the place cannot be written.
     """
     place = Path(os.path.realpath(path))
     if place.exists() and not (place.is_dir() and (is_dataset(place) or not any(place.iterdir()))):
@@ -128,25 +129,25 @@ def replace(path: str, runs: Sequence[Run], analysis: Analysis, repetitions: Seq
     return rows
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Tables written as Parquet by DuckDB: columns go over as Arrow, so neither NumPy, pandas nor PyArrow is needed
+# ---------------------------------------------------------------------------------------------------------------------
+# Tables written as Parquet by DuckDB. Columns are handed over as Arrow, so NumPy, pandas and PyArrow are not needed.
 
 
 _empty: dict[str, bytes] = {}
-"""By table its file where a run has no row of it, which is any run's: to write one takes as long as to write rows."""
+"""By table, a file without rows, which is the same for every run: writing one takes as long as writing rows."""
 
 
 def keep_empty_tables() -> None:
-    """Make them, for all writing of this process and of what is forked from it; none where there is no place."""
+    """Make these files for all writing of this process and of its forks; none if there is no place for them."""
     with contextlib.suppress(OSError, InputError), tempfile.TemporaryDirectory(prefix="mio2trace-") as folder:
         write_tables({name: of_rows(schema, ()) for name, schema in TABLES.items()}, folder, "")
         _empty.update({name: (Path(folder) / name / file_name("")).read_bytes() for name in TABLES})
 
 
 def write_tables(tables: Mapping[str, Mapping[str, Data]], folder: str | os.PathLike[str], name: str) -> dict[str, int]:
-    """Write each table to ``folder/<table>/<name>.parquet``; returns the rows of each.
+    """Write each table to ``folder/<table>/<name>.parquet``; return the number of rows of each.
 
-    Each file is written beside and renamed, the runs' table last: a run that is in it is there as a whole.
+    Each file gets its name when it is complete, the runs' table last: a run in that table is complete.
     """
     rows: dict[str, int] = {}
     with for_writing() as database:
@@ -178,7 +179,8 @@ def _write(database: DuckDBPyConnection, schema: TableSchema, columns: Mapping[s
 
 
 def _cell(data: Data, at: int, words: dict[str, object]) -> str:
-    """The SQL of column ``at``; ``words`` gains what it names. A column of one value is that value."""
+    """Return the SQL for column ``at``, and add the values that it refers to to ``words``. A column of equal values
+    becomes this value."""
     if data.column.kind == "text":
         if not data.words:
             return "NULL"

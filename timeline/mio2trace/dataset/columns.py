@@ -1,4 +1,5 @@
-"""Typed columns: what a table's cells are until they are Parquet, Arrow or rows. A run may have a million rows."""
+"""Typed columns: the form of a table's cells before they become Parquet, Arrow or rows. A run may have a
+million rows."""
 
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ from mio2trace.snapshot.database import INSTALL, NotInstalled
 
 Value = TypeVar("Value", bound=Hashable)
 NULL = -1
-"""The code of a text that is not known."""
+"""The code of an unknown text."""
 _LARGEST = (1 << 63) - 1
 
 
 class Data:
-    """The values of a column. ``values``: int64, double or bytes (flags); of texts places in ``words``, or `NULL`.
+    """The values of a column. ``values``: int64, double or bytes (flags); for texts, places in ``words``, or `NULL`.
 
-    ``present``: a byte a row, 0 where the value is unknown (it then stands as 0); None where all are known, and for
+    ``present``: one byte per row, 0 if the value is unknown (``values`` then has 0); None if all are known, and for
     texts.
     """
 
@@ -46,9 +47,9 @@ class Data:
         return bool(value) if self.column.kind == "flag" else value
 
     def to_list(self) -> list[Any]:
-        """All values; None is unknown."""
+        """Return all values; None is unknown."""
         if self.column.kind == "text":
-            words = [*self.words, None]  # `NULL` is the last
+            words = [*self.words, None]  # `NULL` is the last place
             return [words[code] for code in self.values]
         values = self.values.tolist() if self.column.kind != "flag" else list(map(bool, self.values))
         if self.present is None:
@@ -61,7 +62,7 @@ class Data:
 
 
 def numbers(column: Column, values: Sequence[Any]) -> Data:
-    """Of numbers or flags; None is unknown, and so is what 64 bits do not hold."""
+    """Return a column of numbers or flags. None is unknown; numbers of more than 64 bits become unknown."""
     code = {"int": "q", "float": "d", "flag": "b"}[column.kind]
     try:
         return Data(column, array(code, values))
@@ -74,7 +75,7 @@ def numbers(column: Column, values: Sequence[Any]) -> Data:
 
 
 def texts(column: Column, values: Iterable[str | None]) -> Data:
-    """Each different text is kept once."""
+    """Return a column of texts; each distinct text is kept once."""
     code_of: dict[str | None, int] = {None: NULL}
     words: list[str] = []
     codes = array("i")
@@ -89,7 +90,7 @@ def texts(column: Column, values: Iterable[str | None]) -> Data:
 
 
 def named(column: Column, keys: Sequence[Value], text_of: Mapping[Value, str | None]) -> Data:
-    """Texts by what stands for each of them."""
+    """Return a column of texts from keys; ``text_of`` maps each key to its text."""
     code_of: dict[Value, int] = {}
     words: dict[str, int] = {}
     for key, text in text_of.items():
@@ -106,7 +107,7 @@ def constant(column: Column, value: str | int | None, count: int) -> Data:
 
 
 def of_rows(schema: TableSchema, rows: Sequence[Mapping[str, Any]]) -> dict[str, Data]:
-    """All columns of a table from its rows, which leave out what is unknown."""
+    """Return all columns of a table from its rows, which leave out unknown values."""
     return {
         column.name: (texts if column.kind == "text" else numbers)(column, [row.get(column.name) for row in rows])
         for column in schema.columns
@@ -114,7 +115,7 @@ def of_rows(schema: TableSchema, rows: Sequence[Mapping[str, Any]]) -> dict[str,
 
 
 def joined(parts: Sequence[Mapping[str, Data]]) -> dict[str, Data]:
-    """The rows of several tables of one schema under each other."""
+    """Join the rows of several tables of one schema, one table after the other."""
     if len(parts) == 1:
         return dict(parts[0])
     return {name: _under([part[name] for part in parts]) for name in parts[0]}
@@ -133,13 +134,13 @@ def _under(parts: Sequence[Data]) -> Data:
     return Data(column, values, present)
 
 
-# -- Columns as Arrow, through nanoarrow, which is small and needs nothing ---------------------------------------------
+# -- Columns as Arrow, through nanoarrow, which is small and has no dependencies ---------------------------------------
 
 _LARGE = 1 << 31
 
 
 class Stream:
-    """What offers an Arrow array of rows as a stream of one batch."""
+    """An object that offers an Arrow array of rows as a stream of one batch."""
 
     def __init__(self, rows: Any) -> None:
         self._rows = rows
@@ -151,12 +152,12 @@ class Stream:
 
 
 def arrow_codes(columns: Sequence[Data]) -> Stream:
-    """Columns ``c0``, ``c1``, ...: flags as bytes, texts as places in their words."""
+    """Return columns ``c0``, ``c1``, ...: flags as bytes, texts as places in their words."""
     return _stream({f"c{at}": _numbers(data) for at, data in enumerate(columns)}, columns)
 
 
 def arrow_table(columns: Mapping[str, Data]) -> Stream:
-    """The columns by their names, as what they are."""
+    """Return the columns under their names, with their final types."""
     convert = {"text": _texts, "flag": _flags}
     return _stream(
         {name: convert.get(data.column.kind, _numbers)(data) for name, data in columns.items()}, list(columns.values())
@@ -191,7 +192,7 @@ def _flags(data: Data) -> Any:
 
 def _texts(data: Data) -> Any:
     arrow = _nanoarrow()
-    words = [*(word.encode("utf-8", "replace") for word in data.words), b""]  # `NULL` is the last
+    words = [*(word.encode("utf-8", "replace") for word in data.words), b""]  # `NULL` is the last place
     lengths = list(map(len, words))
     offsets: Iterable[int] = accumulate((lengths[code] for code in data.values), initial=0)
     text = b"".join([words[code] for code in data.values])
@@ -209,7 +210,7 @@ def _validity(data: Data) -> bytes | None:
 
 
 def bits(flags: bytes) -> bytes:
-    """Bytes of 0 and 1 as a bitmap, the first in the lowest bit."""
+    """Pack bytes of 0 and 1 into a bitmap, the first one in the lowest bit."""
     count = (len(flags) + 7) // 8
     packed = 0
     for bit in range(8):

@@ -1,4 +1,4 @@
-"""A run in a program or a notebook: its tables, its report, written as a trace or as tables."""
+"""A run in a program or a notebook: its tables, its report, and a way to write it as a trace or as tables."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 
 HEIGHT = 640
-"""Pixels of the report in a cell."""
+"""Height in pixels of the report in a notebook."""
 
 
 def load(*files: str | os.PathLike[str], **options: Any) -> LoadedRun:
-    """The run that ``files`` are of: logs, profiles, a folder of them, a dataset or one of its files.
+    """Load the run of ``files``: logs, profiles, a folder of them, a dataset, or a file of a dataset.
 
-    ``options`` are those of `mio2trace.AnalysisOptions`. Raises `mio2trace.InputError` with one line for an input that
-    cannot be used, and where the files are of several runs.
+    ``options``: those of `mio2trace.AnalysisOptions`. Raises `mio2trace.InputError` with a message of one line for an
+    unusable input, and if the files are of several runs.
     """
     return LoadedRun(files, analyse(files, AnalysisOptions(**options)))
 
 
 class LoadedRun:
-    """A run as tables, each made when it is first asked for. ``run`` and ``analysis`` have everything else.
+    """A run as tables; each table is made when it is first used. ``run`` and ``analysis`` hold everything else.
 
-    In a notebook it shows its report.
+    A notebook shows its report.
     """
 
     def __init__(self, files: Sequence[str | os.PathLike[str]], analysis: Analysis) -> None:
@@ -62,7 +62,7 @@ class LoadedRun:
 
     @property
     def runs(self) -> Table:
-        """A row for the run; for each process where it is a job."""
+        """One row for the run; for a job one row per process."""
         return self._tables["runs"]
 
     @property
@@ -83,7 +83,7 @@ class LoadedRun:
 
     @property
     def layers(self) -> Table:
-        """A row each time that a layer ran."""
+        """One row per execution of a layer."""
         return self._tables["layers"]
 
     @property
@@ -92,18 +92,18 @@ class LoadedRun:
 
     @property
     def ranks(self) -> Table:
-        """Of a job with collectives alone: who waited for whom."""
+        """Only for jobs with collectives: which ranks waited for which."""
         return self._tables["ranks"]
 
     def problems(self) -> Table:
-        """Most time in a steady iteration first."""
+        """Most time per steady iteration first."""
         return self._tables["problems"]
 
     def write(self, path: str | os.PathLike[str], **options: Any) -> None:
-        """Write the run: ``.json`` or ``.pftrace``, plain or ``.gz``, is a trace of its files, drawn with the
-        ``options`` of `mio2trace.convert`; ``.parquet`` a folder of its tables.
+        """Write the run. ``.json`` or ``.pftrace``, plain or ``.gz``, is a trace of its files, with the ``options`` of
+        `mio2trace.convert`; ``.parquet`` is a folder of its tables.
 
-        Raises `mio2trace.InputError` where that cannot be written.
+        Raises `mio2trace.InputError` if that cannot be written.
         """
         place = os.fspath(path)
         if place.lower().endswith(TABLES_SUFFIX):
@@ -115,7 +115,7 @@ class LoadedRun:
         return repr(self.run).replace("<Run ", "<LoadedRun ", 1)
 
     def _repr_html_(self) -> str:
-        """The report, in a frame of its own: its style stays there, and it has no script."""
+        """Return the report in a frame, so that its style affects nothing else. It has no script."""
         text = page(report_of(self.analysis, [self.run]))
         return (
             f'<iframe sandbox="" title="{escape(self.name)}" srcdoc="{escape(text)}" width="100%" height="{HEIGHT}"'
@@ -123,13 +123,14 @@ class LoadedRun:
         )
 
 
-# -- A table: typed columns, rows as dicts, an Arrow stream that every data frame takes --------------------------------
+# -- A table: typed columns, rows as dicts, and an Arrow stream for data frames
+# -----------------------------------------
 
 
 SHOWN = 20
-"""Rows that a notebook shows."""
+"""The rows that a notebook shows."""
 LONGEST = 80
-"""Characters of a text that it shows."""
+"""The characters of a text that a notebook shows."""
 _STYLE = (
     "<style>.mio2trace{border-collapse:collapse;font:13px/1.4 system-ui,sans-serif;font-variant-numeric:tabular-nums}"
     ".mio2trace caption{text-align:left;padding:4px 0}.mio2trace th,.mio2trace td{padding:2px 10px;text-align:left;"
@@ -138,7 +139,7 @@ _STYLE = (
 
 
 class Table:
-    """Rows of one of `mio2trace.dataset.TABLES`. ``schema`` has names, kinds, units and meanings of its columns.
+    """Rows of one of `mio2trace.dataset.TABLES`. ``schema``: names, kinds, units and meanings of its columns.
 
     Iteration gives dicts with all columns; None is unknown. ``__arrow_c_stream__`` (through nanoarrow, which the extra
     ``batch`` installs) makes it a source for pandas, Polars, DuckDB, PyArrow, Altair.
@@ -153,7 +154,7 @@ class Table:
         return self.schema.names
 
     def column(self, name: str) -> list[Any]:
-        """The values of a column. Raises KeyError with a name that is none."""
+        """Return the values of a column. Raises KeyError for an unknown name."""
         return self._columns[name].to_list()
 
     def __len__(self) -> int:
@@ -171,7 +172,8 @@ class Table:
         return Table(self.schema, {name: data.first(count) for name, data in self._columns.items()})
 
     def to_pandas(self) -> pandas.DataFrame:
-        """With nullable types: ``Int64``, ``float64``, ``boolean``, ``string``. Needs pandas alone."""
+        """Return a data frame with nullable types: ``Int64``, ``float64``, ``boolean``, ``string``. Needs only
+        pandas."""
         import pandas
 
         kinds: dict[str, Any] = {"int": "Int64", "float": "float64", "flag": "boolean", "text": "string"}
@@ -182,20 +184,20 @@ class Table:
         return pandas.DataFrame(series)
 
     def to_polars(self) -> polars.DataFrame:
-        """Needs Polars and nanoarrow."""
+        """Return a Polars data frame. Needs Polars and nanoarrow."""
         import polars
 
         return polars.DataFrame(self)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Raises `mio2trace.InputError`, an ImportError too, where nanoarrow is missing."""
+        """Raises `mio2trace.InputError`, which is also an ImportError, if nanoarrow is missing."""
         return columns.arrow_table(self._columns).__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
         return f"<Table {self.schema.name!r}: {len(self)} rows of {len(self.columns)} columns: {self.schema.row}>"
 
     def _repr_html_(self) -> str:
-        """The first rows, as the report shows tables; columns in which nothing is known are left out."""
+        """Return the first rows as a table of the report; columns without values are left out."""
         rows = [{name: cell for name, cell in row.items() if cell is not None} for row in self.head(SHOWN)]
         heads, lines = [], []
         columns = list(shown_columns(Printed(columns=self.columns, rows=rows)))

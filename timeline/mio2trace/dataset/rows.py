@@ -1,6 +1,6 @@
-"""The rows of the tables of a run, made once, from the tables that people print (`mio2trace.reports`) and the measures.
+"""The rows of a run's tables. They come from the tables that people print (`mio2trace.reports`) and from the measures.
 
-``rank`` is what tells a job's processes apart; a run of one process has none.
+``rank`` distinguishes the processes of a job; a run of one process has none.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _GENERATOR = f"mio2trace {mio2trace.__version__}"
 
 
 class Process(NamedTuple):
-    """One of a run's processes, or the run: ``measures`` where it has a profile, its logs and its operations."""
+    """A process of a run, or the run itself: ``measures`` if it has a profile, its logs, and its operations."""
 
     rank: int | None
     measures: Measures | None
@@ -58,7 +58,8 @@ class Process(NamedTuple):
 def tables_of(
     run: Run, name: str = "", notes: Notes | None = None, cleaner: Cleaner | None = None
 ) -> dict[str, dict[str, Data]]:
-    """The columns of each of `TABLES`; ``name`` in place of the run's own. ``notes`` and ``cleaner``: the analysis'."""
+    """Return the columns of each of `TABLES`. ``name`` replaces the name of the run. ``notes`` and ``cleaner``: of the
+    analysis."""
     name = name or run.name
     processes = list(_processes(run))
     rows: dict[str, list[dict[str, Any]]] = {table: [] for table in TABLES}
@@ -88,19 +89,19 @@ def tables_of(
 
 
 def failed_run(name: str, error: str) -> dict[str, Data]:
-    """The table ``runs`` of a run that failed; ``error`` is cleaned (docs/privacy.md)."""
+    """Return the table ``runs`` for a run that failed; ``error`` is cleaned (docs/privacy.md)."""
     row = {"run": name, "state": "failed", "error": error, "version": _folder(name), "generator": _GENERATOR}
     return of_rows(TABLES["runs"], [row])
 
 
 def _folder(name: str) -> str | None:
-    """The innermost folder around a run that may be called after a version: `rocm-7.0` of `runs/rocm-7.0/resnet50`."""
+    """Return the innermost folder around a run whose name may be a version: `rocm-7.0` of `runs/rocm-7.0/resnet50`."""
     *folders, _ = name.split("/")
     return next((folder for folder in reversed(folders) if any(letter.isdigit() for letter in folder)), None)
 
 
 def _ranks(run: Run) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Of each of a job's processes what `mio2trace ranks` prints."""
+    """Return the rows that `mio2trace ranks` prints for each process of a job."""
     if run.is_job:
         of = totals(meetings(run.alignments), len(run.alignments))
         latest = straggler(of)
@@ -127,14 +128,14 @@ def _processes(run: Run) -> Iterator[Process]:
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Cells of one value each: texts have what several hold, with a semicolon between them."""
+    """Return cells with one value each: several texts are joined by semicolons."""
     return {
         name: cell if cell is None or isinstance(cell, (str, int, float)) else cell_text(cell)
         for name, cell in row.items()
     }
 
 
-# -- one table after the other ---------------------------------------------------------------------------------------
+# -- one table after the other -----------------------------------------------------------------------------------------
 
 
 def _operations(process: Process) -> Iterable[Row]:
@@ -253,11 +254,12 @@ def _measured_cells(measures: Measures, printed: int) -> dict[str, Any]:
     return cells
 
 
-# -- The columns of the tables kernels and copies, from an aligned profile; a few microseconds per command -------------
+# -- The columns of the tables kernels and copies, from an aligned profile; a few microseconds per command
+# --------------
 
 
 def kernels_of(measures: Measures, run: str, rank: int | None) -> dict[str, Data]:
-    """A row a kernel; equal to what `mio2trace kernels` prints of it (`mio2trace.reports.kernels`)."""
+    """Return one row per kernel, equal to the rows that `mio2trace kernels` prints (`mio2trace.reports.kernels`)."""
     positions = _positions(measures, kernels=True)
     made = _Commands(measures, positions, KERNELS, run, rank)
     made.common("kernel_ns")
@@ -275,7 +277,7 @@ def copies_of(measures: Measures, run: str, rank: int | None) -> dict[str, Data]
 
 
 class _Commands:
-    """Fills one column after the other: columns of a million cells are quick, rows of thirty are not."""
+    """Fills one column after the other: this is fast for a million rows, which rows of thirty cells are not."""
 
     def __init__(
         self, measures: Measures, positions: Sequence[int], schema: TableSchema, run: str, rank: int | None
@@ -303,7 +305,7 @@ class _Commands:
         self.columns[name] = named(self._schema[name], values, {text: text for text in dict.fromkeys(values)})
 
     def common(self, duration: str) -> None:
-        """What kernels and copies have in common; ``duration`` is the column of their own time."""
+        """Fill the columns that kernels and copies share. ``duration``: the column of their own time."""
         activities = self.activities
         self.numbers("call_index", [activity.number for activity in activities])
         self.texts("name", [activity.name for activity in activities])
@@ -342,7 +344,7 @@ class _Commands:
         self.numbers("sure", [at not in unsure for at in positions] if unsure else b"\1" * len(positions))
 
     def _of(self, name: str, places: Sequence[int], values: Sequence[Any]) -> None:
-        """By a place in ``values``; `NONE` is none of them, and stands last."""
+        """Fill a column from places in ``values``; `NONE` (no value) is the last place."""
         values = [*values, None]
         column = self._schema[name]
         if column.kind == "text":
@@ -351,7 +353,7 @@ class _Commands:
             self.columns[name] = numbers(column, [values[place] for place in places])
 
     def of_kernels(self) -> None:
-        """What kernels alone have: sizes, operation, role, GEMM."""
+        """Fill the columns that only kernels have: sizes, operation, role, GEMM."""
         activities, positions, facts = self.activities, self._positions, self._alignment.facts
         links = self._alignment.links
         counters = self._alignment.profile.counters
@@ -405,7 +407,7 @@ def _positions(measures: Measures, *, kernels: bool) -> list[int]:
 
 
 def _spans(starts: Sequence[int | None], ends: Sequence[int | None]) -> list[int | None]:
-    """From each start to its end; None where one of them is not known."""
+    """Return the times from each start to its end; None if one of them is not known."""
     try:
         return list(map(sub, ends, starts))
     except TypeError:

@@ -1,7 +1,7 @@
-"""Many runs at a glance: problems by their cost over versions, what became slower, outliers, iterations, failures.
+"""Many runs at a glance: problems by version, problems that became slower, outliers, iterations, failures.
 
-`gather` asks a dataset the stored queries (`mio2trace.queries`), `page.page` is one HTML file in the report's frame,
-`words.lines` a few lines.
+`gather` runs the stored queries (`mio2trace.queries`) on a dataset, `page.page` makes one HTML file with the frame of
+the report, `lines` a few lines of text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mio2trace.queries.dataset import Dataset
 Row = Mapping[str, Any]
 _NO_NAME = "(no name)"
 _NAMES = frozenset(("run", "problem", "id", "worst_run"))
-"""Columns without which a row says of nothing what it says; a file may lack any value."""
+"""Columns without which a row has no meaning; a file may lack any value."""
 _VERSIONS = """
 select version, count(*) as runs
 from runs where version is not null and state is distinct from 'failed' group by version
@@ -43,7 +43,7 @@ from iterations where kernels > 0 order by run, rank, iteration
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """The content of the report on a dataset. ``by_version``: kernel time of each problem in each version, medians over
-    runs; ``iterations``: of every run; the others are the answers of the queries of these names."""
+    runs. ``iterations``: of every run. The others are the answers of the queries with these names."""
 
     name: str
     versions: tuple[str, ...]
@@ -90,7 +90,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gather(dataset: Dataset, name: str) -> Fleet:
-    """Ask everything once. Raises `mio2trace.notes.InputError`."""
+    """Run every query once. Raises `mio2trace.notes.InputError`."""
     queries = shipped(DATASET)
 
     def rows(sql: str) -> list[Row]:
@@ -115,8 +115,9 @@ def _named(column: str, value: Any) -> Any:
     return _NO_NAME if value is None and column in _NAMES else value
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# A fleet for a terminal: the answer, then what leads each table, in at most `MOST_LINES` lines of `WIDTH` columns
+# ---------------------------------------------------------------------------------------------------------------------
+# A fleet for a terminal: the answer, then the first rows of each table, in at most `MOST_LINES` lines of `WIDTH`
+# columns.
 
 SHOWN = 3
 """Rows of a table."""
@@ -126,7 +127,7 @@ _Cells = tuple[str, str, str, str]
 
 
 def lines(fleet: Fleet) -> Iterator[str]:
-    """Times are kernel time per steady iteration, medians over runs."""
+    """Return the lines. Times are kernel time per steady iteration, medians over runs."""
     found = [
         *textwrap.wrap(visible(fleet.verdict), WIDTH, subsequent_indent="  ", max_lines=3, placeholder=" ..."),
         f"{'ms per iteration':>{LABEL + NAME + TIME}}{'ratio':>{RATIO}}",

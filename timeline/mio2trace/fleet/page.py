@@ -1,4 +1,4 @@
-"""A fleet as one HTML page, in the report's frame: no script, nothing fetched."""
+"""A fleet as one HTML page with the frame of the report: it has no script and loads nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mio2trace.measures.statistics import fixed, median
 from mio2trace.outgoing import shortened, visible
 
 VERSIONS = 6
-"""The last ones are shown."""
+"""The most versions that are shown; the last ones are kept."""
 _WIDE = 1000
 _CELL = svg.Shown('<g><title>{}</title><rect class="{}" opacity="{}" x="{}" y="0" width="{}" height="14"/></g>')
 _ROW = svg.Shown(
@@ -25,11 +25,11 @@ _ROW = svg.Shown(
     ' aria-label="Iterations of {}">{}</svg>'
 )
 _HOTTEST = 2.0
-"""Times the median that has the fullest colour."""
+"""Cells at this many times the median have the fullest colour."""
 
 
 class Room(NamedTuple):
-    """How much is shown: rows of a table, runs and iterations of the picture, characters of a name."""
+    """Limits: rows of a table, runs and iterations of the picture, characters of a name."""
 
     rows: int
     runs: int
@@ -38,7 +38,7 @@ class Room(NamedTuple):
 
 
 ROOMS = (Room(40, 60, 100, 100), Room(25, 40, 60, 80), Room(12, 24, 40, 60), Room(5, 8, 20, 40))
-"""Tried until the page is small enough."""
+"""Limits to try in turn until the page is small enough."""
 
 
 def page(fleet: Fleet, generator: str) -> str:
@@ -96,7 +96,7 @@ def _tiles(fleet: Fleet) -> list[dict[str, str]]:
 
 
 def _problems(fleet: Fleet, room: Room) -> dict[str, Any] | None:
-    """A row per problem and kind of GPU, a column per version."""
+    """One row per problem and kind of GPU, one column per version."""
     if not fleet.by_version:
         return None
     versions: list[str | None] = [*fleet.versions[-VERSIONS:]] or [None]
@@ -201,7 +201,8 @@ def _table(
     caption: str,
     note: str = "",
 ) -> dict[str, Any] | None:
-    """A part with a table, without columns that say nothing; None without a row. A narrow page leaves out ``wide``."""
+    """Return a part with a table, without empty columns; None without rows. A narrow page leaves out ``wide``
+    columns."""
     if not found:
         return None
     kept = [one for one in columns if any(row[one[1]] is not None for row in found)]
@@ -236,7 +237,7 @@ def _cell(value: Any, name: str, room: Room) -> str:
 
 
 def _heat(fleet: Fleet, room: Room) -> dict[str, Any] | None:
-    """A row per run and rank, a cell per iteration: the fuller its colour, the longer it took."""
+    """One row per run and rank, one cell per iteration; longer iterations have a fuller colour."""
     rows: dict[tuple[str, int | None], list[Row]] = {}
     for row in fleet.iterations:
         rows.setdefault((row["run"], row["rank"]), []).append(row)

@@ -1,4 +1,4 @@
-"""The system's clocks as `mio2trace record` read them before a run and after it, from an archive's manifest."""
+"""The system's clocks as `mio2trace record` read them before and after a run; from the manifest of an archive."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import msgspec
 _HASH = re.compile(r"[0-9a-f]{8,64}")
 _MOST_NS = 1 << 62
 _WIDEST_NS = 1_000_000_000
-"""Clocks that were not read within a second are no more exact than a log."""
+"""Clocks that were read more than a second apart are no more exact than a log."""
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """Clocks at one moment, in ns. ``width_ns``: how far apart they were read. ``wrong_ns``: the possible error of the
-    Unix clock, as the system states it; None if the system does not synchronise it."""
+    """Clocks at one moment, in ns. ``width_ns``: the time between the first and the last reading. ``wrong_ns``: the
+    possible error of the Unix clock, as the system states it; None if the system does not synchronise this clock."""
 
     unix_ns: int
     boottime_ns: int
@@ -25,7 +25,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class Anchors(msgspec.Struct, frozen=True):
-    """``boot``: which boot of which machine, as a hash; empty where it is not told."""
+    """The readings of a run. ``boot``: a hash of the machine and its boot; empty if it is not recorded."""
 
     boot: str
     start: Reading
@@ -33,7 +33,7 @@ class Anchors(msgspec.Struct, frozen=True):
 
 
 def anchors_of(told: Mapping[str, object]) -> Anchors | None:
-    """Return the clocks of a manifest, which may be a stranger's; None if it has no clocks, or impossible ones."""
+    """Return the clocks of a manifest, which may come from a stranger; None if it has no clocks, or impossible ones."""
     clocks, boot = told.get("clocks"), told.get("boot")
     if not isinstance(clocks, dict):
         return None

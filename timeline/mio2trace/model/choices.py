@@ -1,7 +1,6 @@
-"""Which solver or kernel a library chose, and what it measured: MIOpen's databases, GEMM libraries, TunableOp.
+"""The solvers or kernels that a library chose, and their measured times: MIOpen's databases, GEMM libraries, TunableOp.
 
-The text forms of a record are read here, because they come in files of their own and pasted in logs
-(miopen-side-files.md 3).
+The text forms of a record are read here, because they occur in files and in logs (miopen-side-files.md 3).
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ _BYTES = late(r"[0-9]{1,18}")
 
 
 class SolverTime(msgspec.Struct, frozen=True, gc=False):
-    """A solver of a problem: the time of the find step, on the machine that ran it; the workspace that it needs.
-    ``time_ms`` is None in a perf-db, which has ``parameters``: text that only the solver understands."""
+    """A solver of a problem: its time in the Find step, on the machine that ran it, and the workspace that it needs.
+    ``time_ms`` is None in a perf-db, which has ``parameters`` instead: text that only the solver understands."""
 
     solver: Name
     time_ms: float | None = None
@@ -38,26 +37,26 @@ class SolverTime(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def text(self) -> str:
-        """As the file has it since 2021; parameters, which may be any text, are left out."""
+        """The solver in the text form of files since 2021, without parameters, which may be any text."""
         if self.time_ms is None:
             return f"{self.solver}:..."
         return f"{self.solver}:{self.time_ms:.9g},{self.workspace_bytes},{self.algorithm}"
 
 
 class SolverRecord(msgspec.Struct, frozen=True, gc=False):
-    """A line of a database: the key of a problem, and the solvers that were tried. Not in order of time."""
+    """A line of a database: the key of a problem, and the solvers that were tried, not ordered by time."""
 
     line: int
     key: Word
     solvers: tuple[SolverTime, ...] = ()
 
     def items(self) -> tuple[str, ...]:
-        """Each solver as MIOpen's log prints it when it writes the record."""
+        """Yield each solver as MIOpen's log prints it when it writes the record."""
         return tuple(f"{self.key}, content inserted: {solver.text}" for solver in self.solvers)
 
 
 class SolverTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A find-db or perf-db of MIOpen. ``skipped``: lines that are no records."""
+    """A find-db or perf-db of MIOpen. ``skipped``: the number of lines that are no records."""
 
     source: int
     kind: Literal["find-db", "perf-db"]
@@ -66,11 +65,12 @@ class SolverTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GemmChoice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A GEMM as a BLAS library is asked for it, column-major: m, n, k, batch; which of its kernels computed it.
+    """A GEMM as a BLAS library is asked for it, column-major (m, n, k, batch), and the kernel that computed it.
 
-    ``function`` is the library's, or TunableOp's name of the op. ``types``: of A, B, C, D, then of the computation, as
-    the source spells them. ``leading``: of A, B, C, D. ``solution``: as the source names it, empty if it does not.
-    ``time_ms``: measured when it was chosen. ``count``: how often the source states that it was called.
+    ``function``: the library's function, or TunableOp's name of the op. ``types``: of A, B, C, D, then of the
+    computation, as the source spells them. ``leading``: leading dimensions of A, B, C, D. ``solution``: as the source
+    names it; empty if it does not. ``time_ms``: measured when the kernel was chosen. ``count``: the number of calls
+    that the source states.
     """
 
     line: int
@@ -91,10 +91,11 @@ class GemmChoice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class GemmTable(msgspec.Struct, frozen=True, kw_only=True):
-    """GEMMs of a library's log (``log``), in order, or of a file of TunableOp (``tuned``), each problem once.
+    """GEMMs of a library's log (``log``) in order, or of a TunableOp file (``tuned``), each problem once.
 
-    ``order``: of each call in the log the place of its GEMM; empty if the log does not state the order of calls.
-    ``made_for``: what a file of TunableOp is valid for, by name. ``skipped``: lines that are no GEMM of a known form.
+    ``order``: the place of the GEMM of each call in the log; empty if the log does not state the order of calls.
+    ``made_for``: the versions and devices for which a TunableOp file is valid, by name. ``skipped``: the number of
+    lines that are no GEMM of a known form.
     """
 
     source: int
@@ -109,10 +110,10 @@ SideFile = SolverTable | GemmTable
 
 
 def solver_record(text: str, line: int = 0) -> SolverRecord | None:
-    """The record in a line, whatever stands before it; None if there is none.
+    """Return the record in a line, with any text before it; None if there is no record.
 
-    ``key=item;item``: an item is ``solver:time,workspace,algorithm``, in files of up to 2020
-    ``algorithm:solver,time,workspace,algorithm,kernel key``, in a perf-db ``solver:parameters``.
+    The form is ``key=item;item``. An item is ``solver:time,workspace,algorithm``; in files up to 2020
+    ``algorithm:solver,time,workspace,algorithm,kernel key``; in a perf-db ``solver:parameters``.
     """
     found = _RECORD.search(text)
     if found is None or len(found[1]) > _LONGEST_KEY:
@@ -131,7 +132,7 @@ def _item(text: str) -> SolverTime | None:
         return None
     values = rest.split(",")
     algorithm = ""
-    if _ALGORITHM.fullmatch(name) is not None and len(values) > 3:  # of up to 2020
+    if _ALGORITHM.fullmatch(name) is not None and len(values) > 3:  # the form up to 2020
         algorithm, name = name, values.pop(0)
         if SOLVER.fullmatch(name) is None:
             return None

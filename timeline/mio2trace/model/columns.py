@@ -1,7 +1,8 @@
-"""The description of a column or a field: type, unit, meaning, where it is shown, what its text may hold.
+"""The description of a column or a field: type, unit, meaning, where it is shown, and what its text may contain.
 
-A field of a record says both by its annotation: ``name: Name`` is text that privacy looks at as a name
-(`mio2trace.privacy.fields`), ``Annotated[int | None, Column(...)]`` is a column wherever `Column.shown` says.
+The annotation of a record's field has this description. ``name: Name`` is text that the privacy rules treat as a name
+(`mio2trace.privacy.fields`). ``Annotated[int | None, Column(...)]`` is a column in every output that `Column.shown`
+lists.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from typing import Annotated, Literal, NamedTuple
 
 Kind = Literal["text", "int", "float", "flag"]
 Place = Literal["slice", "table", "data"]
-"""An argument of slices, a column of the printed table, a column of the dataset (Parquet, SQL, Python)."""
+"""Outputs: arguments of slices, columns of a printed table, columns of the dataset (Parquet, SQL, Python)."""
 Sort = Literal["layer", "name", "text"]
 
 
 class Column(NamedTuple):
-    """``unit``: what the numbers count, empty for texts and plain counts.
+    """A column. ``unit``: of its numbers; empty for texts and plain counts.
 
-    ``rank``: 0 stays longest on a narrow terminal, 9 goes first; of equals the one further right goes first.
+    ``rank``: the order in which a narrow terminal drops columns: 9 first, 0 last; of equal ranks the right one first.
     """
 
     name: str
@@ -29,9 +30,9 @@ class Column(NamedTuple):
 
 
 class Holds(NamedTuple):
-    """What text of a field is. ``layer``: names that may hold slashes of their own (``/block1/conv1``), so that only
-    what begins in a folder of the system is a path. ``name``: few distinct ones. ``text``: anything. ``never``: no
-    output may show it. ``word``: of a vocabulary that the reader knows, or letters and digits only."""
+    """The content of a text field. ``layer``: names that may contain slashes (``/block1/conv1``), so only a name that
+    begins with a folder of the system counts as a path. ``name``: a few distinct names. ``text``: anything. ``never``:
+    no output may show it. ``word``: a word that the reader knows, or only letters and digits."""
 
     what: Sort | Literal["never", "word"]
 

@@ -29,11 +29,11 @@ LogEventKind = Literal[
 
 
 PROCESS = 10**10
-"""A thread's id that several processes have in one log: behind the number of its process, from 1, times this."""
+"""A thread id that several processes share in a log becomes: number of the process (from 1) times this + the id."""
 
 
 class LocalTime(msgspec.Struct, frozen=True, gc=False):
-    """A wall-clock time whose zone is not recorded. ``year`` is 0 when unknown; ``ns`` counts from midnight."""
+    """A wall-clock time whose zone is not recorded. ``year`` is 0 if unknown; ``ns`` counts from midnight."""
 
     year: int
     month: int
@@ -42,10 +42,10 @@ class LocalTime(msgspec.Struct, frozen=True, gc=False):
 
 
 class LayerTime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A layer's printed time: a mean over iterations, or one execution; only its ``stamp`` can show which.
+    """A printed time of a layer: a mean over iterations, or one execution; only ``stamp`` can show which of the two.
 
-    ``index`` is the position in the net from 0, shared by both directions. ``stamp`` is when the line was printed, None
-    when there is none (or CK's placeholder, dvdt-ck.md 2.2).
+    ``index``: the position in the net from 0, equal in both directions. ``stamp``: when the line was printed; None if
+    there is no stamp (or CK's placeholder, dvdt-ck.md 2.2).
     """
 
     source: int
@@ -59,7 +59,7 @@ class LayerTime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class LogEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A log line that says where the run is. ``thread`` is the id that the line begins with."""
+    """A log line that shows the progress of the run. ``thread``: the id at the beginning of the line."""
 
     source: int
     line: int
@@ -73,7 +73,8 @@ class LogEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class NetLayer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A layer as the net was built: its type where the log prints the net, each top's shape as ``"1x96x55x55"``."""
+    """A layer as the net was built: its type if the log prints the net, and the shape of each top as
+    ``"1x96x55x55"``."""
 
     source: int
     line: int
@@ -83,11 +84,11 @@ class NetLayer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class FrameworkLog(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a framework's log (or CK's digest of one) states, in the order of its lines.
+    """All that a framework's log (or CK's digest of a log) states, in the order of its lines.
 
-    ``average_*_ns`` come from CK's ``time_fw_ms`` and relatives; a log states them as events. ``iterations`` is the
-    number asked for. ``threads`` are the ids of those that printed its lines, in
-    order. ``facts`` are short statements about the run worth showing (device, model), never paths.
+    ``average_*_ns``: from CK's ``time_fw_ms`` and similar fields; a log states them as events. ``iterations``: the
+    requested number. ``threads``: the ids of the threads that printed the lines, in order. ``facts``: short statements
+    about the run that are worth showing (device, model), never paths.
     """
 
     source: int

@@ -19,7 +19,8 @@ Params = tuple[tuple[str, str], ...]
 
 @lru_cache(maxsize=1 << 14)
 def parse_params(body: bytes) -> Params:
-    """(name, value) of each ``name = value`` line, split at the first `` = ``; an empty value may lack its blank."""
+    """Return (name, value) of each ``name = value`` line, split at the first `` = ``; the blank before an empty value
+    may be missing."""
     out = []
     for line in body.decode(errors="replace").split("\n"):
         name, sep, value = line.partition(" = ")
@@ -30,7 +31,7 @@ def parse_params(body: bytes) -> Params:
     return tuple(out)
 
 
-# A value that is an address, in either system's form, and not null (miopen-log.md 4.1).
+# A value that is an address, in the form of either system, and not null (miopen-log.md 4.1).
 _ADDRESS = re.compile(
     rb"(?<=[=:] )(0x)?((?<=x)(?!0+\s*\n)[0-9a-fA-F]{1,16}|(?<!x)0(?!0{15})[0-9A-F]{15})(?=\s*\n|, device_id)"
 )
@@ -38,9 +39,9 @@ _MARK = b"\0"
 
 
 def cut_addresses(body: bytes) -> tuple[bytes, bytes]:
-    """(template, addresses) of parameter lines: the template has a NUL in place of each address's digits.
+    """Return (template, addresses) of parameter lines: the template has a NUL in place of the digits of each address.
 
-    Calls that differ in their buffers only have one template.
+    Calls that differ only in their buffers have equal templates.
     """
     if _MARK in body:
         body = body.replace(_MARK, b"?")
@@ -51,12 +52,12 @@ def cut_addresses(body: bytes) -> tuple[bytes, bytes]:
 
 
 class LoggedCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What entries share that differ in their addresses only.
+    """The common content of entries that differ only in their addresses.
 
-    ``api`` is the function name as logged without ``_impl`` and without namespace, empty when the log starts inside the
-    entry. ``template`` are the parameter lines without prefix, as `cut_addresses` leaves them. ``lines`` counts from
-    the header to the closing brace or the last line seen. ``nested`` marks the internal entries of miopen-log.md 3.4,
-    ``complete`` is False when header or closing brace is missing.
+    ``api``: the function name as logged, without ``_impl`` and namespace; empty if the log starts inside the entry.
+    ``template``: the parameter lines without prefix, from `cut_addresses`. ``lines``: their number from the header to
+    the closing brace or to the last line seen. ``nested``: an internal entry (miopen-log.md 3.4). ``complete``: False
+    if header or closing brace is missing.
     """
 
     source: int
@@ -71,8 +72,9 @@ class LoggedCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Entry(msgspec.Struct, frozen=True, gc=False):
     """An API entry: printed when the call begins (miopen-log.md 3).
 
-    ``line`` is the header's; ``addresses`` are the digits cut out of ``call.template``, with commas. Entries of equal
-    calls share the object. ``elapsed_ns`` counts from the log's first stamped line (the elapsed-time prefix, summed).
+    ``line``: of the header. ``addresses``: the digits that were cut out of ``call.template``, with commas between them;
+    entries of equal calls share the object. ``elapsed_ns``: since the log's first stamped line (sum of the elapsed-time
+    prefixes).
     """
 
     line: int
@@ -91,7 +93,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def end_line(self) -> int:
-        """The line of the closing brace, or the last one seen."""
+        """The line of the closing brace, or the last line seen."""
         return self.line + self.call.lines - 1
 
     @property
@@ -120,9 +122,9 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Command(msgspec.Struct, frozen=True, gc=False):
-    """A MIOpenDriver command line: ``text`` from the base word on.
+    """A MIOpenDriver command line. ``text``: from the base word on.
 
-    ``tag`` is the function that printed it, empty for a bare line (a script, or the driver's own first line).
+    ``tag``: the function that printed it; empty for a bare line (a script, or the driver's own first line).
     """
 
     source: int
@@ -135,9 +137,9 @@ class Command(msgspec.Struct, frozen=True, gc=False):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """A level line: ``level`` is Error .. Trace, ``function`` the tag in brackets, ``kind`` what it tells.
+    """A line with a level. ``level``: Error .. Trace. ``function``: the tag in brackets. ``kind``: the kind of message.
 
-    Lines without a level are kept as messages too: ``level`` is then ``Driver`` (MIOpenDriver's standard output),
+    Lines without a level are messages as well. Their ``level`` is ``Driver`` (MIOpenDriver's standard output),
     ``Performance`` (JSON records, miopen-log.md 9.3) or ``Debug`` (launch lines of debug builds).
     """
 
@@ -153,12 +155,12 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class MiopenLog(msgspec.Struct, frozen=True, kw_only=True):
-    """A MIOpen log's records in the order of their lines.
+    """The records of a MIOpen log in the order of their lines.
 
-    ``counts`` is the number of records of each kind: ``entry <api>``, ``command <base word>``, ``level <kind>``, ``cut
+    ``counts``: the number of records of each kind: ``entry <api>``, ``command <base word>``, ``level <kind>``, ``cut
     entry`` (without its end), ``brace alone`` (without its beginning), ``stray`` (another line with MIOpen's prefix).
-    Records without information about an operation are counted and not kept: Create, Destroy, Get calls; a Set call that
-    repeats a type; lines about candidates and databases. ``foreign`` counts the file's lines that no decoder knew.
+    Records without information about an operation are only counted: Create, Destroy and Get calls; a Set call that
+    repeats a type; lines about candidates and databases. ``foreign``: the number of lines that no decoder recognised.
     """
 
     source: int
@@ -167,5 +169,5 @@ class MiopenLog(msgspec.Struct, frozen=True, kw_only=True):
     foreign: int = 0
 
     def count(self, prefix: str) -> int:
-        """How many records are of kinds that start with ``prefix``."""
+        """Return the number of records whose kind starts with ``prefix``."""
         return sum(number for kind, number in self.counts if kind.startswith(prefix))

@@ -1,5 +1,5 @@
-"""The order of a net's layers: a log has it several times, and one listing has layers that another lost (dvdt-ck.md
-2.1)."""
+"""The order of a net's layers. A log lists it several times, and a list may miss layers that another one has
+(dvdt-ck.md 2.1)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from itertools import pairwise
 
 
 def merged(tellings: Iterable[Sequence[str]]) -> list[str]:
-    """All names of ``tellings``, which are parts of one order: the longest one, with what others have besides.
+    """Merge lists that are parts of one order: the longest one, with the names that only others have.
 
-    A name goes before the one that its telling has next: where tellings leave different names out, a split of a layer's
-    output follows that layer.
+    Such a name is inserted before the name that follows it in its own list. If lists leave out different names, a split
+    of a layer's output follows that layer.
     """
     by_length = sorted((list(dict.fromkeys(telling)) for telling in tellings), key=len, reverse=True)
     return _as_told(_joined(by_length), by_length)
@@ -39,9 +39,11 @@ def _joined(by_length: Sequence[list[str]]) -> list[str]:
 
 
 def _as_told(order: list[str], tellings: Sequence[Sequence[str]]) -> list[str]:
-    """``order`` changed where a telling contradicts it, as little as can be; as it is where they contradict each other.
+    """Change ``order`` as little as possible so that no list contradicts it; return it as it is if the lists contradict
+    each other.
 
-    A name that two tellings lack between the same neighbours may stand on the wrong side of one that another tells.
+    Two names that are missing in a list between the same neighbours may be in the wrong order, which another list
+    shows.
     """
     place = {name: number for number, name in enumerate(order)}
     told = {(place[before], place[after]) for telling in tellings for before, after in pairwise(telling)}
@@ -66,7 +68,7 @@ def _as_told(order: list[str], tellings: Sequence[Sequence[str]]) -> list[str]:
 
 
 def oriented(telling: Sequence[str], like: Sequence[str]) -> Sequence[str]:
-    """``telling`` as it is, or backwards where that is the order of ``like``."""
+    """Return the list, reversed if that is the order of ``like``."""
     place = {name: number for number, name in enumerate(like)}
     places = [place[name] for name in telling if name in place]
     rising = sum(1 if before < after else -1 for before, after in pairwise(places))

@@ -1,7 +1,7 @@
-"""Records of a GPU profile: activities of devices, calls of the host and named ranges, on named clocks.
+"""Records of a GPU profile: activities of devices, calls of the host, and named ranges, on named clocks.
 
-Nothing is derived here. Profilers that wait for each command (dv/dt) and others (ROCm's, Kineto) fill the same records.
-Fields of OpenCL alone are in a side table.
+The records contain no conclusions. Profilers that wait for each command (dv/dt) and others (ROCm's, Kineto) fill the
+same records. Fields that only OpenCL has are in a side table.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Sizes = tuple[int, ...]
 
 
 class UnixTime(msgspec.Struct, frozen=True, gc=False):
-    """The conversion of a clock's times to Unix time: ``offset_ns`` is added. It is exact to ``error_ns`` on the
-    machine's own Unix clock, which is right to ``wrong_ns`` (None: unknown)."""
+    """The conversion of a clock's times to Unix time: add ``offset_ns``. Its error against the machine's Unix clock is
+    at most ``error_ns``; that clock itself is wrong by at most ``wrong_ns`` (None: unknown)."""
 
     offset_ns: int = 0
     error_ns: int = 0
@@ -30,9 +30,9 @@ class UnixTime(msgspec.Struct, frozen=True, gc=False):
 class Clock(msgspec.Struct, frozen=True, gc=False):
     """A clock: a device's own counter, Unix time, time since boot, or a counter with an unknown zero.
 
-    ``resolution_ns``: times are whole multiples of it, truncated. Two sides that share a clock need no relation.
-    ``scope``: where the clock is; processes with the same one have one clock, ``""`` is not told. It is only compared:
-    a hash of what names the machine, never that itself, and in no output. ``unix``: known if clocks were read beside
+    ``resolution_ns``: times are whole multiples of it, rounded down. Two sides that share a clock need no relation.
+    ``scope``: the place of the clock. Processes with equal scopes share one clock; ``""`` is unknown. It is a hash of
+    what names the machine, only for comparisons and in no output. ``unix``: known if clocks were read before and after
     the run (`mio2trace.model.anchors`).
     """
 
@@ -51,9 +51,8 @@ DVDT_HOST = Clock("unix", 1000)
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A process of the job. ``rank`` is None where it is not told; ``label`` is a short name, never a command line, of
-    one of several: ``rank 0``, ``pid 4711``.
-    """
+    """A process of the job. ``rank``: None if not recorded. ``label``: a short name if there are several (``rank 0``,
+    ``pid 4711``), never a command line."""
 
     index: int
     pid: int | None = None
@@ -62,7 +61,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Thread(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A thread of the host; ``tid`` as the system numbers it."""
+    """A thread of the host. ``tid``: its number in the system."""
 
     index: int
     process: int = 0
@@ -71,7 +70,8 @@ class Thread(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A device. ``clock`` is a place in the profile's clocks; 0 is the host's own. ``number`` is the profiler's."""
+    """A device. ``clock``: a place in the profile's clocks; 0 is the host's clock. ``number``: given by the
+    profiler."""
 
     index: int
     name: Text = ""
@@ -80,9 +80,9 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A command queue or a stream. ``index`` counts from 0 in order of first appearance; ``number`` is the profiler's.
+    """A command queue or a stream. ``index``: from 0 in order of first appearance. ``number``: given by the profiler.
 
-    ``name`` is what the profiler calls it, where that is no number. ``handle`` joins records and is never shown.
+    ``name``: the profiler's name of the queue, if that is not a number. ``handle``: joins records and is never shown.
     """
 
     index: int
@@ -95,11 +95,11 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
-    """The host's side of anything: an API call. Times are None where the source has none.
+    """An API call on the host. Times are None if the source has none.
 
-    ``number`` is what a person sees (dv/dt: the position in the file). ``correlation`` is what the call shares with its
-    activities within a process. ``prepared_ns`` is when the program began to prepare the launch: OpenCL sets a kernel's
-    arguments before.
+    ``number``: the number that a person sees (dv/dt: the position in the file). ``correlation``: the value that a call
+    and its activities share within a process. ``prepared_ns``: when the program began to prepare the launch (OpenCL
+    sets the arguments of a kernel before the launch).
     """
 
     name: Name
@@ -113,11 +113,11 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
 
 class OpenClLaunch(msgspec.Struct, frozen=True, gc=False):
-    """Values of a kernel's enqueue that only OpenCL records. A reader makes equal ones one object.
+    """Values of a kernel launch that only OpenCL records. A reader uses one object for equal values.
 
-    ``kernel`` is the kernel object's handle. ``arguments[i]`` is argument i in force as lower-case hex in memory order,
-    ``""`` when unknown. ``program`` indexes the programs, None when the source does not link them. ``offset`` is the
-    global work offset.
+    ``kernel``: the handle of the kernel object. ``arguments[i]``: the current argument i as lower-case hex in memory
+    order, ``""`` if unknown. ``program``: an index of the programs, None if the source does not link them. ``offset``:
+    the global work offset.
     """
 
     kernel: Hidden = ""
@@ -133,8 +133,8 @@ _SLICE = frozenset[Place](("slice",))
 
 
 class Resources(msgspec.Struct, frozen=True, gc=False):
-    """Recorded values of a kernel, such as its registers and local memory. Each field is a column in the outputs that
-    its annotation names."""
+    """Recorded values of a kernel, such as registers and local memory. The annotation of each field names the outputs
+    in which it is a column."""
 
     vgprs: Annotated[int | None, Column("vgpr", "int", "vector registers", shown=_SLICE)] = None
     accum_vgprs: Annotated[int | None, Column("agpr", "int", "accumulation registers", shown=_SLICE)] = None
@@ -144,27 +144,27 @@ class Resources(msgspec.Struct, frozen=True, gc=False):
 
 
 class Counter(msgspec.Struct, frozen=True, gc=False):
-    """A hardware counter that was collected; ``unit`` only if the source states it."""
+    """A hardware counter that was collected. ``unit``: only if the source states it."""
 
     name: Name
     unit: Name = ""
 
 
 NAMELESS = frozenset(("KernelExecution", "Task"))
-"""HIP's words for any kernel: all that RPD has of those that a graph replays."""
+"""HIP's name for any kernel. RPD has no other name for kernels that a graph replays."""
 
 
 class Activity(msgspec.Struct, frozen=True, gc=False):
     """One command that ran on a device.
 
-    ``number`` is what a person sees and SQL carries (dv/dt: the call's position in the file; ROCm: the dispatch); the
-    order of enqueuing is the position in the profile. Times are on the clock of the queue's device and None together
-    where the source has none. ``call`` is the call that launched it, one object for all that a graph launch started;
-    None is normal, ``correlation`` then says which call it was that is not recorded. ``range`` is the place of the
-    innermost range that launched it, where the source itself states that. ``grid`` is in work-items, always; missing
-    dimensions are 1; ``workgroup`` is None where the runtime chose. ``route`` is of copies: ``host to device``.
-    ``graph_node``: the executable graph that replayed it and its node, the same in each replay, if the source has both.
-    ``counters``: the values of the profile's counters, None for those that were not collected here; empty if none was.
+    ``number``: the number that a person sees and that SQL has (dv/dt: the call's position in the file; ROCm: the
+    dispatch). The order of enqueuing is the position in the profile. Times are on the clock of the queue's device; both
+    are None if the source has none. ``call``: the call that launched it; all activities of a graph launch share it.
+    None is normal: then ``correlation`` has the id of the call that is not recorded. ``range``: the place of the
+    innermost range that launched it, if the source states that. ``grid``: in work-items; missing dimensions are 1.
+    ``workgroup``: None if the runtime chose it. ``route``: of copies, such as ``host to device``. ``graph_node``: the
+    executable graph that replayed it and its node, equal in each replay, if the source has both. ``counters``: the
+    values of the profile's counters, None for those that were not collected here; empty if no counter was collected.
     """
 
     number: int
@@ -200,24 +200,24 @@ class Activity(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def prepared_ns(self) -> int | None:
-        """When the program began to prepare the launch, where that is told."""
+        """When the program began to prepare the launch, if that is recorded."""
         return None if self.call is None else self.call.prepared_ns
 
     @property
     def is_replayed(self) -> bool:
-        """Whether a graph launched it: it was captured by other calls than the one that it is linked with."""
+        """Whether a graph launched it. Then other calls captured it than the call that it is linked with."""
         return self.call is not None and "GraphLaunch" in self.call.name
 
     @property
     def thread(self) -> int:
-        """The thread that launched it; 0 where none is known."""
+        """The thread that launched it; 0 if unknown."""
         return 0 if self.call is None else self.call.thread
 
 
 class Collective(msgspec.Struct, frozen=True, gc=False):
-    """The data of a rank in a collective, in elements sent and received; the size and number of its group.
+    """The data of a rank in a collective: elements sent and received, size and number of its group.
 
-    ``name`` and ``dtype`` are words of the framework's.
+    ``name`` and ``dtype`` are words of the framework.
     """
 
     name: Word
@@ -231,7 +231,7 @@ class Collective(msgspec.Struct, frozen=True, gc=False):
 class Inputs(msgspec.Struct, frozen=True, gc=False):
     """The inputs of an operator: shapes, types, strides in elements, other values as text.
 
-    ``kernel_file``: the base name of the file that its kernel was compiled from (Triton).
+    ``kernel_file``: the base name of the file from which its kernel was compiled (Triton).
     """
 
     shapes: tuple[Sizes | tuple[Sizes, ...] | None, ...] = ()
@@ -243,11 +243,11 @@ class Inputs(msgspec.Struct, frozen=True, gc=False):
 
 
 class Range(msgspec.Struct, frozen=True, gc=False):
-    """A named stretch of a thread's time.
+    """A named span of a thread's time.
 
-    ``range``: pushed and popped by the program or a library (ROCTx); ``operator``: a framework's op; ``annotation``:
-    named by the user; ``mark``: an instant; ``frame``: a function or module of the program. ``id`` is the profiler's;
-    ``sequence`` joins a backward op to its forward op.
+    Kinds: ``range``: pushed and popped by the program or a library (ROCTx). ``operator``: an op of a framework.
+    ``annotation``: named by the user. ``mark``: an instant. ``frame``: a function or module of the program. ``id``:
+    given by the profiler. ``sequence``: joins a backward op to its forward op.
     """
 
     kind: Literal["range", "operator", "annotation", "mark", "frame"]
@@ -261,9 +261,9 @@ class Range(msgspec.Struct, frozen=True, gc=False):
 
 
 class Captured(msgspec.Struct, frozen=True, gc=False):
-    """The launch of a kernel into a graph: it ran nothing itself. ``capture`` counts the profile's captures from 0.
+    """The launch of a kernel into a graph, which ran nothing itself. ``capture``: the number of the capture, from 0.
 
-    ``name`` is the kernel's, ``range`` the place of the range that launched it, if the source states that.
+    ``name``: of the kernel. ``range``: the place of the range that launched it, if the source states that.
     """
 
     name: Name
@@ -274,7 +274,7 @@ class Captured(msgspec.Struct, frozen=True, gc=False):
 
 
 class SourceLine(msgspec.Struct, frozen=True, gc=False):
-    """A line of the program's text: the base name of its file, and the line that its function begins in."""
+    """A line of the program's text: the base name of its file, and the line in which its function begins."""
 
     file: Name
     line: int
@@ -284,11 +284,11 @@ class SourceLine(msgspec.Struct, frozen=True, gc=False):
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A program object and the build it last got.
+    """A program object and its last build.
 
-    ``source`` is the program text as the file has it: the JSON object of its strings, or the text of its block;
-    ``b""`` when made from a binary. It is evidence only and never written to any output. ``kernels`` is the number that
-    clCreateKernelsInProgram returned, None when that call was not made. ``number`` is that of the call that made it.
+    ``source``: the program text as in the file (the JSON object of its strings, or the text of its block); ``b""`` if
+    it was made from a binary. It serves as evidence only and is never written to an output. ``kernels``: the number
+    that clCreateKernelsInProgram returned, None without such a call. ``number``: of the call that made the program.
     """
 
     index: int
@@ -300,7 +300,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class BufferCreated(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A buffer of ``size_bytes`` came into being. Releases are not profiled; a handle may come again."""
+    """The creation of a buffer of ``size_bytes``. Releases are not profiled, so a handle may occur again."""
 
     number: int
     line: int = 0
@@ -332,9 +332,9 @@ NumberKind = Literal["call_index", "dispatch_id", "event_index"]
 class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An op of a framework's graph, which runs many times.
 
-    ``layer`` is the part of the network that it is in, empty for none, with its ``direction``. ``inputs``: shapes by
-    slot. ``output``: shape of its first output, empty when unknown. ``attributes`` hold strides and their like.
-    ``flop`` is the framework's own estimate for one execution. ``place``: the file and line that made the node.
+    ``layer``: the part of the network that it is in, empty if none, with its ``direction``. ``inputs``: shapes by slot.
+    ``output``: shape of its first output, empty if unknown. ``attributes``: strides and similar values. ``flop``: the
+    framework's own estimate for one execution. ``place``: the file and line that made the node.
     """
 
     name: LayerName
@@ -357,9 +357,9 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
 
 
 class Execution(msgspec.Struct, frozen=True, gc=False):
-    """An execution of a node, in a step of the framework's where that is told (step 0 is iteration 1).
+    """An execution of a node, in a step of the framework if that is recorded (step 0 is iteration 1).
 
-    ``device`` is the device on which the op launches; None: the op runs on the host itself.
+    ``device``: the device on which the op launches its kernels; None: the op runs on the host.
     """
 
     node: int
@@ -369,7 +369,7 @@ class Execution(msgspec.Struct, frozen=True, gc=False):
 
 
 class Allocated(msgspec.Struct, frozen=True, gc=False):
-    """How much of a device's memory a framework's allocator had handed out, at a time of the host."""
+    """The memory of a device that a framework's allocator had handed out, at a time of the host."""
 
     device: int
     time_ns: int
@@ -377,9 +377,9 @@ class Allocated(msgspec.Struct, frozen=True, gc=False):
 
 
 class Framework(msgspec.Struct, frozen=True, kw_only=True):
-    """Records of a framework's own profiler: the ops that ranges and activities, by their places, execute.
+    """Records of a framework's own profiler: the ops that ranges and activities execute, by their places.
 
-    ``name`` is the framework's.
+    ``name``: of the framework.
     """
 
     name: Word = ""
@@ -391,18 +391,17 @@ class Framework(msgspec.Struct, frozen=True, kw_only=True):
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """All that a profiler states of one process; activities in the order in which they were enqueued. A reader of a
-    file of several gives a profile for each.
+    file of several processes gives a profile for each.
 
-    ``records`` is how many the source holds (dv/dt: calls). ``clocks[0]`` is the host's, on which calls and ranges are.
-    ``calls_wait``: a call returns after its activity has ended (dv/dt); only then do ends of calls bound anything.
-    ``numbers`` says what an activity's number is, by the key that outputs show it under.
-    ``defects``: counts of defects that make a profile incomplete, by id (`mio2trace.measures.completeness`).
-    ``counters`` are those that activities have values of. ``other_calls`` are those that launched none of the
-    activities. ``interleaved``: ``line`` places activities and log lines in one order of execution. ``captured``: what
-    was launched into graphs, in order. ``line_of``: by the number of an activity, places in ``lines``: of the innermost
-    line that launched it outside of the framework, and of the innermost one outside of the libraries that build on it,
-    -1 if there is none. ``functions``: Python functions outside of the framework in which a thread was for long while
-    nothing ran on a device; all others are in no profile.
+    ``records``: the number of records in the source (dv/dt: calls). ``clocks[0]``: the host's clock, which calls and
+    ranges use. ``calls_wait``: a call returns after its activity has ended (dv/dt); only then the ends of calls bound
+    anything. ``numbers``: the key under which outputs show the number of an activity. ``defects``: counts of defects
+    that make a profile incomplete, by id (`mio2trace.measures.completeness`). ``counters``: those for which activities
+    have values. ``other_calls``: calls that launched none of the activities. ``interleaved``: ``line`` places
+    activities and log lines in one order of execution. ``captured``: launches into graphs, in order. ``line_of``: by
+    the number of an activity, places in ``lines``: of the innermost line outside of the framework that launched it, and
+    of the innermost line outside of the libraries that build on the framework; -1 if there is none. ``functions``: only
+    those Python functions outside of the framework in which a thread stayed long while nothing ran on a device.
     """
 
     source: int
@@ -432,7 +431,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return self.lines[line] if line >= 0 else None, self.lines[own] if own >= 0 else None
 
     def launched_by(self, activity: Activity) -> str:
-        """The line of the program's own text that launched it, else of a library's: ``train.py:88``; empty if the
+        """Return the line of the program that launched the activity, else of a library: ``train.py:88``; empty if the
         source records none."""
         line, own = self.source_lines(activity) if self.line_of else (None, None)
         return str(own or line or "")
@@ -442,16 +441,16 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return self.processes[0] if self.processes else Process(index=0)
 
     def clock_of(self, device: int) -> int:
-        """The clock of a device, a place in ``clocks``; a device that is not listed has one of its own."""
+        """Return the clock of a device as a place in ``clocks``; a device that is not listed has a clock of its own."""
         return self.devices[device].clock if device < len(self.devices) else 1
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# What types do not say of a profile that comes from a file of ours: places in its tuples that its records name
+# ---------------------------------------------------------------------------------------------------------------------
+# A check that types cannot make for a profile in one of our files: the places to which its records refer.
 
 
 def misplaced(profile: Profile) -> str:
-    """The first place in a tuple where nothing is, in words; empty without one."""
+    """Return in words the first place of a record that is outside of its tuple; empty if there is none."""
     places: list[tuple[str, Iterable[int | None], int]] = [
         ("queue", (one.queue for one in profile.activities), len(profile.queues)),
         ("thread", (one.thread for one in _calls(profile)), len(profile.threads)),

@@ -17,11 +17,11 @@ Kind = Literal["cpu", "accelerator", "stream"]
 
 
 class Execution(msgspec.Struct, frozen=True, gc=False):
-    """An op, or one of its kernels, on a device (canonical name, lower case), as tfprof sorts them (tfprof.md 3.1).
+    """An op, or one of its kernels, on a device (canonical name, lower case), as tfprof groups them (tfprof.md 3.1).
 
-    ``cpu``: the op's code on the host, even where the device is a GPU (then it is mostly launching). ``accelerator``:
-    kernel time, on a device ``.../stream:all``. ``stream``: kernels and copies on one stream, which a ProfileProto does
-    not keep; the same kernel is under ``stream:all``, too. ``label`` is the kernel's name, where there is one.
+    ``cpu``: the op's code on the host, even if the device is a GPU (then it mostly launches kernels). ``accelerator``:
+    kernel time, on a device ``.../stream:all``. ``stream``: kernels and copies of one stream, which a ProfileProto does
+    not keep; each kernel is also under ``stream:all``. ``label``: the kernel's name, if there is one.
     """
 
     device: Hidden
@@ -34,7 +34,7 @@ class Execution(msgspec.Struct, frozen=True, gc=False):
 class OpMemory(msgspec.Struct, frozen=True, gc=False):
     """Memory of one execution on the node's canonical device, in bytes (tfprof.md 2, ExecMemory).
 
-    ``in_use_bytes`` is the GPU allocator's, at ``read_ns``; 0 on a CPU.
+    ``in_use_bytes``: of the GPU allocator, at ``read_ns``; 0 on a CPU.
     """
 
     requested_bytes: int = 0
@@ -46,9 +46,9 @@ class OpMemory(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeStep(msgspec.Struct, frozen=True, gc=False):
-    """A node in one step. ``start_ns`` to ``end_ns`` covers all its devices; both are 0 where the source has none.
+    """A node in one step. ``start_ns`` to ``end_ns`` covers all its devices; both are 0 if the source has none.
 
-    ``executions`` may be empty: only copies or single streams were seen.
+    ``executions`` may be empty: then only copies or single streams were recorded.
     """
 
     step: int
@@ -60,12 +60,12 @@ class NodeStep(msgspec.Struct, frozen=True, gc=False):
 
 
 class TfNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A graph node, or a name that only the run knows (``op`` then equals the name).
+    """A graph node, or a name that only occurs in the run (``op`` then equals the name).
 
-    ``device`` is its canonical device, empty when it never ran. ``input_shapes``: (slot, shape), an empty shape when
-    unknown; a scalar is ``(1,)``, an unknown dimension -1. ``shape`` is that of a variable. ``float_ops`` is a static
-    estimate for one execution. ``attributes`` hold strides and their like as text; ``place`` is the file name and line
-    that created the node.
+    ``device``: its canonical device, empty if it never ran. ``input_shapes``: (slot, shape), an empty shape if unknown;
+    a scalar is ``(1,)``, an unknown dimension -1. ``shape``: of a variable. ``float_ops``: a static estimate for one
+    execution. ``attributes``: strides and similar values as text. ``place``: the file name and line that created the
+    node.
     """
 
     name: LayerName
@@ -82,11 +82,11 @@ class TfNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class TfProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one file states. ``steps`` are the ids given to ``add_step``.
+    """All that one file states. ``steps``: the ids given to ``add_step``.
 
-    ``numbered`` is False if the file has one step without its number; the number is 0 then.
+    ``numbered``: False if the file has one step without its number; the number is then 0.
 
-    ``memory_known`` is False if the source does not record an op's memory. ``graph_known`` is False if it records
+    ``memory_known``: False if the source does not record the memory of ops. ``graph_known``: False if it records
     nothing of the graph: shapes, float_ops and types are then unknown, not 0.
     """
 
@@ -99,10 +99,10 @@ class TfProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ViewRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A printed row: numbers as (self, total), rounded as they were printed; None where it prints ``--``.
+    """A printed row: numbers as (self, total), rounded as they were printed; None if TensorFlow prints ``--``.
 
-    ``bytes``, ``micros``, ``accelerator_micros``, ``cpu_micros`` are absent where the view does not show them. An op
-    view has no total.
+    ``bytes``, ``micros``, ``accelerator_micros``, ``cpu_micros`` are absent if the view does not show them. An op view
+    has no total.
     """
 
     name: LayerName
@@ -119,7 +119,8 @@ class Printed(msgspec.Struct, frozen=True, gc=False):
 
 
 class TfView(msgspec.Struct, frozen=True, kw_only=True):
-    """A printed scope or op view: one step, or the average over the steps when ``step`` is -1; None: not told."""
+    """A printed scope or op view of one step, of the average over the steps (``step`` is -1), or of an unknown step
+    (None)."""
 
     source: int
     view: Literal["scope", "op"]

@@ -1,4 +1,5 @@
-"""Starts and Stops of Caffe's OpenCL timer (dvdt-ck.md 2.3a): two to a layer and iteration, so kept in columns."""
+"""Starts and Stops of Caffe's OpenCL timer (dvdt-ck.md 2.3a), in columns because there are two per layer and
+iteration."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class TimerMarks(Sequence[TimerMark]):
 
     @classmethod
     def of(cls, marks: Iterable[TimerMark]) -> TimerMarks:
-        """The same marks in columns."""
+        """Return the same marks in columns."""
         marks = list(marks)
         return cls([mark.number for mark in marks], [mark.line for mark in marks], [mark.host_ns for mark in marks])
 
@@ -48,7 +49,7 @@ class TimerMarks(Sequence[TimerMark]):
 
 
 def _column(values: Sequence[Any]) -> Sequence[Any]:
-    """Eight bytes each, where these hold them all."""
+    """Store values in eight bytes each, if they fit."""
     try:
         return array("q", values)
     except (OverflowError, TypeError):

@@ -1,12 +1,12 @@
-"""What must not reach an output: a trace is made to be published (docs/privacy.md).
+"""Keep private data out of outputs: a trace is made to be published (docs/privacy.md).
 
-It is applied once, to the records of all inputs, before anything is made of them. Text that the records do not hold
-cannot be in an output. Two sorts of text fields are told apart (`fields`): those that an output may show are cleaned,
-the others are never shown: handles and arguments, which join calls, program sources, build options.
+The rules are applied once, to the records of all inputs, before anything is made from them. Text that the records do
+not hold cannot reach an output. There are two kinds of text fields (`fields`). Fields that an output may show are
+cleaned. All others are never shown: handles and arguments (which join calls), program sources, build options.
 
-Found by their form: absolute paths, URLs, ``user@host``, host names with a known domain, addresses, pointers,
-``NAME=value`` of an environment, passwords and tokens. User and host names without a form are learned from the inputs'
-first bytes: glog's "Running on machine", a shell's prompt, home folders.
+Private text is found by its form: absolute paths, URLs, ``user@host``, host names with a known domain, addresses,
+pointers, ``NAME=value`` of an environment, passwords and tokens. User and host names have no special form. They are
+learned from the first bytes of the inputs: glog's "Running on machine", the prompt of a shell, home folders.
 """
 
 from __future__ import annotations

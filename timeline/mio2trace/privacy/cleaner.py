@@ -1,4 +1,4 @@
-"""The cleaner: applies the rules to records, looking once at what many share."""
+"""The cleaner applies the rules to records; text that many records share is checked once."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 
 class Cleaner:
-    """Takes what is private out of records. ``keep``: kinds to leave in. Raises `OptionError` for a kind that is none.
+    """Removes private text from records. ``keep``: kinds to leave in. Raises `OptionError` for an unknown kind.
 
-    Different names stay different: the second to become ``(path)`` becomes ``(path) #2``.
+    Different names stay different: the second name that becomes ``(path)`` is ``(path) #2``.
     """
 
     def __init__(self, keep: Iterable[str] = ()) -> None:
@@ -43,14 +43,14 @@ class Cleaner:
         self._texts: dict[str, str] = {}
 
     def learn(self, head: bytes) -> None:
-        """Note the user and host names in an input's first bytes."""
+        """Note the user and host names in the first bytes of an input."""
         for kind, name in names_in(head):
             if kind in self._cut:
                 self._learned[name] = f"({kind[:-1]})"
                 self._words = None
 
     def text(self, text: str, sort: Sort = "text") -> str:
-        """``text`` without what is private; the same object when there is nothing."""
+        """Return ``text`` without private parts; the same object if there are none."""
         text = self._rules[sort].without_private(text)
         if self._learned and not (sort != "text" and text.isidentifier()):
             if self._words is None:
@@ -60,12 +60,13 @@ class Cleaner:
         return text
 
     def quoted(self, text: str) -> str:
-        """`text` of what quotes a piece of an input: half a secret has not its length."""
+        """Clean a message that quotes a piece of an input. A piece may be half of a secret, which is shorter than the
+        whole."""
         text = self.text(text)
         return _HALF.sub(decide.random, text) if "secrets" in self._cut else text
 
     def cleaned(self, records: Sequence[R]) -> list[R]:
-        """The records without what is private. Those in which there is nothing are the same objects."""
+        """Return the records without private text. Records without such text are the same objects."""
         return [self._record(record) for record in records]
 
     def _record(self, record: R) -> R:
@@ -94,7 +95,7 @@ class Cleaner:
         return changes
 
     def _rejoin(self, record: msgspec.Struct, changes: dict[str, Any]) -> None:
-        """What is private in two fields together goes out of the second, and out of those that repeat it."""
+        """If two fields together have private text, remove it from the second field and from fields that repeat it."""
         first, between, second, *repeating = CUT_APART[type(record)]
         rest = changes.get(second, getattr(record, second))
         whole = f"{changes.get(first, getattr(record, first))}{between}{rest}"
@@ -114,7 +115,7 @@ class Cleaner:
         return value if new == value else new
 
     def _text(self, text: str) -> str:
-        """Logs say the same again and again, but in a long one not for ever."""
+        """Remember cleaned texts, because logs repeat them; but not without limit, because a log may be long."""
         known = self._texts.get(text)
         if known is None:
             if len(self._texts) > _REMEMBERED:
@@ -133,7 +134,8 @@ class Cleaner:
         return known
 
     def _items(self, items: tuple[msgspec.Struct, ...]) -> tuple[msgspec.Struct, ...]:
-        """A tuple of records, of several types perhaps; a million that share their names cost one look at each name."""
+        """Clean a tuple of records of one or more types. A million records that share their names cost one check per
+        name."""
         if type(items[0]) is Activity:
             items = self._calls(items)  # type: ignore[arg-type]
         if type(items[0]) is SolverRecord:
@@ -148,7 +150,7 @@ class Cleaner:
         return tuple(cleaned)
 
     def _calls(self, activities: tuple[Activity, ...]) -> tuple[Activity, ...]:
-        """Their calls' names, too; what a call launched keeps one object for it."""
+        """Clean the names of their calls as well; activities of one call still share one object."""
         try:
             names = set(map(attrgetter("call.name"), activities))
         except AttributeError:  # some have no call
@@ -168,7 +170,7 @@ class Cleaner:
         return tuple(found)
 
     def _solvers(self, records: tuple[SolverRecord, ...]) -> tuple[SolverRecord, ...]:
-        """The solvers of a database: it names the same few in each record."""
+        """Clean the solvers of a database, which names the same few in each record."""
         names = sorted({one.solver for record in records for one in record.solvers})
         if [self._name(name, "name") for name in names] == names:
             return records
@@ -179,7 +181,7 @@ class Cleaner:
         for field, sort in shown(kind).items():
             values = set(map(attrgetter(field), filter(lambda item: type(item) is kind, items)))
             if sort == "text":
-                # where nearly each is another they are looked at one by one
+                # if nearly all texts are distinct, each one is checked by itself
                 dirty = dirty or len(values) > _REMEMBERED or any(self._value(one, sort) != one for one in values)
                 continue
             # In order: which name gets a number must not depend on how strings are hashed.
@@ -189,7 +191,8 @@ class Cleaner:
         return dirty or kind in CUT_APART
 
 
-# -- User and host names without a form: what the first bytes of an input tell -----------------------------------------
+# -- User and host names, which have no special form: learned from the first bytes of an input
+# --------------------------
 
 _LEARNED: tuple[tuple[str, tuple[bytes, ...], re.Pattern[bytes]], ...] = (
     ("hosts", (b"Running on machine: ",), late(rb"Running on machine: ([\w.-]{2,64})")),
@@ -215,12 +218,12 @@ _LEARNED: tuple[tuple[str, tuple[bytes, ...], re.Pattern[bytes]], ...] = (
         late(rb"(?:/home|/Users|[A-Za-z]:\\{1,2}Users)[/\\]{1,2}([\w.-]{2,32})(?=[/\\\"'\s:])"),
     ),
 )
-"""(kind, what stands in every match, the name). To look for the text first is a hundred times as fast."""
+"""(kind, text that every match contains, the name). Searching for that text first is a hundred times as fast."""
 _SHORTEST_LEARNED = 3
 
 
 def names_in(head: bytes) -> Iterator[tuple[str, str]]:
-    """(kind, name) for each that ``head`` tells; of a host with a domain its first label, too."""
+    """Yield (kind, name) for each name in ``head``; for a host with a domain also its first label."""
     for kind, marks, pattern in _LEARNED:
         if not any(mark in head for mark in marks):
             continue

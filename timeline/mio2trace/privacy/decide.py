@@ -16,16 +16,17 @@ _DOMAINS = frozenset(
         "com org net edu gov mil local lan internal localdomain intranet intra corp example home arpa onion",
     )
 )
-"""A name with one of these at its end is a host's, also with one label before it."""
+"""A name that ends in one of these is a host's, even with only one label before it."""
 _COUNTRIES = frozenset(
     ("de", "fr", "uk", "ch", "cn", "jp", "ru", "eu", "io", "kr", "tw", "dk", "cz", "br", "nz", "hk", "cloud")
 )
-"""With two labels before it. None that ends names of layers: ``block.attention.in``, ``blocks.0.se``, ``layer3.nl``."""
+"""These need two labels before them. None of them ends names of layers: ``block.attention.in``, ``blocks.0.se``,
+``layer3.nl``."""
 _OF_HOMES = frozenset({"local", "lan", "internal", "localdomain", "intranet", "corp"})
 _ENDINGS = frozenset({"log", "txt", "json", "out", "err", "gz", "csv"})
 _ROUTED = late(r"[23][0-9a-f]{3}|f[cd](?=\w?\d)[0-9a-f]{2}|fe[89ab][0-9a-f]|ff0[0-9a-f]")
 _ADDRESS_BEGINS = ("7e", "7f", "55", "56", "ffff", "aaaa", "0000")
-"""Where systems of 64 bits put what a program allocates and maps."""
+"""The addresses at which 64-bit systems place what a program allocates and maps."""
 _PADDING = ("0000", "ffff")
 _WORD_LETTERS = late(r"[a-z]{3,}")
 _LAST_WORD = late(r"(?<![\w-])[\w-]++\Z")
@@ -35,7 +36,7 @@ _SIZES = 8
 _SHORTLY = 60
 _OF_REPLICAS = late(r"[bcdfghjklmnpqrstvwxz2456789]{8,10}")
 _OF_A_POD = late(r"[bcdfghjklmnpqrstvwxz2456789]{5}")
-"""Vowels and the digits that look like them are not used."""
+"""Letters of generated names: no vowels, and no digits that look like vowels."""
 _NOT_HEX = late(r"[^0-9a-f]+")
 
 
@@ -55,7 +56,8 @@ def host(match: re.Match[str]) -> str:
 
 
 def ipv4(match: re.Match[str]) -> str:
-    """Below 10 it is a version (``2.9.0.1``), unless a port or a mask follows or two parts have three digits."""
+    """A first number below 10 is a version (``2.9.0.1``), unless a port or a mask follows or two parts have three
+    digits."""
     address, port, _ = match[0].partition(":") if ":" in match[0] else match[0].partition("/")
     parts = [int(part) for part in address.split(".")]
     if max(parts) > 255:
@@ -66,7 +68,7 @@ def ipv4(match: re.Match[str]) -> str:
 def ipv6(match: re.Match[str]) -> str:
     """All eight groups, or ``::`` after a prefix that is routed, unique local, link local or multicast.
 
-    Not ``ab::cd``, which C++ has, nor times.
+    Not ``ab::cd`` as in C++, and no times of day.
     """
     address = match[0].lower().partition("%")[0].partition("/")[0]
     colon = ":" if address.endswith(":") and not address.endswith("::") else ""  # "... is at ADDRESS: 5 ms"
@@ -84,9 +86,9 @@ def pointer(match: re.Match[str]) -> str:
 
 
 def bare_pointer(match: re.Match[str]) -> str:
-    """Of 12 or 16 digits, with a letter and a decimal digit among them, where addresses lie; or 16 in capitals.
+    """12 or 16 digits with a letter and a decimal digit, in the range of addresses; or 16 digits with capital letters.
 
-    A word of its own: hashes inside of kernel names stay.
+    Only a whole word: hashes inside of kernel names stay.
     """
     digits = _NOT_HEX.sub("", match[0].lower())
     if digits.isdigit() or digits.isalpha():
@@ -98,12 +100,12 @@ def bare_pointer(match: re.Match[str]) -> str:
 
 
 def serial(match: re.Match[str]) -> str:
-    """The word stays, the number goes."""
+    """Keep the word, remove the number."""
     return _LAST_WORD.split(match[0])[0] + "(device id)"
 
 
 def telephone(match: re.Match[str]) -> str:
-    """Eight to fifteen digits; not sizes such as ``256-512-1024``, ``1-512-512-1024``: one image, multiples of four."""
+    """Eight to fifteen digits, but no sizes: ``256-512-1024``, ``1-512-512-1024`` (batch 1, or multiples of four)."""
     numbers = _DIGITS.findall(match[0])
     count = sum(map(len, numbers))
     sizes = not match[0].startswith(("+", "(", "0")) and not any(
@@ -113,28 +115,29 @@ def telephone(match: re.Match[str]) -> str:
 
 
 def telephone_after_its_word(match: re.Match[str]) -> str:
-    """The word stays."""
+    """Keep the word, remove the number."""
     return f"{match['word']}(telephone)"
 
 
 def user(match: re.Match[str]) -> str:
-    """The word stays, and who names nobody: ``user=root``, ``user: unknown``."""
+    """Keep the word, and a value that names nobody: ``user=root``, ``user: unknown``."""
     return match[0] if match["name"].lower() in OF_NOBODY else f"{match['word']}(user)"
 
 
 def machine(match: re.Match[str]) -> str:
-    """The word stays, and what names no machine: ``host: localhost``, ``host: float``."""
+    """Keep the word, and a value that names no machine: ``host: localhost``, ``host: float``."""
     return match[0] if match["name"].lower() in OF_NOBODY else f"{match['word']}(host)"
 
 
 def key_of_a_service(match: re.Match[str]) -> str:
-    """A hash of Git's length is a key of Weights & Biases where their name stands shortly before it."""
+    """A hash of Git's length is a key of Weights & Biases if their name precedes it closely."""
     before = match.string[max(0, match.start() - _SHORTLY) : match.start()].lower()
     return "(secret)" if "wandb" in before or "w&b" in before else match[0]
 
 
 def pod(match: re.Match[str]) -> str:
-    """``train-7f9c8d6b5-x2k4z``: two last parts that Kubernetes made, of letters and digits that spell no word."""
+    """``train-7f9c8d6b5-x2k4z``: the last two parts come from Kubernetes and consist of letters and digits that spell
+    no word."""
     *_, made, last = match[0].split("-")
     if _OF_REPLICAS.fullmatch(made) and _OF_A_POD.fullmatch(last) and _DIGITS.search(made) and _LETTERS.search(made):
         return "(host)"
@@ -161,7 +164,7 @@ def random(match: re.Match[str]) -> str:
     return "(secret)" if letters * 2 > len(text) and in_words * 10 < letters * 4 else match[0]
 
 
-# -- Words that stand where names do and name nobody -------------------------------------------------------------------
+# -- Words in the places of names that name nobody ---------------------------------------------------------------------
 
 OF_NOBODY: Final = frozenset(
     """
@@ -173,4 +176,4 @@ OF_NOBODY: Final = frozenset(
     has was linux windows x86_64 aarch64
     """.split()  # noqa: SIM905 (one word a line is too long to read)
 )
-"""Accounts and machines that are everywhere, and words of our own: replacing them would only spoil names."""
+"""Common accounts and machines, and words of our own: replacing them would only make names unreadable."""

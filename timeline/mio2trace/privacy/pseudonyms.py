@@ -1,4 +1,4 @@
-"""Names in the place of what is private where only matters which are equal: addresses, machines."""
+"""Replacement names for private values of which only equality matters: addresses, machines."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from mio2trace.privacy.cleaner import Cleaner
 from mio2trace.privacy.rules import Rule, Rules
 
 FIRST_ADDRESS = 1 << 16
-"""Below are numbers: offsets, sizes."""
+"""Smaller values are numbers: offsets, sizes."""
 _BASE, _STEP = 0x1000_0000, 0x100
-"""Eight digits fit where handles of 32 bits stand."""
+"""New addresses of eight digits fit into handles of 32 bits."""
 _HEX = re.compile(r"(0[xX])?([0-9A-Fa-f]+)")
 _NOT_HEX = re.compile(r"[^0-9A-Fa-f]+")
 
 
 class Pseudonyms:
-    """The same for the same, in the order of first use; across all files that share one of these."""
+    """Give equal values equal names, in the order of first use, across all files that share this object."""
 
     def __init__(self) -> None:
         self._addresses: dict[int, int] = {}
@@ -28,11 +28,11 @@ class Pseudonyms:
         return self._addresses.setdefault(value, _BASE + _STEP * len(self._addresses))
 
     def knows(self, value: int) -> bool:
-        """Whether it was met as an address."""
+        """Return whether the value was used as an address."""
         return value in self._addresses
 
     def digits(self, text: str) -> str:
-        """Hexadecimal digits, with ``0x`` or without; as many as there were where they were filled up with zeros."""
+        """Replace hexadecimal digits, with or without ``0x``; a padded number keeps its length."""
         match = _HEX.fullmatch(text)
         if match is None:
             return text
@@ -40,11 +40,11 @@ class Pseudonyms:
         return (match[1] or "") + (made.zfill(len(match[2])) if match[2].startswith("0") or not match[1] else made)
 
     def handle(self, text: str) -> str:
-        """An object's handle, in whatever form."""
+        """Replace the handle of an object, in any form."""
         return self.digits(text) if _HEX.fullmatch(text) else self.word("handle", text)
 
     def argument(self, text: str) -> str:
-        """A kernel's argument, hexadecimal in memory order; what cannot be an address stays."""
+        """Replace a kernel's argument (hexadecimal, memory order); a value that cannot be an address stays."""
         if len(text) not in (8, 16) or not _HEX.fullmatch(text) or text[:2].lower() == "0x":
             return text
         value = int.from_bytes(bytes.fromhex(text), "little")
@@ -53,13 +53,13 @@ class Pseudonyms:
         return self.address(value).to_bytes(len(text) // 2, "little").hex()
 
     def word(self, what: str, text: str) -> str:
-        """``machine 2``; what is empty stays empty."""
+        """Return ``machine 2``; an empty text stays empty."""
         of = self._words.setdefault(what, {})
         return of.setdefault(text, f"{what} {len(of) + 1}") if text else ""
 
 
 class Scrubber(Cleaner):
-    """A cleaner of text that is read again: addresses become others, so that what they join stays joined."""
+    """A cleaner for text that is read again: addresses are replaced by others, so that equal addresses stay equal."""
 
     def __init__(self, pseudonyms: Pseudonyms) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Scrubber(Cleaner):
         self._rules = {sort: Rules(map(self._renaming, of.rules)) for sort, of in self._rules.items()}
 
     def _renaming(self, rule: Rule) -> Rule:
-        """The rule with another address where one is cut."""
+        """Return the rule with a new address in place of each address that it removes."""
         decide = rule.becomes
         if rule.kinds != {"pointers"} or isinstance(decide, str):
             return rule

@@ -1,6 +1,7 @@
 """Private text by its form: a table of rules, each with the replacement (docs/privacy.md).
 
-Every expression is linear: repetitions are possessive or bounded, and a match begins only at the beginning of a word.
+Every expression takes linear time: repetitions are possessive or bounded, and a match begins only at the beginning of a
+word.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from mio2trace.model.columns import Sort
 from mio2trace.patterns import late
 from mio2trace.privacy import decide
 
-# -- Keys and tokens to which services give a form of their own: how each begins, and the whole of it ------------------
+# -- Keys and tokens of services, which have forms of their own: the beginning of each, and the whole form
+# --------------
 
 _TABLE: Final = (
-    # where programs are kept
+    # code hosting and packages
     ("ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_\w{16,}+"),
     ("github_pat_", r"github_pat_\w{16,}+"),
     ("glpat- gldt- glrt- glptt- glcbt- glft-", r"gl(?:pat|[dr]t|ptt|cbt|ft)-[\w-]{16,}+"),
@@ -70,7 +72,7 @@ _TABLE: Final = (
 )  # fmt: skip
 TOKEN: Final = rf"(?<![A-Za-z0-9])(?:{'|'.join(whole for _, whole in _TABLE)})"
 BEGINNINGS: Final = " ".join(begins for begins, _ in _TABLE)
-"""In small letters; one of them is in every text that has a token."""
+"""In small letters; every text with a token contains one of them."""
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -80,10 +82,10 @@ KINDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "devic
 
 
 class Rule(NamedTuple):
-    """``form`` names it in the docs. ``kinds``: cut unless all of them are kept. ``sorts``: fields it applies to.
+    """A rule. ``form``: its name in the docs. ``kinds``: it applies unless all of them are kept. ``sorts``: its fields.
 
-    One of ``marks`` (small letters) is in every text of this form, and one of ``shapes`` in what `_shapes` makes of it:
-    which spares nearly all texts the expression. The empty one is in all.
+    Every text of this form contains one of ``marks`` (small letters), and its `_shapes` contain one of ``shapes``. This
+    check spares nearly all texts the slow expression. An empty mark or shape is in every text.
     """
 
     form: str
@@ -96,9 +98,9 @@ class Rule(NamedTuple):
 
 
 _COLONS = r":(?=(?:[0-9A-Fa-f]{0,4}:){3})[0-9A-Fa-f:]++(?>(?:%\w++)?)"
-"""An address of IPv6 that is a part of a path, or ends one: what is left of it would be none by its form."""
+"""An IPv6 address that is a part of a path, or ends one: the rest of the path would not be recognised."""
 _CUT = r"\((?:telephone|device id)\)"
-"""What stands in a path in place of what was cut before: the path goes on behind it."""
+"""A replacement inside of a path: the path goes on behind it."""
 _PART = rf"""(?>(?:[^\s/\\"'<>|;,:()=\[\]{{}}*?]++|{_COLONS}|:(?=\\)|{_CUT})+)"""
 _MORE = (
     rf"(?>(?:[/\\]++{_PART})*)[/\\]*+"
@@ -123,7 +125,7 @@ _LAYER_PATH = rf"{_BEFORE}(?:/(?:{_ROOTS})/{_PART}{_MORE}|{_HOME_OR_DRIVE})|{_WI
 _PATH = rf"{_BEFORE}(?:/{_PART}/(?:{_PART}{_MORE})?|/(?:{_ROOTS})(?!\w)|{_HOME_OR_DRIVE})|^/{_PART}$|{_WITHIN}"
 _MOST_SETS = 1 << 12
 _LONG, _MOST_LONG = 1 << 12, 8
-"""A long text costs milliseconds, and comes in several records: the last few are remembered."""
+"""A long text costs milliseconds and occurs in several records, so the last few results are kept."""
 _VALUE = r"""(?:'[^']*+'|"[^"]*+"|\S*+)"""
 _TELLING_WORD = (
     r"(?:passw(?:or)?d|passphrase|secret|token|(?:api|access|private|license|licence)[ _-]?key|(?<![A-Za-z])pwd"
@@ -136,7 +138,8 @@ _ENVIRONMENT_WORDS = (
 _HEX = "[0-9A-Fa-f]"
 _NO_HEX_BEFORE, _NO_HEX_AFTER = "(?<![0-9A-Za-z])", "(?![0-9A-Za-z])"
 _IS = r"""(?:["']?\s*+=\s*+["']?|:[\s_]++["']?|["']\s*+:\s*+["'])"""
-"""Between a word and its value: ``user=bob``, ``user: bob`` (TensorFlow's views: ``user:_bob``), ``"user": "bob"``."""
+"""The text between a word and its value: ``user=bob``, ``user: bob`` (TensorFlow's views: ``user:_bob``), ``"user":
+"bob"``."""
 _NAME = r"(?P<name>[^\W\d_][\w.$-]*+)"
 _PERSON = (
     rf"(?:user(?:[ _-]?(?:name|id))?|login(?:[ _-]?name)?|account|(?:job[ _-]?)?owner){_IS}"
@@ -166,7 +169,7 @@ def _rule(
     sorts: tuple[Sort, ...] = ("layer", "name", "text"),
     flags: re.RegexFlag = re.NOFLAG,
 ) -> Rule:
-    """``marks`` and ``shapes`` as one text; ``~`` is a blank in a mark."""
+    """Make a rule. ``marks`` and ``shapes`` are words in one text; ``~`` is a blank in a mark."""
     return Rule(
         form,
         frozenset(kinds.split()),
@@ -379,7 +382,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def rules_for(sort: Sort, cut: frozenset[str]) -> tuple[Rule, ...]:
-    """Those that apply to fields of a sort, when the kinds in ``cut`` are cut."""
+    """Return the rules for fields of a sort if the kinds in ``cut`` are removed."""
     return tuple(rule for rule in RULES if sort in rule.sorts and rule.kinds & cut)
 
 
@@ -396,11 +399,12 @@ _AS_WORDS = _table({"w": _SMALL + _DIGITS + "_+/-"})
 _SIGNS = frozenset(string.punctuation).intersection(
     "".join("".join(rule.marks) + b"".join(rule.shapes).decode() for rule in RULES)
 )
-"""Of the characters that are neither letters nor digits, those that tell which rules may apply."""
+"""The characters, other than letters and digits, that decide which rules may apply."""
 
 
 def _shapes(small: str) -> bytes:
-    """Three lines: ``h`` for each hexadecimal digit, ``0`` for each decimal one, ``w`` for what words are made of."""
+    """Return three lines about a text: ``h`` for each hexadecimal digit, ``0`` for each decimal one, ``w`` for word
+    characters."""
     plain = small.encode("ascii", "replace")
     return b"\n".join((plain.translate(_AS_HEX), plain.translate(_AS_NUMBERS), plain.translate(_AS_WORDS)))
 
@@ -414,7 +418,7 @@ class Rules:
         self._long: dict[str, str] = {}
 
     def without_private(self, text: str) -> str:
-        """``text`` without what is private; the same object when there is nothing."""
+        """Return ``text`` without private parts; the same object if there are none."""
         if len(text) < _LONG:
             return self._applied(text)
         known = self._long.get(text)
@@ -446,7 +450,7 @@ class Rules:
         return text
 
     def _possible(self, signs: frozenset[str]) -> tuple[Rule, ...]:
-        """Those that let a text with these signs through, each with the marks and shapes by which it may."""
+        """Return the rules that may apply to a text with these characters, each with its possible marks and shapes."""
         out = []
         for rule in self.rules:
             marks = tuple(mark for mark in rule.marks if _SIGNS.intersection(mark) <= signs)

@@ -1,4 +1,4 @@
-"""The queries that come with the program: files of SQL, of traces and of datasets, in blocks that say their names."""
+"""The queries that come with the program: files of SQL for traces and for datasets, in blocks with names."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Query(NamedTuple):
 
 
 def text(file: str = "queries.sql") -> str:
-    """The text of the file, also for the viewer's query page."""
+    """Return the text of the file, also for the viewer's query page."""
     return (resources.files(__name__) / file).read_text("utf-8")
 
 
 def prelude() -> list[str]:
-    """Statements that every query needs before it: they make the views that the file documents."""
+    """Return the statements that every query needs before it: they make the views that the file documents."""
     head = _QUERY.split(text())[0]
     statements = _COMMENT.sub("", head).split(";")
     return [statement.strip() for statement in statements if statement.strip()]
@@ -44,11 +44,12 @@ def shipped(file: str = "queries.sql") -> dict[str, Query]:
     return found
 
 
-# -- What a query answers, in whatever engine --------------------------------------------------------------------------
+# -- The answer of a query, in any engine
+# -------------------------------------------------------------------------------
 
 
 class Answer(NamedTuple):
-    """Named columns, and rows of as many values each: text, number, bytes or None."""
+    """Named columns, and rows with one value for each: text, number, bytes or None."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
@@ -58,7 +59,8 @@ MOST_NAMES = 40
 
 
 def what_there_is(sql: str, tables: Mapping[str, Sequence[str]]) -> str:
-    """``; columns of kernels: name, ts, ...``: of the tables that the SQL names. If it names none, all tables."""
+    """Return ``; columns of kernels: name, ts, ...`` for the tables that the SQL names, or for all tables if it names
+    none."""
     named = {table: columns for table, columns in tables.items() if re.search(rf"\b{re.escape(table)}\b", sql, re.I)}
     found = [f"; columns of {table}: {_listed(columns)}" for table, columns in named.items()]
     return "".join(found) or f"; tables: {_listed([*tables])}"

@@ -1,4 +1,5 @@
-"""Queries over the Parquet files of a dataset, in DuckDB. It reads nothing else, writes nothing and fetches nothing."""
+"""Queries over the Parquet files of a dataset, in DuckDB. They read nothing else, write nothing, and load nothing from
+the network."""
 
 from __future__ import annotations
 
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
 
 _ALL = "*.parquet"
 _FREE, _FREE_TEXT, _FREE_MEMORY, _EXPANSION = 16 << 20, 256 << 20, 1 << 30, 1000
-"""Bytes that rows, the text of an answer, and a query may have; for larger files a multiple of their size."""
+"""The most bytes of rows, of the text of an answer, and of a query; for larger files a multiple of their size."""
 _LARGEST = RUNS, "kernels"
 _CELL = 8
 _AT_ONCE = 128
 """Rows."""
 _NESTED = re.compile(r"\]$|^(?:STRUCT|MAP|UNION|VARIANT)", re.IGNORECASE)
-"""Types of which one row may claim any number of elements."""
+"""Types with which one row may claim any number of elements."""
 _NUMBERS = re.compile(r"U?(?:TINY|SMALL|BIG|HUGE)?INT(?:EGER)?|DOUBLE|FLOAT|DECIMAL.*|BOOLEAN")
 _AS_IT_IS = "hive_partitioning=false"
-"""A folder that is called ``version=2`` is no column."""
+"""A folder called ``version=2`` does not become a column."""
 _JOURNAL_COLUMNS = (
     "{run: 'VARCHAR', state: 'VARCHAR', error: 'VARCHAR', version: 'VARCHAR', seconds: 'DOUBLE', ended: 'DOUBLE',"
     " kernels: 'BIGINT', bytes: 'BIGINT'}"
@@ -40,7 +41,7 @@ _NO_JOURNAL = (
 
 
 RENAMED = {"percent_of_kernel_time": "share_percent"}
-"""By column its name in datasets of mio2trace 0.2, which have the same number under that name."""
+"""By column, its name in datasets of mio2trace 0.2, which have the same number under that name."""
 
 
 class _Table(NamedTuple):
@@ -61,7 +62,7 @@ class _Table(NamedTuple):
 
 
 class Dataset:
-    """A dataset as views, one a table, and ``journal``."""
+    """A dataset as views: one per table, and ``journal``."""
 
     def __init__(self, database: DuckDBPyConnection, path: str, tables: Mapping[str, _Table]) -> None:
         self._database = database
@@ -70,9 +71,8 @@ class Dataset:
         self._unchecked = {**tables}
 
     def ask(self, sql: str) -> Answer:
-        """What one SELECT answers. Raises `InputError` for SQL that is none, that fails, or for tables that claim more
-        than their files can hold.
-        """
+        """Return the answer of one SELECT. Raises `InputError` for invalid SQL, for a failing query, and for tables
+        that claim more than their files can hold."""
         import duckdb
 
         with asked(self._path), self._naming_columns(sql):
@@ -89,7 +89,7 @@ class Dataset:
             return Answer(columns, self._fetched(result))
 
     def _require_small(self, name: str, table: _Table) -> None:
-        """A column of equal values takes no space in a file, whatever the number of rows."""
+        """Refuse a large table: a column of equal values takes no space in a file, whatever the number of rows."""
         (rows,) = self._database.execute(table.counting).fetchall()[0]
         claimed = rows * table.columns * _CELL
         if claimed > _FREE and claimed > _FREE + _EXPANSION * table.bytes():
@@ -109,7 +109,7 @@ class Dataset:
 
     @contextlib.contextmanager
     def _naming_columns(self, sql: str) -> Iterator[None]:
-        """Raises `InputError` with the columns that there are for a name that is none."""
+        """Raises `InputError` that lists the existing columns if the SQL uses an unknown name."""
         import duckdb
 
         try:
@@ -125,10 +125,10 @@ class Dataset:
 
 @contextlib.contextmanager
 def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | None = None) -> Iterator[Dataset]:
-    """The dataset in the folder ``path``, or of the one run that a file in it is of. ``tables``: of each the types of
-    its columns. A table that the dataset has not, written by an older version, has no rows; a column no values.
+    """Open the dataset in a folder, or the one run to which a file in it belongs. ``tables``: the column types of each
+    table. A table that an older version did not write has no rows; a missing column has no values.
 
-    Raises `InputError` where there is none.
+    Raises `InputError` if there is no dataset.
     """
     place = Path(path)
     folder, pattern = (place, _ALL) if place.is_dir() else (place.resolve().parent.parent, place.name)
@@ -137,7 +137,8 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
     given = sum(_Table(folder / table, pattern).bytes() for table in _LARGEST)
     with contextlib.closing(connection(threads)) as database:
         with asked(path):
-            database.execute("SET parquet_metadata_cache = true")  # to count rows reads what a query reads, too
+            # Counting rows also reads the columns that a query reads.
+            database.execute("SET parquet_metadata_cache = true")
             if (most := _FREE_MEMORY + _EXPANSION * given) < _of_machine():
                 database.execute(f"SET memory_limit = '{most >> 20}MiB'")
             if not _has(folder / RUNS, pattern):
@@ -181,17 +182,17 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
 
 
 def _fits(kind: str, wanted: str) -> bool:
-    """Whether a column may stand for one of text, or for one of numbers."""
+    """Return whether a column may replace a text column, or a number column."""
     return kind == wanted if wanted == "VARCHAR" else _NUMBERS.fullmatch(kind) is not None
 
 
 def _of_machine() -> int:
-    """Bytes that DuckDB takes by itself: four fifths of the memory."""
+    """Return the bytes that DuckDB uses by default: four fifths of the memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 4 // 5
 
 
 def _has(folder: Path, pattern: str) -> bool:
-    """Whether a table has files, or the one."""
+    """Return whether a table has files, or the given file."""
     try:
         if pattern != _ALL:
             return (folder / pattern).is_file()

@@ -1,4 +1,4 @@
-"""Queries in SQLite, which comes with Python: nothing is installed or fetched, and a run need not be written first."""
+"""Queries in SQLite, which comes with Python: nothing is installed or downloaded, and no file is written for a run."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ _READS = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, s
 _READING_PRAGMAS = ("table_info", "table_xinfo", "table_list")
 
 _LONGEST = 1 << 27
-"""Bytes of one value: no step of a statement takes long."""
+"""Bytes of one value, so that no step of a statement takes long."""
 
 
 def answer(slices: Iterable[Slice], sql: str) -> Answer:
     """Return the answer of ``sql`` over a table ``slice`` of ``slices`` (``ts``, ``dur`` in ns) and the views of
     `prelude`.
 
-    Each row of ``slice`` has an ``id`` in order of time, and its arguments as one JSON object, those inside of others
-    by their path; ``arg!('gemm.M')`` reads one. Raises `InputError` where the SQL is none, or none for this engine.
+    Each row of ``slice`` has an ``id`` in order of time, and its arguments as one JSON object with nested ones under
+    their path; ``arg!('gemm.M')`` reads one. Raises `InputError` for SQL that is invalid or not for this engine.
     """
     database = sqlite3.connect(
         "", check_same_thread=False
-    )  # in memory while it is small, else in a file that the engine removes
+    )  # in memory while it is small, then in a file that the engine removes
     try:
         database.execute("pragma synchronous = off")
         database.execute("pragma journal_mode = off")
@@ -61,7 +61,7 @@ def answer(slices: Iterable[Slice], sql: str) -> Answer:
                 database.execute(translated(statement))
         database.set_authorizer(_only_reading)
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
-        # A statement that never ends keeps its thread from hearing a signal, so it has one of its own.
+        # A statement that never ends would keep its thread from handling a signal, so it runs in another thread.
         with ThreadPoolExecutor(1) as aside:
             try:
                 return aside.submit(_asked, database, translated(sql)).result()
@@ -83,7 +83,7 @@ def _tables(database: sqlite3.Connection) -> dict[str, list[str]]:
 
 
 def _only_reading(action: int, name: str | None, *_: str | None) -> int:
-    """No statement writes, and none opens another file."""
+    """Allow no statement that writes or opens another file."""
     reads = action in _READS or (action == sqlite3.SQLITE_PRAGMA and name in _READING_PRAGMAS)
     return sqlite3.SQLITE_OK if reads else sqlite3.SQLITE_DENY
 
@@ -95,7 +95,7 @@ def _asked(database: sqlite3.Connection, sql: str) -> Answer:
 
 
 def translated(sql: str) -> str:
-    """SQL for Perfetto's engine, as far as it is of this program's queries, for SQLite: views, and ``arg!('key')``."""
+    """Translate the SQL of this program's queries from Perfetto's engine to SQLite: views, and ``arg!('key')``."""
     return _ARG.sub(r"""json_extract(args, '$."\1"')""", _VIEW.sub(r"create \1", sql))
 
 
@@ -104,7 +104,7 @@ def _rows(slices: Iterable[Slice]) -> Iterator[tuple[Any, ...]]:
     for event in slices:
         held = shared.get(id(event.shared))
         if held is None:
-            # The mapping is kept beside what it became, so that no other can take its id.
+            # The mapping is stored with its translation, so that no other mapping can get its id.
             held = shared[id(event.shared)] = event.shared, _flat(event.shared)
         args = orjson.dumps(held[1] | _flat(event.args)).decode()
         yield event.track, event.start_ns, event.dur_ns, event.category, event.name, args

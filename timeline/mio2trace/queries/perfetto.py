@@ -1,4 +1,4 @@
-"""Queries in Perfetto's trace processor, through the perfetto package: for every trace and all of Perfetto's tables."""
+"""Queries in Perfetto's trace processor, through the perfetto package: for any trace and all of Perfetto's tables."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from mio2trace.notes import InputError
 from mio2trace.queries import Answer, prelude
 
 CACHE = "~/.local/share/perfetto/prebuilts"
-"""Where the perfetto package keeps the engines that it fetched."""
+"""The folder in which the perfetto package keeps downloaded engines."""
 
 
 def engine(chosen: str | None, download: bool) -> str | None:
-    """The engine's path; None lets the package fetch one, which was asked for. Raises `InputError` where none is."""
+    """Return the path of the engine; None lets the package download one, if that is allowed. Raises `InputError`
+    without one."""
     chosen = chosen or os.environ.get("MIO2TRACE_ENGINE")
     if chosen:
         if not os.access(chosen, os.X_OK) or not os.path.isfile(chosen):
@@ -30,7 +31,7 @@ def engine(chosen: str | None, download: bool) -> str | None:
 
 
 def _installed() -> str | None:
-    """An engine that is here already. A script of that name would fetch one: it does not count."""
+    """Return an installed engine. A script of that name would download one, so it does not count."""
     import shutil
     from pathlib import Path
 
@@ -55,8 +56,8 @@ def answer(trace: str, sql: str, engine: str | None) -> Answer:
         raise InputError(f"the perfetto package cannot be used ({error}): pip install 'mio2trace[query]'") from None
     processor = None
     try:
-        # What the package says on its way belongs to the person, not to the table.
-        # A name is none of the package's, which would take what is before a colon for the kind of a place.
+        # Output of the package is for the person, not for the table. The path gets a prefix: the package would
+        # interpret a part before a colon as a kind of place.
         with open(trace, "rb") as file, contextlib.redirect_stdout(sys.stderr):
             processor = TraceProcessor(trace=file, config=TraceProcessorConfig(bin_path=engine))
             for statement in prelude():
@@ -72,7 +73,7 @@ def answer(trace: str, sql: str, engine: str | None) -> Answer:
 
 
 def _what_went_wrong(error: Exception, trace: str, engine: str | None) -> str:
-    """One line: the last one says what, those before it where the engine met it."""
+    """Return one line: the last line of the error has the reason, the lines before it the place."""
     text = str(error)
     if text.startswith("Trace processor failed to start"):
         said = text.partition("stderr:")[2].partition("If this is a slow")[0].strip().splitlines()

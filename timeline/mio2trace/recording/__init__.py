@@ -1,5 +1,6 @@
-"""A program run under a profiler, with MIOpen's log on, into one archive: what `mio2trace record` does.
+"""Run a program under a profiler, with MIOpen's log on, and write one archive: the work of `mio2trace record`.
 
-`plan` decides what is run and prints it; `profilers` knows their command lines; `running` runs it; `contents` looks at
-what came; `packing` makes the archive. Nothing here ran on a ROCm GPU: the command lines follow the tools' sources.
+`plan` decides what to run and prints it. `profilers` knows the command lines of profilers. `running` runs the program.
+`contents` inspects the result. `packing` makes the archive. Nothing here ran on a ROCm GPU: the command lines follow
+the sources of the tools.
 """

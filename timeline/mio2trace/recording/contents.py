@@ -25,12 +25,12 @@ _BEGINS = b"[dv/dt] <<"
 _BLOCK = 4 << 20
 _LONGEST_LINE = 1 << 20
 _LONGEST = 400
-"""Bytes of a line that stand before what is looked for."""
+"""The most bytes of a line before the text that is searched for."""
 
 
 class Log(NamedTuple):
-    """Counts in a log. ``kernels``: of dv/dt profiles inside it, ``blocks`` of which have any; ``known``: whether any
-    line is of a kind we read."""
+    """Counts in a log. ``kernels``: of dv/dt profiles inside it. ``blocks``: the number of such profiles with kernels.
+    ``known``: whether any line is of a kind that a reader knows."""
 
     size: int = 0
     calls: int = 0
@@ -41,7 +41,7 @@ class Log(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A file of a profiler. ``beside``: read together with another one."""
+    """A file of a profiler. ``beside``: it is read together with another file."""
 
     path: str
     kernels: int = 0
@@ -53,7 +53,7 @@ class Part(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What a run left behind."""
+    """The files that a run left behind."""
 
     log: Log
     parts: tuple[Part, ...]
@@ -68,9 +68,9 @@ class Contents(NamedTuple):
 
 
 def look(log: str, folder: str) -> Contents:
-    """Count what lies in a log and in the files of a profiler. Nothing of them is kept.
+    """Count the records in a log and in the files of a profiler; the records are not kept.
 
-    Raises `InputError` where the program that was run took them away.
+    Raises `InputError` if the program removed the files.
     """
     try:
         return Contents(_log(log), tuple(_parts(folder)))
@@ -109,7 +109,7 @@ def _log(path: str) -> Log:
 
 
 def _pieces(path: str) -> Iterator[bytes]:
-    """Whole lines, some megabytes at a time: a log may hold gigabytes."""
+    """Yield whole lines, some megabytes at a time: a log may have gigabytes."""
     rest = b""
     with open(path, "rb") as file:
         while block := file.read(_BLOCK):
@@ -121,7 +121,7 @@ def _pieces(path: str) -> Iterator[bytes]:
 
 
 def _before(text: bytes, word: bytes) -> Iterator[bytes]:
-    """What stands in its line before each ``word``; lines are not split."""
+    """Yield the text before each ``word`` in its line, without splitting the text into lines."""
     at = text.find(word)
     while at >= 0:
         begin = text.rfind(b"\n", max(0, at - _LONGEST), at) + 1
@@ -130,9 +130,10 @@ def _before(text: bytes, word: bytes) -> Iterator[bytes]:
 
 
 def _parts(folder: str) -> Iterator[Part]:
-    """Of several forms of one run of rocprof's the fullest; of what is no profile what is read beside one."""
+    """Return the profiles: of several forms of one rocprof run only the fullest. Other files are read together with a
+    profile."""
     named = sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
-    files = [path for path in named if stat.S_ISREG(os.lstat(path).st_mode)]  # a pipe would be waited for
+    files = [path for path in named if stat.S_ISREG(os.lstat(path).st_mode)]  # reading from a pipe would block
     profiles = {path: reader for path in files if (reader := _reader(path)) is not None}
     forms = [path for path in profiles if os.path.basename(path) in _FORMS]
     for path in sorted(forms, key=lambda one: _FORMS.index(os.path.basename(one)))[1:]:
@@ -153,13 +154,13 @@ _NO_LINES = (
     " MIOpen that is linked statically may have no log"
 )
 _SWITCHES = ("MIOPEN_ENABLE_LOGGING", "MIOPEN_ENABLE_LOGGING_CMD")
-"""Each of which makes MIOpen print lines that are counted."""
+"""Settings that make MIOpen print the lines that are counted."""
 _FORMS = ("results.db", "results.json", "results.csv")
-"""What rocprof writes at once, the fullest first."""
+"""The forms that rocprof writes together, the fullest first."""
 
 
 def _is_beside(path: str, profiles: Sequence[str] | dict[str, Reader]) -> bool:
-    """A database's journal, a table of a set."""
+    """Return whether the file belongs to a profile: a database's journal, a table of a set."""
     folder = os.path.dirname(path)
     if path.endswith("-wal"):
         return path.removesuffix("-wal") in profiles
@@ -218,7 +219,7 @@ def _size(size: int) -> str:
 def problems(
     contents: Contents, outcome: Outcome, profiler: Profiler, kept: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[str]:
-    """Yield the missing parts, each with its known cause. ``kept``: variables of the person's own."""
+    """Yield the missing parts, each with its known cause. ``kept``: variables that the person has set."""
     log, parts = contents.log, [part for part in contents.parts if not part.beside]
     if outcome.lost:
         yield f"the log is not whole: {outcome.lost}; TMPDIR names another place"

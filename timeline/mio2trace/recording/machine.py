@@ -28,7 +28,7 @@ _VALUES = frozenset(
 )
 _NAME = re.compile(r"[A-Z][A-Z0-9_]{1,60}")
 _PLAIN = re.compile(r"[A-Za-z]{0,16}[0-9.,:+-]{0,24}")
-"""Numbers, lists of them, a word: no path, no name."""
+"""Accepted values: numbers, lists of numbers, single words; no path and no name."""
 _RELEASE = re.compile(r"[\w.+-]+")
 _GFX = re.compile(r"^gfx_target_version (\d+)$", re.MULTILINE)
 _WORD = re.compile(r"[\w.+-]{1,40}")
@@ -42,7 +42,7 @@ _UNSYNCHRONISED, _STA_UNSYNC = 5, 0x40
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Those of ROCm and MIOpen that are set; values only of known ones, of the others that they are set."""
+    """Return the variables of ROCm and MIOpen that are set. Only known variables have their values."""
     found = {}
     for name in sorted(environment):
         if name.startswith(_PREFIXES) and _NAME.fullmatch(name):
@@ -110,8 +110,9 @@ def boot() -> str:
 
 
 def anchor(tries: int = 9) -> dict[str, int]:
-    """The system's clocks at one moment, in nanoseconds; ``width_ns``: how far apart they were read, at best;
-    ``realtime_error_ns``: what the system says that its Unix clock may be off, where it keeps it in time."""
+    """Read the system's clocks at one moment, in nanoseconds. ``width_ns``: the time between the first and the last
+    reading (best of ``tries``). ``realtime_error_ns``: the possible error of the Unix clock that the system states, if
+    it keeps this clock synchronised."""
     best: dict[str, int] = {}
     for _ in range(tries):
         before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -128,8 +129,9 @@ def anchor(tries: int = 9) -> dict[str, int]:
 
 
 def _unix_clock_error_ns() -> int | None:
-    """The kernel's bound, which what keeps the clock in time has set; None where nothing does (`adjtimex(2)`)."""
-    told = (ctypes.c_long * 64)()  # more than a `struct timex`: modes, offset, freq, maxerror, esterror, status
+    """Return the kernel's bound, which the program that synchronises the clock has set; None without one
+    (`adjtimex(2)`)."""
+    told = (ctypes.c_long * 64)()  # larger than a `struct timex`: modes, offset, freq, maxerror, esterror, status
     try:
         state = ctypes.CDLL(None).adjtimex(told)
     except (OSError, AttributeError):

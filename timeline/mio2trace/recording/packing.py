@@ -1,4 +1,4 @@
-"""One archive of what a run left behind, written beside its place and moved there whole."""
+"""One archive of all files of a run. It is written under another name and renamed when it is complete."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mio2trace.source import MAX_EXPANSION
 from mio2trace.source.archive import MANIFEST, SCHEMA
 
 _LEVEL = 1
-"""Of deflate: a log shrinks to a twelfth of its size at the speed of a disk."""
+"""The level of deflate: a log shrinks to a twelfth of its size at the speed of a disk."""
 _COPIED_AT_ONCE = 1 << 20
 
 
 def pack(path: str, manifest: Mapping[str, Any], members: Mapping[str, str]) -> None:
-    """Write an archive to ``path``: ``manifest`` and the files ``members``, by name in it.
+    """Write an archive to ``path``: ``manifest`` and the files ``members``, by their name in it.
 
-    Raises `InputError` where it cannot be written; then what was there before is unchanged.
+    Raises `InputError` if it cannot be written; an older file then stays unchanged.
     """
     with replacing(path) as target, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as made:
         made.writestr(_new(MANIFEST), orjson.dumps({"schema": SCHEMA, **manifest}, option=orjson.OPT_INDENT_2) + b"\n")
@@ -32,8 +32,8 @@ def pack(path: str, manifest: Mapping[str, Any], members: Mapping[str, str]) -> 
 
 
 def _entry(name: str, source: BinaryIO) -> zipfile.ZipInfo:
-    """No time and no owner: what is packed twice is the same bytes. Data that shrinks so much that it looks like a zip
-    bomb is stored as it is."""
+    """Leave out time and owner: packing twice gives equal bytes. Data that shrinks so much that it looks like a zip
+    bomb is stored uncompressed."""
     entry = _new(name)
     beginning = source.read(_COPIED_AT_ONCE)
     source.seek(0)
@@ -51,9 +51,10 @@ def _new(name: str) -> zipfile.ZipInfo:
 
 
 def name_for(name: str, taken: Container[str]) -> str:
-    """``name``, or with a number before it where another file has it: folders, named for machines, are left away.
+    """Return ``name``, with a number before it if another file has this name. Folders are left out: their names may be
+    machines.
 
-    What no member of an archive may be called by (line ends, backslashes, bytes that are no UTF-8) is ``_``.
+    Characters that a member's name must not have (line ends, backslashes, bytes that are not UTF-8) become ``_``.
     """
     name = "".join(char if char.isprintable() and char not in "\\:" else "_" for char in name)
     number, free = 1, name

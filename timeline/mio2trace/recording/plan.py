@@ -1,4 +1,4 @@
-"""The plan of a recording: the profiler, the variables, the command line; and the same as lines of a shell."""
+"""The plan of a recording: the profiler, the variables, the command line; also as lines of a shell."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from mio2trace.notes import InputError, OptionError
 from mio2trace.recording.profilers import NONE, Period, Profiler, command_line, find
 
 LEAKED = "ROCPROFILER_REGISTER_LIBRARY"
-"""Left behind by a profiler that was loaded before, it keeps the next one from getting any kernel."""
+"""A profiler that was loaded earlier leaves this variable behind; it keeps the next profiler from getting any
+kernel."""
 RANKS = (
     "RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "FLUX_TASK_RANK", "SLURM_PROCID",
 )  # fmt: skip
@@ -24,13 +25,13 @@ LOGGING = {
     "MIOPEN_ENABLE_LOGGING_MPMT": "1",
     "MIOPEN_LOG_BUFFER_SIZE": "0",
 }
-"""Entries, commands, the thread of each line, nothing held back: a buffer was the default once, for 13 % throughput."""
+"""Entries, commands, the thread of each line. No buffer: it was the default once, because it saves 13 % throughput."""
 RANGES = {"MIOPEN_ENABLE_LOGGING_ROCTX": "1"}
 DETAIL = {"MIOPEN_LOG_LEVEL": "6"}
 
 
 class Asked(NamedTuple):
-    """What a person asks for. ``profiler``: ``auto`` or a name; ``library``: dv/dt's; ``logging``: MIOpen's log."""
+    """The requested recording. ``profiler``: ``auto`` or a name. ``library``: dv/dt's. ``logging``: of MIOpen."""
 
     program: tuple[str, ...]
     profiler: str = "auto"
@@ -41,8 +42,8 @@ class Asked(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """``environment``: of the program. ``added``, ``removed``: how it differs from what is there; ``kept``: variables
-    of the person's own that stay as they are. ``command``: the whole command line."""
+    """``environment``: of the program. ``added``, ``removed``: its differences to the present environment. ``kept``:
+    variables of the person that stay unchanged. ``command``: the whole command line."""
 
     profiler: Profiler
     command: list[str]
@@ -53,7 +54,7 @@ class Plan(NamedTuple):
     folder: str
 
     def script(self, log: str) -> list[str]:
-        """Lines of a POSIX shell that do the same, with the program's output in the file ``log``."""
+        """Return lines of a POSIX shell that do the same, with the program's output in the file ``log``."""
         return [
             f"mkdir -p {shlex.quote(self.folder)}",
             *(f"unset {name}" for name in self.removed),
@@ -63,8 +64,8 @@ class Plan(NamedTuple):
 
 
 def profiler_for(asked: Asked, environment: Mapping[str, str]) -> Profiler:
-    """rocprofv3, else rocprof, else none; dv/dt where its library is given. Raises `InputError` if a requested profiler
-    is missing, `OptionError` if it cannot do what the options ask."""
+    """Return rocprofv3, else rocprof, else none; dv/dt if its library is given. Raises `InputError` if a requested
+    profiler is missing, `OptionError` if it cannot do what the options ask."""
     if asked.library:
         path = os.path.abspath(asked.library)
         if not os.path.isfile(path):
@@ -86,7 +87,7 @@ def profiler_for(asked: Asked, environment: Mapping[str, str]) -> Profiler:
 
 
 def plan(asked: Asked, profiler: Profiler, folder: str, environment: Mapping[str, str]) -> Plan:
-    """What runs ``asked.program``, with files of the profiler in ``folder``."""
+    """Return the plan to run ``asked.program``, with the profiler's files in ``folder``."""
     wanted: dict[str, str] = {}
     if asked.logging:
         wanted = LOGGING | (RANGES if profiler.of_rocm else {}) | (DETAIL if asked.detail else {})
@@ -113,9 +114,9 @@ def rank_of(environment: Mapping[str, str]) -> int | None:
 
 
 def filled_in(path: str, environment: Mapping[str, str]) -> str:
-    """``path`` with ``{rank}``, ``{pid}`` and ``{env:NAME}`` replaced; it begins as no option of a command does.
+    """Return ``path`` with ``{rank}``, ``{pid}`` and ``{env:NAME}`` replaced. The result never looks like an option.
 
-    Raises `OptionError` where one has no value, and for another word in braces.
+    Raises `OptionError` if one of them has no value, and for another word in braces.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -131,7 +132,7 @@ def filled_in(path: str, environment: Mapping[str, str]) -> str:
         text = environment.get(match[2], "")
         if not text:
             raise OptionError(f"{path}: no {match[2]} in the environment")
-        # A part of a name: neither a folder below nor the one above.
+        # A value is one part of a name: it leads neither into another folder nor to the one above.
         return text.replace("/", "_") if text.strip(".") else "_" * len(text)
 
     filled = _PLACEHOLDER.sub(value, path)

@@ -1,4 +1,4 @@
-"""The profilers that may be there, what this version of each can do, and its command line."""
+"""The possible profilers, the abilities of the installed version, and its command line."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 PLACES = ("/opt/rocm/bin",)
-"""Folders of ROCm, in addition to the PATH."""
+"""Folders of ROCm that are searched in addition to the PATH."""
 ASKED_S = 20
 _LONGEST_ANSWER = 1 << 20
 _VERSION = re.compile(r"^[ \t]*+version:[ \t]*+v?(\d+(?>(?:\.\d+)+))", re.MULTILINE)
 _ROCM = re.compile(r"^[ \t]*+rocm_version:[ \t]*+(\d+(?>(?:\.\d+)+))", re.MULTILINE)
 _WORDS = re.compile(r"[\w-]++")
 _ALWAYS_MS = 7 * 24 * 3_600_000
-"""``--after`` without ``--for``: as long as any run lasts."""
+"""Seconds for ``--after`` without ``--for``: longer than any run."""
 _WORLDS = (
     "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "FLUX_JOB_SIZE", "SLURM_NTASKS",
 )  # fmt: skip
@@ -37,8 +37,8 @@ class Period(NamedTuple):
 
 
 class Profiler(NamedTuple):
-    """``name``: rocprofv3, rocprof, dv/dt or none. ``path``: of the program or the library. ``help``: its own text,
-    which tells what it takes. ``version``, ``rocm``: empty where they are not told."""
+    """A profiler. ``name``: rocprofv3, rocprof, dv/dt or none. ``path``: of the program or the library. ``help``: its
+    own help, which shows its options. ``version``, ``rocm``: empty if unknown."""
 
     name: str
     path: str = ""
@@ -54,7 +54,7 @@ class Profiler(NamedTuple):
 
     @property
     def of_rocm(self) -> bool:
-        """Whether it takes ROCTx ranges."""
+        """Whether it records ROCTx ranges."""
         return self.name in ("rocprofv3", "rocprof")
 
 
@@ -62,7 +62,7 @@ NONE = Profiler("none")
 
 
 def find(name: str, environment: Mapping[str, str]) -> Profiler | None:
-    """The profiler of that name on the PATH, or where ROCm lies; asked what it is."""
+    """Return the profiler of that name on the PATH or in ROCm's folders, after asking it for version and help."""
     places = [environment.get("PATH", os.defpath), *_rocm_folders(environment)]
     path = shutil.which(name, path=os.pathsep.join(places))
     if path is None:
@@ -84,7 +84,7 @@ def _rocm_folders(environment: Mapping[str, str]) -> list[str]:
 
 
 def _answer(command: Sequence[str], environment: Mapping[str, str]) -> str:
-    """What a program prints, as much of it as any of them prints; empty where it fails."""
+    """Return what a program prints, up to a limit; empty if it fails."""
     try:
         asked = subprocess.Popen(  # noqa: S603 - the profiler that is about to run the program
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -95,7 +95,7 @@ def _answer(command: Sequence[str], environment: Mapping[str, str]) -> str:
 
     def end() -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(asked.pid, signal.SIGKILL)  # a script, and what it runs
+            os.killpg(asked.pid, signal.SIGKILL)  # a script and its child processes
 
     too_late = threading.Timer(ASKED_S, end)
     too_late.start()
@@ -103,7 +103,7 @@ def _answer(command: Sequence[str], environment: Mapping[str, str]) -> str:
         with asked:
             assert asked.stdout is not None
             told = asked.stdout.read(_LONGEST_ANSWER)
-            end()  # it may go on for ever, and has said enough
+            end()  # it may never end, and its first output is enough
     finally:
         too_late.cancel()
     return told.decode(errors="replace")
@@ -112,7 +112,7 @@ def _answer(command: Sequence[str], environment: Mapping[str, str]) -> str:
 def command_line(
     profiler: Profiler, program: Sequence[str], folder: str, period: Period, environment: Mapping[str, str]
 ) -> list[str]:
-    """``program`` under ``profiler``, whose files go into ``folder``."""
+    """Return the command line of ``program`` under ``profiler``, whose files go into ``folder``."""
     if profiler.name == "rocprofv3":
         return [profiler.path, *_rocprofv3(profiler, folder, period, environment), "--", *program]
     if profiler.name == "rocprof":
@@ -123,12 +123,13 @@ def command_line(
 
 
 def _rocprofv3(profiler: Profiler, folder: str, period: Period, environment: Mapping[str, str]) -> list[str]:
-    """Never ``--hsa-trace`` or ``--sys-trace``: tens of per cent. What its help does not name is left out."""
+    """Use neither ``--hsa-trace`` nor ``--sys-trace``, which cost tens of per cent. Options that its help lacks are
+    left out."""
     options = ["--kernel-trace", "--memory-copy-trace", "--marker-trace"]
     options.append("--hip-runtime-trace" if _takes(profiler, "--hip-runtime-trace") else "--hip-trace")
     if _takes(profiler, "--rccl-trace") and _has_ranks(environment):
         options.append("--rccl-trace")
-    # rocpd came with ROCm 7.0 as a form, and is then the default; CSV is what all before it write
+    # since ROCm 7.0 rocpd is a form and the default; older versions write CSV
     options += ["--output-format", "rocpd" if _takes(profiler, "rocpd") else "csv", "-d", folder]
     if period:
         length = _ALWAYS_MS if period.length_s is None else round(period.length_s * 1000)

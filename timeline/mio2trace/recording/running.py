@@ -1,8 +1,8 @@
-"""The program as a child: its output through to ours and into a file, signals on to it, its exit code back.
+"""Run the program as a child: pass its output through and into a file, pass signals to it, and return its exit code.
 
-Output, pipes and signals are as without this program, except for buffering: the program writes into a pipe. Signals of
-the terminal reach the program by themselves; those that are sent to us are sent on. What the program started may go on
-after it, as behind `tee`: it is waited for while it holds the output, until a signal comes.
+Output, pipes and signals behave as without this program, except for buffering: the program writes into a pipe. The
+terminal sends its signals to the program itself; signals that are sent to us are passed on. Processes that the program
+started may outlive it. As with `tee`, we wait for them while they hold the output, until a signal comes.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from mio2trace.notes import InputError
 
 PIECE = 64 << 10
 _LONGEST_LINE = 1 << 20
-"""A line that does not end is written in pieces: it must not fill the memory."""
+"""Bytes after which an unfinished line is written, so that it cannot fill the memory."""
 _FROM_TERMINAL = 0x80
-"""``SI_KERNEL``: the whole foreground group has it already."""
+"""``SI_KERNEL``: the signal went to the whole foreground group."""
 _TOLD_AFTER_S = 3
 NOT_FOUND, NOT_STARTED = 127, 126
 """Exit codes of a shell for a missing program, and for a program that cannot be run."""
@@ -36,11 +36,11 @@ _PASSED_ON = (*_ENDING, *(getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2
 
 
 class NotStarted(InputError):
-    """A program that is there, and cannot be run."""
+    """The program exists but cannot be run."""
 
 
 class Outcome(NamedTuple):
-    """``code``: for `sys.exit`, 128 and the number for a signal. ``lost``: why the log is not whole, or empty."""
+    """``code``: for `sys.exit`; 128 + the number of a signal. ``lost``: why the log is incomplete, or empty."""
 
     code: int
     signal: int | None
@@ -85,7 +85,8 @@ def run(
 
 
 class _Log:
-    """The file, in whole lines, so that two streams do not cut each other's; given up when it cannot be written."""
+    """The log file, written in whole lines so that the two streams do not mix within a line; given up if a
+    write fails."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -138,7 +139,7 @@ class _Run:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
-                # no thread is there yet; what is blocked in us must not be in the program
+                # no thread exists yet; signals that are blocked here must not be blocked in the program
                 preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
             )
         except OSError as error:
@@ -161,7 +162,8 @@ class _Run:
         return Outcome(code, None, seconds, self._log.lost)
 
     def _copy(self) -> None:
-        """Until both streams have ended, or the program has and nobody wants to wait for what it left behind."""
+        """Copy until both streams end, or until the program has ended and a signal stops the wait for its child
+        processes."""
         streams = {1: self._child.stdout, 2: self._child.stderr}
         told = False
         ended_at = 0.0
@@ -188,7 +190,8 @@ class _Run:
     def _pass_signals_on(self) -> None:
         while not (self._ended.is_set() and self._waited_enough.is_set()):
             told = signal.sigtimedwait(self._signals, 0.02 if self._ended.is_set() else 0.2)
-            if told is None or told.si_signo == signal.SIGCHLD:  # that the program has ended, the streams tell, too
+            # The end of both streams also shows that the program has ended.
+            if told is None or told.si_signo == signal.SIGCHLD:
                 continue
             if self._ended.is_set():
                 if told.si_signo in _ENDING:
@@ -199,7 +202,8 @@ class _Run:
                         os.kill(pid, told.si_signo)
 
     def _receivers(self) -> list[int]:
-        """The program; where that is the script of a profiler, which keeps a signal to itself, what it runs, too."""
+        """Return the receivers of a signal: the program; if this is the script of a profiler, which keeps signals to
+        itself, also its children."""
         return [self._child.pid, *(_descendants(self._child.pid) if self.through_script else ())]
 
 
@@ -212,7 +216,7 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _write(stream: int, piece: bytes) -> bool:
-    """Write all of it to our standard output (1) or error (2); whether anybody still reads it."""
+    """Write all of a piece to our standard output (1) or error (2); return whether anybody still reads it."""
     view = memoryview(piece)
     while view:
         try:

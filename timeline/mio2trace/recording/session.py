@@ -1,4 +1,5 @@
-"""A whole recording: run, and run again for reference; look at what came; pack it, also after Ctrl-C."""
+"""A whole recording: run the program, run it again for reference, inspect the result, and pack it, also after
+Ctrl-C."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ Say = Callable[[str], None]
 
 
 class Recorded(NamedTuple):
-    """A run as it lies in a temporary folder."""
+    """A recorded run in a temporary folder."""
 
     plan: Plan
     outcome: Outcome
@@ -34,10 +35,10 @@ class Recorded(NamedTuple):
 
 
 def record(asked: Asked, profiler: Profiler, output: str, *, reference: bool, say: Say) -> int:
-    """Run the program and write the archive ``output``; the program's exit code.
+    """Run the program and write the archive ``output``; return the program's exit code.
 
-    If the archive cannot be written, the recording stays in the temporary folder, and a line names the folder. Raises
-    `InputError` then, and where the program cannot be run.
+    If the archive cannot be written, the recording stays in the temporary folder, and a line names this folder. Raises
+    `InputError` then, and if the program cannot be run.
     """
     environment = dict(os.environ)
     _require_writable(output)
@@ -51,7 +52,7 @@ def record(asked: Asked, profiler: Profiler, output: str, *, reference: bool, sa
         keep = True
         if reference and ran[0].outcome.signal is None:
             say("running once more without MIOpen's log, for reference")
-            # dv/dt waits for each command, which is no reference for anything
+            # dv/dt waits for each command, so its times are no reference
             under = profiler if profiler.of_rocm else NONE
             plain = asked._replace(logging=False, library="")
             ran.append(_run(plain, under, os.path.join(folder, "reference"), environment, say))
@@ -75,7 +76,7 @@ def record(asked: Asked, profiler: Profiler, output: str, *, reference: bool, sa
 
 
 def _require_writable(output: str) -> None:
-    """Before a run of an hour, not after it. Raises `InputError`."""
+    """Check before a run of an hour, not after it. Raises `InputError`."""
     folder = os.path.dirname(os.path.abspath(output))
     try:
         os.makedirs(folder, exist_ok=True)
@@ -99,7 +100,7 @@ def _run(asked: Asked, profiler: Profiler, folder: str, environment: Mapping[str
 
 
 def _packed(runs: list[Recorded], environment: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The manifest and the members."""
+    """Return the manifest and the members."""
     done = runs[0]
     members: dict[str, str] = {}
     inputs: list[list[str]] = []
@@ -163,7 +164,7 @@ def told(runs: list[Recorded], output: str) -> Iterator[str]:
 
 
 def next_command(came: contents.Contents, output: str) -> str:
-    """What a person would do now; empty where there is nothing to read."""
+    """Return the command that a person would run next; empty if there is nothing to read."""
     name = shlex.quote(output)
     if came.kernels:
         stem = shlex.quote(os.path.splitext(output)[0] + ".html")
@@ -174,5 +175,5 @@ def next_command(came: contents.Contents, output: str) -> str:
 
 
 def next_command_of_folder(folder: str) -> str:
-    """As `next_command`, for what lines of a shell leave in a folder."""
+    """Return the same as `next_command` for the files that the lines of a shell leave in a folder."""
     return f"mio2trace report {shlex.quote(folder)} -o {shlex.quote(folder)}.html"

@@ -1,5 +1,5 @@
-"""Answers for other programs: a server of the Model Context Protocol over the commands.
+"""Answers for other programs: a server of the Model Context Protocol (MCP) that runs the commands.
 
-`calls` decides which paths may be read, and runs one command in a process of its own, confined and within limits.
-`server` lists the tools.
+`calls` decides which paths may be read, and runs each command in its own process, confined and within limits. `server`
+lists the tools.
 """

@@ -1,4 +1,5 @@
-"""One command in a process of its own: confined, and ended with all that it started if it takes too long."""
+"""Run one command in its own process, confined. It is ended, with all processes that it started, if it takes
+too long."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ import anyio
 from mio2trace.notes import InputError, OptionError
 
 GRACE_S = 2.0
-"""The process ends itself; if it does not, it is ended so much later."""
+"""Seconds after the limit: the process ends itself; if it does not, it is ended then."""
 MOST_NOTES = 4_000
 _PROGRAM = """
 import json, sys
@@ -49,7 +50,8 @@ class Limits(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a command printed. ``size``: bytes of all of ``text`` before it was cut. ``code``: None if it was ended."""
+    """The output of a command. ``size``: bytes of ``text`` before it was cut. ``code``: None if the command was
+    ended."""
 
     text: str
     size: int
@@ -100,7 +102,7 @@ async def call(
 
 
 class _Bounded:
-    """The first bytes of a stream, and how many there are in all."""
+    """Keeps the first bytes of a stream, and counts all of them."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -113,19 +115,20 @@ class _Bounded:
             self._kept += block[: self._most - len(self._kept)]
 
     def text(self) -> str:
-        """Whole lines only, if it was cut."""
+        """Return the text; only whole lines if it was cut."""
         text = self._kept.decode("utf-8", "replace")
         return text if self.size <= self._most else text[: text.rfind("\n") + 1] or text
 
 
-# -- The folders that may be read: a path that a client names becomes a path below one of them, or is refused ----------
+# -- The folders that may be read: a client's path must be below one of them, or it is refused
+# --------------------------
 
 MOST_NAMES = 100_000
-"""Files and folders that one listing looks at."""
+"""The most files and folders that a listing inspects."""
 
 
 class Folders:
-    """Resolves paths of a client. Everything outside of ``folders`` is refused, links that lead out included."""
+    """Resolves paths of a client. Paths outside of ``folders`` are refused, also links that lead out of them."""
 
     def __init__(self, folders: Sequence[str]) -> None:
         for folder in folders:
@@ -135,9 +138,9 @@ class Folders:
         self.real = [os.path.realpath(folder) for folder in folders]
 
     def resolve(self, path: str) -> str:
-        """The absolute path of an existing file or folder. A relative ``path`` begins in one of the folders.
+        """Return the absolute path of an existing file or folder. A relative ``path`` begins in one of the folders.
 
-        Raises `InputError`: outside, ambiguous, not there.
+        Raises `InputError` for a path that is outside, ambiguous, or missing.
         """
         if not path or "\0" in path:
             raise InputError(f"{path!r}: no path")
@@ -153,15 +156,15 @@ class Folders:
         return found[0]
 
     def holds(self, path: str) -> bool:
-        """Whether a path, links resolved, is in one of the folders."""
+        """Return whether a path, with links resolved, is in one of the folders."""
         return is_below(os.path.realpath(path), self.real)
 
     def folder_of(self, path: str) -> str:
-        """The one of the folders that a resolved path is in."""
+        """Return the folder that contains a resolved path."""
         return next(real for real in self.real if is_below(path, [real]))
 
     def listing(self) -> Iterator[str]:
-        """Files and folders below, relative to their folder, those that links lead out to left out."""
+        """Return files and folders, relative to their folder, without links that lead out."""
         looked_at = 0
         for real in self.real:
             for folder, folders, files in os.walk(real):
@@ -186,14 +189,14 @@ class Folders:
 
 
 def is_below(path: str, folders: Sequence[str]) -> bool:
-    """Whether an absolute path is one of the folders or in one of them; no link is resolved."""
+    """Return whether an absolute path is one of the folders or in one of them; links are not resolved."""
     return any(path == folder or path.startswith(os.path.join(folder, "")) for folder in folders)
 
 
-# -- What the process of one call does before its command begins: from then on it opens only what it may ---------------
-#
-# An audit hook of Python looks at each file that is opened, each folder that is listed and each database that is
-# connected to, with links resolved. DuckDB opens files past Python, so datasets are looked at as a whole beforehand.
+# -- Setting up the process of a call: after this it opens only permitted files
+# ----------------------------------------- An audit hook of Python checks each file that is opened, each folder that is
+# listed, and each database that is connected to, with links resolved. DuckDB opens files without Python, so datasets
+# are checked as a whole beforehand.
 
 
 _SYSTEM = ("/dev/null", "/dev/urandom", "/proc/self")
@@ -203,8 +206,8 @@ _OUTSIDE = "outside of the folders of this server"
 
 
 def confine(folders: Sequence[str], room: str, seconds: float, memory: int) -> None:
-    """From now on: read below ``folders``, write below ``room``, no longer than ``seconds``, with ``memory`` bytes."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends also what never comes back to Python
+    """From now on: read only below ``folders``, write only below ``room``, at most ``seconds`` and ``memory`` bytes."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # also ends a call that never returns to Python
     signal.setitimer(signal.ITIMER_REAL, seconds)
     for kind in (resource.RLIMIT_DATA, resource.RLIMIT_FSIZE):
         _, most = resource.getrlimit(kind)
@@ -244,7 +247,7 @@ def confine(folders: Sequence[str], room: str, seconds: float, memory: int) -> N
 
 
 def _database(name: str | bytes) -> str:
-    """The path of what SQLite connects to; empty for one in memory."""
+    """Return the path of a SQLite database; empty for a database in memory."""
     text = os.fsdecode(name)
     if text.startswith("file:"):
         text = unquote(text.removeprefix("file:").partition("?")[0])

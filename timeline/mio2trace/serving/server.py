@@ -128,12 +128,13 @@ class Tools:
         return await self._run(["driver"], [files])
 
     async def _run(self, words: Sequence[str], sides: Sequence[Sequence[str]], question: Sequence[str] = ()) -> Texts:
-        """Run the command ``words`` on files: an argument per side, or per file if there is one side."""
+        """Run the command ``words`` on files. ``sides``: each is one argument; a single side is one argument
+        per file."""
         try:
             paths = [[self._folders.resolve(path) for path in side] for side in sides]
         except InputError as error:
             raise ToolError(str(error)) from None
-        where = self._folders.folder_of(paths[0][0])  # messages then quote no folder of the machine
+        where = self._folders.folder_of(paths[0][0])  # so that messages quote no folder of the machine
         given = [[os.path.join(".", os.path.relpath(path, where)) for path in side] for side in paths]
         if len(given) > 1:
             if any("," in path for side in given for path in side):
@@ -154,7 +155,7 @@ class Tools:
         return self._texts(answer.text, answer.size, answer.notes)
 
     def _texts(self, text: str, size: int, notes: str = "") -> Texts:
-        """The answer, then what was met on the way to it."""
+        """Yield the answer, then the messages from stderr."""
         most = self._limits.answer
         if size > most:
             notes = f"cut off: the first {most:,} of {size:,} bytes; ask for less (top, where, columns)\n{notes}"

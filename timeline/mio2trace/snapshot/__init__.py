@@ -1,7 +1,7 @@
-"""An analysed run as it is kept beside its tables: what these cannot rebuild, so that every command takes it as input.
+"""An analysed run, stored beside its tables: the data that tables cannot rebuild, so that every command accepts it.
 
-A `files.Snapshot` holds the records of the run as they were cleaned, and what the alignment says of them; what only
-served to join them (buffers' addresses, arguments, program sources) is gone. Nothing is joined again when it is read:
-links are those of the version that wrote it. `objects` makes columns of it, `files` puts them into Parquet, `places`
+A `files.Snapshot` holds the cleaned records of the run and the results of the alignment. Data that only served to join
+records (addresses of buffers, arguments, program sources) is not stored. Reading a snapshot joins nothing again: links
+are those of the version that wrote it. `objects` turns records into columns, `files` stores them as Parquet, `places`
 finds them.
 """

@@ -1,4 +1,5 @@
-"""DuckDB, which reads and writes Parquet: a database in memory, files that are written beside and renamed."""
+"""DuckDB, which reads and writes Parquet: a database in memory, and files that get their name when they are
+complete."""
 
 from __future__ import annotations
 
@@ -24,11 +25,11 @@ _SUFFIX = ".parquet"
 
 
 class NotInstalled(InputError, ImportError):
-    """A library of an extra is missing: the line says how to install it."""
+    """A library of an extra is missing; the message says how to install it."""
 
 
 def connection(threads: int | None = 1) -> DuckDBPyConnection:
-    """To a database in memory, which fetches nothing. With one thread the same rows give the same bytes.
+    """Open a database in memory without network access. With one thread, equal rows give equal bytes.
 
     Raises `NotInstalled` without DuckDB.
     """
@@ -40,7 +41,7 @@ def connection(threads: int | None = 1) -> DuckDBPyConnection:
     if threads is None:
         return duckdb.connect(":memory:", config=settings)
     if threads == 1:
-        with contextlib.suppress(duckdb.Error):  # before 2.0 it has no such setting, and no threads besides
+        with contextlib.suppress(duckdb.Error):  # versions before 2.0 have neither this setting nor such threads
             return duckdb.connect(":memory:", config={**settings, **_ALONE})
     return duckdb.connect(":memory:", config={**settings, "threads": threads})
 
@@ -49,9 +50,8 @@ _kept: DuckDBPyConnection | None = None
 
 
 def keep_one_open() -> None:
-    """Open a database that all writing of this process, and of what is forked from it, then shares: to open one takes
-    as long as to write a small run. Where it has threads, which no fork has, it is not kept.
-    """
+    """Open a database that all writing of this process and of its forks shares: opening one takes as long as writing a
+    small run. It is not kept if it has threads, because a fork has none."""
     global _kept
     if _kept is None:
         opened = connection()
@@ -67,14 +67,15 @@ def keep_one_open() -> None:
 
 @contextlib.contextmanager
 def for_writing() -> Iterator[DuckDBPyConnection]:
-    """A connection to the database that is kept open, else to one of its own."""
+    """Return a connection to the shared database, else to a new one."""
     with contextlib.closing(connection() if _kept is None else _kept.cursor()) as database:
         yield database
 
 
 @contextlib.contextmanager
 def asked(what: str) -> Iterator[None]:
-    """Raises `InputError`, ``what`` and what DuckDB says, where it fails; also at names in a file that are no UTF-8."""
+    """Raises `InputError` with ``what`` and DuckDB's message if a statement fails; also if names in a file are not
+    UTF-8."""
     import duckdb
 
     try:
@@ -84,7 +85,7 @@ def asked(what: str) -> Iterator[None]:
 
 
 def file_name(name: str) -> str:
-    """The file of a run of this name: no other run has it, and it is in no other folder."""
+    """Return the file name for the run of this name: unique, and never in another folder."""
     quoted = quote(name, safe=_PLAIN)
     return f"%2E{quoted[1:]}{_SUFFIX}" if quoted.startswith(".") else quoted + _SUFFIX
 
@@ -98,15 +99,15 @@ def sql_text(text: object) -> str:
 
 
 def literal(path: object) -> str:
-    """A path that means itself, whatever wildcards are in it."""
+    """Return a path in which wildcards have no meaning."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in str(path))
 
 
 @contextlib.contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """A place to write that takes the place of ``path``, or leaves no trace.
+    """Yield a place to write to. The result replaces ``path`` when it is complete; otherwise it leaves no trace.
 
-    Raises `InputError` where that cannot be written.
+    Raises `InputError` if the place cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,7 +131,7 @@ def beside(path: Path) -> Iterator[Path]:
 
 
 def umask() -> int:
-    """Bits that a new file of this process does not get."""
+    """Return the permission bits that a new file of this process does not get."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

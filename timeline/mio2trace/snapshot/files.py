@@ -1,4 +1,4 @@
-"""Snapshots in a dataset: ``folder/snapshot/<run>.parquet``, a row a table of `mio2trace.snapshot.objects`."""
+"""Snapshots in a dataset: ``folder/snapshot/<run>.parquet``, one row per table of `mio2trace.snapshot.objects`."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ _INSTEAD = (
     "its tables can be asked (`mio2trace query`); for all else write the dataset again from the files of its runs"
 )
 _FREE, _EXPANSION = 16 << 20, 200
-"""Bytes, and times the size of the file, that its tables may have."""
+"""The most bytes of the tables in a file, and the most bytes per byte of the file."""
 _MOST_TABLES = 1000
 _FAULTS = Damaged, ArithmeticError, LookupError, TypeError, ValueError, RecursionError, msgspec.MsgspecError
 
 
 def write(snapshot: Snapshot, folder: Path, file: str) -> None:
-    """Write one, beside and renamed. Raises `InputError`."""
+    """Write a snapshot; the file gets its name when it is complete. Raises `InputError`."""
     try:
         tables = to_tables(snapshot)
     except OverflowError:
         raise InputError(f"{file}: a number of more than 64 bits, which no dataset keeps") from None
     with for_writing() as database, beside(folder / FOLDER / file) as temporary:
-        database.execute(  # all at once: a row after the other takes thirty times as long
+        database.execute(  # all at once: row by row takes thirty times as long
             "COPY (SELECT unnest($parts::VARCHAR[]) AS part, unnest($data::BLOB[]) AS data)"
             f" TO {sql_text(temporary)} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{snapshot: '{VERSION}',"
             f" crc32: '{_sum(tables):08x}', generator: {sql_text(snapshot.generator)}}})",
@@ -61,7 +61,7 @@ def write(snapshot: Snapshot, folder: Path, file: str) -> None:
 
 
 def read(path: Path) -> Snapshot:
-    """Raises `InputError` with one line for what is none, is damaged, or of another version."""
+    """Raises `InputError` with one line if the file is no snapshot, is damaged, or is of another version."""
     most = _FREE + _EXPANSION * os.path.getsize(path)
     rows = f"read_parquet([{sql_text(literal(path))}], hive_partitioning=false)"
     with contextlib.closing(connection()) as database, asked(f"{path}: no snapshot of a run"):
@@ -102,14 +102,15 @@ def _sum(tables: list[Table]) -> int:
     return crc
 
 
-# -- What types do not say of a snapshot: lengths that belong together, places in lists that its records name ----------
+# -- Checks that types cannot make: lengths that must agree, places in lists to which records refer
+# ---------------------
 
 _NONE = -1
 _LATEST = 1 << 63
 
 
 def wrong_in(snapshot: Snapshot) -> str:
-    """What is wrong first, in words; empty for what the program could have written."""
+    """Return in words the first error of a snapshot; empty if the program could have written it."""
     if not snapshot.runs:
         return "no run"
     return next((wrong for run in (*snapshot.runs, *snapshot.repetitions) for wrong in _of_run(run)), "")
@@ -181,7 +182,8 @@ def _places(what: str, numbers: Iterable[int], count: int, least: int = 0) -> It
         yield f"{what} {wrong} of {count}"
 
 
-# -- The records of a snapshot: a run and its alignments as they are kept, and back ------------------------------------
+# -- The records of a snapshot: a run and its alignments in their stored form, and back
+# ---------------------------------
 
 
 class KeptLinks(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,7 +205,7 @@ class KeptLinks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeptAlignment(msgspec.Struct, frozen=True, kw_only=True):
-    """`mio2trace.align.Alignment`, but for how its links came about."""
+    """`mio2trace.align.Alignment`, except how its links were found."""
 
     profile: Profile
     net: Net
@@ -233,7 +235,7 @@ class KeptReference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
-    """`mio2trace.Run`; ``inputs`` have their records, and no path."""
+    """`mio2trace.Run`. ``inputs`` have their records, but no path."""
 
     name: str
     inputs: tuple[Input, ...]
@@ -259,7 +261,7 @@ class KeptNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of an analysis of one run. ``repetitions``: of a CK record with several, each as a run."""
+    """The stored analysis of one run. ``repetitions``: if a CK record has several, each is a run."""
 
     generator: str
     runs: tuple[KeptRun, ...]
@@ -290,7 +292,7 @@ def _column(value: Any) -> Any:
 
 
 def restored_alignment(kept: KeptAlignment) -> Alignment:
-    """The alignment, but for how its links came about."""
+    """Return the alignment, except how its links were found."""
     fields = {name: getattr(kept.links, name) for name in KeptLinks.__struct_fields__}
     return Alignment(
         profile=kept.profile,

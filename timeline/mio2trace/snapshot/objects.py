@@ -1,11 +1,12 @@
-"""Records of the program as typed tables, class by class, and back; what is one object stays one.
+"""Records of the program as typed tables, one per class, and back; an object that several records share stays one
+object.
 
-A table has a list for each field. Its type is that of the field, and the decoder checks it; where the field holds
-records there are their numbers, counted over all tables in the file's order. Tables come in an order in which each
-refers to earlier ones alone, so that there are no cycles. Every value takes at least one byte: what a file holds is no
-more than its bytes, but for what is shared, and `MOST_SHARED` limits that.
+A table has a list for each field. The type of the list is that of the field, and the decoder checks it. If the field
+holds records, the list has their numbers, counted over all tables in the order of the file. Each table refers only to
+earlier ones, so there are no cycles. Every value takes at least one byte. So a file cannot hold more than its bytes,
+except by sharing, which `MOST_SHARED` limits.
 
-Which classes there may be follows from the types of their fields, so a file cannot name any other. Text that no output
+The types of the fields determine which classes are possible, so a file cannot name any other class. Text that no output
 may show (`mio2trace.privacy.fields`) is left empty.
 """
 
@@ -31,22 +32,22 @@ from mio2trace.ops.operation import Operation, OperationFacts
 from mio2trace.privacy.fields import never_shown
 
 MOST_SHARED = 100
-"""How often records may stand in all, each as often as others refer to it, for each that the file has."""
+"""The most occurrences of records per record of the file; each counts as often as others refer to it."""
 _LEFT_OUT: Mapping[type, frozenset[str]] = {
     OperationFacts: frozenset({"parameters"}),
     Operation: frozenset({"addresses", "arguments"}),
 }
-"""Addresses and what else has served when all is joined."""
+"""Addresses, and other fields that are not needed after joining."""
 _OTHER_NAMES: Mapping[type, str] = {tf.Execution: "TfExecution"}
-"""Of classes that share theirs with another."""
+"""Classes whose fields are those of another class."""
 _NUMBERED: Mapping[type, str] = {BufferCreated: "handle"}
-"""Fields of which only matters which are equal."""
+"""Fields whose values are only compared for equality."""
 _WHOLE = int, int | None
 _Number = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Damaged(Exception):
-    """What is read is no table that was written here."""
+    """The data was not written here as such a table."""
 
 
 class Table(msgspec.Struct, frozen=True, array_like=True):
@@ -56,18 +57,18 @@ class Table(msgspec.Struct, frozen=True, array_like=True):
     data: bytes
 
 
-# -- out -------------------------------------------------------------------------------------------------------------
+# -- writing -----------------------------------------------------------------------------------------------------------
 
 
 def to_tables(root: msgspec.Struct) -> list[Table]:
-    """``root`` and all records in it. Raises OverflowError for a number of more than 64 bits."""
+    """Return ``root`` and all records in it as tables. Raises OverflowError for a number of more than 64 bits."""
     order = _in_order(type(root))
     met: dict[type, dict[int, Any]] = {type(root): {id(root): root}}
     columns: dict[tuple[type, str], list[Any]] = {}
-    for kind in reversed(order):  # whoever refers to a class comes before it
+    for kind in reversed(order):  # every class that refers to this one comes before it
         records = list(met.get(kind, {}).values())
         for field in _fields(kind):
-            # Read once: what a sequence holds may be made when it is asked for.
+            # Read once: the members of a sequence may be made on each access.
             values = columns[kind, field.name] = field.values(records)
             if field.holds is not None:
                 for record in field.holds.members(values):
@@ -96,7 +97,7 @@ _encode = msgspec.msgpack.Encoder(enc_hook=_hooked).encode
 
 
 def _is_shown(message: Message) -> bool:
-    """Whether an output has its text: errors and warnings, and what tells a version."""
+    """Return whether an output shows its text: errors, warnings, and messages with a version."""
     return message.kind == "version" or alarm_level(message) is not None
 
 
@@ -104,11 +105,11 @@ def _empty(value: object) -> object:
     return type(value)() if isinstance(value, str | bytes | tuple) else None
 
 
-# -- back ------------------------------------------------------------------------------------------------------------
+# -- reading -----------------------------------------------------------------------------------------------------------
 
 
 def from_tables(root: type[msgspec.Struct], tables: Iterable[Table]) -> Any:
-    """The one record of the class ``root``. Raises `Damaged`, or what the decoder or a class raises."""
+    """Return the one record of the class ``root``. Raises `Damaged`, or errors of the decoder or of a class."""
     classes = classes_in(root)
     order = {kind: at for at, kind in enumerate(_in_order(root))}
     last = -1
@@ -134,9 +135,7 @@ def from_tables(root: type[msgspec.Struct], tables: Iterable[Table]) -> Any:
 def _records(
     kind: type[msgspec.Struct], data: bytes, earlier: Sequence[Any], weights: Sequence[int]
 ) -> tuple[list[Any], list[int]]:
-    """All records of a class, and how many each stands for. A field that the file does not have is as its class leaves
-    it.
-    """
+    """Return all records of a class, and the weight of each. A field that is missing in the file gets its default."""
     columns = msgspec.msgpack.decode(data, type=_wire(kind))
     values: dict[str, list[Any]] = {}
     held: list[Sequence[Sequence[int]]] = []
@@ -171,14 +170,15 @@ def _records(
 
 
 class _Coded(msgspec.Struct, frozen=True):
-    """Values of which many are equal: each once, and of each row which."""
+    """Values of which many are equal: the distinct values, and for each row the place of its value."""
 
     words: list[Any]
     codes: list[_Number]
 
 
 class _Whole(msgspec.Struct, frozen=True):
-    """Whole numbers; with ``steps`` each but the first as what it is more than the one before: times come in order."""
+    """Whole numbers. With ``steps`` each number except the first is stored as its difference to the previous one: times
+    come in order."""
 
     steps: bool
     values: list[int | None]
@@ -202,13 +202,14 @@ def _whole(values: Sequence[Any]) -> _Whole:
 
 
 class _Holds(NamedTuple):
-    """How a field holds records: ``shape`` is "one", "row" (a tuple of them), "rows" or "mapping"; of ``kinds``."""
+    """How a field holds records. ``shape``: "one", "row" (a tuple of them), "rows" or "mapping". ``kinds``: their
+    classes."""
 
     shape: str
     kinds: tuple[type, ...]
 
     def members(self, values: Iterable[Any]) -> Iterator[Any]:
-        """All records in the values of the field."""
+        """Return all records in the values of the field."""
         if self.shape == "one":
             return (value for value in values if value is not None)
         if self.shape == "row":
@@ -218,7 +219,7 @@ class _Holds(NamedTuple):
         return chain.from_iterable(value.values() for value in values)
 
     def swapped(self, values: Iterable[Any], get: Callable[[Any], Any]) -> list[Any]:
-        """The values with what ``get`` gives in place of what they hold."""
+        """Return the values with each record replaced by the result of ``get``."""
         if self.shape == "one":
             return [None if value is None else get(value) for value in values]
         if self.shape == "row":
@@ -228,7 +229,7 @@ class _Holds(NamedTuple):
         return [{key: get(one) for key, one in value.items()} for value in values]
 
     def numbers(self, column: Sequence[Any]) -> list[Sequence[int]]:
-        """Of each row the records that it holds."""
+        """Return the records of each row, as numbers."""
         if self.shape == "one":
             return [() if value is None else (value,) for value in column]
         if self.shape == "row":
@@ -238,7 +239,7 @@ class _Holds(NamedTuple):
         return [tuple(value.values()) for value in column]
 
     def restored(self, column: Sequence[Any], earlier: Sequence[Any], where: str) -> list[Any]:
-        """Raises `Damaged` for a number of no earlier record, or one of another class."""
+        """Raises `Damaged` if a number refers to no earlier record, or to a record of another class."""
         for number in set(self.members(column)):
             if number >= len(earlier) or not isinstance(earlier[number], self.kinds):
                 raise Damaged(f"{where} holds {number}, which is no record of its kind")
@@ -269,7 +270,7 @@ class _Field(NamedTuple):
         return GenericAlias(list, (GenericAlias(dict, (get_args(self.hint)[0], _Number)),))
 
     def values(self, records: Sequence[Any]) -> list[Any]:
-        """As they are kept, records among them as they are."""
+        """Return the values in stored form; records stay as they are."""
         values = list(map(attrgetter(self.name), records))
         if self.name == _NUMBERED.get(self.kind):
             known: dict[str, int] = {}
@@ -305,7 +306,7 @@ class _Field(NamedTuple):
 
 
 def _is_mixed(value: object) -> bool:
-    """Whether a tuple is one of tuples and of numbers, which the decoder cannot tell from either."""
+    """Return whether a value is a tuple of tuples and numbers, whose type the decoder cannot decide."""
     return isinstance(value, tuple) and any(
         isinstance(one, tuple) and len(set(map(type, one))) > 1 and tuple in map(type, one) for one in value
     )
@@ -347,7 +348,7 @@ def _holds(hint: Any) -> _Holds | None:
 
 
 def _is_coded(hint: Any) -> bool:
-    """Texts and tuples, of which few are different; floats that are equal may differ."""
+    """Return whether a field has few distinct values: texts and tuples. Equal floats may still differ (-0.0)."""
     scalars = set(_scalars_in(hint))
     return (
         get_origin(hint) is not Mapping
@@ -373,7 +374,7 @@ def _scalars_in(hint: Any) -> Iterator[type]:
 
 
 def _of_decoder(hint: Any) -> Any:
-    """``hint`` as the decoder takes it: it cannot tell two kinds of tuples apart (`_is_mixed`)."""
+    """Return ``hint`` in a form for the decoder, which cannot distinguish two kinds of tuples (`_is_mixed`)."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is tuple:
         return GenericAlias(tuple, tuple(one if one is Ellipsis else _of_decoder(one) for one in arguments))
@@ -389,20 +390,21 @@ def _of_decoder(hint: Any) -> Any:
 
 
 def look_at_all(root: type[msgspec.Struct]) -> None:
-    """Look at all classes of which one of ``root`` may hold records: it takes as long as to write a small run."""
+    """Inspect all classes of records that one of ``root`` may hold: this takes as long as writing a small run."""
     for kind in _in_order(root):
         _fields(kind)
 
 
 @cache
 def classes_in(root: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct]]:
-    """The classes of all records that one of ``root`` may hold, by name."""
+    """Return the classes of all records that one of ``root`` may hold, by name."""
     return {name_of(kind): kind for kind in _in_order(root)}
 
 
 @cache
 def _in_order(root: type[msgspec.Struct]) -> list[type[msgspec.Struct]]:
-    """The same, each behind all that its records may refer to. Raises TypeError where that cannot be."""
+    """Return the same classes, each after all classes to which its records may refer. Raises TypeError if that is
+    impossible."""
     order: dict[type[msgspec.Struct], bool] = {}
     names: dict[str, type] = {}
 
@@ -431,7 +433,7 @@ def _in_order(root: type[msgspec.Struct]) -> list[type[msgspec.Struct]]:
 
 
 def name_of(kind: type) -> str:
-    """As a file names it, wherever in the program it is."""
+    """Return the name of a class in a file, independent of its module."""
     return _OTHER_NAMES.get(kind, kind.__name__)
 
 

@@ -1,4 +1,4 @@
-"""Where a dataset is, and its runs in it: looked at before anything of it is read."""
+"""The places of a dataset and of its runs, checked before anything is read."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from mio2trace.notes import InputError
 FOLDER, RUNS = "snapshot", "runs"
 _JOURNALS = "_runs*.jsonl"
 _OF_ALL = "kernels"
-"""Of each run that did not fail this table has a file."""
+"""This table has a file for each run that did not fail."""
 _MAGIC = b"PAR1"
 _INSTEAD = "expected the files of a run, or a dataset that was written with its runs"
 
 
 def is_dataset(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a folder of tables, or one of their files."""
+    """Return whether a path is a folder of tables, or a file of a table."""
     if os.path.isdir(path):
         return any(_files(Path(path) / RUNS))
     try:
         if not os.path.isfile(path):
-            return False  # what is read of a pipe is gone
+            return False  # reading from a pipe would remove the data
         with open(path, "rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
     except (OSError, ValueError):
@@ -32,14 +32,15 @@ def is_dataset(path: str | os.PathLike[str]) -> bool:
 
 
 class Kept(NamedTuple):
-    """The snapshots of a dataset, and how many of its runs failed: of these nothing is kept."""
+    """The snapshots of a dataset, and the number of failed runs, which have no snapshot."""
 
     snapshots: list[Path]
     failed: int = 0
 
 
 def snapshots_of(path: str | os.PathLike[str]) -> Kept:
-    """The snapshots of all runs of a dataset, or of the one that a file is of. Raises `InputError` without any."""
+    """Return the snapshots of all runs of a dataset, or of the run of one file. Raises `InputError` if there is
+    none."""
     place = Path(path)
     folder, files = (place, list(_files(place / RUNS))) if place.is_dir() else (place.resolve().parent.parent, [place])
     kept: list[Path] = []
@@ -56,11 +57,11 @@ def snapshots_of(path: str | os.PathLike[str]) -> Kept:
 
 
 def journals_of(folder: Path) -> list[Path]:
-    """The journals of a dataset: files in it. A pipe would be waited for, and a link may lead anywhere."""
+    """Return the journals of a dataset. Only regular files count: a pipe would block, and a link may lead anywhere."""
     return [path for path in sorted(folder.glob(_JOURNALS)) if path.is_file() and not path.is_symlink()]
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The tables in a folder, by name."""
+    """Return the tables in a folder, by name."""
     with contextlib.suppress(OSError):
         yield from sorted(path for path in folder.glob("*.parquet") if path.is_file() and path.name[0] != ".")

@@ -1,8 +1,8 @@
-"""Bytes: open a path or ``-``, undo gzip and UTF-16 once, hand out blocks or lines, and know size and hash of the file.
+"""Bytes of inputs: open a path or ``-``, undo gzip and UTF-16 once, return blocks or lines, and know size and hash.
 
-Nothing here knows a format. A source is read once, front to back, so that standard input works like a file. A regular
-file is read up to its size when it was opened, so that a growing file has an end. What a compressed file expands to has
-a limit.
+This module knows no format. A source is read once, from front to back, so that standard input works like a file. A
+regular file is read up to the size that it had when it was opened, so that a growing file has an end. The decompressed
+size of a compressed file is limited.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from typing import BinaryIO, Protocol
 from mio2trace.notes import InputError, Notes
 
 BLOCK = 256 << 10
-"""Small enough that a block and what is decoded from it stay in the processor's cache: half the time of 4 MB blocks."""
+"""Small enough that a block and its decoded content stay in the processor's cache: half the time of 4 MB blocks."""
 HEAD = 64 << 10
 MAX_GZIP_LAYERS = 3
 MOST_UNKNOWN = 64 << 20
 MOST_AT_ONCE = 1 << 30
-"""Limits in bytes for an input that may have no end: read without any known record, and read into memory as a whole."""
+"""Limits in bytes for an input that may have no end: without any known record, and read into memory as a whole."""
 FREE_EXPANSION = 256 << 20
 MAX_EXPANSION = 200
-"""Beyond the first 256 MB a compressed file may hold this many times its size: logs and profiles stay below 100."""
+"""Above the first 256 MB, a compressed file may hold this many times its size: logs and profiles stay below 100."""
 
 
 class Source:
-    """One input. ``head`` is its first 64 KiB, decompressed; `blocks`, `lines` and `read` each consume it.
+    """One input. ``head``: its first 64 KiB, decompressed. `blocks`, `lines` and `read` each consume it.
 
-    ``progress`` is told the name, the bytes read and the bytes in all (0 when unknown). ``max_input`` limits the
-    decoded bytes; without it only what a compressed file expands to is limited (`FREE_EXPANSION`, `MAX_EXPANSION`).
-    Raises `InputError` when the path cannot be opened or read, or the input holds more.
+    ``progress``: is called with the name, the bytes read, and all bytes (0 if unknown). ``max_input``: limits the
+    decoded bytes; without it only compressed files are limited (`FREE_EXPANSION`, `MAX_EXPANSION`). Raises `InputError`
+    if the path cannot be opened or read, or if the input holds more.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Source:
         self.name = "standard input" if path == "-" else os.path.basename(path) or path
         self.block_size = BLOCK
         self.size = 0
-        """Bytes of the file as it lies on disk, read so far; all of them once the source is consumed."""
+        """Bytes of the stored file that were read so far; all of them after the source is consumed."""
         self.notes = notes
         self._progress = progress
         self._max_input = max_input
@@ -65,13 +65,13 @@ class Source:
         self._file: BinaryIO
         self._own = path != "-"
         self._total = 0
-        """Bytes of a regular file when it was opened; 0 for anything else."""
+        """Bytes of a regular file when it was opened; 0 for any other file."""
         self._first = b""
         self.companions: list[Source] = []
-        """The other files that a reader took with it: together they are one input."""
+        """Other files that a reader read with it: together they are one input."""
         self._lead: Source | None = None
         self.stopped = False
-        """Whether it may go on for ever, and was not read any further."""
+        """Whether it may have no end, and was not read further."""
         self._resized = False
         if path == "-":
             stream = stdin if stdin is not None else getattr(sys.stdin, "buffer", None)
@@ -82,12 +82,12 @@ class Source:
             try:
                 mode = os.stat(path).st_mode
                 refuse_what_is_no_file(self.name, mode)
-                if stat.S_ISFIFO(mode) and os.path.exists(os.path.realpath(path)):  # not a shell's: that has no path
+                if stat.S_ISFIFO(mode) and os.path.exists(os.path.realpath(path)):  # not a shell's, which has no path
                     self._file, self._first = opened_pipe(path, self.name, self.block_size)
                 else:
                     self._file = open(path, "rb")  # noqa: SIM115 - closed by close()
                 self._total = os.fstat(self._file.fileno()).st_size
-            except ValueError:  # a NUL in it
+            except ValueError:  # a NUL in the path
                 raise InputError(f"{path}: no path; expected one of a file") from None
             except OSError as error:
                 raise InputError(f"{path}: {error.strerror or error}") from None
@@ -109,7 +109,7 @@ class Source:
 
     @property
     def lead(self) -> Source:
-        """The file for which the input is named, whichever of those that belong together was given."""
+        """The file that names the input, whichever of the files that belong together was given."""
         return self._lead or self
 
     @lead.setter
@@ -118,41 +118,43 @@ class Source:
 
     @property
     def sha256(self) -> str:
-        """Hash of the file as it lies on disk; the source must be closed, and consumed for the whole file's hash."""
+        """The hash of the stored file. The source must be closed, and consumed if the whole file counts."""
         return self._hash.hexdigest()
 
     @property
     def content_sha256(self) -> str:
-        """Hash of the decoded content: the same for a file and its gzipped copy. As `sha256`, for a closed source."""
+        """The hash of the decoded content: equal for a file and its gzipped copy. For a closed source, like
+        `sha256`."""
         return (self._content_hash or self._hash).hexdigest()
 
     @property
     def total_bytes(self) -> int:
-        """Size of a regular file when it was opened; 0 for anything else."""
+        """Size of a regular file when it was opened; 0 for any other file."""
         return self._total
 
     @property
     def plain_path(self) -> str:
-        """The path of a file whose bytes are its content, for readers that need more than a stream; else empty."""
+        """The path of a file that needs no decoding, for readers that need more than a stream; else empty."""
         is_within = self._max_input is None or self._total <= self._max_input
         return self._path if self._total and self._content_hash is None and is_within else ""
 
     @property
     def path(self) -> str:
-        """Where the file lies; empty for standard input."""
+        """The path of the file; empty for standard input."""
         return self._path if self._own else ""
 
     def require_room(self, more: int) -> None:
-        """Raises `InputError` if this file and ``more`` bytes beside it are more than ``max_input``."""
+        """Raises `InputError` if this file and ``more`` bytes beside it exceed ``max_input``."""
         most = self._max_input
         if most is not None and self._total + more > most:
             size = f"more than {most // 1_000_000} MB"
             raise InputError(f"{self.name}: with its journal, {size}; --max-input sets another limit")
 
     def companion(self, path: str) -> Source | None:
-        """A file that belongs to this one, under the same limits; None where there is none. It is closed with this one.
+        """Open a file that belongs to this one, under the same limits; None if it does not exist. Both are closed
+        together.
 
-        Raises `InputError` as opening this one does.
+        Raises `InputError` like opening this one.
         """
         if not self._own or not os.path.isfile(path):
             return None
@@ -186,7 +188,7 @@ class Source:
             yield b"".join(rest)
 
     def blocks_while(self, known: Callable[[], object]) -> Iterator[bytes]:
-        """As `blocks`; what may have no end ends `MOST_UNKNOWN` bytes after what ``known`` gives has changed last."""
+        """Yield blocks. An input that may have no end ends `MOST_UNKNOWN` bytes after the last change of ``known``."""
         last, size = known(), 0
         for block in self.blocks():
             yield block
@@ -198,7 +200,7 @@ class Source:
                 return
 
     def read(self) -> bytes:
-        """The whole decoded content. Raises `InputError` where it may have no end and is more than memory holds."""
+        """Return the whole decoded content. Raises `InputError` if it may have no end and exceeds the memory."""
         blocks, size = [], 0
         for block in self.blocks():
             blocks.append(block)
@@ -210,7 +212,7 @@ class Source:
         return b"".join(blocks)
 
     def drain(self) -> None:
-        """Read what a reader left, so that size and hashes are those of the whole file."""
+        """Read the rest of the source, so that size and hashes are those of the whole file."""
         for _ in self.blocks_while(bool) if self._content_hash is not None else ():
             pass
         for other in self.companions:
@@ -225,7 +227,7 @@ class Source:
         self.notes.add(f"more than {MOST_UNKNOWN >> 20} MiB {where}: read up to there", self.name)
 
     def close(self) -> None:
-        """Let go of the file (not of standard input)."""
+        """Close the file (but not standard input)."""
         self._decoded = iter(())
         if self._own:
             self._file.close()
@@ -256,7 +258,7 @@ class Source:
             self.notes.add("file changed its size while it was read", f"{self.name}: read {self.size} bytes")
 
     def _limited(self, blocks: Iterator[bytes], packed: bool = True) -> Iterator[bytes]:
-        """The same blocks, unless they are too many."""
+        """Yield the same blocks, unless they exceed the limit."""
         size = 0
         for block in blocks:
             size += len(block)
@@ -272,7 +274,7 @@ class Source:
             yield block
 
     def _decode(self) -> Iterator[bytes]:
-        """Never an empty block."""
+        """Yield decoded blocks; none is empty."""
         blocks: Iterator[bytes] = self._raw()
         if self._max_input is not None:
             blocks = self._limited(blocks, packed=False)
@@ -292,14 +294,14 @@ class Source:
         return filter(None, blocks)
 
 
-# -- Decoding: gzip, UTF-16, the marks at the start of a file, and what ends a line; block by block --------------------
+# -- Decoding, block by block: gzip, UTF-16, byte order marks, line ends -----------------------------------------------
 
 GZIP_MAGIC = b"\x1f\x8b"
 MARK_BYTES = len(codecs.BOM_UTF8)
 
 
 class Decompressor(Protocol):
-    """A zlib decompression object: its type has no name."""
+    """A zlib decompression object, whose type has no public name."""
 
     def decompress(self, data: bytes, max_length: int = ..., /) -> bytes: ...
 
@@ -307,17 +309,17 @@ class Decompressor(Protocol):
 def gunzip(
     blocks: Iterator[bytes], block_size: int, name: str, bytes_read: Callable[[], int], notes: Notes
 ) -> Iterator[bytes]:
-    """Members one after another, as ``gzip -d`` does; a cut or damaged end gives what is there.
+    """Decompress one member after another, as ``gzip -d`` does; of a cut or damaged file, return the readable part.
 
-    Blocks of at most ``block_size`` bytes. ``bytes_read``: of the file so far, for what is said.
-    Raises `InputError` when nothing is there.
+    Blocks have at most ``block_size`` bytes. ``bytes_read``: of the file so far, for messages. Raises `InputError` if
+    nothing can be read.
     """
     decoder = zlib.decompressobj(31)
     fresh, members, empty = True, 0, True
     for block in blocks:
         while block:
             if fresh and members:
-                block = block.lstrip(b"\0")  # padding of a tape or a disk
+                block = block.lstrip(b"\0")  # padding from a tape or a disk
                 if block and not block.startswith(GZIP_MAGIC[: len(block)]):
                     notes.add("bytes after the end of the gzip data ignored", name)
                     return
@@ -359,7 +361,7 @@ def _up_to_the_damage(decoder: Decompressor, block: bytes) -> bytes:
 
 
 def peek(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """The first bytes, at least as many as a mark at the start needs, and all blocks; however small these are."""
+    """Return the first bytes, enough for a byte order mark, and all blocks, however small they are."""
     first = b""
     for block in blocks:
         first += block
@@ -369,35 +371,36 @@ def peek(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
 
 
 def joined(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    """One block, unless it is empty, before the others."""
+    """Yield one block, unless it is empty, before the others."""
     if first:
         yield first
     yield from rest
 
 
 def split_keeping_cr(block: bytes) -> list[bytes]:
-    """Split at line feeds only: a lone carriage return (a progress bar) does not end a line of the file."""
+    """Split at line feeds only: a lone carriage return (a progress bar) does not end a line."""
     lines = [line + b"\n" for line in block.split(b"\n")]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines
 
 
 def transcode(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """UTF-16 with its mark, as UTF-8; what is damaged becomes U+FFFD."""
+    """Convert UTF-16 with a byte order mark to UTF-8; damaged characters become U+FFFD."""
     decoder = codecs.getincrementaldecoder("utf-16")("replace")
     for block in blocks:
         yield decoder.decode(block).encode()
     yield decoder.decode(b"", final=True).encode()
 
 
-# -- Opening: what is a file, what may have no end, and a named pipe that waits for its writer -------------------------
+# -- Opening: files, inputs that may have no end, and named pipes that wait for their writer
+# ----------------------------
 
 WRITER_S = 5
-"""How long a named pipe is given until somebody writes to it."""
+"""Seconds to wait until somebody writes to a named pipe."""
 
 
 def refuse_what_is_no_file(name: str, mode: int) -> None:
-    """A pipe is fine: that is how a shell hands over the output of a command."""
+    """Refuse a directory or a device. A pipe is accepted: a shell hands over the output of a command as a pipe."""
     if stat.S_ISDIR(mode):
         raise InputError(f"{name}: is a directory that holds no CK experiment; expected a file")
     for is_it, what in ((stat.S_ISSOCK, "socket"), (stat.S_ISCHR, "device"), (stat.S_ISBLK, "device")):
@@ -406,7 +409,7 @@ def refuse_what_is_no_file(name: str, mode: int) -> None:
 
 
 def has_end(file: BinaryIO) -> bool:
-    """Whether it is a regular file, or lies in memory."""
+    """Return whether it is a regular file, or is in memory."""
     try:
         return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
     except (OSError, ValueError, AttributeError):
@@ -414,21 +417,21 @@ def has_end(file: BinaryIO) -> bool:
 
 
 def leads_out(path: str, folder: str) -> bool:
-    """Whether a path below ``folder`` leads out of it by a link, which is the work of whoever wrote the folder."""
+    """Return whether a path below ``folder`` leads out of it by a link, which the author of the folder made."""
     real = os.path.join(os.path.realpath(folder), "")
     return not os.path.join(os.path.realpath(path), "").startswith(real)
 
 
 def opened_pipe(path: str, name: str, block_size: int) -> tuple[BinaryIO, bytes]:
-    """A named pipe and what its writer has written so far, at most ``block_size`` bytes.
+    """Open a named pipe and return the bytes written so far, at most ``block_size``.
 
-    Raises `InputError` where there is no writer for `WRITER_S`.
+    Raises `InputError` if there is no writer for `WRITER_S`.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     until = time.monotonic() + WRITER_S
     try:
         first = b""
-        with contextlib.suppress(BlockingIOError):  # a writer that has written nothing yet
+        with contextlib.suppress(BlockingIOError):  # the writer has written nothing yet
             while not (first := os.read(handle, block_size)):
                 if time.monotonic() > until:
                     raise InputError(f"{name}: is a named pipe that nobody writes to; expected a file")

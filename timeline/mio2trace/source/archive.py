@@ -1,7 +1,7 @@
-"""Zip archives of strangers: unpacked into a folder of their own under limits, or refused with the member's name.
+"""Zip archives from strangers: unpacked into a new folder within limits, or refused with the name of the member.
 
-Nothing of the archive is trusted: neither the names in it, nor the sizes that it states, nor its directory.
-What `mio2trace record` and `mio2trace bundle` write holds a ``manifest.json`` that says which members are inputs.
+The archive is not trusted: neither the names in it, nor the sizes that it states, nor its directory. Archives of
+`mio2trace record` and `mio2trace bundle` hold a ``manifest.json`` that names the members that are inputs.
 """
 
 from __future__ import annotations
@@ -23,28 +23,27 @@ from mio2trace.notes import InputError
 from mio2trace.source import BLOCK, FREE_EXPANSION, MAX_EXPANSION, leads_out
 
 if TYPE_CHECKING:
-    import zipfile  # imported where it is used: no other input needs it
+    import zipfile  # imported where it is used: other inputs do not need it
 
 MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
-"""Of an archive, and of an empty one."""
+"""The first bytes of an archive, and of an empty archive."""
 MANIFEST = "manifest.json"
 SCHEMA = "mio2trace archive 1"
 MOST_MEMBERS = 10_000
 DEEPEST = 32
-"""Folders in folders: each of them takes far longer to make than to name."""
+"""The most nested folders: each takes far longer to create than to name."""
 _MOST_OF_A_DIRECTORY = 4 << 20
-"""Bytes: the directory of an archive is read as a whole before anything can be known of it."""
+"""Bytes: the directory of an archive is read as a whole before anything is known about it."""
 _NOT_IN_A_NAME = re.compile(r"[\x00-\x1f\x7f\\]|^[A-Za-z]:")
 _PACKED = (0, 8)
-"""How members may be packed: not at all, deflated (APPNOTE 4.4.5)."""
+"""Accepted compression methods: none, and deflate (APPNOTE 4.4.5)."""
 _PACKED_AGAIN = (*MAGIC, b"7z\xbc\xaf\x27\x1c", b"Rar!")
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What is read of an archive's ``manifest.json``, as names of members. ``inputs``: what the archive stands for;
-    ``beside``: what is read together with one of them. ``reference``: inputs of a run without MIOpen's log. ``told``:
-    all that stands in it, as somebody wrote it.
-    """
+    """The used part of an archive's ``manifest.json``, as names of members. ``inputs``: the files that the archive
+    represents. ``beside``: files that are read together with one of them. ``reference``: inputs of a run without
+    MIOpen's log. ``told``: the whole manifest, as somebody wrote it."""
 
     schema: str = ""
     inputs: tuple[str, ...] = ()
@@ -54,7 +53,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Unpacked(NamedTuple):
-    """A folder with the members of an archive, by their names there; ``manifest`` where it is one of ours."""
+    """A folder with the members of an archive, by their names there; with ``manifest`` if it is one of ours."""
 
     folder: str
     members: tuple[str, ...]
@@ -62,7 +61,7 @@ class Unpacked(NamedTuple):
 
 
 class _Bounded(io.FileIO):
-    """A file of which no more than a directory's size is read at once."""
+    """A file of which at most the size of a directory is read at once."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or size < 0:
@@ -73,7 +72,7 @@ class _Bounded(io.FileIO):
 
 
 def is_archive(path: str) -> bool:
-    """Whether a regular file begins as a zip archive does."""
+    """Return whether a regular file begins like a zip archive."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return False
@@ -84,11 +83,11 @@ def is_archive(path: str) -> bool:
 
 
 def is_unpacked(path: str) -> bool:
-    """Whether a folder holds the manifest of an archive of ours."""
+    """Return whether a folder holds the manifest of one of our archives."""
     try:
         manifest = os.path.join(path, MANIFEST)
         if not os.path.isfile(manifest):
-            return False  # a pipe would be waited for
+            return False  # reading from a pipe would block
         with open(manifest, "rb") as file:
             return _manifest(file.read(_MOST_OF_A_DIRECTORY)) is not None
     except (OSError, ValueError):
@@ -96,7 +95,8 @@ def is_unpacked(path: str) -> bool:
 
 
 def unpacked_in(folder: str) -> Unpacked:
-    """The members of an archive that somebody unpacked into ``folder``. Raises `InputError` for what it lacks."""
+    """Return the members of an archive that somebody unpacked into ``folder``. Raises `InputError` if a member is
+    missing."""
     with open(os.path.join(folder, MANIFEST), "rb") as file:
         manifest = _manifest(file.read(_MOST_OF_A_DIRECTORY))
     assert manifest is not None
@@ -110,11 +110,11 @@ def unpacked_in(folder: str) -> Unpacked:
 
 @contextmanager
 def unpacked(path: str, max_input: int | None = None) -> Iterator[Unpacked]:
-    """The members of the archive at ``path``, in a folder that goes when the context ends.
+    """Unpack the archive at ``path`` into a folder that is removed when the context ends.
 
-    All of them together hold at most ``max_input`` bytes; without it as many as any compressed input may
-    (`FREE_EXPANSION`, `MAX_EXPANSION`). Raises `InputError` for what is damaged, locked, too large, an archive itself,
-    or named to lie elsewhere.
+    All members together hold at most ``max_input`` bytes; without it, the limit of any compressed input
+    (`FREE_EXPANSION`, `MAX_EXPANSION`). Raises `InputError` for an archive that is damaged, locked or too large, that
+    contains an archive, or whose names lead elsewhere.
     """
     name = os.path.basename(path)
     most = max(FREE_EXPANSION, MAX_EXPANSION * os.path.getsize(path)) if max_input is None else max_input
@@ -140,7 +140,7 @@ def _unpack(path: str, name: str, folder: str, most: int) -> Unpacked:
                 left -= _lay(archive, info, os.path.join(folder, info.filename), left, name, most)
             return Unpacked(folder, tuple(info.filename for info in wanted), manifest)
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
-        # What begins as an archive does and lacks the list of its files, which is at the end.
+        # A file that begins like an archive but lacks the list of its files, which is at the end.
         problem = "file cut off" if str(error) == "File is not a zip file" else f"damaged zip archive: {error}"
         raise InputError(f"{name}: {problem}; expected a whole zip archive") from None
     except OSError as error:
@@ -148,7 +148,7 @@ def _unpack(path: str, name: str, folder: str, most: int) -> Unpacked:
 
 
 def _members(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
-    """The files in it. Raises `InputError` for a file that may not be unpacked."""
+    """Return the files in the archive. Raises `InputError` for a file that may not be unpacked."""
     files = [info for info in archive.infolist() if not info.filename.endswith("/")]
     if len(files) > MOST_MEMBERS:
         raise InputError(f"{name}: {len(files)} files in the archive; expected at most {MOST_MEMBERS}")
@@ -161,7 +161,7 @@ def _members(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
             raise InputError(f"{shown}: a link or a device in the archive; expected a plain file")
         if info.flag_bits & 1:
             raise InputError(f"{shown}: locked with a password; expected an archive without")
-        if info.compress_type not in _PACKED:  # others take memory as they please
+        if info.compress_type not in _PACKED:  # other methods use any amount of memory
             raise InputError(f"{shown}: packed by method {info.compress_type}; expected deflate, or nothing")
         if info.filename in names:
             raise InputError(f"{shown}: twice in the archive; expected it once")
@@ -187,7 +187,7 @@ def _require_few_folders(names: Iterable[str], archive: str) -> None:
 
 
 def _is_inside(name: str) -> bool:
-    """Whether a member's name is one below its folder."""
+    """Return whether a member's name leads below the folder."""
     parts = name.split("/")
     return not (_NOT_IN_A_NAME.search(name) or "" in parts or ".." in parts or "." in parts)
 
@@ -195,7 +195,7 @@ def _is_inside(name: str) -> bool:
 def _wanted(
     archive: zipfile.ZipFile, members: list[zipfile.ZipInfo], name: str
 ) -> tuple[list[zipfile.ZipInfo], Manifest | None]:
-    """Those that are inputs by its manifest, all where it has none of ours."""
+    """Return the inputs by the manifest, or all members without a manifest of ours."""
     by_name = {info.filename: info for info in members}
     if MANIFEST not in by_name:
         return members, None
@@ -212,7 +212,7 @@ def _wanted(
 
 
 def _manifest(text: bytes) -> Manifest | None:
-    """None of somebody else's."""
+    """Return the manifest; None if it is not ours."""
     try:
         manifest = msgspec.json.decode(text, type=Manifest)
         manifest = msgspec.structs.replace(manifest, told=msgspec.json.decode(text, type=dict[str, Any]))
@@ -222,14 +222,14 @@ def _manifest(text: bytes) -> Manifest | None:
 
 
 def _named(manifest: Manifest, name: str) -> tuple[str, ...]:
-    """The members that it names. Raises `InputError` where it is of another version."""
+    """Return the members that it names. Raises `InputError` if it is of another version."""
     if manifest.schema != SCHEMA:
         raise InputError(f"{name}: {MANIFEST} is of {manifest.schema!r}; expected {SCHEMA!r}")
     return tuple(dict.fromkeys((*manifest.inputs, *manifest.beside, *manifest.reference)))
 
 
 def _lay(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str, left: int, name: str, most: int) -> int:
-    """Write a member to ``path``; how many bytes it has. Raises `InputError` when it has more than ``left``."""
+    """Write a member to ``path`` and return its bytes. Raises `InputError` if it has more than ``left``."""
     size = 0
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with archive.open(info) as packed, open(path, "xb") as file:

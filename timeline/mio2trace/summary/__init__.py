@@ -26,7 +26,7 @@ _NOWHERE = "unattributed"
 
 
 class InputFact(msgspec.Struct, frozen=True, kw_only=True):
-    """What an input was taken for. ``name`` is for the person only and never written to a trace."""
+    """How an input was interpreted. ``name`` is for the person only and never written to a trace."""
 
     name: str
     format: str
@@ -73,10 +73,10 @@ def describe(
 
 
 def metadata(generator: str, inputs: Sequence[InputFact], measured: Sequence[Measures]) -> dict[str, Any]:
-    """The metadata object but for its clock and notes (trace-contract.md 2)."""
+    """Return the metadata object without its clock and notes (trace-contract.md 2)."""
     return {
         "generator": generator,
-        # In an order of their own: that of the command line does not matter.
+        # Sorted, so that the order of the command line does not matter.
         "inputs": sorted(
             (
                 {"format": fact.format, "size": size, "sha256": sha256}
@@ -94,7 +94,7 @@ def metadata(generator: str, inputs: Sequence[InputFact], measured: Sequence[Mea
 
 
 def completeness(measured: Sequence[Measures]) -> dict[str, Any]:
-    """Whether the profiles hold all work, and what they lack: counts by class over all processes."""
+    """Return whether the profiles hold all work, and the missing parts: counts by class over all processes."""
     counts: Counter[str] = Counter()
     for measures in measured:
         counts.update(measures.completeness.counts)
@@ -102,7 +102,7 @@ def completeness(measured: Sequence[Measures]) -> dict[str, Any]:
 
 
 def steps(measured: Sequence[Measures]) -> list[dict[str, Any]]:
-    """For each process whose steps have a length: the mean steady step of its slowest device."""
+    """Return the mean steady step of the slowest device, for each process whose steps have a known length."""
     found = []
     for measures in measured:
         step = measures.steady.step_time
@@ -113,7 +113,7 @@ def steps(measured: Sequence[Measures]) -> list[dict[str, Any]]:
 
 
 def attribution(measured: Sequence[Measures]) -> dict[str, Any]:
-    """Kernels and copies by the evidence of their layer; every one is counted once."""
+    """Count kernels and copies by the evidence of their layer; each is counted once."""
     kernels = copies = unsure = contradictions = not_drawn = 0
     by: Counter[str] = Counter()
     time: Counter[str] = Counter()
@@ -175,12 +175,12 @@ def account(
 
 
 def _is_framework(measures: Measures) -> bool:
-    """Whether it is of a framework's own profile: where it tells of no device, there is nothing to say of layers."""
+    """Return whether it is of a framework's own profile without devices, which has no layers to report."""
     return bool(measures.alignment.profile.framework.nodes)
 
 
 def _unattributed_set_up(measured: Sequence[Measures]) -> int:
-    """How many kernels and copies without a layer ran before the warm-up: building, filling, searching."""
+    """Count the kernels and copies without a layer before the warm-up: building, filling, searching."""
     count = 0
     for measures in measured:
         links = measures.alignment.links
@@ -239,7 +239,8 @@ def _clock_lines(clock: Mapping[str, Any]) -> list[str]:
 
 
 def _process_parts(processes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """How the clocks of a job's processes relate to the first one's; those that do alike together."""
+    """Describe how the clocks of a job's processes relate to the first one; processes with equal relations are
+    joined."""
     alike: dict[tuple[int, int | None, str], list[str]] = {}
     names = [f"rank {one['rank']}" if "rank" in one else f"pid {one.get('pid', '?')}" for one in processes]
     for name, one in zip(names[1:], processes[1:], strict=True):
@@ -252,7 +253,7 @@ def _process_parts(processes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _time_lines(measured: Sequence[Measures]) -> list[str]:
-    """Kernel time per pass; many iterations are folded into one line."""
+    """Return kernel time per pass; the iterations share one line."""
     time: Counter[Pass | None] = Counter()
     iterations: set[int] = set()
     for measures in measured:
@@ -284,16 +285,16 @@ def _count(number: int, noun: str) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# What the operations cost and what is in doubt about them: counts for the metadata, findings for the person
+# The cost of operations and the doubts about them: counts for the metadata, findings for the person.
 
 SHOWN = 3
-"""How many names a line lists."""
+"""The most names in a line."""
 SHARE = 0.005
-"""Part of the kernel time below which a finding is not worth a line."""
+"""A finding with a smaller part of the kernel time gets no line."""
 
 
 def linked(measured: Sequence[Measures]) -> dict[str, Any]:
-    """``operations``, ``operation_by``, ``outside_operations``, and times: every activity is counted once."""
+    """Return ``operations``, ``operation_by``, ``outside_operations``, and times; every activity is counted once."""
     by: Counter[str] = Counter()
     time: Counter[str] = Counter()
     operations = without = find = find_kernels = 0
@@ -318,9 +319,10 @@ def linked(measured: Sequence[Measures]) -> dict[str, Any]:
 
 
 def operation_lines(measured: Sequence[Measures]) -> list[str]:
-    """How many kernels have an operation and by what; what lacks one, by name and share of time; what stands out.
+    """Return the number of kernels that have an operation, by evidence; kernels without one by name and share of time;
+    and what stands out.
 
-    Each line begins with the process where there are several.
+    Each line begins with the process if there are several.
     """
     said = []
     for measures in measured:
@@ -372,7 +374,7 @@ def _without_kernels(measures: Measures) -> Iterator[str]:
 
 
 def _findings(measures: Measures, whole: int) -> Iterator[str]:
-    """Searches, naive solvers, layout transposes: what a slow network may be slow by."""
+    """Possible causes of a slow network: searches, naive solvers, layout transposes."""
     searches = [cost for cost in measures.searches.values() if cost.kernels]
     if searches:
         ran = sum(cost.timed_ns for cost in searches)
@@ -410,7 +412,7 @@ def _percent(part: float, whole: float) -> str:
 
 
 def _told_by(operations: Sequence[Operation]) -> str:
-    """Where the calls are stated: lines of a log, ranges of the profile, or both."""
+    """Return where the calls are stated: lines of a log, ranges of the profile, or both."""
     logged = sum(operation.line > 0 for operation in operations)
     if logged == len(operations):
         return "the log"

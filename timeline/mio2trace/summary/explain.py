@@ -1,4 +1,4 @@
-"""Why a kernel belongs to an operation, or to none: the evidence, and what else was possible."""
+"""Explain why a kernel belongs to an operation, or to none: the evidence, and the alternatives."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
 
 ALTERNATIVES = 3
-"""How many other operations are told."""
+"""The most other operations that are listed."""
 LEAST, CERTAIN = 0.005, 0.9995
-"""Probabilities that are printed as 0 and as 100 %."""
+"""Probabilities outside of these are printed as 0 and as 100 %."""
 MOST_NATS = 40.0
 
 
 def explain(alignment: Alignment, what: str) -> Iterator[str]:
-    """Lines on ``kernel N`` (call or dispatch), ``operation N`` or ``line N`` (of the log, in an operation's entry).
+    """Return lines on ``kernel N`` (call or dispatch), ``operation N`` or ``line N`` (of the log, in an operation's
+    entry).
 
-    Raises ValueError when there is no such thing.
+    Raises ValueError if it does not exist.
     """
     kind, _, number = what.replace(":", " ").strip().partition(" ")
     if kind not in ("kernel", "operation", "line") or not number.strip().isdecimal():
@@ -33,7 +34,7 @@ def explain(alignment: Alignment, what: str) -> Iterator[str]:
         )
     value = int(number)
     if kind == "kernel":
-        # Copies of a profile that numbers its dispatches have numbers of their own.
+        # Copies have numbers of their own in a profile that numbers its dispatches.
         numbered = [place for place, activity in enumerate(alignment.profile.activities) if activity.number == value]
         numbered.sort(key=lambda place: alignment.profile.activities[place].kind != "kernel")
         if numbered:
@@ -71,7 +72,7 @@ def _kernel(alignment: Alignment, position: int, activity: Activity) -> Iterator
 
 
 def _layer_odds(links: Links, position: int, layer: str) -> str | None:
-    """``91 %: the next best is conv2, 7 %``; where only neighbours are known, these, with all that is left."""
+    """Return ``91 %: the next best is conv2, 7 %``. If only the neighbours are known, they share all of the rest."""
     confidence = links.layer_confidence.get(position, 1.0)
     if confidence >= CERTAIN:
         return None
@@ -84,14 +85,14 @@ def _layer_odds(links: Links, position: int, layer: str) -> str | None:
 
 
 def _layer_beside(links: Links, position: int, step: int, layer: str) -> str:
-    """The nearest other layer of the activities before it or behind it."""
+    """Return the nearest other layer among the activities before or after the position."""
     places = range(position, len(links.run_of)) if step > 0 else range(position, -1, -1)
     names = (links.runs[run].layer for place in places if (run := links.run_of[place]) != NONE)
     return next((name for name in names if name != layer), "")
 
 
 def _stated(alignment: Alignment, position: int) -> Iterator[str]:
-    """The operation that the profile itself tells: there was nothing to choose."""
+    """Return the operation that the profile itself states: there was no choice."""
     links = alignment.links
     index = links.operation_of[position]
     for operation in links.operations:
@@ -125,7 +126,7 @@ def _link(alignment: Alignment, stream: Stream, number: int, position: int) -> I
 
 
 def _odds(stream: Stream, posterior: Posterior, number: int) -> str:
-    """``91 %: the next best is operation 3, 7 %; the log lost this call, 2 %``."""
+    """Return ``91 %: the next best is operation 3, 7 %; the log lost this call, 2 %``."""
     place = posterior.operation[number]
     confidence = posterior.confidence[number]
     parts = [
@@ -171,7 +172,7 @@ def _reasons(stream: Stream, number: int, place: int) -> str:
 
 
 def _times(nats: float) -> str:
-    """A likelihood ratio in words."""
+    """Describe a likelihood ratio in words."""
     if abs(nats) < 0.05:
         return "as likely as anywhere"
     factor = exp(min(abs(nats), MOST_NATS))
@@ -235,7 +236,7 @@ def _doubt(confidence: float) -> str:
 
 
 def percent(probability: float) -> str:
-    """Return a probability as text: 100 % only if it is sure, 0 % only if it is impossible."""
+    """Return a probability as text: 100 % only if it is certain, 0 % only if it is impossible."""
     if probability < 0.01:
         return "less than 1 %"
     return f"{min(99, round(100 * probability))} %"
