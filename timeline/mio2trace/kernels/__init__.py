@@ -1,7 +1,7 @@
-"""The real M, N and K of the GEMM-like kernels in a profile, and which kernels only help them (dvdt-ck.md 5).
+"""The real M, N and K of the GEMM-like kernels in a profile, and their auxiliary kernels (dvdt-ck.md 5).
 
-Sizes come from the arguments in force at the activity, from the kernels around it, from program sources and from build
-options. They are never guessed: a size that cannot be known is left out. A library is a row of `ROWS`.
+Sizes come from the arguments of the kernel, from the kernels around it, from program sources and from build options.
+They are never guessed: an unknown size is left out. A library is a row of `ROWS`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROWS: tuple[Row, ...] = (
 
 
 def find_gemms(profile: Profile) -> dict[int, KernelFact]:
-    """Facts by position in ``profile.activities``, only for kernels about which something is known."""
+    """Return facts by position in ``profile.activities``, only for kernels about which something is known."""
     facts: dict[int, KernelFact] = {}
     queues: dict[int, list[int]] = {}
     found: dict[Row, list[Place]] = {}
@@ -60,12 +60,12 @@ def role(name: str, fact: KernelFact | None) -> str:
 
 
 def helps(kernel_role: str) -> bool:
-    """Whether a kernel of this `role` only prepares or finishes the work of another."""
+    """Return whether a kernel of this role only prepares or finishes the work of another one."""
     return kernel_role not in ("", *WORK)
 
 
 def _kind(name: str, found: dict[Row, list[Place]]) -> tuple[KernelFact | None, list[Place] | None]:
-    """Use the name alone: a helper's fact, or the list of places of the row that it belongs to."""
+    """Use only the name: return an auxiliary kernel's fact, or the list of places of its row."""
     for row in ROWS:
         if row.kernels.fullmatch(name):
             return None, found.setdefault(row, [])

@@ -61,9 +61,9 @@ Pick = Callable[[tuple[str, ...]], Any]
 
 
 class Helper(NamedTuple):
-    """How a {Copy,Transpose}{,Pad}Matrix kernel states its work; ``sizes`` picks src_one, src_two, dest_one, dest_two.
+    """How a {Copy,Transpose}{,Pad}Matrix kernel states its work. ``sizes`` picks src_one, src_two, dest_one, dest_two.
 
-    A Fast one has equal sizes on both sides and states none.
+    A Fast kernel has equal sizes on both sides and states none.
     """
 
     turned: bool
@@ -85,7 +85,7 @@ def _helpers(suffix: str, buffers: tuple[int, int], sizes: tuple[int, int, int, 
 
 
 class Indirect(NamedTuple):
-    """An indirect kernel: how to pick its A, B and C, and its helpers. Buffers are separate or one temporary."""
+    """An indirect kernel: how to find its A, B, C and its auxiliary kernels. Buffers are separate, or one temporary."""
 
     buffers: Pick
     helpers: dict[str, Helper]
@@ -108,7 +108,7 @@ MOST_BEFORE = 5  # A, B and C; SYR2K before 1.5 prepares A and B twice
 
 
 class Copy(NamedTuple):
-    """One helper as the solver sees it. ``matrix`` is the mask of the kernel's matrices that may be its copy."""
+    """An auxiliary kernel for the solver. ``matrix``: the mask of the kernel's matrices that it may have copied."""
 
     turned: bool
     sizes: tuple[str, str, str, str] | None
@@ -116,12 +116,12 @@ class Copy(NamedTuple):
 
 
 class Around(NamedTuple):
-    """The helpers of one indirect kernel, in order."""
+    """The auxiliary kernels of one indirect kernel, in order."""
 
     before: tuple[Copy, ...]
     after: Copy | None
-    shared: int  # matrices that lie in the buffer of C, as a mask
-    sources: tuple[str, str]  # buffers that A and B come from, for telling SYR2K from two SYRKs
+    shared: int  # matrices in the buffer of C, as a mask
+    sources: tuple[str, str]  # the source buffers of A and B, to distinguish SYR2K from two SYRKs
     first: int  # indices, in the queue's kernels, of the first and the last kernel of the row
     last: int
 
@@ -129,9 +129,9 @@ class Around(NamedTuple):
 def _around(
     context: Context, kind: Indirect, line: list[int], index: int, main: Activity, twin: Activity | None
 ) -> Around | None:
-    """The helpers directly around kernel ``index``; None when an argument that tells is not known.
+    """Return the auxiliary kernels directly around kernel ``index``; None if a necessary argument is unknown.
 
-    ``twin`` is the second run of an old SYR2K's kernel, right after it.
+    ``twin``: the second run of an old SYR2K's kernel, directly after it.
     """
     activities = context.activities
     helpers = kind.helpers
@@ -154,7 +154,7 @@ def _around(
             if not matrix:
                 if not dest:
                     return None
-                break  # somebody else's
+                break  # it belongs to another kernel
             if dest == a:
                 source_a = source
             elif dest == b:
@@ -184,14 +184,14 @@ def _copy(helper: Helper, activity: Activity, matrix: int) -> Copy:
 def solve(
     padded: Triple, before: tuple[Copy, ...], after: Copy | None, shared: int, gemmk: int | None, syrk: bool
 ) -> Triple | None:
-    """The real (M, N, K) that explain every helper, None unless there is exactly one such triple.
+    """Return the real (M, N, K) that explain every auxiliary kernel; None unless there is exactly one such triple.
 
-    A, B and C are prepared in this order, each only when it must be padded or turned: a matrix without a helper has
-    its real sizes in the kernel's arguments. Where it matters whose copy a helper made, or whether the kernel wants A
-    and C turned, all readings are tried: a wrong one contradicts itself.
+    A, B and C are prepared in this order, each only if it must be padded or transposed: a matrix without an auxiliary
+    kernel has its real sizes in the kernel's arguments. If it matters which matrix was copied, or whether the kernel
+    needs A and C transposed, all readings are tried: a wrong one contradicts itself.
     """
     answers: set[Triple] = set()
-    # A Fast copy right before may be the end of the GEMM before, into a matrix that this one reads.
+    # A Fast copy directly before may be the end of the previous GEMM, into a matrix that this one reads.
     starts = (before, before[1:]) if before and before[0].sizes is None else (before,)
     for kernel, copies in itertools.product((0, 1) if gemmk is None else (gemmk,), starts):
         for whose in itertools.product((A, B, C), repeat=len(copies)):
@@ -210,12 +210,13 @@ def _reading(
     inside: dict[int, tuple[int, int]],
     syrk: bool,
 ) -> Triple | None:
-    """The sizes if helper i made matrix ``whose[i]``; None on any contradiction."""
+    """Return the sizes if auxiliary kernel i made matrix ``whose[i]``; None if that contradicts itself."""
     if any(not copy.matrix & matrix for copy, matrix in zip(copies, whose, strict=True)):
         return None
     if not syrk and any(later <= earlier for earlier, later in itertools.pairwise(whose)):
         return None
-    # A buffer that a helper writes, or the result is taken from, is a temporary: what lies in it has a helper.
+    # A buffer that an auxiliary kernel writes, or from which the result is copied, is temporary: such a kernel filled
+    # it.
     temporary = shared if after else 0
     covered = 0
     for copy, matrix in zip(copies, whose, strict=True):
@@ -255,7 +256,7 @@ def _reading(
 
 
 class _Done(NamedTuple):
-    """The SYRK row just found: a second one after it with A and B exchanged is the other half of a SYR2K."""
+    """The SYRK that was just found: a second one after it, with A and B exchanged, is the other half of a SYR2K."""
 
     line: list[int]
     last: int
@@ -326,7 +327,7 @@ def _find_indirect(context: Context, places: list[Place]) -> None:
 
 
 def _second_run(main: Activity, following: Activity | None) -> Activity | None:
-    """Before 1.5 SYR2K runs its kernel twice on the same C, with A and B exchanged and nothing between."""
+    """Before 1.5 SYR2K runs its kernel twice on the same C, with A and B exchanged and no kernel between."""
     if following is None or following.name != main.name:
         return None
     here, there = main.opencl.arguments, following.opencl.arguments
@@ -338,9 +339,10 @@ _GEMMK = late(rb"#define[ \t]+GEMMK[ \t]+(\d{1,18})(?!\d)")
 
 
 def _gemmk(context: Context, main: Activity) -> int | None:
-    """Which of the two kernels a program holds: its first definition (the database's; a default may follow).
+    """Return which of the two kernels a program contains: its first definition (from the database; a default may
+    follow).
 
-    Sources from before 1.4 do not know the macro and hold kernel 0. None if no source has it.
+    Sources before 1.4 do not have the macro and contain kernel 0. None if no source has it.
     """
     programs = context.profile.opencl.programs
     linked = (

@@ -1,4 +1,4 @@
-"""GEMMs whose sizes a program was compiled with (dvdt-ck.md 5): ARM Compute Library's and MIOpenGEMM's."""
+"""GEMMs whose program was compiled for their sizes (dvdt-ck.md 5): ARM Compute Library and MIOpenGEMM."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ def _armcl_fact(name: str, arguments: tuple[str, ...], options: str, gws: Size3 
     if not (m and n and k):
         return MAIN
     blocks = [(m, "M0", gws[1]), (n, "N0", gws[0])]
-    # Options may be cut (dvdt-ck.md 1.7), and the last arguments then be something else: those need the blocks.
+    # Options may be cut (dvdt-ck.md 1.7). Then the last arguments may be something else, so the block sizes are needed.
     if not by_options and not all(option in stated for _, option, _ in blocks):
         return MAIN
     idle = "-DDUMMY_WORK_ITEMS" in options
     if not all(_agrees(*block, stated, idle, "_mmul" in name) for block in blocks):
         return MAIN
-    # The third dimension of the work size runs over the batch.
+    # The third dimension of the work size is the batch.
     return KernelFact(role="main", gemm=Gemm(m, n, k, gws[2]), gemm_by="build options" if by_options else "arguments")
 
 
 def _agrees(length: int, option: str, items: int, stated: dict[str, int], idle: bool, mmul: bool) -> bool:
-    """Whether block size, what is left over for the last block, and work items bear out M or N."""
+    """Return whether block size, remainder of the last block, and work items confirm M or N."""
     block = stated.get(option, 0)
     if not block:
         return option not in stated
     for left_over in (f"PARTIAL_STORE_{option}", f"{option}_LEFTOVER"):
         if stated.get(left_over, length % block) != length % block:
             return False
-    if mmul:  # 16 work items share their blocks: the work size says less
+    if mmul:  # 16 work items share their blocks, so the work size is less specific
         return True
     blocks = -(-length // block)
     # Idle items fill up to a power of two.
@@ -84,7 +84,7 @@ _GEOMETRY = late(r"/\*\s*tC\d_tA\d_tB\d_colMaj\d_m([0-9]{1,18})_n([0-9]{1,18})_k
 
 
 def _sizes(context: Context, program: int, name: str) -> tuple[Gemm, int | None] | None:
-    """The GEMM of a program, and the global work size that it asks for."""
+    """Return the GEMM of a program, and the global work size that it asks for."""
     macros = context.sources.defines(program, name)
     m, n = _covered(macros, "A"), _covered(macros, "B")
     k = whole(macros, "KV__") or whole(macros, "__K__")
@@ -97,7 +97,7 @@ def _sizes(context: Context, program: int, name: str) -> tuple[Gemm, int | None]
 
 
 def _covered(macros: Mapping[str, str], matrix: str) -> int | None:
-    """What the macro tiles of A (or B) cover of M (or N): the last one only its ``PRESHIFT_FINAL_TILE``."""
+    """Return how much of M (or N) the macro tiles of A (or B) cover: the last tile only its ``PRESHIFT_FINAL_TILE``."""
     groups, tile = whole(macros, f"N_GROUPS_{matrix}"), whole(macros, f"MACRO_TILE_LENGTH_{matrix}")
     if not (groups and tile):
         return None

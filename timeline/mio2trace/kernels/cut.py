@@ -1,4 +1,4 @@
-"""Names that a tool cut off, as narrow tables do: what all names mean that begin so."""
+"""Names that a tool cut off, as narrow tables do: the meaning that all names with this beginning share."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import TypeVar
 from mio2trace.kernels.names import PATTERNS, WORK, KernelName, kernel_name, normalise
 
 FEWEST = 3
-"""So many different names are as long as the longest one where names were cut off there."""
+"""Names were cut off at the length of the longest name if at least this many different names have that length."""
 HELPER = "helper"
 _ENDS = re.compile(r"\$|\(\?!")
-"""What a row says of where its names end."""
+"""Characters in a row's expression that mark the end of a name."""
 _T = TypeVar("_T")
 
 
 def cut_at(names: AbstractSet[str]) -> int:
-    """The length at which these names were cut off, 0 where they were not.
+    """Return the length at which these names were cut off, 0 if they were not.
 
-    Several are as long as the longest one, and one of them is none of MIOpen's as it stands but the beginning of one.
+    Several names have the length of the longest one, and one of them is not a name of MIOpen but the beginning of one.
     """
     longest = max(map(len, names), default=0)
     ends = [name for name in names if len(name) == longest]
@@ -33,21 +33,21 @@ def cut_at(names: AbstractSet[str]) -> int:
 
 
 def left_of(name: str, cut: int) -> str:
-    """What of a whole name is left where names were cut off at that length; 0: all."""
+    """Return the part of a whole name that is left if names were cut off at that length; 0: all."""
     return name[:cut] if cut else name
 
 
 @cache
 def _beginnings() -> frozenset[str]:
-    """All that one of the table's literal beginnings may begin with."""
+    """Return every beginning of the literal beginnings in the table."""
     return frozenset(begin[:end] for begins, _, _ in PATTERNS for begin in begins for end in range(1, len(begin) + 1))
 
 
 @lru_cache(maxsize=1 << 12)
 def cut_name(name: str) -> KernelName | None:
-    """What all of MIOpen's names that begin with ``name`` have in common; None where there is none.
+    """Return the common meaning of all names of MIOpen that begin with ``name``; None if there is no such name.
 
-    The role is empty where it may be work or a helper's; so is the algorithm where there are several.
+    The role is empty if the kernel may be a main or an auxiliary one; so is the algorithm if there are several.
     """
     plain = normalise(name)
     meanings = [means for means in _meanings(plain) if means.miopen]
@@ -65,15 +65,15 @@ def cut_name(name: str) -> KernelName | None:
 
 
 def in_full(name: str, among: Collection[str]) -> str | None:
-    """The one of these names that begins so, ``name`` where none does, None where several do."""
+    """Return the one of these names that begins with ``name``; ``name`` if there is none, None if there are several."""
     whole = [one for one in among if one.startswith(name)]
     return name if not whole else whole[0] if len(whole) == 1 else None
 
 
 def _meanings(plain: str) -> list[KernelName]:
-    """The rows that a name which begins so may be of: none behind one that fits as it stands.
+    """Return the rows to which a name with this beginning may belong; none after a row that matches the name as it is.
 
-    Where anything may follow what a row begins with, it may be of that one, too; that alone tells nothing.
+    A row whose beginning is followed by any text is also possible; by itself it shows nothing.
     """
     meanings, is_one = [], False
     for begins, form, means in PATTERNS:
@@ -96,6 +96,6 @@ def _role(roles: Sequence[str]) -> str:
 
 
 def _all(choices: Iterable[tuple[_T, ...]]) -> tuple[_T, ...]:
-    """What any of them has; empty, which is any, where one is."""
+    """Return the values of all choices; empty (any value) if one choice is empty."""
     rows = [*choices]
     return tuple(dict.fromkeys(one for row in rows for one in row)) if all(rows) else ()

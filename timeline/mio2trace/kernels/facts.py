@@ -1,5 +1,5 @@
-"""Facts about a kernel, how arguments are read, and the seam between `find_gemms` and the libraries: a library is a row
-of kernel names and a function."""
+"""Facts about a kernel, reading of arguments, and the interface between `find_gemms` and the libraries: a library is a
+row of kernel names and a function."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Triple = tuple[int, int, int]
 
 
 class KernelFact(msgspec.Struct, frozen=True, gc=False):
-    """What is known about one enqueued kernel.
+    """The known facts about one enqueued kernel.
 
-    ``role`` is ``main`` for a kernel that computes a GEMM (or a part of one), else its kind of helper. One kernel per
-    GEMM has ``gemm``. ``padded`` is (M, N, K) as that kernel ran it, if it differs. ``gemm_by`` is the source of the
-    sizes: ``arguments``, ``helpers``, ``source`` or ``build options``.
+    ``role``: ``main`` for a kernel that computes a GEMM (or a part of one), else its kind of auxiliary kernel.
+    ``gemm``: on one kernel per GEMM. ``padded``: (M, N, K) as that kernel ran it, if it differs. ``gemm_by``: the
+    source of the sizes: ``arguments``, ``helpers``, ``source`` or ``build options``.
     """
 
     role: str = ""
@@ -36,13 +36,13 @@ MAIN = KernelFact(role="main")
 
 
 def argument(arguments: tuple[str, ...], index: int) -> str:
-    """Argument ``index`` as logged, ``""`` when unknown."""
+    """Return argument ``index`` as logged, ``""`` if unknown."""
     return arguments[index] if index < len(arguments) else ""
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def number(value: str) -> int | None:
-    """A 4 or 8 byte argument as the little-endian unsigned integer it is (dvdt-ck.md 1.3)."""
+    """Return a 4 or 8 byte argument as a little-endian unsigned integer (dvdt-ck.md 1.3)."""
     if len(value) not in (8, 16):
         return None
     try:
@@ -53,7 +53,7 @@ def number(value: str) -> int | None:
 
 @functools.lru_cache(maxsize=1 << 16)
 def size(value: str) -> int | None:
-    """A matrix dimension: a positive 4 byte int."""
+    """Return a matrix dimension: a positive 4 byte integer."""
     if len(value) != 8:
         return None
     dimension = number(value)
@@ -62,13 +62,13 @@ def size(value: str) -> int | None:
 
 # -- Libraries ---------------------------------------------------------------------------------------------------------
 
-# One queue's kernels in order (positions in ``profile.activities``; reads and writes are not among them), and an index
-# into that list.
+# The kernels of one queue in order (positions in ``profile.activities``, without reads and writes), and an index into
+# that list.
 Place = tuple[list[int], int]
 
 
 class Context:
-    """What a library may look at, and where it puts what it finds."""
+    """The input of a library's function, and the place for its results."""
 
     def __init__(self, profile: Profile, facts: dict[int, KernelFact]) -> None:
         self.profile = profile
@@ -78,12 +78,12 @@ class Context:
         self.last_if_final = _final(profile)
 
     def kernel(self, line: list[int], index: int) -> Activity | None:
-        """The kernel at ``index`` of a queue's kernels, None beyond either end."""
+        """Return the kernel at ``index`` of a queue's kernels, None beyond either end."""
         return self.activities[line[index]] if 0 <= index < len(line) else None
 
 
 def _final(profile: Profile) -> int | None:
-    """The last activity, if nothing else is known to have come after it: what belongs to it may be cut off."""
+    """Return the last activity unless a later one is known: kernels that belong to it may be cut off."""
     if not profile.activities:
         return None
     calls = (
@@ -95,7 +95,7 @@ def _final(profile: Profile) -> int | None:
 
 
 class Row(NamedTuple):
-    """A family of kernels whose sizes are found in one way; ``kernels`` fits whole names."""
+    """A family of kernels whose sizes are found in one way. ``kernels`` matches whole names."""
 
     library: str
     kernels: re.Pattern[str]
@@ -112,7 +112,7 @@ Stated = tuple[str, ...]
 def each_alone(
     stated: Callable[[tuple[str, ...]], Stated], read: Callable[[Stated, Size3 | None], Gemm | None]
 ) -> Callable[[Context, list[Place]], None]:
-    """For kernels that are a whole GEMM each: ``stated`` picks the arguments that hold sizes, ``read`` reads them."""
+    """For kernels that are a whole GEMM each: ``stated`` picks the arguments with sizes, ``read`` reads them."""
 
     def find(context: Context, places: list[Place]) -> None:
         activities, facts = context.activities, context.facts

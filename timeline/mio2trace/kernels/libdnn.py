@@ -1,8 +1,8 @@
 """Caffe's LibDNN (dvdt-ck.md 5; caffe src/caffe/greentea/libdnn_conv.cpp): sizes are macros of the layer's program.
 
-A program holds three sections, each the macros and then the kernel: forward, backward, weights. The kernels come from
-clCreateKernelsInProgram, which logs no handles, so a kernel's program is found out: by its work size, by the sizes of
-its buffers, for the backward kernels by the buffers that they share with a forward kernel, and by order of first use.
+A program has three sections (forward, backward, weights), each with macros and a kernel. The kernels come from
+clCreateKernelsInProgram, which logs no handles. So a kernel's program is found by its work size, by the sizes of its
+buffers, for backward kernels by the buffers that they share with a forward kernel, and by the order of first use.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from mio2trace.model.profile import Activity, BufferCreated, Size3
 FORWARD, BACKWARD, WEIGHTS = "conv_forward", "conv_backward", "conv_weights"
 _BYTES = {"half": 2, "float": 4, "double": 8}
 _TENSORS = 4
-"""So many arguments of a kernel can be tensors: input, weights, bias, output."""
+"""The first arguments of a kernel that can be tensors: input, weights, bias, output."""
 PAGE = 4096  # buffers in memory shared with the host may be rounded up
 
 
 class Section(NamedTuple):
-    """One kernel of one program. ``sizes`` are M, N, K per image and group."""
+    """One kernel of one program. ``sizes``: M, N, K per image and group."""
 
     program: int
     sizes: Triple
     groups: int
     work_items: tuple[int, int]
     bias: bool
-    images: tuple[tuple[int, int], ...]  # (argument index, least bytes): tensors that hold one or more images
+    images: tuple[tuple[int, int], ...]  # (argument index, least bytes): tensors of one or more images
     weights: tuple[tuple[int, int], ...]  # (argument index, bytes): weights and bias
 
 
@@ -65,7 +65,7 @@ def _section(sources: Sources, program: int, kernel: str) -> Section | None:
 
 
 class _Buffers:
-    """Sizes of the buffers that a kernel got, by the handle as an argument states it. Handles are recycled."""
+    """Sizes of a kernel's buffers, by the handle in the argument. Handles are reused."""
 
     def __init__(self, buffers: tuple[BufferCreated, ...]) -> None:
         self._made: dict[int, tuple[list[int], list[int]]] = {}
@@ -79,7 +79,7 @@ class _Buffers:
             sizes.append(buffer.size_bytes)
 
     def size(self, value: str, call_index: int) -> int | None:
-        """Bytes of the buffer that ``value`` is at a call, None when its making was not seen."""
+        """Return the bytes of the buffer ``value`` at a call; None if its creation was not recorded."""
         handle = number(value)
         if handle is None or handle not in self._made:
             return None
@@ -88,22 +88,22 @@ class _Buffers:
         return sizes[at] if at >= 0 else None
 
     def sizes(self, activity: Activity) -> tuple[int | None, ...]:
-        """Of the buffers that a kernel's first arguments are."""
+        """Return the sizes of the buffers in a kernel's first arguments."""
         return tuple(self.size(value, activity.number) for value in activity.opencl.arguments[:_TENSORS])
 
 
 class _Candidates:
-    """The sections that kernels alike may come from, in the order of their programs."""
+    """The possible sections of equal kernels, in the order of their programs."""
 
     def __init__(self, found: list[Section]) -> None:
         self.sections = frozenset(found)
         self.only = _only(found)
-        """One of them, when their sizes are the same."""
+        """One of the sections, if all have the same sizes."""
         self._by_program = {section.program: section for section in found}
         self._of_programs: dict[tuple[str, str], Section | None] = {}
 
     def of_programs(self, key: tuple[str, str], programs: set[int]) -> Section | None:
-        """One of those of ``programs``, which ``key`` stands for, when the sizes of these are the same."""
+        """Return one of the sections in ``programs`` (whose key is ``key``), if they have the same sizes."""
         if key not in self._of_programs:
             shared = sorted(programs.intersection(self._by_program))
             self._of_programs[key] = _only([self._by_program[program] for program in shared])
@@ -119,12 +119,13 @@ _Alike = tuple[str, Size3 | None, int]
 
 
 class _Use(NamedTuple):
-    """What tells one layer's kernel from another's. Handles alone do not: in damaged files kernels share them."""
+    """The properties that distinguish one layer's kernel from another's. Handles alone do not: in damaged files kernels
+    share them."""
 
     name: str
     kernel: str
     work_items: tuple[int, int]
-    shared: str  # the buffer that it has in common with the layer's forward kernel: weights, or conv_weights' input
+    shared: str  # the buffer that it shares with the layer's forward kernel: weights, or conv_weights' input
 
 
 def _use(activity: Activity) -> _Use | None:
@@ -135,7 +136,7 @@ def _use(activity: Activity) -> _Use | None:
 
 
 def _find(context: Context, places: list[Place]) -> None:
-    # Equal arguments are mostly one object: kernels with the same are looked at once.
+    # Equal arguments are mostly one object, so kernels with the same object are checked once.
     alike: dict[_Alike, Activity] = {}
     keys: list[tuple[int, _Alike]] = []
     for line, index in places:
@@ -159,7 +160,7 @@ def _find(context: Context, places: list[Place]) -> None:
 
 
 def _decide(context: Context, first: dict[_Use, Activity]) -> dict[_Use, Section]:
-    """The section of each use: sizes are the same for all sections left, or one alone is left."""
+    """Return the section of each use, if all remaining sections have the same sizes, or only one is left."""
     sections = {
         name: [
             section
@@ -208,9 +209,10 @@ def _decide(context: Context, first: dict[_Use, Activity]) -> dict[_Use, Section
 
 
 def _candidates(sections: list[Section], activity: Activity, buffers: _Buffers, unseen: bool) -> list[Section]:
-    """The sections that a kernel may come from. Weights have buffers of just their size; where some fit, they win.
+    """Return the possible sections of a kernel. Buffers of weights have exactly their size; sections that fit so are
+    preferred.
 
-    ``unseen`` says that there are programs without a source, so that mere possibility is not enough.
+    ``unseen``: there are programs without a source, so a merely possible section is not enough.
     """
     possible: list[Section] = []
     exact: list[Section] = []
@@ -222,7 +224,7 @@ def _candidates(sections: list[Section], activity: Activity, buffers: _Buffers, 
         images = 1 if activity.name == WEIGHTS else activity.grid[2] // section.groups
 
         def spare(needs: tuple[tuple[int, int], ...], times: int) -> list[int]:
-            """Bytes left in the buffers whose size is known."""
+            """Return the unused bytes in the buffers of known size."""
             sizes = [
                 (buffers.size(argument(activity.opencl.arguments, index), activity.number), need * times)
                 for index, need in needs
@@ -242,7 +244,7 @@ def _candidates(sections: list[Section], activity: Activity, buffers: _Buffers, 
 
 
 def _in_order(sections: list[Section], candidates: list[_Candidates]) -> list[Section] | None:
-    """Layer after layer: the i-th kernel used first is that of the i-th program, if that fits every one."""
+    """Match in order: the kernel that is used i-th belongs to the i-th program, if that fits for all of them."""
     if len(candidates) > len(sections):
         return None
     paired = list(zip(sections, candidates, strict=False))
@@ -251,7 +253,8 @@ def _in_order(sections: list[Section], candidates: list[_Candidates]) -> list[Se
 
 @functools.lru_cache(maxsize=1 << 12)
 def _gemm(section: Section, name: str, items: int, images: str) -> KernelFact:
-    """gws[2] = images * groups; conv_weights may instead loop over the images, whose number is its last argument."""
+    """Return the GEMM. gws[2] = images * groups; conv_weights may loop over the images, whose number is its last
+    argument."""
     batch: int | None = items
     if name == WEIGHTS:
         count = number(images)

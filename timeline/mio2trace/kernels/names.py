@@ -11,17 +11,18 @@ import msgspec
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.patterns import late
 
-# -- How the names begin that a regular expression fits: all that is literal up to where anything may follow -----------
+# -- The beginnings of names that match a regular expression: its literal characters up to the first free part
+# -----------
 
 _GROUP, _AHEAD, _QUANTIFIER = "(?:", "(?!", re.compile(r"[*+?]|\{[\d,]+\}")
 _PLAIN = re.compile(r"\w")
 
 
 def beginnings(pattern: str) -> tuple[str, ...]:
-    """Each of them, the empty text where it fits names that begin with anything.
+    """Return each beginning; the empty text if the expression matches names with any beginning.
 
-    Groups ``(?:a|b)``, classes ``[ab]`` and ``?`` are choices; after what else is no literal (``\\w*``, ``$``) anything
-    may follow.
+    Groups ``(?:a|b)``, classes ``[ab]`` and ``?`` are choices. After any other operator (``\\w*``, ``$``) the text is
+    free.
     """
     return tuple(dict.fromkeys(text for alternative in _split(pattern) for text in _expand(alternative)))
 
@@ -39,7 +40,7 @@ def _split(pattern: str) -> list[str]:
 
 
 def _expand(alternative: str) -> list[str]:
-    """Of one alternative: the literal texts up to the first piece that is none."""
+    """Return the literal texts of one alternative up to its first free part."""
     texts, at = [""], 0
     while at < len(alternative):
         piece, end = _piece(alternative, at)
@@ -53,7 +54,7 @@ def _expand(alternative: str) -> list[str]:
 
 
 def _piece(alternative: str, at: int) -> tuple[list[str] | None, int]:
-    """What stands at a place, each of its choices, None where these are many; and where it ends."""
+    """Return the choices of the piece at a place (None if there are many) and its end."""
     character = alternative[at]
     if character == "\\":
         return (None if _PLAIN.match(alternative, at + 1) else [alternative[at + 1]]), at + 2
@@ -72,7 +73,7 @@ def _piece(alternative: str, at: int) -> tuple[list[str] | None, int]:
 
 
 def _closing(text: str, at: int) -> int:
-    """Where the group that opens at a place closes."""
+    """Return the place where the group that opens at a place closes."""
     depth = 0
     for end in range(at, len(text)):
         depth += (text[end] == "(") - (text[end] == ")")
@@ -90,11 +91,11 @@ FB, FW, FBW = (F, B), (F, W), (F, B, W)
 
 
 class KernelName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """``role`` is ``main`` for a kernel that does the work, ``bias`` if it adds a bias, ``collective`` for a process's
-    part of a collective, else its kind of helper.
+    """The meaning of a name. ``role``: ``main`` for a kernel that does the work, ``bias`` if it adds a bias,
+    ``collective`` for a process's part of a collective, else the kind of auxiliary kernel.
 
-    ``miopen``: MIOpen or a library that it calls has such a kernel. Then ``primitives`` use it, empty when any may, and
-    it serves ``directions``, empty when any.
+    ``miopen``: MIOpen or a library that it calls has such a kernel. Then ``primitives`` use it (empty: any), and it
+    serves ``directions`` (empty: any).
     """
 
     role: str
@@ -105,17 +106,17 @@ class KernelName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def primitive(self) -> str | None:
-        """The one primitive that it belongs to."""
+        """Its primitive, if there is only one."""
         return self.primitives[0] if len(self.primitives) == 1 else None
 
     @property
     def direction(self) -> OperationDirection | None:
-        """The one direction that it serves."""
+        """Its direction, if there is only one."""
         return self.directions[0] if len(self.directions) == 1 else None
 
     @property
     def helps(self) -> bool:
-        """Whether it only prepares or finishes the work of another."""
+        """Whether it only prepares or finishes the work of another kernel."""
         return self.role not in WORK
 
 
@@ -126,7 +127,7 @@ _GEMM_USERS = ("conv", "rnn", "mha", "gemm")
 _TENSOR = ("optensor", "bias", "settensor", "scaletensor", "transformtensor")
 _Row = tuple[str, tuple[str, ...], tuple[OperationDirection, ...], str | None, str]
 
-# Regular expressions for the start of a normalised name; the first that fits wins, so the narrower ones stand first.
+# Regular expressions for the beginning of a normalised name. The first match counts, so more specific ones come first.
 _MIOPEN: tuple[_Row, ...] = (
     # Winograd
     (r"(?:miopenGcnAsm|gcnAsm)Winograd(?:Xform)?(?:Xform)?Data|miopenGcnAsmWinogradXformData", _CONV, FBW, "Winograd",
@@ -172,7 +173,7 @@ _MIOPEN: tuple[_Row, ...] = (
     (r"rocblas_gem[mv]_scal", _GEMM_USERS, (), "Gemm", "scale"),
     (r"rocblas_gemv\w*_reduce$", _GEMM_USERS, (), "Gemm", "reduce"),
     (r"Cijk_|miog_|tinygemm|miopengemm|rocblas_gem[mv]", _GEMM_USERS, (), "Gemm", "main"),
-    # those of the ARM Compute Library have the same beginning
+    # the ARM Compute Library has names with the same beginning
     (r"gemm_(?!ma_|accumulate_biases|reshape_|interleave4x4|transpose1x)", _GEMM_USERS, (), "Gemm", "main"),
     (r"rocblas_", _GEMM_USERS, (), "Gemm", "helper"),
     (r"cl_gemm|cl_fconv_", _CONV, (F,), "StaticCompiledGemm", "main"),
@@ -280,7 +281,7 @@ _OTHERS: tuple[tuple[str, str], ...] = (
     (r"CopyPadMatrix(?:Batched|StridedBatched)?", "pad"),
     (r"CopyMatrix(?:Fast|Batched|StridedBatched)?|(?:Symm|Herm|Tria)(?:Lower|Upper)ToSquared", "copy"),
     (r"Fill(?:Matrix|Vector)", "fill"),
-    # MIOpenGEMM under its first name
+    # the first name of MIOpenGEMM
     (r"tg_copy[ab]", "copy"),
     (r"tg_nform[ab]", "reshape"),
     # ARM Compute Library
@@ -290,9 +291,9 @@ _OTHERS: tuple[tuple[str, str], ...] = (
     (r"gemm_transpose1x\w+", "transpose"),
     (r"gemm_ma_\w+|gemm_accumulate_biases", "bias"),
     (r"fill_image_borders_\w+", "pad"),
-    # RCCL, NCCL and Microsoft's schedules in them: one process's part of what several do together
+    # RCCL, NCCL, and Microsoft's schedules in them: one process's part of a collective
     (r"(?:nccl|rccl|msccl)\w+", "collective"),
-    # those that serving engines bring with them (vLLM, SGLang, AITER)
+    # kernels of serving engines (vLLM, SGLang, AITER)
     (r"cross_device_reduce\w*|quickreduce\w*|allreduce_\w+|all_reduce_\w+|reduce_scatter_\w+", "collective"),
     (r"allgather_\w+|all_gather_\w+|all_to_all_\w+", "collective"),
     # PyTorch's symmetric memory, FlashInfer, TensorRT-LLM
@@ -300,7 +301,7 @@ _OTHERS: tuple[tuple[str, str], ...] = (
     (r"(?:one|two)ShotAllReduce\w*|allreduce_fusion\w*", "collective"),
     # cuDNN
     (r"nchwToNhwcKernel|nhwcToNchwKernel", "transpose"),
-    # anybody's
+    # of any library
     (r"(?:batched_)?transpose_\w+", "transpose"),
 )
 
@@ -317,7 +318,7 @@ PATTERNS: tuple[_Pattern, ...] = (
     ),
     *((beginnings(pattern), late(f"(?:{pattern})$"), KernelName(role=role)) for pattern, role in _OTHERS),
 )
-"""How a name begins, which spares nearly all of them the expression; that; what it tells."""
+"""The beginning of a name (a fast check before the expression), the expression, and its meaning."""
 
 _SCOPE = re.compile(r"^(?:[A-Za-z_]\w*+::|\(anonymous namespace\)::)+")
 _LENGTH = re.compile(r"[0-9]{1,4}")
@@ -326,7 +327,8 @@ _VERSION = re.compile(r"_gfx[0-9a-f]{3,5}(?:_v?\d+)*$")
 
 
 def normalise(name: str) -> str:
-    """The name without clone suffix, return type, namespace and template arguments; mangled names: the last part."""
+    """Return the name without clone suffix, return type, namespace and template arguments; of mangled names the last
+    part."""
     name = name.removesuffix(" [clone .kd]").removesuffix(".kd").strip()
     if name.startswith("_Z"):
         last = ""
@@ -334,7 +336,7 @@ def normalise(name: str) -> str:
         while (found := _LENGTH.match(name, at)) is not None:
             at = found.end() + int(found[0])
             last = name[found.end() : at]
-            at += name[at : at + 1] == "L"  # of a name that only its file knows
+            at += name[at : at + 1] == "L"  # a name that only its own file knows
         return last or name
     name = name.removeprefix("void ")
     head = _ARGUMENTS.split(name.replace("(anonymous namespace)::", ""), maxsplit=1)[0]
@@ -343,7 +345,7 @@ def normalise(name: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def kernel_name(name: str) -> KernelName | None:
-    """Return the meaning of a kernel's name; None for a name that is in no row."""
+    """Return the meaning of a kernel's name; None for a name without a row."""
     return _meaning(normalise(stem(name)))
 
 
@@ -353,8 +355,8 @@ def _meaning(plain: str) -> KernelName | None:
 
 @lru_cache(maxsize=1 << 12)
 def stem(name: str) -> str:
-    """The name without the device and version that a build put behind it; one that is all in small letters, and in no
-    row as it stands, begins as the table spells it."""
+    """Return the name without the device and version that a build appended. A name in small letters that has no row
+    gets the spelling of the table."""
     name = _VERSION.sub("", name)
     if name == name.lower() and _meaning(normalise(name)) is None:
         spelt = (begin for begins, *_ in PATTERNS for begin in begins if name.startswith(begin.lower()))

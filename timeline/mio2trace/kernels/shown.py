@@ -1,4 +1,4 @@
-"""Short names of kernels, which differ where the full names do: for lists and for the slices of a trace."""
+"""Short names of kernels that differ wherever the full names differ: for lists and for the slices of a trace."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ _FUNCTOR = late(
     re.ASCII,
 )
 _PASSED_ON = late(r"gpu_kernel_\w+|[AB]UnaryFunctor|BinaryFunctor|ReduceOp|func_wrapper_t", re.ASCII)
-"""What applies another functor, which is named after it."""
+"""Kernels that apply a functor and are named after it."""
 _NOISE = late(r"CUDAFunctor(?:OnSelf)?_|_kernel_cuda$|_cuda_kernel$|_kernel_impl$|_kernel$", re.ASCII)
 _LENGTH = late(r"(?<!\d)\d{1,2}(?=[A-Za-z_])", re.ASCII)
 _ENTRIES = ("kentry", "Kernel", "Kernel2", "device_kernel")
-"""Entry points of all kernels of ck_tile and of CUTLASS: which kernel it is, is in the arguments of the template."""
+"""The entry points of all kernels of ck_tile and of CUTLASS: the template argument names the kernel."""
 _CLASS = late(r"(?:^|[<,] *)(?:[A-Za-z_]\w*::)*(?P<name>[A-Za-z_]\w*)(?=[<,> ]|$)", re.ASCII)
 _VALUES = ("true", "false", "int", "void")
 _LONGEST = 2000
 _COMMON = 14
-"""Characters of the beginning that stay if the middle of a name is left out."""
+"""Characters that stay at the beginning if the middle of a name is left out."""
 _LEAST_DIFFERENCE = 14
-"""Characters that show where names with one short form differ."""
+"""Characters from the place where names with equal short forms differ."""
 _WORD_SHOWN = 12
-"""Characters of a word that are shown before those that differ."""
+"""Characters of a word that are shown before the difference."""
 SLICE_NAME = 64
-"""Characters of a kernel's name on its slice; its arguments have the whole name."""
+"""Characters of a kernel's name on its slice; the arguments have the whole name."""
 
 
 def short_kernel(name: str) -> str:
-    """Return the part of a name that differs inside its library: type and macro tile for Tensile, the functor for
-    PyTorch."""
+    """Return the part of a name that distinguishes it inside its library: type and macro tile for Tensile, the functor
+    for PyTorch."""
     plain = normalise(name)
     found = _TENSILE.match(plain)
     if found is not None:
@@ -54,7 +54,7 @@ def short_kernel(name: str) -> str:
 
 
 def _class(name: str, entry: str) -> str:
-    """The class that an entry point runs; empty if the name does not tell it."""
+    """Return the class that an entry point runs; empty if the name does not contain it."""
     _, opened, arguments = name.partition(f"{entry}<")
     if opened:
         words: Iterator[str] = (found["name"] for found in _CLASS.finditer(arguments))
@@ -70,7 +70,7 @@ def _functor(arguments: str) -> str:
 
 
 def _mangled(text: str) -> Iterator[str]:
-    """The names in a mangled name: each stands behind its length."""
+    """Return the names in a mangled name: each follows its length."""
     at = 0
     while (found := _LENGTH.search(text, at)) is not None:
         at = found.end() + int(found[0])
@@ -78,16 +78,16 @@ def _mangled(text: str) -> Iterator[str]:
 
 
 def slice_names(names: Collection[str]) -> dict[str, str]:
-    """Return for each kernel's full name the name of its slices: short, and no two of them equal."""
+    """Return for each full name of a kernel the name of its slices: short and distinct."""
     full = sorted(names)
     short = [short_kernel(name) or "unnamed kernel" for name in full]
     return dict(zip(full, distinct(full, short, SLICE_NAME), strict=True))
 
 
 def distinct(names: Sequence[str], shown: Sequence[str], width: int) -> list[str]:
-    """Return ``shown``, short forms of ``names``, cut to ``width``; those that read the same show where they differ."""
+    """Return ``shown``, short forms of ``names``, cut to ``width``; equal short forms show the part that differs."""
     cut = [_end_cut(text, width) for text in shown]
-    for _ in range(2):  # names that differ in several places may still read the same
+    for _ in range(2):  # names that differ in several places may still look equal
         for group in _equal(names, cut):
             at = _first_difference(min(names[one] for one in group), max(names[one] for one in group))
             for one in group:
@@ -104,14 +104,14 @@ def distinct(names: Sequence[str], shown: Sequence[str], width: int) -> list[str
 
 
 def _numbered(text: str, number: int, width: int, taken: Collection[str]) -> str:
-    """The text with the first number from ``number`` on with which it is not ``taken``."""
+    """Return the text with the first number from ``number`` on that makes it distinct from ``taken``."""
     while (made := f"{_end_cut(text, width - len(f' #{number}'))} #{number}") in taken:
         number += 1
     return made
 
 
 def _equal(names: Sequence[str], cut: Sequence[str]) -> Iterator[list[int]]:
-    """Positions that read the same though their names differ."""
+    """Return positions that look equal although their names differ."""
     groups: dict[str, list[int]] = {}
     for at, text in enumerate(cut):
         groups.setdefault(text, []).append(at)
@@ -127,7 +127,7 @@ def _end_cut(text: str, width: int) -> str:
 
 
 def _middle_cut(name: str, shown: str, at: int, width: int) -> str:
-    """The short form or the beginning, and the part from ``at`` on, where the name differs from others."""
+    """Return the short form or the beginning, and the part from ``at`` on, where the name differs from others."""
     if shown != name and not name.startswith(shown[:_COMMON]):
         head = _end_cut(shown, width - _LEAST_DIFFERENCE - 3)
         begin = max(name.rfind(mark, 0, at) for mark in "_ <,:(") + 1

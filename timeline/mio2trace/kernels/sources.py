@@ -1,4 +1,4 @@
-"""Program sources as evidence: which program defines a kernel, and the macros in force there."""
+"""Program sources as evidence: the program that defines a kernel, and the macros at that place."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _DEFINE = re.compile(r"#[ \t]*define[ \t]+(\w+)[ \t]+(\S[^\n]*)")
 
 
 def plain_text(source: bytes) -> str:
-    """A program's text, from any of the forms in which a profile holds it.
+    """Return a program's text, from any of the forms in a profile.
 
-    A JSON object of strings (one per string given to clCreateProgramWithSource), the inside of a JSON string (line
-    ends are the two characters ``\\n``), or plain text.
+    The forms are a JSON object of strings (one per string given to clCreateProgramWithSource), the inside of a JSON
+    string (line ends are the two characters ``\\n``), and plain text.
     """
     if source.lstrip()[:1] == b"{":
         try:
@@ -31,12 +31,12 @@ def plain_text(source: bytes) -> str:
             pass
     text = source.decode("latin-1")
     if "\n" not in text or text.lstrip()[:1] == "{":
-        text = text.replace("\\n", "\n").replace("\\t", "\t")  # a damaged string: the lines are all that is needed
+        text = text.replace("\\n", "\n").replace("\\t", "\t")  # a damaged string: only its lines are needed
     return text
 
 
 class Sources:
-    """The program sources of one profile; each text is prepared at most once, and only when asked for."""
+    """The program sources of one profile; each text is prepared on first use."""
 
     def __init__(self, programs: tuple[Program, ...]) -> None:
         self.programs = programs
@@ -46,14 +46,14 @@ class Sources:
         self._defines: dict[tuple[int, str], Mapping[str, str]] = {}
 
     def text(self, index: int) -> str:
-        """The text of program ``index``, ``""`` when made from a binary."""
+        """Return the text of program ``index``; ``""`` if it was made from a binary."""
         text = self._texts.get(index)
         if text is None:
             text = self._texts[index] = plain_text(self.programs[index].source)
         return text
 
     def defining(self, kernel: str) -> tuple[int, ...]:
-        """Indices of the programs whose source defines ``kernel``, in the order in which they were made."""
+        """Return the indices of the programs whose source defines ``kernel``, in the order in which they were made."""
         found = self._defining.get(kernel)
         if found is None:
             word = kernel.encode()
@@ -65,9 +65,9 @@ class Sources:
         return found
 
     def defines(self, index: int, kernel: str) -> Mapping[str, str]:
-        """Macro name to value text at the definition of ``kernel``: the last ``#define`` of each before it.
+        """Return macro values by name at the definition of ``kernel``: the last ``#define`` of each before it.
 
-        Empty when the program does not define the kernel.
+        Empty if the program does not define the kernel.
         """
         key = index, kernel
         macros = self._defines.get(key)
@@ -78,11 +78,11 @@ class Sources:
         return macros
 
     def program_of(self, program: int | None, kernel: str) -> int | None:
-        """The program that made a kernel: the linked one, else the only one whose source defines that name."""
+        """Return the program that made a kernel: the linked one, else the only one whose source defines that name."""
         if program is not None:
             return program if program < len(self.programs) else None
         found = self.defining(kernel)
-        # A program without a source may define the name, too.
+        # A program without a source may also define the name.
         unseen = any(not program.source for program in self.programs)
         return found[0] if len(found) == 1 and not unseen else None
 
@@ -95,6 +95,6 @@ class Sources:
 
 
 def whole(macros: Mapping[str, str], name: str) -> int | None:
-    """A macro's value when it is a plain positive integer of sane length."""
+    """Return a macro's value if it is a plain positive integer of limited length."""
     value = macros.get(name, "")
     return int(value) or None if value.isascii() and value.isdigit() and len(value) < 19 else None

@@ -1,6 +1,6 @@
-"""GEMMs that are several kernels each (dvdt-ck.md 5): clBLAS's and ViennaCL's, and which kernels belong to each.
+"""GEMMs that consist of several kernels (dvdt-ck.md 5): those of clBLAS and ViennaCL, and the kernels of each.
 
-The rate of such a GEMM is over the times of all of its kernels.
+The rate of such a GEMM is computed from the times of all of its kernels.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAY_BE_SPLIT = late(r"sgemm_Col_NT_B1_MX(128_NX128|096_NX096)_KX16")
 
 @functools.lru_cache(maxsize=1 << 12)
 def _clblas_fact(name: str, arguments: tuple[str, ...]) -> KernelFact:
-    """The GEMM stands on the first of its kernels: the tile kernel when there is one."""
+    """The GEMM belongs to its first kernel, which is the tile kernel if there is one."""
     match = _CLBLAS.fullmatch(name)
     m, n, k = (size(argument(arguments, index)) for index in (5, 6, 7))
     if match is None or match["beside"] or not (m and n and k):
@@ -47,7 +47,7 @@ def _clblas_fact(name: str, arguments: tuple[str, ...]) -> KernelFact:
     if _MAY_BE_SPLIT.fullmatch(name):
         lda, ldb = size(argument(arguments, 8)), size(argument(arguments, 9))
         if lda is None or (lda == ldb and lda in (6144, 7168, 8192)):
-            return MAIN  # perhaps one of the 4 or 16 products into which clBLAS cuts such a GEMM
+            return MAIN  # perhaps one of the 4 or 16 products into which clBLAS divides such a GEMM
     return KernelFact(role="main", gemm=Gemm(m, n, k), gemm_by="arguments")
 
 
@@ -75,7 +75,7 @@ Starts = tuple[int, int]
 
 
 class Block(NamedTuple):
-    """One activity. ``matrices`` are the arguments that all blocks of a GEMM share."""
+    """One activity. ``matrices``: the arguments that all blocks of a GEMM share."""
 
     sizes: Triple
     starts: tuple[Starts, Starts, Starts]  # of C, A, B
@@ -98,7 +98,7 @@ def _block(arguments: tuple[str, ...]) -> Block | None:
     return Block((m, n, k), (starts[0], starts[1], starts[2]), arguments[_BETA], (*shared, arguments[_ALPHA]))
 
 
-# Into how many parts M, N and K are cut; the most blocks first.
+# The number of parts of M, N and K; the most blocks first.
 _SHAPES: list[Triple] = [
     (2, 2, 2), (2, 2, 1), (2, 1, 2), (1, 2, 2), (2, 1, 1), (1, 2, 1), (1, 1, 2),
 ]  # fmt: skip
@@ -108,10 +108,10 @@ Part = tuple[Triple, tuple[Starts, Starts, Starts], str]
 
 @functools.lru_cache(maxsize=1 << 12)
 def divide(parts: tuple[Part, ...], at_end: bool) -> tuple[int, Triple | None]:
-    """How many of these blocks, which share their matrices, are the first GEMM, and its sizes.
+    """Return how many of these blocks (which share their matrices) belong to the first GEMM, and its sizes.
 
-    ``at_end`` says that the profile ends with the last of them: blocks of the GEMM may then be missing, and its sizes
-    are None unless no larger GEMM starts like this.
+    ``at_end``: the profile ends with the last of them, so blocks of the GEMM may be missing. Then its sizes are None
+    unless no larger GEMM begins like this.
     """
     for shape in _SHAPES:
         whole = shape[0] * shape[1] * shape[2]
@@ -124,7 +124,7 @@ def divide(parts: tuple[Part, ...], at_end: bool) -> tuple[int, Triple | None]:
 
 
 def _fit(parts: tuple[Part, ...], shape: Triple) -> Triple | None:
-    """The sizes of a GEMM cut into ``shape`` (M, N, K) parts, if these are its first blocks."""
+    """Return the sizes of a GEMM that is cut into ``shape`` (M, N, K) parts, if these are its first blocks."""
     main, origin, beta = parts[0]
     rest: list[int | None] = [None, None, None]
     for place, (sizes, starts, scale) in zip(itertools.product(*map(range, shape)), parts, strict=False):
@@ -139,7 +139,7 @@ def _fit(parts: tuple[Part, ...], shape: Triple) -> Triple | None:
         if scale not in _ONE if place[2] else scale != beta:
             return None
         m, n, k = (main[dimension] * place[dimension] for dimension in range(3))
-        # Rows and columns change places with layout and transposition: the two shifts are compared unordered.
+        # Rows and columns change places with layout and transposition, so the two shifts are compared without order.
         for begin, zero, shift in zip(starts, origin, ((m, n), (m, k), (k, n)), strict=True):
             if sorted((begin[0] - zero[0], begin[1] - zero[1])) != sorted(shift):
                 return None
@@ -181,7 +181,8 @@ CLBLAS_ROWS = (row("clBLAS", _CLBLAS.pattern, _find_clblas),)
 VIENNACL_ROWS = (row("ViennaCL", _VIENNACL.pattern, _find_viennacl),)
 
 
-# -- Which kernels compute a GEMM --------------------------------------------------------------------------------------
+# -- The kernels of each GEMM
+# --------------------------------------------------------------------------------------------
 
 _CLBLAS_SHARED = (0, 1, 2, 5, 6, 7)
 """A, B, C; M, N, K."""
@@ -190,7 +191,7 @@ _VIENNACL_SHARED = (3, 4, 7, 8, 9, 10, 13, 14, 15, 16, 19, 20)
 
 
 def find_parts(profile: Profile, facts: Mapping[int, KernelFact]) -> dict[int, tuple[int, ...]]:
-    """For each activity that stands for a GEMM: the positions of all kernels that compute it, its own first."""
+    """Return, for each activity with a GEMM, the positions of all kernels that compute it, its own first."""
     parts: dict[int, list[int]] = {}
     open_gemms: dict[int, int] = {}  # per queue: the GEMM whose blocks may follow
     for position, activity in enumerate(profile.activities):
@@ -210,7 +211,7 @@ def find_parts(profile: Profile, facts: Mapping[int, KernelFact]) -> dict[int, t
 
 
 def _belongs(first: Activity, other: Activity) -> bool:
-    """Whether ``other`` computes a part of the GEMM that ``first`` stands for."""
+    """Return whether ``other`` computes a part of the GEMM of ``first``."""
     if _VIENNACL.fullmatch(first.name):
         return first.name == other.name and _agree(first, other, _VIENNACL_SHARED)
     if _CLBLAS.fullmatch(first.name) and _CLBLAS.fullmatch(other.name):

@@ -1,4 +1,4 @@
-"""Library calls to operations with meaning: problem, shapes, equivalent GEMM, work, traffic, driver command."""
+"""Turn library calls into operations: problem, shapes, equivalent GEMM, work, traffic, driver command."""
 
 from mio2trace.ops.log.assemble import driver_command, log_form, operations
 

@@ -1,7 +1,8 @@
-"""PyTorch's ops to operations: one row an ``aten::`` name (rocm-profiles.md 8, docs/kineto.md).
+"""Turn PyTorch's ops into operations: one row per ``aten::`` name (rocm-profiles.md 8, docs/kineto.md).
 
-Rows are of the ops that launch: ``aten::conv2d`` only calls ``aten::miopen_convolution``. If a row's op calls another
-row's, the inner one counts. An op without a row that launches something is an operation by its own name (`plain`).
+The table has rows for the ops that launch kernels: ``aten::conv2d`` only calls ``aten::miopen_convolution``. If an op
+of the table calls another one of the table, the inner one counts. An op without a row that launches something is an
+operation under its own name (`plain`).
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from mio2trace.ops.problem import CommandError, Form, Problem, ShapedProblem
 from mio2trace.ops.values import DTYPE_BYTES, ConvDescriptor, Shape, Tensor, integers, layouts, product
 
 _MOST = 1 << 40
-"""A length beyond is none of a tensor."""
+"""A larger length cannot be that of a tensor."""
 
 
 class Given(NamedTuple):
-    """The inputs of one op, by place; what is not there is empty."""
+    """The inputs of one op, by place; a missing input is empty."""
 
     inputs: Inputs
 
     def shape(self, place: int) -> Shape:
-        """Raises `ValueError` for what is no tensor with a size."""
+        """Return the shape of an input. Raises `ValueError` if it is no tensor with a size."""
         shapes = self.inputs.shapes
         lengths = shapes[place] if place < len(shapes) else None
         if not lengths or len(lengths) > 8:
@@ -66,7 +67,7 @@ class Given(NamedTuple):
         return self.text(place) == "True"
 
     def numbers(self, place: int, rank: int) -> Shape:
-        """A list of ``rank``; one number stands for all. Raises `ValueError`."""
+        """Return a list of ``rank`` numbers; a single number is repeated. Raises `ValueError`."""
         values = integers(self.text(place)) if len(self.text(place)) < 200 else ()
         if len(values) == 1:
             values *= rank
@@ -80,7 +81,8 @@ _Maker = Callable[[Given], Made]
 
 
 class _Row(NamedTuple):
-    """``primitive`` and ``direction`` hold also where the inputs tell no problem; ``miopen``: MIOpen computes it."""
+    """A row of the table. ``primitive`` and ``direction`` are known even if the inputs do not show the problem.
+    ``miopen``: MIOpen computes the op."""
 
     primitive: str
     direction: OperationDirection | None
@@ -92,7 +94,7 @@ class _Row(NamedTuple):
 
 
 def _conv(first: int = 3, transpose: bool = False, order: str = "pad stride dilation") -> _Maker:
-    """x, w, bias, then lists from ``first`` on in this order, then the groups."""
+    """Inputs: x, w, bias, then lists from ``first`` on in this order, then the groups."""
 
     def make(given: Given) -> Made:
         x, w = given.tensor(0), given.tensor(1)
@@ -109,7 +111,7 @@ def _conv(first: int = 3, transpose: bool = False, order: str = "pad stride dila
 
 
 def _any_conv(given: Given) -> Made:
-    """x, w, bias, stride, padding, dilation, transposed, output padding, groups."""
+    """Inputs: x, w, bias, stride, padding, dilation, transposed, output padding, groups."""
     x, w = given.tensor(0), given.tensor(1)
     rank = len(x.lengths) - 2
     transposed = given.is_true(6)
@@ -121,7 +123,7 @@ def _any_conv(given: Given) -> Made:
 
 
 def _conv_backward(given: Given) -> Made:
-    """dy, x, w, bias, stride, padding, dilation, transposed, output padding, groups, which gradients."""
+    """Inputs: dy, x, w, bias, stride, padding, dilation, transposed, output padding, groups, the wanted gradients."""
     y, x, w = (given.tensor(place) for place in range(3))
     rank = len(x.lengths) - 2
     descriptor = ConvDescriptor(
@@ -139,7 +141,7 @@ def _conv_backward(given: Given) -> Made:
 
 
 def _bnorm(direction: OperationDirection, place: int, training: int | None) -> _Maker:
-    """``place`` is x's, ``training`` that of the flag; None where it always trains."""
+    """``place``: of x. ``training``: the place of the flag; None if the op always trains."""
 
     def make(given: Given) -> Made:
         x = given.tensor(place)
@@ -159,7 +161,7 @@ def _bnorm(direction: OperationDirection, place: int, training: int | None) -> _
 
 
 def _norm(kind: str, direction: OperationDirection) -> _Maker:
-    """[dy,] x, ..., the scale: behind the normalised shape, which a group norm has none of."""
+    """Inputs: [dy,] x, ..., then the scale, after the normalised shape; a group norm has no such shape."""
 
     def make(given: Given) -> Made:
         x = given.tensor(0 if direction == "forward" else 1)
@@ -174,9 +176,8 @@ def _norm(kind: str, direction: OperationDirection) -> _Maker:
 
 
 def _pool(mode: str, direction: OperationDirection) -> _Maker:
-    """[dy,] x, window, stride, pad; then dilation for max; whether sizes are rounded up; for average whether padding
-    counts.
-    """
+    """Inputs: [dy,] x, window, stride, pad; then dilation for max pooling; whether sizes are rounded up; for average
+    pooling whether padding counts."""
 
     def make(given: Given) -> Made:
         first = 0 if direction == "forward" else 1
@@ -206,7 +207,7 @@ def _activ(number: int, direction: OperationDirection) -> _Maker:
 
 
 def _relu(given: Given) -> Made:
-    """``clamp_min`` at 0; at another value it is something else."""
+    """``clamp_min`` at 0 is a ReLU; at another value it is not."""
     return () if given.text(1) not in ("0", "0.", "0.0") else _activ(3, FORWARD)(given)
 
 
@@ -218,7 +219,8 @@ def _softmax(algorithm: int, direction: OperationDirection) -> _Maker:
 
 
 def _rnn(given: Given) -> Made:
-    """x, weights, their number a layer, hx, cx, mode, hidden, layers, batch first, dropout, training, bidirectional."""
+    """Inputs: x, weights, number of weights per layer, hx, cx, mode, hidden, layers, batch first, dropout, training,
+    bidirectional."""
     steps, batch, width = given.shape(0)
     if given.is_true(8):
         steps, batch = batch, steps
@@ -248,7 +250,7 @@ def _rnn_flags(given: Given, sizes: Shape, cell: Shape) -> tuple[tuple[str, str]
 
 
 class _Scales(NamedTuple):
-    """Places of beta and alpha, of the tensor that is added, of an activation's flag, of the result's type."""
+    """Places of the inputs beta and alpha, the added tensor, the flag of an activation, and the type of the result."""
 
     beta: int | None = None
     alpha: int | None = None
@@ -264,7 +266,7 @@ _RESULTS = {"5": "half", "6": "float", "7": "double", "15": "bfloat16"}
 
 
 def _gemm(a: int, b: int, scales: _Scales = _PLAIN, transposed: bool = False) -> _Maker:
-    """Inputs ``a`` <..., m, k> and ``b`` <..., k, n>, or <n, k> where ``transposed``."""
+    """Inputs: ``a`` <..., m, k>, and ``b`` <..., k, n>, or <n, k> if ``transposed``."""
     added = scales.added is not None
 
     def make(given: Given) -> Made:
@@ -292,7 +294,7 @@ def _gemm(a: int, b: int, scales: _Scales = _PLAIN, transposed: bool = False) ->
 
 
 def _blas(given: Given, places: tuple[int, int], size: Gemm, views: tuple[View, View], scales: _Scales) -> Blas:
-    """Row-major X and Y as column-major B and A."""
+    """Return the row-major X and Y as column-major B and A."""
     x, w = views
     x_type, w_type = (given.dtype(place) or "" for place in places)
     alpha = _number(given, scales.alpha, 1.0)
@@ -319,7 +321,7 @@ def _number(given: Given, place: int | None, usual: float) -> float:
 
 
 def _broadcast(one: Shape, other: Shape) -> Shape:
-    """The batch dimensions that two of them have together. Raises `ValueError` where none are."""
+    """Return the common batch dimensions of two shapes. Raises `ValueError` if they do not fit."""
     sizes = tuple(max(pair) for pair in zip_longest(one[::-1], other[::-1], fillvalue=1))[::-1]
     if product(sizes) % product(one) or product(sizes) % product(other):
         raise ValueError("sizes that do not belong together")
@@ -327,7 +329,7 @@ def _broadcast(one: Shape, other: Shape) -> Shape:
 
 
 def _attention(first: int, causal: int, heads_first: bool, direction: OperationDirection = FORWARD) -> _Maker:
-    """q, k, v from ``first`` on as <n, heads, length, d>, or <n, length, heads, d>."""
+    """Inputs: q, k, v from ``first`` on, as <n, heads, length, d> or <n, length, heads, d>."""
 
     def make(given: Given) -> Made:
         q, k, v = (given.shape(first + at) for at in range(3))
@@ -335,7 +337,7 @@ def _attention(first: int, causal: int, heads_first: bool, direction: OperationD
             return ()
         if not heads_first:
             q, k, v = ((one[0], one[2], one[1], one[3]) for one in (q, k, v))
-        # a number is the type of a mask: 1 and 2 are causal, from the first key or to the last one
+        # a number is the type of a mask: 1 and 2 are causal, aligned to the first or to the last key
         is_causal = given.text(causal) in ("True", "1", "2")
         return (AttentionProblem(direction=direction, q=q, k=k, v=v, causal=is_causal),)
 
@@ -430,9 +432,10 @@ ROWS: dict[str, _Row] = {
 
 @lru_cache(maxsize=1 << 13)
 def operations_of(name: str, inputs: Inputs | None) -> tuple[Operation, ...]:
-    """What an op computes; () for one that is in no row, two for a gradient of data and of weights.
+    """Return the operations that an op computes: none for an op without a row, two for a gradient of data and of
+    weights.
 
-    Where the inputs were not recorded, or are none of this op, the operation has no problem.
+    If the inputs were not recorded, or do not fit the op, the operation has no problem.
     """
     row = ROWS.get(name)
     if row is None:
@@ -462,9 +465,10 @@ def operations_of(name: str, inputs: Inputs | None) -> tuple[Operation, ...]:
 
 @lru_cache(maxsize=1 << 13)
 def plain(name: str, inputs: Inputs | None, around: str = "") -> Operation:
-    """An op that launched something and is in no row: its name, its inputs, its traffic if that is defined.
+    """Return an operation for an op that launched something but has no row: its name, its inputs, its traffic if
+    defined.
 
-    ``around``: PyTorch's annotation of the collective, if there is one. Older versions record no more of it than this.
+    ``around``: PyTorch's annotation of the collective, if there is one. Older versions record only this annotation.
     """
     if inputs is not None and inputs.collective is not None:
         return _collective(name, inputs.collective)
@@ -507,16 +511,11 @@ def _operation(name: str, row: _Row, problem: Problem) -> Operation:
 
 
 def placed(facts: OperationFacts, source: int, thread: int | None) -> OperationFacts:
-    """What executions of it in a file and on a thread share."""
+    """Return the facts that all executions of an op in a file and on a thread share."""
     return msgspec.structs.replace(facts, source=source, thread=thread)
 
 
-# -- Ops that no other family models: their inputs, and the traffic of element-wise ops --------------------------------
-#
-# Rule for an element-wise op: each tensor is read once, with its size in memory if it is broadcast or expanded. The
-# result has the common shape of all and is written once. Its type is that of the widest input, one byte for a
-# comparison. A copy reads its source and writes its target, a fill only writes. FLOPs: one for each element of the
-# result if the op is a single operation of docs/operations.md on floating-point numbers; else none are defined.
+# -- Ops without a family of their own: their inputs, and the traffic of element-wise ops ------------------------------
 
 _BYTES = DTYPE_BYTES | {"bool": 1, "uint8": 1, "int16": 2, "complex64": 8, "complex128": 16}
 _FLOATS = frozenset(("half", "float", "bfloat16", "double", "float8", "bfloat8"))
@@ -529,8 +528,7 @@ _READ = (
     "remainder bitwise_and bitwise_or bitwise_xor masked_fill",
     "addcmul addcdiv lerp where",
 )
-"""Ops that go element by element, by how many of their inputs, the first ones, are read; the op writes into a tensor
-that is behind them."""
+"""Element-wise ops, by the number of inputs that they read (the first ones); they write into a later tensor."""
 _COMPARED = "eq ne lt le gt ge logical_and logical_or logical_xor logical_not isnan isinf isfinite"
 _SINGLE_OPERATIONS = "add sub rsub mul div eq ne lt le gt ge maximum minimum neg abs exp log sqrt sin cos reciprocal"
 _ARITY = {word: number for number, words in enumerate(_READ) for word in words.split()}
@@ -538,9 +536,8 @@ _COMPARES, _SINGLE = frozenset(_COMPARED.split()), frozenset(_SINGLE_OPERATIONS.
 
 
 class FrameworkProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
-    """``x`` and ``w`` are its first two tensors, ``y`` the result where it follows from them. Of a list of ``tensors``
-    tensors ``x`` is the number of their elements.
-    """
+    """``x`` and ``w`` are the first two tensors of the op, ``y`` its result if they determine it. For a list of
+    ``tensors`` tensors, ``x`` is the number of their elements."""
 
     op: str
     tensors: int = 1
@@ -569,7 +566,7 @@ NOT_MIOPEN = "an op of the framework's own, not MIOpen's"
 
 
 def framework_problem(name: str, inputs: Inputs) -> FrameworkProblem | None:
-    """What an op was given; None where that is no tensor."""
+    """Return the inputs of an op; None if they are no tensors."""
     first = inputs.shapes[0] if inputs.shapes else None
     if first and isinstance(first[0], tuple):
         return _of_list(name, first)
@@ -597,13 +594,13 @@ def _of_list(name: str, sizes: Sequence[Any]) -> FrameworkProblem | None:
 
 
 def _tensor(shape: Sizes | tuple[Sizes, ...] | None) -> Shape:
-    """() for what is no tensor with sizes."""
+    """Return the shape; () if it is no tensor with sizes."""
     lengths = tuple(one for one in shape or () if isinstance(one, int) and 0 < one < _MOST)
     return lengths if shape is not None and len(lengths) == len(shape) <= 8 else ()
 
 
 def _together(shapes: list[Shape]) -> Shape:
-    """The shape of all of them, broadcast; () where they do not fit."""
+    """Return the common shape after broadcasting; () if the shapes do not fit."""
     rank = max(map(len, shapes), default=0)
     filled = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     lengths = tuple(max(column) for column in zip(*filled, strict=True))
@@ -617,7 +614,7 @@ def _widest(inputs: Inputs, read: list[Shape]) -> str:
 
 
 def _traffic(word: str, inputs: Inputs, read: list[Shape], y: Shape, arity: int) -> int | None:
-    """Bytes; None where a type or a shape is not known."""
+    """Return the traffic in bytes; None if a type or a shape is unknown."""
     if not y:
         return None
     result = inputs.dtypes[0] if word == "copy" and inputs.dtypes else _widest(inputs, read)

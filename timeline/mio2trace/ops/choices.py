@@ -1,8 +1,9 @@
-"""What databases and logs of libraries say of a run's operations: solvers by problem, kernels of GEMMs by size.
+"""The information about a run's operations in databases and logs of libraries: solvers by problem, GEMM kernels by
+size.
 
 A find-db is joined by the problem's key (`Problem.database_key`). A GEMM is joined by its sizes and type: BLAS
 libraries are column-major, so PyTorch's row-major M, N, K is their n, m, k (miopen-side-files.md 8). If a library used
-several solutions for one problem, none is said to be that of a call.
+several solutions for one problem, no call gets a solution.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ from mio2trace.ops.log.statements import performance
 from mio2trace.ops.operation import Operation, OperationFacts, of_problem
 
 DATABASE_KINDS = frozenset(("find-db record", "find-db insert"))
-"""Messages of a log that hold a record, or one item of it."""
+"""Messages of a log that contain a record, or one item of a record."""
 BLAS_TYPES: Mapping[str, str] = {
     "f32_r": "float", "f64_r": "double", "f16_r": "half", "bf16_r": "bfloat16", "i8_r": "int8", "i32_r": "int32",
     "f8_r": "float8", "bf8_r": "bfloat8", "float": "float", "double": "double", "Half": "half", "BFloat16": "bfloat16",
     "R_32F": "float", "R_64F": "double", "R_16F": "half", "R_16BF": "bfloat16", "R_8I": "int8",
 }  # fmt: skip
-"""Our word for a data type by the library's, the bench tools' or PyTorch's."""
+"""Our name for a data type, by the name of the library, the bench tools or PyTorch."""
 _WRITTEN = re.compile(", content (?:inserted|overwritten): ")
 _Gemm = tuple[int, int, int, int, str | None]
 
 
 def _measured(message: Message, command: Command) -> Iterator[SolverRecord]:
-    """The content of a record of MIOPEN_PERFORMANCE_LOGS; it belongs to the last driver command before it."""
+    """Return the content of a record of MIOPEN_PERFORMANCE_LOGS. It belongs to the last driver command before it."""
     told = performance(message.text)
     problem = parse(command.text, command.tag)
     key = None if problem is None else problem.database_key()
@@ -52,7 +53,7 @@ def _measured(message: Message, command: Command) -> Iterator[SolverRecord]:
 
 
 class Choices:
-    """The side files of a run, and the records that its logs hold."""
+    """The side files of a run, and the records in its logs."""
 
     def __init__(self, files: Iterable[SideFile] = (), logs: Iterable[MiopenLog] = ()) -> None:
         self._files = tuple(files)
@@ -60,7 +61,7 @@ class Choices:
 
     @cached_property
     def solvers(self) -> Mapping[str, SolverRecord]:
-        """By key; what a log says later, and what a user's file says, adds to a system's file."""
+        """Solvers by key. Later lines of a log, and the user's file, add to the system's file."""
         found: dict[str, dict[str, SolverTime]] = {}
         lines: dict[str, int] = {}
         for record in self._records():
@@ -89,13 +90,13 @@ class Choices:
                     yield from _measured(one, command)
 
     def of(self, operation: Operation) -> SolverRecord | None:
-        """The solvers that were measured for an operation's problem."""
+        """Return the solvers that were measured for an operation's problem."""
         key = operation.problem.database_key() if operation.problem is not None and self.solvers else None
         return None if key is None else self.solvers.get(key)
 
     @cached_property
     def _gemms(self) -> Mapping[_Gemm, GemmChoice | None]:
-        """By sizes and type; None where solutions differ."""
+        """Solutions by sizes and type; None if several were used."""
         found: dict[_Gemm, GemmChoice | None] = {}
         for file in self._files:
             if not isinstance(file, GemmTable):
@@ -111,7 +112,7 @@ class Choices:
         return found
 
     def solved(self, operations: Sequence[Operation]) -> tuple[Operation, ...]:
-        """The operations with the solution of each GEMM that has none yet."""
+        """Return the operations, with a solution for each GEMM that has none yet."""
         if not self._gemms:
             return tuple(operations)
         return tuple(self._solved(operation) for operation in operations)
@@ -128,7 +129,7 @@ class Choices:
 
 
 def operations_of(table: GemmTable) -> tuple[Operation, ...]:
-    """The GEMMs of a log or of TunableOp as operations: each problem once, column-major as the library has it."""
+    """Return the GEMMs of a log or of TunableOp as operations: each problem once, column-major as in the library."""
     return tuple(_operation(table.source, number, gemm) for number, gemm in enumerate(table.gemms))
 
 
@@ -150,5 +151,5 @@ def _operation(source: int, number: int, gemm: GemmChoice) -> Operation:
 
 
 def best(record: SolverRecord) -> SolverTime:
-    """The fastest solver of a record with times."""
+    """Return the fastest solver of a record that has times."""
     return min((one for one in record.solvers if one.time_ms is not None), key=lambda one: one.time_ms or 0)

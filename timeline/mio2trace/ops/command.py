@@ -1,7 +1,9 @@
-"""MIOpenDriver command lines (miopen-log.md 7): text to problem, problem to text, which version's form a log has.
+"""MIOpenDriver command lines (miopen-log.md 7): from text to problem, from problem to text, and the form of a log's
+version.
 
-The words of a command are checked one by one against the base words and the options that the families list, when a log
-has them and again when a line is offered to a shell. A word that is no known option with a plain value is refused.
+The words of a command are checked one by one against the base words and options that the families list: once when a log
+contains them, and again when a line is offered to a shell. A word that is not a known option with a plain value is
+refused.
 """
 
 from __future__ import annotations
@@ -19,13 +21,14 @@ from mio2trace.ops.problem import CommandError, Form, Problem
 from mio2trace.patterns import late
 
 _LONGEST = 4096
-"""Characters of a command; the longest that MIOpen prints, an RNN's with the length of each sequence, has fewer."""
+"""The most characters of a command. The longest command of MIOpen, an RNN's with the length of each sequence, has
+fewer."""
 
 _pattern = cache(re.compile)
-"""Of a kind of values; there are many, and few of them in a log."""
+"""The most remembered values of a kind; a log contains only a few of the many possible ones."""
 _SUFFIXES = ("bfp16fp32", "fp16fp32", "bfp16", "fp16", "fp32", "fp64", "int8", "int", "fp", "")
 _WITHOUT_OFFER = (PATH, ANY)
-"""Values that a log may state and that we never offer."""
+"""Values that a log may state but that a command never offers."""
 
 LONG = {
     "batchsize": "n", "in_channels": "c", "in_h": "H", "in_w": "W", "out_channels": "k", "fil_h": "y", "fil_w": "x",
@@ -33,17 +36,17 @@ LONG = {
     "mode": "m", "group_count": "g", "fusion_mode": "F", "win_h": "y", "win_w": "x", "win_d": "Z", "pool_stride_h": "v",
     "pool_stride_w": "u", "pool_stride_d": "s", "back": "b", "save": "s", "run": "r",
 }  # fmt: skip
-"""Long names (miopen-log.md 7.1) to the short names of logs; others stay."""
+"""The short names of logs by long name (miopen-log.md 7.1); other names stay unchanged."""
 
 _FORW_AS_IT_IS = ("bnorm", "activ", "CBAInfer")
-"""Words whose ``-F`` is another, or of which logs have ``--forw``."""
+"""Words whose ``-F`` has another meaning, or whose logs have ``--forw``."""
 
 _WORD = late(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 _OPTION = late(r"--?[A-Za-z][A-Za-z0-9_]{0,31}")
 
 
 class NotPlainError(ValueError):
-    """A command holds what is no known option or no plain value: the text says where."""
+    """A command contains a word that is no known option, or a value that is not plain; the message names the place."""
 
 
 class CutError(NotPlainError):
@@ -51,7 +54,7 @@ class CutError(NotPlainError):
 
 
 def base_of(word: str) -> str:
-    """``conv`` of ``convfp16``, the word itself when the driver has no such base word."""
+    """Return ``conv`` for ``convfp16``; a word without such a base word is returned unchanged."""
     for suffix in _SUFFIXES:
         name = word.removesuffix(suffix)
         if word.endswith(suffix) and name in OPTIONS:
@@ -74,7 +77,7 @@ _TAG_DIRECTION: tuple[tuple[str, OperationDirection], ...] = (
 
 @lru_cache(maxsize=1 << 13)
 def _words(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Base word and options; see `split`."""
+    """Return base word and options; see `split`."""
     if len(text) > _LONGEST:
         raise NotPlainError(f"longer than {_LONGEST} characters")
     words = text.split()
@@ -108,9 +111,10 @@ def _words(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 
 def split(text: str) -> tuple[str, dict[str, str]]:
-    """Base word and options by name without dashes, in the text's order; long names become short ones.
+    """Return the base word, and the options by name without dashes in the order of the text; long names become short
+    ones.
 
-    Raises `NotPlainError` for what is no driver command, word by word.
+    Raises `NotPlainError` for a text that is no driver command.
     """
     word, options = _words(text)
     return word, dict(options)
@@ -126,13 +130,13 @@ def _short(written: str, word: str) -> str:
 
 
 def first_word(text: str) -> str:
-    """The base word, for a name; empty when the text begins with none."""
+    """Return the base word as a name; empty if the text does not begin with one."""
     found = _WORD.match(text.lstrip())
     return found[0] if found and text.lstrip()[found.end() :][:1] in ("", " ", "\t") else ""
 
 
 def refusal(text: str) -> str:
-    """Why a logged command is shown as text only; empty when it is a plain one, or stops too early."""
+    """Return the reason why a logged command is only shown as text; empty if it is plain, or ends too early."""
     try:
         split(text)
     except CutError:
@@ -143,7 +147,7 @@ def refusal(text: str) -> str:
 
 
 def base(word: str) -> tuple[str, str | None]:
-    """Base word without its type, and the type: ``convfp16`` is conv of half; without suffix it is float."""
+    """Return base word and type: ``convfp16`` is conv of half; without a suffix the type is float."""
     for suffix, dtype in _TYPES:
         if word.endswith(suffix) and word != suffix:
             return word.removesuffix(suffix), dtype
@@ -151,15 +155,16 @@ def base(word: str) -> tuple[str, str | None]:
 
 
 def tag_direction(tag: str) -> OperationDirection | None:
-    """The direction in the name of the function that printed the command."""
+    """Return the direction in the name of the function that printed the command."""
     return next((direction for part, direction in _TAG_DIRECTION if part in tag), None)
 
 
 @lru_cache(maxsize=1 << 13)
 def parse(text: str, tag: str = "") -> Problem | None:
-    """The problem that a command states; None when it is cut, of an unknown base word or not plain (`refusal`).
+    """Return the problem that a command states; None if it is cut, has an unknown base word, or is not plain
+    (`refusal`).
 
-    ``tag`` (the printing function) gives the direction where the text has none: before 2.0, pooling before 2.3.
+    ``tag`` (the printing function) gives the direction if the text has none: before 2.0; pooling before 2.3.
     """
     try:
         word, flags = split(text)
@@ -169,12 +174,13 @@ def parse(text: str, tag: str = "") -> Problem | None:
     row = WORDS.get(name)
     try:
         return None if row is None else row.read(Line(word, name, flags, dtype, tag, tag_direction(tag)))
-    except (KeyError, ValueError):  # an option that the problem needs is missing, or its value is none
+    except (KeyError, ValueError):  # an option that the problem needs is missing, or its value is invalid
         return None
 
 
 def driver_line(problem: Problem, form: Form = "newest") -> str:
-    """``./bin/MIOpenDriver ...`` for a shell, of known options and plain values only. Raises `CommandError`."""
+    """Return ``./bin/MIOpenDriver ...`` for a shell, with only known options and plain values. Raises
+    `CommandError`."""
     text = problem.command(form)
     try:
         word, options = split(text)
@@ -190,7 +196,7 @@ def driver_line(problem: Problem, form: Form = "newest") -> str:
 
 
 def offered(problem: Problem, form: Form = "newest") -> tuple[str | None, str]:
-    """`driver_line`, and an empty text; None and the reason where there is none."""
+    """Return `driver_line` and an empty text; None and the reason if there is no line."""
     try:
         return driver_line(problem, form), ""
     except CommandError as error:
@@ -198,7 +204,7 @@ def offered(problem: Problem, form: Form = "newest") -> tuple[str | None, str]:
 
 
 def offered_bench(problem: Problem, library: Library = "hipblaslt") -> tuple[str | None, str]:
-    """The line of a library's bench, as `offered`."""
+    """Return the line for a library's bench, in the same form as `offered`."""
     try:
         return problem.bench(library), ""
     except CommandError as error:
@@ -217,7 +223,8 @@ _MARKS: tuple[tuple[Form, Callable[[str, str], bool]], ...] = (
 
 
 def form_of(commands: Iterable[tuple[str, str]]) -> Form | None:
-    """The form that a log's commands, (tag, text) each, have: the newest that any of them shows; None without any."""
+    """Return the form of a log's commands, each (tag, text): the newest form that any of them shows; None without
+    commands."""
     best: int | None = None
     order = [form for form, _ in _MARKS]
     for tag, text in commands:

@@ -1,6 +1,7 @@
-"""What a family of problems is: how API calls and driver commands state them, what people call them.
+"""The description of a family of problems: how API calls and driver commands state them, and what people call them.
 
-A family is one module of `mio2trace.ops.families` with its problem classes and a `Family`, and one line there.
+A family is one module of `mio2trace.ops.families` with its problem classes and a `Family`, and one line in that
+package.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _THREE_WAYS: dict[str, OperationDirection] = {"1": FORWARD, "2": DATA, "4": WEIG
 
 
 class Op(msgspec.Struct, frozen=True, kw_only=True):
-    """An API call. ``read`` makes the problem of its parameters, None when they do not hold it."""
+    """An API call. ``read`` makes the problem from its parameters; None if they do not contain it."""
 
     api: str
     primitive: str
@@ -47,12 +48,12 @@ def op(
     names: tuple[str, ...] = (),
     phase: Phase = "run",
 ) -> Op:
-    """The row of ``miopen<name>``."""
+    """Return the row of ``miopen<name>``."""
     return Op(api=f"miopen{name}", primitive=primitive, direction=direction, phase=phase, read=read, names=names)
 
 
 def tensor(params: Params, *names: str) -> Tensor | None:
-    """The first of the parameters that is one."""
+    """Return the first of the parameters that is a tensor."""
     for name in names:
         stated = values.tensor(params.get(name, ""))
         if stated is not None:
@@ -61,13 +62,13 @@ def tensor(params: Params, *names: str) -> Tensor | None:
 
 
 def lengths(params: Params, *names: str) -> Shape:
-    """Those of the first of the parameters that is a tensor, () when none is."""
+    """Return the lengths of the first of the parameters that is a tensor; () if none is."""
     stated = tensor(params, *names)
     return stated.lengths if stated is not None else ()
 
 
 def is_given(params: Params, *names: str) -> bool | None:
-    """Whether the first of the parameters that is there is a buffer; None when none is (cut off)."""
+    """Return whether the first existing one of the parameters is a buffer; None if none exists (cut off)."""
     for name in names:
         text = params.get(name)
         if text is not None:
@@ -79,9 +80,9 @@ def is_given(params: Params, *names: str) -> bool | None:
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A command: its word as printed, without the type, its flags in order, the type, the function that printed it.
+    """A command: its word as printed, without the type; its flags in order; the type; the function that printed it.
 
-    ``by_tag`` is the direction in that function's name.
+    ``by_tag``: the direction in the name of that function.
     """
 
     word: str
@@ -93,39 +94,41 @@ class Line(msgspec.Struct, frozen=True):
 
     @property
     def stated_way(self) -> OperationDirection | None:
-        """Forward or backward, as the text has it; in one that a person wrote 0 is both."""
+        """Forward or backward, as the text states it. In a command that a person wrote, 0 means both."""
         return self._way(self.flags.get("F", ""))
 
     def two_ways(self, flag: str = "F") -> OperationDirection | None:
-        """The direction of what has one backward pass; where the text has none, before 2.3, the function tells it."""
+        """Return the direction for a primitive with one backward pass. Before 2.3 the text has none; then the function
+        shows it."""
         return self._way(self.flags.get(flag, self.flags.get("F", ""))) or self.by_tag
 
     def _way(self, text: str) -> OperationDirection | None:
         return None if text == "0" and not self.tag else _TWO_WAYS.get(text)
 
     def three_ways(self) -> OperationDirection | None:
-        """The direction of what has gradients of data and of weights."""
+        """Return the direction for a primitive with gradients of data and of weights."""
         return _THREE_WAYS.get(self.flags.get("F", ""))
 
     @property
     def ends(self) -> bool:
-        """Whether the end is there, of the words that all versions end with ``-t 1``."""
+        """Whether the end of the command is present, for words that end with ``-t 1`` in all versions."""
         return not self.tag or "t" in self.flags
 
     @property
     def shape(self) -> Shape:
-        """What the flags that most words have tell of it."""
+        """The shape that the common flags state."""
         return tuple(int(text) for name in "ncDHW" if (text := self.flags.get(name, "")).isdecimal())
 
     def integers(self, names: str) -> Shape:
-        """Raises KeyError or ValueError."""
+        """Return the values of flags. Raises KeyError or ValueError."""
         return tuple(int(self.flags[name]) for name in names.split())
 
 
 class Word(msgspec.Struct, frozen=True):
-    """A driver's base word. ``read`` makes the problem; None, KeyError or ValueError when the flags do not hold it.
+    """A driver's base word. ``read`` makes the problem; it returns None, or raises KeyError or ValueError, if the flags
+    do not contain it.
 
-    ``options`` None: one that we never offer, whose options are not known one by one.
+    ``options``: None for a word whose options are not known one by one; no command with it is offered.
     """
 
     read: Callable[[Line], Problem | None]
@@ -137,10 +140,10 @@ class Word(msgspec.Struct, frozen=True):
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
-    """``ops``: its API calls. ``words``: the driver's base words. ``names``: what people call its primitives.
+    """A family. ``ops``: its API calls. ``words``: the driver's base words. ``names``: what people call its primitives.
 
-    ``invoked``: how the names of its algorithms begin in level lines, with primitive and direction. ``find_2``: what
-    the names of its tensors hold in Find 2.0, with the primitive.
+    ``invoked``: the beginnings of the names of its algorithms in level lines, with primitive and direction. ``find_2``:
+    parts of the names of its tensors in Find 2.0, with the primitive.
     """
 
     ops: tuple[Op, ...] = ()
@@ -165,15 +168,15 @@ DIMENSIONS = r"[0-9]{1,18}(?:,[0-9]{1,18}){0,15}"
 SHAPE = r"[0-9]{1,18}(?:x[0-9]{1,18}){0,7}(?:,[0-9]{1,18}(?:x[0-9]{1,18}){0,7})?"
 LAYOUT = r"N(?:CHW|HWC|CDHW|DHWC|CW|WC)|NCHWc[48]|CHWNc?[48]?"
 TYPE = r"fp(?:8|16|32|64)|bfp(?:8|16)|int8"
-PATH = r"[A-Za-z0-9_./~:-]{1,255}|\((?:path|user|host)\)"  # in brackets: what was private
+PATH = r"[A-Za-z0-9_./~:-]{1,255}|\((?:path|user|host)\)"  # in brackets: a replaced private text
 ANY = r"[A-Za-z0-9_.,:+-]{1,255}"
 
 Options = Mapping[str, str]
-"""Short names, and the regular expression for the whole value of each."""
+"""Short names, and a regular expression for the whole value of each."""
 
 
 def options(names: str, kind: str) -> dict[str, str]:
-    """Those with values of one kind."""
+    """Return options with values of one kind."""
     return dict.fromkeys(names.split(), kind)
 
 

@@ -1,4 +1,4 @@
-"""What a person calls an operation."""
+"""The names of operations for people."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _problem_names: dict[object, str] = {}
 
 
 def _once(names: dict[object, str], key: object, make: Callable[[OperationFacts], str], facts: OperationFacts) -> str:
-    """A log has a million operations of a few names: each is made once, in a long one perhaps again."""
+    """Return a name, made once: a log may have a million operations of a few names. The memory for names is limited."""
     name = names.get(key)
     if name is None:
         if len(names) >= _REMEMBERED:
@@ -37,10 +37,10 @@ def _once(names: dict[object, str], key: object, make: Callable[[OperationFacts]
 
 
 def operation_name(operation: Operation) -> str:
-    """``Conv fwd 64x64x56x56 -> 64x256x56x56 k1x1``; searches begin with ``Find``.
+    """Return ``Conv fwd 64x64x56x56 -> 64x256x56x56 k1x1``; the name of a search begins with ``Find``.
 
-    The same in every trace, table and query. k is the window, s stride, d dilation, g groups, each left out where it is
-    the usual one.
+    The name is the same in every trace, table and query. k is the window, s the stride, d the dilation, g the groups;
+    each is left out if it has its usual value.
     """
     return name_of(operation.facts)
 
@@ -56,7 +56,8 @@ def _operation_name(facts: OperationFacts) -> str:
 def problem_name(operation: Operation) -> str:
     """Return its name, and the other properties that distinguish its problem, searched or run.
 
-    p is the pad; then the mode, the data type unless it is float or unknown, the layout unless it is the usual one.
+    p is the pad. The mode follows, then the data type unless it is float or unknown, then the layout unless it is the
+    usual one.
     """
     return _once(_problem_names, _OF_PROBLEM(operation.facts), _problem_name, operation.facts)
 
@@ -75,12 +76,12 @@ def _problem_name(operation: OperationFacts) -> str:
 
 
 def primitive_name(primitive: str) -> str:
-    """``BatchNorm`` for ``bnorm``."""
+    """Return ``BatchNorm`` for ``bnorm``."""
     return _NAMES.get(primitive, primitive)
 
 
 def operation_type(operation: Operation) -> str:
-    """``Conv fwd``, ``Find Conv bwd weights``: what the names of like operations begin with."""
+    """Return ``Conv fwd`` or ``Find Conv bwd weights``: the beginning of the names of similar operations."""
     return _type(operation.facts)
 
 
@@ -112,5 +113,5 @@ def _shapes(operation: OperationFacts) -> Iterator[str]:
 
 
 def _short(sizes: Shape) -> str:
-    """Equal sizes as one."""
+    """Return one number for equal sizes."""
     return str(sizes[0]) if len(set(sizes)) == 1 else shape_text(sizes)

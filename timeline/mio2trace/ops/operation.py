@@ -1,4 +1,4 @@
-"""What a library call amounts to: one compute or find call with its problem, its work and where the log states it."""
+"""The meaning of a library call: one compute or find call with its problem, its work and its place in the log."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     lws: tuple[int, int, int] | None = None
 
 
-_DIGITS = 12  # of an address in a process's half of 48 bits, whose upper digits are seldom 0
+_DIGITS = 12  # enough digits for an address in a process's half of 48 bits, whose upper digits are seldom 0
 
 
 @lru_cache(maxsize=64)
 def _numbers_of(count: int) -> Callable[[bytes], tuple[int, ...]]:
-    """What reads so many numbers of 8 bytes each."""
+    """Return a struct that reads this many numbers of 8 bytes."""
     return Struct(f">{count}Q").unpack
 
 
 class Parameters(msgspec.Struct, frozen=True, gc=False):
-    """Which of the addresses in a call's entry are buffers: those with a truth in ``picked``, by name in ``names``;
-    ``nulls`` are those that the entry states to be none. ``with_handle``: it states the library's handle, as entries of
-    some versions do."""
+    """The addresses in a call's entry that are buffers: those with a true value in ``picked``, by name in ``names``.
+    ``nulls``: those that the entry states to be null. ``with_handle``: the entry states the library's handle, as some
+    versions do."""
 
     names: tuple[str, ...]
     picked: tuple[bool, ...]
@@ -68,15 +68,16 @@ class Parameters(msgspec.Struct, frozen=True, gc=False):
     with_handle: bool = False
 
     def buffers(self, addresses: bytes) -> Buffers:
-        """(parameter name, address) of each; ``addresses`` are hexadecimal digits with commas between them."""
+        """Return (parameter name, address) of each buffer; ``addresses`` are hexadecimal digits with commas between
+        them."""
         return tuple(zip(self.names, self.numbers(addresses), strict=False))
 
     def numbers(self, addresses: bytes) -> tuple[int, ...]:
-        """The addresses alone, in the order of ``names``."""
+        """Return the addresses alone, in the order of ``names``."""
         if not addresses or not self.names:
             return ()
         count = len(self.picked)
-        # those of equal length, nearly all, go as one number each 8 bytes
+        # addresses of equal length, as in nearly all cases, are read as numbers of 8 bytes
         plain = addresses.replace(b",", b"0000")
         if len(plain) == 16 * count - 4 and addresses[_DIGITS :: _DIGITS + 1] == b"," * (count - 1):
             numbers: Sequence[int] = _numbers_of(count)(unhexlify(b"0000" + plain))
@@ -86,19 +87,19 @@ class Parameters(msgspec.Struct, frozen=True, gc=False):
 
 
 class OperationFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What operations share that differ in place and buffers only: one object for all of them, nearly always.
+    """The facts that operations share if they differ only in place and buffers; nearly always one object for all of
+    them.
 
-    ``input``, ``weights`` and ``output`` are forward shapes: N,C,[D,]H,W and K,C/g,[D,]y,x (transpose: C,K/g,[D,]y,x),
-    whatever the layout. ``direction`` is None for what belongs to no direction (tensor addition, copies, optimisers); a
-    backward call that is no convolution's weights or bias is ``backward-data``. ``dtype_by`` is ``command``, ``key``,
-    ``descriptor`` or ``kernel name``.
-    ``command`` is the MIOpenDriver line in today's form, ``command_reason`` why there is none; ``logged_command`` the
-    text of the logged one. ``parameters``: which addresses of the entry are buffers. ``nested`` are the literals of the
-    internal entries in order: the GEMM path (``convolution, non 1x1``) and then the library of each GEMM call
-    (miopen-log.md 3.4).
-    ``doubts`` are short statements, for people, on what does not fit together. ``torn``: part of what the log said of
-    the call is missing, its entry's end or its command. ``unread``: its entry is whole, but no problem was found in it.
-    ``problem`` is what it computes; ``kernel_file`` the file that its kernel was compiled from (Triton).
+    ``input``, ``weights``, ``output``: forward shapes N,C,[D,]H,W and K,C/g,[D,]y,x (transpose: C,K/g,[D,]y,x) in any
+    layout. ``direction``: None for operations without a direction (tensor addition, copies, optimisers); a backward
+    call other than the weights or bias of a convolution is ``backward-data``. ``dtype_by``: ``command``, ``key``,
+    ``descriptor`` or ``kernel name``. ``command``: the MIOpenDriver line in the current form; ``command_reason``: why
+    there is none; ``logged_command``: the logged text. ``parameters``: the addresses of the entry that are buffers.
+    ``nested``: the literals of the internal entries in order: the GEMM path (``convolution, non 1x1``), then the
+    library of each GEMM call (miopen-log.md 3.4). ``doubts``: short statements for people about contradictions.
+    ``torn``: a part of the call's records is missing (the end of its entry, or its command). ``unread``: its entry is
+    complete, but no problem was found in it. ``problem``: what it computes. ``kernel_file``: the file from which its
+    kernel was compiled (Triton).
     """
 
     source: int
@@ -138,7 +139,7 @@ class OperationFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def of_problem(problem: Problem, facts: OperationFacts) -> OperationFacts:
-    """The facts with what follows from the problem: shapes, geometry, work, traffic; its mode where it has one."""
+    """Return the facts with everything that follows from the problem: shapes, geometry, work, traffic, mode."""
     geometry, of_sizes = problem.geometry, cost(problem)
     return msgspec.structs.replace(
         facts, direction=problem.direction, input=problem.input, weights=problem.weights, output=problem.output,
@@ -150,7 +151,7 @@ def of_problem(problem: Problem, facts: OperationFacts) -> OperationFacts:
 
 
 class _OfFacts:
-    """The fields of an operation's facts, which it has as its own."""
+    """Gives an operation the fields of its facts."""
 
     __slots__ = ()
 
@@ -195,12 +196,12 @@ for _name in OperationFacts.__struct_fields__:
 
 
 class Operation(_OfFacts, msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One compute or find call, in log order. What is unknown is None or empty.
+    """One compute or find call, in log order. Unknown values are None or empty.
 
-    ``line`` is the line of the entry's header, else of the command, else of the first level line; ``end_line`` the last
-    line of the call's own records, ``command_line`` that of its logged command (0: none). ``facts`` is all that it
-    shares with calls like it. ``addresses`` are the buffers of the entry, ``arguments`` those that earlier calls set
-    for this one: see `tensors`.
+    ``line``: of the entry's header, else of the command, else of the first level line. ``end_line``: the last line of
+    the call's own records. ``command_line``: of its logged command (0: none). ``facts``: shared with equal calls.
+    ``addresses``: the buffers of the entry. ``arguments``: buffers that earlier calls set for this call (see
+    `tensors`).
     """
 
     index: int = 0
@@ -217,9 +218,10 @@ class Operation(_OfFacts, msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def tensors(self) -> Buffers:
-        """Every buffer of the call, workspaces included, null ones left out, by parameter name; in the entry's order.
+        """Return every buffer of the call by parameter name, with workspaces, without null ones, in the order of the
+        entry.
 
-        Made when asked for: a log may have a million operations.
+        Made on each use: a log may have a million operations.
         """
         if self.parameters is None:
             return self.arguments
@@ -227,11 +229,11 @@ class Operation(_OfFacts, msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def pointers(self) -> tuple[int, ...]:
-        """The addresses of `tensors` alone."""
+        """Return only the addresses of `tensors`."""
         own = () if self.parameters is None else self.parameters.numbers(self.addresses)[: len(self.parameters.names)]
         return own + tuple([address for _, address in self.arguments]) if self.arguments else own
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a framework's op that no family models: its kernels' work is their own."""
+        """Whether it is an op of a framework without a family: its kernels' work is not modelled."""
         return self.facts.api == self.facts.primitive

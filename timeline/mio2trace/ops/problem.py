@@ -12,29 +12,29 @@ from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.values import DTYPE_BYTES, Shape, product
 
 Form = Literal["1.2", "1.7", "2.0", "2.1", "2.3", "5.4", "6.3", "newest"]
-"""Which version's command form (miopen-log.md 7): MIOpen 1.2-1.6, 1.7-1.8, 2.0, 2.1-2.2, 2.3 to ROCm 5.3, ROCm 5.4 to
-6.2, 6.3 to 6.x, 2025 and later."""
+"""The form of a version's commands (miopen-log.md 7): MIOpen 1.2-1.6, 1.7-1.8, 2.0, 2.1-2.2, 2.3 to ROCm 5.3, ROCm 5.4
+to 6.2, 6.3 to 6.x, 2025 and later."""
 
 FORMS: tuple[Form, ...] = ("1.2", "1.7", "2.0", "2.1", "2.3", "5.4", "6.3", "newest")
 
 
 class CommandError(ValueError):
-    """The problem has no driver command: the text says why."""
+    """The problem has no driver command; the message gives the reason."""
 
 
 class Geometry(msgspec.Struct, frozen=True, gc=False):
-    """How a window slides over the input, per spatial dimension; () and None for what has none."""
+    """How a window moves over the input, per spatial dimension; () and None without a window."""
 
     pad: Shape = ()
     stride: Shape = ()
     dilation: Shape = ()
     groups: int | None = None
     window: Shape = ()
-    """Where no weights have its size."""
+    """For a window without weights of its size."""
 
 
 class Operators(msgspec.Struct, frozen=True, gc=False):
-    """Those of a fusion plan, in order. ``conv``: weights and descriptor of its convolution, as printed."""
+    """The operators of a fusion plan, in order. ``conv``: weights and descriptor of its convolution, as printed."""
 
     parts: tuple[str, ...]
     conv: tuple[str, str]
@@ -45,16 +45,16 @@ class Operators(msgspec.Struct, frozen=True, gc=False):
 _NO_GEOMETRY = Geometry()
 
 _MOST_WORK = 1 << 53
-"""FLOPs and bytes of one operation: no device does so many, and sums of them still are numbers of 64 bits."""
+"""The most FLOPs and bytes of one operation: no device does more, and sums of them still fit into 64 bits."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A call's problem, whichever record stated it. ``dtype`` is the input's, None when unknown."""
+    """The problem of a call, from any record. ``dtype``: of the input, None if unknown."""
 
     told_by_commands: ClassVar[tuple[str, ...]] = ()
     """Fields that a call's command states and its entry does not."""
     told_where_cut_off: ClassVar[tuple[str, ...]] = ()
-    """Fields that a command states, too, and that are None where sixteen parameters do not reach them."""
+    """Fields that a command also states; in an entry they are None if they are after the sixteenth parameter."""
 
     direction: OperationDirection | None = None
     dtype: str | None = None
@@ -84,12 +84,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def variant(self) -> str | None:
-        """The primitive's mode, in the field's words."""
+        """The mode of the primitive, in the field's usual words."""
         return None
 
     @property
     def memory_layout(self) -> str | None:
-        """The input's, ``NCHW``; None when unknown."""
+        """The layout of the input, such as ``NCHW``; None if unknown."""
         return None
 
     @property
@@ -98,99 +98,102 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return False
 
     def database_key(self) -> str | None:
-        """The key under which MIOpen's databases have it; None if they have none, or if its type is not known."""
+        """The key of the problem in MIOpen's databases; None if it has none, or if its type is unknown."""
         return None
 
     def gemm_count(self, nulls: Collection[str]) -> int:
-        """How many GEMMs a call that is a row of them launches, each with what follows it; 1 when unknown.
+        """Return the number of GEMMs that the call launches one after another, each with its following kernels; 1 if
+        unknown.
 
-        ``nulls``: the buffers that the call's entry states to be none."""
+        ``nulls``: the buffers that the call's entry states to be null.
+        """
         return 1
 
     def step_elements(self) -> Collection[int]:
-        """How many elements an activation of one step of a call in steps may work on; empty when unknown."""
+        """The possible numbers of elements of an activation within one step of the call; empty if unknown."""
         return ()
 
     def gemm(self) -> Gemm | None:
-        """The GEMM it amounts to; None when there is no single one."""
+        """The equivalent GEMM; None if there is no single one."""
         return None
 
     def flop(self) -> int | None:
-        """Floating-point operations (docs/operations.md); None when there is no agreed number."""
+        """Floating-point operations (docs/operations.md); None if there is no agreed number."""
         return None
 
     def elements_moved(self) -> int | None:
-        """Elements read and written when each tensor is touched once."""
+        """Elements that are read and written if each tensor is touched once."""
         return None
 
     def bytes_min(self) -> int | None:
-        """Least memory traffic; None when the data type is unknown."""
+        """Least memory traffic in bytes; None if the data type is unknown."""
         moved = self.elements_moved()
         size = DTYPE_BYTES.get(self.dtype or "")
         return None if moved is None or size is None else moved * size
 
     def command(self, form: Form = "newest") -> str:
-        """The MIOpenDriver command, from the base word on, in ``form``. Raises `CommandError`."""
+        """Return the MIOpenDriver command in ``form``, from the base word on. Raises `CommandError`."""
         raise CommandError(f"the driver's options for {self.primitive} are not covered")
 
     def message_bytes(self) -> int | None:
-        """The message of a collective; None for any other problem."""
+        """Bytes of a collective's message; None for any other problem."""
         return None
 
     def bus_factor(self) -> float | None:
-        """A collective's bus bandwidth over its algorithm bandwidth."""
+        """Bus bandwidth of a collective divided by its algorithm bandwidth."""
         return None
 
     @property
     def has_bench(self) -> bool:
-        """Whether a BLAS library computes it, as its bench can."""
+        """Whether a BLAS library computes it, so that the library's bench can run it."""
         return False
 
     @property
     def is_copied(self) -> bool:
-        """Whether the bench's line is for copies of the operands, or for a layout that is assumed."""
+        """Whether the bench's line is for copies of the operands, or for an assumed layout."""
         return False
 
     def bench(self, library: Literal["hipblaslt", "rocblas"]) -> str:
-        """The line of a library's bench. Raises `CommandError`."""
+        """Return the line for a library's bench. Raises `CommandError`."""
         raise CommandError("no BLAS library computes it")
 
     def check(self) -> str:
-        """What does not fit together in the shapes; empty when all is well or nothing can be said."""
+        """Return a contradiction in the shapes; empty if there is none."""
         return ""
 
-    # How a log's records become one
+    # Joining the records of a log
 
     @property
     def is_shaped(self) -> bool:
-        """Whether more is known than the direction."""
+        """Whether more than the direction is known."""
         return True
 
     @property
     def runs_other_gradient(self) -> bool:
-        """Whether its forward pass runs the kernels of the gradient of the data, and the other way round."""
+        """Whether its forward pass runs the kernels of the data gradient, and its data gradient those of the forward
+        pass."""
         return False
 
     @property
     def solver_number(self) -> int | None:
-        """The solver's id that a command states."""
+        """The solver's id in a command."""
         return None
 
     @property
     def plan_kernel(self) -> str | None:
-        """The kernel of the fusion plan that the call executes, empty when not told; None for what needs no plan."""
+        """The kernel of the fusion plan that the call executes; empty if unknown; None for a problem without a plan."""
         return None
 
     def planned(self, operators: Operators) -> Problem:
-        """The problem with the operators of the plan that it executes."""
+        """Return the problem with the operators of its plan."""
         return self
 
     def typed(self, dtype: str | None) -> Self:
-        """The problem with its data type."""
+        """Return the problem with a data type."""
         return msgspec.structs.replace(self, dtype=dtype)
 
     def may_print(self, primitive: str) -> bool:
-        """Whether a call of the primitive may print the command of this problem."""
+        """Return whether a call of the primitive may print the command of this problem."""
         return self.primitive == primitive
 
     def fits(self, entry: Problem) -> bool:
@@ -206,19 +209,19 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return msgspec.structs.replace(self, **told)
 
     def immediate(self) -> Problem:
-        """As its command shows it when the call names a solution."""
+        """Return the problem as its command shows it if the call names a solution."""
         return self
 
     def searched(self, dtype: str | None) -> tuple[Problem, ...]:
-        """Keys of a search for its solver, the narrowest first: not every record has type and layout.
+        """Return keys for a search for its solver, the most specific first: not every record has type and layout.
 
-        () for what is never searched.
+        () for a problem that is never searched.
         """
         return ()
 
 
 class DirectionOnly(Problem, frozen=True, kw_only=True, gc=False):
-    """Nothing but the direction of a convolution is known so far."""
+    """A convolution of which only the direction is known so far."""
 
     primitive: ClassVar[str] = "conv"
 
@@ -231,7 +234,7 @@ class DirectionOnly(Problem, frozen=True, kw_only=True, gc=False):
 
 
 class ShapedProblem(Problem, frozen=True, kw_only=True, gc=False):
-    """x and w to y: input, weights, output."""
+    """A problem from x and w to y: input, weights, output."""
 
     x: Shape = ()
     w: Shape = ()
@@ -264,7 +267,7 @@ class SameShapeProblem(Problem, frozen=True, kw_only=True, gc=False):
         return self.x
 
     def per_element(self, forward: int, backward: int) -> int | None:
-        """So much for each element, by direction; None when that or the shape is unknown."""
+        """Return these FLOPs per element, by direction; None if direction or shape is unknown."""
         elements = work(self.x)
         if elements is None or self.direction is None:
             return None
@@ -272,7 +275,8 @@ class SameShapeProblem(Problem, frozen=True, kw_only=True, gc=False):
 
 
 def base_word(word: str, dtype: str | None, has: tuple[str, ...] = ("half",)) -> str:
-    """The driver's base word: ``conv`` float, ``convfp16`` and so on. Raises `CommandError` for a type it lacks."""
+    """Return the driver's base word: ``conv`` for float, ``convfp16`` and so on. Raises `CommandError` for a type that
+    it lacks."""
     suffix = {None: "", "float": "", "half": "fp16", "bfloat16": "bfp16", "int8": "int8"}.get(dtype)
     if suffix is None or (suffix and dtype not in has):
         raise CommandError(f"the driver has no {word} for {dtype}")
@@ -280,7 +284,7 @@ def base_word(word: str, dtype: str | None, has: tuple[str, ...] = ("half",)) ->
 
 
 def nchw(shape: Shape, word: str) -> str:
-    """``-n 1 -c 3 -H 8 -W 8`` for a driver that knows four lengths only; missing trailing ones are 1."""
+    """Return ``-n 1 -c 3 -H 8 -W 8`` for a driver with four lengths only; missing trailing lengths are 1."""
     if not 1 <= len(shape) <= 4 or 0 in shape:
         raise CommandError(f"the driver's {word} takes 4 lengths, not {len(shape)}")
     n, c, h, w = four_lengths(shape)
@@ -288,17 +292,17 @@ def nchw(shape: Shape, word: str) -> str:
 
 
 def four_lengths(shape: Shape) -> Shape:
-    """As a driver prints fewer: the missing ones are 1."""
+    """Return four lengths as a driver prints them; missing ones are 1."""
     return (*shape, 1, 1, 1, 1)[:4] if len(shape) < 4 else shape
 
 
 def work(shape: Shape) -> int | None:
-    """Elements of a shape; None when unknown."""
+    """Return the number of elements of a shape; None if unknown."""
     return product(shape) if shape else None
 
 
 class Cost(NamedTuple):
-    """What a problem computes and moves; None where that is not told, and of sizes that no device could do."""
+    """The work and traffic of a problem; None if unknown, and for sizes that no device could process."""
 
     gemm: Gemm | None
     flop: int | None
@@ -306,7 +310,7 @@ class Cost(NamedTuple):
 
 
 def cost(problem: Problem) -> Cost:
-    """That of a problem, all held against the same bound."""
+    """Return the cost of a problem; all costs have the same upper limit."""
     gemm = problem.gemm()
     return Cost(
         None if gemm is None or gemm.flop > _MOST_WORK else gemm,

@@ -1,7 +1,8 @@
-"""Ranges of a profile to operations: MIOpen's own carry the whole call in their text (rocm-profiles.md 1.1, 11.3).
+"""Turn ranges of a profile into operations: MIOpen's ranges contain the whole call as text (rocm-profiles.md 1.1,
+11.3).
 
-``s_api = miopenConvolutionForward | alpha = ... | xDesc = ... | `` is the log's entry on one line: it goes through the
-log's own decoder. PyTorch's ops are in a table, with what they were given.
+``s_api = miopenConvolutionForward | alpha = ... | xDesc = ... | `` is the log's entry on one line, so the decoder of
+logs reads it. PyTorch's ops have a table, and their inputs are in the profile.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ _NO_OP = -1
 
 
 def is_library_call(made: Range) -> bool:
-    """Return whether MIOpen itself pushed a range; internal functions included."""
+    """Return whether MIOpen itself pushed a range, including its internal functions."""
     return made.text.startswith(_API)
 
 
 def shown_text(made: Range) -> str:
-    """What a range is called where it is drawn: a library call by its function; the operation has its parameters."""
+    """Return the name of a range in the trace: for a library call its function; the operation has the parameters."""
     text = made.text.strip()
     return text.removeprefix(_API).partition(_FIELD)[0].strip() if is_library_call(made) else text
 
@@ -45,10 +46,11 @@ def shown_text(made: Range) -> str:
 def operations_of_ranges(
     profile: Profile, launching: Iterable[Iterable[int]] = ()
 ) -> tuple[tuple[Operation, ...], tuple[int, ...]]:
-    """(operations, the place of each one's range in the profile's), in order of time; lines are 0: there is no log.
+    """Return (operations, the place of each one's range in the profile), in order of time. Lines are 0: there is no
+    log.
 
-    A range of two operations, the gradients of data and of weights, stands there twice, one behind the other.
-    ``launching``: of each range that launched something its own place, then those of the ranges around it.
+    A range of two operations (the gradients of data and of weights) occurs twice, one after the other. ``launching``:
+    for each range that launched something, its own place and then the places of the ranges around it.
     """
     library, framework = _of_library(profile), _of_framework(profile, launching)
     if not library or not framework:
@@ -70,8 +72,8 @@ def _of_library(profile: Profile) -> list[tuple[Operation, int]]:
 
 
 def _of_framework(profile: Profile, launching: Iterable[Iterable[int]]) -> list[tuple[Operation, int]]:
-    """Those of PyTorch's ops: of one that only calls another the inner one; of all others that launched something the
-    innermost around the launch. XLA's ops are told apart by its name."""
+    """Return PyTorch's ops: of an op that only calls another one, the inner op; of all other ops that launched
+    something, the innermost one around the launch. The name XLA identifies its ops."""
     ranges = profile.ranges
     if profile.framework.name == FRAMEWORK:
         return [
@@ -102,7 +104,7 @@ def _of_framework(profile: Profile, launching: Iterable[Iterable[int]]) -> list[
         facts = alike.get(key)
         if facts is None:
             facts = alike[key] = placed(operation.facts, profile.source, threads[thread] if several else None)
-            kept.append(operation)  # an id is of one object only as long as that is there
+            kept.append(operation)  # an id is unique only while its object exists
         found.append((Operation(facts=facts), place))
 
     kept: list[Operation] = []
@@ -132,7 +134,7 @@ def _of_framework(profile: Profile, launching: Iterable[Iterable[int]]) -> list[
 
 
 def _records(profile: Profile, calls: Sequence[int]) -> tuple[Entry, ...]:
-    """An entry of a log of one line each; equal calls share an object, as the log's do."""
+    """Return an entry per call, as in a log of one line each; equal calls share an object, as in a log."""
     shared: dict[LoggedCall, LoggedCall] = {}
     records = []
     for line, place in enumerate(calls, 1):
@@ -152,10 +154,8 @@ def _records(profile: Profile, calls: Sequence[int]) -> tuple[Entry, ...]:
     return tuple(records)
 
 
-# -- HLO ops of XLA to operations: convolutions and matrix products have their problem, all others their name ----------
-#
-# A range of kind ``operator`` has the text ``module/op``. Its inputs say what the program's instruction states, in our
-# order: for a convolution x, w, y with direction, pads, strides, dilations and groups, for a product both matrices.
+# -- HLO ops of XLA as operations: convolutions and matrix products have problems, all others only names
+# -----------------
 
 FRAMEWORK = "XLA"
 _WAYS: dict[str, OperationDirection] = {way: way for way in (FORWARD, DATA, WEIGHTS)}
@@ -184,7 +184,7 @@ def facts_of(text: str, inputs: Inputs | None) -> OperationFacts:
 
 
 def _problem(given: Given) -> Problem | None:
-    """None of what has no agreed work. Raises `ValueError`, `IndexError`."""
+    """Return the problem; None for an op without agreed work. Raises `ValueError`, `IndexError`."""
     kind = given.text(0)
     if kind == "conv":
         x, w, y = (given.shape(place) for place in range(3))

@@ -1,4 +1,5 @@
-"""Solver ids and the algorithm family of a solver (miopen-log.md 12). Ids never change meaning; some are gone."""
+"""Solver ids, and the algorithm family of a solver (miopen-log.md 12). An id never changes its meaning; some
+are gone."""
 
 from __future__ import annotations
 
@@ -79,15 +80,15 @@ _PARTS = (
     ("ConvOcl", "Direct"),
     ("ConvBiasActivAsm", "Direct"),
 )
-"""The first part of a name that fits tells its family."""
+"""The first fitting part of a name gives its family."""
 
 
 def solver_name(number: int) -> str | None:
-    """The solver of an id, None for 0 and for ids that are not listed."""
+    """Return the solver of an id; None for 0 and for unlisted ids."""
     return SOLVERS.get(number)
 
 
 @lru_cache(maxsize=1 << 10)
 def family(solver: str) -> str | None:
-    """``Direct``, ``Winograd``, ``ImplicitGemm``, ``Gemm``, ``FFT`` or ``Naive``; None for other primitives."""
+    """Return ``Direct``, ``Winograd``, ``ImplicitGemm``, ``Gemm``, ``FFT`` or ``Naive``; None for other primitives."""
     return next((name for part, name in _PARTS if part in solver), None)

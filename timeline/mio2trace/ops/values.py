@@ -1,4 +1,4 @@
-"""The values of MIOpen's entries (miopen-log.md 4): each form is recognised by its own shape."""
+"""The values in MIOpen's entries (miopen-log.md 4): each form is recognised by its shape."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ TENSOR_OPS = ("add", "mul", "min", "max")
 _INTS = late(r"-?[0-9]+")  # ASCII's digits: the library prints no others
 _ONLY_INTS = late(r"[-0-9,\s]*")
 _MOST_LENGTHS = 16
-"""The library has five dimensions at most; what has many more is no tensor, and its size no number to write down."""
+"""The library has at most five dimensions; a list with many more is no tensor."""
 _LONGEST_INT = 19
 _BRACED = late(r"\{([^{}]*+)\}")
 _CAST = late(r"cast_type: (?:miopen)?(\w+)")
 _LENGTHS = late(r"\s*+[0-9]{1,18}(?>(?:\s*+,\s*+[0-9]{1,18})*)\s*+,?\s*+")
 _NUMBER = late(r"-?[0-9]{1,18}")
 _GROUPS = late(r"\{([^{}]*+)\}|([^,{}]++)")
-# Windows pads to 16 digits, and no address there uses them all (miopen-log.md 2.4)
+# Windows pads to 16 digits, and no address there uses all of them (miopen-log.md 2.4)
 _POINTER = late(r"0x[0-9a-fA-F]{1,16}|0[0-9A-F]{15}")
 
 
 class Tensor(msgspec.Struct, frozen=True, gc=False):
-    """Lengths in the order N, C, [D,] H, W; strides in elements, empty where the version does not print them."""
+    """Lengths in the order N, C, [D,] H, W; strides in elements, empty if the version does not print them."""
 
     lengths: Shape
     strides: Shape = ()
@@ -54,7 +54,7 @@ class Tensor(msgspec.Struct, frozen=True, gc=False):
 
 
 def product(values: Shape) -> int:
-    """1 for none."""
+    """Return the product; 1 for no values."""
     result = 1
     for value in values:
         result *= value
@@ -62,9 +62,8 @@ def product(values: Shape) -> int:
 
 
 def integers(text: str) -> Shape:
-    """Every decimal integer of a text; none at all when one of them is longer than any that is printed, or begins with
-    zeros, as telephones do and nothing that the library prints.
-    """
+    """Return every decimal integer of a text. Return none at all if one of them is too long, or begins with zeros:
+    telephone numbers do, but nothing that the library prints."""
     found = _INTS.findall(text)
     if any(len(digits) > 1 and (digits[0] == "0" or len(digits) > _LONGEST_INT) for digits in found):
         return ()
@@ -73,10 +72,11 @@ def integers(text: str) -> Shape:
 
 @lru_cache(maxsize=1 << 14)
 def tensor(text: str) -> Tensor | None:
-    """``n, c, h, w`` or ``{n, c, h, w}, {strides}, packed,`` (miopen-log.md 4.3); None when empty or something else."""
+    """Read ``n, c, h, w`` or ``{n, c, h, w}, {strides}, packed,`` (miopen-log.md 4.3); None if empty or another
+    text."""
     if "{" in text:
         groups = _BRACED.findall(text)
-        # Of a line that lost a brace the strides would be taken for the lengths.
+        # In a line that lost a brace, strides would be read as lengths.
         if not _BRACED.match(text.lstrip()) or not _ONLY_INTS.fullmatch(groups[0]):
             return None
         lengths = integers(groups[0])
@@ -97,7 +97,7 @@ _NAMES = {4: ("NCHW", "NHWC", "CHWN"), 5: ("NCDHW", "NDHWC"), 3: ("NCW", "NWC")}
 
 
 def packed_strides(lengths: Shape, layout: str) -> Shape:
-    """Strides without gaps of lengths given in N C [D] H W order."""
+    """Return the strides without gaps of lengths in N C [D] H W order."""
     names = {4: "NCHW", 5: "NCDHW", 3: "NCW"}[len(lengths)]
     strides = {}
     step = 1
@@ -109,7 +109,7 @@ def packed_strides(lengths: Shape, layout: str) -> Shape:
 
 @lru_cache(maxsize=1 << 14)
 def layouts(shape: Tensor) -> tuple[str, ...]:
-    """The layouts that the strides allow: several with dimensions of length 1, none for gaps or unknown strides."""
+    """Return the layouts that the strides allow: several if a length is 1, none for gaps or unknown strides."""
     found = []
     for name in _NAMES.get(len(shape.lengths), ()):
         packed = packed_strides(shape.lengths, name)
@@ -121,7 +121,7 @@ def layouts(shape: Tensor) -> tuple[str, ...]:
 
 
 def common_layout(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
-    """One layout for each tensor, ``""`` where unknown. Where a tensor allows several, another one decides."""
+    """Return one layout for each tensor, ``""`` if unknown. If a tensor allows several, another tensor decides."""
     allowed = [layouts(shape) for shape in tensors]
     shared = [name for name in (allowed[0] if allowed else ()) if all(name in names for names in allowed if names)]
     decided = [names[0] for names in allowed if len(names) == 1]
@@ -137,7 +137,7 @@ def common_layout(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
 
 
 class ConvDescriptor(msgspec.Struct, frozen=True, gc=False):
-    """pads, strides, dilations: height first (depth first in 3-D)."""
+    """Pads, strides, dilations: height first (depth first in 3-D)."""
 
     pads: Shape
     strides: Shape
@@ -150,7 +150,7 @@ class ConvDescriptor(msgspec.Struct, frozen=True, gc=False):
 
 @lru_cache(maxsize=1 << 12)
 def conv_descriptor(text: str) -> ConvDescriptor | None:
-    """The three forms of miopen-log.md 4.4."""
+    """Read the three forms of miopen-log.md 4.4."""
     parts = [found[1] if found[1] is not None else found[2].strip() for found in _GROUPS.finditer(text)]
     braced = [found[1] is not None for found in _GROUPS.finditer(text)]
     fields = [(part, is_braced) for part, is_braced in zip(parts, braced, strict=True) if part.strip() or is_braced]
@@ -177,12 +177,12 @@ def conv_descriptor(text: str) -> ConvDescriptor | None:
 
 
 def is_cut(text: str) -> bool:
-    """Whether a descriptor ends within its braces, as its line was cut off there."""
+    """Return whether a descriptor ends within its braces because its line was cut off."""
     return text.count("{") > text.count("}")
 
 
 class PoolDescriptor(msgspec.Struct, frozen=True, gc=False):
-    """``first`` and ``second`` are pads and strides, or strides and pads in 1.0-1.1: the output size tells."""
+    """``first`` and ``second``: pads and strides, or strides and pads in 1.0-1.1; the output size shows the order."""
 
     mode: str
     window: Shape
@@ -209,7 +209,7 @@ def pool_descriptor(text: str) -> PoolDescriptor | None:
 
 
 class ActivDescriptor(msgspec.Struct, frozen=True, gc=False):
-    """``mode`` is the number of `ACTIVATIONS`; the three values keep their text."""
+    """``mode``: the number in `ACTIVATIONS`. The three values keep their text."""
 
     mode: int
     alpha: str
@@ -228,7 +228,7 @@ def activ_descriptor(text: str) -> ActivDescriptor | None:
 
 
 class LrnDescriptor(msgspec.Struct, frozen=True, gc=False):
-    """``mode`` 0 within channel, 1 cross channel; the values keep their text."""
+    """``mode``: 0 within channel, 1 cross channel. The values keep their text."""
 
     mode: int
     window: int
@@ -248,12 +248,12 @@ def lrn_descriptor(text: str) -> LrnDescriptor | None:
 
 
 def pointer(text: str) -> int:
-    """A buffer's address; 0 for null, for a number and for anything else (miopen-log.md 4.1)."""
+    """Return a buffer's address; 0 for null, for a number and for any other text (miopen-log.md 4.1)."""
     return int(text, 16) if _POINTER.fullmatch(text) else 0
 
 
 def number(text: str | None) -> int | None:
-    """A decimal integer of sane length."""
+    """Return a decimal integer of limited length."""
     return int(text) if text is not None and _NUMBER.fullmatch(text) else None
 
 

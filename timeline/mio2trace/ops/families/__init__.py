@@ -1,6 +1,6 @@
-"""Families of problems: each module holds what one family computes, and how its calls and commands state it.
+"""Families of problems: each module describes what one family computes, and how its calls and commands state it.
 
-The rows of all families are here together: by API call, by the driver's base word, by what level lines say.
+This module collects the rows of all families: by API call, by the driver's base word, by the texts of level lines.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ FIND_2 = frozenset(("miopenFindSolutions", "miopenRunSolution"))
 WORDS: dict[str, Word] = {name: word for family in FAMILIES for name, word in family.words.items()}
 """By the driver's base word, without its type."""
 OPTIONS: dict[str, Options] = {name: word.options for name, word in WORDS.items() if word.options is not None}
-"""Of the base words that we offer."""
+"""The base words for which commands are offered."""
 
 INVOKED = tuple(row for family in FAMILIES for row in family.invoked)
-"""What the name of an algorithm begins with, its primitive and its direction."""
+"""The beginning of an algorithm's name, its primitive and its direction."""
 FIND_2_TENSORS = tuple(row for family in FAMILIES for row in family.find_2)
-"""What the name of a tensor of `miopenRunSolution` holds, and the primitive."""
+"""A part of a tensor's name in `miopenRunSolution`, and the primitive."""
 
 
 def launches(api: str) -> bool:
-    """Whether a call of this name computes or benchmarks: all others launch nothing (miopen-log.md 5.7)."""
+    """Return whether a call of this name computes or benchmarks: all others launch nothing (miopen-log.md 5.7)."""
     return api in OPS or api in FIND_2

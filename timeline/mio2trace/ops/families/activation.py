@@ -26,7 +26,7 @@ from mio2trace.ops.problem import CommandError, Form, Problem, SameShapeProblem,
 
 
 class ActivProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
-    """``mode`` is the activation's number; the values keep their text."""
+    """``mode``: the number of the activation. Values keep their text."""
 
     primitive: ClassVar[str] = "activ"
 
@@ -40,11 +40,11 @@ class ActivProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
         return values.ACTIVATIONS[self.mode].lower() if 0 <= self.mode < len(values.ACTIVATIONS) else None
 
     def flop(self) -> int | None:
-        """1 per element, whatever the function; its gradient multiplies by dy: 2."""
+        """1 per element for any function; 2 for the gradient, which also multiplies by dy."""
         return self.per_element(1, 2)
 
     def elements_moved(self) -> int | None:
-        """x, y; backward: one of x and y, dy, dx."""
+        """Forward: x, y. Backward: one of x and y, dy, dx."""
         return self.per_element(2, 3)
 
     def command(self, form: Form = "newest") -> str:
@@ -82,7 +82,8 @@ def _activ_from_command(line: Line) -> ActivProblem | None:
 
 
 class SoftmaxProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
-    """``algorithm`` 0 fast, 1 accurate, 2 log; ``mode`` 0 instance, 1 channel. alpha, beta: where a command told."""
+    """``algorithm``: 0 fast, 1 accurate, 2 log. ``mode``: 0 instance, 1 channel. alpha, beta: if a command
+    states them."""
 
     primitive: ClassVar[str] = "softmax"
     told_by_commands: ClassVar[tuple[str, ...]] = ("alpha", "beta")
@@ -109,7 +110,7 @@ class SoftmaxProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
         if self.direction is None:
             raise CommandError("the direction is unknown")
         word = base_word("softmax", self.dtype)
-        # The entry has pointers for alpha and beta: left to the driver's defaults, 1 and 0.
+        # The entry has pointers for alpha and beta, so the driver uses its defaults 1 and 0.
         scaling = f" -A {self.alpha} -B {self.beta}" if self.alpha and self.beta else ""
         return (
             f"{word} {nchw(self.x, 'softmax')} -F {1 if self.direction == 'forward' else 2} -a {self.algorithm}"

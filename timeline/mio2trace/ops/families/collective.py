@@ -1,8 +1,8 @@
-"""Collectives of a process group: how much is sent, by how many ranks, and what that is on the wire (docs/kineto.md).
+"""Collectives of a process group: bytes sent, number of ranks, and the data on the wire (docs/kineto.md).
 
-As NCCL's tests define it: the *algorithm* bandwidth is the message divided by the time. The *bus* bandwidth is the
-algorithm bandwidth times the part of the message that each rank sends and receives, so it can be compared with the link
-for any number of ranks.
+The definitions are those of NCCL's tests. The *algorithm* bandwidth is the message divided by the time. The *bus*
+bandwidth is the algorithm bandwidth times the part of the message that each rank sends and receives, so it can be
+compared with the link for any number of ranks.
 """
 
 from __future__ import annotations
@@ -19,25 +19,27 @@ NAMES = {
     "broadcast": "Broadcast", "gather": "Gather", "scatter": "Scatter", "reduce": "Reduce", "send": "Send",
     "recv": "Recv", "barrier": "Barrier",
 }  # fmt: skip
-"""Kinds, the longer name before one that it holds."""
+"""The kinds; a longer name comes before the names that it contains."""
 _BYTES = DTYPE_BYTES | {"bool": 1, "uint8": 1, "int16": 2}
 
 _ANNOTATION = late(r"(?:nccl|rccl|gloo|ucc|mpi|xccl|hccl):", re.ASCII)
 
 
 def is_annotation(text: str) -> bool:
-    """Whether PyTorch named a collective by it: ``nccl:all_reduce``."""
+    """Return whether PyTorch names a collective like this: ``nccl:all_reduce``."""
     return _ANNOTATION.match(text) is not None
 
 
 def kind_of(name: str) -> str:
-    """``allreduce`` for ``all_reduce``, ``_allgather_base``, ``allreduce_coalesced``; empty for what is none."""
+    """Return ``allreduce`` for ``all_reduce``, ``_allgather_base``, ``allreduce_coalesced``; empty for any
+    other name."""
     plain = name.lower().replace("_", "")
     return next((kind for kind in NAMES if kind.replace("_", "") in plain), "")
 
 
 class CollectiveProblem(Problem, frozen=True, kw_only=True, gc=False):
-    """``sent``, ``received``: elements on this rank; ``ranks``: of the group, None where that is not recorded."""
+    """``sent``, ``received``: elements on this rank. ``ranks``: the number of ranks of the group, None if not
+    recorded."""
 
     kind: str
     sent: int
@@ -63,17 +65,17 @@ class CollectiveProblem(Problem, frozen=True, kw_only=True, gc=False):
         return None if self.ranks is None else f"{self.ranks} ranks{group}"
 
     def flop(self) -> int:
-        """None of the device's own are counted."""
+        """The FLOPs of a collective are not counted."""
         return 0
 
     def message_bytes(self) -> int | None:
-        """The message: what all ranks have of it together, where that differs from a rank's part."""
+        """Bytes of the message; if ranks hold different parts of it, of all parts together."""
         size = _BYTES.get(self.dtype or "")
         elements = max(self.sent, self.received)
         return None if size is None or not elements else elements * size
 
     def bus_factor(self) -> float | None:
-        """Bus bandwidth over algorithm bandwidth."""
+        """Bus bandwidth divided by algorithm bandwidth."""
         ranks = self.ranks
         if self.kind in ("broadcast", "reduce", "send", "recv"):
             return 1.0
@@ -82,7 +84,7 @@ class CollectiveProblem(Problem, frozen=True, kw_only=True, gc=False):
         return 2 * (ranks - 1) / ranks if self.kind == "allreduce" else (ranks - 1) / ranks
 
     def bytes_min(self) -> int | None:
-        """Read and written on this rank, each tensor once."""
+        """Bytes read and written on this rank, each tensor once."""
         size = _BYTES.get(self.dtype or "")
         return None if size is None else (self.sent + self.received) * size
 

@@ -1,6 +1,6 @@
 """Convolution: x <n, c, [D,] H, W>, w <k, c/g, [fd,] y, x>, y <n, k, [OD,] OH, OW> (miopen-log.md 6, 7.2).
 
-Transpose mode (deconvolution): w is <c, k/g, [fd,] y, x>, and it runs the other direction's kernels.
+In transpose mode (deconvolution) w is <c, k/g, [fd,] y, x>, and the kernels of the other direction run.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def output_length(length: int, pad: int, stride: int, dilation: int, window: int
 
 
 def transposed_length(length: int, pad: int, stride: int, dilation: int, window: int, extra: int = 0) -> int:
-    """u(H-1) + l(y-1) + 1 - 2p, and the output pad (miopen-log.md 6)."""
+    """u(H-1) + l(y-1) + 1 - 2p, plus the output pad (miopen-log.md 6)."""
     return stride * (length - 1) + dilation * (window - 1) + 1 - 2 * pad + extra
 
 
 class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
-    """``x``, ``w``, ``y`` are lengths in logical order; pads, strides, dilations are per spatial dimension.
+    """``x``, ``w``, ``y``: lengths in logical order. Pads, strides and dilations are per spatial dimension.
 
-    ``layouts`` are those of x, w, y, empty where unknown.
+    ``layouts``: those of x, w, y, empty if unknown.
     """
 
     primitive: ClassVar[str] = "conv"
@@ -72,9 +72,9 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     output_pads: Shape = ()
     layouts: tuple[str, str, str] = ("", "", "")
     gaps: bool = False
-    """A tensor's strides leave gaps."""
+    """Whether a tensor's strides leave gaps."""
     solver_id: int | None = None
-    """``-S`` of the logged command; 0 stands for immediate mode."""
+    """``-S`` of the logged command; 0 means immediate mode."""
 
     @property
     def spatial(self) -> int:
@@ -82,7 +82,7 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
 
     @property
     def output(self) -> Shape:
-        """As logged, else computed."""
+        """The logged output shape, else the computed one."""
         return self.y or self.expected_output()
 
     @property
@@ -106,8 +106,8 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return self.solver_id
 
     def database_key(self) -> str | None:
-        """As `mio2trace.ops.log.keys.find_db_key` reads it. A transposed convolution is the other gradient of the plain
-        one; for gradients the first sizes are those of dy."""
+        """The key that `mio2trace.ops.log.keys.find_db_key` reads. A transposed convolution is the other gradient of
+        the plain one. For gradients the first sizes are those of dy."""
         dtype = _KEY_TYPES.get(self.dtype or "")
         x, y, rank = self.x, self.output, self.spatial
         if dtype is None or not y or not self.well_formed() or self.direction is None:
@@ -132,7 +132,7 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return self.w[1] * self.groups if self.transpose else self.w[0]
 
     def well_formed(self) -> bool:
-        """All lists have the lengths that a convolution needs, and no divisor is zero."""
+        """Whether all lists have the lengths that a convolution needs, and no divisor is zero."""
         rank = len(self.x)
         return (
             rank in (3, 4, 5)
@@ -143,7 +143,7 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         )
 
     def expected_output(self) -> Shape:
-        """The output shape that follows from the descriptor, () when it is not positive."""
+        """The output shape that follows from the descriptor; () if it is not positive."""
         if not self.well_formed():
             return ()
         window = self.w[2:]
@@ -175,18 +175,19 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return ""
 
     def gemm(self) -> Gemm | None:
-        """im2col form, one product per image and group; the weights' gradient sums the images (docs/operations.md)."""
+        """The im2col form: one product per image and group; the weights' gradient sums over the images
+        (docs/operations.md)."""
         y = self.output
         if not y or not (self.well_formed() or (not self.strides and len(self.x) == len(self.w) == len(y) > 2)):
             return None
         window, g = product(self.w[2:]), self.groups
-        # In transpose mode x and y change places: its forward is the gradient of the convolution that maps y to x.
+        # In transpose mode x and y change places: the forward pass is the gradient of the convolution that maps y to x.
         small, large, pixels = (
             (self.x[1] // g, self.w[1] * window, product(self.x[2:]))
             if self.transpose
             else (self.w[0] // g, self.w[1] * window, product(y[2:]))
         )
-        if not small:  # more groups than channels: damaged
+        if not small:  # more groups than channels: the log is damaged
             return None
         n = self.x[0]
         if self.direction == "backward-weights":
@@ -205,7 +206,7 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return product(self.x) + product(self.w) + product(y) if y else None
 
     def arguments(self, form: Form) -> str:
-        """The shape flags, without mode, direction and solver."""
+        """Return the flags for the shapes, without mode, direction and solver."""
         if not self.well_formed():
             raise CommandError(self.check())
         if self.spatial not in (2, 3):
@@ -247,7 +248,7 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return text if self.solver_id is None or form in ("1.2", "1.7") else f"{text} -S {self.solver_id}"
 
     def refuse(self) -> None:
-        """Raises `CommandError` for what the driver of today cannot be told."""
+        """Raises `CommandError` for properties that the current driver has no option for."""
         reason = self.check()
         if not reason and self.padding != "Default" and self.y and self.y != self.expected_output():
             reason = f"padding mode {self.padding} changes the pads at run time"
@@ -259,12 +260,12 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
             raise CommandError(reason)
 
     def fits(self, entry: Problem) -> bool:
-        """Also by their windows, when both are convolutions."""
+        """Also compare the windows if both are convolutions."""
         same = super().fits(entry)
         return same and (entry.primitive != "conv" or not entry.is_shaped or entry.weights[2:] == self.w[2:])
 
     def immediate(self) -> ConvProblem:
-        """``-S 0``."""
+        """Return the problem with ``-S 0``."""
         return msgspec.structs.replace(self, solver_id=0)
 
     def searched(self, dtype: str | None) -> tuple[ConvProblem, ...]:
@@ -274,8 +275,8 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
 
 
 def from_entry(params: Params, op: Op) -> ConvProblem | None:
-    """``names``: x, w, y and the descriptor. What the sixteen-parameter limit cut off is computed; of a descriptor that
-    is cut off within its line neither pads nor strides are known."""
+    """Make the problem of an entry. ``names``: x, w, y and the descriptor. Values after the limit of sixteen parameters
+    are computed. A descriptor that is cut off within its line gives neither pads nor strides."""
     x, w, y = (tensor(params, name) for name in op.names[:3])
     text = params.get(op.names[3], "")
     descriptor = values.conv_descriptor(text)
@@ -285,7 +286,7 @@ def from_entry(params: Params, op: Op) -> ConvProblem | None:
         return None
     groups = descriptor.groups
     if groups is None:
-        # 1.0-1.7 print groups only in the group modes; a depthwise one may leave them out
+        # MIOpen 1.0-1.7 prints groups only in the group modes; a depthwise convolution may leave them out
         channels = w.lengths[0 if descriptor.mode == "transpose" else 1] if len(w.lengths) > 1 else 1
         grouped = "roup" in params[op.names[3]] or "epthwise" in params[op.names[3]]
         groups = x.lengths[1] // channels if grouped and channels and len(x.lengths) > 1 else 1
@@ -298,7 +299,7 @@ def from_tensors(
     descriptor: ConvDescriptor,
     groups: int,
 ) -> ConvProblem:
-    """The problem of x, w and y as a log states them; y may be missing."""
+    """Return the problem of x, w and y as a log states them; y may be missing."""
     x, w, y = stated
     tensors = (x, w) if y is None else (x, w, y)
     names = (*values.common_layout(tensors), "")[:3]
@@ -320,7 +321,8 @@ def from_tensors(
 
 
 def from_command(line: Line) -> ConvProblem | None:
-    """``-F`` was always 1 in 2.0, so an API name tells more; without either, a script's line means all directions."""
+    """Make the problem of a command. ``-F`` was always 1 in 2.0, so an API name is a better source; without either, the
+    line of a script means all directions."""
     if not line.ends:
         return None
     by_call = line.by_tag if line.tag.startswith("miopen") else None
@@ -328,7 +330,8 @@ def from_command(line: Line) -> ConvProblem | None:
 
 
 def from_flags(flags: Mapping[str, str], direction: OperationDirection | None, dtype: str | None) -> ConvProblem | None:
-    """The problem of a command's flags (short names). Raises KeyError or ValueError when a needed one is missing."""
+    """Return the problem of a command's flags (short names). Raises KeyError or ValueError if a necessary flag is
+    missing."""
 
     def get(name: str, default: str | None = None) -> int:
         return int(flags[name] if default is None else flags.get(name, default))

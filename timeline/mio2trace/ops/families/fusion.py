@@ -1,4 +1,5 @@
-"""Fusion plans (miopen-log.md 5.6, 7.3): a convolution or batch norm with what follows it, in one kernel or few."""
+"""Fusion plans (miopen-log.md 5.6, 7.3): a convolution or batch norm and the operators after it, in one or a few
+kernels."""
 
 from __future__ import annotations
 
@@ -23,14 +24,14 @@ KINDS: dict[tuple[str, ...], int] = {
     ("conv", "activ"): 5,
     ("conv", "bias"): 6,
 }
-"""The driver's fusion modes by the plan's operators."""
+"""The driver's fusion modes, by the operators of the plan."""
 _BY_MODE = {mode: kinds for kinds, mode in KINDS.items()}
 
 
 class FusionProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
-    """``parts`` are the plan's operators in order; ``conv`` the convolution among them, the rest follows it.
+    """``parts``: the plan's operators in order. ``conv``: the convolution among them; the others follow it.
 
-    ``x_strides``, ``y_strides`` as logged or ().
+    ``x_strides``, ``y_strides``: as logged, or ().
     """
 
     primitive: ClassVar[str] = "fusion"
@@ -42,7 +43,7 @@ class FusionProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     bn_mode: int | None = None
     activation: int | None = None
     kernel: str = ""
-    """``kernel_name`` of the plan, where the version prints it."""
+    """``kernel_name`` of the plan, if the version prints it."""
 
     @property
     def weights(self) -> Shape:
@@ -95,7 +96,8 @@ class FusionProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return self.conv.gemm() if self.conv else None
 
     def flop(self) -> int | None:
-        """The convolution's, and per element of the output 1 for bias, 2 for batch norm, 1 for activation."""
+        """The FLOPs of the convolution, and per element of the output 1 for bias, 2 for batch norm, 1 for
+        activation."""
         elements = work(self.output)
         if elements is None or not self.parts:
             return None
@@ -135,7 +137,8 @@ class FusionProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
 
 
 def from_command(line: Line) -> FusionProblem | None:
-    """``-F mode`` and the convolution's or batch norm's flags. The base word's type is unreliable (7.3)."""
+    """Read ``-F mode`` and the flags of the convolution or batch norm. The type in the base word is unreliable
+    (7.3)."""
     flags = line.flags
     mode = int(flags["F"])
     parts = _BY_MODE[mode]

@@ -1,4 +1,5 @@
-"""Matrix products that a framework asks a BLAS library for, and attention, which is two of them (docs/kineto.md)."""
+"""Matrix products that a framework asks a BLAS library for, and attention, which consists of two of them
+(docs/kineto.md)."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ _ONLY_HIPBLASLT = frozenset(("f8_r", "bf8_r"))
 
 
 class Operand(msgspec.Struct, frozen=True, gc=False):
-    """A matrix as BLAS is given it: whether transposed, the distance of its columns and of its batches, in elements."""
+    """A matrix in BLAS: whether it is transposed, and the distances of its columns and of its batches, in elements."""
 
     transposed: bool
     leading: int
@@ -37,8 +38,9 @@ class Operand(msgspec.Struct, frozen=True, gc=False):
 
 
 class Blas(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """D = alpha op(A) op(B) + beta C, column-major. Types as PyTorch's words. ``bias``: a vector for each column;
-    ``activation``: what follows; ``scaled``: A and B have a scale each; ``copied``: a layout is assumed."""
+    """D = alpha op(A) op(B) + beta C, column-major, with PyTorch's names of types. ``bias``: a vector for each column.
+    ``activation``: the operator that follows. ``scaled``: A and B have a scale each. ``copied``: a layout is assumed.
+    """
 
     m: int
     n: int
@@ -57,7 +59,7 @@ class Blas(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     copied: bool = False
 
     def command(self, library: Library) -> str:
-        """The line. Raises `CommandError` for a type that the bench lacks."""
+        """Return the line. Raises `CommandError` for a type that the bench lacks."""
         try:
             a, b, d = (_TYPES[one] for one in (self.a_type, self.b_type, self.d_type))
         except KeyError as error:
@@ -87,7 +89,7 @@ class Blas(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if not _ONLY_HIPBLASLT.isdisjoint(types) or self.scaled or self.activation:
             raise CommandError("rocblas-bench has no such product: use hipblaslt-bench")
         batched = self.batch > 1
-        # a bias is copied into the result before the product is added to it
+        # a bias is copied into the result, to which the product is then added
         beta = 1.0 if self.bias else self.beta
         strides = [f" --stride_{name} {size}" if batched else "" for name, size in (
             ("a", self.a.stride), ("b", self.b.stride), ("c", self.m * self.n), ("d", self.m * self.n)
@@ -109,17 +111,17 @@ def _letter(operand: Operand) -> str:
 
 
 class View(NamedTuple):
-    """An operand, and whether it is a copy: what no BLAS takes as it is, or what has no strides recorded."""
+    """An operand, and whether it is a copy: BLAS cannot read its layout, or its strides were not recorded."""
 
     operand: Operand
     copied: bool
 
 
 def view(tensor: Tensor, batches: Shape = (), *, turned: bool = False) -> View:
-    """The last two dimensions of a tensor as an operand, the others as its batch, for a product of ``batches``.
+    """Return the last two dimensions of a tensor as an operand, the others as its batch, for ``batches`` products.
 
-    ``turned``: its transpose. A row-major matrix is the column-major one of its columns, as it is. A copy is row-major,
-    one batch behind the other. Strides of dimensions of 1 are free: the least that are legal.
+    ``turned``: its transpose. A row-major matrix is the column-major matrix of its columns, without a copy. A copy is
+    row-major, one batch after the other. Strides of dimensions of length 1 are free: the least legal ones are used.
     """
     rows, columns = tensor.lengths[-2:]
     own = tensor.lengths[:-2]
@@ -136,7 +138,7 @@ def view(tensor: Tensor, batches: Shape = (), *, turned: bool = False) -> View:
 
 
 def flattened(tensor: Tensor) -> Tensor:
-    """All dimensions but the last as one, where they lie one behind the other; else without strides: a copy."""
+    """Join all dimensions except the last, if they are adjacent in memory; otherwise return no strides: a copy."""
     lengths, strides = tensor.lengths, tensor.strides
     shape = product(lengths[:-1]), lengths[-1]
     if not strides:
@@ -148,7 +150,7 @@ def flattened(tensor: Tensor) -> Tensor:
 
 
 def _batch_stride(own: Shape, strides: Sequence[int], batches: Shape) -> int | None:
-    """The one distance of an operand's batches; None where there is none, and a copy is made."""
+    """Return the single distance of an operand's batches; None if there is none, so that a copy is made."""
     if product(own) != product(batches):
         return None
     kept = [(length, step) for length, step in zip(own, strides, strict=True) if length != 1]
@@ -162,8 +164,8 @@ def _batch_stride(own: Shape, strides: Sequence[int], batches: Shape) -> int | N
 
 
 class GemmProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
-    """x <[batch,] m, k> times w <[batch,] k, n> is y <[batch,] m, n>; ``added``: a tensor is added to the product.
-    ``blas``: as a BLAS library is asked for it."""
+    """x <[batch,] m, k> times w <[batch,] k, n> is y <[batch,] m, n>. ``added``: a tensor is added to the product.
+    ``blas``: the request to a BLAS library."""
 
     primitive: ClassVar[str] = "gemm"
 
@@ -175,7 +177,7 @@ class GemmProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return self.product
 
     def flop(self) -> int:
-        """2 m n k, and m n for what is added."""
+        """2 m n k, plus m n if a tensor is added."""
         size = self.product
         return size.flop + (size.m * size.n * size.batch if self.added else 0)
 
@@ -184,7 +186,7 @@ class GemmProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return (size.m * size.k + size.k * size.n + size.m * size.n) * size.batch
 
     def command(self, form: Form = "newest") -> str:
-        """Of hipBLASLt's bench."""
+        """Return the line for hipBLASLt's bench."""
         return self.bench("hipblaslt")
 
     @property
@@ -196,14 +198,15 @@ class GemmProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return self.blas is not None and self.blas.copied
 
     def bench(self, library: Library) -> str:
-        """The line of a library's bench. Raises `CommandError`."""
+        """Return the line for a library's bench. Raises `CommandError`."""
         if self.blas is None:
             raise CommandError("a BLAS library computes it, not MIOpen")
         return self.blas.command(library)
 
 
 class AttentionProblem(Problem, frozen=True, kw_only=True, gc=False):
-    """softmax(q k^T) v: q <n, heads, s, d>, k <n, heads, t, d>, v <n, heads, t, e>; causal: none sees later keys."""
+    """softmax(q k^T) v: q <n, heads, s, d>, k <n, heads, t, d>, v <n, heads, t, e>. Causal: no query uses later
+    keys."""
 
     primitive: ClassVar[str] = "mha"
 
@@ -225,7 +228,7 @@ class AttentionProblem(Problem, frozen=True, kw_only=True, gc=False):
         return "causal" if self.causal else None
 
     def flop(self) -> int:
-        """Two products forward; backward five, the first of them computed again."""
+        """Forward two products; backward five, because the first of the forward pass is computed again."""
         queries, keys = self.q[2], self.k[2]
         pairs = queries * keys
         if self.causal and queries <= keys:

@@ -1,4 +1,4 @@
-"""Normalisation: batch norm with and without a fused activation, layer norm and its relatives, local response
+"""Normalisation: batch norm with and without a fused activation, layer norm and similar ones, local response
 normalisation (miopen-log.md 4.7, 5.2, 7.3)."""
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _TYPES = {
 
 
 class BnormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
-    """``mode`` 0 per activation, 1 spatial. ``running``, ``saved``: statistics kept or used; None where not told."""
+    """``mode``: 0 per activation, 1 spatial. ``running``, ``saved``: whether these statistics are kept or used; None if
+    unknown."""
 
     primitive: ClassVar[str] = "bnorm"
     told_by_commands: ClassVar[tuple[str, ...]] = ("scale_dtype", "activation")
@@ -51,7 +52,7 @@ class BnormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
     layout: str = ""
     scale_dtype: str | None = None
     activation: tuple[str, ...] = ()
-    """mode, alpha, beta, gamma of a fused activation."""
+    """Mode, alpha, beta, gamma of a fused activation."""
 
     @property
     def variant(self) -> str:
@@ -90,7 +91,7 @@ class BnormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
         return self.per_element(2, 3)
 
     def bytes_min(self) -> int | None:
-        """The parameters are float in all but the V2 calls: 4 bytes each."""
+        """The parameters are float (4 bytes) in all calls except the V2 ones."""
         moved, size = self.elements_moved(), DTYPE_BYTES.get(self.dtype or "")
         if moved is None or size is None:
             return None
@@ -112,7 +113,7 @@ class BnormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
         backward = self.direction != "forward"
         if form in ("1.2", "1.7", "2.0", "2.1"):
             if backward:
-                return "bnorm"  # no more than this was printed (miopen-log.md 7.3)
+                return "bnorm"  # nothing else was printed (miopen-log.md 7.3)
             if not self.training:
                 raise CommandError("inference printed nothing before 2.3")
             return f"bnorm {text} -m {self.mode}{' -s 1' if self.running else ''}{' -r 1' if self.saved else ''}"
@@ -159,10 +160,10 @@ def _bnorm_from_entry(params: Params, op: Op) -> Problem | None:
 
 
 def _bnorm_from_command(line: Line) -> BnormProblem | None:
-    """Direction and whether it trains as the printing function tells; ``--forw`` and ``-b`` overrule it.
+    """The printing function gives the direction and whether it trains; ``--forw`` and ``-b`` override it.
 
     -s and -r changed places in 2025 (miopen-log.md 7.3): -r before -s is the new order. The gradient can only use saved
-    statistics and inference only running ones, whichever flag says so.
+    statistics, inference only running ones, whatever the flags say.
     """
     flags, direction, training = line.flags, line.by_tag, "Training" in line.tag
     dtype = _TYPES.get(line.word)
@@ -204,7 +205,8 @@ _MODES = ("within", "cross")
 
 
 class LrnProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
-    """``window`` neighbours; ``mode`` 0 within channel, 1 cross channel; alpha, beta, k keep their text."""
+    """``window``: the number of neighbours. ``mode``: 0 within channel, 1 cross channel. alpha, beta, k keep their
+    text."""
 
     primitive: ClassVar[str] = "lrn"
 
@@ -221,7 +223,7 @@ class LrnProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
         return "cross channel" if self.mode == 1 else "within channel"
 
     def flop(self) -> int | None:
-        """Per element: 2 per neighbour and 3; the gradient 4 per neighbour and 5 (docs/operations.md)."""
+        """Per element: 2 per neighbour, plus 3; the gradient 4 per neighbour, plus 5 (docs/operations.md)."""
         if not self.window:
             return None
         neighbours = self.window if self.mode == 1 else self.window**2
@@ -244,7 +246,7 @@ class LrnProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
         )
 
     def with_command(self, command: Problem) -> Problem:
-        """All of it, where the entry does not tell the descriptor."""
+        """Take all values from the command if the entry does not show the descriptor."""
         return command if type(command) is type(self) and not self.window else self
 
 
@@ -273,7 +275,7 @@ def _lrn_from_command(line: Line) -> LrnProblem | None:
 
 
 class NormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
-    """Layer norm and its relatives; ``kind`` is the primitive. ``normalized`` is the first normalised dimension."""
+    """Layer norm and similar ones. ``kind``: the primitive. ``normalized``: the first normalised dimension."""
 
     kind: str
     scale: Shape = ()
@@ -290,7 +292,7 @@ class NormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
         return self.scale
 
     def flop(self) -> int | None:
-        """As batch norm in training: 6 per element, gradient 10; T5's root mean square saves the mean: 4 and 8."""
+        """6 per element, gradient 10, as batch norm in training. T5's root mean square needs no mean: 4 and 8."""
         more = {"t5layernorm": -2, "addlayernorm": 1}.get(self.kind, 0)
         return self.per_element(6 + more, 10 + more)
 
@@ -314,7 +316,7 @@ def _norm_from_entry(params: Params, op: Op) -> Problem | None:
 
 
 def _norm_from_command(line: Line) -> NormProblem:
-    """Its shape where the common flags tell it."""
+    """Read the shape if the common flags state it."""
     return NormProblem(direction=line.stated_way, dtype=line.dtype, kind=line.name, x=line.shape)
 
 

@@ -1,4 +1,5 @@
-"""Operations with shapes, but without agreed work and without their own family (miopen-log.md 5.3, 5.4)."""
+"""Operations with shapes, but without an agreed number of FLOPs and without a family of their own (miopen-log.md 5.3,
+5.4)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from mio2trace.ops.values import product
 
 
 class GenericProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
-    """A problem with shapes but without agreed work: losses, optimisers, indexing, dropout, CTC, GLU, RoPE, PReLU."""
+    """A problem with shapes but without agreed FLOPs: losses, optimisers, indexing, dropout, CTC, GLU, RoPE, PReLU."""
 
     kind: str
     flags: tuple[tuple[str, str], ...] = ()
@@ -24,25 +25,25 @@ class GenericProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
 
 
 def from_entry(params: Params, op: Op) -> Problem | None:
-    """``names``: input and output."""
+    """Make the problem of an entry. ``names``: input and output."""
     return GenericProblem(
         direction=op.direction, kind=op.primitive, x=lengths(params, op.names[0]), y=lengths(params, *op.names[1:])
     )
 
 
 def from_states(params: Params, op: Op) -> Problem:
-    """Setting a dropout descriptor fills the states of its random numbers: a kernel without a shape."""
+    """Setting a dropout descriptor fills the states of its random numbers, by a kernel without a shape."""
     return GenericProblem(direction=None, kind=op.primitive)
 
 
 def from_command(line: Line) -> GenericProblem:
-    """Its shape where the common flags tell it; the rest as printed."""
+    """Read the shape if the common flags state it; the rest stays as printed."""
     x = line.shape
     return GenericProblem(
         direction=line.stated_way,
         dtype=line.dtype if line.name != "ctc" else None,
         kind=line.name,
-        x=x if len(x) > 1 and line.name != "ctc" else (),  # whose -c is one class less than there are
+        x=x if len(x) > 1 and line.name != "ctc" else (),  # their -c is the number of classes minus 1
         flags=tuple(line.flags.items()),
     )
 

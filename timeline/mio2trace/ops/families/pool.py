@@ -31,7 +31,8 @@ FLAG_MODE = {flag: mode for mode, flag in MODE_FLAG.items()}
 
 
 class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
-    """``window``, ``pads``, ``strides`` per spatial dimension, height before width. ``x_strides`` as logged or ()."""
+    """``window``, ``pads``, ``strides``: per spatial dimension, height before width. ``x_strides``: as logged,
+    or ()."""
 
     primitive: ClassVar[str] = "pool"
     told_by_commands: ClassVar[tuple[str, ...]] = ("index_mode",)
@@ -40,11 +41,11 @@ class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     pads: Shape
     strides: Shape
     dilations: Shape = ()
-    """() without: MIOpen has none."""
+    """() without a dilation: MIOpen has none."""
     mode: str = "max"
     x_strides: Shape = ()
     index_mode: int | None = None
-    """Workspace index mode (``-M``): 0 mask, 1 image; the entry does not tell."""
+    """Workspace index mode (``-M``): 0 mask, 1 image; the entry does not state it."""
 
     @property
     def output(self) -> Shape:
@@ -64,7 +65,7 @@ class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return names[0] if names else None
 
     def expected_output(self, up: bool = False) -> Shape:
-        """floor((H + 2p - win) / s) + 1, () when it is not positive; ``up``: rounded up, as MIOpen 1.x does."""
+        """floor((H + 2p - win) / s) + 1; () if it is not positive. ``up``: rounded up, as in MIOpen 1.x."""
         if not (
             len(self.x) >= 3
             and len(self.window) == len(self.pads) == len(self.strides) == len(self.x) - 2
@@ -81,7 +82,8 @@ class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return (*self.x[:2], *sizes) if min(sizes) > 0 else ()
 
     def rounded_up(self) -> Shape:
-        """As PyTorch rounds up: but for a last window that would begin behind the input and its first pad."""
+        """Return the sizes as PyTorch rounds them up: without a last window that would begin behind the input and its
+        first pad."""
         down, up = self.expected_output(), self.expected_output(up=True)
         if not down:
             return up
@@ -176,7 +178,7 @@ def from_entry(params: Params, op: Op) -> PoolProblem | None:
         x_strides=x.strides,
     )
     if problem.y not in ((), problem.expected_output(), problem.expected_output(up=True)):
-        # 1.0-1.1 print strides before pads; the output size tells (miopen-log.md 4.5)
+        # MIOpen 1.0-1.1 prints strides before pads; the output size shows the order (miopen-log.md 4.5)
         other = msgspec.structs.replace(problem, pads=descriptor.second, strides=descriptor.first)
         if not other.check():
             return other
@@ -184,7 +186,7 @@ def from_entry(params: Params, op: Op) -> PoolProblem | None:
 
 
 def from_command(line: Line) -> PoolProblem | None:
-    """Three forms (miopen-log.md 7.3): -u is the height's stride before 2.3 and the width's since."""
+    """Read three forms (miopen-log.md 7.3): before 2.3 -u is the stride of the height, since then that of the width."""
     if not line.ends:
         return None
     flags = line.flags
@@ -205,7 +207,7 @@ def from_command(line: Line) -> PoolProblem | None:
     three = len(x) == 5
     height, width = (sizes["v"], sizes["u"]) if new else (sizes["u"], sizes["v"])
     problem = PoolProblem(
-        # logs print 0 for the gradient, so a line copied out of one has it, too
+        # logs print 0 for the gradient, and so does a line that was copied from a log
         direction=DATA if flags.get("F") == "0" else line.two_ways(),
         dtype=line.dtype,
         x=x,

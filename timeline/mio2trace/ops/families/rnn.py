@@ -1,4 +1,4 @@
-"""Recurrent networks: per layer and direction a GEMM with the input and one with h (miopen-log.md 4.6, 5.5, 7.3)."""
+"""Recurrent networks: one GEMM with the input and one with h, per layer and direction (miopen-log.md 4.6, 5.5, 7.3)."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ MODES = ("relu", "tanh", "lstm", "gru")
 
 
 class RnnProblem(Problem, frozen=True, kw_only=True, gc=False):
-    """``batches`` is the batch size of each step (one number: the same for all). None or () where not told.
+    """``batches``: the batch size of each step (one number if all are equal). Unknown values are None or ().
 
-    ``flags`` keep a command's own, to print it again: what they mean beyond the shapes is the driver's affair.
+    ``flags``: the other flags of a command, to print them again; they do not change the shapes.
     """
 
     primitive: ClassVar[str] = "rnn"
@@ -45,7 +45,7 @@ class RnnProblem(Problem, frozen=True, kw_only=True, gc=False):
     batches: Shape = ()
     steps: int | None = None
     rows: int | None = None
-    """Batches of all steps, summed, where sequences differ in length."""
+    """The sum of the batches of all steps, if sequences differ in length."""
     inputs: int | None = None
     hidden: int | None = None
     layers: int | None = None
@@ -80,7 +80,8 @@ class RnnProblem(Problem, frozen=True, kw_only=True, gc=False):
     def gemm_count(self, nulls: Collection[str]) -> int:
         """Per layer one GEMM with the whole input; per step and direction one with h, for a GRU two (MIOpen 1.2.1).
 
-        The first step has no GEMM with h if there is no h to begin with."""
+        The first step has no GEMM with h if there is no initial h.
+        """
         if self.direction != "forward" or not (self.layers and self.steps and self.mode):
             return 1
         steps = self.steps - ("hx" in nulls)
@@ -88,12 +89,12 @@ class RnnProblem(Problem, frozen=True, kw_only=True, gc=False):
         return max(1, gemms - self.skip_input)
 
     def step_elements(self) -> Collection[int]:
-        """One gate's or those of several gates at once, of a step's batch, in one direction."""
+        """Possible numbers of elements of one gate, or of several gates, for the batch of a step in one direction."""
         gates = range(1, 1 + GATES.get(self.mode or "", 0))
         return {batch * self.hidden * count for batch in self.batches for count in gates} if self.hidden else ()
 
     def flop(self) -> int | None:
-        """2 rows gates hidden (input + hidden) per layer and direction, rows = the batches of all steps, summed."""
+        """2 rows gates hidden (input + hidden) per layer and direction; rows is the sum of the batches of all steps."""
         if not (self.batches and self.steps and self.inputs and self.hidden and self.layers and self.mode in GATES):
             return None
         if min(*self.batches, self.steps, self.inputs, self.hidden, self.layers) < 0:
@@ -103,7 +104,7 @@ class RnnProblem(Problem, frozen=True, kw_only=True, gc=False):
             rows = self.rows
         ways = 2 if self.bidirectional else 1
         gates = GATES[self.mode]
-        # of the first layer, and of each other one; not a loop: a log may state any number of them
+        # of the first layer, and of each other one; not a loop, because a log may state any number of layers
         inputs = (0 if self.skip_input else self.inputs) + (self.layers - 1) * self.hidden * ways
         return 2 * rows * gates * self.hidden * (inputs + self.layers * self.hidden) * ways
 
@@ -114,11 +115,11 @@ class RnnProblem(Problem, frozen=True, kw_only=True, gc=False):
         return f"{word} " + " ".join(f"{'-' if len(name) == 1 else '--'}{name} {value}" for name, value in self.flags)
 
     def fits(self, entry: Problem) -> bool:
-        """An entry does not hold the shapes."""
+        """Fits any entry, because an entry does not contain the shapes."""
         return True
 
     def with_command(self, command: Problem) -> Problem:
-        """All but the weights: an entry holds little else."""
+        """Take everything except the weights from the command: an entry contains little else."""
         return msgspec.structs.replace(command, w=self.w) if type(command) is type(self) else self
 
 

@@ -32,9 +32,9 @@ _PRIMITIVES = frozenset((*_OF_ONE.values(), "optensor"))
 
 
 class OpTensorProblem(Problem, frozen=True, kw_only=True, gc=False):
-    """``op``: ``set``, ``scale``, ``copy`` on a and c, or ``add``, ``mul``, ``min``, ``max``: c = op(a, b) + beta c.
+    """``op``: ``set``, ``scale`` or ``copy`` on a and c, or ``add``, ``mul``, ``min``, ``max``: c = op(a, b) + beta c.
 
-    ``scaling`` is -A, -B, -G (or -v) where a command told; entries have pointers.
+    ``scaling``: -A, -B, -G (or -v) if a command states them; entries have only pointers.
     """
 
     told_by_commands: ClassVar[tuple[str, ...]] = ("scaling",)
@@ -77,7 +77,7 @@ class OpTensorProblem(Problem, frozen=True, kw_only=True, gc=False):
         return ""
 
     def flop(self) -> int | None:
-        """1 per element of the result; none to set or copy."""
+        """1 per element of the result; none for set and copy."""
         elements = work(self.output)
         return None if elements is None else elements * (0 if self.op in ("set", "copy") else 1)
 
@@ -110,16 +110,16 @@ class OpTensorProblem(Problem, frozen=True, kw_only=True, gc=False):
         return f"{word}{before} {nchw(self.a, 'tensorop')} -o {code}{after}"
 
     def may_print(self, primitive: str) -> bool:
-        """The driver has one word for all of them."""
+        """The driver has one word for all of these primitives."""
         return primitive in _PRIMITIVES
 
     def fits(self, entry: Problem) -> bool:
-        """By the input or the result."""
+        """Compare the input or the result."""
         return not entry.input or self.a in (four_lengths(entry.input), four_lengths(entry.output))
 
 
 class BiasProblem(Problem, frozen=True, kw_only=True, gc=False):
-    """The bias of a convolution: y += b, or db = sum of dy: b <1, k, 1, 1>."""
+    """The bias of a convolution: y += b, or db = sum of dy; b is <1, k, 1, 1>."""
 
     primitive: ClassVar[str] = "bias"
 
@@ -186,7 +186,7 @@ def _tensor_from_command(line: Line) -> OpTensorProblem | None:
 
 
 class ReduceProblem(Problem, frozen=True, kw_only=True, gc=False):
-    """a reduced to c: the reduced dimensions are those where c is 1 and a is not. ``flags`` as a command told."""
+    """a reduced to c: dimensions that are 1 in c but not in a are reduced. ``flags``: as stated by a command."""
 
     kind: str = "reduce"
     a: Shape
@@ -238,7 +238,7 @@ def _reduce_from_entry(params: Params, op: Op) -> Problem | None:
 
 
 def _reduce_from_command(line: Line) -> Problem | None:
-    """``-D lengths -R dimensions [-O operation]``; without them what any other command tells."""
+    """``-D lengths -R dimensions [-O operation]``; without these flags, the shape that the common flags state."""
     flags = line.flags
     if "D" not in flags or "R" not in flags:
         return other.from_command(line) if line.name not in _TYPES else None
@@ -253,7 +253,7 @@ def _reduce_from_command(line: Line) -> Problem | None:
 
 
 _TYPES = {"reduceint": "int32", "reducefp": "float"}
-"""Of words that end in one of their own."""
+"""Types of the base words that have a suffix of their own."""
 _OPTIONS = SIZES | SCALING | options("D R", DIMENSIONS) | options("C I N O", INTEGER)
 FAMILY = Family(
     ops=(

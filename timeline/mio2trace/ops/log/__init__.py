@@ -1,1 +1,1 @@
-"""A MIOpen log's records to operations."""
+"""Turn a MIOpen log's records into operations."""

@@ -1,4 +1,4 @@
-"""The errors and warnings of a MIOpen log: each once, with its count and the line where it stands first."""
+"""The errors and warnings of a MIOpen log: each once, with its count and its first line."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _NUMBERS = late(r"0x[0-9a-fA-F]+|\b[0-9A-F]{16}\b|[0-9]+")
 
 
 class Alarm(msgspec.Struct, frozen=True, kw_only=True):
-    """Errors or warnings that differ in their numbers only.
+    """Errors or warnings that differ only in their numbers.
 
-    ``kind``: what the message tells (`Message.kind`). ``line``, ``function``, ``text``: of the first one; ``function``
-    is empty for what was printed without a level.
+    ``kind``: the kind of the message (`Message.kind`). ``line``, ``function``, ``text``: of the first one; ``function``
+    is empty for a message without a level.
     """
 
     level: AlarmLevel
@@ -31,14 +31,14 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def alarm_level(message: Message) -> AlarmLevel | None:
-    """``error``, ``warning``, or None for a message that is neither: a search tells its progress as warnings."""
+    """Return ``error``, ``warning``, or None for any other message: a search reports its progress as warnings."""
     if message.level in ("Error", "Fatal"):
         return "error"
     return "warning" if message.level == "Warning" and message.kind in _WARNING_KINDS else None
 
 
 def alarm_messages(log: MiopenLog) -> Iterator[tuple[AlarmLevel, Message]]:
-    """Each error and warning, in the order of the log's lines."""
+    """Yield each error and warning, in the order of the log's lines."""
     for record in log.records:
         if isinstance(record, Message):
             level = alarm_level(record)
@@ -47,7 +47,7 @@ def alarm_messages(log: MiopenLog) -> Iterator[tuple[AlarmLevel, Message]]:
 
 
 def alarms(log: MiopenLog) -> tuple[Alarm, ...]:
-    """Errors first, then warnings, each in the order of their first lines."""
+    """Return errors, then warnings, each in the order of their first lines."""
     first: dict[tuple[AlarmLevel, str, str, str], tuple[Message, int]] = {}
     for level, message in alarm_messages(log):
         key = level, message.kind, message.function, without_numbers(message.text)
@@ -68,5 +68,5 @@ def alarms(log: MiopenLog) -> tuple[Alarm, ...]:
 
 
 def without_numbers(text: str) -> str:
-    """What messages of one form have in common: numbers and addresses as ``0``."""
+    """Return the text that messages of one form share, with ``0`` for numbers and addresses."""
     return _NUMBERS.sub("0", text)

@@ -1,7 +1,7 @@
-"""A log's records to operations: an entry, its command and its level lines are one (miopen-log.md 10).
+"""Turn a log's records into operations: an entry, its command and its level lines are one operation (miopen-log.md 10).
 
-Records belong to the last compute or find call of their thread. A log without entries gives an operation per command;
-one with level lines only gives one per search and per execution.
+Records belong to the last compute or find call of their thread. A log without entries gives one operation per command;
+a log with only level lines gives one per search and per execution.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from mio2trace.ops.solvers import solver_name
 
 
 def operations(log: MiopenLog) -> tuple[Operation, ...]:
-    """Every compute and find call, in log order."""
+    """Return every compute and find call, in log order."""
     return Assembly(log).result()
 
 
 def log_form(log: MiopenLog) -> Form | None:
-    """The form of the log's own commands; None when it has none."""
+    """Return the form of the log's own commands; None if it has none."""
     return form_of({(record.tag, record.text) for record in log.records if isinstance(record, Command) and record.tag})
 
 
 def driver_command(operation: Operation, form: Form = "newest") -> str:
-    """``./bin/MIOpenDriver ...`` of an operation in a version's form. Raises `CommandError`."""
+    """Return ``./bin/MIOpenDriver ...`` for an operation in a version's form. Raises `CommandError`."""
     if operation.problem is None:
         raise CommandError("the log does not show the shapes")
     if form not in FORMS:
@@ -41,7 +41,8 @@ def driver_command(operation: Operation, form: Form = "newest") -> str:
 
 
 class Assembly:
-    """Takes the records one after another. With ``repeats`` calls like an earlier one are not worked out again."""
+    """Processes the records one after another. With ``repeats``, calls that equal an earlier one are not worked out
+    again."""
 
     def __init__(self, log: MiopenLog, repeats: bool = True) -> None:
         self._records = log.records
@@ -49,7 +50,7 @@ class Assembly:
         self._repeats = Repeats(self._state, log.records) if repeats else None
         entries = any(isinstance(record, Entry) and record.call.api in OPS for record in log.records)
         self._lines = LevelLines(self._state, entries)
-        # A bare command is the driver's own first line when the log tells more than that.
+        # A bare command is the driver's own first line if the log has other records.
         self._bare = not (entries or any(map(_tells, log.records)))
         self._weights_find_first = not entries and log_form(log) in ("2.1", "2.3")
         self._other_command_seen = False
@@ -57,7 +58,7 @@ class Assembly:
         self._entered_last: int | None = None
 
     def result(self) -> tuple[Operation, ...]:
-        """All operations, in log order."""
+        """Return all operations, in log order."""
         records, repeats = self._records, self._repeats
         at, end = 0, len(records)
         while at < end:
@@ -108,7 +109,7 @@ class Assembly:
             self._reference(entry)
 
     def _reference(self, entry: Entry) -> None:
-        """A call that later ones refer to."""
+        """Add a call to which later calls refer."""
         api, state = entry.api, self._state
         if api.startswith("miopenSetOpArgs"):
             state.plans.arguments(entry, stated(entry.call).parameters.buffers(entry.addresses))
@@ -122,7 +123,8 @@ class Assembly:
             state.plans.add(entry)
 
     def _nested(self, draft: Draft, entry: Entry) -> None:
-        """An internal entry: its one literal names the GEMM path or one GEMM call's library (miopen-log.md 3.4)."""
+        """Add an internal entry: its one literal names the GEMM path, or the library of one GEMM call (miopen-log.md
+        3.4)."""
         draft.end_line = entry.end_line
         params = entry.params
         literal = params[0][0].strip('"') if params else entry.api
@@ -190,7 +192,7 @@ class Assembly:
                 draft.solver = solver_name(problem.solver_number) or draft.solver
 
     def _entered(self, command: Command, problem: Problem | None) -> Draft | None:
-        """The call under way that printed a command: its thread's, else the last one entered."""
+        """Return the open call that printed a command: that of its thread, else the last one entered."""
         current = self._state.current
         drafts = [current.get(command.thread)]
         if command.thread is None and self._entered_last is not None:
@@ -203,7 +205,8 @@ class Assembly:
         return None
 
     def _phase(self, command: Command, problem: Problem | None) -> Phase:
-        """Of a command without an entry (miopen-log.md 7.1): up to ROCm 5.3 the search of weights prints one, too."""
+        """Return the phase of a command without an entry (miopen-log.md 7.1): up to ROCm 5.3 the search for weights
+        also prints one."""
         if "Find" in command.tag:
             return "find"
         if not self._weights_find_first or command.tag != "LogCmdConvolution":
@@ -228,11 +231,12 @@ def _tells(record: Entry | Command | Message) -> bool:
     return isinstance(record, Message) and record.kind in ("search", "execution", "immediate", "summary", "chosen")
 
 
-# -- Whether a command is the one that an entry's call printed, and what it adds to the entry's problem ----------------
+# -- Whether a command belongs to an entry's call, and the values that it adds to the entry's problem
+# -------------------
 
 
 def primitive_of(text: str) -> str:
-    """The primitive of a command, by its base word."""
+    """Return the primitive of a command, from its base word."""
     word = first_word(text)
     name = base(word)[0]
     row = WORDS.get(name) or next((row for begin, row in WORDS.items() if name.startswith(begin)), None)

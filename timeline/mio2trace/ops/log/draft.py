@@ -1,4 +1,5 @@
-"""An operation under way, what it becomes when its records are complete, and the state of a log at a record."""
+"""An open operation, the operation that it becomes when its records are complete, and the state of a log at a
+record."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _TYPE_IN_KERNEL = (
 
 
 class Draft(msgspec.Struct, eq=False):
-    """An operation under way."""
+    """An open operation."""
 
     api: str
     primitive: str
@@ -46,7 +47,7 @@ class Draft(msgspec.Struct, eq=False):
     algorithm: str | None = None
     solver: str | None = None
     is_solver_inferred: bool = False
-    """Of a search for what is alike, not of a line of the call."""
+    """Whether the solver comes from a search of the same problem, not from a line of the call."""
     workspace: int | None = None
     dtype: str | None = None
     dtype_by: str | None = None
@@ -73,24 +74,25 @@ class Draft(msgspec.Struct, eq=False):
         problem: Problem | None,
         called: OperationDirection | None = None,
     ) -> Draft:
-        """The operation that a record begins."""
+        """Return the operation that a record begins."""
         line = record.line
         return cls(api, primitive, phase, problem, called, line, line, record.thread, record.stamp, record.elapsed_ns)
 
     @property
     def direction(self) -> OperationDirection | None:
-        """That of its problem; of an entry without one, that of the function it calls."""
+        """The direction of its problem; for an entry without a problem, that of the function."""
         return self.problem.direction if self.problem is not None else self.called
 
     def runs(self, direction: OperationDirection) -> bool:
-        """Whether a level line of this direction can be its own; in transpose mode the other one's code runs."""
+        """Return whether a level line of this direction can belong to it; in transpose mode the code of the other
+        direction runs."""
         if self.direction is None or self.direction == direction:
             return True
         other = self.problem is None or self.problem.runs_other_gradient
         return other and "backward-weights" not in (self.direction, direction)
 
     def type(self, dtype: str | None, by: str) -> None:
-        """A weaker source never overrules a stronger one: they come in the order command, key, descriptor."""
+        """Set the type. A weaker source never overrides a stronger one: the order is command, key, descriptor."""
         strength = ("command", "key", "descriptor", "kernel name")
         if dtype is not None and (self.dtype_by is None or strength.index(by) < strength.index(self.dtype_by)):
             self.dtype, self.dtype_by = dtype, by
@@ -98,7 +100,7 @@ class Draft(msgspec.Struct, eq=False):
 
 @lru_cache(maxsize=1 << 13)
 def _meaning(problem: Problem) -> OperationFacts:
-    """What follows from a problem alone; computed once for each."""
+    """Return the values that follow from the problem alone; computed once per problem."""
     command, reason = offered(problem)
     doubt = problem.check()
     facts = OperationFacts(
@@ -108,7 +110,7 @@ def _meaning(problem: Problem) -> OperationFacts:
 
 
 def _nothing_told(draft: Draft) -> OperationFacts:
-    """What follows without a problem: why there is no command."""
+    """Return the facts of an operation without a problem: the reason why it has no command."""
     reason = "" if draft.command is None else refusal(draft.command.text)
     said = f"no plain driver command: {reason}" if reason else "the log does not show it"
     return OperationFacts(source=0, api="", primitive="", command_reason=said)
@@ -120,7 +122,7 @@ def _typed(problem: Problem, dtype: str | None) -> Problem:
 
 
 def facts_of(draft: Draft, source: int) -> OperationFacts:
-    """What ``draft`` has become but for its place and its buffers: calls that differ in no more are one object."""
+    """Return the facts of a finished operation without its place and its buffers; equal calls share one object."""
     if draft.dtype is None:
         for name in dict.fromkeys(launch.name for launch in draft.launches):
             kernel = kernel_name(name)
@@ -164,7 +166,7 @@ def facts_of(draft: Draft, source: int) -> OperationFacts:
 
 
 def placed(facts: OperationFacts, draft: Draft) -> Operation:
-    """``draft``'s own operation, with the facts that it has in common with its like."""
+    """Return the operation of ``draft``, with facts that it shares with equal operations."""
     return Operation(
         index=draft.index,
         line=draft.line,
@@ -181,14 +183,14 @@ def placed(facts: OperationFacts, draft: Draft) -> Operation:
 
 
 def known_by_problem(message: Message, problem: Problem, phase: Phase) -> Operation:
-    """An operation that nothing but the problem is known of, which ``message`` tells."""
+    """Return an operation of which only the problem is known, from ``message``."""
     draft = Draft.of(message, message.function, problem.primitive, phase, problem)
     draft.type(problem.dtype, "key")
     return placed(facts_of(draft, message.source), draft)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# What an API entry states by itself: problem, algorithm, workspace, solution, which of its addresses are buffers
+# ---------------------------------------------------------------------------------------------------------------------
+# The content of an API entry itself: problem, algorithm, workspace, solution, and which of its addresses are buffers.
 
 _TYPED = ("xDesc", "dxDesc", "inputDesc", "aDesc", "yDesc", "dyDesc", "paramDesc", "probsDesc")
 _SIZES = ("workSpaceSize", "workspaceSizeInBytes", "workspaceSize")
@@ -200,10 +202,10 @@ _NULLS = frozenset(("nullptr", "NULL", "(nil)", "0"))
 
 
 class Stated(msgspec.Struct, frozen=True):
-    """What an entry states apart from the buffers' addresses. ``tensor`` is the one whose type counts.
+    """The content of an entry without the addresses of buffers. ``tensor``: the tensor whose type counts.
 
-    ``parameters`` tells the device's buffers among the addresses cut out of the entry: all but handles, descriptors and
-    the host's alpha and beta.
+    ``parameters``: which addresses of the entry are device buffers: all except handles, descriptors, and the host's
+    alpha and beta.
     """
 
     problem: Problem | None
@@ -215,7 +217,7 @@ class Stated(msgspec.Struct, frozen=True):
 
 
 def stated(call: LoggedCall) -> Stated:
-    """What entries of one call state; entries that differ in their buffers only share one problem object."""
+    """Return the content of one call's entries. Entries that differ only in their buffers share one problem object."""
     return _stated(call.api, call.template)
 
 
@@ -225,7 +227,7 @@ def _stated(api: str, template: bytes) -> Stated:
     pairs = parse_params(body)
     params = dict(pairs)
     op = OPS.get(api)
-    # the parameters that hold an address, in order: the addresses cut out come in the same
+    # the parameters that hold an address, in order: the addresses that were cut out are in the same order
     names = [name for name, value in pairs if value == "0x1" or value.startswith("stream: 0x1, device_id")]
     picked = tuple(_is_buffer(name) for name in names)
     return Stated(
@@ -255,7 +257,7 @@ _KEPT = 1 << 14  # results of each kind
 
 
 class State:
-    """Records add to it in log order. ``statements`` counts what was said that later operations may use."""
+    """Records are added in log order. ``statements``: counts statements that later operations may use."""
 
     def __init__(self, source: int) -> None:
         self.source = source
@@ -266,20 +268,20 @@ class State:
         self.problems = Find2Problems()
         self.statements = 0
         self.template: Problem | None = None
-        """That of the driver's own first line, which the log's level lines are about."""
+        """The problem in the driver's own first line, to which the log's level lines refer."""
         self.inserted: dict[int | None, str] = {}
-        """By thread: the key put into the find-db by a search whose beginning is not in the log."""
+        """By thread: the key that a search put into the find-db, if the beginning of the search is not in the log."""
         self._solvers: dict[tuple[str, str], str] = {}
         self._chosen: dict[Problem, str] = {}
         self._once: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = {}
         self._same: dict[tuple[object, ...], tuple[object, OperationFacts]] = {}
 
     def result(self) -> tuple[Operation, ...]:
-        """Every operation; the state is used up."""
+        """Return every operation; the state cannot be used afterwards."""
         return tuple([made if isinstance(made, Operation) else self._finish(made) for made in self.done])
 
     def start(self, draft: Draft) -> Draft:
-        """The thread's operation from here on; the one before it is complete."""
+        """Begin a new operation of the thread; the one before it is complete."""
         self.complete(draft.thread)
         draft.index = len(self.done)
         self.done.append(draft)
@@ -287,7 +289,7 @@ class State:
         return draft
 
     def complete(self, thread: int | None) -> Operation | None:
-        """No record belongs to the thread's operation any more: it is returned as it will be."""
+        """Complete and return the operation of the thread: no further record belongs to it."""
         last = self.current.pop(thread, None)
         if last is None:
             return None
@@ -295,25 +297,25 @@ class State:
         return made
 
     def _finish(self, draft: Draft) -> Operation:
-        """What differs from an equal operation before is the place and the buffers."""
+        """Return the operation; only place and buffers differ from an equal earlier operation."""
         command = draft.command
         key = (
             draft.api, draft.primitive, draft.phase, id(draft.problem), draft.dtype, draft.dtype_by, draft.algorithm,
             draft.solver, draft.workspace, draft.thread, command.text if command is not None else None,
             draft.torn, draft.unread, id(draft.parameters), *draft.nested, None, *draft.doubts,
         )  # fmt: skip
-        if draft.dtype is None and draft.launches:  # their names tell the type
+        if draft.dtype is None and draft.launches:  # their names show the type
             return placed(facts_of(draft, self.source), draft)
         alike = self._same.get(key)
         if alike is None:
             if len(self._same) > _KEPT:
                 self._same.clear()
-            # the problem is kept, as the parameters are: their identities stand for them
+            # the problem is kept like the parameters, so their identities can represent them
             alike = self._same[key] = draft.problem, facts_of(draft, self.source)
         return placed(alike[1], draft)
 
     def once(self, make: Callable[..., Made], *of: object) -> Made:
-        """``make(*of)``, remembered by the identity of ``of``: problems are shared, and dear to compare."""
+        """Return ``make(*of)``, kept by the identity of ``of``: problems are shared, and comparing them is slow."""
         key = (make, *map(id, of))
         kept = self._once.get(key)
         if kept is None:
@@ -323,10 +325,10 @@ class State:
         made: Made = kept[1]
         return made
 
-    # What earlier records said
+    # Statements of earlier records
 
     def registered(self, algorithm: str, config: str) -> str | None:
-        """The solver registered as the best one of an algorithm for a network config."""
+        """Return the solver that was registered as the best one of an algorithm for a network config."""
         return self._solvers.get((algorithm, config))
 
     def register(self, algorithm: str, config: str, solver: str) -> None:
@@ -335,12 +337,13 @@ class State:
             self.statements += 1
 
     def chosen(self, problem: Problem | None, dtype: str | None) -> str | None:
-        """The best solver that a search found: of this type and layout, or of what is told of either."""
+        """Return the best solver that a search found: for this type and layout, or for those of the two that
+        are known."""
         searched = () if problem is None else self.once(_searched, problem, dtype)
         return next((solver for one in searched if (solver := self._chosen.get(one)) is not None), None)
 
     def choose(self, problem: Problem | None, dtype: str | None, solver: str) -> None:
-        """See `chosen`."""
+        """Store a solver for `chosen`."""
         for searched in () if problem is None else self.once(_searched, problem, dtype):
             if self._chosen.get(searched) != solver:
                 self._chosen[searched] = solver

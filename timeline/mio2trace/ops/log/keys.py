@@ -1,4 +1,5 @@
-"""Find-db keys and network configs: a convolution's shapes, layout, type, direction in a word (miopen-log.md 8.5)."""
+"""Find-db keys and network configs: shapes, layout, type and direction of a convolution in one word (miopen-log.md
+8.5)."""
 
 from __future__ import annotations
 
@@ -42,9 +43,9 @@ def find_db_key(text: str) -> ConvProblem | None:
 
 @lru_cache(maxsize=1 << 12)
 def network_config(text: str, direction: OperationDirection | None = None) -> ConvProblem | None:
-    """``CxHxWxYxXxKxOHxOWxNxLAYOUT[xWLxOL]xTYPExPxQxUxVxLxJxG[xDIR][x...]``.
+    """Read ``CxHxWxYxXxKxOHxOWxNxLAYOUT[xWLxOL]xTYPExPxQxUxVxLxJxG[xDIR][x...]``.
 
-    ``direction`` is the one known from elsewhere, for the older form that ends after the groups.
+    ``direction``: known from elsewhere, for the older form that ends after the groups.
     """
     fields = text.split("x")
     at = next((index for index, field in enumerate(fields) if _LAYOUT.fullmatch(field)), 0)
@@ -74,7 +75,7 @@ _MIXED = late("|".join(sorted(KEY_DTYPES, key=len, reverse=True)))
 
 
 def _input_type(name: str) -> str | None:
-    """Of what stands for the types of input, weights and output, one word where they are the same."""
+    """Return the type of the input. The types of input, weights and output are one word if they are equal."""
     first = _MIXED.match(name)
     return None if first is None else KEY_DTYPES[first[0]]
 
@@ -85,10 +86,11 @@ _PERF_DB_NUMBERS = 21
 
 @lru_cache(maxsize=1 << 12)
 def perf_db_values(text: str) -> ConvProblem | None:
-    """``layout,type,direction,spatial_dim,C,H,W,D,y,x,fd,K,N,p,q,pd,u,v,ud,l,j,ld,bias,groups`` of a perf-db look-up.
+    """Read ``layout,type,direction,spatial_dim,C,H,W,D,y,x,fd,K,N,p,q,pd,u,v,ud,l,j,ld,bias,groups`` of a perf-db
+    look-up.
 
-    They are the fields of `find_db_key` without the sizes behind the window. A gradient with a stride leaves these
-    open: None.
+    These are the fields of `find_db_key` without the sizes after the window. For a gradient with a stride they do not
+    determine the problem: None.
     """
     fields = text.split(",")
     words, rest = fields[:_PERF_DB_WORDS], fields[_PERF_DB_WORDS:]
@@ -124,8 +126,8 @@ def _problem(
     layouts: tuple[str, ...],
     dtype: str,
 ) -> ConvProblem | None:
-    """``first`` and ``second`` are channels and sizes before and behind the window: for the gradients the first
-    describes dy and the second x (miopen-log.md 8.5)."""
+    """Make the problem. ``first`` and ``second``: channels and sizes before and after the window. For gradients the
+    first describes dy, the second x (miopen-log.md 8.5)."""
     groups, forward = descriptor.groups or 0, direction == "forward"
     x, y = (first, second) if forward else (second, first)
     if groups <= 0 or not x or x[0] % groups:

@@ -1,6 +1,7 @@
-"""Level lines to operations: searches, executions, launches, keys, summaries (miopen-log.md 8, 9).
+"""Add level lines to operations: searches, executions, launches, keys, summaries (miopen-log.md 8, 9).
 
-A message belongs to the last compute or find call of its thread when that can have printed it, else it makes one.
+A message belongs to the last compute or find call of its thread if this call can have printed it; otherwise it makes an
+operation of its own.
 """
 
 from __future__ import annotations
@@ -56,14 +57,14 @@ _DRIVER_SOLUTION = late(r"MIOpen (Forward|Backward Data|Backward Weights) Conv\.
 
 
 class LevelLines:
-    """Takes the messages of a log. ``entries``: whether the log has entries, which name every call."""
+    """Processes the messages of a log. ``entries``: whether the log has entries, which name every call."""
 
     def __init__(self, state: State, entries: bool) -> None:
         self._state = state
         self._entries = entries
 
     def take(self, message: Message) -> None:
-        """Add what the message says to the operation of its thread, or to one of its own."""
+        """Add the content of a message to the operation of its thread, or to a new one."""
         read = _KINDS.get(message.kind)
         if read is not None:
             read(self, message, self._state.current.get(message.thread))
@@ -80,7 +81,7 @@ class LevelLines:
             return
         last = draft.gemms[-1] if draft.gemms else None
         if last is not None and call.sequential and not last.library and not last.sequential and same_size(last, call):
-            draft.gemms.pop()  # a strided batched call hands over to the sequential one: both print
+            draft.gemms.pop()  # a strided batched call calls the sequential one, and both print
         draft.gemms.append(call)
         draft.end_line = message.line
 
@@ -105,7 +106,7 @@ class LevelLines:
             draft.doubts.append(f"an error was logged after this call (line {message.line})")
 
     def _performance(self, message: Message, draft: Draft | None) -> None:
-        """A JSON record (miopen-log.md 9.3) of an execution: it names the solver of the call that has none yet."""
+        """Add a JSON record (miopen-log.md 9.3) of an execution: it names the solver of the call that has none yet."""
         if draft is None or draft.primitive != "conv" or draft.phase != "run" or draft.solver is not None:
             return
         executed = _PHASE.search(message.text)
@@ -143,7 +144,7 @@ class LevelLines:
             draft.workspace = int(workspace)
 
     def _shape(self, draft: Draft, problem: ConvProblem | None) -> None:
-        """What a key says about a convolution: its problem when nothing else told it, else its type."""
+        """Add the statements of a key about a convolution: the problem if nothing else stated it, else the type."""
         if problem is None or draft.primitive != "conv":
             return
         stated = draft.problem
@@ -155,7 +156,7 @@ class LevelLines:
             draft.type(problem.dtype, "key")
 
     def _registered(self, message: Message, draft: Draft | None) -> None:
-        """Which solver is the best, with the shapes of the search under way."""
+        """Return the best solver, with the shapes of the open search."""
         solver = REGISTERED.search(message.text)
         if solver:
             self._state.register(solver[2], solver[3], solver[1])
@@ -170,7 +171,7 @@ class LevelLines:
             self._shape(draft, network_config(config[1] if config else "", draft.direction))
 
     def _key(self, message: Message, draft: Draft | None) -> None:
-        """A find-db key: that of the search under way, or of one whose beginning is not in the log."""
+        """Add a find-db key: of the open search, or of a search whose beginning is not in the log."""
         key = _KEY.search(message.text)
         if draft is not None and _is_searching(draft):
             draft.end_line = message.line
@@ -346,5 +347,5 @@ def gemm_call(message: Message) -> GemmCall | None:
 
 
 def same_size(first: GemmCall, other: GemmCall) -> bool:
-    """Whether two calls multiply matrices of the same sizes."""
+    """Return whether two calls multiply matrices of equal sizes."""
     return (first.m, first.n, first.k, first.batch) == (other.m, other.n, other.k, other.batch)

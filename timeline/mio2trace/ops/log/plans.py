@@ -1,5 +1,5 @@
-"""Objects that calls refer to without their content: tensor types, Find 2.0 problems (miopen-log.md 4.3, 4.8), fusion
-plans and their arguments (miopen-log.md 5.6)."""
+"""Objects to which calls refer without their content: types of tensors, Find 2.0 problems (miopen-log.md 4.3, 4.8),
+fusion plans and their arguments (miopen-log.md 5.6)."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _SEARCHES_KEPT, _SOLUTIONS_KEPT = 64, 1 << 12
 
 
 class DescriptorTypes:
-    """The last type that a tensor of these lengths (and strides) was given: entries do not print types (4.3)."""
+    """The last type that was set for a tensor of given lengths (and strides): entries do not print types (4.3)."""
 
     def __init__(self) -> None:
         self._types: dict[tuple[Shape, Shape], list[str]] = {}
         self.version = 0
-        """Changes when `find` may find something else."""
+        """Changes whenever the result of `find` may change."""
 
     def set(self, entry: Entry) -> None:
-        """A ``miopenSet...TensorDescriptor...`` entry."""
+        """Add a ``miopenSet...TensorDescriptor...`` entry."""
         params = dict(entry.params)
         number = values.number(params.get("dataType"))
         if number is None or not 0 <= number < len(DTYPES):
@@ -65,7 +65,7 @@ class DescriptorTypes:
             self.version += 1
 
     def find(self, tensor: Tensor) -> tuple[str | None, bool]:
-        """The most recent type of such a tensor, and whether it had others before."""
+        """Return the most recent type of such a tensor, and whether it had other types before."""
         types = self._types.get((tensor.lengths, tensor.strides)) or self._types.get((tensor.lengths, ()), [])
         return (types[-1], len(types) > 1) if types else (None, False)
 
@@ -84,9 +84,10 @@ class _Found(msgspec.Struct, eq=False):
 
 
 class Find2Problems:
-    """Find 2.0's problems by pointer; a solution is tied to a problem by the tensor shapes of its run (4.8).
+    """Find 2.0's problems by pointer. The shapes of the tensors of its run assign a solution to a problem (4.8).
 
-    Of several with these shapes, such as the gradients, a solution that is new is of the first that has not run yet.
+    If several problems have these shapes, such as the gradients, a new solution belongs to the first one that has not
+    run.
     """
 
     def __init__(self) -> None:
@@ -102,7 +103,8 @@ class Find2Problems:
         self._created.append(_Find2(params.get("operatorDesc", ""), direction, {}))
 
     def set(self, entry: Entry) -> None:
-        """``miopenSetProblemTensorDescriptor``: the first one of a pointer takes the last created problem."""
+        """Add ``miopenSetProblemTensorDescriptor``: the first one with a new pointer belongs to the last created
+        problem."""
         params = dict(entry.params)
         pointer = params.get("problem", "")
         problem = self._problems.get(pointer)
@@ -123,7 +125,8 @@ class Find2Problems:
         return made
 
     def run(self, entry: Entry) -> tuple[ConvProblem | None, list[str]]:
-        """``miopenRunSolution``: the problem searched whose shapes are those of the tensors, and what is doubtful."""
+        """Read ``miopenRunSolution``: return the searched problem with the shapes of the tensors, and doubts
+        about it."""
         shapes = run_tensors(entry)
         wanted = {name[-1].lower(): lengths for name, (lengths, _) in shapes.items() if name.startswith("Conv")}
         fitting = [
@@ -148,7 +151,7 @@ class Find2Problems:
 
 
 def run_tensors(entry: Entry) -> dict[str, tuple[Shape, int]]:
-    """Lengths and pointer of each tensor of a ``miopenRunSolution``, by its name."""
+    """Return lengths and pointer of each tensor of a ``miopenRunSolution``, by its name."""
     out: dict[str, tuple[Shape, int]] = {}
     for _, text in entry.params:
         for name, descriptor, pointer in _TENSOR.findall(text):
@@ -159,13 +162,13 @@ def run_tensors(entry: Entry) -> dict[str, tuple[Shape, int]]:
 
 
 def run_buffers(entry: Entry) -> tuple[tuple[str, int], ...]:
-    """Name and address of each tensor of a ``miopenRunSolution``, also of those without a descriptor."""
+    """Return name and address of each tensor of a ``miopenRunSolution``, also of those without a descriptor."""
     found = [pair for _, text in entry.params for pair in _pointed(text)]
     return tuple((name, address) for name, text in found if (address := values.pointer(text)))
 
 
 def _pointed(text: str) -> Iterator[tuple[str, str]]:
-    """``NAME: ... -> POINTER`` of a text: the first name before each arrow."""
+    """Return ``NAME: ... -> POINTER`` of a text: the first name before each arrow."""
     at = 0
     while (arrow := text.find(">", at)) >= 0:
         pointer = _WORD.match(text, arrow + 2) if text[arrow - 1 : arrow + 2] == "-> " else None
@@ -204,7 +207,7 @@ _SET = (("ConvForward", "conv"), ("BiasForward", "bias"), ("Activ", "activ"), ("
 
 
 class _Plan(msgspec.Struct):
-    """``own`` are arguments set right after the plan was made, ``last`` those of its last execution."""
+    """``own``: arguments that were set directly after the plan was made. ``last``: those of its last execution."""
 
     input: str
     parts: list[str]
@@ -219,23 +222,23 @@ class _Plan(msgspec.Struct):
         return Operators(tuple(self.parts), self.conv, self.bn_mode, self.activation)
 
     def same(self, other: _Plan) -> bool:
-        """Whether two plans do the same."""
+        """Return whether two plans do the same."""
         mine, theirs = ((plan.input, plan.parts, plan.conv, plan.bn_mode, plan.activation) for plan in (self, other))
         return mine == theirs
 
 
 class FusionPlans:
-    """Plans and arguments so far."""
+    """The plans and arguments so far."""
 
     def __init__(self) -> None:
         self._open: _Plan | None = None
-        self._made: _Plan | None = None  # the last one compiled, as long as nothing has been executed since
+        self._made: _Plan | None = None  # the last compiled plan, as long as nothing was executed since
         self._plans: dict[str, list[_Plan]] = {}
-        self._next: dict[tuple[int, ...], int] = {}  # by the plans that it is between
-        self._set: dict[tuple[int | None, str], dict[str, Buffers]] = {}  # by thread and ``args`` as printed
+        self._next: dict[tuple[int, ...], int] = {}  # by the plans between which they are
+        self._set: dict[tuple[int | None, str], dict[str, Buffers]] = {}  # by thread, and by ``args`` as printed
 
     def add(self, entry: Entry) -> None:
-        """An entry between ``miopenCreateFusionPlan`` and ``miopenCompileFusionPlan``."""
+        """Add an entry between ``miopenCreateFusionPlan`` and ``miopenCompileFusionPlan``."""
         params = dict(entry.params)
         if entry.api == "miopenCreateFusionPlan":
             self._own_arguments(entry.thread)
@@ -264,11 +267,11 @@ class FusionPlans:
             given[part] = buffers
 
     def execute(self, entry: Entry, problem: Problem) -> tuple[Problem, Buffers, list[str]]:
-        """The problem with its plan's operators, the buffers of their arguments, and what is doubtful about either."""
+        """Return the problem with its plan's operators, the buffers of their arguments, and doubts about either."""
         params, kernel = dict(entry.params), problem.plan_kernel or ""
         args = _pointer(params.get("args", ""))
         key = entry.thread, args
-        # a set of arguments known by its pointer holds until it is changed
+        # a set of arguments with a known pointer holds until it changes
         given = self._set.get(key, {}) if args else self._set.pop(key, {})
         doubts: list[str] = []
         plan = self._plan(params.get("inputDesc", ""), tuple(given), kernel, doubts)
@@ -276,7 +279,7 @@ class FusionPlans:
             self._made = None
             return problem, _joined(given), doubts
         if plan.own and self._made is not None and plan is not self._made and not plan.last:
-            # all arguments were set up front, plan by plan: what is left over is the last plan's
+            # all arguments were set before, plan by plan: the rest belongs to the last plan
             self._own_arguments(entry.thread, given)
             given = plan.own
         self._made = None
@@ -287,13 +290,14 @@ class FusionPlans:
         return problem.planned(plan.operators()), _joined(plan.last), doubts
 
     def _own_arguments(self, thread: int | None, given: dict[str, Buffers] | None = None) -> None:
-        """What was set since the last plan was made, with nothing executed in between, is that plan's own."""
+        """Assign the arguments that were set since the last plan was made, without an execution in between, to this
+        plan."""
         if self._made is not None:
             self._made.own = self._set.pop((thread, ""), {}) if given is None else given
             self._made = None
 
     def _plan(self, text: str, given: tuple[str, ...], kernel: str, doubts: list[str]) -> _Plan | None:
-        """The plan with this input whose turn it is."""
+        """Return the next plan with this input."""
         plans = self._plans.get(text, [])
         if not plans:
             doubts.append("the fusion plan was not logged")
@@ -310,7 +314,7 @@ class FusionPlans:
 
 
 def _pointer(text: str) -> str:
-    """A printed address; empty for anything else."""
+    """Return a printed address; empty for any other text."""
     return text if values.pointer(text) else ""
 
 
@@ -319,7 +323,7 @@ def _has_arguments(part: str) -> bool:
 
 
 def _takes_arguments(parts: list[str]) -> bool:
-    """Whether some operator has a buffer of its own: an activation forward has none."""
+    """Return whether an operator has a buffer of its own; a forward activation has none."""
     return any(part in ("conv", "bias", "bnorm") for part in parts)
 
 

@@ -1,8 +1,9 @@
-"""Calls that are like an earlier one: the same entry but for its addresses, followed by the same lines.
+"""Reuse the result of an earlier call: the same entry except for its addresses, followed by the same lines.
 
-Iterations repeat, so nearly every call does. The result for the first call is reused, with the place and buffers of
-each call. That needs the state to say what it said then, and the call's records to stand together: from its entry to
-the next call of the same thread. Anything else is left to `mio2trace.ops.log.assemble`, with the same result.
+Iterations repeat, so nearly every call equals an earlier one. The result of the first call is reused, with the place
+and buffers of each call. This needs the state to give the same answers as then, and the records of the call to be
+adjacent: from its entry to the next call of the same thread. `mio2trace.ops.log.assemble` does the rest, with the same
+result.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ _NODES = 1 << 16
 
 
 class _Outcome(msgspec.Struct):
-    """A call as worked out. ``end``: the record whose line is the last one of the call, and the lines after that.
+    """The result of a call. ``end``: the record whose line is the last one of the call, and the number of lines after
+    it.
 
-    Records are counted from the entry; ``command`` is 0 for a call without. ``statements`` and ``types`` are the
-    state's counters that it holds for, ``dtype`` what the latter told.
+    Records are counted from the entry; ``command`` is 0 for a call without one. ``statements`` and ``types``: the
+    counters of the state for which it holds. ``dtype``: the type that the state gave.
     """
 
     operation: Operation
@@ -41,7 +43,7 @@ class _Outcome(msgspec.Struct):
 
 
 class _Node(msgspec.Struct):
-    """The records so far; ``following`` by the next one: what entries, commands and messages share is one object."""
+    """The records so far. ``following``: by the next record; its key is the object that equal records share."""
 
     says: _Said = ""
     following: dict[int, _Node] = {}
@@ -49,7 +51,7 @@ class _Node(msgspec.Struct):
 
 
 class Repeats:
-    """Takes over what it can; learns from each call that was worked out."""
+    """Reuses results where possible, and learns from each call that was worked out."""
 
     def __init__(self, state: State, records: tuple[Record, ...]) -> None:
         self._state = state
@@ -57,10 +59,12 @@ class Repeats:
         self._roots: dict[int, _Node] = {}
         self._starts: set[int] = set()  # identities of the calls whose entries begin an operation
         self._nodes = 0
-        self._pending: tuple[int, int] | None = None  # the call being worked out: its entry, what was told before
+        # The call that is being worked out: its entry, and the earlier statements.
+        self._pending: tuple[int, int] | None = None
 
     def take(self, at: int) -> int:
-        """Make the operations of calls from ``records[at]``, an entry, on. Returns where an entry is not like any."""
+        """Make the operations of calls from the entry ``records[at]`` on. Return the place of the first entry without a
+        result."""
         records, state = self._records, self._state
         done, replace = state.done, msgspec.structs.replace
         first = records[at]
@@ -109,17 +113,18 @@ class Repeats:
         return at
 
     def _follow(self, at: int, entry: Entry, last: int) -> tuple[_Node | None, int]:
-        """What is outcome of an entry's call up to the next one of its thread, and where that is; None for neither."""
+        """Return the result for an entry's call up to the next call of its thread, and the place of that call; None if
+        unknown."""
         records, starts, end = self._records, self._starts, at
         call = entry.call
         thread = call.thread
         node = self._roots.get(id(call))
         while node is not None:
             if end == last:
-                return None, end  # more may follow
+                return None, end  # more records may follow
             end += 1
             record = records[end]
-            if type(record) is Command:  # where `isinstance` says no it takes several times as long
+            if type(record) is Command:  # a failing `isinstance` takes several times as long
                 if record.thread != thread:
                     return None, end
                 node = node.following.get(id(record.text))
@@ -142,7 +147,7 @@ class Repeats:
         return node, end
 
     def _is_start(self, call: LoggedCall) -> bool:
-        """Whether entries of a call begin an operation."""
+        """Return whether entries of a call begin an operation."""
         if id(call) in self._starts:
             return True
         starts = not call.nested and (call.api in OPS or call.api in FIND_2)
@@ -151,7 +156,7 @@ class Repeats:
         return starts
 
     def _learn(self, until: int) -> None:
-        """Remember the call worked out last, now that the next one begins at ``records[until]``."""
+        """Store the call that was worked out last, now that the next one begins at ``records[until]``."""
         pending, self._pending = self._pending, None
         if pending is None:
             return

@@ -1,5 +1,4 @@
-"""The content of single messages: solvers, times, workspaces, and the problems behind database keys (miopen-log.md
-8)."""
+"""The content of single messages: solvers, times, workspaces, and the problems of database keys (miopen-log.md 8)."""
 
 from __future__ import annotations
 
@@ -21,9 +20,9 @@ from mio2trace.patterns import late
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
     """The content of a message about a search, a workspace or a problem; missing values are None.
 
-    ``solvers``: those it is about. ``outcome``: what became of the solver, or what was looked up and whether it was
-    there, in few words. ``time_ms``: as printed. ``workspace_bytes``: what is needed; ``given_bytes``: what there is
-    for it. ``key``: as logged.
+    ``solvers``: those it mentions. ``outcome``: the result for the solver, or what was looked up and whether it exists,
+    in a few words. ``time_ms``: as printed. ``workspace_bytes``: needed. ``given_bytes``: available. ``key``: as
+    logged.
     """
 
     solvers: tuple[str, ...] = ()
@@ -68,7 +67,7 @@ def _bytes(text: str | None) -> int | None:
 
 
 def _ms(text: str | None) -> float | None:
-    """Milliseconds; what stands for "none yet" is none."""
+    """Return milliseconds; None for a value that means "none yet"."""
     value = None if text is None else float(text)
     return None if value is None or value > 1e30 else value
 
@@ -77,11 +76,11 @@ def _ms(text: str | None) -> float | None:
 
 _Read = Callable[[re.Match[str]], Statement | None]
 _FORMS: dict[str, list[tuple[re.Pattern[str], _Read]]] = {}
-"""By kind of message; the first form that is found counts."""
+"""By kind of message; the first form that matches counts."""
 
 
 def _form(pattern: re.Pattern[str], *kinds: str) -> Callable[[_Read], _Read]:
-    """The function reads what the pattern finds in messages of these kinds."""
+    """Register a function that reads the matches of a pattern in messages of these kinds."""
 
     def registered(read: _Read) -> _Read:
         for kind in kinds:
@@ -309,7 +308,8 @@ def _summary(summary: re.Match[str]) -> Statement:
     )
 
 
-# -- Messages of which no one form is all ------------------------------------------------------------------------------
+# -- Messages that need more than one pattern
+# ---------------------------------------------------------------------------
 
 _SEARCH = late(rf"workspace = {_BYTES}")
 _DRIVER_SOLUTION = late(r" Conv\. Algorithm: [0-9]++, Solution: [0-9]++/(\S+)")
@@ -325,7 +325,7 @@ def _search(function: str, text: str) -> Statement:
 
 
 def _database(function: str, text: str) -> Statement | None:
-    """A record of a database, alone or pasted into a log: it was written long before."""
+    """Read a record of a database, alone or pasted into a log: it was written long before."""
     record = solver_record(_WRITTEN.sub("=", text, 1))
     if record is None:
         return None
@@ -373,7 +373,8 @@ _NEVER = (1 << 64) - 1
 
 
 class Performance(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of MIOPEN_PERFORMANCE_LOGS: a solver, the time of its fastest configuration, the kernels of that one."""
+    """A line of MIOPEN_PERFORMANCE_LOGS: a solver, the time of its fastest configuration, and the kernels of
+    that one."""
 
     solver: str
     phase: str = ""
@@ -403,14 +404,14 @@ _PERFORMANCE = msgspec.json.Decoder(_Performance)
 
 
 def performance(text: str) -> Performance | None:
-    """A record of MIOPEN_PERFORMANCE_LOGS (miopen-side-files.md 5); None if it is none, or damaged.
+    """Return a record of MIOPEN_PERFORMANCE_LOGS (miopen-side-files.md 5); None if it is none, or damaged.
 
-    A configuration whose number of executions is the greatest of 64 bits was not timed.
+    A configuration whose number of executions is the greatest number of 64 bits was not timed.
     """
     try:
         told = _PERFORMANCE.decode(text)
     except msgspec.DecodeError:
-        try:  # what is no ASCII may be written as an escape that JSON has not got
+        try:  # characters outside of ASCII may be written as escapes that JSON does not have
             told = _PERFORMANCE.decode(_BAD_ESCAPE.sub("?", text))
         except (msgspec.DecodeError, UnicodeEncodeError):
             return None
