@@ -22,7 +22,7 @@ from mio2trace.readers.xla import xplane
 from mio2trace.source import Source
 
 OF_TENSORFLOW: tuple[Reader, ...] = (profile_proto, run_metadata, step_stats_text, timeline_json, views)
-"""The op view of a console's text is recognised by none."""
+"""No reader recognises the op view of a console's text."""
 READERS: tuple[Reader, ...] = (
     dvdt_json,
     ck,
@@ -43,7 +43,8 @@ READERS: tuple[Reader, ...] = (
     bundled,
     run_log,
 )
-"""At most one of them recognises a file, but for `run_log`, the last: it takes any text that is no other's."""
+"""At most one of them recognises a file, except `run_log`, the last one: it accepts any text that no other reader
+knows."""
 
 PROFILES: tuple[Reader, ...] = (
     dvdt_json,
@@ -62,26 +63,27 @@ PROFILES: tuple[Reader, ...] = (
     tunable,
     bundled,
 )
-"""Those whose files a directory stands for."""
+"""Readers whose files a directory may represent."""
 _KEYS = re.compile(rb'"([^"\\]{1,40})"\s*:')
 
 
 class GoesWithATrace(InputError):
-    """A table that a profiler writes beside the trace, of which it says nothing more."""
+    """A table that a profiler writes beside the trace, and that adds nothing to the trace."""
 
 
 class Accepted(NamedTuple):
-    """What is wanted of a file: ``readers`` of its format (None: all), ``rest`` for text that none of them knows."""
+    """The accepted formats of a file. ``readers``: of the format (None: all). ``rest``: for text that none of them
+    knows."""
 
     expected: str = "a log or a profile"
     readers: tuple[Reader, ...] | None = None
     rest: Reader | None = None
-    """What reads text of no known format; `run_log` anything at all."""
+    """Readers of text of unknown format; `run_log` reads any text."""
 
 
 ANY = Accepted()
 A_LOG = Accepted(expected="MIOpen's log", rest=run_log)
-"""Lines of JSON are a log, too (miopen-log.md 9.3): what is nothing else is read as one."""
+"""Lines of JSON are also a log (miopen-log.md 9.3), if no other reader knows them."""
 A_TF_PROFILE = Accepted(
     expected="a TFProf profile, RunMetadata, StepStats, TensorFlow's timeline or a printed view",
     readers=(*OF_TENSORFLOW, bundled),
@@ -90,7 +92,7 @@ A_TF_PROFILE = Accepted(
 
 
 def detect(source: Source, accepted: Accepted = ANY) -> Reader:
-    """The reader of ``source``'s format. Raises `InputError` when there is none among the accepted."""
+    """Return the reader of ``source``'s format. Raises `InputError` if none of the accepted readers knows it."""
     head = source.head
     if not head.strip():
         raise InputError(f"{source.name}: empty; expected {accepted.expected}")

@@ -22,9 +22,9 @@ Records = list[Record]
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What to keep. ``host_calls``: every API call; ``functions``: the Python functions of long gaps;
-    ``every_message``: those of a library's log that say nothing about an operation, too; ``repetition``: which
-    statistical repetition of a CK record."""
+    """What to keep. ``host_calls``: every API call. ``functions``: the Python functions of long gaps.
+    ``every_message``: also messages of a library's log that show nothing about an operation. ``repetition``: the
+    repetition of a CK record."""
 
     host_calls: bool = False
     functions: bool = True
@@ -38,19 +38,19 @@ class Reader(Protocol):
     NAME: str
 
     def sniff(self, head: bytes) -> bool:
-        """Whether the first 64 KiB are of this format; cheap, and true for one format only."""
+        """Return whether the first 64 KiB are of this format; fast, and true for one format only."""
 
     def read(self, source: Source, options: ReadOptions, notes: Notes) -> Records:
-        """The records of ``source``. Raises `InputError` when it cannot be used at all."""
+        """Return the records of ``source``. Raises `InputError` if it is unusable."""
 
 
 def of_json(error: Exception) -> str:
-    """What is wrong with JSON, in the words of all cut files if its end is missing."""
+    """Describe an error in JSON; if the end is missing, in the words that all readers use for cut files."""
     return "file cut off" if "truncated" in str(error) else str(error)
 
 
 def kernel_name(name: str) -> str:
-    """A kernel's name without what compilers and loaders hang on it: ``.kd``, ``.isra.0``, `` [clone .kd]``."""
+    """Return a kernel's name without suffixes of compilers and loaders: ``.kd``, ``.isra.0``, `` [clone .kd]``."""
     if "." not in name:
         return name
     for _ in range(_CLONES):

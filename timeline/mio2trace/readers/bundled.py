@@ -1,14 +1,14 @@
-"""Records of a bundle (`mio2trace bundle`): what a reader made of a file, cleaned, a JSON object a line.
+"""Records of a bundle (`mio2trace bundle`): the cleaned records of a reader, one JSON object per line.
 
     {"schema": "mio2trace records 1", "format": "rocprofv3 database (rocpd)"}
     Profile {"source": 0, "records": 120, "queues": [...], ...}
     .activities {"number": 1, "kind": "kernel", "name": "MIOpenConvUni", ...}
     .ranges {"kind": "range", "text": "s_api = miopenConvolutionForward", ...}
 
-The lines that begin with a dot are members of a tuple of the record before them (``.records Entry {...}`` where there
-are several kinds). Bytes are text, each a character: what is in a bundle can be read.
-Types are checked as they are read, and so are the places in other tuples that a record names. A file that is cut off is
-read up to its last whole line.
+Lines that begin with a dot are members of a tuple of the record before them (``.records Entry {...}`` if members have
+several types). Bytes are written as text, one character per byte, so that a person can read a bundle. Types are checked
+while reading, and so are the places in other tuples to which a record refers. A file that is cut off is read up to its
+last whole line.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ _KINDS = {kind.__name__: kind for kind in ROWS if kind is not Framework}
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The first line. ``format``: of the file that the records were read from."""
+    """The first line. ``format``: of the file from which the records were read."""
 
     schema: str
     format: str = ""
 
 
 class _CutOff(Exception):
-    """A line has no end."""
+    """The last line has no end."""
 
 
 class _Damaged(Exception):
-    """What is wrong with a line."""
+    """A line is damaged; the message names the error."""
 
 
 def sniff(head: bytes) -> bool:
@@ -77,7 +77,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    """The records. Raises `InputError` for another version, and where nothing can be read."""
+    """Return the records. Raises `InputError` for another version, and if nothing can be read."""
     lines = enumerate(source.lines(), 1)
     _, first = next(lines)
     try:
@@ -114,7 +114,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
 
 
 class _Draft:
-    """A record that is being read: its line, the members of its tuples."""
+    """A record that is being read: its line, and the members of its tuples."""
 
     def __init__(self, line: bytes) -> None:
         name, _, text = line.partition(b" ")
@@ -141,7 +141,7 @@ class _Draft:
         self._rows.setdefault(field, []).append(row)
 
     def _with_shared(self, activity: Activity) -> Activity:
-        """What several have in common is one object; no time where one ends before it begins."""
+        """Share equal parts between activities. An activity that ends before it begins gets no time."""
         start, end = activity.start_ns, activity.end_ns
         told = start is not None and end is not None and start <= end
         return msgspec.structs.replace(
@@ -176,20 +176,21 @@ class _Draft:
 
 
 def _members(kind: type[msgspec.Struct]) -> Mapping[str, tuple[type[msgspec.Struct], ...]]:
-    """Of a profile those of its framework, too."""
+    """Return the tuples whose members have lines; for a profile also those of its framework."""
     return {**ROWS[kind], **(ROWS[Framework] if kind is Profile else {})}
 
 
-# -- types: those of the model, but for what msgspec cannot tell apart -----------------------------------------------
+# -- types: those of the model, except types that msgspec cannot distinguish
+# -----------------------------------------------
 
 _Shapes = tuple[tuple[int | tuple[int, ...], ...] | None, ...]
 _WIRED: tuple[type[msgspec.Struct], ...] = (Inputs, Program, OpenCl, LoggedCall, Entry, Range, Node)
-"""Classes that JSON cannot hold as they are, those that another one holds before it."""
+"""Classes that need a special form in JSON; a class comes after the classes that it contains."""
 
 
 @cache
 def _wire(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """The class without the tuples whose members have lines of their own, and with shapes as JSON has them."""
+    """Return the class without the tuples whose members have lines, and with shapes in their JSON form."""
     hints = get_type_hints(kind)
     left_out = ROWS.get(kind, {})
     replaced: dict[Any, Any] = {bytes: str, Sequence[TimerMark]: tuple[TimerMark, ...]}
@@ -236,7 +237,7 @@ def _as_dict(value: msgspec.Struct) -> dict[str, Any]:
 
 
 def _restored(kind: type[msgspec.Struct], value: Any) -> Any:
-    """The record of the model that stands in a file as ``value``."""
+    """Return the model's record for a ``value`` of the file."""
     if kind not in _WIRED:
         return value
     fields = _as_dict(value)
@@ -254,7 +255,7 @@ def _restored(kind: type[msgspec.Struct], value: Any) -> Any:
 
 
 def _of_source(record: msgspec.Struct, source: int) -> msgspec.Struct:
-    """The record as read from the input of that number."""
+    """Return the record with the number of the input from which it was read."""
     changes: dict[str, Any] = {"source": source}
     for field, kinds in ROWS[type(record)].items():
         if any("source" in kind.__struct_fields__ for kind in kinds):

@@ -1,4 +1,5 @@
-"""Logs as collectors keep them: a container's, the journal's or a launcher's prefix before every line, colours.
+"""Logs as collectors store them: each line has a prefix of a container, of the journal or of a launcher, or has
+colours.
 
     miopen-1  | MIOpen(HIP): miopenStatus_t ...             docker compose, podman-compose
     2026-11-20T11:34:29.509450123Z stderr F MIOpen(HIP)...  docker logs -t, Kubernetes, GitHub's runners
@@ -9,9 +10,9 @@
     0: MIOpen(HIP): ...                                     srun --label
     {"log":"MIOpen(HIP): ...\\n","stream":"stderr","time":"2026-11-20T11:34:29.509450123Z"}    Docker's own file
 
-Two handlers of one logger print every line twice: then every second one is empty. Lines stay lines, so that their
-numbers are those of the file. Where a prefix names several processes, each line has the number of its own in place of
-the prefix (`WRITER`): behind it both may print the same ids, and entries whose lines stand between each other's.
+If two handlers of one logger print every line twice, the second copy becomes empty. Lines stay lines, so their numbers
+are those of the file. If the prefixes name several processes, the number of the process replaces the prefix (`WRITER`):
+several processes may print equal ids, and the lines of their entries may alternate.
 """
 
 from __future__ import annotations
@@ -34,24 +35,24 @@ _FORMS = (
     rb" {0,9}(?P<who>\d{1,6}): ",
 )
 WRITER = b"\x1e"
-"""Around the number of the process before a line."""
+"""These bytes enclose the number of the process before a line."""
 FORMS = tuple(late(rb"^(?P<own>(?:\x1e\d+\x1e)?)(?:" + form + rb")", re.MULTILINE) for form in _FORMS)
 _DIGITS = late(rb"\d+")
 _JSON_FILE = late(rb'\{"log":"(?:[^"\\]|\\.){0,60000}","stream":"std(?:err|out)"')
 _COLOUR = late(rb"\x1b\[[0-9;?]*[A-Za-z]")
 _ESCAPE = b"\x1b"
 _MOST_LINES = 0.9
-"""What shares a prefix is a collector's; a line that was glued to another has none."""
+"""The part of the lines that must share a prefix; a line that was appended to another one has none."""
 _FEWEST = 4
 _MOST_LOOKED_AT = 400
 _LONGEST_LINE = 16 << 20
-"""Bytes that are waited for a line's end."""
+"""The most bytes to wait for the end of a line."""
 _NESTED = 2
-"""One collector may hand on what another one kept."""
+"""The most nested prefixes: a collector may pass on the output of another one."""
 
 
 class _Line(msgspec.Struct):
-    """Of Docker's own file; a line longer than 16 KiB is several, of which only the last one has an end."""
+    """A line of Docker's own file. A line longer than 16 KiB becomes several, of which only the last one has an end."""
 
     log: str
 
@@ -60,12 +61,12 @@ _decode_line = msgspec.json.Decoder(_Line).decode
 
 
 def is_docker_file(head: bytes) -> bool:
-    """Whether every line is a JSON object of Docker's."""
+    """Return whether every line is a JSON object of Docker."""
     return _JSON_FILE.match(head) is not None
 
 
 def plain_lines(head: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """``blocks`` without what a collector put there; ``head`` are the first of their bytes."""
+    """Return ``blocks`` without prefixes; ``head``: their first bytes."""
     if is_docker_file(head):
         lines = (part + b"\n" for part in head.split(b"\n")[:-1])
         head = b"".join(map(_of_docker, lines))
@@ -80,13 +81,13 @@ def plain_lines(head: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _is_twice(head: bytes) -> bool:
-    """Whether equal lines come in pairs, wherever one looks."""
+    """Return whether every line that is checked comes in a pair of equal lines."""
     counts = [len(list(same)) for _, same in groupby(head.split(b"\n", _MOST_LOOKED_AT)[:-1])][:-1]
     return len(counts) >= _FEWEST and sum(count % 2 == 0 for count in counts) >= _MOST_LINES * len(counts)
 
 
 def _once(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Of each pair of equal lines the first one, and an empty line."""
+    """Replace the second line of each pair of equal lines by an empty line."""
     before = b""
     for block in _whole_lines(blocks):
         lines = block.splitlines(keepends=True)
@@ -105,7 +106,7 @@ def _fits(form: re.Pattern[bytes], head: bytes) -> bool:
 
 
 def _numbers(form: re.Pattern[bytes], head: bytes) -> dict[bytes, int]:
-    """A number for each of several processes; none for one."""
+    """Return a number for each process, if there are several."""
     if "who" not in form.groupindex:
         return {}
     named = dict.fromkeys(match["who"] for match in form.finditer(head))
@@ -117,7 +118,7 @@ def _numbers(form: re.Pattern[bytes], head: bytes) -> dict[bytes, int]:
 
 
 def _told(form: re.Pattern[bytes], numbers: dict[bytes, int], block: bytes) -> bytes:
-    """Lines without the prefix; the number of the process in its place, if there are several."""
+    """Return lines without the prefix, or with the number of the process in its place if there are several."""
     if not numbers:
         return form.sub(rb"\g<own>", block)
     return form.sub(lambda line: b"\x1e%d\x1e" % numbers.setdefault(line["who"], len(numbers)), block)
@@ -142,7 +143,7 @@ def _and(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _whole_lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The same bytes, each piece but the last one up to a line's end."""
+    """Yield the same bytes; each piece except the last one ends with a line."""
     parts: list[bytes] = []
     size = 0
     for block in blocks:
@@ -160,7 +161,7 @@ def _whole_lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _of_docker(line: bytes) -> bytes:
-    """What a program printed; a line that is no such object stays."""
+    """Return the text that a program printed; a line that is no such object stays unchanged."""
     try:
         return _decode_line(line).log.encode()
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

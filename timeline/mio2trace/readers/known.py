@@ -1,4 +1,5 @@
-"""Files that are known and not read: what each is, and what to give instead. Asked when no reader recognises a file."""
+"""Files that are recognised but not read: what each is, and what to give instead. Used if no reader recognises
+a file."""
 
 from __future__ import annotations
 
@@ -20,17 +21,17 @@ _BY_NAME = {
         "rocprofv3's database (--output-format rocpd), JSON or CSV of the same run",
     ),
 }
-"""Endings of names, for binary files that do not tell their format."""
+"""Endings of names, for binary files whose content does not show their format."""
 _OWN_JSON = re.compile(rb'\s*\{[^\[]{0,300}?"generator"\s*:\s*"mio2trace ')
 _SCHEMA = re.compile(rb'\s*\{\s*"\$schema"\s*:')
 _PACKET_FIELDS = frozenset({1, 3, 6, 8, 10, 11, 12, 13, 33, 35, 36, 41, 42, 43, 44, 50, 54, 58, 59, 60, 69, 79, 87})
-"""Of TracePacket: those that stand in the first packet of a trace."""
+"""Fields of TracePacket that the first packet of a trace has."""
 
 
 _JOURNAL = bytes.fromhex("d9d505f920a163d7"), b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"
-"""How SQLite's rollback journal begins, and its write-ahead log."""
+"""The beginnings of SQLite's rollback journal and of its write-ahead log."""
 _WHOLE_HEAD = 60_000
-"""Bytes: of less there is no more."""
+"""A smaller file has fewer bytes than this check needs."""
 
 
 class Known(NamedTuple):
@@ -54,7 +55,7 @@ def _database(*words: bytes) -> Callable[[bytes], bool]:
 
 
 def _first_message(head: bytes) -> tuple[int, int] | None:
-    """(begin, end) of the first field of a protocol buffer, if that is a message in field 1."""
+    """Return (begin, end) of the first field of a protocol buffer, if it is a message in field 1."""
     if head[:1] != b"\x0a":
         return None
     try:
@@ -65,7 +66,7 @@ def _first_message(head: bytes) -> tuple[int, int] | None:
 
 
 def _is_perfetto(head: bytes) -> bool:
-    """A packet with fields that Perfetto's have, and another one behind it, or the end."""
+    """Return whether it is a packet with fields of Perfetto, followed by another packet or the end."""
     first = _first_message(head)
     if first is None or first[0] == first[1] or head[first[1] : first[1] + 1] not in (b"\x0a", b""):
         return False
@@ -129,12 +130,12 @@ KNOWN: tuple[Known, ...] = (
 
 
 def goes_with_a_trace(head: bytes) -> bool:
-    """Whether it is a table that a profiler writes beside the trace itself, and that adds nothing to it here."""
+    """Return whether it is a table that a profiler writes beside the trace, and that adds nothing to it here."""
     return next((one.instead == _TRACE for one in KNOWN if one.recognises(head)), False)
 
 
 def refusal(head: bytes, name: str) -> str | None:
-    """What a file is that begins with ``head``, and what is expected in its place; None where nobody knows."""
+    """Describe a file that begins with ``head``, and the file to give instead; None if it is unknown."""
     for one in KNOWN:
         if one.recognises(head):
             return f"is {one.what}; expected {one.instead}"

@@ -1,6 +1,6 @@
-"""What a run printed: Caffe's log, MIOpen's log, dv/dt blocks as text or JSON, in any mixture (dvdt-ck.md 1.1, 2.1).
+"""The output of a run: Caffe's log, MIOpen's log, dv/dt blocks as text or JSON, in any mixture (dvdt-ck.md 1.1, 2.1).
 
-One pass over the lines; each goes to the decoder that knows it. Lines of other programs are passed over and counted.
+Reads the lines once; each line goes to the decoder that knows it. Lines of other programs are counted and ignored.
 """
 
 from __future__ import annotations
@@ -40,34 +40,35 @@ _ARRAY_OPENS = re.compile(rb"\[dv/dt\]\s*<<\s*")
 _ARRAY_CLOSES = re.compile(rb"\[dv/dt\]\s*>>")
 _ARRAY_BLOCK = 1 << 20
 _EMPTY_ARRAY = b"[dv/dt] <<\n[]\n[dv/dt] >>\n"
-"""What every child process of a profiled program leaves that calls nothing: there may be as many as iterations."""
+"""A child process of a profiled program leaves this if it makes no call; there may be one per iteration."""
 LONGEST_LINE = 64 << 20
-"""Bytes; a longer one is no line of any log that we know, and is cut there: what has no end would fill the memory."""
+"""Bytes; no known log has longer lines. A longer line is cut here, because a line without an end would fill the
+memory."""
 LONGEST_LOG_LINE = 64 << 10
-"""Bytes; what Caffe and MIOpen print in one line is far shorter. Calls in JSON and programs' sources may be longer."""
+"""Bytes; lines of Caffe and MIOpen are far shorter. Calls in JSON and sources of programs may be longer."""
 _MIOPEN = re.compile(rb"^.{0,120}?\bMIOpen(?:\((?:HIP|OpenCL)\))?: ", re.MULTILINE)
 _BEGINS = re.compile(rb"[IWEF]\d{4} |MIOpen")
-"""What a line of Caffe or MIOpen begins with, also if the rest is missing."""
+"""The beginning of a line of Caffe or MIOpen, even if the rest is missing."""
 _PLAIN = 10
 _BINARY_SHARE = 100
-"""One NUL in so many bytes makes a file binary; a crash leaves a few in a log."""
+"""A file with more than one NUL in this many bytes is binary; a crash leaves a few in a log."""
 
 
 def sniff(head: bytes) -> bool:
-    """Text that is not JSON; whether it holds a line that we know shows only in reading."""
+    """Return whether it is text but not JSON; only reading shows whether it has a known line."""
     is_text = head.count(b"\0") * _BINARY_SHARE <= len(head)
     return is_text and (_JSON.match(head) is None or is_docker_file(head))
 
 
 def is_log(head: bytes) -> bool:
-    """Whether lines of the beginning are Caffe's or MIOpen's; in a log they may come later."""
+    """Return whether the beginning has lines of Caffe or MIOpen; in a log they may come later."""
     if any(word in head for word in BLAS_WORDS):
         return True
     return GLOG_HEAD.search(head) is not None or _MIOPEN.search(head) is not None
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    """All that the log states. Raises `InputError` when no line of it is known."""
+    """Return the content of the log. Raises `InputError` if no line of it is known."""
     log = _Log(source, options, notes)
     of_writer: dict[int, _Log] = {}
     head = source.head
@@ -91,16 +92,16 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
 
 
 def _together(of_writer: Mapping[int, _Log], lines: int) -> Records:
-    """What several processes printed, each read by itself, in the order of the file's lines.
+    """Join the output of several processes, each read by itself, in the order of the file's lines.
 
-    Of threads whose ids several of them have each has one of its own (`PROCESS`); what names none has that of the only
-    thread of its process.
+    Threads with an id that several processes use get distinct ids (`PROCESS`). A record without a thread belongs to the
+    only thread of its process.
     """
     made: dict[int, Records] = {}
     for writer, log in of_writer.items():
         try:
             made[writer] = log.finish(lines)
-        except InputError:  # one of the ranks printed nothing that is known
+        except InputError:  # one of the ranks printed no known line
             if not made and writer == [*of_writer][-1]:
                 raise
     ids: dict[int, set[int]] = {}
@@ -171,7 +172,8 @@ def _renumbered(log: FrameworkLog, of: Callable[[int | None], int]) -> Framework
 def _of_thread(
     record: Entry | Command | Message, of: Callable[[int | None], int], calls: dict[int, LoggedCall]
 ) -> Entry | Command | Message:
-    """``calls``: those made anew, by the old one's identity; entries that shared it share the new one."""
+    """Return the record with the thread ``of``. ``calls``: new calls by the identity of the old ones, so that entries
+    that shared an object still do."""
     if not isinstance(record, Entry):
         return replace(record, thread=of(record.thread))
     if id(record.call) not in calls:
@@ -180,7 +182,7 @@ def _of_thread(
 
 
 def _ended(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Blocks whose last line has an end."""
+    """Yield blocks; the last line gets an end."""
     last = b"\n"
     for last in blocks:
         yield last
@@ -189,7 +191,7 @@ def _ended(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class _Log:
-    """Hands each line to the decoder that knows it."""
+    """Gives each line to the decoder that knows it."""
 
     def __init__(self, source: Source, options: ReadOptions, notes: Notes) -> None:
         self._source = source
@@ -203,7 +205,7 @@ class _Log:
         self._profiles: list[Profile] = []
         self._empty_arrays = self._foreign = self._miopen_lines = self._others = self._swallowed = 0
         self._too_long = 0
-        # A line of dv/dt that stopped in its middle, and what may be its rest.
+        # A line of dv/dt that stopped in its middle, and lines that may be its rest.
         self._cut: tuple[int, bytes] | None = None
         self._rest: bytes | None = None
         self._cuts = 0
@@ -212,18 +214,19 @@ class _Log:
         """Whether the last line is known and has no line end."""
 
     def known(self) -> object:
-        """What changes with every line that is known."""
+        """A value that changes with every known line."""
         arrays = len(self._profiles) + self._empty_arrays
         return self._caffe.lines, self._miopen_lines, self._blocks.blocks, self._blas.lines, arrays, self._in_array()
 
     @property
     def is_between(self) -> bool:
-        """Whether the next line is told by itself: it is no program's text, and no call's entry is under way."""
+        """Whether the next line can be read by itself: it is not in a program's text, and no entry of a call is
+        open."""
         return self._miopen.between and not self._blocks.in_source
 
     def take(self, data: bytes, at: int, number: int) -> tuple[int, int, bool]:
-        """Records of MIOpen that are like earlier ones, as `MiopenDecoder.take`, and Caffe's and other programs' lines
-        and empty arrays between them."""
+        """Take records of MIOpen that equal earlier ones, like `MiopenDecoder.take`; between them also lines of Caffe
+        and of other programs, and empty arrays."""
         while True:
             others = self._others
             at, following, more = self._miopen.take(data, at, number, self._other)
@@ -249,7 +252,7 @@ class _Log:
             at, number = end, following + len(lines) - 1
 
     def _net_line(self, line: bytes) -> None:
-        """A line of a printed net, or one of another program within it."""
+        """Read a line of a printed net, or another program's line inside it."""
         if len(line) > LONGEST_LOG_LINE:
             self._too_long += 1
         elif not self._caffe.takes_of_net(line):
@@ -289,7 +292,7 @@ class _Log:
                 if glued and glued.start():
                     part = line[: glued.start()]
                     if self._cut is not None and self._rest is None:
-                        self._hold(self._cut[0], self._cut[1] + part)  # cut once more
+                        self._hold(self._cut[0], self._cut[1] + part)  # the rest is cut again
                         line = line[glued.start() :]
                     elif MARKER.startswith(part):
                         self._hold(number, part)
@@ -344,7 +347,7 @@ class _Log:
             self._too_long += 1
             return
         if line == b"\n":
-            return  # no record begins, ends or goes on with it
+            return  # no record begins, ends or continues with it
         known = False
         for part in glued_parts(line) if b"]" in line else (line,):
             known |= self._one(number, part)
@@ -355,7 +358,7 @@ class _Log:
                 self._rest = line
 
     def _one(self, number: int, line: bytes) -> bool:
-        """A line that nothing is glued to; whether a decoder knows it."""
+        """Read a line to which no other line was appended; return whether a decoder knows it."""
         if self._caffe.feed(number, line):
             return True
         known = self._miopen.feed(number, line)
@@ -363,12 +366,12 @@ class _Log:
         return known or self._blas.feed(number, line)
 
     def _hold(self, number: int, part: bytes) -> None:
-        """Standard output is written in blocks of some KB, which end anywhere: a log line may come between."""
+        """Keep a cut line: standard output is written in blocks of some KB, so a log line may come in between."""
         self._cuts += 1
         self._cut, self._rest = (number, part), None
 
     def _mend(self) -> None:
-        """The rest of a cut line stands right before the next line of dv/dt."""
+        """Join a cut line with its rest, which comes directly before the next line of dv/dt."""
         assert self._cut is not None
         first, part = self._cut
         rest = self._rest
@@ -392,10 +395,10 @@ class _Log:
 
 
 class _Numbered:
-    """Lines with the number of the one that was taken last, shared by all who take lines from it.
+    """Lines with the number of the last one taken, shared by all consumers.
 
-    Where MIOpen has written, the bytes are cut into lines one by one (``uncut``): it may know more than a line at once.
-    With ``all_at_once`` blocks read from then on never are.
+    If MIOpen has written, the bytes are cut into lines one by one (``uncut``), because its decoder may take several
+    lines at once. With ``all_at_once``, later blocks are cut into all their lines at once.
     """
 
     def __init__(self, blocks: Iterator[bytes], notes: Notes) -> None:
@@ -406,7 +409,7 @@ class _Numbered:
         self._at = 0
         self._again: list[bytes] = []
         self.number = 0
-        self.writer: int | None = None  # the process that printed the line taken last, where there are several
+        self.writer: int | None = None  # the process that printed the last line taken, if there are several
         self.uncut = False
         self.all_at_once = False
 
@@ -433,7 +436,7 @@ class _Numbered:
                 return found
 
     def skip(self, take: Callable[[bytes, int, int], tuple[int, int, bool]]) -> None:
-        """Let ``take`` have what it knows of the bytes that come next."""
+        """Let ``take`` read the records that it knows at the beginning of the next bytes."""
         more = not self._again and not self._data.startswith(WRITER, self._at)
         while more:
             self._at, following, more = take(self._data, self._at, self.number + 1)
@@ -441,12 +444,13 @@ class _Numbered:
             more = more and self._read()
 
     def give_back(self, rest: bytes) -> None:
-        """What follows on the line taken last is the next; of several arrays on one line, each is one."""
+        """Use the text after the last line's known part as the next line: of several arrays on one line, each becomes
+        one."""
         ends = [0, *(closes.end() for closes in _ARRAY_CLOSES.finditer(rest)), len(rest)]
         self._again += [rest[begin:end] for begin, end in pairwise(ends) if rest[begin:end].strip()][::-1]
 
     def _read(self) -> bool:
-        """Add bytes up to a block with a line's end; False at the end of all."""
+        """Add bytes up to a block with a line end; return False at the end of the input."""
         held = [self._data[self._at :]]
         size = len(held[0])
         for block in self._blocks:
@@ -466,12 +470,12 @@ class _Numbered:
         return len(held) > 1
 
     def _plain_ends(self) -> None:
-        """CR LF means what LF does to MIOpen's lines, and repetitions are found by their bytes."""
-        if b"\r" in self._data and b"\r\n" in self._data:  # one byte is looked for ten times as fast
+        """Replace CR LF by LF: for MIOpen's lines they mean the same, and repetitions are found by their bytes."""
+        if b"\r" in self._data and b"\r\n" in self._data:  # searching for one byte is ten times as fast
             self._data, self._at = self._data[self._at :].replace(b"\r\n", b"\n"), 0
 
     def _more(self) -> bytes | None:
-        """Go on to bytes not yet cut. Returns the last line, if it has no end. Raises StopIteration at the end."""
+        """Continue with the next bytes. Return the last line, if it has no end. Raises StopIteration at the end."""
         if not self._read():
             if not self._data:
                 raise StopIteration
@@ -491,7 +495,7 @@ class _Numbered:
 
 
 def _array(first: bytes, lines: _Numbered) -> Iterator[bytes]:
-    """The JSON array between the markers, in blocks; the closing marker may be glued to its last line."""
+    """Yield the JSON array between the markers in blocks; the closing marker may follow its last line directly."""
     held: list[bytes] = []
     size = 0
     line = first
@@ -516,10 +520,8 @@ def _array(first: bytes, lines: _Numbered) -> Iterator[bytes]:
     yield b"".join(held)
 
 
-# -- Lines of other programs, passed over many at a time ---------------------------------------------------------------
-#
-# A training run prints far more than Caffe and MIOpen do. A line in which none of the words stands that a decoder looks
-# for is none of theirs; where the next such word stands is looked up once for each word and piece of bytes.
+# -- Lines of other programs, skipped many at a time
+# --------------------------------------------------------------------
 
 MARKER = b"[dv/dt]"
 _TEXTS = (MARKER, *WORDS, *BLAS_WORDS)
@@ -528,7 +530,7 @@ _FAR = 1 << 62
 
 
 class OtherPrograms:
-    """For bytes that begin a line at every place that is asked for."""
+    """For bytes in which every requested place is the beginning of a line."""
 
     def __init__(self) -> None:
         self._data = b""
@@ -537,7 +539,7 @@ class OtherPrograms:
         self._patterns: list[int] = []
 
     def until(self, data: bytes, at: int) -> int:
-        """Where the first line from ``at`` on begins that may be one of ours, or that has no end."""
+        """Return where the first line from ``at`` on begins that may be one of ours, or that has no end."""
         if data is not self._data:
             self._data = data
             self._end = data.rfind(b"\n") + 1
@@ -555,7 +557,7 @@ class OtherPrograms:
                 nearest = place
         patterns = self._patterns
         for number, place in enumerate(patterns):
-            if place < at:  # a beginning has the end of the line before it
+            if place < at:  # the beginning follows the end of the line before it
                 found = _PATTERNS[number].search(data, max(0, at - 1))
                 patterns[number] = place = _FAR if found is None else found.end() - 1
             if place < nearest:
@@ -564,20 +566,21 @@ class OtherPrograms:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# Lines that lost their end: two programs, or two threads, wrote into one file at once, and a line hangs at another
+# Lines without an end: two programs, or two threads, wrote into one file at once, so that one line follows another
+# directly.
 
 _END = b"] "
-"""Of a glog line's head."""
+"""The most characters of the head of a glog line."""
 
 
 def glued_parts(line: bytes) -> list[bytes]:
-    """The lines that a line is: cut where one of glog's begins in it, and one of MIOpen's within one of glog's.
+    """Return the parts of a line: cut where a line of glog begins in it, or a line of MIOpen in one of glog.
 
-    MIOpen's decoder cuts its own. What stands before the first may be a prefix, or the rest of anything.
+    MIOpen's decoder cuts its own lines. The text before the first head may be a prefix, or the rest of any line.
     """
     first = line.find(_END)
     if first < 0 or (line[1:2].isdigit() and line.find(_END, first + 2) < 0 and b"MIOpen(" not in line):
-        return [line]  # one head at most, and it is where the line begins
+        return [line]  # at most one head, at the beginning of the line
     if HEAD_ENDS.search(line) is None:
         return [line]
     heads = [head.start() for head in GLOG_HEAD.finditer(line)]

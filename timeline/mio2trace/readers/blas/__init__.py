@@ -1,1 +1,1 @@
-"""GEMM libraries: what hipBLASLt, rocBLAS and PyTorch's TunableOp write."""
+"""GEMM libraries: the logs of hipBLASLt and rocBLAS, and the files of PyTorch's TunableOp."""

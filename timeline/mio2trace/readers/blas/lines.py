@@ -7,8 +7,8 @@
     ./rocblas-bench -f gemm_batched_ex --transposeA T --transposeB N -m 256 -n 64 -k 128 ... --batch_count 96
     - { rocblas_function: "rocblas_gemm_ex", a_type: "f16_r", ..., transA: 'N', M: 108, ..., call_count: 1 }
 
-A library may print a call in all three forms at once: of each library the bench lines count, else the trace, else the
-profile at the program's end. Calls that are equal are one, with their number. What is cut off is counted.
+A library may print a call in all three forms at once. For each library the bench lines count, else the trace, else the
+profile at the program's end. Equal calls are one record with their number. Cut lines are counted.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ _FORMS: tuple[Form, ...] = ("bench", "trace", "profile")
 
 
 class BlasDecoder:
-    """Takes lines one by one."""
+    """Reads lines one by one."""
 
     def __init__(self, source: int) -> None:
         self._source = source
         self._found: dict[tuple[str, Form], dict[GemmChoice, tuple[int, int]]] = {}
-        """By library and form: of each distinct call the first line and the number."""
+        """By library and form: the first line and the number of each distinct call."""
         self._calls: list[tuple[tuple[str, Form], GemmChoice]] = []
         self._counted: set[tuple[str, Form]] = set()
-        """Those in which a line stands for several calls, so that the order of calls is not known."""
+        """Forms in which a line represents several calls, so that the order of calls is unknown."""
         self._skipped = 0
         self.lines = 0
 
     def feed(self, number: int, line: bytes) -> bool:
-        """Whether the line is of one of the libraries."""
+        """Return whether the line is from one of the libraries."""
         if not any(word in line for word in WORDS):
             return False
         text = line.decode(errors="replace").strip()
@@ -74,7 +74,7 @@ class BlasDecoder:
         return known
 
     def finish(self) -> GemmTable | None:
-        """The calls; None if no line was of these libraries."""
+        """Return the calls; None if no line was from these libraries."""
         if not self.lines:
             return None
         gemms: list[tuple[tuple[str, Form], GemmChoice, GemmChoice]] = []
@@ -106,7 +106,7 @@ class BlasDecoder:
         found[gemm] = line, min(before + count, _MOST_SIZE)
 
     def _bench(self, number: int, text: str) -> bool:
-        """Commands of the bench tools; several may be on a line, the last one cut off."""
+        """Read commands of the bench tools; a line may have several, of which the last one may be cut off."""
         found = list(_BENCH.finditer(text))
         for place, command in enumerate(found):
             end = found[place + 1].start() if place + 1 < len(found) else len(text)
@@ -117,7 +117,7 @@ class BlasDecoder:
 
 
 def _options(text: str) -> dict[str, str]:
-    """Options and values; one without a value is empty, a value may be a negative number."""
+    """Return options and values; an option without a value is empty, a value may be a negative number."""
     options: dict[str, str] = {}
     name = ""
     for word in text.split()[: 2 * _MOST_FIELDS]:
@@ -139,7 +139,7 @@ def _of_options(library: str, options: Mapping[str, str]) -> GemmChoice | None:
     names = ("transA", "transB") if library == _LT else ("transposeA", "transposeB")
     trans = options.get(names[0], ""), options.get(names[1], "")
     if not types[0]:
-        return None  # the tools print all of them: the line is cut off
+        return None  # the tools print all of these options, so the line is cut off
     solution = options.get("solution_index", "")
     return _made(
         library, function, [options.get(name) for name in ("m", "n", "k")], options.get("batch_count", "1"), trans,
@@ -193,7 +193,8 @@ def _rocblas_trace(function: str, fields: list[str]) -> GemmChoice | None:
 
 
 def _profile_entry(library: str, text: str) -> tuple[GemmChoice | None, int]:
-    """The fields of an entry, which some versions do not quote or end as YAML wants it; how often it was called."""
+    """Return the fields of an entry, and the number of calls. Some versions neither quote nor end the fields as YAML
+    requires."""
     first, *others = text.rstrip(" }").split(", ")[:_MOST_FIELDS]
     fields = {"function": first.strip("\"' ")}
     for field in others:
@@ -224,7 +225,7 @@ def _made(  # noqa: PLR0913 - one call a form
     epilogue: str,
     solution: str,
 ) -> GemmChoice | None:
-    """None of what was cut off, or is no GEMM."""
+    """Return the GEMM; None for a cut line, or one that is no GEMM."""
     m, n, k = map(_whole, sizes)
     count = _whole(batch)
     if not m or not n or not k or not count or not set(trans) <= {"N", "T", "C"} or _NAME.fullmatch(function) is None:

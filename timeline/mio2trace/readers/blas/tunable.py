@@ -1,11 +1,11 @@
-"""TunableOp's results: which solution of a GEMM library PyTorch chose, and its time (miopen-side-files.md 9).
+"""TunableOp's results: the solution of a GEMM library that PyTorch chose, and its time (miopen-side-files.md 9).
 
     Validator,GCN_ARCH_NAME,gfx1100
     GemmTunableOp_float_TN,tn_384_12_384,Gemm_Rocblas_1140853253,0.0118368
     GemmTunableOp_BFloat16_NN,nn_8192_8192_8192_ld_8192_8192_8192,Gemm_Hipblaslt_617849,0.618229
 
-``tunableop_results<device>.csv`` of PyTorch 2.2 and later. ``Default`` is the library's own choice. The time is in ms,
-and missing if nothing was timed (``inf``). Of a problem that comes twice the last row counts.
+The file is ``tunableop_results<device>.csv`` of PyTorch 2.2 and later. ``Default`` is the library's own choice. The
+time is in ms, and missing if nothing was timed (``inf``). If a problem occurs twice, the last row counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_SIZE = 1 << 40
 
 
 def sniff(head: bytes) -> bool:
-    """The first line is a validator or a GEMM."""
+    """Return whether the first line is a validator or a GEMM."""
     first = next((line for line in head[:4000].split(b"\n") if line.strip()), b"").strip()
     text = first[:_LONGEST].decode(errors="replace")
     return _VALIDATOR.fullmatch(text) is not None or _gemm(1, text) is not None
@@ -65,7 +65,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
 
 
 def _gemm(number: int, text: str) -> GemmChoice | None:
-    """Of ``GemmTunableOp_float_NT,nt_25088_4096_64_ld_1_2_3,Gemm_Rocblas_123,0.05``."""
+    """Read ``GemmTunableOp_float_NT,nt_25088_4096_64_ld_1_2_3,Gemm_Rocblas_123,0.05``."""
     fields = text.split(",") if len(text) <= _LONGEST else []
     if len(fields) not in (3, 4):
         return None
@@ -89,7 +89,8 @@ def _gemm(number: int, text: str) -> GemmChoice | None:
 
 
 def _cut(named: str) -> tuple[str, str]:
-    """The function of a name, which ends as early as it can, and the types behind it; both empty without any."""
+    """Return the function in a name (the shortest possible one), and the types after it; both empty if there
+    are none."""
     at = named.find("_", named.index("Gemm"))
     while at >= 0:
         if _TYPES.fullmatch(named, at + 1) is not None:

@@ -3,7 +3,7 @@
     I1120 10:46:48.020552  2155 caffe.cpp:465]      conv1<TAB>forward: 30.968 ms.
     I20261120 05:46:51.769948  2308 caffe.cpp:473] Average Forward pass: 535.215 ms.
 
-Stamps are local time; the four-digit form has no year. Which stamps bound anything is not decided here.
+Stamps are local time; the four-digit form has no year. The reader does not decide which stamps bound the run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GLOG = late(
     re.DOTALL,
 )
 HEAD_ENDS = late(rb":\d+\]")
-"""In every line of glog, and quickly not found in most others."""
+"""This text is in every line of glog, and a search for it excludes most other lines fast."""
 GLOG_HEAD = late(rb"[IWEF](?:\d{4})?\d{4}\s+\d\d:\d\d:\d\d\.\d{6}\s+\d+\s+[^\s\]]+:\d+\]")
 _LAYER = late(
     r"\s*+(\S.*?)(?<!\s)\s++(forward|backward):\s+(\S+)\s*(ms|milli ?seconds|seconds)\b", re.IGNORECASE | re.ASCII
@@ -34,7 +34,7 @@ _LAYER = late(
 _UNIT_NS = {"ms": 1_000_000, "milliseconds": 1_000_000, "milli seconds": 1_000_000, "seconds": 1_000_000_000}
 _MS = " ms."
 _PLAIN_DIGITS = 9
-"""No time of so many digits is too long to be one."""
+"""A time with more digits is too long to be one."""
 _LAYER_ENDED = late(r"\s*\[(Forward|Backward)\] Layer (.+?), (?:top blob|bottom blob|param blob) ")
 _ITERATION = late(r"Iteration: ([0-9]{1,9}) forward-backward time: ([-+.0-9eE]+) ms")
 _TESTING = late(r"Testing for ([0-9]{1,9}) iterations")
@@ -60,23 +60,23 @@ _CREATING = late(r"Creating [Ll]ayer (.+)")
 _BACKWARD = late(r"(.+) (?:needs|does not need) backward computation\.")
 _TOP_SHAPE = late(r"Top shape: ((?:[0-9]{1,18} ){1,32})\(")
 _NET_TEXT = "Initializing net from parameters:"
-_NET_FIELD = late(rb'(?:^|(?<="))  (name|type): "([^"]*)"(?=\s*$|  )')  # two where a line lost its end
+_NET_FIELD = late(rb'(?:^|(?<="))  (name|type): "([^"]*)"(?=\s*$|  )')  # two in a line that lost its end
 _NET_LINE = late(rb"\s*(?:\w+\s*[:{]|\}|$)")
 
 
 LEAP_YEAR = 2000
-"""Stands for a year that is not known: its February has 29 days."""
+"""Replaces an unknown year: its February has 29 days."""
 LONGEST_PRINTED_NS = 10**16
-"""115 days: what is longer is a timer that went wrong (1.8e13 ms occurs in published records)."""
+"""115 days: a longer time comes from a broken timer (1.8e13 ms occurs in published records)."""
 
 
 def milliseconds(text: str) -> int | None:
-    """Nanoseconds of a printed ``%g`` number of milliseconds; None when it is no number or negative."""
+    """Return the nanoseconds of a printed ``%g`` number of milliseconds; None if it is no number or negative."""
     return _nanoseconds(text, 1_000_000)
 
 
 def _nanoseconds(text: str, unit: int) -> int | None:
-    if not text.isascii() or "_" in text:  # which Python takes for digits, and no program prints
+    if not text.isascii() or "_" in text:  # characters that Python accepts as digits, and that no program prints
         return None
     try:
         value = float(text)
@@ -94,7 +94,8 @@ def local_time(
     second: AnyStr,
     fraction: AnyStr | None,
 ) -> LocalTime | None:
-    """A stamp from its digits, those of a second's ``fraction`` at most nine; None when there is no such moment."""
+    """Return a stamp from its digits (at most nine for the ``fraction`` of a second); None if there is no such
+    moment."""
     begins = _second(year, month, day, hour, minute, second)
     if begins is None:
         return None
@@ -112,7 +113,7 @@ def _second(
     minute: str | bytes,
     second: str | bytes,
 ) -> tuple[int, int, int, int] | None:
-    """The date, and ns from midnight; a log has thousands of lines in a second."""
+    """Return the date and the ns from midnight; cached, because a log has thousands of lines per second."""
     years, months, days = int(year or 0), int(month), int(day)
     if not 1 <= months <= 12 or (year and not years):
         return None
@@ -123,7 +124,7 @@ def _second(
 
 
 class CaffeDecoder:
-    """Takes the glog lines of a log and the net text among them, yields the `FrameworkLog` at the end."""
+    """Reads the glog lines of a log and the net text among them, and returns the `FrameworkLog` at the end."""
 
     def __init__(self, source: int, place: str, notes: Notes) -> None:
         self._source = source
@@ -132,14 +133,14 @@ class CaffeDecoder:
         self._layers: list[LayerTime] = []
         self._events: list[LogEvent] = []
         self._layers_by_head: dict[bytes, tuple[str, Direction]] = {}
-        """By what stands before the printed time."""
+        """By the text before the printed time."""
         self._net: dict[str, NetLayer] = {}
         self._tops: dict[str, list[str]] = {}
         self._types: dict[str, str] = {}
         self._position: dict[str, int] = {}
         self._printed: dict[str, dict[str, None]] = {"forward": {}, "backward": {}}
         self._created: dict[str, None] = {}
-        self._asked: dict[str, None] = {}  # whether they need a backward pass: from the last layer to the first
+        self._asked: dict[str, None] = {}  # whether layers need a backward pass, from the last layer to the first
         self._in_net_text = False
         self._net_name = ""
         self._setting_up = ""
@@ -179,9 +180,9 @@ class CaffeDecoder:
         return True
 
     def takes_of_net(self, line: bytes) -> bool:
-        """Take a line of a printed net, while `in_net_text`; a blank one is taken, too."""
+        """Take a line of a printed net, while `in_net_text`; also an empty one."""
         if _NET_LINE.match(line) is None:
-            return False  # another program's, in between
+            return False  # another program's line in between
         for field, text in _NET_FIELD.findall(line):
             value = text.decode(errors="replace")
             if field == b"name":
@@ -273,7 +274,7 @@ class CaffeDecoder:
         return True
 
     def _layer_again(self, line: int, stamp: LocalTime, text: bytes) -> bool:
-        """Take the line of a layer that printed one like it before, but for the time."""
+        """Take the line of a layer that equals an earlier one except for the time."""
         if not text.endswith(b" ms."):
             return False
         at = text.rfind(b" ", 0, -len(_MS)) + 1
@@ -288,7 +289,7 @@ class CaffeDecoder:
             LayerTime(
                 source=self._source,
                 line=line,
-                index=0,  # told by all lines together: `finish`
+                index=0,  # set by all lines together: `finish`
                 layer=name,
                 direction=direction,
                 printed_ns=printed_ns,

@@ -5,8 +5,8 @@
                          "timestamp": "1103 15:39:29.318205"}, ...], "time_fw_ms": 6.57}
     [{"direction": "forward", "index": 0, "label": "00: data", ...}, ...]
 
-A directory is a CK repository or entry: `locate` finds its points. Each repetition states times of its whole run, too:
-``time_fw_ms`` and its relatives (`runs`).
+A directory is a CK repository or entry: `locate` finds its points. Each repetition also states times of its whole run:
+``time_fw_ms`` and similar ones (`runs`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SNIFF_OBJECT = late(
 )
 _SNIFF_ARRAY = late(rb'\s*\[\s*\{[^{}]*"(?:label|direction|time_ms)"\s*:')
 _POINTS = ("ckp-*.0001.json", "*/ckp-*.0001.json", "*/*/ckp-*.0001.json")
-"""In an entry, a module's folder, a repository."""
+"""Paths in an entry, in a module's folder, in a repository."""
 _STAMP = late(r"(\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?$", re.ASCII)
 _LARGEST_META = 16 << 20
 _PLACEHOLDER = "0101 00:00:00.000000"
@@ -78,7 +78,7 @@ class _Run(msgspec.Struct):
 
     @property
     def failed(self) -> bool:
-        """It says so: many records do not say anything."""
+        """Whether the run states that it failed: many records state neither."""
         return self.run_success == "no" or self.run_success_bool is False
 
 
@@ -92,7 +92,7 @@ class _Record(msgspec.Struct):
 
 
 class RunTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """A repetition: its number from 0 (None in a file of a single run), and those of `MEASURES` that it states."""
+    """A repetition: its number from 0 (None in a file of a single run), and the `MEASURES` that it states."""
 
     repetition: int | None
     succeeded: bool
@@ -105,7 +105,8 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    """The chosen repetition. Raises `InputError` for damaged JSON, a missing repetition or a record without data."""
+    """Return the chosen repetition. Raises `InputError` for damaged JSON, a missing repetition or a record without
+    data."""
     text = source.read()
     if text.lstrip()[:1] == b"[":
         layers = _layers(msgspec.Raw(text), source, "$", notes)
@@ -149,15 +150,15 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
 
 
 def is_directory(directory: str) -> bool:
-    """Whether any point lies below it."""
+    """Return whether there is any point below the directory."""
     return any(True for pattern in _POINTS for _ in Path(directory).glob(pattern))
 
 
 def locate(directory: str, tags: tuple[str, ...], notes: Notes) -> str:
-    """The point's raw repetitions (``ckp-*.0001.json``) below a CK entry, module or repository directory.
+    """Return the raw repetitions of a point (``ckp-*.0001.json``) below a CK entry, module or repository directory.
 
-    With ``tags``, entries whose ``.cm/meta.json`` has all of them, as `ck search --tags` does. Of several points the
-    first in the order of their paths is taken, and said. Raises `InputError` when there is none.
+    With ``tags``, only entries whose ``.cm/meta.json`` has all of them, as in `ck search --tags`. If there are several
+    points, the first one by path is used, and a note says so. Raises `InputError` if there is none.
     """
     root = Path(directory)
     there = sorted(path for pattern in _POINTS for path in root.glob(pattern))
@@ -285,7 +286,7 @@ def _iterations(value: Any) -> int | None:
 
 
 def _device_name(features: msgspec.Raw) -> str:
-    """``features.platform.gpu.name``; CK's platform names may end in a NUL character."""
+    """Return ``features.platform.gpu.name``; names of CK's platforms may end in a NUL character."""
     try:
         value = msgspec.json.decode(bytes(features) or b"{}")
         for key in ("platform", "gpu", "name"):
@@ -299,10 +300,10 @@ def _device_name(features: msgspec.Raw) -> str:
 
 
 def runs(text: bytes, place: str, notes: Notes) -> list[RunTimes]:
-    """All repetitions of a record, the single run of a ``tmp-ck-timer.json``, or of a bare ``per_layer_info``.
+    """Return all repetitions of a record, or the single run of a ``tmp-ck-timer.json`` or of a bare ``per_layer_info``.
 
-    A time that cannot be one (negative, or of months: records hold differences that went below zero and were printed as
-    unsigned numbers) is noted and left out. Raises `InputError` for damaged JSON.
+    An impossible time is noted and left out: a negative one, or one of months (records contain differences that went
+    below zero and were printed as unsigned numbers). Raises `InputError` for damaged JSON.
     """
     if text.lstrip()[:1] == b"[":
         return [RunTimes(repetition=None, succeeded=True, has_data=True, times_ns={})]
@@ -316,7 +317,8 @@ def runs(text: bytes, place: str, notes: Notes) -> list[RunTimes]:
 
 
 def kept_runs(found: Sequence[RunTimes], place: str, notes: Notes) -> Sequence[RunTimes]:
-    """Those with data that say that they succeeded; all with data where none does. Raises `InputError` for none."""
+    """Return the repetitions with data that state success; if there are none, all with data. Raises `InputError` for
+    none."""
     with_data = [run for run in found if run.has_data or run.times_ns]
     if not with_data:
         raise InputError(f"{place}: {len(found)} repetitions, none with per_layer_info, dvdt_prof or times")

@@ -1,4 +1,4 @@
-"""Entries under way, one a thread: header, parameters, brace (miopen-log.md 3); headers that a terminal wrapped."""
+"""Open entries, one per thread: header, parameters, brace (miopen-log.md 3); also headers that a terminal wrapped."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mio2trace.readers.miopen.replay import Replay
 
 
 class Open(msgspec.Struct):
-    """An entry under way. ``raw`` is the header's line, ``lines`` the parameter lines without prefix, with their ends.
+    """An open entry. ``raw``: the line of the header. ``lines``: the parameter lines without prefix, with their ends.
 
-    ``bare`` is None until the first parameter shows the layout.
+    ``bare``: whether parameters have no prefix; None until the first parameter shows it.
     """
 
     header: Header
@@ -28,7 +28,7 @@ class Open(msgspec.Struct):
 
 
 class Entries:
-    """``opens`` by thread, ``current`` that of ``thread``; ``wrapped`` is a header that lacks its brace so far."""
+    """``opens``: by thread. ``current``: that of ``thread``. ``wrapped``: a header whose brace has not come yet."""
 
     def __init__(self, out: Collected, replay: Replay, notes: Notes) -> None:
         self._out = out
@@ -42,23 +42,23 @@ class Entries:
         self._bare: bool | None = None
 
     def turn_to(self, thread: int | None) -> None:
-        """The lines to come are those of another thread."""
+        """The next lines belong to another thread."""
         self.thread = thread
         self.current = self.opens.get(thread)
 
     def ends_at(self, number: int) -> bool:
-        """Whether line ``number`` is of an entry that is still open."""
+        """Return whether line ``number`` belongs to an entry that is still open."""
         return bool(self.wrapped) or any(entry.last == number for entry in self.opens.values())
 
     def finish(self) -> None:
-        """No line follows: what is under way is kept, marked incomplete."""
+        """No line follows: open entries are kept, marked incomplete."""
         if self.wrapped:
             self.give_up_header()
         for entry in list(self.opens.values()):
             self.cut(entry)
 
     def header(self, number: int, text: bytes, raw: bytes, bare: bool | None, plain: bytes) -> None:
-        """A header; ``raw`` is the line when it holds nothing else, ``plain`` its prefix without times."""
+        """Read a header. ``raw``: the line, if it holds nothing else. ``plain``: its prefix without times."""
         end = text.rfind(b"{")
         if end < 0:
             self.wrapped = [text]
@@ -80,12 +80,12 @@ class Entries:
         prefix = plain if raw and bare is None else NO_PREFIX
         header = Header(api=api, nested=nested, keep=keep, sets_type=sets_type, prefix=prefix, thread=self.thread)
         entry = self.begin(header, raw, bare, number)
-        if PARAM.match(text, end + 1):  # glued to it
+        if PARAM.match(text, end + 1):  # directly after it
             entry.bare = True
             self.append(entry, number, text[end + 1 :].strip())
 
     def begin(self, header: Header, raw: bytes, bare: bool | None, number: int) -> Open:
-        """An entry from here on; one that is under way in the thread ends without its brace."""
+        """Begin an entry; an open entry of the same thread ends without its brace."""
         if self.current is not None:
             self.cut(self.current)
         entry = Open(header, raw, bare, number, number, self._out.stamp, self._out.elapsed, [])
@@ -93,12 +93,12 @@ class Entries:
         return entry
 
     def append(self, entry: Open, number: int, line: bytes) -> None:
-        """A parameter's line, without its end."""
+        """Add the line of a parameter, without its end."""
         entry.lines.append(line + b"\n")
         entry.last = number
 
     def continues(self, number: int, text: bytes) -> bool:
-        """Take a line without a prefix that is more of a header or of a value."""
+        """Take a line without a prefix that continues a header or a value."""
         if self.wrapped:
             self.wrapped.append(text)
             if self.unwrap():
@@ -106,7 +106,7 @@ class Entries:
         entry = self.current
         if entry is None or not entry.lines or b"ReduceTensor Descriptor" not in entry.lines[-1]:
             return False
-        # the one value of several lines (miopen-log.md 4.6): ends with an empty line
+        # the only value with several lines (miopen-log.md 4.6); it ends with an empty line
         if REDUCE_PART.match(text):
             entry.lines[-1] = entry.lines[-1].rstrip(b"\n") + b"; " + text.strip() + b"\n"
         elif text.strip():
@@ -115,7 +115,7 @@ class Entries:
         return True
 
     def takes_bare(self, number: int, text: bytes, names: set[bytes]) -> bool:
-        """Take a line that belongs to an entry without prefixes; ``names`` are those of its parameters so far."""
+        """Take a line of an entry without prefixes. ``names``: those of its parameters so far."""
         entry = self.current
         if entry is None or entry.bare is False or (entry.lines and not entry.bare):
             return False
@@ -125,7 +125,7 @@ class Entries:
             return True
         if PARAM.match(text) and len(entry.lines) < MAX_PARAMS:
             entry.bare = True
-            closes = text.rstrip().endswith(b"}") and b"{" not in text  # glued to it
+            closes = text.rstrip().endswith(b"}") and b"{" not in text  # directly after it
             if closes:
                 text = text.strip()[:-1]
             for param in _params(text, names):
@@ -137,7 +137,7 @@ class Entries:
         return False
 
     def unwrap(self) -> bool:
-        """Put a wrapped header together once its brace has come."""
+        """Join the parts of a wrapped header after its brace has come."""
         text = b"".join(self.wrapped)
         if b"{" in self.wrapped[-1]:
             self.wrapped = []
@@ -149,8 +149,8 @@ class Entries:
         return True
 
     def give_up_header(self, *, goes_on: bool = False) -> None:
-        """A header whose brace never came: what is there is kept. ``goes_on``: its parameters follow, as the line was
-        cut off."""
+        """Keep the existing part of a header whose brace never came. ``goes_on``: its parameters follow, because the
+        line was cut off."""
         text = b"".join(self.wrapped)
         self.wrapped = []
         self.header(self._line, text + b"{", b"", None if goes_on else False, NO_PREFIX)
@@ -166,7 +166,7 @@ class Entries:
         self._finish(entry, number, True)
 
     def cut(self, entry: Open) -> None:
-        """An entry whose closing brace never came."""
+        """End an entry whose closing brace never came."""
         self.opens.pop(entry.header.thread, None)
         if entry is self.current:
             self.current = None
@@ -180,7 +180,8 @@ class Entries:
 
 
 def _params(text: bytes, names: set[bytes]) -> list[bytes]:
-    """A parameter's line; several, where ends are lost and ``names`` knows what stands behind them."""
+    """Return the parameters of a line: several if line ends are lost and ``names`` has the name of the
+    following one."""
     params: list[bytes] = []
     while len(params) < MAX_PARAMS and (cut := _end(text, names)) is not None:
         params.append(text[:cut])
@@ -189,7 +190,7 @@ def _params(text: bytes, names: set[bytes]) -> list[bytes]:
 
 
 def _end(text: bytes, names: set[bytes]) -> int | None:
-    """Where the next parameter begins; None: nowhere in this line."""
+    """Return where the next parameter begins; None if no other one begins in this line."""
     second = text.find(b" = ", text.find(b" = ") + 3)
     if second < 0:
         return None

@@ -1,9 +1,9 @@
-"""MIOpen's find-db and perf-db as text: which solvers a problem has, and their times (miopen-side-files.md 2 to 4).
+"""MIOpen's find-db and perf-db as text: the solvers of a problem, and their times (miopen-side-files.md 2 to 4).
 
     96-5-482-834-3x3x3-96-3-480-832-1-0x0x0-1x1x1-1x1x1-0-NCDHW-FP32-F=GemmFwdRest:219.499,12421693440,miopen...;...
 
-Files are ``*.fdb.txt``, ``*.ufdb.txt``, ``*.cd.pdb.txt``. Both forms of a find-db are read, that of up to 2020 and that
-of 2021. Of a key that comes twice the last line counts. Lines that are no records, and cut last ones, are counted.
+Files are ``*.fdb.txt``, ``*.ufdb.txt``, ``*.cd.pdb.txt``. Both forms of a find-db are read: up to 2020, and since 2021.
+If a key occurs twice, the last line counts. Lines that are no records, and a cut last line, are counted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _LOOKED_AT = 4
 
 
 def sniff(head: bytes) -> bool:
-    """The first line is a record, and most of the first ones are; what has other lines around them is a log."""
+    """Return whether the first line and most of the next ones are records; a file with other lines around them is a
+    log."""
     lines = [line for line in head[:_LONGEST].split(b"\n")[:_LOOKED_AT] if line.strip()]
     return bool(lines) and _is_record(lines[0]) and 2 * sum(map(_is_record, lines)) >= len(lines)
 

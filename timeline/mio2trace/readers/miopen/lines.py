@@ -1,4 +1,4 @@
-"""What the lines of a MIOpen log look like: prefix, header, parameter, command, level line (miopen-log.md 2 to 8)."""
+"""The lines of a MIOpen log: prefix, header, parameter, command, level line (miopen-log.md 2 to 8)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from mio2trace.model.log import LocalTime
 from mio2trace.patterns import late
 
-MAX_PARAMS = 16  # miopen-log.md 3.3: never more are printed
+MAX_PARAMS = 16  # miopen-log.md 3.3: the library never prints more
 
 PREFIX = late(
     rb"(?:(?<!\S)(?:\S++ )?(?P<tid>\d{1,10}) )?MIOpen(?P<backend>\((?:HIP|OpenCL)\))?"
@@ -17,7 +17,7 @@ PREFIX = late(
 ANSI = late(rb"\x1b\[[0-9;?]*[A-Za-z]")
 LEVEL = late(rb"(?:\w+ )?(Error|Warning|Info2?|Trace|Fatal) \[([^\]]*)\](?: (.*))?$", re.DOTALL)
 COMMAND = late(rb"Command \[([^\]]*)\]\s+(?:\S*/)?MIOpenDriver(?:\.exe)?:?\s+(\S.*)$", re.DOTALL)
-OLD_COMMAND = late(  # or a later one that lost its prefix
+OLD_COMMAND = late(  # or a later parameter that lost its prefix
     rb"(?:(?:^|[\s:])(?P<by>miopen\w+):|^Command \[(?P<tag>[^\]]*)\]) "
     rb"(?:\S*/)?MIOpenDriver(?:\.exe)?:? +(?P<text>\S.*)$",
     re.DOTALL,
@@ -26,7 +26,7 @@ BARE_COMMAND = late(rb"^[\s>$#`]*+(?:\S*/)?MIOpenDriver(?:\.exe)?:? +([A-Za-z]\w
 SIGNATURE = late(rb"\s*(?:(?:miopenStatus_t|const\s+char|void|bool|auto|int|size_t)[\s*&]|(?:miopen|std)::)")
 PARAM = late(rb"\s*(?:[A-Za-z_][\w.>()\[\]-]*|\".*?\"|name \+ .*?) =(?:\s|$)")
 MAY_BE_PART = late(rb"[=}\r\x1b]| : |\A\s*+\Z")
-"""A line without a prefix that may be a part of an entry: a parameter, a value's next line, or the end."""
+"""A line without a prefix that may be a part of an entry: a parameter, the next line of a value, or the end."""
 REDUCE_PART = late(rb"\s*[A-Z][\w ]* : -?\d+\s*$")
 PERFORMANCE = (b'{"solution"', b'{"performance"')
 KEY = late(r"[Kk]ey:? (\S+)")
@@ -43,11 +43,11 @@ BEGINNINGS = (
     b"SetTensor", b"CopyTensor", b"ScaleTensor",
 )  # fmt: skip
 _LONGEST_OF_NONE = 6
-"""Bytes; a shorter line is none of ours, nor of the driver: there may be a great many."""
+"""Bytes; shorter lines, of which there may be many, are neither the library's nor the driver's."""
 DRIVER_OUTPUT = late(
     rb"^(?:MIOpen (?:Forward|Backward)|GPU Kernel|stats: |PRNG seed|Warm-up: |- id: \d|.* Verif(?:y|ies) )"
 )
-# Prints of some builds, "descritor" as they spell it (miopen-log.md 2.3)
+# Output of some builds, with their spelling "descritor" (miopen-log.md 2.3)
 TENSOR_PRINT = late(rb"^(?:(?:Set|Copy|Scale)Tensor|(?:src |dst )?(?:real|flat) descrip?tor: [\d, ]++)\s*$")
 _FAILURES: tuple[tuple[re.Pattern[bytes], str], ...] = (
     (late(rb"(?<![\w/\\])MIOpen Error: (?P<text>.*)", re.DOTALL), "error"),
@@ -70,21 +70,21 @@ _FAILURES: tuple[tuple[re.Pattern[bytes], str], ...] = (
         "compiler error",
     ),
 )
-"""Prints without a level that say that something went wrong (miopen-log.md 2.3), with their kinds. What stands before
-``text`` is another program's: a rank, a time, what the exception is."""
+"""Output without a level that reports an error (miopen-log.md 2.3), by kind. The text before ``text`` comes from
+another program: a rank, a time, the type of the exception."""
 CLOSE = frozenset((b"}\n", b"}\r\n", b"}"))
 NOT_KEPT = late(
-    r"miopen(?=\w*+\Z)"  # so that what follows a word never fails
+    r"miopen(?=\w*+\Z)"  # the rest is one word, so the search for these parts never goes on behind it
     r"(?:Destroy\w*|Get\w*|Query\w*|EnableProfiling|\w*GetWorkSpaceSize\w*|\w*WorkSpaceSize|\w*WorkspaceSize\w*"
     r"|Create\w*Descriptor\w*|CreateOperatorArgs|Create(?:WithStream)?|Derive\w*|SetStream|SetAllocator"
     r"|\w*SolutionCount\w*|(?:Load|Save)Solution|Init\w*Descriptor"
     r"|Set(?!DropoutDescriptor)\w*(?:Pooling|Activation|LRN|RNN|Dropout|CTC|Convolution|ReduceTensor)\w*)"
 )
-"""Calls that say nothing about an operation."""
+"""Calls that show nothing about an operation."""
 
 
 def parse_range(text: str) -> tuple[str, bytes] | None:
-    """(api, body) of a ROCTX range text ``s_api = miopenX | name = value | ...`` (miopen-log.md 9.4)."""
+    """Return (api, body) of a ROCTX range text ``s_api = miopenX | name = value | ...`` (miopen-log.md 9.4)."""
     found = _RANGE.search(text.encode())
     if found is None:
         return None
@@ -93,28 +93,30 @@ def parse_range(text: str) -> tuple[str, bytes] | None:
 
 
 def api_name(name: bytes) -> str:
-    """A function's name without the suffix of wrapper builds (miopen-log.md 9.5); ``unnamed`` for what can be none.
+    """Return a function's name without the suffix of wrapper builds (miopen-log.md 9.5); ``unnamed`` for an impossible
+    name.
 
-    A small word may be the beginning of an address (``bob(at)example``): the library's have a capital.
+    A word in small letters may be the beginning of an address (``bob(at)example``): names of the library have a
+    capital.
     """
     is_one = _FUNCTION.fullmatch(name) is not None and name != name.lower()
     return name.decode().removesuffix("_impl") if is_one else "unnamed"
 
 
 def is_of_interest(line: bytes) -> bool:
-    """Whether a line outside of any entry may be one of ours."""
+    """Return whether a line outside of any entry may be one of ours."""
     if len(line) <= _LONGEST_OF_NONE:
         return False
     if line.startswith(BEGINNINGS):
         return True
-    for word in WORDS:  # noqa: SIM110 - a million times: twice as fast as `any`
+    for word in WORDS:  # noqa: SIM110 - called a million times: twice as fast as `any`
         if word in line:
             return True
     return False
 
 
 def failure(text: bytes) -> tuple[bytes, str] | None:
-    """(text, kind) of a print without a level that says that something went wrong."""
+    """Return (text, kind) of a line without a level that reports an error."""
     for pattern, kind in _FAILURES:
         failed = pattern.search(text)
         if failed is not None:
@@ -123,7 +125,7 @@ def failure(text: bytes) -> tuple[bytes, str] | None:
 
 
 def debug_launches(text: bytes) -> Iterator[bytes]:
-    """What follows ``kernel_name = `` in each ``kernel_name = K, ... local_work_dim = {...}`` of a line."""
+    """Return the text after ``kernel_name = `` of each ``kernel_name = K, ... local_work_dim = {...}`` in a line."""
     name, size = b"kernel_name = ", b"local_work_dim = {"
     at = 0
     while (end := text.find(size, at)) >= 0 and (close := text.find(b"}", end) + 1):
@@ -134,7 +136,7 @@ def debug_launches(text: bytes) -> Iterator[bytes]:
 
 
 def type_and_shape(body: bytes) -> tuple[bytes, bytes]:
-    """The lines of a Set call that give the type and the shape; none for a call of another form."""
+    """Return the lines of a Set call that give the type and the shape; none for a call of another form."""
     old, _, rest = body.partition(b"\n")
     dtype, _, shape = rest.partition(b"\n")
     if not old.lstrip().startswith(b"tensorDesc") or not dtype.lstrip().startswith(b"dataType"):
@@ -143,7 +145,7 @@ def type_and_shape(body: bytes) -> tuple[bytes, bytes]:
 
 
 def stamp_of(date: bytes | None) -> LocalTime | None:
-    """``2026-11-20T11:39:11.123Z``: local time, whatever the Z says."""
+    """Read ``2026-11-20T11:39:11.123Z``, which is local time in spite of the Z."""
     found = _DATE.search(date) if date else None
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""MIOpen's log, 1.0 (2017) to 3.6 (2026): lines in, records out, in one pass (miopen-log.md 2, 3, 7, 8).
+"""MIOpen's log, 1.0 (2017) to 3.6 (2026): from lines to records, in one pass (miopen-log.md 2, 3, 7, 8).
 
     MIOpen(HIP): miopenStatus_t miopenPoolingForward(miopenHandle_t, ...){
     MIOpen(HIP): <TAB>poolDesc = miopenPoolingMax, 3, 3, 0, 0, 2, 2,
@@ -6,9 +6,9 @@
     MIOpen(HIP): Command [Pooling_logging_cmd] ./bin/MIOpenDriver pool ...
     MIOpen(HIP): Info [ConvolutionForward] algo = 0, workspace = 7375872
 
-Every form is told by its own shape, never by an assumed version. The prefix met last is tried first, so that the usual
-line costs one search; everything else takes the slow way through one regular expression. What was met before is taken
-in larger pieces (`mio2trace.readers.miopen.replay`).
+Every form is recognised by its own shape, never by an assumed version. The last prefix is tried first, so that the
+usual line costs one search; all other lines take the slow way through one regular expression. Repeated records are
+taken in larger pieces (`mio2trace.readers.miopen.replay`).
 """
 
 from __future__ import annotations
@@ -53,16 +53,17 @@ from mio2trace.readers.miopen.records import INTERN, NO_PREFIX, Collected, Heade
 from mio2trace.readers.miopen.replay import Other, Replay, nothing
 
 _ALL_ZERO = bytes(b"0"[0] if byte in b"123456789" else byte for byte in range(256))
-"""What a text tells does not depend on its digits."""
+"""The meaning of a text does not depend on its digits."""
 
 _LONGEST_HEAD = 1024
-"""Bytes after a prefix that tell whether it is one: a line may hold thousands of its words."""
+"""Bytes after a prefix that show whether it is one: a line may contain its word thousands of times."""
 
 
 class MiopenDecoder:
-    """Takes the lines of a log, yields the `MiopenLog` at the end. Memory grows with the records kept only.
+    """Reads the lines of a log, and returns the `MiopenLog` at the end. Memory grows only with the records that are
+    kept.
 
-    ``everything``: keep also the records that say nothing about an operation.
+    ``everything``: also keep records that show nothing about an operation.
     """
 
     def __init__(self, source: int, notes: Notes, *, everything: bool = False) -> None:
@@ -72,7 +73,7 @@ class MiopenDecoder:
         self._replay = Replay(self._out, self._names)
         self._texts: dict[bytes, str] = {}
         self._kinds: dict[tuple[bytes, bytes, bytes], str] = {}
-        self._prefix = NO_PREFIX  # of the last prefixed line; nothing has it yet
+        self._prefix = NO_PREFIX  # of the last line with a prefix; no line had this value yet
         self._plain = NO_PREFIX  # the last prefix without a time
         self._timed = False
         self._timed_prefixes = TimedPrefixes()
@@ -81,7 +82,7 @@ class MiopenDecoder:
         self.wrapped = WrappedCommands(self._out)
 
     def feed(self, number: int, line: bytes) -> bool:
-        """Take line ``number`` (from 1); False when it is no part of a MIOpen record."""
+        """Read line ``number`` (from 1); return False if it is no part of a MIOpen record."""
         if line.endswith(b"\r\n"):
             line = line.rstrip(b"\r\n") + b"\n"
         prefix, whole, out = self._prefix, line, self._out
@@ -111,7 +112,7 @@ class MiopenDecoder:
                 return True
             glued = b"MIOpen" in rest and PREFIX.search(rest)
             plain = not glued and b"\x1b" not in rest and b"\r" not in rest
-            # without a backend the prefix is a mere word
+            # without a backend the prefix is an ordinary word
             if plain and not self._entries.wrapped and (b"MIOpen(" in prefix or self._is_body(rest)):
                 return self._body(number, rest.rstrip(b"\n"), line)
         elif not sep and self._entries.current is not None and self._entries.current.bare:
@@ -128,11 +129,11 @@ class MiopenDecoder:
         return self._slow(number, whole)
 
     def take(self, data: bytes, at: int, number: int, other: Other = nothing) -> tuple[int, int, bool]:
-        """Take the records from ``data[at:]``, line ``number``, as long as they are like earlier ones.
+        """Read the records from ``data[at:]``, line ``number``, as long as they equal earlier ones.
 
-        The same as `feed` line by line, and many times faster. ``other`` takes the lines between them that begin like
-        glog's, and returns whether it did. Returns the place and the line of the first record that is new, and whether
-        it is an entry whose end may be in the bytes to come.
+        The result is that of `feed` line by line, but many times faster. ``other`` reads the lines between them that
+        begin like glog's, and returns whether it did. Return the place and the line of the first new record, and
+        whether it is an entry whose end may be in the following bytes.
         """
         if not self.between:
             return at, number, False
@@ -155,21 +156,22 @@ class MiopenDecoder:
 
     @property
     def between(self) -> bool:
-        """Whether no entry is under way, so that a line is told by itself."""
+        """Whether no entry is open, so that a line can be read by itself."""
         return not self._entries.opens and not self._entries.wrapped
 
     def _turned_to(self, thread: int | None) -> None:
-        """The thread of the last line taken; the prefix of the last line fed may be another one's."""
+        """Return the thread of the last line that was taken; the prefix of the last line fed may belong to another
+        thread."""
         if thread != self._entries.thread:
             self._entries.thread = thread
             self._prefix = self._plain = NO_PREFIX
 
     def ends_open(self, lines: int) -> bool:
-        """Whether the last of ``lines`` is inside an entry."""
+        """Return whether the last of ``lines`` is inside an entry."""
         return self._entries.ends_at(lines)
 
     def finish(self, foreign: int = 0) -> MiopenLog:
-        """The log. Entries still open are kept, marked incomplete. ``foreign``: lines that no decoder knew."""
+        """Return the log. Open entries are kept, marked incomplete. ``foreign``: lines that no decoder knew."""
         self._entries.finish()
         self._replay.settle()
         counts = self._out.counts
@@ -199,7 +201,7 @@ class MiopenDecoder:
         return taken
 
     def _pieces(self, number: int, text: bytes, raw: bytes) -> bool:
-        """One line may hold several records glued together: cut it at every prefix."""
+        """Cut a line with several records at every prefix."""
         found = b"MIOpen" in text and [
             match
             for match in PREFIX.finditer(text)
@@ -236,14 +238,14 @@ class MiopenDecoder:
         return True
 
     def _is_body(self, text: bytes) -> bool:
-        """Whether this can follow a prefix: needed where the prefix is the bare word."""
+        """Return whether this can follow a prefix; needed if the prefix is only the word."""
         return bool(
             text[:1] == b"\t" or text.strip() == b"}" or LEVEL.match(text) or text.startswith(b"Command [")
             or (b"(" in text and SIGNATURE.match(text)) or (self._entries.opens and PARAM.match(text))
         )  # fmt: skip
 
     def _body(self, number: int, body: bytes, raw: bytes) -> bool:
-        """What follows a prefix; ``raw`` is the line when it holds nothing else."""
+        """Read the text after a prefix. ``raw``: the line, if it holds nothing else."""
         if self._entries.wrapped:
             self._entries.give_up_header(goes_on=PARAM.match(body) is not None)
         entry = self._entries.current
@@ -304,7 +306,7 @@ class MiopenDecoder:
         return False
 
     def _printed(self, number: int, text: bytes) -> bool:
-        """What the library and its driver print to standard output and error."""
+        """Read a line that the library and its driver print to standard output and error."""
         if text.startswith(PERFORMANCE):
             self._add_message(number, "Performance", "", text, "performance")
         elif DRIVER_OUTPUT.match(text):
@@ -324,7 +326,7 @@ class MiopenDecoder:
         return True
 
     def _counted(self, number: int, text: bytes, count: str) -> None:
-        """A print that tells nothing of an operation."""
+        """Count a line that shows nothing about an operation."""
         if self._out.everything:
             self._add_message(number, "Debug", "", text, count.removeprefix("line "))
         else:
@@ -343,7 +345,7 @@ class MiopenDecoder:
     # Commands and messages
 
     def _command(self, number: int, tag: str, text: str, thread: int | None, raw: bytes = b"") -> None:
-        """A command; ``raw`` is the line when it holds nothing else."""
+        """Read a command. ``raw``: the line, if it holds nothing else."""
         self._out.add_command(number, tag, text, thread)
         if raw:
             made = Command(self._out.source, 0, tag, text, thread)
@@ -388,7 +390,7 @@ class MiopenDecoder:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# Commands that a terminal wrapped: a line of options right behind a command goes on with it (miopen-log.md 7)
+# Commands that a terminal wrapped: a line of options directly after a command continues it (miopen-log.md 7).
 
 _OPTION = late(r"--?[A-Za-z]\w*")
 _VALUE = late(r"-?[\w.]+")
@@ -403,7 +405,7 @@ class WrappedCommands:
         self._begin = self._end = 0
 
     def ends_before(self, number: int) -> Command | None:
-        """The command that line ``number`` may go on with."""
+        """Return the command that line ``number`` may continue."""
         command = self._out.records[-1] if self._out.records else None
         if not isinstance(command, Command) or number > command.line + _MOST_LINES:
             return None
@@ -411,7 +413,7 @@ class WrappedCommands:
         return command if number == end + 1 else None
 
     def takes(self, number: int, line: bytes) -> bool:
-        """Take line ``number`` where it goes on with a command in the line before it."""
+        """Take line ``number`` if it continues a command in the line before it."""
         if b"-" not in line or len(line) > _LONGEST:
             return False
         command = self.ends_before(number)
@@ -423,14 +425,14 @@ class WrappedCommands:
             return False
         text = _joined(command.text, more, tokens)
         if _repeated(text) > _repeated(command.text):
-            return False  # another program's: MIOpen prints no option twice
+            return False  # another program's line: MIOpen prints no option twice
         self._out.records[-1] = msgspec.structs.replace(command, text=text)
         self._begin, self._end = command.line, number
         return True
 
 
 def _are_options(tokens: list[str]) -> bool:
-    """Whether all are options with their values, but for the rest of one that the line before began."""
+    """Return whether all are options with their values, except the rest of one that began in the line before."""
     values = [_OPTION.fullmatch(token) is None for token in tokens]
     return (
         not all(values)
@@ -440,13 +442,13 @@ def _are_options(tokens: list[str]) -> bool:
 
 
 def _repeated(text: str) -> int:
-    """How many of a command's options it has already."""
+    """Count the options that the command already has."""
     options = [token for token in text.split() if _OPTION.fullmatch(token)]
     return len(options) - len(set(options))
 
 
 def _joined(text: str, more: str, tokens: list[str]) -> str:
-    """A command and what follows, with the space between them that the end of its line may have lost."""
+    """Join a command and its continuation, with the space that the line end may have lost."""
     if text.endswith("-"):
         return text + more
     if more[:1].isspace() or more.startswith("-"):
@@ -467,32 +469,32 @@ _MAX_HEADS = 64
 
 
 def nanoseconds(elapsed: bytes) -> int:
-    """Of milliseconds with three decimals."""
+    """Convert milliseconds with three decimals to ns."""
     return int(elapsed.replace(b".", b"")) * 1000
 
 
 class TimedPrefixes:
-    """The prefixes met so far that held a time, each up to it: ``MIOpen(HIP)``, with a thread each another."""
+    """The prefixes with a time that were met, each up to the time: ``MIOpen(HIP)``; another one for each thread."""
 
     def __init__(self) -> None:
         self._heads: dict[bytes, re.Pattern[bytes]] = {}
         self.pattern: re.Pattern[bytes] | None = None
-        """Finds a line's end and the prefix that follows: groups head, elapsed time, date."""
+        """Finds the end of a line and the following prefix: groups head, elapsed time, date."""
 
     def add(self, head: bytes) -> None:
-        """Know one more."""
+        """Add a prefix."""
         if head not in self._heads and len(self._heads) < _MAX_HEADS:
             self._heads[head] = re.compile(re.escape(head) + _TIMES)
             self.pattern = re.compile(rb"\n(" + b"|".join(map(re.escape, self._heads)) + rb")" + _TIMES)
 
     def match(self, head: bytes, line: bytes) -> re.Match[bytes] | None:
-        """The prefix ``head`` at the beginning of a line: groups elapsed time, date."""
+        """Match the prefix ``head`` at the beginning of a line: groups elapsed time, date."""
         pattern = self._heads.get(head)
         return pattern.match(line) if pattern is not None else None
 
 
 class Untimed:
-    """``data`` from the byte ``at`` on, the beginning of the line ``number``, as ``plain`` without the times."""
+    """``data`` from the byte ``at`` on (the beginning of line ``number``) without the times, as ``plain``."""
 
     def __init__(self, prefixes: re.Pattern[bytes], data: bytes, at: int, number: int) -> None:
         self.data = data
@@ -503,17 +505,18 @@ class Untimed:
         lines = zip(repeat(b"\n"), heads, repeat(b": "), texts, strict=False)
         self.plain = (first + b"".join(chain.from_iterable(lines)))[1:]
         sizes = map(add, map(len, heads), map(len, texts))
-        self._starts = list(accumulate(map(add, sizes, repeat(3)), initial=len(first)))  # of prefixed lines in `plain`
+        # Places of lines with a prefix in `plain`.
+        self._starts = list(accumulate(map(add, sizes, repeat(3)), initial=len(first)))
         taken = map(add, map(len, _filled(elapsed)), map(len, _filled(dates)))
-        self._removed = list(accumulate(taken, initial=0))  # before each
+        self._removed = list(accumulate(taken, initial=0))  # lines before each
         self._original = list(map(add, self._starts, self._removed))
         number += first.count(b"\n")
         self._numbers: Sequence[int] = range(number, number + count)
         if texts and self.plain.count(b"\n", len(first)) != count - 1 + texts[-1].count(b"\n"):
-            # others stand between
+            # other lines stand between them
             self._numbers = list(accumulate((text.count(b"\n") + 1 for text in texts[:-1]), initial=number))
         self._dates = dates
-        # what is not there counts nothing, and `_told` tells it from a zero
+        # a missing value counts as 0, and `_told` distinguishes it from 0
         self._told = list(accumulate((one is not None for one in elapsed), initial=0)) if None in elapsed else None
         digits = b" ".join(_filled(elapsed, b"0")).replace(b".", b"").split()
         self._elapsed = list(accumulate(map(int, digits), initial=0))
@@ -521,25 +524,25 @@ class Untimed:
         self._before: tuple[LocalTime | None, int | None] = None, None
 
     def holds(self, data: bytes, at: int) -> bool:
-        """Whether the byte ``at`` of ``data`` is within."""
+        """Return whether the byte ``at`` of ``data`` is within."""
         return data is self.data and at >= self.at
 
     def inside(self, at: int) -> int:
-        """The place in `plain` of the byte ``at``, the beginning of a line."""
+        """Return the place in `plain` of the byte ``at``, the beginning of a line."""
         at -= self.at
         return int(at - self._removed[bisect_left(self._original, at)])
 
     def outside(self, at: int) -> int:
-        """The byte that is at the place ``at`` in `plain`, the beginning of a line."""
+        """Return the byte that is at the place ``at`` in `plain`, the beginning of a line."""
         return int(self.at + at + self._removed[bisect_left(self._starts, at)])
 
     def begin(self, number: int, stamp: LocalTime | None, elapsed: int | None) -> None:
-        """Count from before line ``number``, when the last prefix had said ``stamp`` and ``elapsed``."""
+        """Count from before line ``number``, where the last prefix had ``stamp`` and ``elapsed``."""
         self._begin = bisect_right(self._numbers, number - 1)
         self._before = stamp, elapsed
 
     def clock(self, number: int) -> tuple[LocalTime | None, int | None]:
-        """What the last prefix up to line ``number`` said: its stamp, and elapsed nanoseconds in all."""
+        """Return the times of the last prefix up to line ``number``: its stamp, and elapsed nanoseconds in all."""
         at, begin = bisect_right(self._numbers, number), self._begin
         stamp, elapsed = self._before
         if at <= begin:

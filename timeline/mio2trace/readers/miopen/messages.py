@@ -1,7 +1,7 @@
-"""What MIOpen's messages tell: one table, a row a kind of message.
+"""The kinds of MIOpen's messages: one table, one row per kind.
 
-A row says how such messages are told from others, what subject they belong to, and where the format is written down
-(a section of miopen-log.md) or which of the public samples shows it (its number).
+A row has the words that identify such messages, their subject, and the place that describes the format (a section of
+miopen-log.md) or a public sample that shows it (its number).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mio2trace.notes import LOGGED_ERROR, LOGGED_WARNING, NO_DATABASE, Notes
 from mio2trace.patterns import late
 
 Subject = str
-"""What a kind of message is about; `SUBJECTS` in the order in which a person wants to know."""
+"""The subjects of messages; `SUBJECTS` is in the order of interest for a person."""
 
 SUBJECTS: tuple[Subject, ...] = (
     "errors", "warnings", "search", "workspace", "problems", "calls", "launches", "databases", "builds", "environment",
@@ -28,9 +28,9 @@ SUBJECTS: tuple[Subject, ...] = (
 class Kind(msgspec.Struct, frozen=True):
     """A kind of message.
 
-    ``tags``: functions that print it, each with what the text must hold, empty for any text. ``text``: of messages of
-    all functions, searched. ``function``: the same of the function's name, where no text decided. ``kept``: it says
-    something about an operation, or that something went wrong; the others are counted only.
+    ``tags``: functions that print it, each with a text that the message must contain (empty: any text). ``text``: a
+    pattern for messages of all functions. ``function``: a pattern for the function's name, if no text decided.
+    ``kept``: the messages show something about an operation, or report an error; others are only counted.
     """
 
     name: str
@@ -48,7 +48,7 @@ def _tags(*names: str, holding: str = "") -> dict[str, str]:
 
 _GEMM_CALLS = ("CallGemm", "CallGemmTimeMeasure", "CallGemmStridedBatched", "CallGemmStridedBatchedSequential")
 
-# In the order in which they are asked: of one tag's rows the first whose words the text holds, then the texts, then the
+# The order of checks: of the rows of one tag, the first whose words are in the text; then the texts; then the
 # functions.
 KINDS: tuple[Kind, ...] = (
     Kind("error", "errors", "2.2, 2.3", kept=True),
@@ -143,7 +143,7 @@ KINDS: tuple[Kind, ...] = (
 )  # fmt: skip
 
 KEPT_KINDS = frozenset(kind.name for kind in KINDS if kind.kept)
-"""Messages that say something about an operation, or that something went wrong; the others are counted only."""
+"""Messages that show something about an operation, or that report an error; others are only counted."""
 ERRORS = frozenset(kind.name for kind in KINDS if kind.subject == "errors")
 WARNINGS = frozenset(kind.name for kind in KINDS if kind.subject == "warnings")
 
@@ -154,11 +154,11 @@ for _kind in KINDS:
 _BY_TEXT = [(kind.text, kind.name) for kind in KINDS if kind.text is not None]
 _BY_FUNCTION = [(kind.function, kind.name) for kind in KINDS if kind.function is not None]
 _PRINTED_AS_WARNINGS = frozenset(("chosen", "benchmark", "tuning"))
-"""What a search does: the library prints it at the level of warnings so that it is seen."""
+"""Progress of a search: the library prints it at the level of warnings so that people see it."""
 
 
 def classify(level: str, function: str, text: str) -> str:
-    """What a level line tells: a kind's name; ``other`` when nothing is known about it. Digits change nothing."""
+    """Return the kind of a level line; ``other`` if it is unknown. Digits change nothing."""
     tagged = next((name for part, name in _BY_TAG.get(function, ()) if part in text), "")
     if level in ("Error", "Fatal"):
         return tagged if tagged in ERRORS else "error"
@@ -173,11 +173,11 @@ def classify(level: str, function: str, text: str) -> str:
 
 
 _NO_DATABASE = "File is unreadable"
-"""What the library warns of where a user's find-db or perf-db was not written yet."""
+"""Warnings of the library if a user's find-db or perf-db has not been written yet."""
 
 
 def note_alarms(log: MiopenLog, file: str, notes: Notes) -> None:
-    """Tell the errors and warnings that a log holds, with their lines."""
+    """Add notes on the errors and warnings in a log, with their lines."""
     alarms = ERRORS | WARNINGS
     if not any(count.partition(" ")[2] in alarms for count, _ in log.counts):
         return

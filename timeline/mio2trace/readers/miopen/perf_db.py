@@ -1,11 +1,11 @@
-"""MIOpen's perf-db in SQLite: for which problems and solvers parameters were tuned (miopen-side-files.md 4).
+"""MIOpen's perf-db in SQLite: the problems and solvers with tuned parameters (miopen-side-files.md 4).
 
     config(id, layout, data_type, direction, spatial_dim, in_channels, in_h, in_w, in_d, fil_h, .., group_count)
     perf_db(id, solver, config, params)
 
-A row of `config` has no output sizes. They follow from the others except for a gradient with a stride: its sizes are
+A row of `config` has no output sizes. They follow from the others, except for a gradient with a stride: its sizes are
 those of dy, and several inputs have the same dy. Such problems are counted and left out. The layout is that of the
-input; it is taken for the weights and the output, too.
+input; it is also used for the weights and the output.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
             raise InputError(f"{source.name}: lacks the tables config and perf_db; expected MIOpen's perf-db")
         configs = {
             row[0]: dict(zip(_COLUMNS, row, strict=True))
-            for row in database.rows(f"SELECT {', '.join(_COLUMNS)} FROM config")  # noqa: S608 - names of ours
+            for row in database.rows(f"SELECT {', '.join(_COLUMNS)} FROM config")  # noqa: S608 - our own names
         }
         solvers: dict[Any, list[SolverTime]] = {}
         for config, solver, parameters in database.rows("SELECT config, solver, params FROM perf_db"):
@@ -67,7 +67,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
 
 
 def _key(config: dict[str, Any]) -> str | None:
-    """The key that a find-db has for the problem; None if it does not follow from the row."""
+    """Return the key of the problem in a find-db; None if it does not follow from the row."""
     axes = _SPACES[2 if config["spatial_dim"] != 3 else 3]
     sizes = {
         name: [int(config[f"{name}_{axis}"]) for axis in axes]
@@ -90,7 +90,7 @@ def _key(config: dict[str, Any]) -> str | None:
     )  # fmt: skip
     groups = int(config["group_count"])
     key = "-".join(map(str, parts)) + (f"_g{groups}" if groups > 1 else "")
-    record = solver_record(f"{key}=x:1")  # a stranger's texts are no keys
+    record = solver_record(f"{key}=x:1")  # unknown texts are no keys
     if min(out) < 1 or record is None or record.key != key:
         raise ValueError(key)
     return key

@@ -1,4 +1,4 @@
-"""The records of a MIOpen log as they come in, and what they share."""
+"""The records of a MIOpen log as they are read, and the parts that they share."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from mio2trace.model.log import LocalTime
 from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, cut_addresses
 from mio2trace.readers.miopen.lines import KEY, type_and_shape
 
-INTERN = 1 << 13  # texts of each kind kept for sharing
+INTERN = 1 << 13  # texts of each kind that are kept for sharing
 
 _BASE_WORD = re.compile(r"[A-Za-z]{1,16}(?:64|fp16|bfp16|int8)?")
-"""As MIOpenDriver has them: an operation and a type; what else has digits may name a machine."""
-NO_PREFIX = b"\n\n"  # no line has it
+"""Base words as in MIOpenDriver: an operation and a type. Other words with digits may name a machine."""
+NO_PREFIX = b"\n\n"  # no line has this number
 
 
 class Unit(msgspec.Struct):
-    """Text met before, with what to do when it comes again: a line that tells the same, or an entry.
+    """A text that was met before, and its effect when it comes again: a line with the same meaning, or an entry.
 
-    ``pieces`` are the texts between the addresses, ``digits`` the length of each address, ``cut`` takes a text apart
-    into both (None without addresses); ``size`` in bytes. What is kept is one of ``call``, ``command`` and
-    ``message``; the latter two hold any line's number. ``shape`` and ``dtype`` are those of a Set call, which is worth
-    keeping when it gives a shape another type than the call before. ``key`` is what a message looks for. A line with a
-    prefix turns to its ``thread``; without one it is of the thread before. ``after`` is the place in the history after
-    its last appearance. ``taken`` counts.
+    ``pieces``: the texts between the addresses. ``digits``: the length of each address. ``cut``: takes a text apart
+    into both (None without addresses). ``size``: in bytes. One of ``call``, ``command`` and ``message`` is the record;
+    the line number of the last two does not count. ``shape`` and ``dtype``: of a Set call, which is kept if it changes
+    the type of a shape. ``key``: looked up by a message. ``thread``: the thread to which a line with a prefix switches;
+    a line without one belongs to the current thread. ``after``: the place in the history after its last occurrence.
+    ``taken``: its number of occurrences.
     """
 
     count: str
@@ -49,10 +49,10 @@ class Unit(msgspec.Struct):
 
 
 class Header(msgspec.Struct, kw_only=True):
-    """What a header line says; learned once per distinct line, to take the whole entry at its next appearance.
+    """A header line, learned once per distinct line, so that its next entry can be taken as a whole.
 
-    ``prefix`` begins the line. ``units`` are the entries met, by their text with the addresses cut out and their
-    lengths; None for one that must be read line by line.
+    ``prefix``: the beginning of the line. ``units``: the entries with this header, by their text without addresses and
+    the lengths of these; None for one that must be read line by line.
     """
 
     api: str
@@ -68,9 +68,9 @@ Clock = Callable[[int], tuple[LocalTime | None, int | None]]
 
 
 class Collected:
-    """Records and counts so far; ``stamp`` and ``elapsed`` are those of the line being read.
+    """Records and counts so far. ``stamp`` and ``elapsed``: of the current line.
 
-    ``everything``: also records that say nothing about an operation are kept.
+    ``everything``: also keep records that show nothing about an operation.
     """
 
     def __init__(self, source: int, *, everything: bool = False) -> None:
@@ -81,14 +81,14 @@ class Collected:
         self.stamp: LocalTime | None = None
         self.elapsed: int | None = None
         self.clock: Clock | None = None
-        """Tells stamp and elapsed time by line while many are taken at once."""
+        """Returns stamp and elapsed time by line while many lines are taken at once."""
         self.last_key = ""
         self.types: dict[bytes, bytes] = {}
-        """The type last given to a shape, both as logged."""
+        """The last type of a shape, both as logged."""
         self._calls: dict[LoggedCall, LoggedCall] = {}
 
     def call(self, header: Header, template: bytes, lines: int, complete: bool) -> LoggedCall:
-        """The object that equal calls share."""
+        """Return the object that equal calls share."""
         call = LoggedCall(
             source=self.source,
             api=header.api,
@@ -112,7 +112,7 @@ class Collected:
         elapsed_ns: int | None = None,
         complete: bool = True,
     ) -> None:
-        """An entry from ``line`` to ``end``, if its like are kept."""
+        """Add an entry from ``line`` to ``end``, if entries of its kind are kept."""
         self.counts["entry " + header.api] += 1
         known = header.sets_type and complete and self._type_is_known(body)
         if not self.everything and (not header.keep or known):
@@ -122,7 +122,7 @@ class Collected:
         self.records.append(Entry(line, call, addresses, stamp, elapsed_ns))
 
     def _type_is_known(self, body: bytes) -> bool:
-        """Whether a Set call gives a shape the type that the last such call gave it: then it tells nothing new."""
+        """Return whether a Set call repeats the last type of its shape: then it shows nothing new."""
         dtype, shape = type_and_shape(body)
         if not shape or self.types.get(shape) == dtype:
             return bool(shape)
@@ -136,12 +136,13 @@ class Collected:
         self.records.append(Command(self.source, line, tag, text, thread, self.stamp, self.elapsed))
 
     def add_message(self, message: Message, key: str | None) -> None:
-        """A message; one that looks for a key is kept when it is another than the one before (see `key_of`)."""
+        """Add a message. A message that looks up a key is kept if the key differs from the one before (see
+        `key_of`)."""
         if message.kind != "key" or self.is_new_key(key):
             self.records.append(message)
 
     def is_new_key(self, key: str | None) -> bool:
-        """Whether a line looks for another key than the line before: every database is asked for the same one."""
+        """Return whether a line looks up another key than the line before: every database is asked for the same one."""
         if self.everything:
             return True
         if key is None or key == self.last_key:
@@ -151,12 +152,12 @@ class Collected:
 
 
 def command_kind(text: str) -> str:
-    """What a command is counted as: its base word, if it begins with one."""
+    """Return the kind under which a command is counted: its base word, if it begins with one."""
     word = text.partition(" ")[0]
     return f"command {word}" if _BASE_WORD.fullmatch(word) else "command of another form"
 
 
 def key_of(message: Message) -> str | None:
-    """What a message of the kind ``key`` looks for."""
+    """Return the key that a message of the kind ``key`` looks up."""
     found = KEY.search(message.text) if message.kind == "key" else None
     return found[1] if found is not None else None

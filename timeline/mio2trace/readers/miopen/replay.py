@@ -1,8 +1,8 @@
-"""Records that were met before, taken as whole pieces of bytes: iterations repeat, and so does their log.
+"""Take repeated records as whole pieces of bytes: iterations repeat, and so do their lines in the log.
 
-An entry is known by its text without the addresses: fixed pieces with digits in between, which one `struct.Struct`
-takes apart. What followed the last time is tried first; what followed several times over is taken as one run, up to a
-hundred records at a time. The outcome is that of reading line by line (`benchmarks/fuzz_logs.py` compares).
+An entry is identified by its text without the addresses: fixed pieces with digits in between, which one `struct.Struct`
+takes apart. The record that followed last time is tried first. Records that followed each other several times become
+one run of up to a hundred records. The result is that of reading line by line (`benchmarks/fuzz_logs.py` compares).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from mio2trace.readers.miopen.records import INTERN, NO_PREFIX, Collected, Heade
 
 _HEX = b"0123456789abcdef"
 _NOT_PLAIN = (b"\r", b"\x1b", b"\0")
-_LONGEST = 1 << 14  # bytes of an entry that is waited for
+_LONGEST = 1 << 14  # bytes of an entry to wait for
 _HISTORY = 1 << 20
 _GLOG = frozenset((b"I", b"W", b"E", b"F"))
-_RUN = 96  # units; one that differs lets all of them be taken one by one
+_RUN = 96  # units; if one differs, all of them are taken one by one
 _SHORTEST_RUN = 3
 _RUNS_BYTES = 1 << 24
 
@@ -34,10 +34,9 @@ def nothing(number: int, line: bytes) -> bool:
 
 
 class _Run(msgspec.Struct):
-    """Units one after another. ``steps`` are the records that they give: the line counted from the first, the call of
-    an entry with the range of its addresses among all, or the unit. ``sets`` are the types that its Set calls give.
-    ``prefixed``: some unit is, the last one of ``thread``; ``bare``: there are entries without a prefix.
-    """
+    """Successive units. ``steps``: their records: the line counted from the first one, the call of an entry with the
+    range of its addresses among all, or the unit. ``sets``: the types that its Set calls give. ``prefixed``: a unit has
+    a prefix, the last one of ``thread``. ``bare``: there are entries without a prefix."""
 
     units: tuple[Unit, ...]
     cut: Callable[[bytes, int], tuple[bytes, ...]]
@@ -53,25 +52,26 @@ class _Run(msgspec.Struct):
 
 
 class Replay:
-    """Knows what was met: headers and lines by their whole text. ``names`` are parameter names met without a prefix."""
+    """Knows the headers and lines that were met, by their whole text. ``names``: parameter names that were met without
+    a prefix."""
 
     def __init__(self, out: Collected, names: set[bytes]) -> None:
         self._out = out
         self._names = names
         self._known: dict[bytes, Header | Unit] = {}
         self._history: list[Unit] = []
-        self._place = 0  # in the history: what comes next if all goes on as then
+        self._place = 0  # in the history: the next record if everything repeats
         self._runs: dict[int, _Run] = {}  # by the place in the history where they begin
         self._all_runs: list[_Run] = []
         self._run_bytes = 0
 
     def header(self, line: bytes) -> Header | None:
-        """The header that a line is, if it was met."""
+        """Return the header of a line, if it was met."""
         found = self._known.get(line)
         return found if isinstance(found, Header) else None
 
     def learn_header(self, line: bytes, header: Header) -> None:
-        """A header whose entry was read to its end."""
+        """Learn a header whose entry was read to its end."""
         if b"\r" not in line and len(self._known) < INTERN:
             self._known.setdefault(line, header)
 
@@ -83,7 +83,7 @@ class Replay:
         record: Command | Message | None = None,
         prefixed: bool = True,
     ) -> None:
-        """A line of its own: what is counted, and kept, whenever it comes again. One with returns in it is several."""
+        """Learn a line with its count and its record, if one is kept. A text with carriage returns is several lines."""
         if len(self._known) < INTERN and b"\r" not in line and line not in self._known:
             unit = Unit(count, (line,), (), len(line), thread, prefixed=prefixed)
             if isinstance(record, Command):
@@ -95,15 +95,15 @@ class Replay:
     def take(
         self, data: bytes, at: int, number: int, thread: int | None, other: Other
     ) -> tuple[int, int, int | None, bool]:
-        """Take the records from ``data[at:]``, line ``number``, as long as they are like earlier ones.
+        """Read the records from ``data[at:]``, line ``number``, as long as they equal earlier ones.
 
-        ``other`` is given the lines that begin like glog's, and tells whether it took them. Returns the place and the
-        line of the first record that is new, the thread of the last one taken, and whether the new one is an entry
-        whose end may be in the bytes to come.
+        ``other`` gets the lines that begin like glog's, and returns whether it took them. Return the place and the line
+        of the first new record, the thread of the last one taken, and whether the new one is an entry whose end may be
+        in the following bytes.
         """
         history, runs = self._history, self._runs
         place, until, met = self._place, len(data), len(self._history)
-        begin = met  # of what came as foreseen and is not a run of full length
+        begin = met  # correctly predicted units that are no run of full length
         while True:
             if data[at : at + 1] in _GLOG:
                 end = data.find(b"\n", at) + 1
@@ -147,7 +147,7 @@ class Replay:
                     self._place = place
                     return at, number, thread, more
                 foreseen = history[place] if place < met else unit
-                # the same call, only an address is longer or shorter: all goes on as then
+                # the same call, but an address is longer or shorter: the prediction goes on
                 same = unit.call is not None and foreseen.call is unit.call
                 place = place + 1 if same and foreseen is not unit else unit.after
             else:
@@ -173,7 +173,7 @@ class Replay:
                 begin = met
 
     def _entry(self, unit: Unit, digits: Sequence[bytes], number: int) -> None:
-        """An entry that comes once more, with addresses of its own; a type that its tensor has already is not told."""
+        """Add an entry that repeats, with its own addresses; a Set call that repeats a type is not added."""
         out = self._out
         if unit.shape and not out.everything:
             if out.types.get(unit.shape) == unit.dtype:
@@ -185,7 +185,7 @@ class Replay:
         out.records.append(Entry(number, unit.call, b",".join(digits), out.stamp, out.elapsed))
 
     def _again(self, unit: Unit, number: int) -> None:
-        """A line that comes once more: its command or message, if any is kept of it."""
+        """Add a line that repeats: its command or message, if one is kept."""
         out, command, message = self._out, unit.command, unit.message
         if command is None and message is None:
             return
@@ -206,7 +206,7 @@ class Replay:
     # Runs
 
     def _emit(self, run: _Run, digits: tuple[bytes, ...], number: int) -> bool:
-        """The records of a run from line ``number`` on; False when they are not those it was made from."""
+        """Add the records of a run from line ``number`` on; return False if they differ from those of the run."""
         out = self._out
         if b"".join(digits).translate(None, _HEX):
             return False
@@ -228,7 +228,7 @@ class Replay:
         return True
 
     def _learn_run(self, first: int, end: int) -> None:
-        """The units of the history from ``first`` to ``end`` came as foreseen: they may do so again."""
+        """Learn the units of the history from ``first`` to ``end``, which were predicted correctly and may repeat."""
         known = self._runs.get(first)
         if end - first < _SHORTEST_RUN or (known is not None and len(known.units) == end - first):
             return
@@ -249,7 +249,7 @@ class Replay:
             digits += unit.digits
             if unit.shape and not self._out.everything:
                 if sets.setdefault(unit.shape, unit.dtype) != unit.dtype:
-                    return  # one shape with two types: each must be kept
+                    return  # one shape with two types: each Set call must be kept
             elif unit.call is not None or unit.command is not None or unit.message is not None:
                 steps.append((offset, unit.call, begin, len(digits), unit))
             offset += unit.lines
@@ -273,7 +273,7 @@ class Replay:
         self._all_runs.append(run)
 
     def _settle_runs(self) -> None:
-        """Forget the runs; what they took is counted with their units."""
+        """Forget the runs; their counts are added to their units."""
         for run in self._all_runs:
             for unit in run.units:
                 unit.taken += run.taken
@@ -284,7 +284,8 @@ class Replay:
     # Single records
 
     def _seen(self, data: bytes, at: int, thread: int | None) -> tuple[Unit | None, Sequence[bytes], bool]:
-        """What begins at ``data[at]``, if it was met before; the addresses; whether it may be so with more bytes."""
+        """Return the unit at ``data[at]`` if it was met before, its addresses, and whether more bytes may make
+        it one."""
         end = data.find(b"\n", at) + 1
         known = self._known.get(data[at:end]) if end else None
         if not isinstance(known, Header):
@@ -313,22 +314,22 @@ class Replay:
                 return None, (), False
             unit = self._unit(known, data[at:stop], end - at, close, digits)
             if unit is None and not prefixed:
-                return None, (), False  # the names of its parameters may be known the next time
+                return None, (), False  # the names of its parameters may be known next time
             known.units[key] = unit
         return known.units[key], digits, False
 
     def _unit(self, header: Header, raw: bytes, end: int, close: bytes, digits: list[bytes]) -> Unit | None:
-        """The entry ``raw``, whose header has ``end`` bytes; None when its lines are not plain."""
+        """Return the entry ``raw``, whose header has ``end`` bytes; None if its lines need the slow way."""
         text = raw[end:].removesuffix(close)
         inner = text.splitlines(keepends=True)
         if len(text) == len(raw) - end or len(inner) > MAX_PARAMS or any(sign in text for sign in _NOT_PLAIN):
             return None
         if text and not text.endswith(b"\n"):
-            return None  # the closing line is glued to another
+            return None  # the closing line is directly followed by another one
         if close == b"}\n":
             if not {line.partition(b" = ")[0] for line in inner} <= self._names or PREFIX.search(text):
                 return None
-            if text.count(b" = ") > len(inner) or b"}" in text:  # glued
+            if text.count(b" = ") > len(inner) or b"}" in text:  # several on one line
                 return None
             body = text
         else:
@@ -362,7 +363,7 @@ class Replay:
         return unit
 
     def settle(self) -> None:
-        """Count what was taken."""
+        """Add up the counts."""
         self._settle_runs()
         counts = self._out.counts
         for known in self._known.values():
@@ -373,7 +374,7 @@ class Replay:
 
 
 def _cut(unit: Unit, data: bytes, at: int, thread: int | None) -> Sequence[bytes] | None:
-    """The digits of a unit's addresses when it stands at ``at``, None when it does not."""
+    """Return the digits of a unit's addresses if it is at ``at``; None if it is not."""
     digits: Sequence[bytes] = ()
     if unit.cut is None:
         if not data.startswith(unit.pieces[0], at):
@@ -389,7 +390,7 @@ def _cut(unit: Unit, data: bytes, at: int, thread: int | None) -> Sequence[bytes
 
 
 def _cutter(pieces: Sequence[bytes], digits: Sequence[int]) -> Callable[[bytes, int], tuple[bytes, ...]]:
-    """Takes text like this apart: piece, digits, piece, ..."""
+    """Return a struct that takes such a text apart: piece, digits, piece, ..."""
     lengths = [f"{len(pieces[0])}s"]
     for piece, length in zip(pieces[1:], digits, strict=True):
         lengths.append(f"{length}s{len(piece)}s")

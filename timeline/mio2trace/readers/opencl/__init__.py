@@ -1,1 +1,1 @@
-"""OpenCL: what AMD's dv/dt profiler writes, as JSON and as text."""
+"""OpenCL: profiles of AMD's dv/dt profiler, as JSON and as text."""

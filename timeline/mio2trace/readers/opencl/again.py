@@ -1,7 +1,7 @@
-"""dv/dt: what a `Form` means: how a folder takes its calls again, with what is in the fields.
+"""dv/dt: the effect of a `Form`: how a folder takes repeated calls, given the values of the fields.
 
-Each `fold` does what `ProfileFolder.add` does with the same calls, or nothing at all: it says False where more than the
-usual has to be looked at (a kernel that was not seen, a new second, times out of order).
+Each `fold` has the effect of `ProfileFolder.add` for the same calls, or none: it returns False if the calls need a full
+check (an unknown kernel, a new second, times out of order).
 """
 
 from __future__ import annotations
@@ -30,28 +30,29 @@ if TYPE_CHECKING:
 
 _Fields = Sequence[bytes]
 Fold = Callable[[int, _Fields], bool]
-"""Take the calls again; the first has this number. Where False, nothing is changed and they are to be taken the usual
-way."""
+"""Take the calls again; the first one has this number. If it returns False, nothing was changed and the usual way
+applies."""
 _GOOD = (0, UNKNOWN_ERROR)
 _ONE = b"1"
 
 
 def timed_calls(calls: Sequence[AnyCall], first: int, stop: int) -> set[int]:
-    """Of a unit the calls of which the host's times count: of the arguments of a launch, the first."""
+    """Return the calls of a unit whose host times are used: of the arguments of a launch, the first one."""
     timed = {n for n in range(first, stop) if isinstance(calls[n], (Command, CreateBuffer))}
     prepared = _prepared_at(calls, first, stop)
     return timed if prepared is None else timed | {prepared}
 
 
 def _prepared_at(calls: Sequence[AnyCall], first: int, stop: int) -> int | None:
-    """The setting that begins a launch: of a new kernel the first, else the first of argument 0."""
+    """Return the setting that begins a launch: of a new kernel the first one, else the first one of argument 0."""
     new = isinstance(calls[first], CreateKernel)
     settings = ((n, call) for n, call in enumerate(calls[first:stop], first) if isinstance(call, SetKernelArg))
     return next((n for n, call in settings if new or not call.arg_index), None)
 
 
 def fold_of(folder: RepeatingFolder, form: Form, calls: Sequence[AnyCall], first: int, stop: int) -> Fold | None:
-    """What takes calls ``first`` to ``stop`` of a form again, which were folded already; None where nothing should."""
+    """Return the function that takes calls ``first`` to ``stop`` of a form again, after they were folded once; None if
+    none may."""
     last = calls[stop - 1]
     if any(isinstance(call, SetKernelArg) and not 0 <= call.arg_index < MAX_ARGUMENTS for call in calls[first:stop]):
         return None
@@ -69,7 +70,7 @@ def fold_of(folder: RepeatingFolder, form: Form, calls: Sequence[AnyCall], first
 
 
 class _Launch:
-    """A kernel's enqueue with the settings before it; with its making, or of a kernel that was enqueued before."""
+    """A kernel's enqueue with the settings before it, with the creation of the kernel or for a known kernel."""
 
     def __init__(self, folder: RepeatingFolder, form: Form, calls: Sequence[AnyCall], first: int, stop: int) -> None:
         making, enqueue = calls[first], calls[stop - 1]
@@ -89,10 +90,10 @@ class _Launch:
         gwo = enqueue.gwo
         self._offset = folder.interned.setdefault(gwo, gwo) if len(gwo) == 3 else None
         self._launches: dict[int | None, OpenClLaunch] = {}
-        """By program, where nothing else may differ."""
+        """By program, if nothing else may differ."""
 
     def fold_of(self, folder: RepeatingFolder, form: Form, calls: Sequence[AnyCall], first: int, stop: int) -> Fold:
-        """What folds one, bound to what stays the same: a profile has a million of these."""
+        """Return the function for one launch, with constant values bound: a profile has a million launches."""
         last = stop - 1
         enqueue = calls[last]
         assert isinstance(enqueue, EnqueueNDRangeKernel)
@@ -146,7 +147,7 @@ class _Launch:
         return fold
 
     def _launch(self, folder: RepeatingFolder, kernel: KernelObject | None, fields: _Fields) -> OpenClLaunch:
-        """What all launches with these arguments share; they are in force from here on."""
+        """Return the part that all launches with these arguments share; the arguments become the current ones."""
         handle = self._kernel
         whole = True
         if kernel is None:
@@ -178,7 +179,7 @@ class _Launch:
 
 
 def _setting(folder: RepeatingFolder, form: Form, call: SetKernelArg, at: int) -> Fold:
-    """What takes an argument that is set by itself, as timer marks are."""
+    """Take an argument that is set by itself, such as a timer mark."""
     handle, position, same = call.kernel, call.arg_index, call.arg_value
     word, start = form.places.get((at, "word")), form.places.get((at, "start"), 0)
     micro = start + 1
@@ -250,13 +251,14 @@ def _buffer(folder: RepeatingFolder, form: Form, call: CreateBuffer, at: int) ->
 
 
 def _times_of(form: Form, call: int) -> Callable[[_Fields], tuple[int, int, int, int] | None]:
-    """What reads queued, submit, start and end; it gives None where they are out of order, or no numbers of JSON."""
+    """Return a function that reads queued, submit, start and end; it returns None if they are out of order or no JSON
+    numbers."""
     a, b, c, d = (form.places[call, role] for role in COUNTED)
 
     def times(fields: _Fields) -> tuple[int, int, int, int] | None:
         queued, submit, start, end = fields[a], fields[b], fields[c], fields[d]
         if len(queued) == len(submit) == len(start) == len(end):
-            # Of one length digits are in the order of their numbers.
+            # Texts of digits with equal lengths sort like their numbers.
             if _ONE <= queued <= submit <= start <= end:
                 return int(queued), int(submit), int(start), int(end)
             return None

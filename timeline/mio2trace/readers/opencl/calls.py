@@ -1,7 +1,7 @@
-"""dv/dt: how the profiled OpenCL calls fold into a `Profile` (dvdt-ck.md 1.2 .. 1.5, 2.3a).
+"""dv/dt: from profiled OpenCL calls to a `Profile` (dvdt-ck.md 1.2 .. 1.5, 2.3a).
 
-Both containers, the JSON array and the text blocks, yield the calls of `records` in call order; `ProfileFolder` follows
-handles and sticky arguments.
+Both containers, the JSON array and the text blocks, give the calls of `records` in call order. `ProfileFolder` follows
+handles and arguments, which stay set until they change.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ from mio2trace.readers.opencl.records import (
 
 MAX_ARGUMENTS = 1024
 MAX_INTEGER = (1 << 63) - 1
-"""What traces can hold; more is damage."""
+"""The largest possible values in traces; larger ones are damage."""
 UNKNOWN_ERROR = -1
-"""What create calls log when the program did not ask for the error (dvdt-ck.md 1.2)."""
+"""The values that create calls log if the program did not ask for the error (dvdt-ck.md 1.2)."""
 NO_COUNT = 0xFFFFFFFF
 NULL = ("", "(nil)")
 LAUNCH = "clEnqueueNDRangeKernel"
@@ -66,7 +66,7 @@ TEST_BUILD_EPOCH = "1970-01-01 "
 
 
 class KernelObject:
-    """A kernel handle's state: the arguments in force, and what a timer mark would leave on it."""
+    """The state of a kernel handle: the current arguments, and what a timer mark would leave on it."""
 
     __slots__ = ("arguments", "enqueued", "prepared", "program", "zeros")
 
@@ -79,9 +79,9 @@ class KernelObject:
 
 
 class ProfileFolder:
-    """Folds calls, in call order, into a `Profile`.
+    """Turns calls, in call order, into a `Profile`.
 
-    ``host_calls`` asks for every call as a `HostCall`; otherwise only program builds are kept.
+    ``host_calls``: keep every call as a `HostCall`; otherwise only program builds are kept.
     """
 
     def __init__(self, source: int, notes: Notes, place: str, host_calls: bool = False) -> None:
@@ -92,7 +92,7 @@ class ProfileFolder:
         self.calls = 0
         self.kernels: dict[str, KernelObject] = {}
         self._forgotten: dict[str, KernelObject] = {}
-        """Kernels of which a lost call may have set an argument, until they come again."""
+        """Kernels whose arguments a lost call may have changed, until they occur again."""
         self._queues: dict[str, Queue] = {}
         self._devices: dict[str, int] = {}
         self._programs: list[Program] = []
@@ -106,12 +106,12 @@ class ProfileFolder:
         self._cut_pointers = False
 
     def add(self, calls: Sequence[AnyCall], lines: Sequence[int] | None = None) -> None:
-        """Take the next calls; ``None`` is one that means nothing to us. ``lines`` are their first lines."""
+        """Take the next calls; ``None`` is an irrelevant call. ``lines``: their first lines."""
         first = self.calls
         kernels = self.kernels
         for index, call in enumerate(calls, first):
             if type(call) is SetKernelArg or type(call) is TimedSetKernelArg:
-                # Nine of ten calls are of this kind: they leave no object behind.
+                # Nine of ten calls are of this kind: they create no object.
                 try:
                     kernel = kernels[call.kernel]
                 except KeyError:
@@ -131,11 +131,11 @@ class ProfileFolder:
         self.calls = first + len(calls)
 
     def known(self) -> object:
-        """What changes with each command and each program."""
+        """A value that changes with each command and each program."""
         return len(self.activities), len(self._programs)
 
     def _set_first(self, kernel: KernelObject, call: SetKernelArg, index: int, line: int) -> None:
-        """The first argument, or one that was not set before."""
+        """Take the first argument, or one that was not set before."""
         arguments, position = kernel.arguments, call.arg_index
         if kernel.prepared is None:
             kernel.prepared = call.timestamp
@@ -148,7 +148,7 @@ class ProfileFolder:
             arguments[position] = call.arg_value
 
     def _unseen(self, handle: str) -> KernelObject:
-        """A kernel whose making was not seen, or whose arguments are not known any more."""
+        """Return a kernel whose creation was not recorded, or whose arguments are not known any more."""
         kernel = self._forgotten.pop(handle, None)
         if kernel is None:
             return KernelObject()
@@ -159,7 +159,7 @@ class ProfileFolder:
         return self._program_of.get(handle)
 
     def finish(self, interleaved: bool = False) -> Profile:
-        """The profile; call it once, after the last call."""
+        """Return the profile; call this once, after the last call."""
         if self._cut_pointers:
             self._notes.remark("profile made by dv/dt's offline parser: pointers are cut, joined by order", self._place)
         return Profile(
@@ -177,7 +177,7 @@ class ProfileFolder:
         )
 
     def _marks(self) -> Sequence[TimerMark]:
-        """The most used kernel that only ever got the argument 0 = 00000000 and never ran (dvdt-ck.md 2.3a)."""
+        """Return the most used kernel that only ever got the argument 0 = 00000000 and never ran (dvdt-ck.md 2.3a)."""
         for handle, kernel in self._forgotten.items():
             self.kernels.setdefault(handle, kernel)
         best = max(
@@ -189,7 +189,7 @@ class ProfileFolder:
 
     def _other(self, call: Call | LostCall, index: int, line: int) -> None:
         if isinstance(call, LostCall):
-            if call.kernel is None:  # of what may be a great many none is looked at before it comes again
+            if call.kernel is None:  # there may be a great many; none is checked before it occurs again
                 self._forgotten.update(self.kernels)
                 self.kernels.clear()
             elif (kernel := self.kernels.get(call.kernel)) is not None:
@@ -199,7 +199,7 @@ class ProfileFolder:
             self._enqueue_copy(call, index, line)
             return
         if isinstance(call, CreateKernel):
-            # Handles are recycled and releases are not seen: a new kernel starts with no arguments.
+            # Handles are reused and releases are not recorded: a new kernel starts without arguments.
             self.kernels[call.kernel] = KernelObject(self.program(call.program))
         elif isinstance(call, CreateBuffer):
             handle = call.buffer
@@ -250,7 +250,7 @@ class ProfileFolder:
     def queue(self, handle: str, device: str = "") -> int:
         queue = self._queues.get(handle)
         if queue is None:
-            # A queue made by a call that is not profiled has no known device: it may be one of its own.
+            # The device of a queue from an unprofiled call is unknown: it may be a device of its own.
             number = self._devices.setdefault(device or f"of queue {handle}", len(self._devices))
             queue = self._queues[handle] = Queue(index=len(self._queues), device=number, handle=handle)
         return queue.index
@@ -262,12 +262,12 @@ class ProfileFolder:
         if not kernel.enqueued:
             kernel.enqueued = True
             kernel.zeros = []
-        same = self.interned.setdefault  # what comes again is kept once
+        same = self.interned.setdefault  # equal values are kept once
         stamps = call.timestamp or NO_STAMPS
         prepared = kernel.prepared
         host = self.host
         gwo, gws, lws = call.gwo, call.gws, call.lws
-        # one flat tuple: a million of them are hashed and compared
+        # one flat tuple, because a million of them are hashed and compared
         offset = same(gwo, gwo) if len(gwo) == 3 else None
         key: tuple[Any, ...] = (call.kernel, kernel.program, offset, *kernel.arguments)
         launch = self.launches.get(key)
@@ -303,7 +303,7 @@ class ProfileFolder:
         )
         kernel.prepared = None
         if self._cut_pointers:
-            # Several kernels share one cut handle: only what was set since the last enqueue is certain.
+            # Several kernels share one cut handle: only arguments that were set since the last enqueue are certain.
             kernel.arguments = []
 
     def _enqueue_copy(self, call: EnqueueReadBuffer | EnqueueWriteBuffer, index: int, line: int) -> None:
@@ -350,7 +350,7 @@ class ProfileFolder:
             self._notes.add("enqueue with incomplete device times", f"call {index}")
         else:
             queued, submit, start, end = times.queued, times.submit, times.start, times.end
-            if 0 <= queued <= submit <= start <= end <= MAX_INTEGER:  # what is no number is none of these
+            if 0 <= queued <= submit <= start <= end <= MAX_INTEGER:  # a text that is no number
                 if not type(queued) is type(submit) is type(start) is type(end) is int:
                     return int(queued), int(submit), int(start), int(end)
                 return queued, submit, start, end
@@ -364,12 +364,13 @@ class ProfileFolder:
         return 0
 
     def host(self, text: str) -> int | None:
-        """Unix time in ns of a stamp such as ``2018-02-09T10:36:48.553314`` (dvdt-ck.md 1.4); None without one."""
+        """Return Unix time in ns of a stamp such as ``2018-02-09T10:36:48.553314`` (dvdt-ck.md 1.4); None without a
+        stamp."""
         if len(text) == 26:
             try:
                 return self._seconds[text[:19]] + int(text[20:]) * 1000
             except (KeyError, ValueError):
-                pass  # a new second, or something else: the long way
+                pass  # a new second, or another text: the slow way
         if not text or text.startswith(TEST_BUILD_EPOCH):
             return None  # built for timeofday: a constant, not a time
         second, fraction = text[:19], text[20:]
@@ -392,13 +393,14 @@ def _count(number: int | float) -> int | None:
 
 _SECOND = late(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
 _LATEST = (1 << 63) - 1_000_000_001
-"""In ns; a trace holds no later time."""
+"""In ns; no trace has a later time."""
 
 
 def time_of(second: str) -> int | None:
-    """Unix time in ns of a second such as ``2018-02-09T10:36:48``; None where it is none, or none of this age."""
+    """Return Unix time in ns of a second such as ``2018-02-09T10:36:48``; None if it is invalid, or too far
+    from today."""
     try:
-        # Faster than `strptime` by far, but it also knows weeks and times without colons.
+        # Much faster than `strptime`; but it also accepts weeks, and times without colons.
         if _SECOND.fullmatch(second) is None:
             return None
         moment = datetime.datetime.fromisoformat(second).replace(tzinfo=datetime.UTC)

@@ -3,9 +3,8 @@
     [{"call": "clSetKernelArg", "kernel": "0x5d3240", "arg_index": 0, "arg_size": 4, "arg_value": "2c010000",
       "timestamp": {"start": "2018-02-09T10:36:48.553314", "end": "2018-02-09T10:36:48.553428"}, "errcode": 0}, ...]
 
-Read block by block: a block is cut where one call ends and the next begins, and decoded straight into the few fields
-that are needed. A call that does not decode is counted and skipped; an array that stops (a killed run) is read up to
-its last whole call.
+Read block by block: a block is cut between two calls and decoded directly into the few fields that are needed. A call
+that does not decode is counted and skipped. An array that stops (a killed run) is read up to its last whole call.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ from mio2trace.source import Source
 NAME = "dv/dt profile (JSON)"
 
 _OPENING = re.compile(rb"\s*\[\s*")
-# A program's source may be longer than what is looked at.
+# A program's source may be longer than the part that is searched.
 _SNIFF = re.compile(
-    rb"\s*\[\s*(?>(?:[-+.\w]{1,40}+\s*,\s*){0,20})"  # numbers that slipped in
+    rb"\s*\[\s*(?>(?:[-+.\w]{1,40}+\s*,\s*){0,20})"  # numbers between the calls
     rb'(?:\]|\{(?:.{0,60000}?)"call"\s*:\s*"cl[A-Z]|\{[^{}]*"source"\s*:\s*\{\s*"0"\s*:)',
     re.DOTALL,
 )
 _CALLS = msgspec.json.Decoder(list[Call])
 _TIMED_CALLS = msgspec.json.Decoder(list[TimedCall])
 _RAW_CALLS = msgspec.json.Decoder(list[msgspec.Raw])
-# One call at a time need not be fast: numbers may be of any form (1.0, 1e+15).
+# A single call need not be fast: numbers may have any form (1.0, 1e+15).
 _ONE_CALL = msgspec.json.Decoder(Call, strict=False)
 _ONE_TIMED_CALL = msgspec.json.Decoder(TimedCall, strict=False)
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -45,8 +44,8 @@ _SET_NO_ARGUMENT = ("clEnqueueNDRangeKernel", "clEnqueueReadBuffer", "clEnqueueW
 _SEARCH_BACK = 1 << 20
 _LONGEST_BORDER = 1 << 14
 LONGEST_CALL = 256 << 20
-"""Bytes; the longest that are met, program sources and binaries, have a few million. Beyond, the reading stops: what
-has no end would fill the memory."""
+"""Bytes; the longest calls (program sources and binaries) have a few million. Reading stops at a longer one: a text
+without an end would fill the memory."""
 
 
 def sniff(head: bytes) -> bool:
@@ -54,13 +53,13 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    """The profile in ``source``; an empty array gives one without calls."""
+    """Return the profile in ``source``; an empty array gives a profile without calls."""
     folder = RepeatingFolder(source.index, notes, source.name, host_calls=options.host_calls)
     return [_folded(source.blocks_while(folder.known), folder, source.name, options, notes)]
 
 
 def read_array(blocks: Iterable[bytes], source: int, place: str, options: ReadOptions, notes: Notes) -> Profile:
-    """Fold an array of calls that comes in blocks of any size. ``place`` names it in notes."""
+    """Read an array of calls in blocks of any size. ``place`` names it in notes."""
     folder = RepeatingFolder(source, notes, place, host_calls=options.host_calls)
     return _folded(blocks, folder, place, options, notes)
 
@@ -75,7 +74,7 @@ def _folded(
 
 
 class _Calls:
-    """Decodes parts, one after another, into calls."""
+    """Decodes one part after another into calls."""
 
     def __init__(self, place: str, timed: bool, notes: Notes) -> None:
         self._decode = (_TIMED_CALLS if timed else _CALLS).decode
@@ -85,7 +84,7 @@ class _Calls:
         self._notes = notes
 
     def fold(self, part: _Part, folder: RepeatingFolder) -> None:
-        """Decode a part and fold its calls."""
+        """Decode a part and add its calls to the folder."""
         stretches = None if part.ending is Ending.ENDLESS else folder.planned(part.text, self._decode)
         if stretches is None:
             folder.add(self._of(*part))
@@ -123,7 +122,7 @@ class Ending(enum.Enum):
 
 
 class _Part(NamedTuple):
-    """Whole calls as an array of their own, with the place in bytes of the first."""
+    """Whole calls as an array, with the place in bytes of the first call."""
 
     text: bytes
     offset: int
@@ -131,7 +130,7 @@ class _Part(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The place after the last."""
+        """The place after the last call."""
         return self.offset + len(self.text) - 2
 
 
@@ -147,7 +146,7 @@ def _parts(blocks: Iterable[bytes]) -> Iterator[_Part]:
         opening = _OPENING.match(rest)
     offset = opening.end() if opening else 0
     tail = rest[offset:]
-    # A call may be longer than a block, and the border between two calls lie across two blocks.
+    # A call may be longer than a block, and the border of two calls may be in two blocks.
     held: list[bytes] = []
     size = 0
     for block in iterator:
@@ -180,7 +179,7 @@ def _parts(blocks: Iterable[bytes]) -> Iterator[_Part]:
 
 
 def _last_cut(block: bytes) -> tuple[int, int] | None:
-    """Where the last call that ends in ``block`` ends, and where the next begins."""
+    """Return where the last complete call in ``block`` ends, and where the next one begins."""
     for back in (1 << 14, _SEARCH_BACK, len(block)):
         last = None
         for found in BETWEEN.finditer(block, max(0, len(block) - back)):
@@ -191,7 +190,7 @@ def _last_cut(block: bytes) -> tuple[int, int] | None:
 
 
 class _Damage:
-    """Reads parts with something unexpected in them: keeps every call that can be read, counts the others."""
+    """Reads parts with unexpected content: it keeps every call that can be read, and counts the others."""
 
     def __init__(self, place: str, timed: bool, notes: Notes) -> None:
         self._decode = (_ONE_TIMED_CALL if timed else _ONE_CALL).decode
@@ -199,7 +198,7 @@ class _Damage:
         self._notes = notes
 
     def calls(self, part: bytes, offset: int, index: int, ending: Ending) -> list[AnyCall]:
-        """The calls of ``part``, which begins at byte ``offset`` with call ``index``."""
+        """Return the calls of ``part``, which begins at byte ``offset`` with call ``index``."""
         try:
             raws: list[msgspec.Raw | None] = list(_RAW_CALLS.decode(b"[" + part + b"]"))
         except UNREADABLE as error:
@@ -213,7 +212,7 @@ class _Damage:
         self._notes.cut_off(self._place, f"byte {end}")
 
     def _split(self, part: bytes, offset: int, ending: Ending, error: Exception) -> list[msgspec.Raw | None]:
-        """The calls of text that is no JSON, each tried by itself; None for one that is damaged."""
+        """Return the calls of a text that is not valid JSON, each decoded by itself; None for a damaged one."""
         raws: list[msgspec.Raw | None] = []
         pieces = BETWEEN.split(part)
         damaged = 0
@@ -223,7 +222,7 @@ class _Damage:
             end = _whole(text)
             if end is None:
                 if last:
-                    ending = Ending.CUT  # even where a bracket ends the text: it may be one of a string
+                    ending = Ending.CUT  # even if a bracket ends the text: it may be inside a string
                     continue
                 raws.append(None)
                 damaged += 1
@@ -263,7 +262,7 @@ class _Damage:
             self._notes.add("profiled call of an unknown kind", f"{shown_call(name)} at {where}")
             return None
         if name == "clSetKernelArg" and "$.errcode" in reason and isinstance(errcode, int):
-            # It failed, so what was set before stays in force.
+            # It failed, so the earlier value stays set.
             self._notes.remark("clSetKernelArg that failed: without effect", f"{where}: errcode {errcode}"[:40])
             return None
         self._notes.add("profiled call that could not be read", f"{where}: {reason}")
@@ -273,7 +272,7 @@ class _Damage:
 
 
 def _whole(text: bytes) -> int | None:
-    """Where the JSON object that ``text`` begins with ends; None when it is damaged."""
+    """Return where the JSON object at the beginning of ``text`` ends; None if it is damaged."""
     try:
         decoded = text.decode("utf-8", "surrogateescape")
         _, end = json.JSONDecoder(strict=False, parse_constant=_refuse).raw_decode(decoded)
@@ -287,7 +286,7 @@ def _refuse(constant: str) -> None:
 
 
 def _field(raw: msgspec.Raw, key: str) -> object:
-    """A field of a call that does not decode as a whole; None when there is none that can be read."""
+    """Return a field of a call that does not decode as a whole; None if the field cannot be read."""
     try:
         value: object = msgspec.json.decode(_FIELDS.decode(raw)[key])
     except (*UNREADABLE, KeyError):

@@ -5,7 +5,8 @@
     [dv/dt] clEnqueueNDRangeKernel gws 16384 1 1
     [dv/dt] clEnqueueNDRangeKernel profiling 52910121520869 52910121595577 52910130751092 52910132647472
 
-A block opens with a line that holds only the call's name and goes on to the next such line. The last one may be cut.
+A block begins with a line that contains only the call's name, and ends before the next such line. The last block may be
+cut.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ _HANDLES = {
     "clCreateKernel": "kernel",
     "clCreateBuffer": "buffer",
 }
-"""The last field of a call that makes something; that of the others is the errcode."""
+"""The last field of a call that creates an object; the last field of other calls is the errcode."""
 _PROFILING_ERROR = "output profiling info error:"
 
 Fields = dict[str, str]
 
 
 class BlockDecoder:
-    """Takes the lines of a log that hold dv/dt text, yields the profile at the end."""
+    """Reads the lines of a log with dv/dt text, and returns the profile at the end."""
 
     def __init__(self, source: int, place: str, options: ReadOptions, notes: Notes) -> None:
         self._folder = ProfileFolder(source, notes, place, host_calls=options.host_calls)
@@ -76,7 +77,7 @@ class BlockDecoder:
         return bool(self._source_end)
 
     def feed(self, number: int, line: bytes) -> bool:
-        """Take a line if it is part of a block, program text included."""
+        """Read a line if it is part of a block, including program text."""
         if self._source_end:
             at = line.find(self._source_end)
             if at < 0:
@@ -114,7 +115,7 @@ class BlockDecoder:
         return True
 
     def finish(self, interleaved: bool) -> Profile | None:
-        """The profile, None when there was no block."""
+        """Return the profile; None if there was no block."""
         self._close(last=True)
         if not self.blocks:
             return None
@@ -124,7 +125,7 @@ class BlockDecoder:
         return self._folder.finish(interleaved=interleaved)
 
     def _cut(self) -> bool:
-        """Whether the open block, if there is one, lacks its end."""
+        """Return whether there is an open block without its end."""
         return bool(self._name and (self._source_end or _HANDLES.get(self._name, "errcode") not in self._fields))
 
     def _close(self, last: bool = False) -> None:
@@ -150,7 +151,7 @@ class BlockDecoder:
                 if self._name in ("clSetKernelArg", "clCreateKernel"):
                     call = LostCall(self._fields.get("kernel"))
         if self._name == "clSetKernelArg" and self._fields.get("errcode", "0") not in ("0", "-1"):
-            # It failed, so what was set before stays in force.
+            # It failed, so the earlier value stays set.
             call = None
             self._notes.remark(
                 "clSetKernelArg that failed: without effect", f"{place}: errcode {self._fields['errcode']}"

@@ -1,12 +1,13 @@
-"""dv/dt: calls that are written again but for their numbers, understood once (dvdt-ck.md 1.2).
+"""dv/dt: calls that repeat except for their numbers are understood once (dvdt-ck.md 1.2).
 
     {"call":"clSetKernelArg",...,"arg_value":"01000000","timestamp":{"start":"2026-11-20T12:03:11.613408",...
      text, the same each time -------------------------------------------- a second ---------- . micro-
 
-An iteration repeats the calls of the one before. A `Form` is the text of one or a few of them, cut into what stays and
-fields of a fixed length. Where a text has the form, it decodes to what the first one did, but for what is in its
-fields: that is tried when the form is made, by a probe whose fields differ from each other. Fields hold digits where
-the first text had digits, or letters and digits, so that they neither end a string nor make another kind of number.
+An iteration repeats the calls of the one before. A `Form` is the text of one or a few calls, cut into constant parts
+and fields of fixed lengths. A text with this form decodes to the same calls except for the values of the fields. A
+probe tests this when the form is made: a text whose fields all have different values. A field that had digits in the
+first text must have digits; a field with letters and digits must have these. So a field can neither end a string nor
+change the kind of a number.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from mio2trace.readers.opencl.records import (
 )
 
 Kind = Literal["ignored", "second", "micro", "count", "word"]
-"""What a field holds: digits that nothing is made of, a stamp's seconds and microseconds, a counter, a handle or value
-in hexadecimal digits."""
+"""The contents of fields: digits that are ignored, the seconds and microseconds of a stamp, a counter, a handle or
+value in hexadecimal digits."""
 Decode = Callable[[bytes], Sequence[AnyCall]]
 
 _SECOND = rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
@@ -48,20 +49,21 @@ _WORDS = b"abcdefghijklmnopqrstuvwxyz"
 
 
 class Field(NamedTuple):
-    """A part of the text: of call ``call``, from byte ``first`` to ``last`` of all of it."""
+    """A part of the text, in call ``call``, from byte ``first`` to ``last`` of the whole text."""
 
     first: int
     last: int
     kind: Kind
     call: int
     role: str
-    """Of the call's record: ``start``, ``end``, ``queued``, ``word`` and their like; empty for what is ignored."""
+    """The field of the call's record: ``start``, ``end``, ``queued``, ``word`` and others; empty if it is ignored."""
 
 
 class Form:
-    """A text of ``size`` bytes with fields: ``places`` tells, by call and role, which of `fields_at` is which.
+    """A text of ``size`` bytes with fields. ``places``: by call and role, the index in `fields_at`.
 
-    ``units`` are what is folded one after another: the number of calls, their first and last byte, what they mean.
+    ``units``: groups of calls that are folded one after another: the number of calls, their first and last byte, their
+    effect.
     """
 
     __slots__ = ("fields_at", "last", "places", "size", "units")
@@ -70,9 +72,9 @@ class Form:
         self.size = len(text)
         self.places = {(field.call, field.role): n for n, field in enumerate(fields) if field.role}
         self.fields_at = _reader(text, fields)
-        """The fields of the text at a place that has room for it; None where it has not the form."""
+        """Return the fields of the text at a place with enough room; None if it does not have the form."""
         self.last = -1
-        """Its last place among all that came; -1: it did not come yet."""
+        """Its last place in the history; -1: none yet."""
         self.units: list[tuple[int, int, int, Any]] = []
 
 
@@ -92,7 +94,7 @@ def _reader(text: bytes, fields: Sequence[Field]) -> Callable[[bytes, int], Sequ
 
     def of_digits(text: bytes, at: int) -> Sequence[bytes] | None:
         parts[1::2] = fields = unpack(text, at)
-        # With its own fields put in, what was learned is the text itself.
+        # With its own fields filled in, the learned text is the original text.
         return fields if text.startswith(join(parts), at) and join(fields).translate(table) == zeros else None
 
     if all(is_digits):
@@ -115,9 +117,9 @@ def _reader(text: bytes, fields: Sequence[Field]) -> Callable[[bytes, int], Sequ
 def fields_of(
     text: bytes, starts: Sequence[int], calls: Sequence[AnyCall], timed: Collection[int]
 ) -> list[Field] | None:
-    """The fields of ``text``, whose calls begin at ``starts``; None where one has not the usual form.
+    """Return the fields of ``text``, whose calls begin at ``starts``; None if a call does not have the usual form.
 
-    ``timed``: the calls of which the stamps count.
+    ``timed``: the calls whose stamps count.
     """
     fields: list[Field] = []
     for number, call in enumerate(calls):
@@ -150,9 +152,9 @@ def fields_of(
 
 
 def proven(text: bytes, fields: Sequence[Field], calls: Sequence[AnyCall], decode: Decode) -> bool:
-    """Whether the calls of a text with other fields are the same calls but for these.
+    """Return whether a text with other values in its fields has the same calls except for these values.
 
-    The probe holds something else in each field: what is decoded from it shows where each field goes.
+    The probe has a different value in each field, so its decoded calls show where each field goes.
     """
     probe = bytearray(text)
     filled: dict[tuple[int, str], bytes] = {}
@@ -178,7 +180,7 @@ def proven(text: bytes, fields: Sequence[Field], calls: Sequence[AnyCall], decod
 
 
 def _with(call: Any, number: int, filled: dict[tuple[int, str], bytes]) -> Any:
-    """The call with the values of its fields, as they are to be decoded."""
+    """Return the call with the values of its fields, as it must be decoded."""
 
     def stamp(role: str) -> str:
         if (number, role) not in filled:

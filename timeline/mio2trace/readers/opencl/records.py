@@ -15,7 +15,7 @@ _NAME = late(r"[A-Za-z_][A-Za-z0-9_]{0,80}")
 
 
 class Began(msgspec.Struct, gc=False):
-    """The start of a call: all that is read of most."""
+    """The start of a call: for most calls nothing else is read."""
 
     start: str = ""
 
@@ -76,19 +76,19 @@ class CreateBuffer(_Call, tag="clCreateBuffer", gc=False):
     size: int | float = 0
     errcode: int = 0
     buffer: str = ""
-    queue: str = ""  # where the offline parser puts the handle
+    queue: str = ""  # the place where the offline parser puts the handle
 
 
 class SetKernelArg(_AnyCall, tag="clSetKernelArg", gc=False):
     kernel: str = ""
     arg_index: int = -1
     arg_value: str = ""
-    errcode: Literal[0, -1] = 0  # one that failed does not decode: the caller makes it a `LostCall`
+    errcode: Literal[0, -1] = 0  # a call that failed does not decode: the caller makes it a `LostCall`
     timestamp: Began | None = None
 
 
 class TimedSetKernelArg(SetKernelArg, tag="clSetKernelArg", gc=False):
-    """The same with the time it took, for those who draw every call."""
+    """The same call with its times, for traces that draw every call."""
 
     timestamp: Stamps | None = None
 
@@ -119,9 +119,9 @@ class EnqueueWriteBuffer(Command, tag="clEnqueueWriteBuffer", gc=False):
 
 
 class LostCall(msgspec.Struct, gc=False):
-    """A call that cannot be read; ``kernel`` where it is known to concern only that one.
+    """A call that cannot be read. ``kernel``: if it is known to concern only this kernel.
 
-    It may have set an argument, so those that were in force are unknown from here on.
+    It may have set an argument, so the earlier values are unknown from here on.
     """
 
     kernel: str | None = None
@@ -145,5 +145,5 @@ AnyCall = Call | TimedCall | LostCall | None
 
 
 def shown_call(name: str) -> str:
-    """The name of an unknown call as a note tells it: whole, as what is cut off cannot be told from what is private."""
+    """Return the name of an unknown call for a note, unabbreviated: a cut name might look like private text."""
     return name if _NAME.fullmatch(name) else "a name that is no function's"

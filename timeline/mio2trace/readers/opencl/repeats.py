@@ -1,8 +1,8 @@
-"""dv/dt: folds calls from their text; what has the form of calls that came before is not decoded again.
+"""dv/dt: take calls from their text; calls with the form of earlier calls are not decoded again.
 
-A part of the profile is looked through first: at each place the form that followed the last one is tried, then the
-others of the size of what comes; what has none is decoded. Nothing is folded before all of the part is understood, so
-damage anywhere in it is met by the one reader that knows of damage. Forms are made of what comes for the second time.
+First a part of the profile is searched: at each place the form that followed last time is tried, then other forms of
+the same size; a text without a known form is decoded. Nothing is folded before the whole part is understood, so the
+reader that handles damage meets any damage in it. A form is made when calls occur for the second time.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ _MOST_ALIKE = 64
 _MOST_SIZES = 1 << 16
 _LEARNED_AT_FIRST = 2 << 20
 _MOST_LEARNED = 8 << 20
-"""Bytes of text that forms are made of: at first, and as much again as had one; an iteration of a large network."""
+"""Bytes of text from which forms may be made: at first, and the same again after each text with a form; one iteration
+of a large network."""
 _MOST_SKIPPED = 64
-"""Parts that are not looked through, at most, after one of which little had a form."""
+"""The most parts that are not searched after a part with few forms."""
 
 
 Stretch = tuple[int, int, Form | None, Sequence[Any]]
-"""What is at bytes of a part, from the first to the last: fields of a form, or calls that were decoded."""
+"""The content of bytes of a part, from the first to the last: fields of a form, or decoded calls."""
 
 
 class _Seconds(dict[bytes, int | None]):
-    """The time of a stamp's second, by its text; None where it is no second."""
+    """Return the time of a stamp's second, by its text; None if it is no second."""
 
     def __missing__(self, second: bytes) -> int | None:
         at = self[second] = time_of(second.decode())
@@ -47,7 +48,7 @@ class _Seconds(dict[bytes, int | None]):
 
 
 class RepeatingFolder(ProfileFolder):
-    """A folder that takes text as well as calls: `planned` looks through a part, `take` folds it."""
+    """A folder that takes text as well as calls: `planned` searches a part, `take` folds it."""
 
     def __init__(self, source: int, notes: Notes, place: str, host_calls: bool = False) -> None:
         super().__init__(source, notes, place, host_calls)
@@ -59,14 +60,14 @@ class RepeatingFolder(ProfileFolder):
         self._words: dict[bytes, tuple[Form, dict[Field, bytes], set[Field]]] = {}
         self._separator = b""
         self._order: list[Form] = []
-        """As they came; what comes next is what came after these the last time."""
+        """In order of occurrence; the next form is predicted from what followed last time."""
         self._expected = 0
-        """In this order, of the one that is expected."""
+        """The order in which forms of the predicted size are tried."""
         self._repeated = self._learned = 0
         self._skip = self._skipped = 0
 
     def planned(self, text: bytes, decode: Decode) -> list[Stretch] | None:
-        """What is in ``text``, an array of whole calls; None when it is to be decoded as a whole."""
+        """Return the content of ``text``, an array of whole calls; None if all of it must be decoded."""
         if self._all_calls or self._cut_pointers:
             return None
         if self._skipped < self._skip:
@@ -107,7 +108,8 @@ class RepeatingFolder(ProfileFolder):
                     stretches.append((at, stop, None, decode(b"[%b]" % text[at:stop])))
                     at = after
                     continue
-                # The one that was expected may have been cut where the part begins, or have another form now.
+                # The expected form may have been cut at the beginning of the part, or the text may have another form
+                # now.
                 place += 1
                 if order[place : place + 1] == [form]:
                     place += 1
@@ -140,7 +142,7 @@ class RepeatingFolder(ProfileFolder):
         self.calls = number
 
     def finish(self, interleaved: bool = False) -> Profile:
-        """No more text comes: what was learned of it takes megabytes, and holds this folder in circles."""
+        """No more text comes: free the learned forms, which take megabytes and refer to this folder."""
         for form in self._made:
             form.units.clear()
         self._made.clear()
@@ -152,9 +154,9 @@ class RepeatingFolder(ProfileFolder):
     # -- forms --------------------------------------------------------------------------------------------------------
 
     def _learn(self, text: bytes, first: int, last: int, calls: Sequence[AnyCall], decode: Decode) -> None:
-        """Make a form of calls that came for the second time, as far as their size tells."""
+        """Make a form of calls that occurred for the second time, as far as their size shows."""
         if first == 1 or not calls or type(calls[-1]) is not EnqueueNDRangeKernel:
-            return  # cut where the part begins or ends
+            return  # cut at the beginning or end of the part
         if self._learned > min(_LEARNED_AT_FIRST + self._repeated, _MOST_LEARNED):
             return
         if last - first not in self._sizes:
@@ -183,7 +185,7 @@ class RepeatingFolder(ProfileFolder):
         changing: set[Field] = set()
         alike = self._forms.setdefault(len(text), [])
         if key in self._words:
-            # The same but for handles and values: these change from now on.
+            # The same except for handles and values: these become fields now.
             before, old, changing = self._words[key]
             changing = changing | {field for field in words if words[field] != old[field]}
             if before in alike:
@@ -194,7 +196,7 @@ class RepeatingFolder(ProfileFolder):
             if fold is None:
                 return
             form.units.append((stop - first, starts[first], ends[stop - 1], fold))
-        form.places.clear()  # what they mean is known now
+        form.places.clear()  # their effect is known now
         self._made.append(form)
         if len(alike) < _MOST_ALIKE:
             alike.append(form)
@@ -202,7 +204,7 @@ class RepeatingFolder(ProfileFolder):
 
 
 def _what_stays(text: bytes, fields: Sequence[Field]) -> bytes:
-    """A hash of what is not in the fields, and of where they are."""
+    """Return a hash of the constant text and of the places of the fields."""
     stays = hashlib.sha256()
     end = 0
     for field in fields:
@@ -213,14 +215,14 @@ def _what_stays(text: bytes, fields: Sequence[Field]) -> bytes:
 
 
 def _next_group(text: bytes, at: int, end: int) -> tuple[int, int]:
-    """Where the next enqueue ends, and where the call after it begins; both ``end`` where none comes."""
+    """Return where the next enqueue ends, and where the call after it begins; ``end`` twice if there is none."""
     enqueue = text.find(_ENQUEUE, at, end)
     between = None if enqueue < 0 else BETWEEN.search(text, enqueue, end)
     return (end, end) if between is None else (between.start() + 1, between.end())
 
 
 def _runs(calls: Sequence[AnyCall]) -> list[tuple[int, int]]:
-    """The last call, an enqueue, with what was set for it and the making of its kernel; each before it by itself."""
+    """Return the last call (an enqueue) with its settings and the creation of its kernel; earlier calls one by one."""
     first, last = len(calls) - 1, calls[-1]
     assert isinstance(last, EnqueueNDRangeKernel)
     kernel = last.kernel

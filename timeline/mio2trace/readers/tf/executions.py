@@ -1,9 +1,9 @@
-"""What TensorFlow's profiles tell of a run's executions, as a profile like any other (tfprof.md 3, 7).
+"""The executions in TensorFlow's profiles, as a profile like any other (tfprof.md 3, 7).
 
 An op's code on the host is a range of a thread; a kernel or copy is an activity of a stream. All times are the host's
-wall clock. Which thread ran an op is not recorded: ops of one device that overlap were on different ones, and so each
-row of ops that do not is a thread here. Name scopes enclose an unbroken row of ops of such a thread in one step, a
-layer an unbroken row of its ops on all of them.
+wall clock. The profiles do not record which thread ran an op. Ops of one device that overlap were on different threads,
+so each row of ops that do not overlap is a thread here. A name scope encloses successive ops of such a thread in one
+step; a layer encloses its successive ops on all of them.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ _STREAM = late(r"(?:.*/)?stream:(\d{1,9})", re.ASCII)
 _COPY = late(r"MEMCPY(?P<from>[HD])to(?P<to>[HD])", re.IGNORECASE)
 _TASK = late(r"/job:(?P<job>[a-z_]{1,20})(?:/replica:(?P<replica>\d+))?(?:/task:(?P<task>\d+))?")
 _FAR_NS = 10 * 24 * 3600 * 10**9
-"""What lies further from the middle of all is damage."""
+"""Times further from the median are damage."""
 _DEEPEST = 60
 _MOST_SLOTS = 256
 _begin = itemgetter(0)
 
 _Step = tuple[int, int | None]
-"""(which profile, its step); the step is None where the profile does not tell it."""
+"""(index of the profile, its step); the step is None if the profile does not state it."""
 
 
 class _Op(NamedTuple):
-    """An execution as read. ``memory`` is that of an op on the host, where the source has one for each."""
+    """An execution as read. ``memory``: of an op on the host, if the source has a value for each op."""
 
     node: TfNode
     path: tuple[str, ...]
-    """The scopes that the node's name tells."""
+    """The scopes in the node's name."""
     step: _Step
     ran: Ran
     memory: OpMemory | None
@@ -74,7 +74,7 @@ class _Op(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """A stretch of time with a name: a step, or a row of a layer's ops."""
+    """A named span of time: a step, or successive ops of a layer."""
 
     start: int
     end: int
@@ -82,7 +82,7 @@ class _Span(NamedTuple):
 
 
 def executions(profiles: Sequence[TfProfile], notes: Notes) -> Profile | None:
-    """The executions of one run's profiles, each once; None where nothing ran."""
+    """Return the executions of one run's profiles, each once; None if nothing ran."""
     ops = _near(list(_each_once(profiles, notes)), notes)
     if not ops:
         return None
@@ -104,7 +104,7 @@ def _each_once(profiles: Sequence[TfProfile], notes: Notes) -> Iterator[_Op]:
                 for ran in step.executions:
                     own = next(memory, None) if ran.kind == "cpu" else None
                     if ran.kind == "accelerator" and on_streams[node.name, ran.start_ns, ran.dur_ns] > 0:
-                        on_streams[node.name, ran.start_ns, ran.dur_ns] -= 1  # told of its own stream
+                        on_streams[node.name, ran.start_ns, ran.dur_ns] -= 1  # recorded in its own stream
                         continue
                     place = node.name, ran.device, ran.start_ns
                     if place in seen:
@@ -118,7 +118,7 @@ def _each_once(profiles: Sequence[TfProfile], notes: Notes) -> Iterator[_Op]:
 
 
 def _on_streams(profile: TfProfile) -> Counter[tuple[str, int, int]]:
-    """(node, start, duration) of what ran on single streams: the same kernels are under ``stream:all``, too."""
+    """Yield (node, start, duration) of executions on single streams; ``stream:all`` has the same kernels."""
     return Counter(
         (node.name, ran.start_ns, ran.dur_ns)
         for node in profile.nodes
@@ -129,7 +129,7 @@ def _on_streams(profile: TfProfile) -> Counter[tuple[str, int, int]]:
 
 
 def _near(ops: list[_Op], notes: Notes) -> list[_Op]:
-    """Those that lie near the middle of all."""
+    """Return the ops whose times are near the median."""
     if not ops:
         return []
     middle = sorted(op.start for op in ops)[len(ops) // 2]
@@ -140,12 +140,12 @@ def _near(ops: list[_Op], notes: Notes) -> list[_Op]:
 
 
 def _numbered(name: str, number: int) -> str:
-    """Of what has the same name all but the first get a number."""
+    """Return the name with a number, except for the first of several equal names."""
     return name if number == 1 else f"{name} #{number}"
 
 
 class _Assembly:
-    """Puts a profile together: steps, layers and rows of ops as threads; streams with their kernels and copies."""
+    """Builds a profile: steps, layers and rows of ops as threads; streams with their kernels and copies."""
 
     def __init__(self, ops: Sequence[_Op]) -> None:
         self._ops = ops
@@ -208,7 +208,7 @@ class _Assembly:
         self._annotations("Steps", spans)
 
     def _layers(self, ops: Iterable[_Op]) -> None:
-        """An unbroken row of a layer's ops in a step is one stretch; other layers' ops in between make it two."""
+        """Make one range of successive ops of a layer in a step; ops of other layers in between separate ranges."""
         placed: list[tuple[_Op, _Step, tuple[str, Direction]]] = []
         for op in ops:
             layer = layer_of(op.node.name)
@@ -236,7 +236,7 @@ class _Assembly:
             self._row(self._thread(name, number), device, lane)
 
     def _row(self, thread: int, device: DeviceName, ops: Sequence[_Op]) -> None:
-        """Ops under the scopes that they share with their neighbours, outermost first."""
+        """Make ranges for ops under the scopes that they share with their neighbours, outermost first."""
         launches_on = None if device.kind == "cpu" else self._device(device).index
         for place, op in enumerate(ops):
             before = ops[place - 1] if place else None
@@ -246,7 +246,7 @@ class _Assembly:
                 last = place
                 while last + 1 < len(ops) and _is_in(ops[last + 1], op.step, prefix):
                     last += 1
-                until = max(ops[last].end, ops[last].start + 1)  # what takes no time is inside, too
+                until = max(ops[last].end, ops[last].start + 1)  # a range without duration is also inside
                 self._ranges.append(Range("frame", prefix[-1], thread, op.start, until))
             number = len(self._ranges)
             node = self._node(op.node)
@@ -325,7 +325,7 @@ class _Assembly:
         return device
 
     def _named(self, device: DeviceName) -> str:
-        """``GPU 0``, and of which task where there are several."""
+        """Return ``GPU 0``, with its task if there are several."""
         name = f"{device.kind.upper()} {device.number}"
         if len(self._tasks) > 1:
             task = _TASK.match(device.host)
@@ -335,7 +335,7 @@ class _Assembly:
     # -- the graph ---------------------------------------------------------------------------------------------------
 
     def _node(self, node: TfNode) -> int:
-        """The place of a node's record; of two profiles' the first is taken."""
+        """Return the place of a node's record; of two profiles the first one counts."""
         entry = self._nodes.get(node.name)
         if entry is None:
             entry = self._nodes[node.name] = len(self._records), node
@@ -370,7 +370,7 @@ def _is_in(op: _Op, step: _Step, scope: tuple[str, ...]) -> bool:
 
 
 def _kernel(op: _Op) -> str:
-    """``void relu()`` of ``void relu()@@v/cg/Relu:Relu#id=7#``, else the op's name."""
+    """Return ``void relu()`` of ``void relu()@@v/cg/Relu:Relu#id=7#``, else the op's name."""
     return op.ran.label.partition("@@")[0] or _leaf(op.node.name)
 
 
@@ -383,18 +383,19 @@ def _scopes_in_common(last: _Op, following: _Op) -> int:
 
 
 def _common(path: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """How many components two paths begin with alike."""
+    """Count the first components that two paths share."""
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(path, other, strict=False)))
 
 
-# -- Lanes of stretches of time that do not overlap, as the threads that ran them are not recorded ---------------------
+# -- Lanes for spans of time that do not overlap, because the threads that ran them are not recorded
+# ---------------------
 
 _COMPARED = 64
-"""Of so many free lanes the one is looked for whose last stretch is most like the next."""
+"""Of this many free lanes, the one whose last span is most similar is chosen."""
 
 
 class Stretch(Protocol):
-    """From when to when, in ns."""
+    """A span of time from ``start`` to ``end``, in ns."""
 
     @property
     def start(self) -> int: ...
@@ -406,12 +407,12 @@ S = TypeVar("S", bound=Stretch)
 
 
 def in_lanes(stretches: Iterable[S], alike: Callable[[S, S], int] = lambda last, following: 0) -> list[list[S]]:
-    """Each goes to the free lane whose last stretch is most ``alike``, of equal ones to the first.
+    """Assign each span to the free lane whose last span is most ``alike``, of equal ones to the first.
 
-    What takes no time takes its nanosecond of the lane, so that nothing else begins there.
+    A span without duration occupies one nanosecond of the lane, so that nothing else begins there.
     """
     lanes: list[list[S]] = []
-    busy: list[tuple[int, int]] = []  # (until when, lane), a heap
+    busy: list[tuple[int, int]] = []  # (end, lane), a heap
     free: list[int] = []  # in order
     for stretch in sorted(stretches, key=lambda stretch: (stretch.start, -stretch.end)):
         while busy and busy[0][0] <= stretch.start:
@@ -447,7 +448,7 @@ _BATCH_NORM = late(r"batchnorm\d+", re.ASCII)
 
 
 class DeviceName(NamedTuple):
-    """A device's name taken apart: ``cpu`` 0 of ``/job:localhost/replica:0/task:0``, perhaps one of its streams."""
+    """The parts of a device's name: ``cpu`` 0 of ``/job:localhost/replica:0/task:0``, perhaps one of its streams."""
 
     host: str
     kind: str
@@ -456,7 +457,7 @@ class DeviceName(NamedTuple):
 
     @classmethod
     def of(cls, name: str) -> DeviceName:
-        """A name that is built in no known way is a device of its own kind."""
+        """Return the parts; a name of unknown form is a device of its own kind."""
         match = _DEVICE.fullmatch(name)
         if match is None:
             return cls(name, "device", 0, "")
@@ -464,7 +465,7 @@ class DeviceName(NamedTuple):
 
 
 def layer_of(name: str) -> tuple[str, Direction] | None:
-    """(layer, direction) of a node of tf_cnn_benchmarks; None for what belongs to no layer (tfprof.md 1, 7).
+    """Return (layer, direction) of a node of tf_cnn_benchmarks; None for a node outside of layers (tfprof.md 1, 7).
 
     ``v/tower_0/gradients/v/tower_0/cg/conv0/conv2d/Conv2D_grad/Conv2DBackpropInput`` -> ``conv0``, backward.
     """
@@ -490,5 +491,5 @@ def layer_of(name: str) -> tuple[str, Direction] | None:
 
 
 def _is_layer(scope: str, *, first: bool) -> bool:
-    """Whether a scope is named as a layer is; a batch norm within another scope is that one's."""
+    """Return whether a scope has the name of a layer; a batch norm inside another scope belongs to that scope."""
     return _LAYER.fullmatch(scope) is not None and (first or _BATCH_NORM.fullmatch(scope) is None)

@@ -6,8 +6,8 @@
 
 Read: nodes with name, op, types, devices, shapes, inputs, float_ops, executions, memory, allocations' counterpart in
 memory, the attributes of convolutions and poolings, the file and line that made the node. Not read: other attributes,
-the text of source lines, allocator events. Maps stand in any order; repeated integers are packed or not. The step ids
-stand after all nodes: a file that was cut has none, and they are those of the executions.
+the text of source lines, allocator events. Maps may be in any order; repeated integers may be packed. The step ids come
+after all nodes: a cut file has none, and the ids of the executions are used.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from mio2trace.source import Source
 NAME = "TFProf profile (ProfileProto)"
 
 MOST_COMPONENTS = 200
-"""Names nest by their slashes; a deeper one is no name that TensorFlow made."""
+"""Names nest by their slashes; TensorFlow makes no deeper name."""
 LAST_US = 9 * 10**15
 LONGEST_US = 10**13
-"""Times beyond these (year 2255, 115 days) are damage: nanoseconds of what is left are numbers of 63 bits."""
+"""Times beyond these (year 2255, 115 days) are damage; all others fit into 63 bits as nanoseconds."""
 _ATTRIBUTES = {b"strides", b"ksize", b"dilations", b"padding", b"data_format", b"T"}
 _FIELD_MASK = 7
 
 
 def sniff(head: bytes) -> bool:
-    """A map entry whose key is written first, holding a node whose id is that key or whose first field is a name."""
+    """Return whether it begins with a map entry: first the key, then a node with this id, or with a name as first
+    field."""
     if head[:1] != b"\x0a":
         return False
     try:
@@ -50,19 +51,19 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    """The profile. Raises `InputError` when not one node of it can be read."""
+    """Return the profile. Raises `InputError` if no node can be read."""
     return [decode(source.read(), source.index, source.name, notes)]
 
 
 def decode(data: bytes, index: int, place: str, notes: Notes) -> TfProfile:
-    """A ProfileProto's bytes; damaged nodes are passed over and counted, a cut file is read up to there."""
+    """Read the bytes of a ProfileProto. Damaged nodes are skipped and counted; a cut file is read up to its end."""
     profile = _Decoder(data, place, notes)
     profile.walk()
     return profile.finish(index)
 
 
 class _Raw:
-    """A node as decoded; shapes of inputs are known when all nodes are."""
+    """A decoded node; the shapes of its inputs are known when all nodes are."""
 
     __slots__ = ("attributes", "device", "float_ops", "inputs", "name", "op", "op_types", "outputs", "shape", "sources",
                  "steps", "trace")  # fmt: skip
@@ -94,7 +95,7 @@ class _Decoder:
         self._problem = ""
 
     def walk(self) -> None:
-        """The outermost message field by field, so that what stands before a cut is read."""
+        """Read the outermost message field by field, so that a cut file is read up to the cut."""
         data, at, end = self._data, 0, len(self._data)
         while at < end:
             start = at
@@ -163,7 +164,7 @@ class _Decoder:
         self._strings[key] = value
 
     def _text(self, at: int, stop: int) -> str:
-        """A string that many messages repeat, as one object."""
+        """Return a string; equal strings of many messages are one object."""
         raw = self._data[at:stop]
         known = self._texts.get(raw)
         if known is None:
@@ -218,7 +219,7 @@ class _Decoder:
                     attributes[key.decode()] = value
 
     def _step(self, at: int, stop: int) -> NodeStep:
-        """An entry of the map from step id to ExecProfile."""
+        """Read an entry of the map from step id to ExecProfile."""
         data = self._data
         step = count = first = last = 0
         executions: list[Execution] = []
@@ -249,7 +250,7 @@ class _Decoder:
         return NodeStep(step, count, first, last, tuple(executions), tuple(memory))
 
     def _times(self, executions: list[Execution], at: int, stop: int, accelerator: bool) -> None:
-        """An entry of the map from device to ExecTime: pairs of start and duration in us."""
+        """Read an entry of the map from device to ExecTime: pairs of start and duration in us."""
         data = self._data
         device = ""
         pairs: list[list[int]] = []
@@ -271,7 +272,7 @@ class _Decoder:
             executions.append(Execution(device, kind, pair[0] * 1000, pair[1] * 1000))  # type: ignore[arg-type]
 
     def finish(self, index: int) -> TfProfile:
-        """The record. Raises `InputError` when there is nothing in it."""
+        """Return the record. Raises `InputError` if it is empty."""
         notes = self._notes
         if not self._nodes:
             what = f"{self._problem}; no node can be read" if self._problem else "no nodes"
@@ -306,12 +307,12 @@ class _Decoder:
         )
 
     def _input(self, node: _Raw, producer: int) -> Shape:
-        """The shape of the output that is taken, empty when unknown."""
+        """Return the shape of the used output, empty if unknown."""
         made = self._nodes.get(producer)
         return () if made is None else made.outputs.get(node.sources.get(producer, 0), ())
 
     def _made_by(self, trace: tuple[int, int]) -> str:
-        """``file.py:12`` of the innermost frame that lies outside of TensorFlow itself; no folder of a machine."""
+        """Return ``file.py:12`` of the innermost frame outside of TensorFlow; without the folder."""
         try:
             for tag, a, b in reversed(fields(self._data, *trace)):
                 if tag != 0x0A:
@@ -339,15 +340,16 @@ class _Decoder:
         return file, line
 
 
-# -- What a node of a ProfileProto is made of: pairs, shapes, memory, attributes (tfprof.md 2) -------------------------
+# -- The parts of a node of a ProfileProto: pairs, shapes, memory, attributes (tfprof.md 2)
+# ------------------------------
 
 _WORD = re.compile(r"SAME|VALID|EXPLICIT|N[A-Z]{1,4}|N[A-Z]{1,3}_VECT_[A-Z]", re.ASCII)
-"""What padding and data_format can be."""
+"""Possible values of padding and data_format."""
 _TYPES = {1: "float", 2: "double", 3: "int32", 9: "int64", 10: "bool", 14: "bfloat16", 19: "half"}
 
 
 def int_pair(data: bytes, at: int, stop: int) -> tuple[int, int]:
-    """An entry of a map of integers."""
+    """Read an entry of a map of integers."""
     key = value = 0
     for tag, a, _ in fields(data, at, stop):
         if tag == 0x08:
@@ -360,7 +362,7 @@ def int_pair(data: bytes, at: int, stop: int) -> tuple[int, int]:
 
 
 def slot_shape(data: bytes, at: int, stop: int) -> tuple[int, Shape]:
-    """An entry of a map from a slot to a Tuple."""
+    """Read an entry of a map from a slot to a Tuple."""
     slot = 0
     shape: list[int] = []
     for tag, a, b in fields(data, at, stop):
@@ -374,7 +376,7 @@ def slot_shape(data: bytes, at: int, stop: int) -> tuple[int, Shape]:
 
 
 def shape_of(data: bytes, at: int, stop: int) -> list[int]:
-    """A Tuple: its integers, packed or not."""
+    """Read a Tuple: its integers, packed or not."""
     integers: list[int] = []
     for tag, a, b in fields(data, at, stop):
         if tag == 0x0A:
@@ -387,7 +389,7 @@ def shape_of(data: bytes, at: int, stop: int) -> list[int]:
 
 
 def memory_of(data: bytes, at: int, stop: int) -> OpMemory:
-    """ExecMemory; the memory of single outputs is left out."""
+    """Read ExecMemory, without the memory of single outputs."""
     read = requested = peak = residual = output = in_use = 0
     for tag, a, _ in fields(data, at, stop):
         if tag == 0x08:
@@ -408,7 +410,7 @@ def memory_of(data: bytes, at: int, stop: int) -> OpMemory:
 
 
 def attribute_text(data: bytes, value: list[Field]) -> str:
-    """An AttrValue as text: ``SAME``, ``float``, ``1x2x2x1``; empty when it is something else."""
+    """Return an AttrValue as text: ``SAME``, ``float``, ``1x2x2x1``; empty for any other value."""
     for tag, a, b in value:
         if tag == 0x12:
             word = text(data, a, b)

@@ -1,10 +1,10 @@
-"""RunMetadata of one ``session.run``, or its StepStats alone, as bytes (tfprof.md 8).
+"""RunMetadata of one ``session.run``, or only its StepStats, as bytes (tfprof.md 8).
 
     0a 86 d9 06                    step_stats, 109702 bytes
-       0a 82 d9 06                 dev_stats, one a device
+       0a 82 d9 06                 dev_stats, one per device
           0a 2c /job:localhost/... device; 12 4d: node_stats { 0a name, 10 all_start_micros, 20 op_end_rel_micros }
 
-Read: names, times in us, memory, output shapes, labels. A cut file is read up to there, a damaged record passed over.
+Read: names, times in us, memory, output shapes, labels. A cut file is read up to its end; a damaged record is skipped.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ NAME = "TensorFlow step statistics (RunMetadata)"
 
 
 def sniff(head: bytes) -> bool:
-    """Two or three nested first fields, the innermost a device's name."""
+    """Return whether it begins with two or three nested first fields, the innermost a device's name."""
     return _depth(head) > 0
 
 
 def _depth(head: bytes) -> int:
-    """2 for StepStats, 3 for RunMetadata, 0 for anything else."""
+    """Return 2 for StepStats, 3 for RunMetadata, 0 for anything else."""
     at, depth = 0, 0
     left = 1 << 63
     while depth < 3 and head[at : at + 1] == b"\x0a":
@@ -45,7 +45,7 @@ def _depth(head: bytes) -> int:
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    """The step. Raises `InputError` when not one of its records can be read."""
+    """Return the step. Raises `InputError` if none of its records can be read."""
     data = source.read()
     return [collect(list(_Decoder(data, source.name, notes).devices(_depth(data))), source.index, source.name, notes)]
 
@@ -142,7 +142,7 @@ class _Decoder:
             op.shapes.append((slot, shape))
 
     def _shape(self, at: int, stop: int) -> Shape | None:
-        """A tensor's shape; a scalar is (1,), as in a ProfileProto."""
+        """Return a tensor's shape; a scalar is (1,), as in a ProfileProto."""
         dims: list[int] = []
         for tag, a, b in fields(self._data, at, stop):
             if tag == 0x12:

@@ -1,6 +1,6 @@
-"""One step's statistics, device by device, as the nodes of a profile: what tfprof makes of them (tfprof.md 3.1).
+"""One step's statistics by device, as the nodes of a profile that tfprof would make (tfprof.md 3.1).
 
-RunMetadata holds them on the wire, `--trace_file` prints them as text; both become `DeviceStats` first.
+RunMetadata holds them as bytes, `--trace_file` prints them as text; both become `DeviceStats` first.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from mio2trace.readers.tf.profile_proto import LAST_US, LONGEST_US, MOST_COMPONE
 NOT_NODES = ("RecvTensor", "_SOURCE")
 _HOST_SIDE = late(r"(?:.*/)?(?:device:)?(?:cpu|gpu):\d+", re.ASCII)
 _TYPE = late(r"(?:_(?=[A-Z][a-z]))?[A-Za-z]\w*(?:>\w+)*", re.ASCII)
-"""What an op type can be; what else follows a colon is a part of something that had one itself."""
+"""A possible op type; any other text after a colon is part of a name that contains a colon."""
 _ON_HOST = late(r".*? = (?P<op>\w+)\(", re.DOTALL)
 
 
 class OpStats(msgspec.Struct, kw_only=True, gc=False):
-    """NodeExecStats, as far as it is used: times in us, memory in bytes."""
+    """The used part of NodeExecStats: times in us, memory in bytes."""
 
     name: str = ""
     start_us: int = 0
@@ -41,25 +41,25 @@ class OpStats(msgspec.Struct, kw_only=True, gc=False):
 
 
 class DeviceStats(msgspec.Struct, kw_only=True, gc=False):
-    """DeviceStepStats: a device as it names itself, and what ran there."""
+    """DeviceStepStats: a device by its own name, and the ops that ran there."""
 
     device: str = ""
     ops: list[OpStats] = []
 
 
 def is_host_side(device: str) -> bool:
-    """Whether tfprof takes the records of a device (lower case) for the op's code on the host."""
+    """Return whether tfprof counts the records of a device (lower case) as the op's code on the host."""
     return _HOST_SIDE.fullmatch(device) is not None
 
 
 def possible(start_us: int, dur_us: int) -> bool:
-    """Whether these can be a start since 1970 and a duration."""
+    """Return whether these can be a start since 1970 and a duration."""
     return 0 < start_us < LAST_US and 0 <= dur_us < LONGEST_US
 
 
 @dataclass(slots=True)
 class _Node:
-    """What has been seen of a node. The first device that is a CPU or a GPU is its canonical one for good."""
+    """The records of a node. Its first device that is a CPU or a GPU stays its canonical one."""
 
     op: str = ""
     device: str = ""
@@ -70,7 +70,7 @@ class _Node:
 
 
 class Collector:
-    """Sorts records to nodes. Records of other devices than a node's canonical one are counted and left out."""
+    """Assigns records to nodes. Records of another device than a node's canonical one are counted and left out."""
 
     def __init__(self, place: str, notes: Notes) -> None:
         self._place = place
@@ -78,7 +78,7 @@ class Collector:
         self._nodes: dict[str, _Node] = {}
 
     def add(self, name: str, op: str, execution: Execution) -> _Node | None:
-        """An execution of ``name``; None when it is not to be kept."""
+        """Add an execution of ``name``; None if it is not kept."""
         if name.count("/") >= MOST_COMPONENTS or not name:
             self._notes.add("record without a possible name passed over", self._place)
             return None
@@ -94,7 +94,7 @@ class Collector:
         return node
 
     def finish(self, source: int, *, memory_known: bool, graph_known: bool) -> TfProfile:
-        """The profile of the one step. Raises `InputError` when nothing ran."""
+        """Return the profile of the one step. Raises `InputError` if nothing ran."""
         if not self._nodes:
             raise InputError(f"{self._place}: no op with a time; expected the ops of a step")
         nodes = []
@@ -129,7 +129,7 @@ class Collector:
 
 
 def kind_of(device: str) -> str:
-    """How tfprof sorts a device (lower case); empty: not at all."""
+    """Return tfprof's kind of a device (lower case); empty: none."""
     if "stream:all" in device:
         return "accelerator"
     if is_host_side(device):
@@ -138,7 +138,7 @@ def kind_of(device: str) -> str:
 
 
 def collect(stats: Iterable[DeviceStats], source: int, place: str, notes: Notes) -> TfProfile:
-    """The profile of a step. Raises `InputError` when nothing ran in it."""
+    """Return the profile of a step. Raises `InputError` if nothing ran in it."""
     collector = Collector(place, notes)
     for one in stats:
         device = one.device.lower()
@@ -168,7 +168,7 @@ def collect(stats: Iterable[DeviceStats], source: int, place: str, notes: Notes)
 
 
 def _label(op: OpStats, kind: str) -> tuple[str, str]:
-    """(op type, kernel name) of a record's label."""
+    """Return (op type, kernel name) from a record's label."""
     if kind == "cpu":
         found = _ON_HOST.match(op.label)
         return ("" if found is None else found["op"]), ""
@@ -180,12 +180,12 @@ def _label(op: OpStats, kind: str) -> tuple[str, str]:
     if not at:
         return named, op.label
     of, _, what = node.partition("#")[0].rpartition(":")
-    # Of another node's text nobody knows where its name ends.
+    # In text from another node, the end of its name is unknown.
     return (what if of == op.name.partition(":")[0] and _TYPE.fullmatch(what) else named), kernel
 
 
 def _memory(op: OpStats) -> OpMemory:
-    """tfprof's sums (tfprof.md 2, ExecMemory)."""
+    """Return tfprof's sums (tfprof.md 2, ExecMemory)."""
     both = op.temporary_bytes + op.kept_bytes
     return OpMemory(
         op.total_bytes + both,

@@ -1,4 +1,4 @@
-"""StepStats as text: what ``--trace_file`` writes without Chrome's format (tfprof.md 8).
+"""StepStats as text: the output of ``--trace_file`` without Chrome's format (tfprof.md 8).
 
     dev_stats {
       device: "/job:localhost/replica:0/task:0/device:CPU:0"
@@ -7,8 +7,8 @@
         all_start_micros: 1795171473772142
         ...
 
-Ordinary text format of protocol buffers, in any layout. Read as `run_metadata` reads the bytes. A record that is cut
-off is passed over.
+The text format of protocol buffers, in any layout. It is read like the bytes in `run_metadata`. A record that is cut
+off is skipped.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ Message = dict[str, list[Any]]
 
 
 def sniff(head: bytes) -> bool:
-    """Text that opens with a device's statistics."""
+    """Return whether it is text that begins with a device's statistics."""
     return _SNIFF.match(head) is not None
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    """The step. Raises `InputError` when not one of its records can be read."""
+    """Return the step. Raises `InputError` if none of its records can be read."""
     message = parse(source.read(), source.name, notes)
     steps = [one for one in message.get("step_stats", []) if isinstance(one, dict)] or [message]
     stats = [
@@ -57,7 +57,8 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
 
 
 def parse(data: bytes, place: str, notes: Notes) -> Message:
-    """The fields of a text-format message by name: numbers, texts, messages. What is cut off is left out, and said."""
+    """Return the fields of a text-format message by name: numbers, texts, messages. A cut part is left out, with a
+    note."""
     root: Message = {}
     stack: list[Message] = [root]
     name = ""
@@ -95,7 +96,7 @@ def parse(data: bytes, place: str, notes: Notes) -> Message:
 
 
 def _damaged(root: Message, stack: list[Message], data: bytes, at: int, place: str, notes: Notes) -> Message:
-    """What was read before byte ``at``, without the op's record that is not whole."""
+    """Return the records before byte ``at``, without the incomplete record of an op."""
     line = data.count(b"\n", 0, at) + 1
     if b"\n" not in data[at:].rstrip():
         notes.cut_off(place, f"line {line}")
@@ -109,7 +110,7 @@ def _damaged(root: Message, stack: list[Message], data: bytes, at: int, place: s
 
 
 def _value(found: re.Match[bytes], place: str, notes: Notes) -> int | str:
-    """A text, a word, or a number, which has 64 bits as in the message itself."""
+    """Return a text, a word, or a number, which has 64 bits as in the binary message."""
     quoted = found["text"]
     if quoted is not None:
         return _ESCAPE.sub(_unescaped, quoted[1:-1]).decode("utf-8", "replace")
@@ -136,7 +137,7 @@ def _messages(message: Message, name: str) -> list[Message]:
 
 
 def _number(message: Message, name: str) -> int:
-    """The last value, as protocol buffers take it; 0 when there is none."""
+    """Return the last value, as protocol buffers do; 0 if there is none."""
     values = message.get(name)
     return values[-1] if values and isinstance(values[-1], int) else 0
 
@@ -173,5 +174,5 @@ def _op(message: Message) -> OpStats:
 
 
 def _shape(message: Message) -> Shape:
-    """A tensor's shape; a scalar is (1,), as in a ProfileProto."""
+    """Return a tensor's shape; a scalar is (1,), as in a ProfileProto."""
     return tuple(_number(dim, "size") for dim in _messages(message, "dim")) or (1,)

@@ -5,9 +5,9 @@
       {"ph": "X", "cat": "Op", "name": "Relu", "pid": 1, "tid": 0, "ts": 1795171473772168, "dur": 10,
        "args": {"name": "v/tower_0/cg/Relu", "op": "Relu", "input0": "..."}}, ...]}
 
-Read: the ops. ``tid`` is a lane that its writer chose and is not used; ``dur`` includes the op's clean-up and may be 0,
-so it differs from tfprof's by design. Not read: tensors, arrows, the running memory of allocators; the memory of an op
-is not told. tfprof's own ``-output timeline`` is refused: most of its views have no real times.
+Read: the ops. ``tid`` is a lane that the writer chose; it is not used. ``dur`` includes the op's clean-up and may be 0,
+so it differs from tfprof's time by design. Not read: tensors, arrows, the memory of allocators over time; the memory of
+an op is not recorded. tfprof's own ``-output timeline`` is refused: most of its views have no real times.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PROCESS = late(
 _OWN = late(r"Op (?:execution|scheduling) threads: |mem usage on:")
 _UNKNOWN = ("", "unknown")
 _TRIES = 4
-"""Closing braces to try as an event's end: that of its arguments may be the last."""
+"""Closing braces to try as an event's end: the last one may belong to its arguments."""
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -54,12 +54,12 @@ _DECODER = msgspec.json.Decoder(_File)
 
 
 def sniff(head: bytes) -> bool:
-    """A list of events with a process that is named as TensorFlow names them."""
+    """Return whether it is a list of events with a process name in TensorFlow's form."""
     return _SNIFF.match(head) is not None and _PROCESS.search(head) is not None
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    """The step. Raises `InputError` when not one of its ops can be read."""
+    """Return the step. Raises `InputError` if none of its ops can be read."""
     place = source.name
     events = _events(source.read(), place, notes)
     devices: dict[object, str] = {}
@@ -106,7 +106,7 @@ def _events(data: bytes, place: str, notes: Notes) -> list[_Event]:
     except RecursionError:
         raise InputError(f"{place}: JSON that is nested too deeply; expected TensorFlow's timeline") from None
     except msgspec.DecodeError as error:
-        # A file that was cut: its whole events are a list of their own.
+        # A cut file: its complete events are a valid list.
         last = len(data)
         for _ in range(_TRIES):
             last = data.rfind(b"}", 0, last)

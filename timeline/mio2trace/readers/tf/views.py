@@ -1,4 +1,4 @@
-"""TFProf's printed views: the scope view (a tree of names) and the op view (one row an op type) (tfprof.md 5).
+"""TFProf's printed views: the scope view (a tree of names) and the op view (one row per op type) (tfprof.md 5).
 
     node name | requested bytes | total execution time | accelerator execution time | cpu execution time
     _TFProfRoot (--/772.49MB, --/20.26ms, --/0us, --/20.26ms)
@@ -6,9 +6,10 @@
 
     NoOp                                  0B (0.00%, 0.00%),           4us (100.00%, 0.00%), ...
 
-From a file, from the console between other lines, or pasted rows alone, even quoted. Headers are never counted: rows
-are known by their form, columns by the legend; without one, four fields are the seed notebook's. Several reports in one
-text are several views. A report tells its step only where its options are printed; else the file's name may tell it.
+From a file, from the console between other lines, or as pasted rows, even quoted. Headers are not counted: rows are
+recognised by their form, columns by the legend; without a legend, four fields are those of the original notebook.
+Several reports in one text are several views. A report states its step only if its options are printed; else the file's
+name may state it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _TITLES = {
     "accelerator execution time": "accelerator_micros",
     "cpu execution time": "cpu_micros",
 }
-"""Columns of numbers; they stand before all others, in this order."""
+"""Columns of numbers; they come before all others, in this order."""
 _NOTEBOOK = ("bytes", "micros", "accelerator_micros", "cpu_micros")
 _COUNTS = ("params", "float_ops")
 _NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,6})?(?:B|KB|MB|GB|us|ms|sec|min)"
@@ -51,12 +52,13 @@ _SNIFF = late(rb"(?:^|\n)_TFProfRoot \(")
 
 
 def sniff(head: bytes) -> bool:
-    """The line of a scope view's root, in no log of MIOpen. An op view stands in a console's text, which is a log."""
+    """Return whether it has the root line of a scope view and no line of MIOpen's log. An op view is in a console's
+    text, which counts as a log."""
     return b"_TFProfRoot (" in head and b"MIOpen" not in head and _SNIFF.search(head) is not None
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    """The views in the text. Raises `InputError` when there is no row in it."""
+    """Return the views in the text. Raises `InputError` if it has no row."""
     reader = _Reader(source, notes)
     for number, line in enumerate(source.lines(), 1):
         reader.is_ended = line.endswith(b"\n")
@@ -157,7 +159,7 @@ class _Reader:
         self._scope, self._ops = [], []
 
     def finish(self) -> list[TfView]:
-        """The views. Raises `InputError` when there is none."""
+        """Return the views. Raises `InputError` if there is none."""
         self._close()
         if not self._views:
             raise InputError(f"{self._source.name}: no row of a TFProf view; expected its scope or op view")
@@ -165,7 +167,7 @@ class _Reader:
 
 
 def _split(line: str) -> tuple[str, list[str]] | None:
-    """Name and fields of a row of a scope view, which has a number in one of them; None for any other line."""
+    """Return name and fields of a scope view's row, in which a field is a number; None for any other line."""
     name, opens, rest = line.strip(" \t'\",").partition(" (")
     if not opens or not rest.endswith(")") or not name or " " in name or len(line) > _LONGEST_LINE:
         return None

@@ -1,4 +1,4 @@
-"""Protocol buffers on the wire: varints and fields, without any schema or library.
+"""The encoding of protocol buffers: varints and fields, without schema or library.
 
     0a 03 08 96 01      field 1, 3 bytes long: { field 1, varint 150 }
 
@@ -13,11 +13,11 @@ from mio2trace.notes import Notes
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 Field = tuple[int, int, int]
-"""(tag, value, 0) of a varint; (tag, start, stop) of bytes and fixed numbers. The tag is number << 3 | wire type."""
+"""(tag, value, 0) for a varint; (tag, start, stop) for bytes and fixed numbers. The tag is number << 3 | wire type."""
 
 
 class WireError(ValueError):
-    """The bytes are no message; ``offset`` is where that shows."""
+    """The bytes are no message; ``offset`` is the place of the error."""
 
     def __init__(self, offset: int, what: str) -> None:
         super().__init__(f"byte {offset}: {what}")
@@ -25,11 +25,11 @@ class WireError(ValueError):
 
 
 class CutError(WireError):
-    """The bytes end, or the message around it ends, before a field does."""
+    """The bytes, or the message around a field, end before the field does."""
 
 
 def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """The number at ``at`` and the place after it. Raises `WireError`, `CutError`."""
+    """Return the number at ``at`` and the place after it. Raises `WireError`, `CutError`."""
     value = shift = 0
     start = at
     while at < end:
@@ -45,12 +45,12 @@ def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def signed(value: int) -> int:
-    """A varint as int64 (or int32, which is written the same way)."""
+    """Return a varint as int64 (int32 has the same encoding)."""
     return value - (1 << 64) if value >> 63 else value
 
 
 def fields(data: bytes, at: int, end: int) -> list[Field]:
-    """The fields of the message in ``data[at:end]``, in file order. Raises `WireError`, `CutError`."""
+    """Return the fields of the message in ``data[at:end]``, in file order. Raises `WireError`, `CutError`."""
     found: list[Field] = []
     add = found.append
     while at < end:
@@ -88,7 +88,8 @@ def fields(data: bytes, at: int, end: int) -> list[Field]:
 
 
 class Walk:
-    """Walks messages field by field, so that what stands before a cut is read. ``damaged``: the note on damage."""
+    """Walks through messages field by field, so that a cut file is read up to the cut. ``damaged``: the note on
+    damage."""
 
     def __init__(self, data: bytes, place: str, notes: Notes, damaged: str) -> None:
         self._data = data
@@ -97,10 +98,10 @@ class Walk:
         self._damaged = damaged
         self._is_at_end = False
         self.is_whole = True
-        """Whether all was read so far."""
+        """Whether everything could be read so far."""
 
     def parts(self, at: int, end: int) -> Iterator[Field]:
-        """As `fields`, one by one; the last one of a message that is cut off ends where that ends."""
+        """Yield fields one by one, as `fields`; in a message that is cut off, the last one ends with the data."""
         data = self._data
         while at < end:
             start = at
@@ -131,7 +132,8 @@ class Walk:
             at += size
 
     def _stop(self, error: WireError, end: int) -> None:
-        """``end``: of the message; only the end of the file is a cut, and the messages around it also end there."""
+        """Handle an error. ``end``: of the message. Only the end of the file counts as a cut; it ends all messages
+        around it."""
         if self._is_at_end:
             return
         self.is_whole = False
@@ -143,7 +145,7 @@ class Walk:
 
 
 def numbers(data: bytes, at: int, end: int) -> list[int]:
-    """Packed varints as int64. Raises `WireError`, `CutError`."""
+    """Return packed varints as int64. Raises `WireError`, `CutError`."""
     found: list[int] = []
     while at < end:
         value = data[at]
@@ -158,10 +160,10 @@ def numbers(data: bytes, at: int, end: int) -> list[int]:
 
 
 def text(data: bytes, at: int, end: int) -> str:
-    """A string; what is no UTF-8 becomes replacement characters."""
+    """Return a string; bytes that are not valid UTF-8 become replacement characters."""
     return data[at:end].decode("utf-8", "replace")
 
 
 def unexpected(tag: int, at: int) -> WireError:
-    """The error for a known field with a wire type that it cannot have."""
+    """Return the error for a known field with a wrong wire type."""
     return WireError(at, f"field {tag >> 3} with wire type {tag & 7}")

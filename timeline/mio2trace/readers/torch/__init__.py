@@ -1,1 +1,1 @@
-"""Profiles that PyTorch writes."""
+"""Profiles of PyTorch."""

@@ -1,7 +1,7 @@
-"""The array ``traceEvents`` of a Chrome JSON object, read in pieces: whatever its size, one piece is in memory.
+"""The array ``traceEvents`` of a Chrome JSON object, read in pieces: only one piece is in memory.
 
-A piece is cut where one event ends and the next begins, and decoded at once. What does not decode so is read event by
-event; an array that stops (a killed run) is read up to its last whole event.
+A piece is cut between two events and decoded at once. A piece that does not decode is read event by event. An array
+that stops (a killed run) is read up to its last whole event.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 
 LONGEST_EVENT = 64 << 20
-"""Bytes; also of what stands around the array. Beyond, the reading stops: what has no end would fill the memory."""
+"""Bytes; also of the text around the array. Reading stops at a longer text: without an end it would fill the memory."""
 EXACT_BELOW = 1 << 43
-"""Microseconds: below, a double tells any three decimals apart, and they come back by rounding what follows the point.
-"""
+"""Microseconds: a smaller double distinguishes any three decimals; rounding the fraction restores them."""
 ROUNDED_BELOW = 1 << 42
-"""Microseconds: below, they come back by rounding a thousand times the double, which is off by less than half of one.
-"""
+"""Microseconds: for smaller doubles, rounding a thousand times the double restores ns, because its error is below half
+a nanosecond."""
 # Inside a JSON string every quote is escaped, so this can only be the end of one object and the start of the next.
 _FIRST_KEYS = r'"(?:ph|name|cat|args|bp|dur)"\s*:'
 _BETWEEN = late(rb"\}\s*,\s*(?=\{\s*" + _FIRST_KEYS.encode() + b")")
@@ -31,8 +30,8 @@ _NEXT = late(r"\{\s*" + _FIRST_KEYS)
 _OPENING = late(rb'"traceEvents"\s*:\s*\[')
 _SPACE = late(r"[\s,]*")
 _MOST_FAILED = 16
-"""Events of a piece that may be looked for up to its end; then each ends where another may begin, at the latest: a text
-without an end would be read again for every event behind it."""
+"""Events of a piece that may be searched up to its end. Later events end at the latest where another may begin: a text
+without an end would be read again for every event after it."""
 _SEARCH_BACK = 1 << 14
 _LONGEST_BORDER = 1 << 10
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -43,7 +42,7 @@ Id = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class Args(msgspec.Struct, frozen=True, gc=False):
-    """What is read of an event's arguments, of whatever category it is; inputs of an op as their JSON text."""
+    """The arguments of an event that are read, for any category; inputs of an op as their JSON text."""
 
     external: Id | None = msgspec.field(name="External id", default=None)
     sequence: Id | None = msgspec.field(name="Sequence number", default=None)
@@ -53,7 +52,7 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=NOTHING)
     correlation: Id | None = None
     grid: tuple[int, int, int] | str | None = None
-    """Text where an op of Triton's has it: ``grid(100,)``."""
+    """Text if it is an op of Triton: ``grid(100,)``."""
     block: tuple[int, int, int] | None = None
     size: Id | str | None = msgspec.field(name="bytes", default=None)
     kind: Any = None
@@ -87,7 +86,7 @@ class Event(msgspec.Struct, gc=False):
 
 
 class _QuickEvent(Event, gc=False):
-    """Times as doubles, which hold those of any file with a base."""
+    """Times as doubles, which are exact for any file with a base time."""
 
     ts: int | float | None = None
     dur: int | float | None = None
@@ -101,7 +100,7 @@ class _ExactEvent(Event, gc=False):
 
 
 class _LooseEvent(_ExactEvent, gc=False):
-    """Arguments as their JSON text: those of one event may be of other types."""
+    """Arguments as their JSON text: those of some event may have other types."""
 
     args: msgspec.Raw = _NO_ARGS  # type: ignore[assignment]
 
@@ -113,10 +112,10 @@ _ARGS = msgspec.json.Decoder(Args)
 
 
 class EventArray:
-    """``pieces`` yields the events; ``around`` is then the object's text without them."""
+    """``pieces`` yields the events; afterwards ``around`` is the object's text without them."""
 
     def __init__(self, blocks: Iterator[bytes], place: str, notes: Notes) -> None:
-        """Raises `InputError` where there is no such array."""
+        """Raises `InputError` if there is no such array."""
         self._blocks = blocks
         self._place = place
         self._notes = notes
@@ -136,7 +135,7 @@ class EventArray:
                 notes.cut_off(place)
             raise InputError(f"{place}: no traceEvents; expected a trace of PyTorch's profiler")
         self.before = before[: opening.end()]
-        """What stands before the array, its bracket included."""
+        """The text before the array, with its bracket."""
         self._rest = before[opening.end() :]
 
     @property
@@ -145,19 +144,19 @@ class EventArray:
         return self.before + b"]" + (self._after or b"}")
 
     def pieces(self) -> Iterator[Sequence[Event]]:
-        """All events, piece by piece; times that a double cannot hold come as `Decimal`."""
+        """Yield all events, piece by piece; times that a double cannot hold are `Decimal`."""
         for text, is_last in self._texts():
             yield self._events(text, is_last)
             if self._closed:
                 break
         self._after += self._rest
-        for block in self._blocks:  # only where the array is closed before the last piece
+        for block in self._blocks:  # only if the array is closed before the last piece
             if len(self._after) < LONGEST_EVENT:
                 self._after += block
 
     def _texts(self) -> Iterator[tuple[bytes, bool]]:
-        """Whole events as an array of their own, the last with whatever follows; and whether it is the last."""
-        # An event may be longer than a block, and the border between two events lie across two blocks.
+        """Yield whole events as an array (the last one with all text after it), and whether it is the last."""
+        # An event may be longer than a block, and the border of two events may be in two blocks.
         tail, self._rest = self._rest, b""
         parts: list[bytes] = []
         size = 0
@@ -201,7 +200,8 @@ class EventArray:
             return self._one_by_one(text[1:-1], is_last)
 
     def _read_args(self, event: _LooseEvent) -> Event:
-        """``event`` with its arguments read: numbers may be text; what still is none is counted and left out."""
+        """Return ``event`` with decoded arguments: numbers may be text; arguments that still do not decode are counted
+        and left out."""
         try:
             args = _ARGS.decode(event.args)
         except _UNREADABLE:
@@ -213,7 +213,7 @@ class EventArray:
         return Event(event.ph, event.cat, event.name, event.pid, event.tid, event.ts, event.dur, event.id, args)
 
     def _one_by_one(self, text: bytes, is_last: bool) -> list[Event]:
-        """The events of a piece that holds the array's end or something unexpected."""
+        """Yield the events of a piece with the end of the array or with unexpected content."""
         try:
             plain = text.decode()
         except UnicodeDecodeError:
@@ -261,7 +261,7 @@ def _has_inexact_times(events: Sequence[Event]) -> bool:
 
 
 def nanoseconds(value: object) -> int | None:
-    """Microseconds to ns, exactly; None for what is no time."""
+    """Convert microseconds to ns, exactly; None if it is no time."""
     if type(value) is float and -EXACT_BELOW < value < EXACT_BELOW:
         whole = int(value)
         return whole * 1000 + round((value - whole) * 1000)
@@ -273,12 +273,12 @@ def nanoseconds(value: object) -> int | None:
 
 
 def _number(text: str) -> Number:
-    """Decimals as they are written; what is no plain number need not be exact."""
+    """Return decimals as they are written; anything but a plain number need not be exact."""
     return Decimal(text) if len(text) < 40 and text.replace(".", "").lstrip("-").isdecimal() else float(text)
 
 
 def _plain(value: Any) -> Any:
-    """A number or text as it is; None for a list, an object and the like."""
+    """Return a number or text unchanged; None for a list, an object and the like."""
     return value if isinstance(value, (int, float, str, Decimal)) else None
 
 
@@ -300,7 +300,7 @@ def _end_of_space(text: str, at: int) -> int:
 
 
 def _last_cut(block: bytes) -> tuple[int, int] | None:
-    """Where the last event that ends in ``block`` ends, and where the next begins."""
+    """Return where the last complete event in ``block`` ends, and where the next one begins."""
     for back in (_SEARCH_BACK, len(block)):
         last = None
         for border in _BETWEEN.finditer(block, max(0, len(block) - back)):

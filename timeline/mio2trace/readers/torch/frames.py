@@ -1,9 +1,9 @@
-"""The line of Python that made each launch: the innermost frame outside of the framework (torch-graphs.md 6).
+"""The Python line of each launch: the innermost frame outside of the framework (torch-graphs.md 6).
 
-Rows of ``python_function`` are most of a file with stacks. Of each a few numbers are kept; chains are followed for
-launches alone: from the innermost row of its thread that holds the launch, up by ``Python parent id`` to one that is no
-framework's. That may be another thread's: the backward pass begins in the call of ``backward``. The line is that of the
-function's ``def``, which is all that the profiler records.
+Rows of ``python_function`` are most of a file with stacks. A few numbers of each are kept, and chains are followed for
+launches only: from the innermost row of the thread around the launch, up by ``Python parent id`` to the first row
+outside of the framework. This row may be on another thread: the backward pass begins in the call of ``backward``. The
+line is that of the function's ``def``, which is all that the profiler records.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ _AT_LINE = late(r"\d{1,9}\): ")
 _ODD = late(r"[\s@:\\]")
 _SEPARATOR = late(r"[\s@:\\/]")
 _MOST_STEPS = 1000
-"""A longer chain is a damaged one."""
+"""A longer chain is damaged."""
 MOST_OF = 0.1
-"""Part of a gap that a function takes, from which on it may be a reason for it."""
+"""A function that takes at least this part of a gap may be a reason for it."""
 _ROUNDED_US = 0.0006
-"""Less than a nanosecond: what adding two times may be off."""
+"""Less than a nanosecond: the possible error of adding two times."""
 _SPARSE = 16
-"""Of up to so many ids one may be a row's that is kept, for a table by id."""
+"""A table by id is used if at least one of this many ids belongs to a kept row."""
 _SHORTEST_US = 0.5
-"""A shorter function holds no launch: a launch takes 2 us and more. Most functions are shorter, and are passed over."""
+"""A shorter function contains no launch, which takes 2 us and more. Most functions are shorter; they are skipped."""
 _Thread = tuple[Any, Any]
 
 
 def function_of(name: str) -> str:
-    """The name of a Python function; of a path with blanks and other signs, in which no rule sees what is private, the
-    base name is left: ``/srv/my --password x/a b.py(12): f`` is ``b.py(12): f``."""
+    """Return the name of a Python function. If its path has blanks or other signs, in which no rule would find private
+    text, only the base name stays: ``/srv/my --password x/a b.py(12): f`` becomes ``b.py(12): f``."""
     path, opened, rest = name.partition("(")
     is_odd = path.startswith("//") or _ODD.search(path) is not None
     if not is_odd or not opened or path.startswith("<") or _AT_LINE.match(rest) is None:
@@ -65,7 +65,7 @@ class Frames:
         self._names: defaultdict[str, int] = defaultdict(count().__next__)
         self._threads: defaultdict[_Thread, int] = defaultdict(count().__next__)
         self.named: dict[SourceLine, int] = {}
-        """Lines, numbered; known when `lines` has been asked for any."""
+        """Lines by number; complete after `lines` was called."""
         self._told: dict[int, Lines] = {-1: (-1, -1)}
 
     def __len__(self) -> int:
@@ -73,11 +73,11 @@ class Frames:
 
     @property
     def span(self) -> tuple[float, float]:
-        """When the first function began and the last one began, in us."""
+        """The start of the first function and of the last one, in us."""
         return min(self._starts), max(self._starts)
 
     def take(self, events: Sequence[Event]) -> None:
-        """Rows of Python functions; what is no row with times and an id is passed over."""
+        """Take rows of Python functions; rows without times or an id are skipped."""
         try:
             self._add(events)
         except (TypeError, OverflowError):
@@ -111,7 +111,7 @@ class Frames:
             of.extend(column)
 
     def lines(self, launches: Mapping[_Thread, Sequence[tuple[float, float]]]) -> dict[_Thread, list[Lines]]:
-        """Of launches from and to a time in us, by thread: the lines of each."""
+        """Return the lines of each launch, by thread; launches have begin and end in us."""
         if not self._ids:
             return {}
         told = self._told
@@ -121,8 +121,8 @@ class Frames:
         }
 
     def during(self, gaps: Sequence[tuple[float, float]]) -> Iterator[tuple[_Thread, str, float, float]]:
-        """Functions outside of the framework that ran for a tenth of one of these gaps or longer: thread, name, start
-        and end. Gaps are in order and do not overlap. Times in us."""
+        """Return the functions outside of the framework that ran for at least a tenth of one of these gaps: thread,
+        name, start and end. Gaps are in order and do not overlap. Times are in us."""
         if not gaps or not self._ids:
             return
         least = MOST_OF * min(end - start for start, end in gaps)
@@ -140,7 +140,7 @@ class Frames:
                     break
 
     def _holding(self, thread: _Thread, spans: Sequence[tuple[float, float]]) -> list[int]:
-        """Of launches on a thread the innermost row that holds each, -1: there is none."""
+        """Return the innermost row around each launch on a thread, -1 if there is none."""
         number = self._threads.get(thread, -1)
         rows = array("i", compress(range(len(self)), map(number.__eq__, self._thread_of)))
         starts = array("d", map(self._starts.__getitem__, rows))
@@ -151,7 +151,7 @@ class Frames:
         found = [-1] * len(spans)
         order = sorted(range(len(spans)), key=spans.__getitem__, reverse=True)
         begin = spans[order[-1]][0] if order else inf
-        # Of the rows so far those that are open, one in the other, and their ends.
+        # The open rows so far, nested, and their ends.
         is_open: list[int] = []
         ends: list[float] = []
         for row, start in chain(zip(rows, starts, strict=True), [(-1, inf)]):
@@ -170,7 +170,7 @@ class Frames:
                 ends.pop()
                 is_open.pop()
             end = start + lengths[row]
-            # What ends behind the one around it lacks its own end, and holds nothing.
+            # A row that ends after the row around it has lost its own end, and contains nothing.
             if not ends or end <= ends[-1] + _ROUNDED_US or start == self._starts[is_open[-1]]:
                 ends.append(end)
                 is_open.append(row)
@@ -178,13 +178,13 @@ class Frames:
 
     @cached_property
     def _frames(self) -> list[tuple[int, bool] | None]:
-        """Of each name its line, by the place in `named`, and whether it is a library's; None of a framework's."""
+        """For each name, by its place in `named`: its line, and whether it is a library's; None for the framework's."""
         found = map(_frame_of, self._names)
         return [one and (self.named.setdefault(one[0], len(self.named)), one[1]) for one in found]
 
     @cached_property
     def _row_of(self) -> Mapping[int, int] | array[int]:
-        """The row of each id: an array where ids are dense, as the profiler's are."""
+        """The row of each id: an array if ids are dense, as the profiler's are."""
         ids = self._ids
         if min(ids) >= 0 and max(ids) <= _SPARSE * len(ids) + 1024:
             rows = array("i", [-1]) * (max(ids) + 1)
@@ -202,7 +202,7 @@ class Frames:
         return row_of.get(parent, -1)
 
     def _lines_of(self, row: int) -> Lines:
-        """Of a row: its own frame or the nearest around it."""
+        """Return the row's own frame, or the nearest one around it."""
         told = self._told
         climbed: list[int] = []
         while row not in told and len(climbed) < _MOST_STEPS:
@@ -223,7 +223,7 @@ Lines = tuple[int, int]
 
 
 def _function(name: str) -> str:
-    """``data.py:12 load`` of ``lib/data.py(12): load``."""
+    """Return ``data.py:12 load`` for ``lib/data.py(12): load``."""
     found = _FRAME.match(name)
     return name if found is None else f"{found[1]}:{found[2]} {name[found.end() :]}"
 

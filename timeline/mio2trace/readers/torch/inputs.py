@@ -1,4 +1,4 @@
-"""What an op was given: ``Input Dims``, ``Input type``, ``Input Strides``, ``Concrete Inputs`` of its arguments."""
+"""The inputs of an op: ``Input Dims``, ``Input type``, ``Input Strides``, ``Concrete Inputs`` of its arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ DTYPES = {
     "bool": "bool", "c10::Float8_e4m3fn": "float8", "c10::Float8_e4m3fnuz": "float8", "c10::Float8_e5m2": "bfloat8",
     "c10::Float8_e5m2fnuz": "bfloat8", "c10::complex<float>": "complex64", "c10::complex<double>": "complex128",
 }  # fmt: skip
-"""PyTorch's names in the words of the driver. Of a list of tensors and of what is no tensor none is told."""
+"""PyTorch's names of types in the words of the driver. Lists of tensors, and inputs that are no tensors, have
+no type."""
 
 
 _COMM_DTYPES = {
@@ -28,7 +29,7 @@ _COMM_DTYPES = {
 }  # fmt: skip
 _MOST = 1 << 48
 _COLLECTIVE = late(rb'"(?=[a-z_]*?(?:all|reduce|gather|scatter|broadcast|send|recv|receive|barrier))([a-z_]{1,24})"')
-"""``allreduce``, ``_allgather_base``: words of collectives and no digits, so no key or token."""
+"""``allreduce``, ``_allgather_base``: words of collectives without digits, so no key or token."""
 _FILE = late(r"(?:^|/)((?:c[a-z2-7]{51}|[A-Za-z]{1,24}[0-9]{0,3}(?:_[A-Za-z]{0,24}[0-9]{0,3}){0,8})\.py)$")
 """TorchInductor's hash, or words: no key or token."""
 _LONGEST_FILE = 240
@@ -36,13 +37,13 @@ _NAME = late(rb'"([A-Za-z0-9_]{1,40})"')
 
 
 def _word(text: msgspec.Raw, form: re.Pattern[bytes] = _NAME) -> str:
-    """A short plain word; empty for any other value."""
+    """Return a short plain word; empty for any other value."""
     found = form.fullmatch(bytes(text).strip())
     return found[1].decode() if found is not None else ""
 
 
 def _file(value: object) -> str:
-    """The base name of a file of Python's; empty for any other value."""
+    """Return the base name of a Python file; empty for any other value."""
     if not isinstance(value, str):
         return ""
     found = _FILE.search(value[-_LONGEST_FILE:])
@@ -59,7 +60,7 @@ _WORDS = msgspec.json.Decoder(tuple[str, ...])
 
 
 class InputsCache:
-    """Equal inputs are one object: a network does the same in each step."""
+    """Equal inputs are one object: a network repeats them in each step."""
 
     def __init__(self, notes: Notes, place: str) -> None:
         self._notes = notes
@@ -67,7 +68,7 @@ class InputsCache:
         self._made: dict[bytes, Inputs | None] = {}
 
     def of(self, args: Args) -> Inputs | None:
-        """None where none were recorded."""
+        """Return the inputs; None if none were recorded."""
         if args.collective is not NOTHING:
             return self._of_collective(args)
         kernel_file = "" if args.kernel_file is None else _file(args.kernel_file)
@@ -81,7 +82,7 @@ class InputsCache:
             return made
 
     def _of_collective(self, args: Args) -> Inputs:
-        """Of a collective the message alone: what else it was given is its tensors, again."""
+        """Return the message of a collective; its other inputs are only its tensors again."""
         numbers = tuple(_count(one) for one in (args.sent, args.received, args.ranks))
         key = b"|".join((args.collective, args.dtype, args.group, repr(numbers).encode()))
         made = self._made.get(key)

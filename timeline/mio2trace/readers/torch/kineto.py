@@ -42,21 +42,21 @@ _ROWS = late(
 )
 _BASE = late(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
 _UNIX_FROM_NS = 10**18
-"""Since 2001: what is less has lost its base."""
+"""Microseconds, since 2001: a smaller time has lost its base."""
 _MOST_NS = (1 << 63) - 1
 _WHOLE = "X"
 """The ``ph`` of an event with a start and a duration."""
 _MODULE = "nn.Module: "
 _STEP = "ProfilerStep#"
 LONG_GAP_NS, MOST_GAPS = 2_000_000, 64
-"""Gaps between commands of which the Python function is looked for."""
+"""The most gaps between commands for which the Python function is searched."""
 _IN_BLOCKS = frozenset(
     f"{api}{call}"
     for api in ("hip", "cuda")
     for call in ("LaunchKernel", "LaunchKernelExC", "ExtLaunchKernel", "LaunchCooperativeKernel")
 ) | {"hipModuleLaunchKernel", "cuLaunchKernel", "cuLaunchKernelEx", "hipLaunchByPtr"}
 _IN_ITEMS = frozenset(("hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel"))
-"""`rocm-profiles.md` 9: the calls whose grid is one or the other."""
+"""`rocm-profiles.md` 9: the calls whose grid counts blocks, and those whose grid counts work-items."""
 _ROUTES = {
     "HtoD": "host to device", "DtoH": "device to host", "DtoD": "device to device", "HtoH": "host to host",
     "PtoP": "device to device",
@@ -70,13 +70,13 @@ _KINDS = {
 }  # fmt: skip
 """The last ones are of versions before 1.13."""
 _Launch = tuple[str, Size3 | None, Size3 | None]
-"""Call, grid and block, as the call has them."""
+"""Call, grid and block, as in the call."""
 _Place = tuple[Any, Any, Any]
-"""(pid, tid, ts): what a flow and the row that it ends on have in common."""
+"""(pid, tid, ts): the values that a flow shares with the row on which it ends."""
 
 
 class _Around(msgspec.Struct):
-    """What stands beside the events."""
+    """The content of the file beside the events."""
 
     base: Any = msgspec.field(name="baseTimeNanoseconds", default=0)
     devices: Any = msgspec.field(name="deviceProperties", default=None)
@@ -103,7 +103,7 @@ class _Gpu(msgspec.Struct, gc=False):
 
 
 def sniff(head: bytes) -> bool:
-    """Its header, or rows as it calls them: files put together by other tools have no header."""
+    """Return whether it has the header, or rows with its categories: files that other tools merged have no header."""
     if head.lstrip()[:1] != b"{":
         return False
     if b'"schemaVersion"' in head and b'"deviceProperties"' in head:
@@ -112,7 +112,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    """A profile for each process. Raises `InputError` where there is no row of one."""
+    """Return a profile for each process. Raises `InputError` if there is no row of any."""
     return list(_Reading(source, options, notes).profiles())
 
 
@@ -130,15 +130,15 @@ class _Reading:
         self._named: deque[Event] = deque()
         """Annotations, until all processes are known."""
         self._flows: dict[_Place, int] | None = {}
-        """None since a kernel has a correlation of its own: then all have."""
+        """None as soon as a kernel has a correlation of its own: then all have one."""
         self._inputs = InputsCache(notes, source.name)
         self._one_id = False
-        """Whether calls and the device's rows call their correlation ``External id``: it is no op's then. Some versions
-        for ROCm do so."""
+        """Whether calls and rows of devices use ``External id`` for their correlation; then it is no id of an op. Some
+        versions for ROCm do this."""
         self._frames = 0
         self._stacks = Frames()
         self._steps: list[int] = []
-        """When steps begin that PyTorch numbers, in ns from the base."""
+        """The starts of PyTorch's numbered steps, in ns from the base."""
         self._unknown: Counter[str] = Counter()
         self._same: dict[Any, Any] = {}
         self._device_names: dict[int, str] = {}
@@ -180,7 +180,7 @@ class _Reading:
         ]
 
     def _with_python(self, assembly: Assembly, profile: Profile, base: int) -> Profile:
-        """With the line of Python of each launch, and the functions that ran in long gaps between commands."""
+        """Add the Python line of each launch, and the functions that ran in long gaps between commands."""
         if not self._stacks:
             return profile
         profile = self._with_lines(assembly, profile, base)
@@ -196,7 +196,7 @@ class _Reading:
         return msgspec.structs.replace(profile, functions=tuple(functions))
 
     def _with_lines(self, assembly: Assembly, profile: Profile, base: int) -> Profile:
-        """With the line of Python of each launch."""
+        """Add the Python line of each launch."""
         thread_of = {index: key for key, (of, index) in self._threads.items() if of is assembly}
         calls: dict[int, Call] = {id(one.call): one.call for one in profile.activities if one.call is not None}
         of_thread: dict[Any, list[int]] = defaultdict(list)
@@ -267,7 +267,7 @@ class _Reading:
         return assembly
 
     def _where(self, event: Event) -> tuple[Assembly, int]:
-        """The process's assembly and the index of the thread."""
+        """Return the process's assembly and the index of the thread."""
         key = event.pid, event.tid
         where = self._threads.get(key)
         if where is None:
@@ -283,7 +283,7 @@ class _Reading:
             and 0 <= start < ROUNDED_BELOW
             and 0 <= length < ROUNDED_BELOW
         ):
-            # as `nanoseconds`, without the calls: half of all rows are ops
+            # the same as `nanoseconds` without the calls, because half of all rows are ops
             start = self._base + round(start * 1000)
             return assembly.times(start, start + round(length * 1000), what)
         start, length = nanoseconds(start), nanoseconds(length)
@@ -302,8 +302,8 @@ class _Reading:
             assembly.range(Range("operator", name, thread, times[0], times[1], args.external, inputs, args.sequence))
 
     def _annotations(self) -> None:
-        """Annotations, each in its process. One of a process of which nothing else is in the file is the launching
-        process's, if there is one: a process may have two numbers, as in a container and outside."""
+        """Add annotations to their processes. An annotation of a process without other rows belongs to the launching
+        process, if there is one: a process may have two numbers, inside and outside of a container."""
         launching = [assembly for assembly in self._of.values() if next(assembly.launches(), None) is not None]
         (owner,) = launching if len(launching) == 1 else (None,)
         while self._named:
@@ -313,7 +313,8 @@ class _Reading:
             self._annotation(event)
 
     def _defer(self, event: Event) -> None:
-        event.args = Args(external=event.args.external)  # what is left of others would keep the file's blocks
+        # The rest of other annotations would keep the file's blocks in memory.
+        event.args = Args(external=event.args.external)
         self._named.append(event)
 
     def _annotation(self, event: Event) -> None:
@@ -353,7 +354,7 @@ class _Reading:
 
     def _activity(self, event: Event) -> None:
         device = _integer(event.pid)
-        if device is None:  # as tools that merge files write it
+        if device is None:  # the form of tools that merge files
             device = _integer(event.args.device)
         start, length = nanoseconds(event.ts), nanoseconds(event.dur)
         what = _KINDS[event.cat]
@@ -385,7 +386,7 @@ class _Reading:
             self._flows[event.pid, event.tid, event.ts] = event.id
 
     def _activities(self) -> None:
-        """Kernels, copies and fills, each in the process that launched it."""
+        """Add kernels, copies and fills to the process that launched them."""
         assemblies = list(self._of.values())
         placed = iter(self._processes(assemblies)) if len(assemblies) > 1 else repeat(0)
         work = lru_cache(maxsize=1 << 12)(_work)
@@ -412,11 +413,11 @@ class _Reading:
         return self._flows.get(row.place) if self._flows and row.place is not None else None
 
     def _op_of(self, row: _Gpu) -> int | None:
-        """The id of the op that launched it, if its row has that."""
+        """Return the id of the op that launched it, if its row has one."""
         return None if self._one_id and row.correlation is None else row.external
 
     def _processes(self, assemblies: Sequence[Assembly]) -> list[int]:
-        """Of each row of a device the place of its process."""
+        """Return the place of the process of each row of a device."""
         launches: dict[int, dict[int, Launch]] = {}
         for number, assembly in enumerate(assemblies):
             for correlation, call, parent in assembly.launches():
@@ -434,7 +435,7 @@ class _Reading:
         name = self._device_names.get(device, self._any_device)
         return assembly.queue(assembly.device(device, name, device), stream)
 
-    # What is around
+    # The content beside the events
 
     def _around(self, array: EventArray) -> _Around:
         for text in (array.around, array.before + b"]}"):
@@ -445,8 +446,9 @@ class _Reading:
         return _Around(base=_base_in(array.around) or 0)
 
     def _devices(self, around: _Around) -> None:
-        """The names of devices. ROCm counts the host's processors as devices in the rows, and not in this list: the
-        number of a row may be in it of another GPU, or not at all. Equal names are the name of any."""
+        """Read the names of devices. ROCm counts the host's processors as devices in the rows, but not in this list:
+        the number of a row may belong to another GPU in it, or be missing. If all names are equal, the name holds for
+        any device."""
         for made in around.devices if isinstance(around.devices, list) else ():
             if isinstance(made, dict) and type(made.get("id")) is int and isinstance(made.get("name"), str):
                 self._device_names[made["id"]] = made["name"]
@@ -454,7 +456,8 @@ class _Reading:
         self._any_device = names.pop() if len(names) == 1 else ""
 
     def _say(self, is_recorded: bool) -> None:
-        """``is_recorded``: whether there was any row of a device; if not, one of those left out may be its work."""
+        """Add notes. ``is_recorded``: whether there was any row of a device; otherwise a row that was left out may be
+        its work."""
         place = self._source.name
         if self._frames:
             self._notes.remark(
@@ -481,7 +484,7 @@ _HANDLERS: Mapping[str, Callable[[_Reading, Event], None] | None] = {
     "gpu_memset": _Reading._activity,
     "ac2g": _Reading._flow,
     "concurrent_kernel": _Reading._activity,
-    # of devices that are not CUDA's
+    # of devices that are not CUDA devices
     "hip_runtime": _Reading._call,
     "hip_driver": _Reading._call,
     "xpu_runtime": _Reading._call,
@@ -499,8 +502,8 @@ _HANDLERS: Mapping[str, Callable[[_Reading, Event], None] | None] = {
 
 
 def _gaps(profile: Profile, stacks: Frames, steps: Sequence[int], base: int) -> list[tuple[float, float]]:
-    """The `MOST_GAPS` longest times without a command, in order, in us. ``steps`` (in ns) begin within them and
-    divide them: what is before a step, such as set-up, is no part of its first gap."""
+    """Return the `MOST_GAPS` longest times without a command, in order, in us. ``steps`` (in ns) that begin within a
+    gap divide it: the time before a step, such as set-up, is not part of its first gap."""
     commands = sorted(
         (one.start_ns, one.end_ns) for one in profile.activities if one.start_ns is not None and one.end_ns is not None
     )
@@ -524,7 +527,7 @@ def _gaps(profile: Profile, stacks: Frames, steps: Sequence[int], base: int) -> 
 
 
 def _base_in(text: bytes) -> int | None:
-    """The base time where it is told before the events."""
+    """Return the base time if it comes before the events."""
     stated = _BASE.findall(text)
     return int(stated[-1]) if stated and int(stated[-1]) <= _MOST_NS else None
 
@@ -547,7 +550,7 @@ def _size(grid: Size3 | str | None) -> Size3 | None:
 
 
 def _work(grid: Size3 | None, block: Size3 | None, launch: _Launch | None) -> tuple[Size3 | None, Size3 | None]:
-    """Work-items and work-group of a kernel: known only with the call that launched it (rocm-profiles.md 9)."""
+    """Return work-items and work-group of a kernel, which depend on the call that launched it (rocm-profiles.md 9)."""
     if launch is not None:
         grid, block = grid or launch[1], block or launch[2]
     group = None if block is None else sizes(*block)

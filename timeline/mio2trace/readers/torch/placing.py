@@ -1,9 +1,9 @@
-"""Which of a file's processes each row of a device is of.
+"""Assign each row of a device to one of the processes in a file.
 
-A row is of the process that launched it. Each process counts its correlation ids from 1, so in a file of several one id
-may be two calls: then the op that the row names decides, the kind of call, whose the device's other rows are, and last
-the time, of all such rows of a device together. A row without a recorded launch is of the process that its device's
-rows are of.
+A row belongs to the process that launched it. Each process counts its correlation ids from 1, so in a file of several
+processes one id may be two calls. Then these decide, in this order: the op that the row names; the kind of call; the
+process of the device's other rows; and the time, for all such rows of a device together. A row without a recorded
+launch belongs to the process of the device's other rows.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from mio2trace.model.profile import Call
 from mio2trace.notes import Notes
 
 MOST_ALIKE = 64
-"""Processes that are looked at for one correlation id, and devices that are looked at together: a stranger's file may
-have thousands."""
+"""The most processes that are checked for one correlation id, and the most devices that are considered together: a file
+may have thousands."""
 Launch = tuple[Call, int | None]
-"""A call and the id of the op that it was made in."""
+"""A call, and the id of the op in which it was made."""
 _CALLS = {"kernel": "launch", "copy": "memcpy", "fill": "memset"}
 
 
 class DeviceRow(NamedTuple):
-    """A kernel, copy or fill. ``launches``: by process that with its correlation id."""
+    """A kernel, copy or fill. ``launches``: by process, the launch with its correlation id."""
 
     kind: str
     device: Hashable
@@ -37,7 +37,7 @@ class DeviceRow(NamedTuple):
 
 
 def processes_of(rows: Sequence[DeviceRow], notes: Notes, place: str) -> list[int]:
-    """Of each row the process."""
+    """Return the process of each row."""
     found = [_by_itself(row) for row in rows]
     _by_other_rows(rows, found, launched=True)
     unclear = [number for number, process in enumerate(found) if process is None and rows[number].launches]
@@ -54,7 +54,7 @@ def processes_of(rows: Sequence[DeviceRow], notes: Notes, place: str) -> list[in
 
 
 def _by_itself(row: DeviceRow) -> int | None:
-    """The process that alone has such a launch."""
+    """Return the only process that has such a launch."""
     left = list(row.launches)
     by_op = [one for one in left if row.external is not None and row.launches[one][1] == row.external]
     left = by_op or left
@@ -64,7 +64,7 @@ def _by_itself(row: DeviceRow) -> int | None:
 
 
 def _by_other_rows(rows: Sequence[DeviceRow], found: list[int | None], *, launched: bool) -> None:
-    """Give rows to the only process that the others of their stream, else of their device, are of."""
+    """Assign rows to the process of all other rows of their stream, else of their device."""
     owners: dict[Hashable, Counter[int]] = {}
     for row, process in zip(rows, found, strict=True):
         if process is not None:
@@ -81,7 +81,7 @@ def _by_other_rows(rows: Sequence[DeviceRow], found: list[int | None], *, launch
 
 
 def _by_time(rows: Sequence[DeviceRow], unclear: Sequence[int], found: list[int | None]) -> None:
-    """Of a device that one process used all rows together; of one that several used each row by itself."""
+    """Decide by time: all rows of a device together if one process used it, else row by row."""
     of_device: dict[Hashable, list[int]] = {}
     for number in unclear:
         of_device.setdefault(rows[number].device, []).append(number)
@@ -103,12 +103,13 @@ def _by_time(rows: Sequence[DeviceRow], unclear: Sequence[int], found: list[int 
 
 
 def _is_of_graph(row: DeviceRow) -> bool:
-    """Whether its launch may be one of a graph, which has many kernels."""
+    """Return whether its launch may be that of a graph, which has many kernels."""
     return any("graph" in call.name.lower() for call, _ in row.launches.values())
 
 
 def _in_order(rows: Sequence[DeviceRow], same: Sequence[int], found: list[int | None]) -> None:
-    """Rows of one id: as many for each call, the first for the first; else each is of the last call before it."""
+    """Assign rows with equal ids in order: one row per call if the numbers are equal, else each row to the last call
+    before it."""
     launches = rows[same[0]].launches
     calls = sorted(launches, key=lambda process: launches[process][0].start_ns or 0)
     in_order = sorted(same, key=lambda number: rows[number].start_ns)
@@ -119,8 +120,8 @@ def _in_order(rows: Sequence[DeviceRow], same: Sequence[int], found: list[int | 
 
 
 def _assigned(rows: Sequence[DeviceRow], devices: Sequence[Sequence[int]]) -> list[int]:
-    """Of each device's rows the process. A call launches on one device, and nothing begins before its launch: of all
-    ways the one that contradicts this least, then the one with the shortest waits."""
+    """Return the process of each device's rows. A call launches on one device, and no row begins before its launch. Of
+    all possible assignments the one with the fewest contradictions is chosen, then the one with the shortest waits."""
     processes = sorted({process for numbers in devices for number in numbers for process in rows[number].launches})
     ids = [{rows[number].correlation for number in numbers} for numbers in devices]
     costs = [[_cost(rows, numbers, process) for process in processes] for numbers in devices]
@@ -150,7 +151,7 @@ def _assigned(rows: Sequence[DeviceRow], devices: Sequence[Sequence[int]]) -> li
 
 
 def _cost(rows: Sequence[DeviceRow], numbers: Sequence[int], process: int) -> tuple[int, int]:
-    """How many rows would begin before their launch, or have none; how long all wait for their device."""
+    """Return how many rows would begin before their launch or have none, and the total wait for their device."""
     early = waits = 0
     for number in numbers:
         launch = rows[number].launches.get(process)

@@ -1,9 +1,9 @@
-"""The instructions of an XLA program, as far as they tell what an op computes (xspace.md 6).
+"""The instructions of an XLA program, as far as they show what an op computes (xspace.md 6).
 
 HloProto 1 module | HloModuleProto 3 computations | HloComputationProto 2 instructions | HloInstructionProto 1 name,
 2 opcode, 3 shape, 7 metadata, 15 window, 16 dimension numbers, 28 custom call target, 35 id, 36 operands, 43 backend
-config, 50 feature groups. Convolutions and matrix products are custom calls of libraries, whose problem is in the
-shapes of their operands.
+config, 50 feature groups. Convolutions and matrix products are custom calls of libraries; the shapes of their operands
+show the problem.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Shape(NamedTuple):
 
 
 class Instruction(NamedTuple):
-    """``operands`` are shapes. ``given``: what the op was given, for the table of operations; None of most."""
+    """``operands``: shapes. ``given``: the inputs of the op for the table of operations; None for most."""
 
     opcode: str
     target: str
@@ -46,14 +46,14 @@ class Instruction(NamedTuple):
 
 
 class _Raw(NamedTuple):
-    """Where the parts of an instruction are."""
+    """The places of the parts of an instruction."""
 
     parts: Mapping[int, tuple[int, int]]
     operands: tuple[int, ...]
 
 
 def instructions(data: bytes, wanted: frozenset[str]) -> dict[str, Instruction]:
-    """Those that are ``wanted``, by name, as far as the program can be read."""
+    """Return the ``wanted`` instructions by name, as far as the program can be read."""
     raw: dict[str, _Raw] = {}
     shapes: dict[int, tuple[int, int]] = {}
     try:
@@ -64,7 +64,7 @@ def instructions(data: bytes, wanted: frozenset[str]) -> dict[str, Instruction]:
             if name in wanted:
                 raw.setdefault(name, one)
     except WireError:
-        pass  # what is whole is kept
+        pass  # complete instructions are kept
     found = {}
     for name, one in raw.items():
         try:
@@ -123,7 +123,7 @@ def _told(data: bytes, raw: _Raw, shapes: Mapping[int, tuple[int, int]]) -> Inst
 
 
 def _shape(data: bytes, span: tuple[int, int], depth: int = 0) -> Shape:
-    """A tuple's is that of its first element: results are followed by scratch memory."""
+    """Return a shape; for a tuple that of its first element: results are followed by scratch memory."""
     kind, lengths = 0, []
     for tag, at, stop in fields(data, *span):
         if tag == 0x10:
@@ -138,7 +138,7 @@ def _shape(data: bytes, span: tuple[int, int], depth: int = 0) -> Shape:
 
 
 def _numbers_of(data: bytes, span: tuple[int, int]) -> dict[int, list[int]]:
-    """The whole numbers of a message by field, alone or packed."""
+    """Return the whole numbers of a message by field, single or packed."""
     found: dict[int, list[int]] = {}
     for tag, at, stop in fields(data, *span):
         values = numbers(data, at, stop) if tag & 7 == BYTES else [signed(at)]
@@ -147,7 +147,8 @@ def _numbers_of(data: bytes, span: tuple[int, int]) -> dict[int, list[int]]:
 
 
 def _convolution(data: bytes, raw: _Raw, made: Instruction) -> Inputs:
-    """x, w and y in the order N, C, spatial; pads, strides, dilations, groups. Raises `ValueError`, `KeyError`."""
+    """Return x, w and y in the order N, C, spatial; pads, strides, dilations, groups. Raises `ValueError`,
+    `KeyError`."""
     way = _WAYS[made.target]
     dims = _numbers_of(data, raw.parts[16])
     # of input, kernel and output: the two leading dimensions, then the spatial ones
@@ -203,7 +204,7 @@ class _Config(msgspec.Struct, gc=False):
 
 
 def _product(data: bytes, raw: _Raw, made: Instruction) -> Inputs | None:
-    """The operands as <batch, m, k> and <batch, k, n>. Raises `ValueError`."""
+    """Return the operands as <batch, m, k> and <batch, k, n>. Raises `ValueError`."""
     try:
         config = msgspec.json.decode(data[slice(*raw.parts[43])], type=_Config).gemm_backend_config
     except (msgspec.DecodeError, RecursionError):

@@ -1,11 +1,11 @@
-"""The messages of an XSpace (xspace.md 2), walked in place: nothing is kept of an event that nobody asks for.
+"""The messages of an XSpace (xspace.md 2), read in place: only requested events are kept.
 
     XSpace 1 planes | XPlane 2 name, 3 lines, 4 event types, 5 names of stats, 6 stats
     XLine 1 id, 2 name, 3 timestamp_ns, 4 events, 11 display name | XEvent 1 type, 2 offset_ps, 3 duration_ps, 4 stats
     XStat 1 name, then 2 double, 3 uint64, 4 int64, 5 string, 6 bytes or 7 reference to a name
 
-Events may come before the tables that name them, so a plane is walked twice. A file that is cut off is read up to
-there: a message without its end gives the fields that are whole.
+Events may come before the tables that name them, so a plane is read twice. A file that is cut off is read up to the
+cut: a message without its end gives its complete fields.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _LONGEST = 1 << 14
 _MOST_PS = 1 << 62
 _DOUBLE = struct.Struct("<d")
 Span = tuple[int, int]
-"""Where a message begins and ends."""
+"""The begin and end of a message."""
 Value = int | float | str | Span
 
 
 class EventType(NamedTuple):
-    """``stats``: of all events of the type."""
+    """A type of events. ``stats``: of all events of the type."""
 
     name: str
     stats: tuple[Span, ...]
@@ -38,7 +38,7 @@ class Plane(NamedTuple):
     lines: tuple[Span, ...]
     types: Mapping[int, EventType]
     names: Mapping[int, str]
-    """Of stats; a text that is said again and again is a name, too."""
+    """Names of stats; a text that occurs often is also stored as a name."""
     stats: tuple[Span, ...]
 
 
@@ -50,7 +50,7 @@ class Line(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Times in ps from the line's begin. ``stats`` are its own, then those of its type."""
+    """Times in ps from the line's begin. ``stats``: its own, then those of its type."""
 
     type: EventType
     offset_ps: int
@@ -59,7 +59,7 @@ class Event(NamedTuple):
 
 
 class Reader:
-    """Walks the messages of one file."""
+    """Reads the messages of one file."""
 
     def __init__(self, data: bytes, place: str, notes: Notes) -> None:
         self._data = data
@@ -88,7 +88,7 @@ class Reader:
             yield Line(number, shown or name, timestamp_ns, span)
 
     def events(self, plane: Plane, line: Line) -> Iterator[Event]:
-        """Those of a known type that have a place in time."""
+        """Yield the events of known types that have a time."""
         types = plane.types
         for tag, at, stop in self.walk.parts(*line.span):
             if tag != 0x22:
@@ -107,7 +107,7 @@ class Reader:
                         duration, is_timed = signed(begin), True
                     elif inner == 0x22:
                         stats.append((begin, end))
-                    elif inner == 0x28:  # how often it occurred: a sum, and no event
+                    elif inner == 0x28:  # the number of occurrences: a sum, and no event
                         kind = -1
                         break
             except WireError as error:
@@ -122,7 +122,7 @@ class Reader:
             yield Event(known, offset or 0, duration, (*stats, *known.stats))
 
     def stats(self, plane: Plane, spans: tuple[Span, ...]) -> dict[str, Value]:
-        """By name; the first of a name counts. A text of bytes is where it is."""
+        """Return the stats by name; the first one of a name counts. A text of bytes is returned as its place."""
         found: dict[str, Value] = {}
         for span in spans:
             try:
@@ -181,7 +181,7 @@ class Reader:
         return Plane(name, tuple(lines), types, names, tuple(stats))
 
     def _entry(self, at: int, stop: int) -> tuple[int, Span | None]:
-        """Key and value of a map's entry."""
+        """Return key and value of a map's entry."""
         key, span = 0, None
         for tag, begin, end in self.walk.parts(at, stop):
             if tag == 0x08:

@@ -1,4 +1,4 @@
-"""XSpace (``*.xplane.pb``): what JAX's and TensorFlow's profilers save of a run on ROCm (xspace.md).
+"""XSpace (``*.xplane.pb``): the files of JAX's and TensorFlow's profilers for a run on ROCm (xspace.md).
 
     /device:GPU:0   Stream #16(Kernel)   loop_transpose_fusion.kd  correlation_id 243, hlo_op, program_id 15, ...
     /host:CPU       Host Threads/583     hipModuleLaunchKernel     correlation_id 243
@@ -6,12 +6,12 @@
     /host:metadata                       jit_forward_3d_conv(15)   the program of XLA
     Task Environment                     profile_start_time        Unix ns; all times count from there
 
-Kernels and copies are those of lines ``Stream #...``; lines that viewers derive from them are left out. The HIP call of
-a kernel is the host event of the same correlation id. Which HLO op a kernel is of, the kernel or its call says; so for
-each device and launching thread there are ranges of the programs, layers and ops whose kernels were launched, from the
-first launch to the last. A layer is the path in an op's name (`scopes`), its problem is that of the program's
-instruction (`hlo`). Steps are ranges with a ``step_num``, else executions of the program that takes most device time.
-Python calls come with ``--host-calls`` only. Times are whole ps and are rounded to ns. Not read: TPU lines.
+Kernels and copies are the events of lines ``Stream #...``; lines that viewers derive from them are left out. The HIP
+call of a kernel is the host event with the same correlation id. The kernel or its call names its HLO op. So for each
+device and launching thread there are ranges of the programs, layers and ops whose kernels were launched, from the first
+launch to the last. A layer is the path in an op's name (`layer_of`); its problem is that of the program's instruction
+(`hlo`). Steps are ranges with a ``step_num``, else executions of the program with the most device time. Python calls
+are read with ``--host-calls`` only. Times are whole ps and are rounded to ns. TPU lines are not read.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _DETAILS = ("kernel_details", "memcpy_details", "memset_details")
 _Kind = Literal["kernel", "copy", "fill"]
 _PYTHON = "$"
 _WAITS = late(r"(?:block_until_ready|device_get)$", re.ASCII)
-"""Functions of JAX in which the program waits for a result: of Python's frames these are always kept."""
+"""Functions of JAX in which the program waits for a result; these Python frames are always kept."""
 _Key = tuple[int | None, str, str]
 """(program, module, op)."""
 
@@ -85,14 +85,14 @@ class _Details(NamedTuple):
 
 
 class _Op(NamedTuple):
-    """What a kernel is of. ``path``: the name that JAX or TensorFlow gave the op."""
+    """The op of a kernel. ``path``: the name that JAX or TensorFlow gave the op."""
 
     key: _Key
     path: str
 
 
 class _Ran(NamedTuple):
-    """A command of a device. Times in ns."""
+    """A command of a device. Times are in ns."""
 
     name: str
     start: int
@@ -105,7 +105,7 @@ class _Ran(NamedTuple):
 
 
 class _Launched(NamedTuple):
-    """A command with an op, and when the host launched it; without a call, when it ran."""
+    """A command with an op, and the time of its launch; without a call, the time at which it ran."""
 
     start: int
     end: int
@@ -114,7 +114,7 @@ class _Launched(NamedTuple):
 
 
 def sniff(head: bytes) -> bool:
-    """The first field is a plane, whose name is the first that it has but for its number."""
+    """Return whether the first field is a plane whose first field, apart from its number, is a name."""
     if head[:1] != b"\x0a":
         return False
     try:
@@ -125,7 +125,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    """The profile of the host. Raises `InputError` if nothing of a GPU or of its host is in it."""
+    """Return the profile of the host. Raises `InputError` if it has no event of a GPU or of its host."""
     return [_Assembly(source, Reader(source.read(), source.name, notes), notes, options.host_calls).profile()]
 
 
@@ -191,7 +191,7 @@ class _Assembly:
         return self._reader.stats(plane, plane.stats)
 
     def _events(self, plane: Plane, line: Line) -> Iterator[tuple[Event, int, int]]:
-        """(event, start, end) in ns; what no clock shows is left out."""
+        """Yield (event, start, end) in ns; events without a usable time are left out."""
         base = line.timestamp_ns
         if self._begun is not None and 0 <= base < _UNIX_FROM_NS:
             base += self._begun
@@ -208,7 +208,7 @@ class _Assembly:
         return self._shared.setdefault(value, value)
 
     def _op(self, stats: Mapping[str, Value]) -> _Op | None:
-        """Of XLA by its instruction, of TensorFlow by the op's own name."""
+        """Return the op: XLA's by its instruction, TensorFlow's by the op's own name."""
         hlo, path = _text(stats.get("hlo_op")), _text(stats.get("name"))
         of_tf = _text(stats.get("tf_op"))
         scope, _, _ = of_tf.rpartition(":")
@@ -248,11 +248,11 @@ class _Assembly:
                         _kind(event.type.name, stats),
                     )
                 )
-        if known is None and len(self._queues) > begun:  # a GPU that did nothing has no lines
+        if known is None and len(self._queues) > begun:  # a GPU without work has no lines
             self._devices.append(device)
 
     def _queue(self, device: int, number: int) -> Queue:
-        """Two lines of one stream are one queue."""
+        """Return the queue of a stream: two lines of one stream are one queue."""
         queue = self._queue_of.get((device, number))
         if queue is None:
             queue = Queue(index=len(self._queues), device=device, kind="stream", number=number)
@@ -261,7 +261,7 @@ class _Assembly:
         return queue
 
     def _detail(self, text: str) -> _Details:
-        """``grid:16,1,1 block:512,1,1 private_mem:0 group_mem:0``: blocks, and their size."""
+        """Read ``grid:16,1,1 block:512,1,1 private_mem:0 group_mem:0``: the number of blocks, and their size."""
         known = self._details.get(text)
         if known is None:
             values = dict(_DETAIL.findall(text[:400]))
@@ -276,7 +276,7 @@ class _Assembly:
         return known
 
     def _order(self, ran: _Ran) -> tuple[int, int]:
-        """As they were launched; without a launch, by the time at which they began."""
+        """Sort by launch; a command without a launch by its begin."""
         call = self._calls.get(ran.correlation) if ran.correlation is not None else None
         return (ran.start if call is None else call[0].start_ns or 0), ran.start
 
@@ -318,7 +318,7 @@ class _Assembly:
                 self._of_host(plane, event, (start, end), thread)
 
     def _of_host(self, plane: Plane, event: Event, times: tuple[int, int], thread: int) -> None:
-        """A HIP call, a step, or anything else that the host did for some time."""
+        """Take a HIP call, a step, or any other event of the host with a duration."""
         name = event.type.name
         stats = self._reader.stats(plane, event.stats) if event.stats else {}
         key, step = stats.get("correlation_id"), stats.get("step_num")
@@ -336,7 +336,7 @@ class _Assembly:
     # -- programs ----------------------------------------------------------------------------------------------------
 
     def _program_ranges(self) -> dict[int, int]:
-        """Ranges of the programs, layers and ops that the host launched; of each command the place of its op's."""
+        """Make the ranges of programs, layers and ops that the host launched; return the place of each command's op."""
         lanes: dict[tuple[int, int | None], list[_Launched]] = defaultdict(list)
         for position, ran in enumerate(self._ran):
             called = self._calls.get(ran.correlation) if ran.correlation is not None else None
@@ -366,7 +366,7 @@ class _Assembly:
     def _execution(
         self, execution: Sequence[_Launched], thread: int, told: Mapping[_Key, Instruction], range_of: dict[int, int]
     ) -> None:
-        """One run of a program: its range, around those of its layers, around those of its ops."""
+        """Add one execution of a program: its range, with those of its layers and ops inside."""
         module = execution[0].op.key[1]
         if module:
             self._ranges.append(Range("frame", module, thread, *_span(execution)))
@@ -385,7 +385,7 @@ class _Assembly:
                 self._ranges.append(Range("operator", text, thread, *_span(of_op), inputs=inputs))
 
     def _given(self, instruction: Instruction | None) -> Inputs | None:
-        """What the table of operations reads of an instruction; its opcode if there is no more to say."""
+        """Return the inputs for the table of operations; the opcode if nothing else is known."""
         if instruction is None:
             return None
         plain = Inputs(values=(instruction.opcode,)) if instruction.given is None else instruction.given
@@ -394,7 +394,7 @@ class _Assembly:
         return made
 
     def _instructions(self, keys: set[_Key]) -> dict[_Key, Instruction]:
-        """Those of the programs that ran; a plane holds each program as a text of bytes."""
+        """Return the instructions of the programs that ran; a plane holds each program as bytes."""
         programs: dict[tuple[int, str], set[str]] = defaultdict(set)
         for program, module, op in keys:
             if program is not None:
@@ -413,8 +413,8 @@ class _Assembly:
         return found
 
     def _steps_of(self, executions: Mapping[int, Sequence[Sequence[_Launched]]]) -> list[Range]:
-        """Each run of the program that takes most device time, until the next one is launched. The devices run it
-        together; none where their launches of one step and the next one overlap."""
+        """Return each execution of the program with the most device time, up to the next launch of it. The devices run
+        it together; none if launches of one step and the next one overlap."""
         time: Counter[_Key] = Counter()
         for of_device in executions.values():
             for execution in of_device:
@@ -441,7 +441,8 @@ class _Assembly:
 
 
 def _executions(lane: Sequence[_Launched]) -> Iterator[list[_Launched]]:
-    """One begins with another program, or where the first op of the one before comes again."""
+    """Split into executions: a new one begins with another program, or if the first op of the current one
+    occurs again."""
     execution: list[_Launched] = []
     for launched in lane:
         if execution:
@@ -456,7 +457,7 @@ def _executions(lane: Sequence[_Launched]) -> Iterator[list[_Launched]]:
 
 
 def _unbroken(launched: Sequence[_Launched], keys: Sequence[object]) -> Iterator[list[_Launched]]:
-    """Neighbours with equal keys."""
+    """Group neighbours with equal keys."""
     group: list[_Launched] = []
     for place, one in enumerate(launched):
         if group and keys[place] != keys[place - 1]:
@@ -476,7 +477,8 @@ def _path(instruction: Instruction | None) -> str:
 
 
 def _kind(name: str, stats: Mapping[str, Value]) -> _Kind:
-    """By its details; older builds name a copy after the call: ``CopyDeviceToDevice`` on a line ``MemcpyOther``."""
+    """Return the kind of a copy from its details; older builds name it after the call: ``CopyDeviceToDevice`` on a line
+    ``MemcpyOther``."""
     if name.startswith("Memset") or "memset_details" in stats:
         return "fill"
     return "copy" if name.startswith("Memcpy") or "memcpy_details" in stats else "kernel"
@@ -510,7 +512,7 @@ def _size3(text: str) -> Size3 | None:
 _LONGEST, _DEEPEST = 4000, 40
 _WRAPPED = late(r"([A-Za-z_][A-Za-z0-9_]{0,40})\((.*)\)", re.DOTALL)
 _PROGRAMS = frozenset(("jit", "pjit", "pmap", "xla_call", "shard_map", "xmap", "named_call"))
-"""Whose argument is a function that was compiled, and no part of a network."""
+"""Wrappers whose argument is a compiled function, which is no part of a network."""
 _PLUMBING = late(
     r"while|body|cond|scan|branch_\d+_fun|closed_call|core_call|remat2?|checkpoint|rematted_computation|pjit|shard_map"
     r"|custom_[jv][vj]p_call(?:_jaxpr)?|body_jaxpr|cond_jaxpr|gradient_tape|gradients|StatefulPartitionedCall(?:_\d+)?"
@@ -519,7 +521,7 @@ _PLUMBING = late(
 
 @lru_cache(maxsize=1 << 13)
 def layer_of(path: str) -> tuple[str, Direction | None]:
-    """(layer, direction) of an op; empty for one that is in no named part. The last component is the op itself."""
+    """Return (layer, direction) of an op; empty for an op in no named part. The last component is the op itself."""
     if len(path) > _LONGEST:
         return "", None
     layers: list[str] = []
@@ -540,13 +542,13 @@ def layer_of(path: str) -> tuple[str, Direction | None]:
             elif word == "jvp" and direction is None:
                 direction = "forward"
         layers += [part for part in _components(scope) if _PLUMBING.fullmatch(part) is None]
-    # The slashes of an address stay two, or privacy does not know it again.
+    # Both slashes of an address stay, so that the privacy rules recognise it.
     layers = [part for before, part in zip(["", *layers], layers, strict=False) if part or before.endswith(":")]
     return "/".join(layers), direction if layers else None
 
 
 def _components(path: str) -> list[str]:
-    """What slashes part, those in parentheses apart."""
+    """Return the parts between slashes; slashes in parentheses do not count."""
     if "(" not in path:
         return path.split("/")
     found, begin, depth = [], 0, 0
