@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from mio2trace.cli import cli
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime
+from mio2trace.model.tables import Activities, Calls
 from mio2trace.model.timer_marks import TimerMarks
 from mio2trace.notes import Notes
 from mio2trace.readers import READERS
@@ -197,7 +198,11 @@ def check(path: Path) -> str:
         expected[inspect.kind_of(record)] += 1
         for owner in (record, getattr(record, "opencl", record)) if hasattr(record, "opencl") else (record,):
             for value in (getattr(owner, name) for name in owner.__struct_fields__):
-                if isinstance(value, tuple | TimerMarks) and value and isinstance(value[0], msgspec.Struct):
+                if (
+                    isinstance(value, tuple | TimerMarks | Activities | Calls)
+                    and value
+                    and isinstance(value[0], msgspec.Struct)
+                ):
                     expected.update(inspect.kind_of(part) for part in value)
     found = lines(done)
     assert Counter(row["record"] for row in found) == expected

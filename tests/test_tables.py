@@ -1,114 +1,72 @@
-"""Tables: what a person sees and what a program reads."""
+"""Tables of commands and calls: records and columns say the same."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-
-import pytest
-from hypothesis import HealthCheck, given, settings
+import msgspec
+from hypothesis import given
 from hypothesis import strategies as st
 
-from mio2trace.outgoing import csv_text
-from mio2trace.reports.tables import FORMS, Cell, Form, Row, Table, grouped, print_table, stacked
+from mio2trace.model.profile import NOT_OPENCL, Activity, Call, OpenClLaunch, Profile, Resources
+from mio2trace.model.tables import NO, Activities, Calls
 
-ROWS: list[dict[str, Cell]] = [
-    {"name": "a, b", "size": 3, "M": 1, "N": 2, "words": ("x", "y")},
-    {"name": 'say "c"', "size": 20},
-    {"name": "a, b", "size": 4, "M": 1, "N": 2},
-]
-TABLE = Table(columns=("name", "size", "M", "N", "words", "never"), rows=ROWS, objects={"gemm": ("M", "N")})
-
-
-def text(table: Table, form: Form) -> str:
-    return "".join(print_table(table, form))
+numbers = st.none() | st.integers(-(1 << 62), (1 << 63) - 1)
+sizes = st.none() | st.tuples(*[st.integers(0, 1 << 31)] * 3)
+calls = st.builds(
+    Call, st.sampled_from(["hipLaunchKernel", "hipGraphLaunch", ""]), st.integers(0, 3), numbers, numbers,
+    st.integers(0, 9), numbers, numbers, numbers,
+)  # fmt: skip
 
 
-def test_csv_has_one_header_every_column_and_empty_cells() -> None:
-    read = list(csv.reader(io.StringIO(text(TABLE, "csv"))))
-    assert read == [
-        ["name", "size", "M", "N", "words", "never"],
-        ["a, b", "3", "1", "2", "x; y", ""],
-        ['say "c"', "20", "", "", "", ""],
-        ["a, b", "4", "1", "2", "", ""],
+@st.composite
+def activities(draw: st.DrawFn) -> tuple[Activity, ...]:
+    shared = draw(st.lists(calls, max_size=4))
+    made = st.builds(
+        Activity, st.integers(0, 1 << 62), st.sampled_from(["kernel", "copy", "fill"]), st.sampled_from("abc"),
+        st.integers(0, 9), st.integers(0, 3), numbers, numbers, numbers, numbers, st.sampled_from([*shared, None]),
+        sizes, sizes, st.sampled_from([NOT_OPENCL, OpenClLaunch("k", ("00",), 1, (1, 2, 3))]), st.integers(0, 1 << 62),
+        st.sampled_from(["", "host to device"]), numbers, st.none() | st.integers(0, 5),
+        st.sampled_from([None, Resources(8), Resources(8, None, 4, 0, 1)]),
+        st.none() | st.tuples(st.integers(0, 3), st.integers(0, 3)),
+        st.sampled_from([(), (None, 1.5), (2.0, None)]),
+    )  # fmt: skip
+    return tuple(draw(st.lists(made, max_size=8)))
+
+
+@given(activities())
+def test_records_survive_as_columns(records: tuple[Activity, ...]) -> None:
+    table = Activities(records)
+    columns = {field: getattr(table, field) for field in Activity.__struct_fields__}
+    again = Activities.of_columns(len(records), calls=table.calls, **columns)
+    assert again == records
+    assert tuple(again) == records
+    same = {id(one.call): id(other.call) for one, other in zip(records, again, strict=True)}
+    assert len(set(same.values())) == len(same)  # what shared a call shares one
+
+
+@given(activities())
+def test_columns_of_calls_are_those_of_the_records(records: tuple[Activity, ...]) -> None:
+    table = Activities(records)
+    for field in ("host_start_ns", "host_end_ns", "thread", "is_replayed"):
+        found = [None if value == NO else value for value in getattr(table, field).tolist()]
+        assert found == [getattr(one, field) for one in records]
+    assert table.is_kernel.tolist() == [one.kind == "kernel" for one in records]
+
+
+@given(st.lists(calls, max_size=8))
+def test_calls_survive_as_columns(records: list[Call]) -> None:
+    table = Calls(records)
+    columns = {field: getattr(table, field) for field in Call.__struct_fields__}
+    assert Calls.of_columns(len(records), **columns) == records
+    assert table.take([at for at, one in enumerate(records) if one.thread == 1]) == [
+        one for one in records if one.thread == 1
     ]
-    assert "\r" not in text(TABLE, "csv")
 
 
-def test_json_leaves_out_what_is_unknown_and_nests_objects() -> None:
-    rows = json.loads(text(TABLE, "json"))
-    assert rows == [
-        {"name": "a, b", "size": 3, "gemm": {"M": 1, "N": 2}, "words": ["x", "y"]},
-        {"name": 'say "c"', "size": 20},
-        {"name": "a, b", "size": 4, "gemm": {"M": 1, "N": 2}},
-    ]
-    assert [json.loads(line) for line in text(TABLE, "jsonl").splitlines()] == rows
-
-
-def test_text_is_aligned_and_without_empty_columns() -> None:
-    assert text(TABLE, "table") == (
-        'name     size  M  N  words\na, b        3  1  2  x; y\nsay "c"    20\na, b        4  1  2\n'
-    )
-
-
-def test_markdown_escapes_its_own_sign() -> None:
-    table = Table(columns=("a", "n"), rows=[{"a": "x|y", "n": 1}])
-    assert text(table, "markdown") == "| a | n |\n|---|---:|\n| x\\|y | 1 |\n"
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_a_table_without_rows(form: Form) -> None:
-    empty = Table(columns=("a", "b"), rows=[])
-    expected = {"csv": "a,b\n", "json": "[]\n", "jsonl": "", "table": "a  b\n", "markdown": "| a | b |\n|---|---|\n"}
-    assert text(empty, form) == expected[form]
-
-
-def test_groups_are_counted_most_frequent_first_and_keep_what_is_common() -> None:
-    found = grouped(TABLE, ["name"])
-    assert found.columns[:2] == ("count", "name")
-    assert list(found.rows) == [
-        {"count": 2, "name": "a, b", "M": 1, "N": 2},
-        {"count": 1, "name": 'say "c"', "size": 20},
-    ]
-    assert [row["count"] for row in grouped(TABLE, ["name", "size"]).rows] == [1, 1, 1]
-    with pytest.raises(KeyError, match="nothing"):
-        grouped(TABLE, ["nothing"])
-
-
-def test_columns_can_be_chosen() -> None:
-    assert text(TABLE.chosen(["size", "name"]), "csv").startswith('size,name\n3,"a, b"\n')
-    with pytest.raises(KeyError, match="nothing"):
-        TABLE.chosen(["nothing"])
-
-
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(st.dictionaries(st.sampled_from("abc"), st.one_of(st.integers(0, 2**60), st.text(max_size=9)))))
-def test_csv_and_json_give_back_every_cell(rows: list[dict[str, Cell]]) -> None:
-    table = Table(columns=("a", "b", "c"), rows=rows)
-    kept = [{key: cell for key, cell in row.items() if "\r" not in str(cell)} for row in rows]
-    table = Table(columns=("a", "b", "c"), rows=kept)
-    read = list(csv.DictReader(io.StringIO(text(table, "csv"), newline="")))
-    shown = [
-        {name: cell if isinstance(cell, int) else csv_text(str(cell)) for name, cell in row.items()} for row in kept
-    ]
-    assert read == [{name: str(row.get(name, "")) for name in "abc"} for row in shown]
-    assert json.loads(text(table, "json")) == kept
-    for form in FORMS:
-        assert text(table, form).count("\n") >= len(kept) or not kept
-
-
-def test_tables_under_each_other_have_all_their_rows_in_order() -> None:
-    """By number, from the end, in slices, past the end; a table without rows between others."""
-    parts: list[tuple[Row, Table]] = [
-        ({"process": name}, Table(columns=("n",), rows=[{"n": at} for at in range(count)]))
-        for name, count in (("a", 2), ("b", 0), ("c", 3))
-    ]
-    rows = stacked(parts).rows
-    every = [("a", 0), ("a", 1), ("c", 0), ("c", 1), ("c", 2)]
-    assert [(row["process"], row["n"]) for row in rows] == every
-    assert [(rows[at]["process"], rows[at]["n"]) for at in range(-5, 5)] == every * 2
-    assert [row["n"] for row in rows[1:4]] == [1, 0, 1]
-    for beyond in (5, -6):
-        with pytest.raises(IndexError):
-            rows[beyond]
+def test_a_profile_has_tables_whatever_it_is_made_of() -> None:
+    activity = Activity(0, "kernel", "k", call=Call("hipLaunchKernel"))
+    profile = Profile(source=0, records=1, activities=(activity,), other_calls=(Call("x"),))
+    assert profile.commands.calls == (activity.call,)
+    assert profile.lone_calls.name.values == ["x"]
+    changed = msgspec.structs.replace(profile, activities=[activity, activity])
+    assert changed.commands.call.tolist() == [0, 0]
+    assert profile == Profile(source=0, records=1, activities=(activity,), other_calls=(Call("x"),))

@@ -7,12 +7,15 @@ same records. Fields that only OpenCL has are in a side table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import msgspec
 
 from mio2trace.model.columns import Column, Hidden, HiddenBytes, LayerName, Name, Place, Text, Word
 from mio2trace.model.log import Direction
+
+if TYPE_CHECKING:
+    from mio2trace.model.tables import Activities, Calls
 
 Size3 = tuple[int, int, int]
 Sizes = tuple[int, ...]
@@ -406,8 +409,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     source: int
     records: int
-    activities: tuple[Activity, ...] = ()
-    other_calls: tuple[Call, ...] = ()
+    activities: Sequence[Activity] = ()
+    other_calls: Sequence[Call] = ()
     ranges: tuple[Range, ...] = ()
     queues: tuple[Queue, ...] = ()
     devices: tuple[Device, ...] = ()
@@ -425,6 +428,24 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[SourceLine, ...] = ()
     line_of: Mapping[int, tuple[int, int]] = {}
     functions: tuple[Range, ...] = ()
+
+    def __post_init__(self) -> None:
+        from mio2trace.model.tables import Activities, Calls  # its columns are of this module's records
+
+        if not isinstance(self.activities, Activities):
+            msgspec.structs.force_setattr(self, "activities", Activities(self.activities))
+        if not isinstance(self.other_calls, Calls):
+            msgspec.structs.force_setattr(self, "other_calls", Calls(self.other_calls))
+
+    @property
+    def commands(self) -> Activities:
+        """``activities`` as a table, for those who work on its columns."""
+        return cast("Activities", self.activities)
+
+    @property
+    def lone_calls(self) -> Calls:
+        """``other_calls`` as a table."""
+        return cast("Calls", self.other_calls)
 
     def source_lines(self, activity: Activity) -> tuple[SourceLine | None, SourceLine | None]:
         line, own = self.line_of.get(activity.number, (-1, -1))

@@ -11,7 +11,7 @@ import msgspec
 
 from mio2trace.model.choices import SolverRecord
 from mio2trace.model.columns import Sort
-from mio2trace.model.profile import Activity, Call
+from mio2trace.model.tables import Activities, Calls
 from mio2trace.notes import OptionError
 from mio2trace.patterns import late
 from mio2trace.privacy import decide
@@ -73,7 +73,11 @@ class Cleaner:
         changes = self._changes(record)
         for field in record.__struct_fields__:
             value = getattr(record, field)
-            if type(value) is tuple and value and isinstance(value[0], msgspec.Struct):
+            if isinstance(value, Activities | Calls):
+                table = self._table(value)
+                if table is not value:
+                    changes[field] = table
+            elif type(value) is tuple and value and isinstance(value[0], msgspec.Struct):
                 new = self._items(value)
                 if new is not value:
                     changes[field] = new
@@ -136,8 +140,6 @@ class Cleaner:
     def _items(self, items: tuple[msgspec.Struct, ...]) -> tuple[msgspec.Struct, ...]:
         """Clean a tuple of records of one or more types. A million records that share their names cost one check per
         name."""
-        if type(items[0]) is Activity:
-            items = self._calls(items)  # type: ignore[arg-type]
         if type(items[0]) is SolverRecord:
             items = self._solvers(items)  # type: ignore[arg-type]
         dirty = {kind for kind in set(map(type, items)) if shown(kind) and self._is_dirty(kind, items)}
@@ -149,25 +151,26 @@ class Cleaner:
             cleaned.append(msgspec.structs.replace(item, **changes) if changes else item)
         return tuple(cleaned)
 
-    def _calls(self, activities: tuple[Activity, ...]) -> tuple[Activity, ...]:
-        """Clean the names of their calls as well; activities of one call still share one object."""
-        try:
-            names = set(map(attrgetter("call.name"), activities))
-        except AttributeError:  # some have no call
-            names = {activity.call.name for activity in activities if activity.call is not None}
-        dirty = {name for name in sorted(names) if self._name(name, "name") != name}
-        if not dirty:
-            return activities
-        clean: dict[int, Call] = {}
-        found: list[Activity] = []
-        for activity in activities:
-            call = activity.call
-            if call is not None and call.name in dirty:
-                if id(call) not in clean:
-                    clean[id(call)] = msgspec.structs.replace(call, name=self._name(call.name, "name"))
-                activity = msgspec.structs.replace(activity, call=clean[id(call)])
-            found.append(activity)
-        return tuple(found)
+    def _table(self, table: Activities | Calls) -> Activities | Calls:
+        """The names of calls and commands: few, and each is looked at once."""
+        calls = table if isinstance(table, Calls) else table.calls
+        names = self._pool(calls.name.values)
+        if names is not None:
+            calls = calls.renamed(names)
+        if isinstance(table, Calls):
+            return calls
+        names = self._pool(table.name.values)
+        if names is None and calls is table.calls:
+            return table
+        return table.renamed(table.name.values if names is None else names, calls)
+
+    def _pool(self, names: Sequence[str]) -> list[str] | None:
+        """The names without what is private; None if nothing is. Which one gets a number depends on their order alone,
+        not on how strings are hashed."""
+        for name in sorted(names):
+            self._name(name, "name")
+        clean = [self._name(name, "name") for name in names]
+        return None if clean == list(names) else clean
 
     def _solvers(self, records: tuple[SolverRecord, ...]) -> tuple[SolverRecord, ...]:
         """Clean the solvers of a database, which names the same few in each record."""

@@ -207,7 +207,7 @@ def place_nameless_replays(attribution: Attribution) -> None:
             links.give_layer([position], run, ORDER, confidence=DOUBTED)
 
 
-def _last_known(links: Links, activities: tuple[Activity, ...]) -> tuple[int | None, list[int]]:
+def _last_known(links: Links, activities: Sequence[Activity]) -> tuple[int | None, list[int]]:
     """The number of the last iteration that is known, and the positions of its kernels."""
     numbers = [one.iteration for one in links.passes if one.phase == "iteration" and one.iteration is not None]
     if not numbers:

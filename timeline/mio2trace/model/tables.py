@@ -1,0 +1,376 @@
+"""Commands and calls as columns: one array for each field, and records that are made only if something asks for one.
+
+A run may have ten million kernels. Their records take 600 bytes each and their columns 100, and numpy works on a column
+two hundred times as fast as a loop works on records. A column has the name of the field of `Activity` or `Call` that it
+holds. `NO` stands for None in a column of numbers. A column of few distinct values is a `Pool`.
+
+A table is made from records or from columns (`Activities.of_columns`). It makes the other form, column by column, when
+it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, Generic, NamedTuple, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mio2trace.model.profile import NOT_OPENCL, Activity, Call, OpenClLaunch, Resources, Size3
+
+Numbers = NDArray[np.int64]
+Codes = NDArray[np.int32]
+Value = TypeVar("Value")
+Record = TypeVar("Record")
+
+NO = -(1 << 63)
+"""No number. Readers refuse numbers of more than 63 bits, so that no file has this one."""
+KINDS = ("kernel", "copy", "fill")
+"""The kinds of activities by the number that the column ``kind`` has for them."""
+KERNEL = 0
+
+
+class Pool(NamedTuple, Generic[Value]):
+    """A column with few distinct values: ``values[codes[row]]`` is the value of a row."""
+
+    values: Sequence[Value]
+    codes: Codes
+
+    def each(self) -> Iterator[Value]:
+        """The value of each row."""
+        return map(self.values.__getitem__, self.codes.tolist())
+
+    def where(self, test: Callable[[Value], bool]) -> NDArray[np.bool_]:
+        """For each row whether ``test``, which is called once for each distinct value, holds for its value."""
+        holds: NDArray[np.bool_] = np.fromiter(map(test, self.values), bool, len(self.values))[self.codes]
+        return holds
+
+    @classmethod
+    def of(cls, values: Iterable[Value]) -> Pool[Value]:
+        """The pool of a value for each row. Values that are equal become one."""
+        numbers: dict[Value, int] = {}
+        codes = [numbers.setdefault(value, len(numbers)) for value in values]
+        return cls(list(numbers), np.array(codes, np.int32))
+
+    @classmethod
+    def same(cls, value: Value, count: int) -> Pool[Value]:
+        """The pool of a column that has one value everywhere."""
+        return cls([value], np.zeros(count, np.int32))
+
+
+def numbers(values: Iterable[int | None], count: int) -> Numbers:
+    """A column of numbers, with `NO` for None."""
+    return np.fromiter((NO if value is None else value for value in values), np.int64, count)
+
+
+def _plain(column: Numbers) -> Iterable[int | None]:
+    """The numbers of a column as Python has them, None for `NO`."""
+    values: list[int] = column.tolist()
+    return [None if value == NO else value for value in values] if NO in column else values
+
+
+class _Table(Sequence[Record]):
+    """Records of one class, each a row. ``_records`` is None until something asks for a record."""
+
+    _records: tuple[Record, ...] | None
+    _count: int
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self._records = tuple(records)
+        self._count = len(self._records)
+
+    @classmethod
+    def of_columns(cls, count: int, **columns: Any) -> Any:
+        """A table of ``count`` rows from all its columns, by name. Columns that are left out are empty in every row."""
+        table = cls.__new__(cls)
+        table._records, table._count = None, count
+        table.__dict__.update(table._empty() | columns)
+        return table
+
+    def _empty(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _made(self) -> Iterator[Record]:
+        raise NotImplementedError
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """All rows as records: the same objects each time."""
+        if self._records is None:
+            self._records = tuple(self._made())
+        return self._records
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> Record: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Record, ...]: ...
+    def __getitem__(self, at: int | slice) -> Record | tuple[Record, ...]:
+        return self.records[at]
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and self.records == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self.records)
+
+    def __repr__(self) -> str:
+        return repr(self.records)
+
+    def _numbers(self, field: str) -> Numbers:
+        return numbers(map(attrgetter(field), self.records), self._count)
+
+    def _pool(self, field: str) -> Pool[Any]:
+        return Pool.of(map(attrgetter(field), self.records))
+
+
+class Calls(_Table[Call]):
+    """Calls of the host."""
+
+    @cached_property
+    def name(self) -> Pool[str]:
+        return self._pool("name")
+
+    @cached_property
+    def thread(self) -> Numbers:
+        return self._numbers("thread")
+
+    @cached_property
+    def start_ns(self) -> Numbers:
+        return self._numbers("start_ns")
+
+    @cached_property
+    def end_ns(self) -> Numbers:
+        return self._numbers("end_ns")
+
+    @cached_property
+    def line(self) -> Numbers:
+        return self._numbers("line")
+
+    @cached_property
+    def number(self) -> Numbers:
+        return self._numbers("number")
+
+    @cached_property
+    def correlation(self) -> Numbers:
+        return self._numbers("correlation")
+
+    @cached_property
+    def prepared_ns(self) -> Numbers:
+        return self._numbers("prepared_ns")
+
+    def _empty(self) -> dict[str, Any]:
+        none, zero = np.full(self._count, NO), np.zeros(self._count, np.int64)
+        return {"thread": zero, "line": zero, "number": none, "correlation": none, "prepared_ns": none}
+
+    def _made(self) -> Iterator[Call]:
+        return map(
+            Call, self.name.each(), self.thread.tolist(), _plain(self.start_ns), _plain(self.end_ns),
+            self.line.tolist(), _plain(self.number), _plain(self.correlation), _plain(self.prepared_ns),
+        )  # fmt: skip
+
+    def renamed(self, names: Sequence[str]) -> Calls:
+        """The same calls with other names, in the order of the pool's."""
+        columns = {field: getattr(self, field) for field in Call.__struct_fields__}
+        made: Calls = Calls.of_columns(len(self), **columns | {"name": Pool(names, self.name.codes)})
+        return made
+
+    def take(self, rows: Any) -> Calls:
+        """Some of the calls; ``rows`` is anything that numpy takes as an index of rows."""
+        columns = {field: _taken(getattr(self, field), rows) for field in Call.__struct_fields__}
+        made: Calls = Calls.of_columns(len(columns["thread"]), **columns)
+        return made
+
+
+class Activities(_Table[Activity]):
+    """Commands that ran on devices, in the order in which they were enqueued.
+
+    ``call`` is the row of ``calls`` with the call that launched the command, -1 for none; ``range`` the place of its
+    range, -1 for none.
+    """
+
+    @cached_property
+    def number(self) -> Numbers:
+        return self._numbers("number")
+
+    @cached_property
+    def kind(self) -> NDArray[np.int8]:
+        """Places in `KINDS`."""
+        return np.fromiter(map(KINDS.index, map(attrgetter("kind"), self.records)), np.int8, self._count)
+
+    @cached_property
+    def is_kernel(self) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = self.kind == KERNEL
+        return found
+
+    @cached_property
+    def name(self) -> Pool[str]:
+        return self._pool("name")
+
+    @cached_property
+    def line(self) -> Numbers:
+        return self._numbers("line")
+
+    @cached_property
+    def queue(self) -> Numbers:
+        return self._numbers("queue")
+
+    @cached_property
+    def queued_ns(self) -> Numbers:
+        return self._numbers("queued_ns")
+
+    @cached_property
+    def submit_ns(self) -> Numbers:
+        return self._numbers("submit_ns")
+
+    @cached_property
+    def start_ns(self) -> Numbers:
+        return self._numbers("start_ns")
+
+    @cached_property
+    def end_ns(self) -> Numbers:
+        return self._numbers("end_ns")
+
+    @cached_property
+    def has_times(self) -> NDArray[np.bool_]:
+        """Whether a command has both times of the device."""
+        found: NDArray[np.bool_] = (self.start_ns != NO) & (self.end_ns != NO)
+        return found
+
+    @cached_property
+    def time_ns(self) -> Numbers:
+        """How long each ran, 0 without times."""
+        found: Numbers = np.where(self.has_times, self.end_ns - self.start_ns, 0)
+        return found
+
+    @cached_property
+    def calls(self) -> Calls:
+        """The calls that launched the commands, each once."""
+        return Calls(self._calls[0])
+
+    @cached_property
+    def call(self) -> Codes:
+        return self._calls[1]
+
+    @cached_property
+    def _calls(self) -> tuple[list[Call], Codes]:
+        rows: dict[int, int] = {}
+        made: list[Call] = []
+        found = [-1] * self._count
+        for place, activity in enumerate(self.records):
+            call = activity.call
+            if call is not None:
+                row = rows.setdefault(id(call), len(made))
+                if row == len(made):
+                    made.append(call)
+                found[place] = row
+        return made, np.array(found, np.int32)
+
+    @cached_property
+    def host_start_ns(self) -> Numbers:
+        """When the call that launched each command began, `NO` without."""
+        return self.of_call(self.calls.start_ns)
+
+    @cached_property
+    def host_end_ns(self) -> Numbers:
+        """When that call returned, `NO` without."""
+        return self.of_call(self.calls.end_ns)
+
+    @cached_property
+    def thread(self) -> Numbers:
+        """The thread that launched each; 0 where none is known."""
+        return self.of_call(self.calls.thread, 0)
+
+    @cached_property
+    def is_replayed(self) -> NDArray[np.bool_]:
+        """Whether a graph launched it."""
+        launches = self.calls.name.where(lambda name: "GraphLaunch" in name)
+        replayed: NDArray[np.bool_] = np.append(launches, False)[self.call]
+        return replayed
+
+    def of_call(self, column: Numbers, without: int = NO) -> Numbers:
+        """The value of each command's call in a column of ``calls``; ``without`` for a command without call."""
+        found: Numbers = np.append(column, without)[self.call]
+        return found
+
+    @cached_property
+    def grid(self) -> Pool[Size3 | None]:
+        return self._pool("grid")
+
+    @cached_property
+    def workgroup(self) -> Pool[Size3 | None]:
+        return self._pool("workgroup")
+
+    @cached_property
+    def opencl(self) -> Pool[OpenClLaunch]:
+        return self._pool("opencl")
+
+    @cached_property
+    def size_bytes(self) -> Numbers:
+        return self._numbers("size_bytes")
+
+    @cached_property
+    def route(self) -> Pool[str]:
+        return self._pool("route")
+
+    @cached_property
+    def correlation(self) -> Numbers:
+        return self._numbers("correlation")
+
+    @cached_property
+    def range(self) -> Codes:
+        return np.fromiter((-1 if one.range is None else one.range for one in self.records), np.int32, self._count)
+
+    @cached_property
+    def resources(self) -> Pool[Resources | None]:
+        return self._pool("resources")
+
+    @cached_property
+    def graph_node(self) -> Pool[tuple[int, int] | None]:
+        return self._pool("graph_node")
+
+    @cached_property
+    def counters(self) -> Pool[tuple[float | None, ...]]:
+        return self._pool("counters")
+
+    def _empty(self) -> dict[str, Any]:
+        count = self._count
+        none, zero = np.full(count, NO), np.zeros(count, np.int64)
+        pools = {"grid": None, "workgroup": None, "opencl": NOT_OPENCL, "route": "", "resources": None,
+                 "graph_node": None, "counters": ()}  # fmt: skip
+        return {
+            **{field: Pool.same(value, count) for field, value in pools.items()},
+            **dict.fromkeys(("queued_ns", "submit_ns", "correlation"), none),
+            **dict.fromkeys(("line", "size_bytes"), zero),
+            "range": np.full(count, -1, np.int32),
+        }
+
+    def _made(self) -> Iterator[Activity]:
+        calls = (*self.calls.records, None)
+        ranges: list[int] = self.range.tolist()
+        return map(
+            Activity, self.number.tolist(), map(KINDS.__getitem__, self.kind.tolist()), self.name.each(),
+            self.line.tolist(), self.queue.tolist(), _plain(self.queued_ns), _plain(self.submit_ns),
+            _plain(self.start_ns), _plain(self.end_ns), map(calls.__getitem__, self.call.tolist()), self.grid.each(),
+            self.workgroup.each(), self.opencl.each(), self.size_bytes.tolist(), self.route.each(),
+            _plain(self.correlation), (None if place < 0 else place for place in ranges), self.resources.each(),
+            self.graph_node.each(), self.counters.each(),
+        )  # fmt: skip
+
+    def renamed(self, names: Sequence[str], calls: Calls) -> Activities:
+        """The same commands with other names, in the order of the pool's, and other calls, in theirs."""
+        columns = {field: getattr(self, field) for field in Activity.__struct_fields__}
+        columns |= {"name": Pool(names, self.name.codes), "calls": calls}
+        made: Activities = Activities.of_columns(len(self), **columns)
+        return made
+
+
+def _taken(column: Any, rows: Any) -> Any:
+    return Pool(column.values, column.codes[rows]) if isinstance(column, Pool) else column[rows]
