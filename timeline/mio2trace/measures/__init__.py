@@ -1,13 +1,13 @@
-"""Costs, summed once from an alignment: of operations, runs of layers, passes, problems, kernel names.
+"""Costs of operations, executions of layers, passes, problems and kernel names, summed once from an alignment.
 
-A trace's arguments, the metadata, the tables and the report read it. Where each activity belongs is the alignment's
-word (`mio2trace.align`). The rules:
+A trace's arguments, the metadata, the tables and the report read them. The alignment (`mio2trace.align`) decides where
+each activity belongs. The rules:
 
-* a kernel's time is its end less its start. If a kernel has no times, it is counted and the sum is unknown (`Cost`).
+* a kernel's time is its end minus its start. A kernel without times is counted, and the sum is unknown (`Cost`).
 * an operation's work counts once, at its first activity; a search has none. A GEMM counts itself if it is in no
 operation, or if the log does not record the operation's work.
 * a kernel makes the sum unknown if it does the work of an operation or GEMM of unknown size.
-* a kernel's role says whether it is a helper (`mio2trace.kernels.role`).
+* a kernel's role shows whether it is auxiliary (`mio2trace.kernels.role`).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from mio2trace.ops.operation import Operation
 __all__ = ["Cost", "Execution", "LayerKey", "Measures", "Steady", "Sums", "duration", "total"]
 
 _SEARCHES, _TOLD, _NOT_TOLD, _OF_KERNELS = range(4)
-"""Where an operation's work is known from: no work, the log, nothing, its kernels."""
+"""The source of an operation's work: it has none, the log, unknown, its kernels."""
 
 
 class _Summed(NamedTuple):
-    """By operation, run of a layer, pass; helpers by primitive and role."""
+    """Sums by operation, by execution of a layer, by pass; auxiliary kernels by primitive and role."""
 
     operations: Sums
     runs: Sums
@@ -51,7 +51,7 @@ class _Summed(NamedTuple):
 
 
 class Measures:
-    """The costs of one alignment. Nothing is summed before it is asked for, and then once."""
+    """The costs of one alignment, computed on first use."""
 
     def __init__(self, alignment: Alignment) -> None:
         self.alignment = alignment
@@ -59,7 +59,7 @@ class Measures:
         self._facts = alignment.facts
         self._links = alignment.links
 
-    # -- what is known of operations and kernels ---------------------------------------------------------------------
+    # -- known facts about operations and kernels ----------------------------------------------------------------------
 
     @cached_property
     def operation_at(self) -> Mapping[int, Operation]:
@@ -67,7 +67,8 @@ class Measures:
 
     @cached_property
     def first_of(self) -> Sequence[int]:
-        """Of each operation's index the position of its first activity with times, else of its first; `NONE`: none."""
+        """By the operation's index: the position of its first activity with times, else of its first activity; `NONE`
+        without any."""
         first = array("q", [NONE]) * (max(self.operation_at, default=NONE) + 1)
         activities = self._activities
         for position, index in enumerate(self._links.operation_of):
@@ -81,7 +82,7 @@ class Measures:
 
     @cached_property
     def gemm_parts(self) -> Mapping[int, tuple[int, ...]]:
-        """Of each activity that stands for a GEMM of several kernels the positions of all of them, its own first."""
+        """For each activity that represents a GEMM of several kernels: the positions of all of them, its own first."""
         if not any(fact.role == "main" and fact.gemm is None for fact in self._facts.values()):
             return {}
         parts = find_parts(self.alignment.profile, self._facts)
@@ -93,7 +94,7 @@ class Measures:
 
     @cached_property
     def _work_of(self) -> bytearray:
-        """Of each operation's index what its work is."""
+        """The kind of work of each operation, by index."""
         kinds = bytearray([_TOLD]) * len(self.first_of)
         for index, operation in self.operation_at.items():
             if operation.phase != "run":
@@ -104,7 +105,7 @@ class Measures:
 
     @cached_property
     def naive_operations(self) -> frozenset[int]:
-        """Operations of which the log names a naive solver."""
+        """Operations for which the log names a naive solver."""
         alike = {id(operation.facts): operation for operation in self.operation_at.values()}
         naive = {of for of, operation in alike.items() if is_naive(operation)}
         return frozenset(index for index, one in self.operation_at.items() if naive and id(one.facts) in naive)
@@ -135,26 +136,26 @@ class Measures:
 
     @property
     def operations(self) -> Sums:
-        """By the operation's index; work and traffic are `of_operation`'s."""
+        """By the operation's index, without work and traffic, which `of_operation` has."""
         return self._summed.operations
 
     @property
     def runs(self) -> Sums:
-        """By the number of the layer's run."""
+        """By the number of the layer's execution."""
         return self._summed.runs
 
     @property
     def passes(self) -> Sums:
-        """By the number of the pass; the last is of what is in none."""
+        """By the number of the pass; the last one is for activities in no pass."""
         return self._summed.passes
 
     @property
     def helpers(self) -> Mapping[tuple[str, str], int]:
-        """Time of the kernels that help in operations that ran, by the operation's primitive and the kernel's role."""
+        """Time of auxiliary kernels in operations that ran, by the operation's primitive and the kernel's role."""
         return self._summed.helpers
 
     def sum_up(self) -> None:
-        """Make the costs by number, and the source of the iterations, unless they are made already."""
+        """Compute the costs by number, and the source of the iterations, if necessary."""
         _ = self._summed, self.steady.told
 
     @cached_property
@@ -165,7 +166,7 @@ class Measures:
         kinds: dict[tuple[str, str], Kind] = {}
         naive = self.naive_operations
         outside = len(links.passes)
-        # A run may have a million kernels: nothing is looked up that stays.
+        # A run may have a million kernels, so constant values are looked up once.
         in_pass, pass_ns, in_run, run_ns = passes.kernels, passes.timed_ns, runs.kernels, runs.timed_ns
         parts = [(sums.helpers_ns, sums.transposes_ns, sums.naive_ns) for sums in (operations, runs, passes)]
         fact_at = facts.get if facts else None
@@ -225,7 +226,7 @@ class Measures:
                 yield position, index, flop, told_by
 
     def _not_told(self) -> Iterator[int]:
-        """Return where work may count that the log does not record: at GEMMs and in operations of unknown work."""
+        """Return where work may count that the log does not record: at GEMMs, and in operations of unknown work."""
         operation_of, kinds, facts = self._links.operation_of, self._work_of, self._facts
         for position, fact in facts.items():
             index = operation_of[position]
@@ -247,10 +248,10 @@ class Measures:
         ns: int,
         kind: Kind,
     ) -> None:
-        """Add the time of a kernel that helps or is naive to those parts of what it belongs to."""
+        """Add the time of an auxiliary or naive kernel to these parts of the sums to which it belongs."""
         index = numbers[0]
         if index != NONE and self.operation_at[index].is_plain:
-            # a copy is what such an op does, and helps in nothing
+            # a copy is the work of such an op, and no auxiliary kernel
             index, numbers = NONE, (NONE, *numbers[1:])
         naive = kind.naive or index in self.naive_operations
         if kind.helps and index != NONE and self._work_of[index] != _SEARCHES:
@@ -259,11 +260,12 @@ class Measures:
         for columns, number in zip(parts, numbers, strict=True):
             if number != NONE:
                 for column in compress(columns, wanted):
-                    # As `+=`, which asks a counter for what is missing in it: most of these are new.
+                    # The same as `+=`, which would ask a counter for each missing key: most keys are new.
                     column[number] = column.get(number, 0) + ns
 
     def of(self, positions: Sequence[int]) -> Cost:
-        """The cost of some activities, such as those of a layer on one of its queues: kernels, copies, times, work."""
+        """Return the cost of some activities, such as those of a layer on one of its queues: kernels, copies, times,
+        work."""
         sums = Sums(1)
         for position in positions:
             sums.add(0, self._activities[position])
@@ -273,7 +275,7 @@ class Measures:
         return sums.cost(0)
 
     def kernels_of(self, positions: Sequence[int]) -> tuple[int, int, int]:
-        """Of some activities, as `of`: how many kernels they are, their time, the work that is known of them."""
+        """Return the number of kernels among some activities, their time, and their known work."""
         activities, operation_of = self._activities, self._links.operation_of
         times = [duration(activities[at]) or 0 for at in positions if activities[at].kind == "kernel"]
         return len(times), sum(times), sum([self._work_at(at, operation_of[at])[0] or 0 for at in positions])
@@ -288,17 +290,17 @@ class Measures:
 
     @cached_property
     def steady(self) -> Steady:
-        """What is slowest in a steady iteration: what everything that ranks asks."""
+        """The slowest parts of a steady iteration: the source of every ranking."""
         return Steady(self)
 
-    # -- by what a person asks for -----------------------------------------------------------------------------------
+    # -- by the parts that people ask about ----------------------------------------------------------------------------
 
     @cached_property
     def whole(self) -> Cost:
         return total(self.passes.cost(number) for number in range(len(self.passes)))
 
     def of_operation(self, index: int) -> Cost:
-        """Return the cost of an operation; work and traffic are from the log, none for a search."""
+        """Return the cost of an operation; work and traffic come from the log, and a search has none."""
         operation = self.operation_at[index]
         cost = self.operations.cost(index)
         host_ns = self.host_ns_of[index]
@@ -317,7 +319,7 @@ class Measures:
 
     @cached_property
     def host_ns_of(self) -> Sequence[int | None]:
-        """Of each operation's index how long the host was in it."""
+        """By the operation's index: its time on the host."""
         host_ns: list[int | None] = [None] * len(self.first_of)
         for index, start, end in self.host_spans():
             host_ns[index] = end - start
@@ -325,7 +327,7 @@ class Measures:
 
     @cached_property
     def runs_of_operation(self) -> Mapping[int, tuple[int, ...]]:
-        """The runs of the layer of each operation, in order; more than one if a link has low confidence."""
+        """The executions of the layer of each operation, in order; more than one if a link has low confidence."""
         runs: dict[int, tuple[int, ...]] = {}
         for index, run in zip(self._links.operation_of, self._links.run_of, strict=True):
             if index != NONE and run != NONE and run not in runs.get(index, ()):
@@ -333,7 +335,8 @@ class Measures:
         return runs
 
     def host_spans(self) -> Iterator[tuple[int, int, int]]:
-        """Of each operation with kernels its index; from its first call, or the arguments for it, to its last's end."""
+        """By the index of each operation with kernels: from its first call (or the arguments for it) to the end of its
+        last call."""
         return host_spans(self.alignment, len(self.first_of))
 
     @cached_property
@@ -347,7 +350,7 @@ class Measures:
 
     @cached_property
     def executions(self) -> Mapping[LayerKey, list[Execution]]:
-        """Every time that a layer ran, in order, the warm-up (iteration 0) included."""
+        """Every execution of a layer in order, including the warm-up (iteration 0)."""
         return executions(self)
 
     @cached_property
@@ -366,7 +369,7 @@ class Measures:
 
     @cached_property
     def names_outside(self) -> Mapping[str, Cost]:
-        """Kernels of no operation, by name."""
+        """Kernels in no operation, by name."""
         return grouped(
             (activity.name, activity)
             for activity, index in zip(self._activities, self._links.operation_of, strict=True)
@@ -375,7 +378,7 @@ class Measures:
 
     @cached_property
     def layer_evidence(self) -> Mapping[str, Cost]:
-        """Kernels and copies by what puts them into a layer; ``""`` is what nothing does."""
+        """Kernels and copies by the evidence of their layer; ``""`` is for those in no layer."""
         return grouped(zip(self._links.layer_by, self._activities, strict=True))
 
     @cached_property
@@ -384,7 +387,7 @@ class Measures:
 
     @cached_property
     def searches(self) -> Mapping[int, Cost]:
-        """By index, of the searches that have kernels or copies."""
+        """By index, the searches that have kernels or copies."""
         return {
             index: self.operations.cost(index)
             for index, operation in self.operation_at.items()

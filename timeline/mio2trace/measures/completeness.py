@@ -1,6 +1,6 @@
 """Whether a profile holds all commands: missing and doubtful records, counted by class.
 
-Each class has an id that stays as it is (docs/stability.md).
+The id of a class never changes (docs/stability.md).
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
     "times-out-of-order": ("row whose times are not in order", "rows whose times are not in order"),
     "repeated-correlation": ("correlation id used twice", "correlation ids used twice"),
 })  # fmt: skip
-"""By id what is counted, of one and of several; what makes most numbers wrong first."""
+"""By id, the noun for one and for several; classes that affect most numbers come first."""
 
 _SIDE_BY_SIDE = late(r"GraphLaunch|LaunchKernelEx")
-"""Calls whose kernels may run beside the one before them: branches of a graph, NVIDIA's dependent launches."""
+"""Calls whose kernels may run at the same time as the one before: branches of a graph, NVIDIA's dependent launches."""
 OVERLAP_NS = 1_000
 OUTLIER = 100
 LEAST_SAMPLES = 5
-"""Kernels of one name and size that make a median."""
+"""The fewest kernels of one name and size that give a median."""
 
 
 class Completeness(msgspec.Struct, frozen=True, kw_only=True):
-    """``counts``: of each class that was met, by its id, in the order of `CLASSES`."""
+    """``counts``: by the id of each class that occurred, in the order of `CLASSES`."""
 
     counts: Mapping[str, int]
 
@@ -91,7 +91,7 @@ def completeness(alignment: Alignment, launches: Launches, devices: tuple[Device
                 without += 1
         start, end = activity.start_ns, activity.end_ns
         if start is not None and end is not None:
-            # RPD neither names nor sizes the kernels of a graph
+            # RPD records neither names nor sizes of the kernels of a graph
             if activity.grid is not None or call is None or "GraphLaunch" not in call.name:
                 durations[activity.name, activity.grid].append(end - start)
             if activity.queue in streams and (call is None or call.name not in side_by_side):
@@ -100,7 +100,7 @@ def completeness(alignment: Alignment, launches: Launches, devices: tuple[Device
     counts["kernel-without-launch"] += without
     counts["overlap-on-stream"] += sum(map(_overlaps, spans.values()))
     for (name, _), times in durations.items():
-        if len(times) < LEAST_SAMPLES or class_of_kernel(name) == "communication":  # which waits for other processes
+        if len(times) < LEAST_SAMPLES or class_of_kernel(name) == "communication":  # it waits for other processes
             continue
         times.sort()
         most = OUTLIER * quantile(times, 0.5)
@@ -110,7 +110,7 @@ def completeness(alignment: Alignment, launches: Launches, devices: tuple[Device
 
 
 def _overlaps(spans: list[tuple[int, int]]) -> int:
-    """How many kernels of a stream start more than `OVERLAP_NS` before an earlier one ends."""
+    """Count the kernels of a stream that start more than `OVERLAP_NS` before an earlier one ends."""
     spans.sort()
     until = accumulate((end for _, end in spans), max)
     starts = [start + OVERLAP_NS for start, _ in spans]

@@ -15,12 +15,12 @@ from mio2trace.ops.operation import Operation
 class Cost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The cost of a part of a run: its kernels and copies, their times in ns, their work. A sum of costs is a cost.
 
-    ``timed_ns`` is what those kernels took whose times are known, ``untimed`` how many are not; ``copy_timed_ns``,
-    ``untimed_copies`` alike. ``helpers_ns``, ``transposes_ns`` (of these) and ``naive_ns`` are parts of ``timed_ns``.
-    ``known_flop`` is the work of operations that ran and of GEMMs outside of them; ``flop_by`` names its sources.
-    ``unknown_flop`` counts those of unknown work. ``known_bytes`` and ``unknown_bytes`` are the same for the least
-    traffic of operations. ``host_ns`` is the time on the host, from the first call to the end of the last; ``host_by``
-    says by what it is known. ``unsure``: links of low confidence.
+    ``timed_ns``: the time of kernels with known times; ``untimed``: the number of others. ``copy_timed_ns`` and
+    ``untimed_copies``: the same for copies. ``helpers_ns`` (auxiliary kernels), ``transposes_ns`` (a part of these) and
+    ``naive_ns`` are parts of ``timed_ns``. ``known_flop``: the work of operations that ran, and of GEMMs outside of
+    them; ``flop_by``: its sources; ``unknown_flop``: the number of operations of unknown work. ``known_bytes`` and
+    ``unknown_bytes``: the same for the least traffic of operations. ``host_ns``: the time on the host, from the first
+    call to the end of the last; ``host_by``: its source. ``unsure``: links of low confidence.
     """
 
     kernels: int = 0
@@ -43,32 +43,32 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def kernel_ns(self) -> int | None:
-        """None where the time of one kernel is not known."""
+        """None if the time of one kernel is unknown."""
         return None if self.untimed else self.timed_ns
 
     @property
     def copy_ns(self) -> int | None:
-        """None where the time of one copy is not known."""
+        """None if the time of one copy is unknown."""
         return None if self.untimed_copies else self.copy_timed_ns
 
     @property
     def flop(self) -> int | None:
-        """None where there is no work that is told of, or some of unknown size: part of it would look slow."""
+        """None without work, or if a part of it is unknown: the rate of the known part would look slow."""
         return None if self.unknown_flop else self.known_flop or None
 
     @property
     def bytes(self) -> int | None:
-        """Least memory traffic; None where it is not known of all operations, or there are none."""
+        """Least memory traffic; None if it is unknown for an operation, or if there are no operations."""
         return None if self.unknown_bytes else self.known_bytes or None
 
     @property
     def gflops(self) -> float | None:
-        """All of the work over the time of all kernels."""
+        """The whole work divided by the time of all kernels."""
         return None if not self.timed_ns or self.untimed or self.flop is None else self.flop / self.timed_ns
 
     @property
     def launch_overhead_ns(self) -> int | None:
-        """Host time without work on the device; None if the calls did not wait for the device."""
+        """Host time minus kernel and copy time; None if the calls did not wait for the device."""
         if self.host_ns is None or self.kernel_ns is None or self.copy_ns is None:
             return None
         left = self.host_ns - self.kernel_ns - self.copy_ns
@@ -83,7 +83,7 @@ _SUMMED = tuple(name for name in Cost.__struct_fields__ if name not in ("flop_by
 
 
 def total(costs: Iterable[Cost]) -> Cost:
-    """Their sum; ``host_ns`` is None where that of one is not known."""
+    """Return the sum of costs; ``host_ns`` is None if that of one is unknown."""
     parts = list(costs)
     if len(parts) == 1:
         return parts[0]
@@ -97,13 +97,14 @@ def total(costs: Iterable[Cost]) -> Cost:
     )
 
 
-# -- Sums over activities by the number of what they belong to: columns, for a run may have a million of these ---------
+# -- Sums over activities, in columns by the number of the part to which they belong: a run may have a million
+# ----------
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 class Sums:
-    """What few have is in mappings that lack the others."""
+    """Columns of sums. Values that few parts have are in mappings without the other parts."""
 
     def __init__(self, count: int) -> None:
         self.kernels = [0] * count
@@ -138,13 +139,14 @@ class Sums:
             self.copy_timed_ns[number] += ns
 
     def add_work(self, number: int, flop: int | None, told_by: str) -> None:
-        """Add work whose source is ``told_by``; None is work of unknown size."""
+        """Add work from the source ``told_by``; None is work of unknown size."""
         if flop is None:
             self.unknown_flop[number] += 1
             return
         column = self.flop_of_gemms if told_by == "gemm" else self.flop_of_operations
         before = column.get(number)
-        column[number] = flop if before is None else before + flop  # most have one: no new number for it
+        # Most parts have one operation, so no new number is made.
+        column[number] = flop if before is None else before + flop
 
     def _told_by(self, number: int) -> Iterator[str]:
         if number in self.flop_of_operations:
@@ -153,11 +155,11 @@ class Sums:
             yield "gemm"
 
     def activities(self, number: int) -> int:
-        """How many kernels and copies it has."""
+        """Return the number of kernels and copies."""
         return self.kernels[number] + self.copies.get(number, 0)
 
     def flop(self, number: int) -> int | None:
-        """Its work, as `Cost.flop`."""
+        """Return the work, like `Cost.flop`."""
         if self.unknown_flop and number in self.unknown_flop:
             return None
         return self.flop_of_operations.get(number, 0) + self.flop_of_gemms.get(number, 0) or None
@@ -208,17 +210,18 @@ def grouped(pairs: Iterable[tuple[Key, Activity]]) -> dict[Key, Cost]:
 
 
 def duration(activity: Activity) -> int | None:
-    """How long it ran, in ns; None where that is not known."""
+    """Return the duration in ns; None if unknown."""
     if activity.start_ns is None or activity.end_ns is None:
         return None
     return activity.end_ns - activity.start_ns
 
 
-# -- Bandwidth of collectives, as NCCL's tests define it: the message over the time, and what a rank's link carries ----
+# -- Bandwidth of collectives, as in NCCL's tests: the message divided by the time, and the data on a rank's link ------
 
 
 class Bandwidth(NamedTuple):
-    """In bytes per ns, which is 10^9 bytes per second. The time is this rank's kernel, its wait for others included."""
+    """Bytes per ns, which is 10^9 bytes per second. The time is that of this rank's kernel, which includes waiting for
+    others."""
 
     message_bytes: int
     algorithm: float
@@ -226,8 +229,7 @@ class Bandwidth(NamedTuple):
 
 
 def bandwidth(operation: Operation, calls: float, kernel_ns: float) -> Bandwidth | None:
-    """Return the bandwidths of ``calls`` calls of a collective that took this time together; None for other
-    operations."""
+    """Return the bandwidths of ``calls`` calls of a collective with this total time; None for other operations."""
     problem = operation.problem
     message = None if problem is None else problem.message_bytes()
     if problem is None or message is None or kernel_ns <= 0:

@@ -1,12 +1,12 @@
-"""What hardware counters measured of a kernel: bytes of memory and floating-point operations, if they were collected.
+"""Values of hardware counters of a kernel: bytes of memory and floating-point operations, if they were collected.
 
 ``FETCH_SIZE`` and ``WRITE_SIZE`` are kilobytes of 1024 bytes from and to memory (AMD's description of these counters).
-Floating-point operations of a data type are, as AMD's rocprof-compute has it,
+AMD's rocprof-compute computes the floating-point operations of a data type as
 
     64 * (SQ_INSTS_VALU_ADD_<T> + MUL_<T> + TRANS_<T> + 2 * FMA_<T>) + 512 * SQ_INSTS_VALU_MFMA_MOPS_<T>
 
-where an instruction works on 64 lanes. A type counts if all of its counters were collected, or its MFMA counter alone
-where it has no others. Lanes that are switched off count as work, so the number is an upper bound.
+because an instruction works on 64 lanes. A type counts if all of its counters were collected, or only its MFMA counter
+if it has no others. Lanes that are switched off count as work, so the number is an upper bound.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST = 1 << 62
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """``None``: not collected. Rates are over the kernel's time in this run, which counters make longer."""
+    """None: not collected. Rates use the kernel's time in this run, which counters make longer."""
 
     read_bytes: int | None = None
     write_bytes: int | None = None
@@ -48,7 +48,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flop_per_byte(self) -> float | None:
-        """Where the kernel is on the axis of a roofline."""
+        """The place of the kernel on the axis of a roofline."""
         return self.flop / self.bytes if self.flop is not None and self.bytes else None
 
     @property
@@ -62,7 +62,7 @@ MEASURED = ("read_bytes", "write_bytes", "gb_per_s", "flop", "gflops", "flop_per
 
 
 def values_of(activity: Activity, counters: Sequence[Counter]) -> dict[str, float]:
-    """The counters of a kernel that have a value, by name."""
+    """Return the counters of a kernel that have a value, by name."""
     pairs = zip(counters, activity.counters, strict=False)
     return {counter.name: value for counter, value in pairs if value is not None}
 
@@ -76,7 +76,7 @@ def measured(activity: Activity, counters: Sequence[Counter]) -> Measured:
 
 
 def together(parts: Iterable[Measured]) -> Measured:
-    """The sums over several kernels; None for what is not known of each of them."""
+    """Return the sums over several kernels; None for a value that one of them lacks."""
     sums: dict[str, int | None] = {}
     for number, part in enumerate(parts):
         for name in Measured.__struct_fields__:
@@ -86,7 +86,7 @@ def together(parts: Iterable[Measured]) -> Measured:
 
 
 def _flop(values: Mapping[str, float]) -> int | None:
-    """None if the counters of no data type are complete."""
+    """Return the operations; None if no data type has all of its counters."""
     total: float | None = None
     for kind in _MFMA_TYPES:
         valu = {f"SQ_INSTS_VALU_{word}_{kind}": lanes for word, lanes in _VALU.items()} if kind in _TYPES else {}
@@ -99,10 +99,10 @@ def _flop(values: Mapping[str, float]) -> int | None:
 
 
 def _whole(number: float) -> int | None:
-    """None for what no kernel does; a damaged file may state anything."""
+    """Return a possible number; None for an impossible one, which a damaged file may state."""
     return round(number) if 0 <= number < _MOST else None
 
 
 def plain(value: float) -> int | float:
-    """A value as outputs show it: whole where it is."""
+    """Return a value as outputs show it: as an integer if it is whole."""
     return int(value) if value.is_integer() and abs(value) < 1 << 53 else value

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from mio2trace.measures import Measures
 
 LayerKey = tuple[int, str, Direction | None]
-"""Position in the net, name, direction where it has one."""
+"""Position in the net, name, direction if it has one."""
 
 
 def in_net_order(key: LayerKey) -> tuple[int, bool, str]:
-    """Sorts layers by the net, forward before backward, as `caffe time` prints."""
+    """Sort layers in the order of the net, forward before backward, as `caffe time` prints them."""
     return key[0], key[2] == "backward", key[1]
 
 
 def printed_times(logs: Iterable[FrameworkLog]) -> dict[LayerKey, list[int]]:
-    """The printed times of each layer, in ns, in the order of the lines."""
+    """Return the printed times of each layer, in ns, in the order of the lines."""
     printed: dict[LayerKey, list[int]] = {}
     for log in logs:
         for layer in log.layers:
@@ -34,10 +34,10 @@ def printed_times(logs: Iterable[FrameworkLog]) -> dict[LayerKey, list[int]]:
 
 
 class Execution(NamedTuple):
-    """One time that a layer ran. ``layer_by``: its kernels and copies by evidence.
+    """One execution of a layer. ``layer_by``: its kernels and copies by evidence.
 
-    The cost's ``host_by`` is ``bounds`` (timer marks, boundary stamps), or ``calls``, from its first activity's first
-    argument to the end of its last activity.
+    ``host_by`` of the cost is ``bounds`` (timer marks, boundary stamps) or ``calls`` (from the first argument of its
+    first activity to the end of its last activity).
     """
 
     iteration: int | None
@@ -46,14 +46,14 @@ class Execution(NamedTuple):
 
 
 def executions(measures: Measures) -> dict[LayerKey, list[Execution]]:
-    """Every time that a layer ran, in order, the warm-up (iteration 0) included.
+    """Return every execution of a layer in order, including the warm-up (iteration 0).
 
-    A layer without kernels in a pass whose kernels are all attributed ran there with none.
+    A layer without kernels in a pass whose kernels are all attributed ran there without kernels.
     """
     alignment = measures.alignment
     links = alignment.links
     inside: dict[tuple[Pass, LayerKey], list[int]] = {}
-    loose: set[Pass | None] = set()  # passes that hold activities of no layer
+    loose: set[Pass | None] = set()  # passes with activities in no layer
     for position, run in enumerate(links.run_of):
         if run == NONE:
             number = links.pass_of[position]
@@ -92,7 +92,7 @@ def _where(links: Links, run: LayerRun) -> tuple[Pass, LayerKey]:
 
 
 def _order(alignment: Alignment) -> list[LayerKey]:
-    """Layers and directions as they run; last those of no direction, which have neither forward nor backward."""
+    """Return layers and directions in order of execution; those without a direction come last."""
     keys = {_key(run) for run in alignment.links.runs}
     undirected = {key[:2] for key in keys if key[2] is None}
     in_net = [(layer.index, layer.layer, direction) for layer, direction in alignment.net.execution_order()]
@@ -116,7 +116,8 @@ def _on_host(alignment: Alignment, runs: Sequence[LayerRun], positions: Sequence
 
 
 def _traffic(measures: Measures, positions: Sequence[int]) -> tuple[int, int]:
-    """Least bytes of the operations that begin here, and of how many they are not known."""
+    """Return the least bytes of the operations that begin here, and the number of operations for which they are
+    unknown."""
     known = unknown = 0
     for position in positions:
         index = measures.alignment.links.operation_of[position]

@@ -1,21 +1,21 @@
-"""Which iterations (steps) of a run count: those in which it is warm and whole, of one kind.
+"""Which iterations (steps) of a run count: those that are warm, complete and of one kind.
 
-Iterations are what the profile marks or the log names; without these, what the kernels repeat
-(`mio2trace.align.layers.repetitions`); else the whole run is one. Set-up, warm-up, searches, and commands launched
-before the recording or between two steps are in no iteration. Then, in this order:
+Iterations are marked by the profile or named by the log. Without these, they are the repetitions of kernels
+(`mio2trace.align.layers.repetitions`); otherwise the whole run is one iteration. Set-up, warm-up, searches, and
+commands launched before the recording or between two steps are in no iteration. Then these rules apply, in this order:
 
-* *kinds*: the mark of a serving engine (``decode bs=32``), else iterations whose kernels agree in `SAME_KIND`.
-  Numbers are of the kind with most kernel time; others are listed beside it;
-* *cut*: the recording begins or ends in it. The last iteration is cut if it holds just the first kernels of the one
-  before, the first if it holds just the last ones of the one after. A part that lacks kernels in the middle is another
-  thing. For a single iteration, the net in the log may show that the profile ends in it (`ends`). Where all are cut,
-  that with most kernels counts, as the *part* that it is;
-* *cold*: one of the first that are left, if it launches searches, builds or loads programs that most later ones do
-  not, launches `MORE_KERNELS` times the kernels of the later ones' median, or takes more than `LONGER` times their
-  median: its kernels, the step, or the host. If there are two and they differ by as much, the shorter one counts.
+* *kinds*: the mark of a serving engine (``decode bs=32``), else iterations whose kernels agree in `SAME_KIND`. The kind
+  with most kernel time gives the numbers; others are listed beside it;
+* *cut*: the recording begins or ends in it. The last iteration is cut if it has only the first kernels of the one
+  before; the first one if it has only the last kernels of the one after. An iteration that lacks kernels in the middle
+  is of another kind. For a single iteration, the net in the log may show that the profile ends in it (`not_whole`). If
+  all are cut, the one with most kernels counts, as a *part*;
+* *cold*: one of the first remaining iterations, if it launches searches, builds or loads programs that most later ones
+  do not, launches `MORE_KERNELS` times as many kernels as the median of the later ones, or takes more than `LONGER`
+  times their median (its kernels, the step, or the host). If two differ by as much, the shorter one counts.
 
-One whole iteration alone may be cold, and the rule says so, unless a warm-up phase ran its kernels before, or its mark
-(``ProfilerStep#6``) says that steps ran before it.
+A single complete iteration may be cold, and the rule says so, unless a warm-up phase ran its kernels before, or its
+mark (``ProfilerStep#6``) shows that steps ran before it.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from mio2trace.measures.statistics import median
 MORE_KERNELS = 1.1
 LONGER = 1.5
 SAME_KIND = 0.9
-"""Share of the kernels of two iterations of one kind that agree."""
+"""The least share of kernels that two iterations of one kind have in common."""
 MOST_KINDS = 32
 """The most kinds; later iterations of other kinds belong to the last one."""
 _STEP = "ProfilerStep#"
 WARM = 2
-"""Steps before the first recorded one, from which on that is warm."""
+"""The first recorded step is warm if at least this many steps ran before it."""
 _NEVER = 1 << 64
 """Later than any time."""
 
@@ -53,9 +53,9 @@ Source = Literal["named", "repetition", "whole"]
 
 
 class Iteration(msgspec.Struct, frozen=True, kw_only=True):
-    """One iteration, searches left out: its kernels, their time, how long the host was in it.
+    """One iteration without searches: its kernels, their time, its time on the host.
 
-    ``step_ns``: how long it lasted on the slowest device, None where its end is not known. ``kind``: an index into
+    ``step_ns``: its length on the slowest device, None if its end is unknown. ``kind``: an index into
     `Iterations.kinds`.
     """
 
@@ -73,13 +73,13 @@ class Iteration(msgspec.Struct, frozen=True, kw_only=True):
 
 class Iterations(msgspec.Struct, frozen=True, kw_only=True):
     """``all``: in order. ``steady``: numbers of the iterations that count. ``cold``, ``cut``, ``longer``: iterations of
-    the same kind that do not count. ``kinds``: the kind of each iteration; ``kind``: that of the steady ones.
+    the same kind that do not count. ``kinds``: the names of kinds; ``kind``: that of the steady iterations.
 
-    ``place_of``: of each activity the place in ``all`` of the iteration that it is part of, `NONE` where it is in none
-    or of a search. ``told_by``: ``named`` by a log or profile, a ``repetition`` of kernels, or the ``whole`` run.
-    ``rule``: a sentence that says which count. ``is_warm_up``: only the warm-up ran, and stands for an iteration.
-    ``part``: if no iteration is whole, why the counted iteration is not; else empty. ``may_be_cold``: one alone is
-    whole. ``devices``: the time of each device by these iterations; ``slowest``: the place of that whose steps are
+    ``place_of``: for each activity, the place in ``all`` of its iteration; `NONE` for an activity of no iteration or of
+    a search. ``told_by``: ``named`` by a log or profile, a ``repetition`` of kernels, or the ``whole`` run. ``rule``: a
+    sentence about which iterations count. ``is_warm_up``: only the warm-up ran, and is used as an iteration. ``part``:
+    if no iteration is complete, why the counted one is not; else empty. ``may_be_cold``: only one is complete.
+    ``devices``: the time of each device in these iterations; ``slowest``: the place of the device whose steps are
     shown. ``without_commands``: marked steps in which nothing was launched; they are in no mean.
     """
 
@@ -102,12 +102,12 @@ class Iterations(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def device(self) -> DeviceTime | None:
-        """The device whose steps are longest; None where nothing ran."""
+        """The device whose steps are longest; None if nothing ran."""
         return self.devices[self.slowest] if self.devices else None
 
     @property
     def places(self) -> tuple[int, ...]:
-        """The places in ``all`` of those that count."""
+        """The places in ``all`` of the iterations that count."""
         counted = frozenset(self.steady)
         return tuple(at for at, one in enumerate(self.all) if one.number in counted)
 
@@ -136,7 +136,7 @@ def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Ite
         msgspec.structs.replace(one, searches=searched[at], step_ns=step_ns.get(at), builds=builds.get(at, 0))
         for at, one in enumerate(_measured(alignment, place_of, numbers))
     ]
-    # One in which only searches ran is none.
+    # An iteration with only searches does not count.
     steady = [at for at, iteration in enumerate(found) if iteration.kernels or len(found) == 1]
     named = told_by == "named"
     names = _names(alignment, place_of, len(found)) if named else []
@@ -188,8 +188,8 @@ def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Ite
 
 
 def _is_warmed_up(alignment: Alignment, place_of: Sequence[int], place: int, number: int) -> bool:
-    """Whether a warm-up phase launched the kernels of the iteration at ``place`` before, or PyTorch counted `WARM`
-    steps before it, which it did not record. A serving engine's steps have numbers of their own."""
+    """Return whether a warm-up phase launched the kernels of the iteration at ``place`` before, or PyTorch counted
+    `WARM` unrecorded steps before it. The steps of a serving engine have their own numbers."""
     texts = {one.text for one in alignment.profile.ranges if one.text.startswith(_STEP)}
     counted = {int(text[len(_STEP) :]) for text in texts if text[len(_STEP) :].isdecimal()}
     if counted and (number if number in counted else min(counted)) >= WARM:
@@ -209,7 +209,7 @@ def _is_warmed_up(alignment: Alignment, place_of: Sequence[int], place: int, num
 
 
 def _slowest(devices: Sequence[DeviceTime]) -> int:
-    """The place of the device whose steps are longest; of none that is known, whose kernels are."""
+    """Return the place of the device with the longest steps; if no length is known, with the most kernel time."""
     if not devices:
         return 0
     lengths = [(sum(w.step_ns or 0 for w in one.windows), sum(w.kernel_ns for w in one.windows)) for one in devices]
@@ -219,7 +219,7 @@ def _slowest(devices: Sequence[DeviceTime]) -> int:
 def _numbered(alignment: Alignment, searches: AbstractSet[int]) -> tuple[list[int], Source, Phase | None]:
     """Return the number of the iteration of each activity, its source, and the phase of the passes that are iterations.
 
-    Without any the warm-up is one, else all but set-up.
+    Without iterations the warm-up is one, otherwise everything except set-up.
     """
     links = alignment.links
     launching = {
@@ -231,7 +231,7 @@ def _numbered(alignment: Alignment, searches: AbstractSet[int]) -> tuple[list[in
     for phase in phases:
         numbers = [NONE if one.phase != phase or one.number is None else one.number for one in links.passes]
         if any(at in launching for at, number in enumerate(numbers) if number != NONE):
-            numbers.append(NONE)  # of what is in no pass
+            numbers.append(NONE)  # for activities in no pass
             repeated = any(one.repeated for one in links.passes)
             return [numbers[number] for number in links.pass_of], "repetition" if repeated else "named", phase
     set_up = {at for at, one in enumerate(links.passes) if one.phase in ("before", "setup")}
@@ -269,7 +269,7 @@ def _measured(alignment: Alignment, place_of: Sequence[int], numbers: Sequence[i
 
 
 def _builds(alignment: Alignment, place_of: Sequence[int], count: int) -> Counter[int]:
-    """Calls that build or load programs, by the place of the iteration whose launches they are among."""
+    """Count calls that build or load programs, by the place of the iteration among whose launches they are."""
     building = [
         call.start_ns
         for call in alignment.profile.other_calls
@@ -295,7 +295,7 @@ def _builds(alignment: Alignment, place_of: Sequence[int], count: int) -> Counte
 
 
 def _names(alignment: Alignment, place_of: Sequence[int], count: int) -> list[list[str]]:
-    """The names of each iteration's kernels, as they were launched."""
+    """Return the names of each iteration's kernels, in order of launch."""
     names: list[list[str]] = [[] for _ in range(count)]
     for place, activity in zip(place_of, alignment.profile.activities, strict=True):
         if place != NONE and activity.kind == "kernel":
@@ -356,7 +356,8 @@ def _fullest_kind(found: Sequence[Iteration], whole: Sequence[int]) -> int:
 
 
 def _cut(names: Sequence[Sequence[str]], steady: Sequence[int]) -> list[int]:
-    """Places of the first and the last where the recording holds only the end, or the beginning, of them."""
+    """Return the places of the first and the last iteration if the recording holds only their end, or their
+    beginning."""
     if len(steady) < 2:
         return []
     cut = []
@@ -381,7 +382,7 @@ def _cold(found: Sequence[Iteration], whole: Sequence[int]) -> tuple[dict[int, s
 
 
 def _why_cold(first: Iteration, later: Sequence[Iteration], *, time_alone: bool = False) -> str:
-    """Why an iteration is cold beside later ones; empty where it is not."""
+    """Return why an iteration is cold compared with later ones; empty if it is not."""
     if not time_alone and first.searches and 2 * sum(bool(one.searches) for one in later) < len(later):
         return "searches ran in it"
     for own, others, what in (
@@ -437,7 +438,7 @@ def _rule(
 
 
 def hull(span: tuple[int, int] | None, start: int, end: int) -> tuple[int, int]:
-    """Return the smallest span that holds ``span`` and the times ``start`` to ``end``."""
+    """Return the smallest span that contains ``span`` and the times ``start`` to ``end``."""
     if span is None:
         return start, end
     if start < span[0] or end > span[1]:
@@ -467,7 +468,7 @@ BEGINS, ENDS = "the profile begins in it", "the profile ends in it"
 
 
 def not_whole(alignment: Alignment, place_of: Sequence[int], numbers: Mapping[int, int]) -> dict[int, str]:
-    """Why the first or the last iteration is not whole, by its place, where that is seen.
+    """Return why the first or the last iteration is incomplete, by its place, if that can be seen.
 
     ``numbers``: of iterations by their places (``place_of``: of each activity), in order.
     """
@@ -500,7 +501,7 @@ def not_whole(alignment: Alignment, place_of: Sequence[int], numbers: Mapping[in
             continue
         missing = order[places[-1] + 1 :] if at_end else order[: places[0]]
         if not _is_at_edge(alignment, place_of, place, at_end):
-            continue  # its kernels are there: only what they belong to is not known
+            continue  # its kernels are present; only their links are unknown
         if (
             any(kind(key) in launching for key in missing)
             or (missing and _is_silent(alignment, at_end))
@@ -511,7 +512,7 @@ def not_whole(alignment: Alignment, place_of: Sequence[int], numbers: Mapping[in
 
 
 def _is_at_edge(alignment: Alignment, place_of: Sequence[int], place: int, at_end: bool) -> bool:
-    """Whether the profile's first kernel, or its last, is in this iteration."""
+    """Return whether the profile's first kernel, or its last, is in this iteration."""
     activities = alignment.profile.activities
     positions = range(len(activities))
     return place == next(
@@ -520,7 +521,7 @@ def _is_at_edge(alignment: Alignment, place_of: Sequence[int], place: int, at_en
 
 
 def _is_silent(alignment: Alignment, at_end: bool) -> bool:
-    """Whether calls that the log has behind all that launched a kernel, or before them, did not."""
+    """Return whether the log's calls after (or before) all calls with kernels launched nothing."""
     links = alignment.links
     linked = [index for index in links.operation_of if index != NONE]
     if not linked:

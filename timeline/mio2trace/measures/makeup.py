@@ -1,4 +1,4 @@
-"""What the time of steady kernels is made up of: primitives and roles, durations, evidence, graph launches."""
+"""The composition of the time of steady kernels: primitives and roles, durations, evidence, graph launches."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ if TYPE_CHECKING:
     from mio2trace.measures import Measures
 
 SHORT_NS = 10_000
-"""A kernel that is shorter is short: launching one costs a host about as much."""
+"""A shorter kernel is short: launching one costs the host about as much."""
 
 Part = tuple[str, str, bool]
-"""Primitive (the operation's; else the kernel's own, ``gemm``, ``collective``, or empty), role, whether it helps."""
+"""Primitive (of the operation; else of the kernel itself, ``gemm``, ``collective``, or empty), role, whether it is
+auxiliary."""
 
 
 class Makeup(msgspec.Struct, frozen=True, kw_only=True):
-    """Kernels with times, counted and summed once. ``parts``: time by `Part`; ``layers``: time by layer and part.
-    ``by_log2``: count and time by the bits of the duration in ns. ``naive``: by operation, ``NONE`` for those of no
-    operation. ``outside``: by name, of no operation and no graph.
-    ``unsure``, ``graph`` (of no operation), ``short``, ``all``: sums.
-    ``elsewhere_ns``: the expected time of unsure kernels that belongs to another layer or operation, by the less likely
-    of their two links.
-    """
+    """Kernels with times, counted and summed once. ``parts``: time by `Part`. ``layers``: time by layer and part.
+    ``by_log2``: count and time by the bits of the duration in ns. ``naive``: by operation, ``NONE`` for kernels in no
+    operation. ``outside``: by name, of kernels in no operation and no graph. ``unsure``, ``graph`` (in no operation),
+    ``short``, ``all``: sums. ``elsewhere_ns``: the expected time of unsure kernels that belongs to another layer or
+    operation, by the less probable of their two links."""
 
     parts: Counter[Part]
     layers: Counter[tuple[LayerKey, Part]]
@@ -104,17 +103,18 @@ def makeup(measures: Measures) -> Makeup:
 
 
 def _primitives(measures: Measures) -> tuple[list[str], list[int]]:
-    """Those of the log's operations, and of each operation's index the place of its own; the last is of none."""
+    """Return the primitives of the log's operations, and the place of each operation's primitive by index; the last one
+    is for no operation."""
     places: dict[str, int] = {}
     place_of = [NONE] * (len(measures.first_of) + 1)
     for index, operation in measures.operation_at.items():
-        # of an op that no family models its kernels tell the primitive
+        # for an op without a family, its kernels show the primitive
         place_of[index] = places.setdefault("" if operation.is_plain else operation.primitive, len(places))
     return list(places), place_of
 
 
 def _replayed(measures: Measures) -> frozenset[int]:
-    """Positions of the kernels in steady iterations that graphs launched."""
+    """Return the positions of the kernels in steady iterations that graphs launched."""
     activities = measures.alignment.profile.activities
     calls = [activities[position].call for position in measures.steady.counted.kernels]
     if not any("GraphLaunch" in name for name in {call.name for call in calls if call is not None}):
@@ -123,7 +123,7 @@ def _replayed(measures: Measures) -> frozenset[int]:
 
 
 def _naive(measures: Measures) -> Counter[int]:
-    """Time of naive kernels by operation, in the order of the iterations."""
+    """Return the time of naive kernels by operation, in the order of the iterations."""
     of_steady, operation_of = measures.steady.counted, measures.alignment.links.operation_of
     naive: Counter[int] = Counter()
     if not any(kind.naive for _, _, kind in of_steady.helping):
@@ -147,7 +147,7 @@ def _by_log2(times: Sequence[int]) -> dict[int, tuple[int, int]]:
 
 
 def _primitive(fact: KernelFact | None, meaning: KernelName | None) -> str:
-    """What a kernel of no operation is of."""
+    """Return the primitive of a kernel in no operation."""
     if meaning is not None and meaning.primitive:
         return meaning.primitive
     if meaning is not None and meaning.role == "collective":

@@ -1,4 +1,4 @@
-"""Costs of steady iterations by a key, ranked, and the sums that they are made from."""
+"""Costs of steady iterations by a key, in order of time, and the sums from which they are made."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class SteadyCost(msgspec.Struct, Generic[Key], frozen=True, kw_only=True):
-    """What ``key`` cost over the steady iterations.
+    """The cost of ``key`` over the steady iterations.
 
-    ``cost`` is their sum, ``per_iteration_ns`` its kernel time in each of them, ``calls`` how often it ran: executions
-    of a layer, operations, kernels of a name. ``share`` is the part of the kernel time of these iterations, 0 to 1;
-    ``cumulative_share`` that of it and all that rank before it. ``find_ns``, ``find_kernels``: searches for it, in the
-    whole run.
+    ``cost``: the sum. ``per_iteration_ns``: kernel time in each of them. ``calls``: executions of a layer, operations,
+    or kernels of a name. ``share``: the part of the kernel time of these iterations, 0 to 1. ``cumulative_share``: of
+    this row and all rows before it. ``find_ns``, ``find_kernels``: its searches in the whole run.
     """
 
     key: Key
@@ -46,12 +45,12 @@ class SteadyCost(msgspec.Struct, Generic[Key], frozen=True, kw_only=True):
 
     @property
     def mean_ns(self) -> float:
-        """Kernel time of an iteration; an integer when it is one."""
+        """Mean kernel time per iteration; an integer if it is whole."""
         return mean(self.per_iteration_ns) if self.per_iteration_ns else 0
 
     @property
     def host_ns(self) -> int | None:
-        """On the host, over all of these iterations: launching, compiling, waiting. None where it is not known."""
+        """Time on the host over all of these iterations: launching, compiling, waiting. None if unknown."""
         return self.cost.host_ns
 
     @property
@@ -60,9 +59,9 @@ class SteadyCost(msgspec.Struct, Generic[Key], frozen=True, kw_only=True):
 
 
 class Ranking(Sequence[SteadyCost[Key]]):
-    """Costs, most kernel time first, equals in the order in which they ran; ``total`` is of all steady kernels.
+    """Costs, most kernel time first, equal ones in order of execution. ``total``: of all steady kernels.
 
-    ``rest`` is what the rows do not hold of it, such as kernels in no layer; None where they hold all of it.
+    ``rest``: the part of it that is in no row, such as kernels in no layer; None if there is none.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class Ranking(Sequence[SteadyCost[Key]]):
 
 
 class Rows(Generic[Key]):
-    """Sums by key, of steady iterations and of searches; ``samples`` holds the kernel time of each key by iteration."""
+    """Sums by key, of steady iterations and of searches. ``samples``: kernel time of each key by iteration."""
 
     def __init__(self, keys: Sequence[Key], iterations: int) -> None:
         self.keys = keys
@@ -108,7 +107,7 @@ class Rows(Generic[Key]):
     def add_helping(
         self, helping: Iterable[tuple[int, int, Kind]], column: Sequence[int], row_of: Sequence[int]
     ) -> None:
-        """Position, time and kind of kernels that help or are naive, by the row of their number in ``column``."""
+        """Add position, time and kind of auxiliary or naive kernels, by the row of their number in ``column``."""
         for position, ns, kind in helping:
             number = column[position]
             if number != NONE:
@@ -140,7 +139,7 @@ class Rows(Generic[Key]):
         )
 
     def has(self, number: int) -> bool:
-        """Whether there is anything to say of it."""
+        """Return whether the row has any cost."""
         return bool(self.sums.activities(number) or self.calls[number] or self.find_kernels[number])
 
 
@@ -173,11 +172,12 @@ def _rest(ran: Sequence[SteadyCost[Key]], whole: SteadyCost[str], name: str) -> 
     )
 
 
-# -- What counts as a helper, and what as naive ------------------------------------------------------------------------
+# -- Auxiliary kernels and naive kernels
+# --------------------------------------------------------------------------------
 
 
 class Kind(NamedTuple):
-    """What a kernel's role and name say of its time."""
+    """The kind of a kernel's time, from its role and name."""
 
     role: str
     helps: bool
@@ -190,7 +190,7 @@ def _is_naive(algorithm: str | None, solver: str | None) -> bool:
 
 
 def is_naive(operation: Operation) -> bool:
-    """Whether the log names a solver of the naive family for it."""
+    """Return whether the log names a naive solver for it."""
     return _is_naive(operation.algorithm, operation.solver)
 
 
@@ -201,8 +201,8 @@ def kind_of(name: str, fact: KernelFact | None) -> Kind:
 
 
 def numbered_names(activities: Sequence[Activity]) -> tuple[list[str], list[int]]:
-    """The kernels' names, each once, in order of first appearance; of each activity the place of its own, `NONE` of
-    what is no kernel."""
+    """Return the distinct names of kernels, in order of first appearance, and the place of the name of each activity,
+    `NONE` for an activity that is no kernel."""
     own = [activity.name if activity.kind == "kernel" else None for activity in activities]
     names = [name for name in dict.fromkeys(own) if name is not None]
     places: dict[str | None, int] = {None: NONE, **{name: place for place, name in enumerate(names)}}
@@ -210,14 +210,13 @@ def numbered_names(activities: Sequence[Activity]) -> tuple[list[str], list[int]
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# Of each operation when the host was in it, the layer's run that it began in, what it and its problem are called
+# For each operation: its time on the host, the layer's execution in which it began, its name and that of its problem.
 
 
 def host_spans(alignment: Alignment, count: int) -> Iterator[tuple[int, int, int]]:
-    """Of each of ``count`` operations with kernels its index; from its first call, or the arguments for it, to its
-    last's end.
-    """
-    # One more, the last, is of what has no operation.
+    """Return the times of operations with kernels, by index below ``count``: from the first call (or the arguments for
+    it) to the end of the last one."""
+    # One more, the last, is for activities without an operation.
     first_at = array("q", [NONE]) * (count + 1)
     last_at = first_at[:]
     for position, index in enumerate(alignment.links.operation_of):
@@ -229,7 +228,7 @@ def host_spans(alignment: Alignment, count: int) -> Iterator[tuple[int, int, int
         if last_at[index] == NONE:
             continue
         if activities[first_at[index]].is_replayed:
-            continue  # its host's time was when the graph was captured
+            continue  # its host time was that of the capture
         first, last = activities[first_at[index]].call, activities[last_at[index]].call
         if first is None or last is None or first.start_ns is None or last.end_ns is None:
             continue
@@ -239,7 +238,7 @@ def host_spans(alignment: Alignment, count: int) -> Iterator[tuple[int, int, int
 
 
 def begun_in(links: Links, count: int) -> array[int]:
-    """Of each of ``count`` operations the first layer's run that it is in, `NONE` where it is in none."""
+    """Return the first layer's execution of each of ``count`` operations, `NONE` for one in no layer."""
     runs = array("q", [NONE]) * count
     for index, run in zip(links.operation_of, links.run_of, strict=True):
         if run != NONE and index != NONE and runs[index] == NONE:
@@ -248,7 +247,8 @@ def begun_in(links: Links, count: int) -> array[int]:
 
 
 def names_as_run(operations: Iterable[Operation]) -> Mapping[int, str]:
-    """Names of operations when they run, by the identity of their facts; a search has the name of its operation."""
+    """Return the names of operations when they run, by the identity of their facts; a search gets the name of its
+    operation."""
     alike = {id(one.facts): one.facts for one in operations}
     return {
         of: name_of(msgspec.structs.replace(facts, phase="run") if facts.phase == "find" else facts)
@@ -257,7 +257,7 @@ def names_as_run(operations: Iterable[Operation]) -> Mapping[int, str]:
 
 
 def problem_names(operations: Collection[Operation], count: int) -> list[str]:
-    """By index, of ``count`` at most, what their problems are called."""
+    """Return the names of problems by index, at most ``count``."""
     alike = {id(one.facts): one for one in operations}
     names = {of: problem_name(one) for of, one in alike.items()}
     names_of = [""] * count

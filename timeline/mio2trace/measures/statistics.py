@@ -7,18 +7,18 @@ from collections.abc import Iterable, Sequence
 
 
 def mean(values: Sequence[int]) -> float:
-    """An integer when it is one. Raises ZeroDivisionError for no value."""
+    """Return the mean, an integer if it is whole. Raises ZeroDivisionError without values."""
     return part_of(sum(values), len(values))
 
 
 def part_of(whole: int, count: int) -> float:
-    """``whole / count``, an integer when it is one. Raises ZeroDivisionError where there is nothing to divide by."""
+    """Return ``whole / count``, an integer if it is whole. Raises ZeroDivisionError for a count of 0."""
     each, rest = divmod(whole, count)
     return each if not rest else whole / count
 
 
 def deviation(values: Sequence[int]) -> float | None:
-    """The standard deviation of a sample (n - 1), from exact integer sums; None for fewer than two values."""
+    """Return the standard deviation of a sample (n - 1), from exact integer sums; None for fewer than two values."""
     count = len(values)
     if count < 2:
         return None
@@ -29,7 +29,7 @@ def deviation(values: Sequence[int]) -> float | None:
 
 
 def quantile(ordered: Sequence[float], part: float) -> float:
-    """Between the two values around place ``part`` of (n - 1), in proportion, as numpy and pandas do by default."""
+    """Interpolate between the two values around place ``part`` of (n - 1), as numpy and pandas do by default."""
     place = part * (len(ordered) - 1)
     below = math.floor(place)
     rest = place - below
@@ -38,16 +38,16 @@ def quantile(ordered: Sequence[float], part: float) -> float:
 
 
 def median(values: Iterable[float]) -> float:
-    """The middle one, or the mean of the two in the middle. Raises IndexError for no value."""
+    """Return the middle value, or the mean of the two in the middle. Raises IndexError without values."""
     return quantile(sorted(values), 0.5)
 
 
 def fixed(value: float, digits: int) -> str:
-    """A number of a table: ``1,234.5``; ``<0.1`` for what would look like nothing."""
+    """Format a number of a table: ``1,234.5``; ``<0.1`` for a number that would round to nothing."""
     text = f"{value:,.{digits}f}"
     return f"<{10**-digits:.{digits}f}" if value > 0 and float(text.replace(",", "")) == 0 else text
 
 
 def percent(part: float, whole: float) -> float | None:
-    """None when there is no whole."""
+    """Return percent; None if the whole is 0."""
     return 100 * part / whole if whole else None

@@ -1,7 +1,7 @@
-"""The kernel time of a steady iteration, by layer, operation, problem and kernel name; slowest first.
+"""The kernel time of a steady iteration by layer, operation, problem and kernel name, slowest first.
 
-Everything that ranks takes its order from here. Which iterations are steady says `mio2trace.measures.iterations`;
-searches, set-up and warm-up are in none of the sums, but beside them (``find_ns``). All sums are exact integers.
+Every ranking takes its order from here. `mio2trace.measures.iterations` decides which iterations are steady. Searches,
+set-up and warm-up are in none of the sums, but in columns of their own (``find_ns``). All sums are exact integers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ OperationKey = tuple[str, str]
 
 
 class Steady:
-    """The steady iterations of one profile that is joined with its log. Summed when it is first asked for."""
+    """The steady iterations of one profile that is joined with its log; summed on first use."""
 
     def __init__(self, measures: Measures) -> None:
         self._measures = measures
@@ -62,7 +62,7 @@ class Steady:
 
     @property
     def iterations(self) -> tuple[int, ...]:
-        """Numbers of those that count."""
+        """The numbers of those that count."""
         return self.told.steady
 
     @property
@@ -70,7 +70,7 @@ class Steady:
         return self.told.cold
 
     def has(self, iteration: int | None) -> bool:
-        """Whether the iteration of this number counts; the only one may have none."""
+        """Return whether the iteration of this number counts; a single iteration may have no number."""
         return (1 if iteration is None else iteration) in self._numbers
 
     @cached_property
@@ -132,11 +132,11 @@ class Steady:
 
     @cached_property
     def layer_rows(self) -> tuple[Sequence[LayerKey], Sequence[int]]:
-        """All layers, and of each of their runs the place of its own."""
+        """All layers, and the place of the layer of each execution."""
         return _keyed((run.layer_index, run.layer, run.direction) for run in self._alignment.links.runs)
 
     def _on_host(self, row_of: Sequence[int]) -> Mapping[tuple[int, int], tuple[int, int]]:
-        """By pass and row of a layer: when the host was in it, by bounds, else from first call to last end."""
+        """Return, by pass and row of a layer, when the host was in it: by bounds, else from first call to last end."""
         links, place_of_pass = self._alignment.links, self._place_of_pass
         activities = self._alignment.profile.activities
         spans: dict[tuple[int, int], tuple[int, int]] = {}
@@ -146,7 +146,7 @@ class Steady:
                 key = run.pass_, row_of[number]
                 bounds[key] = hull(bounds.get(key), run.host_start_ns, run.host_end_ns)
         pass_of, run_of = links.pass_of, links.run_of
-        # Of the last, none, nothing is asked.
+        # The last one, for no layer, needs no value.
         is_told = [*((run.pass_, row) in bounds for run, row in zip(links.runs, row_of, strict=True)), True]
         for position in self.counted.positions:
             number = run_of[position]
@@ -167,7 +167,7 @@ class Steady:
         return self.by_operation(self.operation_key)
 
     def operation_key(self, index: int) -> OperationKey:
-        """What `operations` has an operation under: a search is one of the layer that runs its problem."""
+        """Return the key of an operation in `operations`: a search belongs to the layer that runs its problem."""
         run = self._run_of_operation[index]
         name = self._name_of[id(self._measures.operation_at[index].facts)]
         return "" if run == NONE else self._alignment.links.runs[run].layer, name
@@ -177,7 +177,7 @@ class Steady:
         return names_as_run(self._measures.operation_at.values())
 
     def by_operation(self, key: Callable[[int], Key]) -> Ranking[Key]:
-        """By what ``key`` says of an operation's index."""
+        """Rank by ``key`` of an operation's index."""
         return ranked(self._of_operations(key), self.total, "in no operation")
 
     @cached_property
@@ -200,7 +200,7 @@ class Steady:
 
     @cached_property
     def problem_of(self) -> Sequence[str]:
-        """Of each operation's index its `problem_name`."""
+        """The `problem_name` of each operation, by index."""
         return problem_names(self._measures.operation_at.values(), len(self._measures.first_of))
 
     @cached_property
@@ -244,7 +244,7 @@ class Steady:
 
     @cached_property
     def windows(self) -> tuple[Window, ...]:
-        """The steady iterations on that device, of those whose end is known."""
+        """The steady iterations on that device whose end is known."""
         places = frozenset(self.told.places)
         return tuple(
             window
@@ -254,7 +254,7 @@ class Steady:
 
     @cached_property
     def step_time(self) -> StepTime | None:
-        """How long a steady step lasts on that device and what it consists of.
+        """Length and parts of a steady step on that device.
 
         None if nothing shows steps, if no steady step has a known end, or if the profiler waited for each command.
         """
@@ -264,14 +264,14 @@ class Steady:
 
     @cached_property
     def idle_causes(self) -> tuple[Cause, ...]:
-        """Why that device idled in them, most time first."""
+        """The causes of idle time of that device in them, most time first."""
         if self.device is None:
             return ()
         spans = [(window.begin_ns, window.end_ns) for window in self.windows if window.end_ns is not None]
         return causes(self._alignment, self.device, spans)
 
     def of_operations(self) -> dict[int, float]:
-        """By index of those that ran in the steady iterations: kernel time, divided by how many these are."""
+        """By index of the operations that ran in the steady iterations: kernel time per iteration."""
         ran = self.by_operation(lambda index: index)
         return {cost.key: cost.mean_ns for cost in ran if cost.calls}
 
@@ -279,13 +279,13 @@ class Steady:
 
     @cached_property
     def _counts(self) -> list[int]:
-        """Of each of all iterations its place among the steady ones."""
+        """For each iteration, its place among the steady ones."""
         place = {number: at for at, number in enumerate(self.iterations)}
         return [place.get(one.number, NONE) for one in self.told.all]
 
     @cached_property
     def _place_of_pass(self) -> list[int]:
-        """Of each pass the place of its iteration among the steady ones."""
+        """For each pass, the place of its iteration among the steady ones."""
         place = {number: at for at, number in enumerate(self.iterations)}
         told, passes = self.told, self._alignment.links.passes
         if told.told_by == "whole":
@@ -332,7 +332,7 @@ class Steady:
 
     @cached_property
     def _run_of_search(self) -> Mapping[int, int]:
-        """Of each search the layer's run that it ran in, else the first that runs its problem."""
+        """For each search, the layer's execution in which it ran, else the first one that runs its problem."""
         measures, problem_of = self._measures, self.problem_of
         if not measures.searches:
             return {}
@@ -355,16 +355,16 @@ class Steady:
             rows.find_ns[row] += cost.timed_ns
 
     def _counted_at(self, position: int) -> int:
-        """The place of an activity's iteration among the steady ones."""
+        """Return the place of an activity's iteration among the steady ones."""
         place = self.told.place_of[position]
         return NONE if place == NONE else self._counts[place]
 
     def _summed(self, keys: Sequence[Key], column: Sequence[int], row_of: Sequence[int]) -> Rows[Key]:
-        """Sums by the row of each activity's number in ``column``."""
+        """Return sums by the row of each activity's number in ``column``."""
         of_steady = self.counted
         rows = Rows(keys, len(self.iterations))
         sums, count = rows.sums, rows.iterations
-        # One more row, the last, is of what has no number.
+        # One more row, the last, is for activities without a number.
         numbers = [*map(column.__getitem__, of_steady.kernels)]
         rows_of = [*row_of, len(keys)]
         for row, kernels in Counter(map(rows_of.__getitem__, numbers)).items():
@@ -398,7 +398,7 @@ class Steady:
 
     @cached_property
     def counted(self) -> Counted:
-        """What every sum goes over."""
+        """The activities over which every sum goes."""
         counts = self._counts
         return counted(self._measures, [NONE if place == NONE else counts[place] for place in self.told.place_of])
 
@@ -407,23 +407,24 @@ _NUMBERED = re.compile(r"(.*[A-Za-z0-9)])[_ ]\d+", re.DOTALL)
 
 
 def class_of(layer: str) -> str:
-    """``Conv2d`` of ``Conv2d_3``; a name without a number at its end is its own class."""
+    """Return ``Conv2d`` for ``Conv2d_3``; a name without a number at its end is its own class."""
     found = _NUMBERED.fullmatch(layer)
     return layer if found is None else found[1]
 
 
 def _keyed(keys: Iterator[Key]) -> tuple[list[Key], list[int]]:
-    """The keys, each once, in order of first appearance; of each given one its place among these."""
+    """Return the distinct keys in order of first appearance, and the place of each given key among them."""
     numbers: dict[Key, int] = {}
     row_of = [numbers.setdefault(key, len(numbers)) for key in keys]
     return list(numbers), row_of
 
 
-# -- The kernels and copies of steady iterations in columns: everything that is ranked sums over them ------------------
+# -- The kernels and copies of steady iterations in columns: every ranking sums over them
+# -------------------------------
 
 
 class Form(NamedTuple):
-    """What kernels have in common that their name and its facts say alike: ``kind``; the first one's fact."""
+    """The common properties of kernels with equal names and facts. ``kind``; ``fact``: of the first one."""
 
     name: str
     kind: Kind
@@ -431,14 +432,14 @@ class Form(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """``names`` and ``name_of``: of all kernels, as `numbered_names`.
+    """``names`` and ``name_of``: of all kernels, from `numbered_names`.
 
-    The activities of steady iterations: ``positions`` of all. Of kernels with times: ``kernels`` the position,
+    The activities of steady iterations: ``positions`` of all. For kernels with times: ``kernels`` has the position,
     ``places`` the iteration's place, ``ns`` the time, ``form_of`` the place in ``forms``.
 
-    ``helping``: position, time and kind of those kernels that help, or are naive. ``others``: copies, and kernels
-    without times. ``unsure``: positions of kernels with low confidence. ``worked``, ``work_of``: where the work of
-    operations counts, and how much. ``other_work``: other places, their work (None: unknown) and its source, as in
+    ``helping``: position, time and kind of auxiliary or naive kernels. ``others``: copies, and kernels without times.
+    ``unsure``: positions of kernels with low confidence. ``worked``, ``work_of``: places where the work of operations
+    counts, and the work. ``other_work``: other places, their work (None: unknown) and its source, as in
     `Measures.work`.
     """
 
@@ -459,11 +460,11 @@ class Counted(NamedTuple):
 
 
 def counted(measures: Measures, places: Sequence[int]) -> Counted:
-    """``places``: of each activity its iteration's place among the steady ones, `NONE` where it is in none."""
+    """``places``: for each activity, the place of its iteration among the steady ones, `NONE` if it is in none."""
     links = measures.alignment.links
     activities = measures.alignment.profile.activities
     names, name_of = numbered_names(activities)
-    # What is numbered from 0 goes into arrays: there may be a million of each.
+    # Numbers are kept in arrays: there may be a million.
     positions = array("q", [position for position, place in enumerate(places) if place != NONE])
     kernels = array("q")
     times: list[int] = []
@@ -505,7 +506,7 @@ def counted(measures: Measures, places: Sequence[int]) -> Counted:
 
 
 def _forms(measures: Measures, kernels: Sequence[int], name_of: Sequence[int]) -> tuple[Sequence[int], list[Form]]:
-    """Of each kernel the place of its form, and the forms: looked up once for all kernels that are alike."""
+    """Return for each kernel the place of its form, and the forms: each is made once for all equal kernels."""
     facts, activities = measures.alignment.facts, measures.alignment.profile.activities
     keys: list[object] = [*map(name_of.__getitem__, kernels)]
     if facts:

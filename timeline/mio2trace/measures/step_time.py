@@ -1,7 +1,7 @@
-"""How long a steady step lasts and how the device spends it: the numbers of every answer, computed once.
+"""The length of a steady step and how the device spends it: the numbers of every answer, computed once.
 
-Trace metadata, tables, report, JSON, dataset and comparison read `StepTime`. It is of one device: the one whose steps
-are longest, because it bounds the others.
+Trace metadata, tables, report, JSON, dataset and comparison read `StepTime`. It describes one device: the one whose
+steps are longest, because it bounds the others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SHOWN = {"communication": "exposed communication", "copy": "exposed copies", "u
 class StepTime(msgspec.Struct, frozen=True, kw_only=True):
     """The mean of the steady steps of the slowest device, in ns; `PARTS` add up to ``step_ns``.
 
-    ``device``: its number. ``steps_ns``: the length of each of these steps. ``windows``: these steps themselves.
+    ``device``: its number. ``steps_ns``: the length of each of these steps. ``windows``: the steps themselves.
     """
 
     device: int
@@ -52,14 +52,14 @@ class StepTime(msgspec.Struct, frozen=True, kw_only=True):
         return 100 * self.parts[part] / self.step_ns if self.step_ns else 0.0
 
     def samples(self) -> dict[str, tuple[int, ...]]:
-        """The step and each of its parts, by the name that people read, for each steady step in order."""
+        """Return the step and each of its parts, by the name for people, for each steady step in order."""
         busy = [window.busy for window in self.windows if window.busy is not None]
         return {"step": tuple(one.length_ns for one in busy)} | {
             _SHOWN.get(name, name): tuple(getattr(one, f"{name}_ns") for one in busy) for name in PARTS
         }
 
     def record(self) -> dict[str, Any]:
-        """As the trace's metadata and the JSON report show it."""
+        """Return the record in the trace's metadata and the JSON report."""
         return {
             "device": self.device,
             "steps": len(self.steps_ns),
@@ -72,7 +72,7 @@ class StepTime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def step_time(device: int, windows: Sequence[Window]) -> StepTime | None:
-    """The mean of ``windows``, steady steps of one device whose ends are known; None for no windows."""
+    """Return the mean of ``windows``, steady steps of one device with known ends; None without windows."""
     busy = [window.busy for window in windows if window.busy is not None]
     if not any(one.length_ns for one in busy):
         return None
@@ -87,14 +87,14 @@ def step_time(device: int, windows: Sequence[Window]) -> StepTime | None:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# The steps of a serving engine by kind: phase, batch and tokens, and how long one lasts (torch-graphs.md 5)
+# The steps of a serving engine by kind: phase, batch and tokens, and their length (torch-graphs.md 5).
 
 
 class StepKind(msgspec.Struct, frozen=True, kw_only=True):
-    """Steps of one phase and batch: how many, their means. ``tokens``: of all of them; None where that is not told.
+    """Steps of one phase and batch: their number and their means. ``tokens``: of all of them; None if not recorded.
 
-    ``step_ns``: from one to the next on the slowest device, None where no end is known; ``counts``: whether the means
-    of layers, operations and kernels are over steps of this kind.
+    ``step_ns``: from one to the next on the slowest device, None if no end is known. ``counts``: whether the means of
+    layers, operations and kernels are over steps of this kind.
     """
 
     phase: str
@@ -113,7 +113,7 @@ class StepKind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def step_kinds(measures: Measures) -> list[StepKind]:
-    """By phase and batch, most kernel time first; empty where no engine marks its steps."""
+    """Return kinds by phase and batch, most kernel time first; empty if no engine marks its steps."""
     told = measures.steady.told
     marked = marked_of(measures)
     kinds: dict[tuple[str, int | None], list[tuple[Iteration, MarkedStep]]] = defaultdict(list)
@@ -139,7 +139,7 @@ def step_kinds(measures: Measures) -> list[StepKind]:
 
 
 def marked_of(measures: Measures) -> dict[int, MarkedStep]:
-    """The marked step of each iteration, by its number."""
+    """Return the marked step of each iteration, by its number."""
     if measures.steady.told.told_by != "named":
         return {}
     return {step.number: step for step in measures.alignment.steps}

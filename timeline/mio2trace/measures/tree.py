@@ -1,7 +1,7 @@
-"""The kernel time of steady iterations as a tree: layers within layers, their operations, the kernels of these.
+"""The kernel time of steady iterations as a tree: layers within layers, their operations, and the kernels of these.
 
-A layer is within the one whose range was open around most of its calls. Own time of a layer is that of kernels that are
-in no layer within it, own time of an operation that of all its kernels. Both directions of a layer are one node.
+A layer is within the layer whose range was open during most of its calls. The own time of a layer is that of kernels in
+no layer within it; the own time of an operation is that of all its kernels. Both directions of a layer are one node.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from mio2trace.measures import Measures
 from mio2trace.model.profile import Profile
 
 MOST_LAYERS = 64
-"""Within each other; of more the outermost are left out."""
+"""The most nested layers; of more the outermost ones are left out."""
 Kind = Literal["all", "layer", "operation", "kernel"]
 
 
 class Node(msgspec.Struct, kw_only=True):
-    """``own_ns`` and ``kernels``: over all steady iterations, without the nodes below; ``total_ns``, ``total_kernels``:
-    with these. ``name`` is empty for what is in no layer or in no operation, and for the root."""
+    """``own_ns`` and ``kernels``: over all steady iterations, without the nodes below. ``total_ns``, ``total_kernels``:
+    with these. ``name``: empty for kernels in no layer or in no operation, and for the root."""
 
     kind: Kind
     name: str
@@ -42,11 +42,11 @@ class Node(msgspec.Struct, kw_only=True):
         return made
 
     def in_order(self) -> list[Node]:
-        """The children, most time first; layers before operations of equal time."""
+        """Return the children, most time first; layers before operations of equal time."""
         return sorted(self.parts.values(), key=lambda node: -node.total_ns)
 
     def walk(self) -> Iterator[tuple[int, Node]]:
-        """Itself and all below with their depth, parents first."""
+        """Yield the node and all nodes below with their depth, parents first."""
         waiting = [(0, self)]
         while waiting:
             level, node = waiting.pop()
@@ -55,7 +55,7 @@ class Node(msgspec.Struct, kw_only=True):
 
 
 def layer_tree(measures: Measures) -> Node:
-    """The root holds all kernels with times of steady iterations."""
+    """Return the root, which holds all kernels with times of steady iterations."""
     links, steady = measures.alignment.links, measures.steady
     counted = steady.counted
     net = measures.alignment.net.layers
@@ -64,7 +64,7 @@ def layer_tree(measures: Measures) -> Node:
     around: dict[str, tuple[Node, ...]] = {"": (root, root.part("layer", ""))}
 
     def nodes(layer: str) -> tuple[Node, ...]:
-        """From the root to a layer."""
+        """Return the nodes from the root to a layer."""
         made = around.get(layer)
         if made is None:
             names = [layer]

@@ -16,36 +16,37 @@ class Writer(Protocol):
 
     @property
     def NAME(self) -> str:
-        """What the form is called."""
+        """The name of the form."""
 
     @property
     def SUFFIXES(self) -> tuple[str, ...]:
-        """How the names of its files end, without ``.gz``."""
+        """The endings of its file names, without ``.gz``."""
 
     @property
     def LOOKS(self) -> re.Pattern[bytes]:
-        """How what `write` wrote begins, also where another program has laid it out again."""
+        """The beginning of a written file, also if another program has formatted it again."""
 
     @property
     def SLICE_BYTES(self) -> int:
-        """What a slice with its arguments, and what goes with it, takes before compression: a typical number."""
+        """Typical bytes of a slice with its arguments, before compression."""
 
     @property
     def GZIP_STRATEGY(self) -> int:
-        """How zlib packs it best."""
+        """The best strategy of zlib for it."""
 
     def write(self, trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
-        """Write ``trace`` to ``file``, front to back; ``to_pack``: in an order that compresses well, where it may."""
+        """Write ``trace`` to ``file`` from front to back. ``to_pack``: in an order that compresses well, if
+        possible."""
 
     def slices(self, file: BinaryIO, category: str | None = None, found: Found | None = None) -> Iterator[Slice]:
-        """The slices of a category, or all, read back from what `write` wrote; what else is met goes into ``found``."""
+        """Return the slices of a category, or all, of a written file; other findings go into ``found``."""
 
 
 WRITERS: tuple[Writer, ...] = (chrome_json, native)
 
 
 def write(writer: Writer, trace: Trace, file: BinaryIO, *, compress: bool = False) -> Written:
-    """Write ``trace`` in a form, with ``compress`` as a gzip file; how large it is."""
+    """Write ``trace`` in a form, with ``compress`` as a gzip file; return its size."""
     if compress:
         with Packed(file, writer.GZIP_STRATEGY) as packed:
             return _counted(writer, trace, packed, to_pack=True)  # type: ignore[arg-type]
@@ -59,7 +60,8 @@ def _counted(writer: Writer, trace: Trace, file: BinaryIO, *, to_pack: bool) -> 
 
 
 def by_suffix(path: str) -> tuple[Writer, bool] | None:
-    """The writer for an output path and whether to compress; standard output (``-``) gets the first writer's form."""
+    """Return the writer for an output path, and whether to compress; standard output (``-``) gets the first writer's
+    form."""
     if path == "-":
         return WRITERS[0], False
     name = path.lower()

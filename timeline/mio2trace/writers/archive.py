@@ -1,8 +1,8 @@
-"""A trace as an archive: each process of a job as a native trace of its own; Perfetto opens all as one, or each alone.
+"""A trace as an archive: each process of a job is a native trace; Perfetto opens all of them together, or each alone.
 
-https://perfetto.dev/docs/reference/perfetto-manifest: a TAR of traces, with ``perfetto_manifest.json`` first. The times
-of all of them are on the axis of the whole, and their numbers of processes and tracks are those of the whole, so that
-nothing has to be related; a viewer that does not know manifests shows the same. Traces are written one after the other.
+https://perfetto.dev/docs/reference/perfetto-manifest: a TAR of traces, with ``perfetto_manifest.json`` first. All
+traces have the same axis of time, and their processes and tracks have distinct numbers, so nothing has to be related. A
+viewer that does not know manifests shows the same. Traces are written one after the other.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ SUFFIX = ".tar"
 MANIFEST = "perfetto_manifest.json"
 _IN_MEMORY = 1 << 24
 _NO_NAME = re.compile(r"[^\w.]+", re.ASCII)
-"""What stands in no file's name."""
+"""Characters that are not allowed in a file's name."""
 
 
 def write(trace: Trace, file: BinaryIO) -> list[str]:
-    """Write ``trace``, whose ``groups`` there are; the names of the traces in it."""
+    """Write a ``trace`` with ``groups``; return the names of the traces in it."""
     stems = [_NO_NAME.sub("-", group.name) for group in trace.groups]
     several = len(set(stems)) < len(stems)
     names = [f"{stem}{f'-{number}' if several else ''}.pftrace.gz" for number, stem in enumerate(stems)]
@@ -54,20 +54,20 @@ def write(trace: Trace, file: BinaryIO) -> list[str]:
 
 
 def _member(name: str, size: int) -> tarfile.TarInfo:
-    """The same inputs give the same bytes: no time, no owner."""
+    """Leave out time and owner: equal inputs give equal bytes."""
     member = tarfile.TarInfo(name)
     member.size = size
     return member
 
 
 def _owner(part: Part, places: Mapping[int, Group]) -> Group | None:
-    """Whose part it is: a part has tracks of one process of the job."""
+    """Return the owner of a part: a part has tracks of only one process of the job."""
     first = next((event for event in part() if not isinstance(event, CounterValue)), None)
     return None if first is None else places.get(first.from_track if isinstance(first, Flow) else first.track)
 
 
 def _of(trace: Trace, group: Group, owners: list[Group | None], places: Mapping[int, Group]) -> Trace:
-    """What a group has of a trace."""
+    """Return the part of a trace that belongs to a group."""
     at = [number for number, owner in enumerate(owners) if owner is group]
     counters = {new: trace.counters[old] for new, old in enumerate(at) if old in trace.counters}
     arrows = trace.arrows and tuple(partial(_arrows, part, group, places) for part in trace.arrows)

@@ -1,8 +1,8 @@
-"""Chrome's trace-event JSON, as every viewer reads it alike (perfetto-chrome-trace.md 1, 2).
+"""Chrome's trace-event JSON in a form that all viewers read alike (perfetto-chrome-trace.md 1, 2).
 
-Times are microseconds with three decimals printed from integer nanoseconds. Text carries no escapes at all: importers
-differ in how they read them. Only X events nest; arrows end with ``bp: e`` at the kernel's own start. What changes from
-event to event stands at the end of its line: half of a compressed file is what it takes to go on after a number.
+Times are microseconds with three decimals, printed from integer nanoseconds. Text has no escapes, because importers
+differ in how they read them. Only X events nest; arrows end with ``bp: e`` at the kernel's own start. Values that
+change from event to event are at the end of the line: resuming after a changed number takes half of a compressed file.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _LATEST = 2.0**63 / 1000
 _Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _Scalar = bool | _Whole | float | str | None
 _OLD_END = b"]}\n"
-"""Of versions that wrote neither counts nor a CRC."""
+"""Versions that wrote neither counts nor a CRC."""
 
 _BATCH = 512
 _STRETCH = 8192
@@ -63,18 +63,18 @@ _Part = Part | CountersPart
 _Row = Slices | CounterValues
 """What is printed as a whole."""
 _FEWEST_IN_COLUMNS = 64
-"""Fewer are sooner printed one by one."""
+"""Fewer events are faster to print one by one."""
 _UNCLEAN = "\\"
-"""What stands for a text that is to be made clean."""
+"""Replaces a text that must be cleaned."""
 _LARGE = late(r"[0-9]{19}")
 """What an integer of 64 bits has."""
 _DECIMALS = tuple(f".{rest:03d}" for rest in range(1000))
 
 
 def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
-    """Write ``trace`` as one JSON object, its events one a line: each part in its order, then the counters.
+    """Write ``trace`` as one JSON object, one event per line: each part in its order, then the counters.
 
-    ``to_pack``: what is written will be compressed, so lines that are alike stand together. Readers sort all by time.
+    ``to_pack``: the output will be compressed, so similar lines are written together. Readers sort all events by time.
     """
     parts: Sequence[_Part] = (*trace.parts, *trace.counters.values())
     write_events: Callable[[Trace, Sequence[Any], BinaryIO], int] = _write_in_order
@@ -89,7 +89,7 @@ def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
 
 
 class _Line(msgspec.Struct):
-    """An event that is a slice, as far as it is read back."""
+    """A slice as far as it is read back."""
 
     ph: Literal["X"]
     tid: _Whole
@@ -112,7 +112,7 @@ class _Counted(msgspec.Struct):
 
 
 class _File(msgspec.Struct):
-    """A trace of ours that another program has laid out in its own way."""
+    """A trace of ours that another program has formatted again."""
 
     traceEvents: list[msgspec.Raw]
     mio2trace_end: _Counted | None = None
@@ -126,7 +126,7 @@ _file = msgspec.json.Decoder(_File).decode
 
 
 def slices(file: BinaryIO, category: str | None = None, found: Found | None = None) -> Iterator[Slice]:
-    """The slices of a category, or all, of a trace that `write` wrote; what else is met goes into ``found``."""
+    """Return the slices of a category, or all, of a trace that `write` wrote; other findings go into ``found``."""
     found = Found() if found is None else found
     first = file.readline(_LONGEST_LINE)
     if not (first.startswith(BEGINS) and first.endswith(_EVENTS)):
@@ -154,7 +154,7 @@ def slices(file: BinaryIO, category: str | None = None, found: Found | None = No
 
 
 def _laid_out_otherwise(data: bytes, category: str | None, found: Found) -> Iterator[Slice]:
-    """Of JSON that another program has written again."""
+    """Read JSON that another program has formatted again."""
     found.is_rewritten = True
     try:
         whole = _file(data)
@@ -175,7 +175,7 @@ def _laid_out_otherwise(data: bytes, category: str | None, found: Found) -> Iter
 
 
 def _write_in_order(trace: Trace, parts: Iterable[_Part], file: BinaryIO) -> int:
-    """Returns how many slices there were, as its like."""
+    """Write in order; return the number of slices."""
     printed = _Events(trace)
     count = 0
     for part in parts:
@@ -192,7 +192,7 @@ def _write_in_order(trace: Trace, parts: Iterable[_Part], file: BinaryIO) -> int
 
 
 def _batches(events: Iterable[Event | _Row]) -> Iterator[list[Event] | _Row]:
-    """Events in their order, together up to the next row."""
+    """Yield events in their order, in batches up to the next row."""
     batch: list[Event] = []
     for event in events:
         if type(event) is not Slice and isinstance(event, _Row):
@@ -208,10 +208,10 @@ def _batches(events: Iterable[Event | _Row]) -> Iterator[list[Event] | _Row]:
 
 
 def _write_alike_together(trace: Trace, parts: Iterable[Part], file: BinaryIO) -> int:
-    """Sort each stretch of events by what they have in common.
+    """Sort each batch of events by their common values.
 
-    A compressor looks back 32 KiB, often less than an iteration: in order of time it meets the same names and shapes
-    as new ones every time.
+    A compressor looks back 32 KiB, often less than an iteration. In order of time, all names and shapes would be new to
+    it every time.
     """
     texts = _Events(trace).texts
     count = 0
@@ -225,14 +225,14 @@ def _write_alike_together(trace: Trace, parts: Iterable[Part], file: BinaryIO) -
             values: dict[tuple[int, str, str], tuple[int, list[str]]] = {}
             for event, text in zip(stretch, texts(stretch), strict=True):
                 if type(event) is Slice:
-                    # Of slices with one span the outer comes first: readers nest these by their order.
+                    # Of slices with equal spans the outer one comes first: readers nest them by their order.
                     own = event.track, event.start_ns, event.dur_ns
                     key = key[0] + 1 if own == span else 0, event.category, event.name, id(event.shared), event.track
                     span = own
-                # A counter stands beside the slice that it tells of, and so does an arrow: they have a time in common.
+                # A counter is next to the slice that it describes, and so is an arrow: they have equal times.
                 row = rows.setdefault(key, [])
                 if type(event) is CounterValue:
-                    # Of two values at one time the last one holds.
+                    # Of two values at one time the last one counts.
                     counter = event.process, event.name, event.unit
                     at, before = values.get(counter, (-1, row))
                     row = before if at == event.time_ns else row
@@ -244,7 +244,7 @@ def _write_alike_together(trace: Trace, parts: Iterable[Part], file: BinaryIO) -
 
 
 class _Events:
-    """Prints events, each with the comma before it; what many of them share is printed once and kept."""
+    """Prints events, each with the comma before it; shared parts are printed once and kept."""
 
     def __init__(self, trace: Trace) -> None:
         self._places = {track.id: f'"pid":{track.process},"tid":{track.id}' for track in trace.tracks}
@@ -254,13 +254,12 @@ class _Events:
         self._heads: dict[tuple[int, str, str, int], tuple[str, str, str]] = {}
 
     def _head(self, event: Slice) -> tuple[str, str, str]:
-        """What is printed of slices with this name, track and shared arguments: where these are all; before their own
-        arguments; behind these.
-        """
+        """Return the printed parts of slices with this name, track and shared arguments: the whole without own
+        arguments; the text before own arguments; the text after them."""
         same = event.shared
         held = self._shared.get(id(same))
         if held is None:
-            # The mapping is kept beside its text, so that no other can take its id.
+            # The mapping is kept with its text, so that no other mapping can get its id.
             held = self._shared[id(same)] = (same, _json(same)[1:-1] if same else "")
         label = f'"name":{_json(slice_name(event.name))},"cat":{_json(event.category)},"args":'
         label = f',\n{{"ph":"X",{self._places[event.track]},{label}{{'
@@ -270,7 +269,7 @@ class _Events:
         return f"{label}{text}}}", f"{label}{text}," if text else label, "}"
 
     def texts(self, events: Sequence[Event]) -> list[str]:
-        """Of each event its lines."""
+        """Return the lines of each event."""
         slices = [event for event in events if type(event) is Slice]
         own_args = _own_args(slices)
         if len(slices) == len(events):
@@ -312,7 +311,7 @@ class _Events:
         return "".join(pieces)
 
     def _pieces(self, columns: Columns) -> tuple[Sequence[str], ...]:
-        """Of each of these slices what stands before its own arguments; these; what stands behind them."""
+        """Return for each of these slices the text before its own arguments, these, and the text after them."""
         ids = list(map(id, columns.likes))
         heads = {one: self._heads_of(like) for one, like in dict(zip(ids, columns.likes, strict=True)).items()}
         own = _own_columns(columns)
@@ -344,7 +343,7 @@ class _Events:
         return "".join([f'{head}{value}}},"ts":{at // 1000}{_DECIMALS[at % 1000]}}}' for value, at in places])
 
     def _counter_head(self, process: int, name: str, unit: str) -> str:
-        """What is printed of a counter before each of its values."""
+        """Return the printed beginning of each value of a counter."""
         head = self._counters.get((process, name, unit))
         if head is None:
             head = f',\n{{"ph":"C","pid":{process},"name":{_json(name)},"cat":"counter","args":{{{_json(unit)}:'
@@ -358,7 +357,7 @@ class _Events:
 
 
 def _headings(trace: Trace) -> list[str]:
-    """Names and order. Speedscope wants a ``ts`` on every event."""
+    """Return names and order. Speedscope needs a ``ts`` on every event."""
     lines = []
     for process in trace.processes:
         lines.append(_heading("process_name", process.id, None, {"name": process.name}))
@@ -377,7 +376,7 @@ def _heading(name: str, process: int, track: int | None, args: dict[str, str | i
 
 
 def _own_args(slices: Sequence[Slice]) -> list[str]:
-    """The members of each slice's own arguments, printed together where that is the same: thrice as fast."""
+    """Return the members of each slice's own arguments, printed together if they are equal: three times as fast."""
     try:
         text = orjson.dumps([event.args for event in slices], default=dict).decode()
     except orjson.JSONEncodeError:
@@ -402,16 +401,15 @@ def _own_columns(columns: Columns) -> list[str]:
 
 @lru_cache
 def _record(keys: tuple[str, ...]) -> type[msgspec.Struct]:
-    """What has these members, in this order, and none where it is None. Raises ValueError for keys that are no text of
-    ours.
-    """
+    """Return a class with these members in this order, omitted if None. Raises ValueError for keys that are no text of
+    ours."""
     names = {f"a{number}": key for number, key in enumerate(keys)}
     fields = [(name, Any, None) for name in names]
     return msgspec.defstruct("_Record", fields, rename=names, omit_defaults=True, gc=False)
 
 
 def _check(values: Sequence[Any]) -> None:
-    """Raise OverflowError where an integer has more than 63 bits."""
+    """Raise OverflowError if an integer has more than 63 bits."""
     try:
         array("q", values)
     except TypeError:  # no integer, or not all
@@ -420,16 +418,16 @@ def _check(values: Sequence[Any]) -> None:
 
 
 def _members(text: str, count: int) -> list[str]:
-    """The members of each of the objects in a list; none where `_json` would print one otherwise."""
+    """Return the members of each of the objects in a list; none if `_json` would print one of them differently."""
     if _is_clean(text):
         members = text[2:-2].split("},{")
-        if len(members) == count:  # else one of them holds what only stands between two
+        if len(members) == count:  # else one of them contains the text that only comes between two
             return members
     return []
 
 
 def _values(counters: Sequence[CounterValue]) -> list[str]:
-    """Of each counter its value, printed together."""
+    """Return the value of each counter, printed together."""
     try:
         return orjson.dumps([event.value for event in counters]).decode()[1:-1].split(",")
     except orjson.JSONEncodeError:  # an integer of more than 64 bits
@@ -437,7 +435,7 @@ def _values(counters: Sequence[CounterValue]) -> list[str]:
 
 
 def _json(value: Any) -> str:
-    """JSON without any escape or control character: text is made clean where it needs to be."""
+    """Return JSON without any escape or control character: text is cleaned if necessary."""
     try:
         text = orjson.dumps(value).decode()
     except orjson.JSONEncodeError:  # a lone surrogate, an integer of more than 64 bits
@@ -446,5 +444,5 @@ def _json(value: Any) -> str:
 
 
 def _is_clean(text: str) -> bool:
-    """Whether no text in it was to be cleaned; of a str this takes a third of what it does of bytes."""
+    """Return whether no text in it had to be cleaned; this is three times as fast for str as for bytes."""
     return "\\" not in text and "\x7f" not in text and text.isascii()

@@ -1,8 +1,8 @@
-"""The end of a written trace: how many slices it has, and a CRC-32 of all bytes before the CRC itself.
+"""The end of a written trace: its number of slices, and a CRC-32 of all bytes before the CRC.
 
-A CRC-32 finds every change of up to 32 bits that stand together, and every change of one or two bits anywhere. A
-cryptographic hash takes two to eight times as long. Whoever changes a trace with intent can change its end, too: it is
-no signature.
+A CRC-32 finds every change of up to 32 adjacent bits, and every change of one or two bits anywhere. A cryptographic
+hash takes two to eight times as long. The CRC is no signature: whoever changes a trace with intent can change its end
+as well.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import BinaryIO
 import msgspec
 
 LONGEST_TAIL = 12
-"""Bytes from the CRC to the end of the file, at most."""
+"""The most bytes from the CRC to the end of the file."""
 
 
 class Summed:
-    """A file that sums up what goes through it."""
+    """A file that computes the CRC of everything that is written to it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -32,7 +32,7 @@ class Summed:
 
 
 class End(msgspec.Struct, frozen=True):
-    """What the end of a trace says. ``tail``: how many bytes of it, the CRC first, are not summed."""
+    """The content of a trace's end. ``tail``: the number of bytes, CRC first, that the CRC does not cover."""
 
     slices: int
     crc32: int
@@ -40,26 +40,26 @@ class End(msgspec.Struct, frozen=True):
 
 
 class Found:
-    """What is met while a trace is read back, beside its slices."""
+    """Findings from reading a trace back, other than its slices."""
 
     def __init__(self) -> None:
         self.slices = 0
         self.unread = 0
-        """Lines or packets that are none of ours."""
+        """Lines or packets that this program does not write."""
         self.unended = 0
-        """Slices that begin and do not end."""
+        """Slices that begin but do not end."""
         self.end: End | None = None
         self.is_cut = False
         self.goes_on = False
         """Whether anything follows the end."""
         self.is_rewritten = False
-        """Whether another program has laid it out: the CRC is of other bytes."""
+        """Whether another program has formatted it again: the CRC is then of other bytes."""
 
 
 class Checked(io.RawIOBase):
-    """Bytes of a trace on their way to a reader, summed up but for the last `LONGEST_TAIL`.
+    """The bytes of a trace for a reader, with the CRC of all except the last `LONGEST_TAIL`.
 
-    ``most``: of a compressed file, what it may hold; more is cut off, and `too_large` tells.
+    ``most``: the most bytes of a compressed file; the rest is cut off, and `too_large` is set.
     """
 
     def __init__(self, file: BinaryIO, most: int | None = None) -> None:
@@ -86,19 +86,20 @@ class Checked(io.RawIOBase):
         return len(data)
 
     def agrees(self, end: End) -> bool:
-        """Whether all bytes were read, and are those that ``end`` sums up."""
+        """Return whether all bytes were read and match the CRC of ``end``."""
         return zlib.crc32(self._tail[: len(self._tail) - end.tail], self._crc) == end.crc32
 
 
-# -- How large a written trace is, and whether a browser still takes it (perfetto-chrome-trace.md 5) -------------------
+# -- The size of a written trace, and whether a browser can open it (perfetto-chrome-trace.md 5)
+# ------------------------
 
 
 MANY_SLICES = 1_000_000
-"""From here on a viewer needs gigabytes; browsers give up at three to six times as many."""
+"""From this size on a viewer needs gigabytes; browsers give up at three to six times as many."""
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written: ``raw_bytes`` before compression, ``slices`` as estimated from these."""
+    """The result of writing: ``raw_bytes`` before compression; ``slices``: estimated from these."""
 
     raw_bytes: int
     slices: int
@@ -110,7 +111,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counted:
-    """A file that counts what goes through it."""
+    """A file that counts the bytes that are written to it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -121,20 +122,21 @@ class Counted:
         return self._file.write(data)
 
 
-# -- A gzip file that is the same whenever and wherever it is written: no name, no time, no system in its head ---------
+# -- A gzip file that is the same whenever and wherever it is written: no name, time or system in its header
+# ------------
 
 
 _HEAD = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
 _LEVEL = 6
-"""Level 9 makes a file smaller by a twentieth, and takes twice as long."""
+"""Level 9 makes a file 5 % smaller, and takes twice as long."""
 _MEMORY = 9
 
 
 class Packed:
     """Compresses what is written to it into ``file``; closing it leaves ``file`` open.
 
-    ``strategy`` is zlib's: ``Z_FILTERED`` for text of many numbers, whose digits are shorter than a pointer to where
-    they stood before.
+    ``strategy``: zlib's. ``Z_FILTERED`` is for text with many numbers, whose digits are shorter than a reference to an
+    earlier occurrence.
     """
 
     def __init__(self, file: BinaryIO, strategy: int = zlib.Z_DEFAULT_STRATEGY) -> None:

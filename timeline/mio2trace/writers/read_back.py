@@ -1,6 +1,6 @@
-"""Traces of ours, read again: their slices, whatever the form and whether compressed.
+"""Read traces of ours again: their slices, in any form, compressed or not.
 
-A file is a stranger's, whoever wrote what it was: what was changed, cut off or is none of ours is said.
+A file may come from a stranger. It is reported if it was changed, is cut off, or has parts that are not ours.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from mio2trace.writers.ending import Checked, Found
 
 _GZIP = b"\x1f\x8b"
 _HEAD = 4096
-"""Bytes within which each form says who wrote it."""
+"""Bytes in which each form names the program that wrote it."""
 _PIECE = 16
-"""Bytes: of a piece in which damage lies zlib gives nothing."""
+"""Bytes of a piece; zlib returns nothing of a piece with damage."""
 _GENERATOR = b"mio2trace "
 _FAULTS = EOFError, zlib.error, gzip.BadGzipFile
 NO_SUM = "trace without a checksum, of mio2trace 0.2 or changed by a program or a person: damage would not show"
@@ -33,7 +33,7 @@ REWRITTEN = "trace that another program wrote again: its checksum cannot be veri
 
 
 def is_ours(path: Path) -> bool:
-    """Whether the file is a trace that this program wrote. Raises OSError where it cannot be read."""
+    """Return whether this program wrote the trace. Raises OSError if it cannot be read."""
     return _writer(path) is not None
 
 
@@ -43,7 +43,7 @@ def _writer(path: Path) -> Writer | None:
 
 
 def _head(path: Path) -> bytes:
-    """The first bytes, decompressed, as far as they can be."""
+    """Return the first bytes, decompressed, as far as possible."""
     with path.open("rb") as file:
         head = file.read(_HEAD)
     if not head.startswith(_GZIP):
@@ -58,10 +58,10 @@ def _head(path: Path) -> bytes:
 def slices(
     path: Path, category: str | None = None, notes: Notes | None = None, *, damaged: bool = False
 ) -> Iterator[Slice]:
-    """The slices of a category, or all; none of a file that is not ours.
+    """Yield the slices of a category, or all; none for a file that is not ours.
 
-    Raises `InputError` behind the last of them where the file is not as it was written: changed, cut off. With
-    ``damaged`` that is a note, and so is what cannot be known. Raises OSError where the file cannot be read.
+    Raises `InputError` after the last of them if the file was changed or cut off. With ``damaged`` that is a note, and
+    so are doubts that cannot be checked. Raises OSError if the file cannot be read.
     """
     writer = _writer(path)
     if writer is None:
@@ -96,7 +96,7 @@ def slices(
 
 
 def check(path: Path, notes: Notes, *, damaged: bool) -> None:
-    """Read a trace of ours for what is wrong with it alone. Raises as `slices`."""
+    """Read a trace of ours only to check it. Raises like `slices`."""
     deque(slices(path, "", notes, damaged=damaged), 0)
 
 
@@ -118,7 +118,7 @@ def _faults(found: Found, checked: Checked) -> Iterator[str]:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """The trace's bytes, decompressed."""
+    """Open the trace's bytes, decompressed."""
     with path.open("rb") as file:
         packed = file.read(2) == _GZIP
         file.seek(0)

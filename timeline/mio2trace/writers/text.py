@@ -1,6 +1,6 @@
-"""Text and numbers as both forms of a trace carry them, so that both hold the same.
+"""Text and numbers that both forms of a trace hold in the same way.
 
-Importers differ in how they read escapes, so text has none at all (perfetto-chrome-trace.md 2): no quote, no
+Text has no escapes, because importers differ in how they read them (perfetto-chrome-trace.md 2): no quote, no
 backslash, no control character, no lone surrogate.
 """
 
@@ -16,10 +16,10 @@ _LARGEST = 1 << 63
 
 
 def cleaned(value: Any) -> Any:
-    """``value`` with clean text; an integer that no reader holds becomes hexadecimal, as handles are written."""
+    """Return ``value`` with clean text. An integer that readers cannot hold becomes hexadecimal, like handles."""
     if isinstance(value, str):
         if value.isascii() and value.isprintable() and '"' not in value and "\\" not in value:
-            return value  # as nearly all; the rest takes ten times as long
+            return value  # true of nearly all; cleaning takes ten times as long
         return value.translate(_CLEAN).encode("utf-8", "replace").decode()
     if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
         return hex(value)
@@ -31,6 +31,6 @@ def cleaned(value: Any) -> Any:
 
 
 def slice_name(text: str) -> str:
-    """A slice's name: viewers want one, and a short one."""
+    """Return a slice's name: never empty, because viewers need one, and short."""
     name: str = cleaned(text).strip() or _NO_NAME
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"

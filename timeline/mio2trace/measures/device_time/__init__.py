@@ -1,15 +1,15 @@
-"""When each step began and ended on each device, and how the device spent it.
+"""Begin and end of each step on each device, and how the device spent it.
 
-Steps, and the time between them, tile a device's time (`Window`):
+Steps, and the time between them, cover a device's time without gaps (`Window`):
 
 * a step begins when the host begins it, but not before the last earlier command of the main stream has ended. So a
-device that lags behind the host is not idle, and a start with host work alone counts.
+device that is later than the host is not idle, and a beginning with host work only counts as a part of the step.
 * a step ends with its host part or with its last command on the main stream, whichever is later, but not after the next
-step begins. What follows until then is *between* steps.
+step begins. The time until then is *between* steps.
 
 The main stream is the one with most computation. Other streams move no boundary, so that a late all-reduce of one step
-does not eat into the next. If host and device have no common clock, only the commands bound a step. Of steps
-that only the repetition of kernels shows, each lasts until the next begins, and the last one's end is not known.
+does not shorten the next one. If host and device have no common clock, only the commands bound a step. If only the
+repetition of kernels shows the steps, each lasts until the next one begins, and the end of the last one is unknown.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from mio2trace.measures.device_time.launches import Launches, graph_gaps
 
 _Value = TypeVar("_Value")
 MOST_DEVICES = 64
-"""Of more devices each has windows only for the steps in which it ran something."""
+"""If there are more devices, each has windows only for the steps in which it ran something."""
 __all__ = ["Busy", "DeviceTime", "Window", "device_times", "has_common_clock"]
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """A step on one device. ``place``: among all iterations. ``end_ns``, ``busy``: None where the end is not known.
+    """A step on one device. ``place``: among all iterations. ``end_ns``, ``busy``: None if the end is unknown.
 
     ``kernels`` and ``kernel_ns`` count the commands launched in the step, whenever they ran. ``busy`` counts all
     commands that ran in it.
@@ -62,10 +62,10 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
-    """The steps of one device, in order; ``recording``: from its first command's start to the last one's end.
+    """The steps of one device, in order. ``recording``: from the start of its first command to the end of its last one.
 
-    ``stream``: the place of its main stream among the profile's queues. ``blocked``: how often the host waited for work
-    that is not recorded; ``graph_gaps``: how many gaps within graph launches are such work.
+    ``stream``: the place of its main stream among the profile's queues. ``blocked``: how often the host waited for
+    unrecorded work. ``graph_gaps``: the number of gaps within graph launches that are such work.
     """
 
     device: int
@@ -77,12 +77,12 @@ class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
     graph_gaps: int = 0
 
     def total_ns(self, places: Sequence[int]) -> int:
-        """How long some of the steps took together, as far as their ends are known."""
+        """Return the total length of some steps whose ends are known."""
         return sum(one.step_ns or 0 for one in self.windows if one.place in places)
 
 
 class _Step:
-    """A step on a device while it is bounded."""
+    """A step on a device while its bounds are being found."""
 
     __slots__ = ("ended", "first", "kernel_ns", "kernels", "launched_before")
 
@@ -96,7 +96,8 @@ class _Step:
 def device_times(
     alignment: Alignment, place_of: Sequence[int], count: int, launches: Launches, *, repeated: bool
 ) -> tuple[DeviceTime, ...]:
-    """Of each device that ran commands; ``place_of``: of each activity the place of its step among ``count``.
+    """Return the steps of each device that ran commands. ``place_of``: for each activity, the place of its step among
+    ``count``.
 
     ``repeated``: only the repetition of kernels shows the steps.
     """
@@ -137,8 +138,8 @@ def device_times(
 
 
 class _Own:
-    """A device's commands that have times, in the profile's order: a list each. ``classes``: of what class their work
-    is; ``stream``: the one with most computation."""
+    """A device's commands with times, in the profile's order, in columns. ``classes``: the class of their work.
+    ``stream``: the one with most computation."""
 
     def __init__(self, alignment: Alignment, commands: Commands, positions: Sequence[int]) -> None:
         self.starts, self.ends = known(_at(commands.starts, positions)), known(_at(commands.ends, positions))
@@ -157,12 +158,12 @@ class _Own:
 
 
 def _at(column: Sequence[_Value], positions: Sequence[int]) -> Sequence[_Value]:
-    """What a column has at these positions, which are in order: mostly all of it."""
+    """Return the values of a column at these positions, which are in order and mostly include all."""
     return column if len(column) == len(positions) else [*map(column.__getitem__, positions)]
 
 
 class _Classes(dict[str, Class]):
-    """The class of work of each kernel's name."""
+    """Finds the class of work of each kernel's name."""
 
     def __missing__(self, name: str) -> Class:
         self[name] = class_of_kernel(name)
@@ -170,7 +171,8 @@ class _Classes(dict[str, Class]):
 
 
 def _host_spans(alignment: Alignment, commands: Commands, place_of: Sequence[int], count: int) -> list[Span | None]:
-    """Of each step when the host was in it: between its marks, else from its first launch to the last one's return."""
+    """Return for each step the time in which the host was in it: between its marks, else from its first launch to the
+    return of the last one."""
     spans: list[Span | None] = [None] * count
     firsts: dict[int, int] = {}
     for place, first, end in stretches(place_of):
@@ -196,10 +198,11 @@ def _host_spans(alignment: Alignment, commands: Commands, place_of: Sequence[int
 def _steps(
     own: _Own, place_of: Sequence[int], places: Iterable[int], is_early: Sequence[bool], before: int | None
 ) -> dict[int, _Step]:
-    """What bounds each step of ``places`` on a device. ``place_of``, ``is_early``: of each of its commands the step and
-    whether it was launched before the recording; ``before``: when work from before the recording ended."""
+    """Return the bounds of each step of ``places`` on a device. For each of its commands, ``place_of`` has the step,
+    and ``is_early`` whether it was launched before the recording. ``before``: the end of work from before the
+    recording."""
     steps = {place: _Step() for place in sorted(places)}
-    # ``before``: the end of what runs on the main stream and was launched before a step.
+    # ``before``: the end of commands on the main stream that were launched before a step.
     reached = NONE
     others: dict[int, int] = {}
     for place, first, end in stretches(place_of):
@@ -242,7 +245,7 @@ def _windows(
         candidates = [] if host is None else [host[0]]
         if host is None and step.first is not None:
             candidates.append(step.first)
-        elif repeated and step.first is not None:  # the launches of its first commands may not be recorded
+        elif repeated and step.first is not None:  # the launches of its first commands may be unrecorded
             candidates = [min(candidates[0], step.first)]
         if candidates:
             candidates += [one for one in (step.launched_before, last) if one is not None]

@@ -25,11 +25,12 @@ Span = tuple[int, int]
 Class = Literal["compute", "communication", "copy"]
 CLASSES: tuple[Class, ...] = ("compute", "communication", "copy")
 _RUNTIME_COPIES = ("__amd_rocclr_copy", "__amd_rocclr_fill")
-"""The HIP runtime's own kernels that copy and fill begin so: `hipMemcpyAsync` on one device, `hipMemsetAsync`."""
+"""The beginnings of the HIP runtime's own kernels that copy and fill: `hipMemcpyAsync` on one device,
+`hipMemsetAsync`."""
 
 
 class Busy(msgspec.Struct, frozen=True, kw_only=True):
-    """How a device spent a window, in ns; all but the first add up to ``length_ns``."""
+    """How a device spent a window, in ns; all fields except the first add up to ``length_ns``."""
 
     length_ns: int
     compute_ns: int = 0
@@ -55,22 +56,22 @@ def has_common_clock(alignment: Alignment) -> bool:
 
 
 class Covered:
-    """Spans of time, merged: which parts of a window they cover."""
+    """Merged spans of time, which answer how much of a window they cover."""
 
     def __init__(self, starts: Sequence[int], ends: Sequence[int]) -> None:
-        # On most streams each command is behind the one before it.
+        # On most streams each command begins after the one before it has ended.
         if not (all(map(lt, starts, starts[1:])) and all(map(gt, starts[1:], ends))):
             ordered = sorted(zip(starts, ends, strict=True))
             starts = [start for start, _ in ordered]
             until = [*accumulate((end for _, end in ordered), max)]
-            apart = [*map(gt, starts[1:], until)]  # whether the next one begins behind all before it
+            apart = [*map(gt, starts[1:], until)]  # whether the next one begins after all before it have ended
             starts = [*starts[:1], *compress(starts[1:], apart)]
             ends = [*compress(until, apart), *until[-1:]]
         self.starts, self.ends = starts, ends
         self._before: Sequence[int]
         try:
             self._before = array("q", accumulate(map(sub, self.ends, self.starts), initial=0))
-        except OverflowError:  # a file of our own that somebody changed may have any times
+        except OverflowError:  # a file of ours that somebody changed may have any times
             self._before = [*accumulate(map(sub, self.ends, self.starts), initial=0)]
 
     @classmethod
@@ -80,7 +81,7 @@ class Covered:
         return cls([start for start, _ in held], [end for _, end in held])
 
     def within(self, begin: int, end: int) -> int:
-        """How much of a window is covered, in ns."""
+        """Return the covered time of a window, in ns."""
         if end <= begin:
             return 0
         first, last = bisect_right(self.ends, begin), bisect_left(self.starts, end)
@@ -90,7 +91,7 @@ class Covered:
         return covered - max(0, begin - self.starts[first]) - max(0, self.ends[last - 1] - end)
 
     def gaps(self, begin: int, end: int) -> Iterator[Span]:
-        """The parts of a window that nothing covers, in order."""
+        """Return the uncovered parts of a window, in order."""
         at = bisect_right(self.ends, begin)
         while begin < end:
             start = self.starts[at] if at < len(self.starts) else end
@@ -104,7 +105,7 @@ class Covered:
 
 class Occupation:
     """One device's time by class. ``commands``: covered by a recorded command. ``held``: covered by a recorded command
-    or by other work. ``unrecorded``: when the other work ran."""
+    or by other work. ``unrecorded``: the times of this other work."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class Occupation:
         commands: Covered,
         unrecorded: Sequence[Span],
     ) -> None:
-        """The commands' times and classes, a value each; what they cover."""
+        """``starts``, ``ends``, ``classes``: of each command."""
         self.commands = self.held = commands
         if unrecorded:
             self.held = Covered.of([*zip(commands.starts, commands.ends, strict=True), *unrecorded])
@@ -133,7 +134,7 @@ class Occupation:
         self._levels.append(self.held)
 
     def busy(self, begin: int, end: int) -> Busy:
-        """How the window was spent."""
+        """Return how the window was spent."""
         compute, communication, copy, held = (level.within(begin, end) for level in self._levels)
         return Busy(
             length_ns=end - begin,
@@ -155,7 +156,7 @@ Times = list[int | None]
 
 class Commands:
     """Columns with one value per activity: ``starts`` and ``ends`` on its device; ``called`` and ``returned`` of its
-    launch, if recorded; ``devices``: the number of its device. Times in ns."""
+    launch, if recorded; ``devices``: the number of its device. Times are in ns."""
 
     def __init__(self, profile: Profile) -> None:
         self._activities = profile.activities
@@ -174,7 +175,7 @@ class Commands:
 
 
 class Stretch(NamedTuple):
-    """Neighbours in a list, from ``first`` to before ``end``, that are in the same iteration."""
+    """Neighbours in a list, from ``first`` to before ``end``, in the same iteration."""
 
     place: int
     first: int
@@ -182,7 +183,7 @@ class Stretch(NamedTuple):
 
 
 def stretches(place_of: Sequence[int]) -> Iterator[Stretch]:
-    """A list of the places of iterations, taken apart where the place changes."""
+    """Split a list of the places of iterations where the place changes."""
     first = 0
     for place, members in groupby(place_of):
         end = first + len(list(members))

@@ -1,16 +1,15 @@
-"""Why a device idled: each gap between its commands by its cause, and what the host did meanwhile.
+"""The causes of a device's idle time: each gap between its commands, and what the host did meanwhile.
 
-A gap ends with a command. Its cause, of a gap longer than a microsecond:
+A gap ends with a command. The causes of gaps longer than a microsecond are:
 
-* ``host``: the host had not launched that command yet. What it did during most of the gap is named: the call, else the
-  innermost op or range of the thread that launched, else the function in which another thread waited for a result,
-  else the innermost function of Python;
+* ``host``: the host had not launched that command yet. The host's work during most of the gap is named: the call, else
+  the innermost op or range of the launching thread, else the function in which another thread waited for a result,
+  else the innermost Python function;
 * ``builds``: the same, and that call builds or loads programs;
-* ``queued``: the launch had returned; the command waited for another one. A gap within which the launch returns is
-  divided there;
-* ``unknown``: no calls are recorded on a clock that both share.
+* ``queued``: the launch had returned, and the command waited for another one. A gap is divided at that return;
+* ``unknown``: no calls are recorded on a common clock.
 
-Gaps up to a microsecond are ``short``. Gaps in which work ran that the profile does not hold are none
+Gaps up to a microsecond are ``short``. Gaps in which unrecorded work ran are not idle time
 (`mio2trace.measures.device_time.launches`).
 """
 
@@ -38,16 +37,16 @@ WHY: tuple[Why, ...] = ("host", "builds", "queued", "unknown", "short")
 SHORT_NS = 1_000
 MOST_NAMES = 10
 WAITS = re.compile(r"block_until_ready|device_get", re.ASCII)
-"""Functions of JAX that wait for results. The threads of XLA that launch are idle meanwhile."""
+"""Functions of JAX that wait for results. XLA's launching threads are idle meanwhile."""
 NAMED = 5_000
-"""Gaps of which the host's call is looked for: the longest. The others are too short to matter one by one."""
+"""The most gaps (the longest) for which the host's call is searched; the others are too short to matter one by one."""
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """Gaps with one cause. ``during``: the host work (a call, an op, a range, a Python function) during most of a gap,
-    and the time of the gaps with this work (of a function: its part of them); longest first, as far as it is known.
-    ``line``: the source line of the launch that ended most gaps of the first work; empty if it is not recorded.
-    ``longest_ns``: length of the longest gap; ``longest_during``: the host work in it."""
+    """The gaps with one cause. ``during``: the host's work (a call, an op, a range, a Python function) during most of a
+    gap, with the time of these gaps (for a function its part of them), longest first, as far as known. ``line``: the
+    source line of the launch that ended most gaps of the first work; empty if it is not recorded. ``longest_ns``: the
+    longest gap; ``longest_during``: the host's work in it."""
 
     why: Why
     count: int
@@ -64,7 +63,8 @@ def causes(alignment: Alignment, device: DeviceTime, windows: Sequence[Span]) ->
 
 
 class _OnHost(NamedTuple):
-    """A gap that ended when the host launched ``position``, `NONE`: when a step or other work ended. Times in ns."""
+    """A gap that ended when the host launched ``position``; `NONE`: when a step or other work ended. Times are
+    in ns."""
 
     length: int
     start: int
@@ -118,7 +118,7 @@ class _Gaps:
             )  # fmt: skip
 
     def _sort_out(self, windows: Sequence[Span], on_host: list[_OnHost]) -> dict[Why, list[int]]:
-        """Put the gaps in which the device waited for the host into ``on_host``; return the lengths of the others."""
+        """Collect the gaps in which the device waited for the host in ``on_host``; return the lengths of the others."""
         commands = Commands(self._profile)
         device, called_at, returned_at = self._device.device, commands.called, commands.returned
         first_at: dict[int | None, int] = {}
@@ -133,7 +133,7 @@ class _Gaps:
                 if length <= SHORT_NS:
                     short(length)
                     continue
-                position = first_at.get(end, NONE)  # `NONE`: what ends it is the end of the step, or other work
+                position = first_at.get(end, NONE)  # `NONE`: the end of the step, or other work, ends the gap
                 if not self._common:
                     unknown(length)
                 elif position == NONE:
@@ -169,7 +169,7 @@ class _Gaps:
         return "host", ""
 
     def _call(self, thread: int, start: int, end: int) -> Call | None:
-        """The call during most of a gap."""
+        """Return the call during most of a gap."""
         starts, calls = self._calls.get(thread, ([], []))
         at = max(0, bisect_right(starts, start) - 1)
         best, most = None, (end - start) // 2
@@ -181,7 +181,7 @@ class _Gaps:
 
     @cached_property
     def _calls(self) -> dict[int, tuple[list[int], list[Call]]]:
-        """The calls by thread, in order of time, if they are long enough for the gaps that are named."""
+        """Return the calls by thread, in order of time, if they are long enough for the named gaps."""
         by_thread: dict[int, list[Call]] = defaultdict(list)
         least, last = self._longer_than, None
         for call in (*(one.call for one in self._profile.activities), *self._profile.other_calls):
@@ -195,7 +195,8 @@ class _Gaps:
         return {thread: ([call.start_ns or 0 for call in calls], calls) for thread, calls in by_thread.items()}
 
     def _range(self, thread: int, start: int, end: int, form: re.Pattern[str] | None = None) -> str:
-        """The innermost op or range during most of a gap. With ``form``: only spans with this text in their name."""
+        """Return the innermost op or range during most of a gap. With ``form``: only spans with this text in their
+        name."""
         for made in _during(self._ranges.get(thread), start, end):
             name = shown_text(made)
             if form is None:
@@ -205,7 +206,7 @@ class _Gaps:
         return ""
 
     def _in_function(self, start: int, end: int, next_: Activity | None) -> tuple[str, int]:
-        """The innermost function of Python during most of a gap, and for how long."""
+        """Return the innermost Python function during most of a gap, and its time."""
         for thread in [next_.thread] if next_ is not None else sorted(self._functions):
             for made in _during(self._functions.get(thread), start, end):
                 return made.text, min(made.end_ns, end) - max(made.start_ns, start)
@@ -221,7 +222,7 @@ class _Gaps:
 
 
 class _Nested(NamedTuple):
-    """Ranges of a thread in order of time, and of each the place of the one around it, -1: none."""
+    """Ranges of a thread in order of time, and the place of the range around each, -1: none."""
 
     starts: list[int]
     ranges: list[Range]
@@ -286,9 +287,10 @@ PREPARING: Mapping[str, str] = MappingProxyType({
 
 
 def prepared(alignment: Alignment, positions: Sequence[int]) -> dict[str, int]:
-    """How many ns the calls of `PREPARING` took from the first to the last launch of these activities, most first.
+    """Return the ns that the calls of `PREPARING` took from the first to the last launch of these activities, most
+    first.
 
-    Of calls within each other, and of several threads, each moment counts once.
+    Nested calls, and calls of several threads at the same time, count once.
     """
     launches = [
         (start, end)

@@ -1,7 +1,7 @@
 """Launches whose work the profile does not hold, and the gaps in which the device did such work.
 
-A launch without a kernel is one of work that was filtered out, lost, or ran after the recording ended. What a stream
-capture records runs only when the graph does: it is no launch.
+The work of a launch without a kernel was filtered out, was lost, or ran after the recording ended. Launches into a
+stream capture do not count: they run only with the graph.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from mio2trace.model.profile import Activity, Call, Profile
 from mio2trace.patterns import late
 
 LEAST_BLOCKED_NS = 1_000_000
-"""A shorter wait in a synchronising call is an ordinary one."""
+"""A shorter wait in a synchronising call is normal."""
 MOST_COPIED = 1 << 20
-"""Bytes: a larger copy may begin long after its call for its own sake, as its pages are pinned or staged first."""
+"""Bytes: a larger copy may begin long after its call, because its pages are pinned or staged first."""
 _LAUNCH = late(r"^(?:hip|cuda|cu)\w*Launch(?!HostFunc)|^clEnqueue(?:NDRangeKernel|Task)$")
 _WAIT = late(r"Synchronize|EventQuery|StreamQuery|WaitForEvents|clFinish|Memcpy")
 """Calls in which the host waits for a device."""
@@ -29,7 +29,7 @@ _FOREVER = (1 << 63) - 1
 
 
 class Launches:
-    """The launches of a profile that no recorded command answers."""
+    """The launches of a profile without a recorded command."""
 
     def __init__(self, profile: Profile, *, has_common_clock: bool) -> None:
         self._profile = profile
@@ -42,7 +42,7 @@ class Launches:
 
     @cached_property
     def graphs_without_kernels(self) -> tuple[Call, ...]:
-        """Launches of graphs that ran no recorded command."""
+        """Launches of graphs without a recorded command."""
         return tuple(call for call in self._unanswered if "GraphLaunch" in call.name)
 
     @cached_property
@@ -56,7 +56,7 @@ class Launches:
 
     @cached_property
     def _captures(self) -> Covered:
-        """When streams were captured."""
+        """The times of stream captures."""
         spans: list[Span] = []
         begun: list[int] = []
         for call in self._profile.other_calls:
@@ -69,14 +69,14 @@ class Launches:
         return Covered.of([*spans, *((start, _FOREVER) for start in begun)])
 
     def _is_within_another(self, call: Call) -> bool:
-        """Whether it is the inner one of two calls that say the same launch."""
+        """Return whether it is the inner one of two calls of the same launch."""
         starts, calls = self._answered.get(call.thread, ([], []))
         at = bisect_right(starts, call.start_ns or 0) - 1
         return at >= 0 and (calls[at].end_ns or 0) >= (call.end_ns or 0) and calls[at] is not call
 
     @cached_property
     def _answered(self) -> dict[int, tuple[list[int], list[Call]]]:
-        """By thread: the launches that ran something, in order."""
+        """The launches that ran something, by thread, in order."""
         by_thread: dict[int, dict[int, Call]] = defaultdict(dict)
         for activity in self._profile.activities:
             call = activity.call
@@ -91,9 +91,9 @@ class Launches:
     # -- work that was not recorded ----------------------------------------------------------------------------------
 
     def lead(self, own: Sequence[int], is_main: Sequence[bool], commands: Commands, covered: Covered) -> Sequence[Span]:
-        """When the main stream's first command was launched and had not begun, though nothing recorded ran for most of
-        that time: earlier work. ``own``: the positions of a device's commands that have times; which of them are of the
-        main stream; their spans."""
+        """Return the time of earlier work: from the launch of the main stream's first command to its begin, if hardly
+        any recorded command ran in that time. ``own``: the positions of a device's commands with times; then which of
+        them are on the main stream; their spans."""
         if not self._common:
             return ()
         starts, main = commands.starts, [*compress(own, is_main)]
@@ -107,11 +107,11 @@ class Launches:
         return ((returned, begun),) if 2 * covered.within(returned, begun) < begun - returned else ()
 
     def blocked(self, own: Sequence[int], lead: Sequence[Span], commands: Commands, covered: Covered) -> list[Span]:
-        """When a device did work that the profile does not hold, though nothing recorded ran: in its `lead`, and in
-        gaps. ``own``, ``covered``: as there.
+        """Return when a device did unrecorded work although no recorded command ran: in its `lead`, and in gaps.
+        ``own``, ``covered``: as in `lead`.
 
         Such a gap has at least a millisecond, the host waits for the device during it, and there is a sign of pending
-        work. Signs are a launch without a command, and a small copy that began long after its call.
+        work: a launch without a command, or a small copy that began long after its call.
         """
         if not self._common:
             return []
@@ -133,7 +133,7 @@ class Launches:
                 yield wait
 
     def _is_pending(self, since: int, wait: Span) -> bool:
-        """Whether there was work to wait for: launched since then, or a copy that had not begun."""
+        """Return whether there was work to wait for: launched since then, or a copy that had not begun."""
         starts = self._unanswered_starts
         at = bisect_right(starts, since)
         return (at < len(starts) and starts[at] < wait[1]) or 2 * self._late_copies.within(*wait) > wait[1] - wait[0]
@@ -151,7 +151,7 @@ class Launches:
 
     @cached_property
     def _waits(self) -> Covered:
-        """When the host was in a call for a millisecond at least that waits for a device."""
+        """Return when the host was in a call that waits for a device, for at least a millisecond."""
         calls = (*self._profile.other_calls, *(one.call for one in self._profile.activities if one.kind != "kernel"))
         return Covered.of(
             (call.start_ns, call.end_ns)
@@ -166,7 +166,7 @@ class Launches:
 
     @cached_property
     def _late_copies(self) -> Covered:
-        """When a small copy was launched and had not begun, for a millisecond at least."""
+        """Return when a small copy was launched but had not begun, for at least a millisecond."""
         return Covered.of(
             (called, one.start_ns)
             for one in self._profile.activities
@@ -193,14 +193,14 @@ class Launches:
 
 
 LEAST_NS = 500_000
-"""A shorter gap is an ordinary one."""
+"""A shorter gap is normal."""
 TIMES_USUAL = 100
-"""How many times the usual gap between two nodes a gap must last. The usual one is the lower quartile of a device."""
+"""A gap must last this many times as long as a usual gap between two nodes (the lower quartile of a device)."""
 
 
 def graph_gaps(profile: Profile, own: Sequence[int], covered: Covered, *, has_common_clock: bool) -> list[Span]:
-    """When a device did such work. ``own``: the positions of its commands that have times, whose spans are
-    ``covered``."""
+    """Return when a device did such work. ``own``: the positions of its commands with times; ``covered``: their
+    spans."""
     begun: dict[int, int] = {}
     launched_at: dict[int, list[Call]] = defaultdict(list)
     nodes = 0
@@ -228,27 +228,26 @@ def graph_gaps(profile: Profile, own: Sequence[int], covered: Covered, *, has_co
 
 
 def _usual(gaps: list[int], count: int) -> int:
-    """The lower quartile of ``count`` gaps, of which only these are not 0."""
+    """Return the lower quartile of ``count`` gaps, of which only these are not 0."""
     place = count // 4 - (count - len(gaps))
     return sorted(gaps)[place] if 0 <= place < len(gaps) else 0
 
 
-# -- What the launch of kernels cost: host time in the calls that launched them, and their time in the queue -----------
-#
-# A kernel is in its queue from the return of the call that launched it until it starts: 0 if it starts before that. A
-# device that records when a command was queued states it itself. The kernels of a graph have one call in common and
-# wait for each other, so neither time is known for them.
+# -- The cost of launching kernels: host time in the calls that launched them, and their time in the queue
+# -------------- A kernel is in its queue from the return of the call that launched it until it starts: 0 if it starts
+# before that. A device that records when a command was queued states it itself. The kernels of a graph share one call
+# and wait for each other, so neither time is known for them.
 
 
 class LaunchTimes(NamedTuple):
-    """Sums by number; None if the time of one of its kernels is not known."""
+    """Sums by number; None if the time of one of its kernels is unknown."""
 
     api_ns: list[int | None]
     queue_ns: list[int | None]
 
 
 def queue_ns(activity: Activity, *, on_one_clock: bool) -> int | None:
-    """How long a kernel was in its queue; ``on_one_clock``: host and device times can be compared."""
+    """Return the time of a kernel in its queue. ``on_one_clock``: host and device times can be compared."""
     call, start = activity.call, activity.start_ns
     if activity.kind != "kernel" or start is None or activity.is_replayed:
         return None
@@ -264,7 +263,7 @@ def queue_times(activities: Iterable[Activity], *, on_one_clock: bool) -> list[i
     times: list[int | None] = []
     for activity in activities:
         call, start = activity.call, activity.start_ns
-        if call is not None and start is not None and on_one_clock and activity.queued_ns is None:  # as nearly all
+        if call is not None and start is not None and on_one_clock and activity.queued_ns is None:  # true of nearly all
             begun, returned = call.start_ns, call.end_ns
             is_known = activity.kind == "kernel" and begun is not None and returned is not None and start >= begun
             if not is_known or "GraphLaunch" in call.name:

@@ -1,6 +1,6 @@
-"""Perfetto's native form: protobuf packets, encoded here (perfetto-chrome-trace.md 3).
+"""Perfetto's native form: protobuf packets (perfetto-chrome-trace.md 3).
 
-Its tables take time and memory to make: they are loaded when the form is used.
+Its tables take time and memory to make, so they are loaded when the form is used.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ GZIP_STRATEGY = zlib.Z_DEFAULT_STRATEGY
 
 
 def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
-    """Write ``trace`` packet by packet. Memory is that of the interned texts, the arrows and what it shares.
+    """Write ``trace`` packet by packet. Memory holds the interned texts, the arrows and shared objects.
 
-    The same ``to_pack`` or not: packets count on those before them.
+    ``to_pack`` changes nothing: packets depend on those before them.
     """
     from mio2trace.writers.native.encoder import write
 
@@ -33,7 +33,7 @@ def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
 
 
 def slices(file: BinaryIO, category: str | None = None, found: Found | None = None) -> Iterator[Slice]:
-    """The slices of a category, or all, each when it ends; what else is met goes into ``found``."""
+    """Yield the slices of a category, or all, each when it ends; other findings go into ``found``."""
     from mio2trace.writers.native.reader import slices
 
     return slices(file, category, Found() if found is None else found)

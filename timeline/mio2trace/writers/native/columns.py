@@ -1,8 +1,8 @@
-"""Packets of slices in columns, as numpy makes them: a begin and an end of each, in order of time.
+"""Packets of slices in columns, made with numpy: a begin and an end of each slice, in order of time.
 
-A packet is put together of two parts: what it has in common with its like, which is made once and kept, and what is its
-own. The own parts of all packets, and the ends between them, are one array of bytes (`_Board`): an argument of all
-slices is written to it at once, as words of eight bytes, of which the next argument overwrites what is too much.
+A packet has two parts: the part that it shares with similar packets, which is made once and kept, and its own part. The
+own parts of all packets, and the ends between them, are one array of bytes (`_Board`). An argument of all slices is
+written to it at once, in words of eight bytes; the next argument overwrites the surplus bytes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's matrix products, which nothing here uses: no threads
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one thread for numpy's matrix products, which are not used here
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,22 +27,21 @@ _Ints = NDArray[np.int64]
 _Words = NDArray[np.uint64]
 _WORD = 8
 _MOST = 1 << 56
-"""Integers below it have a varint of eight bytes at most."""
+"""Smaller integers have a varint of at most eight bytes."""
 _BITS = [np.uint64(7 * number) for number in range(_WORD)]
 _BYTES = [np.uint64(8 * number) for number in range(_WORD)]
 _LOW_7, _LOW_8 = np.uint64(0x7F), np.uint64(0xFF)
 _GOES_ON = np.array([sum(0x80 << 8 * number for number in range(size - 1)) for size in range(9)], np.uint64)
-"""By the number of a varint's bytes: the bits which say that it goes on."""
+"""By the number of a varint's bytes: the bits that mark continuation."""
 _KINDS: dict[type, int] = {int: tp.INT, bool: tp.BOOL, str: tp.TEXT, float: tp.REAL}
 """The fields of values."""
 _ARROW = 10
-"""Bytes of the field of an arrow: two of its tag, and its id."""
+"""Bytes of the field of an arrow: two for its tag, and its id."""
 
 
 def add_columns(row: Row, slices: Slices, samples: Sequence[tuple[int, bytes]], out: list[bytes]) -> bool:
-    """As `Row.rows`. False where they hold what does not fit: arguments that are neither small numbers nor text, times
-    out of order. Then nothing is added but what the row had kept back.
-    """
+    """Add slices like `Row.rows`. Return False if they do not fit: arguments that are neither small numbers nor text,
+    times out of order. Then only the packets that the row had kept back are added."""
     columns = _columns(row, slices)
     begins = row.begins([like for one in slices.columns for like in one.likes])
     times = _times(slices)
@@ -82,7 +81,7 @@ def add_columns(row: Row, slices: Slices, samples: Sequence[tuple[int, bytes]], 
     for arrow in arrows:
         np.add.at(own, arrow.items, _ARROW)
     is_end = packets < 0
-    # Before the own part of a packet stands a byte that is left out: what is written too much before it may reach it.
+    # The byte before the own part of a packet is left out, because surplus bytes of an earlier write may reach it.
     length = np.where(is_end, len(row.end), 1 + len(row.tail) + own[packets]) + of_time
     ends_at = np.cumsum(length)
     begins_at = ends_at - length
@@ -131,7 +130,7 @@ def _one(slices: Slices, number: int) -> Slice:
 
 
 def _times(slices: Slices) -> tuple[_Ints, _Ints, _Ints] | None:
-    """All slices in order: a number for each, starts, durations; None where they are not in order, or too late."""
+    """Return all slices in order: a number for each, starts, durations; None if they are out of order, or too late."""
     order = np.arange(len(slices)) if slices.order is None else np.array(slices.order, np.int64)
     try:
         starts = np.concatenate([np.array(one.starts, np.int64) for one in slices.columns])[order]
@@ -146,10 +145,10 @@ def _times(slices: Slices) -> tuple[_Ints, _Ints, _Ints] | None:
 def _with_ends(
     times: _Ints, numbers: _Ints, ends: _Ints, is_slice: NDArray[np.bool_], before: Sequence[int]
 ) -> tuple[_Ints, _Ints, list[int]]:
-    """Items with the ends of slices between them: times, numbers, and what is still open behind them.
+    """Insert the ends of slices between items; return times, numbers, and slices that are still open after them.
 
-    ``ends``: of those of the items that are slices; ``before``: of slices that were open before. A slice ends before
-    the first item behind its own that begins no earlier than its end; of several the innermost ends first.
+    ``ends``: of those items that are slices. ``before``: of slices that were open before. A slice ends before the first
+    item after its own that begins no earlier than its end; of several slices the innermost ends first.
     """
     count, others = len(times), len(before)
     closing = np.concatenate((np.array(before, np.int64), ends))
@@ -168,9 +167,8 @@ def _with_ends(
 
 
 class _Column(NamedTuple):
-    """An argument of many slices: which have it; what stands before each value, to whose second byte the value's
-    ``size`` is added; the values, as words of ``size`` bytes.
-    """
+    """An argument of many slices: which slices have it; the bytes before each value, to whose second byte the ``size``
+    of the value is added; the values, as words of ``size`` bytes."""
 
     rows: _Ints
     head: bytes
@@ -183,7 +181,7 @@ class _Column(NamedTuple):
 
 
 def _columns(row: Row, slices: Slices) -> list[_Column] | None:
-    """Their own arguments; None if one of them is of another kind than these."""
+    """Return their own arguments; None if one of them is of a kind that this module does not write."""
     columns: list[_Column] = []
     first = 0
     for one in slices.columns:
@@ -197,7 +195,7 @@ def _columns(row: Row, slices: Slices) -> list[_Column] | None:
 
 
 def _of_key(row: Row, key: str, values: Sequence[Any], first: int) -> _Column | None:
-    """``values`` are those of the slices from ``first`` on."""
+    """``values``: those of the slices from ``first`` on."""
     kinds = set(map(type, values))
     rows = np.arange(first, first + len(values))
     if type(None) in kinds:
@@ -235,7 +233,7 @@ def _column(rows: _Ints, head: bytes, words: _Words, size: _Ints) -> _Column:
 
 
 class _Arrows(NamedTuple):
-    """Ends of arrows: at which slices, which of a slice's, the two bytes before their ids, their ids."""
+    """Ends of arrows: the slices, which of a slice's arrows, the two bytes before their ids, the ids."""
 
     items: _Ints
     ranks: _Ints
@@ -244,7 +242,8 @@ class _Arrows(NamedTuple):
 
 
 def _arrows(ends: Ends, starts: _Ints, order: _Ints, until: int) -> _Arrows:
-    """Those at slices that start before ``until``: of several with one start the last has them."""
+    """Return the arrows of slices that start before ``until``; of several slices with equal starts the last one has
+    them."""
     times, ids = (np.array(column) for column in ends.passed(until))
     at = np.searchsorted(starts, times.astype(np.int64), "right") - 1
     here = (at >= 0) & (starts[at] == times) if len(starts) else np.zeros(len(times), np.bool_)
@@ -254,7 +253,7 @@ def _arrows(ends: Ends, starts: _Ints, order: _Ints, until: int) -> _Arrows:
 
 
 def _sizes(values: _Ints) -> _Ints:
-    """How many bytes the varint of each has."""
+    """Return the number of bytes of each varint."""
     sizes = np.ones(len(values), np.int64)
     largest = int(values.max(initial=0))
     for bits in range(7, 63, 7):
@@ -265,7 +264,7 @@ def _sizes(values: _Ints) -> _Ints:
 
 
 def _varints(values: _Ints, sizes: _Ints) -> _Words:
-    """Of each its varint, as a word."""
+    """Return the varint of each value as a word."""
     numbers = values.astype(np.uint64)
     words: _Words = numbers & _LOW_7
     for number in range(1, int(sizes.max(initial=1))):
@@ -275,7 +274,7 @@ def _varints(values: _Ints, sizes: _Ints) -> _Words:
 
 
 class _Board:
-    """Bytes that are written in any order; ``at`` is moved on by what is written there."""
+    """Bytes that are written in any order; each write moves ``at``."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -297,12 +296,12 @@ class _Board:
         np.add.at(at, arrows.items, _ARROW)
 
     def text(self, text: bytes, at: _Ints, size: _Ints | None = None) -> None:
-        """The same bytes at each place, but for ``size``, which is added to the second."""
+        """Write the same bytes at each place, with ``size`` added to the second byte."""
         for number, byte in enumerate(text):
             self._bytes[at + number] = byte if size is None or number != 1 else byte + size
 
     def exactly(self, words: _Words, at: _Ints, sizes: _Ints) -> None:
-        """No more than so many bytes of each word."""
+        """Write exactly ``sizes`` bytes of each word."""
         for number in range(int(sizes.max(initial=0))):
             has = sizes > number
             self._bytes[at[has] + number] = words[has] >> _BYTES[number] & _LOW_8

@@ -1,10 +1,10 @@
-"""Encodes a trace as packets (perfetto-chrome-trace.md 3).
+"""Encode a trace as packets (perfetto-chrome-trace.md 3).
 
-A track is a packet sequence of its own: it has its own table of interned texts, and its own defaults, so that a packet
-carries what is new in it. A slice is two packets, its begin and its end. The first track counts time from packet to
-packet, counters that come among its slices with it; a file holds one clock snapshot at most, so the others' times are
-whole. Process groups are root tracks, their tracks ordered children; slices that agree in `Trace.colour_by` share a
-correlation id, hence a colour.
+Each track is a packet sequence with its own table of interned texts and its own defaults, so that a packet contains
+only new values. A slice is two packets, its begin and its end. The first track counts time from packet to packet, and
+so do counters among its slices; a file has at most one clock snapshot, so the times of the other tracks are absolute.
+Groups of processes are root tracks, and their tracks are ordered children. Slices with equal values in
+`Trace.colour_by` share a correlation id, and therefore a colour.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mio2trace.writers.text import cleaned
 
 _BATCH = 512
 _COUNTER_RANK = 10_000
-"""Counters stand below the tracks of their process."""
+"""Counters come below the tracks of their process."""
 _BY_ITSELF = tp.integer(tp.SEQUENCE, tp.NOBODYS) + b"\x40"
 _REAL_SAMPLE = varint(tp.COUNTER_REAL << 3 | 1)
 
@@ -47,7 +47,7 @@ def write(trace: Trace, file: BinaryIO) -> None:
 
 
 class _Writer:
-    """Encodes events; each track's state is its own."""
+    """Encodes events; each track has its own state."""
 
     def __init__(self, trace: Trace, arrows: Arrows) -> None:
         self._trace = trace
@@ -68,7 +68,7 @@ class _Writer:
         self._counters: dict[tuple[int, str, str], bytes] = {}
 
     def write(self, file: BinaryIO) -> int:
-        """Write all events; returns how many slices there were."""
+        """Write all events; return the number of slices."""
         count = 0
         out: list[bytes] = []
         for number, part in enumerate(self._trace.parts):
@@ -78,7 +78,8 @@ class _Writer:
         return count
 
     def _part(self, part: Part, values: dict[int | None, list[CounterValue]], out: list[bytes], file: BinaryIO) -> int:
-        """``values`` of counters come among the slices of their tracks, which come one after another."""
+        """Write a part. ``values`` of counters are inserted among the slices of their tracks, which come one after
+        another."""
         count = 0
         track: int | None = None
         row: Row | None = None
@@ -113,7 +114,7 @@ class _Writer:
         return count
 
     def _samples_before(self, ns: int, coming: list[CounterValue], out: list[bytes]) -> list[tuple[int, bytes]]:
-        """Of the values that come those before a time, with it; they are taken away."""
+        """Write the values that come before a time, and remove them from ``coming``."""
         if not coming or coming[0].time_ns >= ns:
             return []
         count = bisect_left(coming, ns, key=attrgetter("time_ns"))
@@ -136,7 +137,7 @@ class _Writer:
             row.counter(value.time_ns, sample, out)
 
     def _sample(self, event: CounterValue, out: list[bytes]) -> bytes:
-        """The event that sets a counter, whose descriptor is written before its first."""
+        """Return the event that sets a counter; the counter's descriptor is written before its first event."""
         key = (event.process, event.name, event.unit)
         head = self._counters.get(key)
         if head is None:
@@ -149,11 +150,11 @@ class _Writer:
         return head + _REAL_SAMPLE + short(value)
 
     def _declare(self, event: CounterValue) -> tuple[bytes, int]:
-        """A counter's descriptor, and its uuid: the same whoever writes it."""
+        """Return a counter's descriptor and its uuid, which is always the same."""
         unit = cleaned(event.unit)
         name = f"{cleaned(event.name)} {unit}".strip()
         uuid = (event.process + 1) << 32 | zlib.crc32(name.encode())
-        # A track at the top level needs a row of its own below it: viewers put others into a group that is closed.
+        # A track at the top level needs a row of its own below it: viewers would put others into a closed group.
         parent = self._apart.get(event.track or 0) or self._groups.get(event.process, 0)
         fields = [tp.integer(1, uuid), tp.text(2, name), tp.integer(5, parent)]
         fields += [tp.message(8, tp.text(6, unit)), *placed(_COUNTER_RANK, self._help.get(event.name, ""))]
@@ -164,11 +165,11 @@ class _Writer:
 
 
 BESIDE = " · "
-"""Between the names of a process and of a track of it that is shown at the top level."""
+"""Between the names of a process and of its track that is shown at the top level."""
 
 
 def headings(trace: Trace) -> Iterator[bytes]:
-    """The clocks, the metadata, the tracks. Sequence 1 is nobody's, 2 the first track's."""
+    """Yield the clocks, the metadata, the tracks. Sequence 1 has no state, 2 is that of the first track."""
     clocks = [
         tp.integer(1, tp.BOOTTIME) + tp.integer(2, 0),
         tp.integer(1, tp.COUNTED) + tp.integer(2, 0) + tp.integer(3, 1),
@@ -184,7 +185,7 @@ def headings(trace: Trace) -> Iterator[bytes]:
         yield tp.stateless(tp.message(tp.ATTRIBUTES, attributes))
     in_view = trace.in_view()
     if in_view is not None:
-        # A viewer opens with the time in which the trace was recorded, as far as it is told.
+        # A viewer begins with the time of the recording, if it is known.
         for event, at in zip((tp.TRACING_STARTED, tp.TRACING_DISABLED), in_view, strict=True):
             yield tp.stateless(tp.message(tp.SERVICE_EVENT, tp.integer(event, 1)), tp.integer(tp.TIMESTAMP, at))
     uuids = tp.uuids(trace)
@@ -204,10 +205,10 @@ def headings(trace: Trace) -> Iterator[bytes]:
 
 
 def _group(process: Process, main: Track | None, uuid: int) -> bytes:
-    """A process; with the slices of its main track it has the names of both."""
+    """Return a process; if its main track has slices, it has the names of both."""
     name, help_ = process.name, process.description
     if main is not None:
-        # Viewers cut names in the middle: what differs comes first, the device's model last.
+        # Viewers cut names in the middle, so the part that differs comes first, the model of the device last.
         head, bracket, rest = name.partition(" (")
         name, help_ = f"{head}{BESIDE}{main.name}{bracket}{rest}", f"{help_} {main.description}".strip()
     fields = [tp.integer(1, uuid), tp.text(2, cleaned(name)), tp.integer(11, tp.EXPLICIT_ORDER)]
@@ -227,7 +228,8 @@ def placed(rank: int, description: str) -> Iterator[bytes]:
 
 
 def _attributes(metadata: Mapping[str, Any], path: str = "") -> Iterator[bytes]:
-    """The metadata flattened: ``clock.device.offset_ns``, ``inputs[0].size``; texts and integers are what there is."""
+    """Return the metadata with flat keys: ``clock.device.offset_ns``, ``inputs[0].size``; values are texts and
+    integers."""
     for key, value in metadata.items():
         yield from _attribute(f"{path}{cleaned(key)}", value)
 
@@ -249,7 +251,7 @@ def _said(value: object) -> str:
 
 
 def _origin_ns(metadata: Mapping[str, Any]) -> int | None:
-    """The trace's zero in UTC since 1970, where the metadata tells it."""
+    """Return the trace's zero in UTC since 1970, if the metadata has it."""
     clock = metadata.get("clock")
     utc = clock.get("origin_utc") if isinstance(clock, Mapping) else None
     try:

@@ -1,7 +1,7 @@
-"""TracePacket and what it holds, by their numbers in perfetto_trace.proto (perfetto-chrome-trace.md 3).
+"""TracePacket and its content, by the numbers in perfetto_trace.proto (perfetto-chrome-trace.md 3); then the wire
+format.
 
-Behind them the wire format: messages are put together from the inside out; what repeats is encoded once by the caller
-and kept.
+Messages are built from the inside out; the caller encodes repeated parts once and keeps them.
 """
 
 from __future__ import annotations
@@ -27,34 +27,35 @@ EXPLICIT_ORDER, NEVER_MERGED = 3, 2
 END_MARK = "mio2trace_end"
 BEGIN_MARK = "mio2trace: the last packet has the number of slices and a CRC-32 of all bytes before it"
 CRC_TAIL = 8
-"""Bytes of the CRC, which are the file's last."""
+"""Bytes of the CRC, the last bytes of the file."""
 
 REALTIME, BOOTTIME, COUNTED = 1, 6, 64
-"""Clocks: the two builtin ones, and the first of a sequence's own."""
+"""Clocks: the two builtin ones, and the first one of a sequence's own."""
 
 NOBODYS = 1
-"""The packet sequence that nothing is remembered of; the tracks' own follow it."""
+"""The packet sequence without state; the tracks' sequences follow it."""
 
 
 def packet(*fields: bytes) -> bytes:
-    """A packet of the trace."""
+    """Return a packet of the trace."""
     return message(PACKET, b"".join(fields))
 
 
 def stateless(*fields: bytes) -> bytes:
-    """A packet of the sequence that nothing is remembered of."""
+    """Return a packet of the sequence without state."""
     return packet(*fields, integer(SEQUENCE, NOBODYS))
 
 
 def marked(mark: str) -> bytes:
-    """A packet with ``mark`` as its last bytes, which no viewer shows or complains of (`TracePacket.for_testing`)."""
+    """Return a packet with ``mark`` as its last bytes, which no viewer shows or complains of
+    (`TracePacket.for_testing`)."""
     return packet(integer(SEQUENCE, NOBODYS), message(FOR_TESTING, text(1, mark)))
 
 
 def uuids(trace: Trace) -> dict[tuple[int, int | None], int]:
-    """Of a process (p, None) and of a track (p, t): from 1, in the order of the trace.
+    """Return numbers for each process (p, None) and each track (p, t): from 1, in the order of the trace.
 
-    A process and its main track are one: a group with slices of its own shows them before it is opened.
+    A process and its main track have one number: a group with slices of its own shows them before it is opened.
     """
     keys: list[tuple[int, int | None]] = [(process.id, None) for process in trace.processes]
     keys += [(track.process, track.id) for track in trace.tracks if not track.main]
@@ -62,16 +63,17 @@ def uuids(trace: Trace) -> dict[tuple[int, int | None], int]:
     return numbers | {(track.process, track.id): numbers[track.process, None] for track in trace.tracks if track.main}
 
 
-# -- Protobuf's wire format, as far as a writer of traces needs it -----------------------------------------------------
+# -- Protobuf's wire format, as far as a writer of traces needs it
+# ------------------------------------------------------
 
 _CHUNK = 1 << 14
 LOW_14 = _CHUNK - 1
 _BYTES = [bytes([n]) for n in range(256)]
 _LAST, _NOT_LAST = _BYTES[:128], _BYTES[128:]
 ENDS = _LAST + [low + high for high in _LAST[1:] for low in _NOT_LAST]
-"""Of each number of 14 bits: its varint."""
+"""For each number of 14 bits: its varint."""
 GOES_ON = [low + high for high in _NOT_LAST for low in _NOT_LAST]
-"""Of each number of 14 bits: the two bytes of a varint that goes on behind them."""
+"""For each number of 14 bits: the two bytes of a varint that continues after them."""
 _TWO_CHUNKS = 1 << 28
 _THREE_CHUNKS = 1 << 42
 
@@ -84,12 +86,12 @@ fixed64 = struct.Struct("<Q").pack
 
 
 def varint(number: int) -> bytes:
-    """An integer of -2^63 .. 2^64-1, in the shortest form; negative ones are ten bytes."""
+    """Return an integer of -2^63 .. 2^64-1 in the shortest form; negative ones are ten bytes."""
     if number < _CHUNK:
         if number >= 0:
             return ENDS[number]
         number += 1 << 64
-    # The times of a trace: nothing is looped over.
+    # The common case, times of a trace, without a loop.
     if number < _TWO_CHUNKS:
         return GOES_ON[number & LOW_14] + ENDS[number >> 14]
     if number < _THREE_CHUNKS:
@@ -102,36 +104,36 @@ def varint(number: int) -> bytes:
 
 
 def integer(field: int, value: int) -> bytes:
-    """A field of a varint type: int64, uint64, bool, enum."""
+    """Return a field of a varint type: int64, uint64, bool, enum."""
     return varint(field << 3) + varint(value)
 
 
 def short(value: float) -> bytes:
-    """A double of a rate or a share: as it is when three digits tell it, so that a viewer shows no more, else to one
-    part in two million.
+    """Return a double of a rate or a share: exact if it has three digits, so that a viewer shows no more; otherwise to
+    one part in two million.
 
-    The rest would be digits that nobody measured, and that do not compress.
+    The other digits were not measured, and they do not compress.
     """
     if not 1e-300 < abs(value) < 1e300 or float(f"{value:.3g}") == value:
         return double(value)
-    # Half of what is cut off is added before; what needs no more bits than are left is exact.
+    # Half of the last kept bit is added first, to round; a value that needs no more bits is exact.
     return bytes(4) + double(value * _HALF_OF_20_BITS)[4:]
 
 
 def message(field: int, value: bytes) -> bytes:
-    """A field of type bytes, or of a message that is encoded already."""
+    """Return a field of type bytes, or of an encoded message."""
     return varint(field << 3 | 2) + varint(len(value)) + value
 
 
 def text(field: int, value: str) -> bytes:
-    """A field of type string."""
+    """Return a field of type string."""
     return message(field, value.encode())
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The varint at ``at``, and where the next field begins.
+    """Return the varint at ``at``, and the place of the next field.
 
-    Raises IndexError where the data ends, ValueError where it has more than 64 bits.
+    Raises IndexError if the data ends, ValueError if it has more than 64 bits.
     """
     byte = data[at]
     if byte < 128:
@@ -150,7 +152,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def real_of(data: bytes) -> float:
-    """The double in a fixed64. Raises ValueError where it is none, or no number."""
+    """Return the double in a fixed64. Raises ValueError if it is none, or no number."""
     if len(data) != _DOUBLE.size:
         raise ValueError("no double")
     (value,) = _DOUBLE.unpack(data)
@@ -160,9 +162,9 @@ def real_of(data: bytes) -> float:
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a message: varints as int (unsigned), everything else as its bytes.
+    """Return the fields of a message: varints as int (unsigned), all others as their bytes.
 
-    Raises ValueError where the data is no message.
+    Raises ValueError if the data is no message.
     """
     at = 0
     try:

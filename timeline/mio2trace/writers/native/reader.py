@@ -1,4 +1,4 @@
-"""Slices read back from a native trace of ours, with their arguments. Whatever the bytes are, it ends, and says so."""
+"""Read slices with their arguments back from a native trace of ours. For any bytes it ends, and reports damage."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from mio2trace.writers.native import packets as tp
 
 _CHUNK = 1 << 20
 _LARGEST = 1 << 26
-"""Bytes of a packet: what claims more is none of ours."""
+"""Bytes of a packet; a larger one was not written by this program."""
 _BEGINS, _END = b"\x48\x01", b"\x48\x02"
-"""How our events begin, by their type; a counter's is neither."""
+"""The beginnings of our events, by their type; a counter's is neither."""
 _ENDING = re.compile(rf"{tp.END_MARK} slices=(\d{{1,18}}) crc32=([0-9a-f]{{{tp.CRC_TAIL}}})".encode())
 _TIMES = 1 << 63
 
 
 class _Row:
-    """What a packet sequence, a track of ours, remembers."""
+    """The state of a packet sequence, which is a track of ours."""
 
     def __init__(self) -> None:
         self.texts: dict[tuple[int, int], str] = {}
@@ -30,7 +30,7 @@ class _Row:
 
 
 def slices(file: BinaryIO, category: str | None, found: Found) -> Iterator[Slice]:
-    """The slices of a category, or all, each when it ends."""
+    """Yield the slices of a category, or all, each when it ends."""
     rows: dict[int, _Row] = {}
     promised = False
     for packet in _packets(file, found):
@@ -57,7 +57,7 @@ def slices(file: BinaryIO, category: str | None, found: Found) -> Iterator[Slice
             row.at = _int(held, tp.TIMESTAMP) + (row.at if row.counted else 0)
             if event.startswith(_BEGINS):
                 found.slices += 1
-                row.open.append(None)  # what cannot be read begins, too
+                row.open.append(None)  # a slice that cannot be read also begins
                 row.open[-1] = _begin(row, event, category)
             elif event == _END:
                 if not row.open:
@@ -75,7 +75,7 @@ def slices(file: BinaryIO, category: str | None, found: Found) -> Iterator[Slice
 
 
 def _begin(row: _Row, event: bytes, category: str | None) -> tuple[int, bytes, str] | None:
-    """Where a slice of the category begins, with its event and category; None for any other."""
+    """Return the start of a slice of the category, with its event and category; None for any other packet."""
     for number, value in tp.fields(event):
         if number == tp.CATEGORY:
             of_category = row.texts[tp.CATEGORIES, _is_int(value)]
@@ -88,7 +88,7 @@ def _args(row: _Row, event: bytes) -> dict[str, Any]:
 
 
 def _annotation(row: _Row, body: bytes, deepest: int) -> tuple[str, Any]:
-    """An argument's name and its value; None for a value of a type that we do not write."""
+    """Return an argument's name and its value; None for a value of a type that this program does not write."""
     if not deepest:
         raise ValueError("arguments deeper than ours")
     key, inside = "", {}
@@ -124,7 +124,7 @@ def _packets(file: BinaryIO, found: Found) -> Iterator[bytes]:
             if size > _LARGEST:
                 raise ValueError("no packet of ours")
             if body + size > len(data):
-                # A packet of many chunks is read at once: to go over it again for each takes the square of its size.
+                # A packet of many chunks is read at once: reading it again for each chunk takes quadratic time.
                 missing = max(_CHUNK, body + size - len(data))
                 raise IndexError
         except ValueError:

@@ -1,4 +1,4 @@
-"""The packets of one track: its slices, its counters, the texts and times that they count on."""
+"""The packets of one track: its slices, its counters, and the texts and times that they use."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ FIRST = {
     key: place
     for place, key in enumerate(("layer", "direction", "operation_name", "solver", "algorithm", "role", "command"))
 }
-"""What a reader looks for in the arguments that many slices share, in this order; viewers show them as written."""
+"""The arguments that a reader looks for first among those that slices share, in this order; viewers keep it."""
 LAST = ("layer_by", "operation_by", "sure", "doubt", "layer_index", "full_name")
-"""The evidence of a kernel's links, and a long name: behind all else, in this order."""
+"""The evidence of a kernel's links, and a long name: after all other arguments, in this order."""
 
 
 class _Begin(NamedTuple):
-    """What a slice has in common with its like: ``before`` its own arguments and ``behind`` them.
+    """The part that a slice shares with similar ones: ``before`` and ``behind`` its own arguments.
 
-    ``shared`` is kept beside its bytes, so that no other can take its id; ``own_colour``: it has no colour.
-    ``headed``: ``before`` with what begins its packet, by the size of the event and of the time.
+    ``shared`` is kept with its bytes, so that no other mapping can get its id. ``own_colour``: it has no colour.
+    ``headed``: ``before`` with the beginning of its packet, by the size of the event and of the time.
     """
 
     before: bytes
@@ -54,7 +54,7 @@ class Row:
         self.last = 0
         self._sequence = sequence
         self._uuid = uuid
-        # Then comes the time, the last field of every packet.
+        # The time follows, as the last field of every packet.
         self.tail = tp.integer(tp.SEQUENCE, sequence) + tp.integer(tp.FLAGS, tp.NEEDS_STATE) + b"\x40"
         end = _END_EVENT + self.tail
         self._end_heads = [b"\x0a" + varint(len(end) + size) + end for size in range(11)]
@@ -64,20 +64,20 @@ class Row:
         self._counts: dict[int, int] = {}
         self.new: list[bytes] = []
         self._likes: dict[int, tuple[Slice, _Begin]] = {}
-        """The slice is kept, so that no other can take its id."""
+        """The slice is kept, so that no other object can get its id."""
         self._begins: dict[tuple[int, str, str], _Begin] = {}
         self._begin_heads: list[dict[int, bytes]] = [{} for _ in range(11)]
         self._numbers: dict[str, list[bytes]] = {}
-        """By argument: what stands before an integer, by the number of its bytes; the first is for a double."""
+        """By argument: the bytes before an integer, by the number of its bytes; the first is for a double."""
         self._reals: dict[float, bytes] = {}
         self._words: dict[tuple[str, str | bool], bytes] = {}
         self.held: Slice | None = None
         self._begun = False
 
     def slice(self, event: Slice, out: list[bytes]) -> None:
-        """Add the packets for a slice, and the ends of those that are over."""
+        """Add the packets of a slice, and the ends of earlier slices."""
         if self.ends:
-            # An arrow binds to the innermost slice: whether one more starts at this time shows with the next one.
+            # An arrow binds to the innermost slice: only the next slice shows whether one more starts at this time.
             held, self.held = self.held, event
             if held is not None:
                 self._slice(held, event.start_ns, out)
@@ -85,9 +85,10 @@ class Row:
             self._slice(event, None, out)
 
     def rows(self, rows: Slices, samples: Sequence[tuple[int, bytes]], out: list[bytes]) -> None:
-        """Add slices in columns; ``samples``: the counters' events among them, each with its time, before the last."""
+        """Add slices in columns. ``samples``: the counters' events among them, each with its time, before the
+        last one."""
         if len(rows) >= FEWEST_IN_COLUMNS:
-            from mio2trace.writers.native.columns import add_columns  # numpy is loaded where there are many
+            from mio2trace.writers.native.columns import add_columns  # numpy is loaded only for many slices
 
             if add_columns(self, rows, samples, out):
                 return
@@ -99,13 +100,13 @@ class Row:
             self.slice(event, out)
 
     def let_go(self, following: int | None, out: list[bytes]) -> None:
-        """Add what is kept back; ``following``: when the next slice starts."""
+        """Add the packets that were kept back. ``following``: the start of the next slice."""
         if self.held is not None:
             self._slice(self.held, following, out)
             self.held = None
 
     def counter(self, at: int, sample: bytes, out: list[bytes]) -> None:
-        """Add a counter's event among the slices: its time is counted from the last of them."""
+        """Add a counter's event among the slices; its time counts from the last of them."""
         self.let_go(None, out)
         while self.open and self.open[-1] <= at:
             self._close(out)
@@ -118,11 +119,11 @@ class Row:
 
     def _keep_counting(self, at: int, out: list[bytes]) -> None:
         if self.counted and at < self.last:
-            self.counted = False  # a track that is taken up again
+            self.counted = False  # a track that is continued
             out.append(tp.packet(*self._state(tp.NEEDS_STATE)))
 
     def finish(self, out: list[bytes]) -> None:
-        """The ends of what is still open."""
+        """Add the ends of slices that are still open."""
         self.let_go(None, out)
         while self.open:
             self._close(out)
@@ -152,29 +153,29 @@ class Row:
         out += (head, common, own, self.tail, time)
 
     def head(self, size: int, of_time: int) -> bytes:
-        """What stands before an event of ``size`` bytes whose time has ``of_time``."""
+        """Return the bytes before an event of ``size`` bytes whose time has ``of_time``."""
         length = varint(size)
         all_of_it = 1 + len(length) + size + len(self.tail) + of_time
         head = self._begin_heads[of_time][size] = b"\x0a" + varint(all_of_it) + b"\x5a" + length
         return head
 
     def headed(self, begin: _Begin, size: int, of_time: int) -> bytes:
-        """What stands before ``size`` bytes of a slice's own, and a time of so many."""
+        """Return the bytes before ``size`` own bytes of a slice, with a time of this many bytes."""
         headed = begin.headed[size << 4 | of_time] = (
             self.head(len(begin.before) + size + len(begin.behind), of_time) + begin.before
         )
         return headed
 
     def key(self, key: str) -> int:
-        """The number of an argument's name."""
+        """Return the number of an argument's name."""
         return self._iid(tp.KEYS, cleaned(key))
 
     def text(self, text: str) -> int:
-        """The number of an argument's value."""
+        """Return the number of an argument's value."""
         return self._iid(tp.TEXTS, cleaned(text))
 
     def begins(self, likes: Sequence[Slice]) -> list[_Begin]:
-        """`begun_as` of each; likes are one object for many."""
+        """Return `begun_as` of each; many slices share one object."""
         known = self._likes
         for like in {id(like): like for like in likes}.values():
             if id(like) not in known:
@@ -185,14 +186,14 @@ class Row:
         shared = event.shared
         held = self._begins.get((id(shared), event.name, event.category))
         if held is None:
-            # Each of many slices may name its own layer, or all of them the same.
+            # Each of many slices may have its own layer, or all of them the same one.
             before, behind = self._begin(event)
             held = _Begin(before, shared, not self._colour(shared), behind, {})
             self._begins[id(shared), event.name, event.category] = held
         return held
 
     def body(self, event: Slice) -> tuple[bytes, list[bytes]]:
-        """The event of a slice but for its arrows: what it has in common with its like; its own arguments."""
+        """Return the event of a slice without its arrows: the shared part and its own arguments."""
         held = self.begun_as(event)
         numbers, reals, words = self._numbers, self._reals, self._words
         pieces: list[bytes] = []
@@ -217,9 +218,8 @@ class Row:
         return held.before, pieces
 
     def _begin(self, event: Slice) -> tuple[bytes, bytes]:
-        """What a slice has in common with its like: name, category, colour; and shared arguments, before its own ones
-        and behind them.
-        """
+        """Return the shared part of a slice: name, category, colour, and the shared arguments before and after its own
+        ones."""
         fields = [
             tp.integer(tp.TYPE, tp.BEGIN),
             tp.integer(tp.CATEGORY, self._iid(tp.CATEGORIES, cleaned(event.category))),
@@ -232,7 +232,7 @@ class Row:
         return (begin, shared + last) if event.category in OWN_FIRST else (begin + shared, last)
 
     def _colour(self, args: Args) -> bytes:
-        """The field that gives one colour to all slices with the same value; empty where the arguments have none."""
+        """Return the field that gives one colour to all slices with equal values; empty without these arguments."""
         for key in self.colour_by:
             value = args.get(key)
             if value is not None:
@@ -246,7 +246,7 @@ class Row:
         return tp.message(tp.ANNOTATION, tp.integer(tp.KEY, self._iid(tp.KEYS, cleaned(key))) + held)
 
     def _word(self, key: str, value: str | bool) -> bytes:
-        """An annotation that is text or a truth, kept: kernels have few names."""
+        """Return an annotation that is text or a truth value; kept, because kernels have few names."""
         if len(self._words) == _MOST_WORDS:
             self._words.clear()
         packed = self._words[key, value] = self._annotation(key, value)
@@ -261,7 +261,7 @@ class Row:
         return heads
 
     def _real(self, value: float) -> bytes:
-        """A rate, kept: with three digits many are the same."""
+        """Return a rate; kept, because many are equal with three digits."""
         if len(self._reals) == _MOST_REALS:
             self._reals.clear()
         packed = short(value)
@@ -270,7 +270,7 @@ class Row:
         return packed
 
     def _value(self, value: Any) -> bytes:
-        """The fields of an annotation but for its name; none for what no reader shows."""
+        """Return the fields of an annotation without its name; none for a value that readers do not show."""
         value = cleaned(value)
         if isinstance(value, bool):
             return tp.integer(tp.BOOL, value)
@@ -299,7 +299,7 @@ class Row:
         return number
 
     def declare(self) -> bytes:
-        """A packet with the texts that are new; the track's first has its defaults, too."""
+        """Return a packet with the new texts; the track's first one also has its defaults."""
         texts = tp.message(tp.INTERNED, b"".join(self.new))
         self.new.clear()
         if self._begun:
@@ -308,7 +308,7 @@ class Row:
         return tp.packet(texts, *self._state(tp.STATE_CLEARED))
 
     def _state(self, flags: int) -> Iterator[bytes]:
-        """What the packets that follow have in common."""
+        """Return the fields that the following packets share."""
         defaults = tp.message(tp.TRACK_EVENT, tp.integer(tp.TRACK_UUID, self._uuid))
         defaults += tp.integer(tp.CLOCK_ID, tp.COUNTED if self.counted else tp.BOOTTIME)
         yield from (
@@ -318,11 +318,12 @@ class Row:
         )
 
 
-# -- Arrows: packets name those that leave and arrive, so they are known before the slices -----------------------------
+# -- Arrows: packets name those that leave and arrive, so arrows must be known before the slices
+# -------------------------
 
 
 class Arrows:
-    """Where arrows leave and arrive: track -> (times in order, ids). Packets name them, so they are known before."""
+    """The places where arrows leave and arrive: track -> (times in order, ids)."""
 
     def __init__(self, trace: Trace) -> None:
         self.leave: dict[int, tuple[array[int], array[int]]] = {}
@@ -352,7 +353,7 @@ class Arrows:
 
 
 class Ends:
-    """The arrows' ends on one track, taken as its slices come by in order of time."""
+    """The arrows' ends on one track, used up while its slices come in order of time."""
 
     __slots__ = ("_at", "_ids", "_last", "_times", "head")
 
@@ -363,7 +364,8 @@ class Ends:
         self._last = len(self._times)
 
     def take(self, start: int, following: int | None) -> bytes:
-        """The fields for a slice that starts at ``start``; the innermost of those that start there gets them."""
+        """Return the fields for a slice that starts at ``start``; the innermost of the slices that start there gets
+        them."""
         at, times, last = self._at, self._times, self._last
         while at < last and times[at] < start:
             at += 1
@@ -376,7 +378,7 @@ class Ends:
         return out
 
     def passed(self, until: int) -> tuple[array[int], array[int]]:
-        """Times and ids of those before a time, which are taken with that."""
+        """Return times and ids of the ends before a time, and remove them."""
         begin, self._at = self._at, bisect_left(self._times, until, self._at)
         return self._times[begin : self._at], self._ids[begin : self._at]
 
