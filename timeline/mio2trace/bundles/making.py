@@ -205,8 +205,7 @@ def _clean(value: Any, scrubber: Scrubber) -> Any:
     return [_clean(one, scrubber) for one in value] if isinstance(value, list) else value
 
 
-# -- The members of a bundle as files in a folder: logs, records, the trace, the report, the driver's lines
-# -------------
+# -- The members of a bundle as files in a folder: logs, records, the trace, the report, the driver's lines ------------
 
 _RANK = re.compile(r"(?<![a-z])(?:rank|r)[ _.-]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<!\d)\d{2,10}(?!\d)")

@@ -254,8 +254,7 @@ def _library(log: MiopenLog, scrubber: Scrubber) -> MiopenLog:
     return msgspec.structs.replace(log, records=tuple(records))
 
 
-# -- The parameters of a logged call, by their possible values: numbers, addresses, words of MIOpen
-# ---------------------
+# -- The parameters of a logged call, by their possible values: numbers, addresses, words of MIOpen --------------------
 
 _NAMES = frozenset(
     re.findall(
@@ -323,8 +322,7 @@ def header(text: str) -> str:
     return before + bracket + kept + (close + ("{" if "{" in end else "") if close else "")
 
 
-# -- OpenCL program texts and build options: only the parts that show the sizes of kernels
-# ------------------------------
+# -- OpenCL program texts and build options: only the parts that show the sizes of kernels -----------------------------
 
 _MACROS = (
     "M", "N", "K", "v_g", "TSM", "TSN", "RTSM", "RTSN", "Dtype", "v_bmul", "v_B_off", "v_C_off", "v_A_off", "v_fout",

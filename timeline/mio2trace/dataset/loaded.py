@@ -123,8 +123,7 @@ class LoadedRun:
         )
 
 
-# -- A table: typed columns, rows as dicts, and an Arrow stream for data frames
-# -----------------------------------------
+# -- A table: typed columns, rows as dicts, and an Arrow stream for data frames ----------------------------------------
 
 
 SHOWN = 20

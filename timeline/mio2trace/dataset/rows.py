@@ -254,8 +254,7 @@ def _measured_cells(measures: Measures, printed: int) -> dict[str, Any]:
     return cells
 
 
-# -- The columns of the tables kernels and copies, from an aligned profile; a few microseconds per command
-# --------------
+# -- The columns of the tables kernels and copies, from an aligned profile; a few microseconds per command -------------
 
 
 def kernels_of(measures: Measures, run: str, rank: int | None) -> dict[str, Data]:

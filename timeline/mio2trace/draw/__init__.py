@@ -1,4 +1,4 @@
-"""Aligned records become a picture: tracks, nested slices, arrows, counters, metadata (trace-contract.md)."""
+"""Draw aligned records: tracks, nested slices, arrows, counters, metadata (trace-contract.md)."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ HostCalls = Literal["all", "enqueue", "none"]
 
 HOST = 1
 FIRST_DEVICE = 100
-"""Process numbers, which viewers append to the names: hosts from 1, devices from 100."""
+"""The first process numbers, which viewers append to names: hosts from 1, devices from 100."""
 _FAR_NS = 3600 * 10**9
-"""Times keep the zero of the whole picture; what begins later than this, a zero of its own: numbers stay readable."""
+"""Times count from the zero of the whole trace. A part that begins later than this gets its own zero, so that numbers
+stay readable."""
 
 
 class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What to draw: ``host_calls``, ``tracks`` and ``fold`` as the command's options; ``selection``: of which part.
+    """What to draw. ``host_calls``, ``tracks`` and ``fold``: the command's options. ``selection``: the part to draw.
 
-    ``with_args`` False leaves out the arguments of all slices.
+    ``with_args``: False leaves out the arguments of all slices.
     """
 
     host_calls: HostCalls = "enqueue"
@@ -55,9 +56,10 @@ class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunToDraw(msgspec.Struct, frozen=True, kw_only=True):
-    """A run with what its profiles cost, or its logs alone. ``name`` tells it from the others in the picture.
+    """A run with the costs of its profiles, or only its logs. ``name``: distinguishes it from the others in the trace.
 
-    ``measures``: of a framework's own profile last. ``libraries``: the MIOpen logs of each of them, or of nothing.
+    ``measures``: that of a framework's own profile comes last. ``libraries``: the MIOpen logs of each profile, or of
+    none.
     """
 
     name: str = ""
@@ -67,7 +69,7 @@ class RunToDraw(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Profile(NamedTuple):
-    """What is drawn of one profile."""
+    """The drawn parts of one profile."""
 
     alignment: Alignment
     base: TimeBase
@@ -77,7 +79,7 @@ class _Profile(NamedTuple):
 
 
 class _Numbers:
-    """Where the processes of the next profile are numbered from."""
+    """The first free numbers of processes for the next profile."""
 
     def __init__(self) -> None:
         self.ids = Ids()
@@ -86,7 +88,7 @@ class _Numbers:
 
 
 class _Run:
-    """One run on an axis of its own; what is chosen of it."""
+    """One run on its own axis, with the selected part."""
 
     def __init__(self, run: RunToDraw, options: BuildOptions, numbers: _Numbers, notes: Notes, several: bool) -> None:
         of = f" of {run.name}" if several else ""
@@ -155,7 +157,7 @@ class _Run:
             one.host.show_only(found)
         first = min((start for part in self.parts if (start := part.first_ns()) is not None), default=self.origin)
         if first - self.origin > _FAR_NS:
-            # What holds the drawn kernels and calls begins before them, as far back as what it holds is in the window.
+            # Containers of the drawn kernels and calls begin before them: their part in the window is drawn.
             events = (drawn for part in self.parts for drawn in each(part.events(self.origin)))
             starts = (drawn.start_ns + self.origin for drawn in events if isinstance(drawn, Slice))
             self.origin = min(first, min(starts, default=first))
@@ -174,9 +176,9 @@ class _Run:
 
 
 def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, object], notes: Notes) -> Trace:
-    """Draw each profile of each run, or its logs alone where there is none. Several runs each begin at zero.
+    """Draw each profile of each run, or only its logs if it has none. Each of several runs begins at zero.
 
-    ``metadata`` gains the time base. Raises `OptionError` for a selection of what is not there.
+    ``metadata`` gets the time base. Raises `OptionError` for a selection that is not in the run.
     """
     numbers = _Numbers()
     drawn = [_Run(run, options, numbers, notes, len(runs) > 1) for run in runs]
@@ -198,7 +200,7 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
         processes=tuple(process for _, part in parts for process in part.processes()),
         tracks=tuple(track for _, part in parts for track in part.tracks()),
         metadata=metadata,
-        # The host's side is half of the work of writing: a writer may do the last part beside the others.
+        # The host's side is half of the work of writing: a writer may process the last part in parallel.
         parts=(*before_hosts, *(partial(part.events, run.origin) for run, part in hosts)),
         without_arrows=(*before_hosts, *(partial(part.events, run.origin, arrows=False) for run, part in hosts)),
         counters={
@@ -233,7 +235,7 @@ def _group(one: _Profile, number: int) -> Group:
 
 
 def _in_view(profiles: Sequence[tuple[_Run, _Profile, Chosen | None]]) -> tuple[int, int] | None:
-    """Of the first profile that has a steady iteration, in the trace's time."""
+    """Return the times of the first profile with a steady iteration, on the trace's axis."""
     for run, one, chosen in profiles:
         span = steady_iteration(one.device.measures, one.base, chosen)
         if span is not None:
@@ -242,7 +244,7 @@ def _in_view(profiles: Sequence[tuple[_Run, _Profile, Chosen | None]]) -> tuple[
 
 
 def _steady(profiles: Sequence[tuple[_Run, _Profile, Chosen | None]]) -> dict[int, tuple[int, int]]:
-    """Of the first profile that tells steady iterations, in the trace's time."""
+    """Return the steady iterations of the first profile that has them, on the trace's axis."""
     for run, one, chosen in profiles:
         spans = steady_iterations(one.device.measures, one.base, chosen)
         if spans:
@@ -251,7 +253,7 @@ def _steady(profiles: Sequence[tuple[_Run, _Profile, Chosen | None]]) -> dict[in
 
 
 def _counters(one: _Profile, origin: int, last: int, chosen: Chosen | None) -> Iterator[CounterValue | CounterValues]:
-    """The device's counters: where only a part is drawn those of the part, from its beginning to its end."""
+    """Return the device's counters; if only a part is drawn, from its beginning to its end."""
     alignment = one.alignment
     if chosen is None:
         yield from counters.events(alignment, one.base, one.device, origin, last)
@@ -271,7 +273,7 @@ def _counters(one: _Profile, origin: int, last: int, chosen: Chosen | None) -> I
 
 
 def _within(values: Iterator[CounterValue], first: int, last: int) -> Iterator[CounterValue]:
-    """Of each counter what it is from ``first`` to ``last``; without those of a device that is not drawn."""
+    """Yield the values of each counter from ``first`` to ``last``, without devices that are not drawn."""
     held: dict[tuple[int, str], CounterValue] = {}
     for value in values:
         if value.track is None:
@@ -297,7 +299,8 @@ def _without_args(part: Part) -> Iterator[Event]:
 
 
 def _process_clocks(profiles: Sequence[_Profile]) -> dict[str, object]:
-    """How the clocks of a job's processes relate to the first one's: ``offset_ns`` is added to a process's times."""
+    """Return how the clocks of a job's processes relate to the first one: ``offset_ns`` is added to a process's
+    times."""
     processes = []
     for one in profiles:
         process, clock = one.alignment.profile.process, one.alignment.process_clock
@@ -319,9 +322,8 @@ _Part = device.DeviceSide | host.HostSide | by_name.ByNameSide | printed.Printed
 
 
 def _beside(reach: tuple[int, int] | None, alignment: Alignment, base: TimeBase, notes: Notes) -> TimeBase:
-    """``base``, moved as the clocks of a job's processes relate; else to where the first profile is drawn if its clock
-    is so far from that one's that no trace can hold both.
-    """
+    """Return ``base``, moved as the clocks of a job's processes relate. If the clock is so far from the first profile's
+    that no trace can hold both, it is moved to the place of that profile."""
     if alignment.process_clock is not None and base.on_host:
         base = base.moved(alignment.process_clock.shift_ns)
     if reach is None:
@@ -329,7 +331,7 @@ def _beside(reach: tuple[int, int] | None, alignment: Alignment, base: TimeBase,
     profile = alignment.profile
     device_of = {queue.index: queue.device for queue in profile.queues}
     starts = [base.device(device_of.get(e.queue, 0), e.start_ns) for e in profile.activities if e.start_ns is not None]
-    if not starts:  # all that is drawn are calls and ranges
+    if not starts:  # only calls and ranges are drawn
         made = (*(e.host_start_ns for e in profile.activities), *(one.start_ns for one in profile.other_calls))
         hosts = (at for at in (*made, *(one.start_ns for one in profile.ranges)) if at is not None)
         starts = [at if (placed := base.host(at)) is None else placed for at in hosts]
@@ -340,7 +342,7 @@ def _beside(reach: tuple[int, int] | None, alignment: Alignment, base: TimeBase,
 
 
 def _reach(parts: Sequence[_Part]) -> tuple[int, int] | None:
-    """From when to when what is drawn so far reaches."""
+    """Return the first and the last time drawn so far."""
     starts = [start for part in parts if (start := part.first_ns()) is not None]
     ends = [end for part in parts if (end := part.last_ns()) is not None]
     return (min(starts), max(ends)) if starts and ends else None
@@ -351,7 +353,7 @@ def _busy_ns(alignment: Alignment) -> int:
 
 
 def _has_device(alignment: Alignment) -> bool:
-    """Whether it tells of more than ops on the host."""
+    """Return whether it has more than ops on the host."""
     return bool(alignment.profile.activities or not alignment.profile.framework.nodes)
 
 

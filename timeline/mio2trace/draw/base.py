@@ -1,4 +1,5 @@
-"""One time for everything drawn: the clock of the device that ran most, so kernel times are exactly the device's."""
+"""One axis of time for everything drawn: the clock of the busiest device, so that kernel times are exactly the
+device's."""
 
 from __future__ import annotations
 
@@ -19,16 +20,16 @@ from mio2trace.notes import Notes
 from mio2trace.trace import Columns, Slice
 
 ROW = 16384
-"""So many values of a counter, or slices that are alike, are drawn at once: some hundred kilobytes of text."""
+"""The values of a counter, or similar slices, that are drawn at once: some hundred kilobytes of text."""
 _FEW_RATES = 20
 _FAR_ABOVE = 4
 
 
 class TimeBase(msgspec.Struct, frozen=True, kw_only=True):
-    """Brings device and host times to one axis in ns; where the axis is the host's own, ``clock`` is None.
+    """Converts device and host times to one axis in ns. If the axis is the host's own, ``clock`` is None.
 
-    ``shift[device]`` is added to that device's times, ``host_shift_ns`` to what host times become. Raises nothing; a
-    device that cannot be related keeps its zero. ``dated``: whether the host's clock tells the date.
+    ``shift[device]``: is added to that device's times. ``host_shift_ns``: is added to converted host times. Raises
+    nothing; a device that cannot be related keeps its zero. ``dated``: whether the host's clock has a date.
     """
 
     clock: DeviceClock | None
@@ -39,7 +40,7 @@ class TimeBase(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def constant_offset(self) -> int | None:
-        """What to subtract from every host time, None where that is not one number."""
+        """The number to subtract from every host time; None if it is not constant."""
         if self.on_host:
             return -self.host_shift_ns
         if self.clock is None or len(self.clock.pieces) > 1 or self.clock.drift_ppb:
@@ -50,13 +51,13 @@ class TimeBase(msgspec.Struct, frozen=True, kw_only=True):
         return ns + self.shift.get(device, 0)
 
     def host(self, ns: int) -> int | None:
-        """A host time on the axis; None when the clocks are not related."""
+        """Return a host time on the axis; None if the clocks are not related."""
         if self.on_host:
             return ns + self.host_shift_ns
         return None if self.clock is None else self.clock.to_device(ns) + self.host_shift_ns
 
     def moved(self, by_ns: int) -> TimeBase:
-        """The same axis with another zero."""
+        """Return the same axis with another zero."""
         return msgspec.structs.replace(
             self,
             shift={device: shift + by_ns for device, shift in self.shift.items()},
@@ -64,14 +65,14 @@ class TimeBase(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def utc(self, ns: int) -> str | None:
-        """The moment ``ns`` on the axis, as ISO 8601 in UTC with nanoseconds."""
+        """Return the moment ``ns`` on the axis, as ISO 8601 in UTC with nanoseconds."""
         ns -= self.host_shift_ns
         if not self.dated:
             return None
         if self.on_host:
             host = ns
         elif self.clock is not None:
-            # Inverse of to_device at this place; exact but for the rounding of a drift.
+            # Inverse of to_device at this place; exact except for the rounding of a drift.
             host = ns + self.clock.offset_ns
             host += ns - self.clock.to_device(host)
         else:
@@ -80,11 +81,11 @@ class TimeBase(msgspec.Struct, frozen=True, kw_only=True):
         try:
             moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
         except (ValueError, OverflowError):
-            return None  # no calendar has it
+            return None  # no calendar has this date
         return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
 
     def describe(self, alignment: Alignment, origin: int) -> dict[str, Any]:
-        """The metadata's ``clock``; ``origin`` is the trace's zero on the axis."""
+        """Return the metadata's ``clock``; ``origin``: the trace's zero on the axis."""
         result: dict[str, Any] = {}
         utc = self.utc(origin)
         if utc is not None:
@@ -108,9 +109,9 @@ class TimeBase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Axis:
-    """Host times on the axis, which is related to the host's clock wherever this is used.
+    """Host times on the axis, for callers that know that the host's clock is related to it.
 
-    ``offset`` is what to subtract, None where that is not one number.
+    ``offset``: the number to subtract, None if it is not constant.
     """
 
     def __init__(self, base: TimeBase) -> None:
@@ -146,7 +147,7 @@ def time_base(alignment: Alignment, notes: Notes) -> TimeBase:
             notes.add("clock of a second device not related to the first: its kernels are placed by its own zero")
             begins = begins or _begins(alignment, device_of)
             ahead = begins[device] - begins[main]
-            # In one picture all the same; what is not shifted is moved with the others.
+            # They are in one trace anyway; a device without a shift is moved with the others.
             shift[device] = -ahead if abs(ahead) > FAR_NS else 0
         else:
             shift[device] = other.offset_ns - clock.offset_ns
@@ -154,7 +155,7 @@ def time_base(alignment: Alignment, notes: Notes) -> TimeBase:
 
 
 def _begins(alignment: Alignment, device_of: Mapping[int, int]) -> dict[int, int]:
-    """When the first of each device's commands began, by its own clock."""
+    """Return the begin of the first command of each device, on its own clock."""
     begins: dict[int, int] = {}
     for enqueue in alignment.profile.activities:
         if enqueue.start_ns is not None:
@@ -164,13 +165,13 @@ def _begins(alignment: Alignment, device_of: Mapping[int, int]) -> dict[int, int
 
 
 def in_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Rows that have arguments of their own, as columns: None where a row has not got one."""
+    """Return the own arguments of rows as columns: None if a row has no value."""
     keys = dict.fromkeys(key for row in rows for key in row)
     return {key: [row.get(key) for row in rows] for key in keys}
 
 
 def told(columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
-    """Those of them that any row has."""
+    """Return the columns in which any row has a value."""
     return {key: values for key, values in columns.items() if values.count(None) < len(values)}
 
 
@@ -180,14 +181,14 @@ def whole(slices: Sequence[Slice]) -> Columns:
 
 
 def merged(*places: Iterable[int]) -> list[int]:
-    """The numbers of items, counted through all of these, in the order of their places."""
+    """Return the numbers of items, counted through all of these, in the order of their places."""
     every = list(chain.from_iterable(places))
     return sorted(range(len(every)), key=every.__getitem__)
 
 
 def three_digits(rate: float) -> float:
-    """A rate as it is shown: what a person reads; every digit takes room a million times. Tables have all of them."""
-    if 0.001 <= rate < 1000:  # as nearly all; printing and reading takes thrice as long
+    """Return a rate with three digits for people: each digit takes space a million times. Tables have all digits."""
+    if 0.001 <= rate < 1000:  # true of nearly all; printing and reading takes three times as long
         if rate >= 0.1:
             scale = 1000.0 if rate < 1 else 100.0 if rate < 10 else 10.0 if rate < 100 else 1.0
         else:
@@ -195,15 +196,15 @@ def three_digits(rate: float) -> float:
         scaled = rate * scale
         whole = int(scaled)
         rest = scaled - whole
-        if not 0.499999 < rest < 0.500001:  # where the product itself may have been rounded across
+        if not 0.499999 < rest < 0.500001:  # where the product itself may have been rounded up to the next power
             return (whole + (rest > 0.5)) / scale
     return float(f"{rate:.3g}")
 
 
 def highest_shown(rates: Sequence[float]) -> float:
-    """Where the axis of a counter of rates ends: an outlier, far above what 95 % of them stay below, is drawn there.
+    """Return the end of the axis for a counter of rates: outliers far above 95 % of the rates are drawn there.
 
-    A viewer's axis reaches to the highest value: one kernel that the clock hardly saw would flatten all others.
+    A viewer's axis ends at the highest value, so one kernel that the clock hardly measured would flatten all others.
     """
     if len(rates) < _FEW_RATES:
         return math.inf
@@ -211,12 +212,12 @@ def highest_shown(rates: Sequence[float]) -> float:
 
 
 def six_digits(value: float) -> float:
-    """A size or a share as a person reads it; what is exact is an integer."""
+    """Return a size or a share with six digits for people; exact values are integers."""
     return float(f"{value:.6g}")
 
 
 def short_name(name: str) -> str:
-    """A kernel's name as shown; never empty, never long."""
+    """Return the name of a kernel's slice; never empty, never long."""
     return name[:100] or "unnamed kernel"
 
 
@@ -224,14 +225,15 @@ def size_text(size: Size3) -> str:
     return "x".join(map(str, size))
 
 
-# -- Numbers of processes and tracks, no two the same in a trace -------------------------------------------------------
+# -- Distinct numbers of processes and tracks in a trace
+# ----------------------------------------------------------------
 
 
 class Ids:
-    """Gives numbers out, each once.
+    """Gives out each number once.
 
-    Viewers append them to names, so everything asks for the one that says what it is (hosts from 1, devices from 100,
-    their tracks behind them); where many profiles are drawn and that one is taken, it gets the next behind all others.
+    Viewers append numbers to names, so callers ask for a meaningful one (hosts from 1, devices from 100, their tracks
+    after them). If many profiles are drawn and the number is taken, they get the next one after all others.
     """
 
     def __init__(self) -> None:
@@ -239,7 +241,7 @@ class Ids:
         self._last = 0
 
     def take(self, wanted: int) -> int:
-        """``wanted`` or, where that is taken, a number behind all that are."""
+        """Return ``wanted``, or if that is taken a number after all taken ones."""
         number = self._last + 1 if wanted in self._taken else wanted
         self._taken.add(number)
         self._last = max(self._last, number)

@@ -1,8 +1,8 @@
-"""More tracks beside the nested one: a row for each kernel name, a row for each type of operation.
+"""Additional tracks: a row for each kernel name, a row for each type of operation.
 
-What they show is on the nested track, too: their slices have categories of their own (``kernel by name``, ``operation
-by type``), so that no query and no check counts a kernel twice, and no arrow ends at them. Their few arguments lead to
-the slice on the nested track.
+The nested track has the same kernels and operations. The slices here have categories of their own (``kernel by name``,
+``operation by type``), so that no query and no check counts a kernel twice, and no arrow ends at them. Their few
+arguments lead to the slice on the nested track.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Shown(NamedTuple):
 
 
 class ByNameSide:
-    """The rows of one profile, a process for each device and kind. ``next_process`` is free."""
+    """The rows of one profile, with a process for each device and kind. ``next_process``: the next free number."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class ByNameSide:
                 self.next_process = track - track % 100 + 100
 
     def _found(self, kind: Tracks) -> dict[int, dict[str, list[_Shown]]]:
-        """Device -> row -> what is in it."""
+        """Return device -> row -> its content."""
         activities = self._alignment.profile.activities
         links = self._alignment.links
         operations = {operation.index: operation for operation in self._alignment.links.operations}
@@ -118,7 +118,7 @@ class ByNameSide:
         return {} if run == NONE else {"layer": self._alignment.links.runs[run].layer}
 
     def first_ns(self) -> int | None:
-        return None  # it is the device's
+        return None  # the time is the device's
 
     def last_ns(self) -> int | None:
         return None

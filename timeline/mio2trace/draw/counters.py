@@ -1,4 +1,4 @@
-"""Counters: what the GEMMs achieve, and how much memory the program has created."""
+"""Counters: the rates of GEMMs, and the memory that the program has created."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from mio2trace.draw.selection import Chosen
 from mio2trace.trace import CounterValue, CounterValues
 
 _PAUSE = 20
-"""GEMMs that follow each other within a twentieth of the time of the former have no 0 between them: a hair of screen
-is not worth what it takes in the file."""
+"""A counter shows no 0 between two GEMMs if the gap is below a twentieth of the time of the first one: it would take
+more space in the file than on the screen."""
 
 
 def events(
     alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, last: int
 ) -> Iterator[CounterValue | CounterValues]:
-    """``GEMM GFLOP/s`` per device (0 between GEMMs, short pauses apart), ``OpenCL buffers MB``; within the picture."""
+    """Return ``GEMM GFLOP/s`` per device (0 between GEMMs, except for short gaps) and ``OpenCL buffers MB``."""
     yield from _gemm(alignment, base, side, origin)
     yield from _buffers(alignment, base, side, origin, last)
 
@@ -43,7 +43,7 @@ def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -
         if start is not None and end is not None and start < end:
             duration = end - start
             several = of_several.get(position)
-            if several is not None:  # the rate is the whole GEMM's
+            if several is not None:  # the rate is that of the whole GEMM
                 _, duration, end = several
             rates[device_of.get(activity.queue, 0)].append((start, end, gemm.flop / duration))
     for device, found in sorted(rates.items()):
@@ -69,10 +69,11 @@ def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -
 
 
 def _buffers(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, last: int) -> Iterator[CounterValue]:
-    """Bytes of buffers created. Releases are not profiled: a handle that comes again was released before."""
+    """Return the bytes of created buffers. Releases are not profiled: a handle that occurs again was released
+    before."""
     live: dict[str, int] = {}
     total = 0
-    # Beside the first device that anything is drawn of: without one they would be all that there is of it.
+    # Beside the first device with drawn slices: without a device there would be nothing else.
     tracks = [(process, side.counter_track(process)) for process in sorted(side.process_of.values())]
     process, track = next(((process, track) for process, track in tracks if track is not None), (0, None))
     if track is None:
@@ -81,7 +82,7 @@ def _buffers(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int
     shown: float | None = None
     for buffer in alignment.profile.opencl.buffers:
         if live.get(buffer.handle) == buffer.size_bytes:
-            continue  # nothing changes
+            continue  # no change
         total += buffer.size_bytes - live.get(buffer.handle, 0)
         live[buffer.handle] = buffer.size_bytes
         at = None if buffer.end_ns is None else base.host(buffer.end_ns)
@@ -119,15 +120,16 @@ DESCRIPTIONS = {
 
 _STRETCHES = 500
 _SHORTEST = 8
-"""The share is of so many stretches at most, each of so many commands at least."""
+"""The most spans for which the share is computed, and the fewest commands of each."""
 _NEVER = (1 << 63, 0, 0.0)
-"""What follows the last change."""
+"""The values after the last change."""
 
 
 def rate_events(
     alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, chosen: Chosen | None
 ) -> Iterator[CounterValue | CounterValues]:
-    """``Operations GFLOP/s`` and ``Memory traffic GB/s`` where operations tell them, ``Device busy %``; per device."""
+    """Return ``Operations GFLOP/s`` and ``Memory traffic GB/s`` if operations show them, and ``Device busy %``; per
+    device."""
     achieved, traffic = _achieved(alignment, base, side, origin)
     yield from _rates(RATE, "GFLOP/s", achieved, side)
     yield from _rates(TRAFFIC, "GB/s", traffic, side)
@@ -135,7 +137,7 @@ def rate_events(
 
 
 class _Spans(NamedTuple):
-    """What worked on a device, in columns: from when to when, at which rate."""
+    """The work on a device in columns: begin, end and rate."""
 
     starts: list[int]
     ends: list[int]
@@ -152,7 +154,7 @@ def _no_spans() -> dict[int, _Spans]:
 
 
 def _rates(name: str, unit: str, spans: dict[int, _Spans], side: DeviceSide) -> Iterator[CounterValues]:
-    """The counter of each device; takes ``spans`` away as it goes, for a run may have a million."""
+    """Return the counter of each device. Empties ``spans`` meanwhile, because a run may have a million."""
     for device in sorted(spans):
         starts, ends, rates = spans.pop(device)
         highest = highest_shown(rates)
@@ -166,7 +168,7 @@ def _rates(name: str, unit: str, spans: dict[int, _Spans], side: DeviceSide) -> 
 def _achieved(
     alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int
 ) -> tuple[dict[int, _Spans], dict[int, _Spans]]:
-    """The work of each operation, and its bytes, over the time of its kernels; of bytes, copies have theirs, too."""
+    """Return the FLOPs and the bytes of each operation divided by the time of its kernels; copies also have bytes."""
     activities, operation_at = alignment.profile.activities, side.measures.operation_at
     achieved, traffic = _no_spans(), _no_spans()
     ran = [operation for operation in operation_at.values() if operation.phase == "run"]
@@ -177,7 +179,7 @@ def _achieved(
     for device, index, row, _ in side.rows():
         shift = base.device(device, 0) - origin
         if index != NONE:
-            # Of an operation in several rows each has the rate of all of it.
+            # If an operation is in several rows, each has the rate of the whole operation.
             operation, ran_ns = operation_at[index], timed_ns[index]
             if not ran_ns or operation.phase != "run":
                 continue
@@ -194,11 +196,11 @@ def _achieved(
 
 
 _Change = tuple[int, int, float]
-"""When, whether one more is at work (1) or one less (-1), by how much that changes the sum of the rates."""
+"""The time, whether one more is at work (1) or one less (-1), and the change of the sum of rates."""
 
 
 def _changes(starts: Sequence[int], ends: Sequence[int], rates: Sequence[float]) -> Iterable[_Change]:
-    """In order of time; of what is at once, ends come first."""
+    """Return the changes in order of time; at equal times ends come first."""
     begun, ended = zip(starts, repeat(1), rates, strict=False), zip(ends, repeat(-1), map(neg, rates), strict=False)
     if all(map(lt, starts, ends)) and all(map(le, ends, islice(starts, 1, None))):
         return chain.from_iterable(zip(begun, ended, strict=True))  # one after another, as on most queues
@@ -206,7 +208,7 @@ def _changes(starts: Sequence[int], ends: Sequence[int], rates: Sequence[float])
 
 
 def _steps(changes: Iterable[_Change]) -> Iterator[tuple[list[int], list[float]]]:
-    """Times and rates, in rows: the sum of the rates at work, where one begins or ends; short pauses are left out."""
+    """Return times and rates in rows: the sum of the current rates at each begin and end, without short gaps."""
     times: list[int] = []
     values: list[float] = []
     rate, working, since, shown = 0.0, 0, 0, -1.0
@@ -236,7 +238,7 @@ def _steps(changes: Iterable[_Change]) -> Iterator[tuple[list[int], list[float]]
 def _busy(
     alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, chosen: Chosen | None
 ) -> Iterator[CounterValue]:
-    """Of each device, and of each stream that is shown apart."""
+    """Return the share of each device, and of each stream that is shown apart."""
     activities = alignment.profile.activities
     rows = [
         (device, BUSY, side.counter_track(side.process_of[device]), positions)
@@ -268,7 +270,7 @@ def _busy(
 
 
 def _stretches(alignment: Alignment, positions: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Rows of commands in order of start, cut where another pass begins."""
+    """Return rows of commands in order of start, cut where another pass begins."""
     most = max(_SHORTEST, -(-len(positions) // _STRETCHES))
     pass_of = alignment.links.pass_of
     passes = [pass_of[position] for position in positions]
@@ -286,5 +288,5 @@ def _stretches(alignment: Alignment, positions: Sequence[int]) -> Iterator[Seque
 
 
 def _pass(alignment: Alignment, positions: Sequence[int]) -> int:
-    """The pass that a stretch is of: its first command's that is in one."""
+    """Return the pass of a span: of its first command that is in a pass."""
     return next((found for p in positions if (found := alignment.links.pass_of[p]) != NONE), NONE)

@@ -1,4 +1,4 @@
-"""What a framework's own profiler tells, drawn: the arguments of its ops, its allocators, its place on the axis."""
+"""Draw a framework's own profile: the arguments of its ops, its allocators, its place on the axis."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mio2trace.notes import Notes
 from mio2trace.trace import CounterValue
 
 _FAR_RUN_NS = 60 * 10**9
-"""What ran a minute before or after the profile is of another run: its program had ended, or not yet begun."""
+"""Ops more than a minute before or after the profile are of another run."""
 
 
 def beside(alignment: Alignment, base: TimeBase, profiled: tuple[int, int] | None, notes: Notes) -> Alignment | None:
-    """A framework's profile with its times on the axis of ``base``, that of another profile of the run.
+    """Return a framework's profile with its times on the axis of ``base``, which is that of another profile of the run.
 
-    ``profiled`` is from when to when that one reaches on the axis. None, with a note, where the clocks are not related
-    or the profiles are of different runs: where the ops would lie is not known then, and not guessed.
+    ``profiled``: begin and end of the other profile on the axis. None, with a note, if the clocks are not related or
+    the profiles are of different runs: the place of the ops would be a guess.
     """
     profile = alignment.profile
     starts = [range_.start_ns for range_ in profile.ranges]
@@ -39,7 +39,7 @@ def beside(alignment: Alignment, base: TimeBase, profiled: tuple[int, int] | Non
 
 
 def _moved(profile: Profile, base: TimeBase) -> Profile:
-    """All times of a profile that has the host's clock alone brought to the axis."""
+    """Convert all times of a profile that has only the host's clock to the axis."""
 
     def at(ns: int) -> int:
         moved = base.host(ns)
@@ -69,7 +69,7 @@ def _moved(profile: Profile, base: TimeBase) -> Profile:
 
 
 class Nodes:
-    """The arguments of a framework's ops: those that all executions of a node share, one object each."""
+    """The arguments of a framework's ops: those that all executions of a node share, one object per node."""
 
     def __init__(self, profile: Profile, *, with_layers: bool) -> None:
         self._nodes = profile.framework.nodes
@@ -97,7 +97,7 @@ class Nodes:
 
 
 def inputs_args(inputs: Inputs) -> dict[str, Any]:
-    """Shapes and types of an operator's inputs, as text: tensors only, ``?`` for what is none between them."""
+    """Return shapes and types of an operator's inputs as text: only tensors, ``?`` for other inputs between them."""
     args: dict[str, Any] = {}
     shapes = [str(shape).replace(" ", "") if shape else "?" for shape in inputs.shapes]
     while shapes and shapes[-1] == "?":
@@ -111,7 +111,7 @@ def inputs_args(inputs: Inputs) -> dict[str, Any]:
 
 
 def execution_args(execution: Execution) -> dict[str, Any]:
-    """What is of one execution alone."""
+    """Return the arguments of one execution only."""
     args: dict[str, Any] = {} if execution.step is None else {"step": execution.step}
     memory = execution.memory
     if memory is not None:
@@ -122,7 +122,7 @@ def execution_args(execution: Execution) -> dict[str, Any]:
 
 
 def executions_of(profile: Profile) -> Mapping[int, Execution]:
-    """Position of an activity -> what it executes; empty where no framework tells."""
+    """Return position of an activity -> the execution; empty without a framework."""
     if not profile.framework.nodes:
         return {}
     told = ((position, execution_of(profile, position)) for position in range(len(profile.activities)))
@@ -132,7 +132,7 @@ def executions_of(profile: Profile) -> Mapping[int, Execution]:
 def allocators(
     profile: Profile, base: TimeBase, process: int, first: int | None, last: int | None, origin: int
 ) -> Iterator[CounterValue]:
-    """Bytes that the framework's allocator of each device has handed out, where the picture reaches."""
+    """Return the bytes that the framework's allocator of each device has handed out, within the drawn time."""
     names = {device.index: device.name for device in profile.devices}
     for held in profile.framework.allocated:
         at = base.host(held.time_ns)

@@ -1,4 +1,4 @@
-"""Rows of slices that do not overlap: lanes for what does, and unbroken rows of one key."""
+"""Lanes for slices that overlap, and unbroken rows of one key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ Row = TypeVar("Row")
 
 
 class Lane(NamedTuple, Generic[Row]):
-    """Positions in order of start. ``bare``: commands without length, each at the start of one in another lane."""
+    """Positions in order of start. ``bare``: commands without length, each at the start of a command in another
+    lane."""
 
     row: Row
     number: int
@@ -28,7 +29,7 @@ class Lane(NamedTuple, Generic[Row]):
 
 
 def distinct(tracks: Sequence[Track]) -> list[Track]:
-    """Tracks of one process, each with a name of its own: names come from files, which may call two things alike."""
+    """Give the tracks of a process distinct names: names come from files, which may use one twice."""
     taken: dict[str, int] = {}
     named = []
     for track in tracks:
@@ -42,7 +43,7 @@ def distinct(tracks: Sequence[Track]) -> list[Track]:
 
 
 def by_queue(activities: Sequence[Activity]) -> dict[int, Sequence[int]]:
-    """Queue -> positions of its activities with times, in order."""
+    """Return queue -> positions of its activities with times, in order."""
     timed: Sequence[int] = [at for at, activity in enumerate(activities) if activity.start_ns is not None]
     queues = {activity.queue for activity in activities}
     if len(queues) == 1:
@@ -56,10 +57,10 @@ def by_queue(activities: Sequence[Activity]) -> dict[int, Sequence[int]]:
 
 
 def packed(activities: Sequence[Activity], rows: Mapping[Row, Sequence[int]]) -> Iterator[Lane[Row]]:
-    """The lanes of each row of positions; beyond 0 only where it overlaps.
+    """Return the lanes of each row of positions; more than one only if commands overlap.
 
-    Whatever the times are, no two of a lane that is not bare start at once, and none starts before the last one ended:
-    an unbroken part of such a lane can be enclosed, and no other part reaches into it.
+    Whatever the times are, no two commands of a lane (unless it is bare) start at once, and none starts before the last
+    one ended: an unbroken part of a lane can be enclosed without another part in it.
     """
     for row, positions in rows.items():
         if _in_a_row(activities, positions):
@@ -86,12 +87,12 @@ def packed(activities: Sequence[Activity], rows: Mapping[Row, Sequence[int]]) ->
 
 
 def packed_spans(items: Sequence[T], span: Callable[[T], tuple[int, int]]) -> list[list[T]]:
-    """Lanes of items by start, of one start the longest first; each in the first lane that is free."""
+    """Return lanes of items by start, longest first at equal starts; each in the first free lane."""
     if all(begin < start >= end for (begin, end), (start, _) in pairwise(map(span, items))):
-        return [[*items]] if items else []  # one after another, as the calls of one thread are
+        return [[*items]] if items else []  # one after another, like the calls of one thread
     lanes: list[list[T]] = []
     free: list[int] = []
-    taken: list[tuple[int, int]] = []  # (until when, lane)
+    taken: list[tuple[int, int]] = []  # (end, lane)
     for item in sorted(items, key=lambda item: _longest_first(span(item))):
         start, end = span(item)
         while taken and taken[0][0] <= start:
@@ -109,19 +110,20 @@ def packed_spans(items: Sequence[T], span: Callable[[T], tuple[int, int]]) -> li
 class FirstFit:
     """Lanes of spans that nest or are disjoint; each span, by start, goes into the first lane where it fits.
 
-    ``deepest``: so many in one another in a lane. A tree holds what each lane takes,
-    so that many lanes cost hardly more than few.
+    ``deepest``: the most nested spans in a lane. A tree holds the end of each lane, so many lanes cost hardly more than
+    few.
     """
 
     def __init__(self, deepest: int) -> None:
         self._deepest = deepest
         self._open_ends: list[list[int]] = []
-        self._over: list[tuple[int, int]] = []  # (until when, lane) of all that is open
+        self._over: list[tuple[int, int]] = []  # (end, lane) of all open spans
         self._width = 1
-        self._takes: list[float] = [inf, inf]  # [width + lane]: the latest end that fits; of two lanes the later above
+        # [width + lane]: the latest end that fits; above it the later one of two lanes.
+        self._takes: list[float] = [inf, inf]
 
     def lane_of(self, start: int, end: int) -> int:
-        """The lane of this span; the lanes are numbered from 0."""
+        """Return the lane of this span; lanes are numbered from 0."""
         while self._over and self._over[0][0] <= start:
             lane = heappop(self._over)[1]
             self._open_ends[lane].pop()
@@ -153,7 +155,7 @@ class FirstFit:
 
 
 def indistinct(activities: Sequence[Activity], bare: Iterable[Sequence[int]]) -> set[int]:
-    """The identities of activities without length that begin at once on one of these lanes."""
+    """Return the identities of activities without length that begin at once on one of these lanes."""
     return {
         id(activities[position])
         for positions in bare
@@ -168,7 +170,7 @@ def _longest_first(span: tuple[int, int]) -> tuple[int, int]:
 
 
 def _in_a_row(activities: Sequence[Activity], positions: Sequence[int]) -> bool:
-    """Whether these activities, in call order, ran one after another: then they need no sorting and one lane."""
+    """Return whether these activities, in call order, ran one after another: then they need no sorting and one lane."""
     begun: int | None = None
     done = activities[positions[0]].start_ns if positions else None
     for position in positions:
@@ -181,7 +183,7 @@ def _in_a_row(activities: Sequence[Activity], positions: Sequence[int]) -> bool:
 
 
 def unbroken(key_of: Sequence[int], positions: Sequence[int], first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """Unbroken rows of one key within positions[first:last]: (key, begin, end)."""
+    """Return unbroken rows of one key within positions[first:last]: (key, begin, end)."""
     begin = first
     while begin < last:
         key = key_of[positions[begin]]
@@ -193,5 +195,5 @@ def unbroken(key_of: Sequence[int], positions: Sequence[int], first: int, last: 
 
 
 def borders(column: Sequence[int]) -> list[int]:
-    """Where unbroken rows of one value begin."""
+    """Return where unbroken rows of one value begin."""
     return list(compress(count(), map(ne, column, chain((None,), column))))

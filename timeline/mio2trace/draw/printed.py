@@ -1,4 +1,4 @@
-"""A log alone: the layer times it printed, laid end to end, and named for what they are. No kernel is made up."""
+"""A log without a profile: its printed layer times, end to end, named as such. No kernel is made up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mio2trace.trace import Event, Process, Slice, Track
 
 
 class PrintedSide:
-    """One iteration of printed means in execution order; and the iterations themselves where the log stamps them."""
+    """One iteration of printed means in execution order; and the iterations themselves if the log has their stamps."""
 
     def __init__(self, logs: Sequence[FrameworkLog], process: int, notes: Notes, ids: Ids, suffix: str = "") -> None:
         self._process = ids.take(process)
@@ -44,7 +44,7 @@ class PrintedSide:
         self._directions = self._laid_out(notes)
 
     def _laid_out(self, notes: Notes) -> dict[Direction, list[tuple[NetLayerSpec, int]]]:
-        """The layers with their printed times, as long as there is room for them."""
+        """Yield the layers with their printed times, as long as there is room for them."""
         room = LONGEST_NS
         found: dict[Direction, list[tuple[NetLayerSpec, int]]] = {"forward": [], "backward": []}
         for layer, direction in self._net.execution_order():

@@ -1,6 +1,6 @@
-"""Which part of a run is drawn: a stretch of time, iterations, the longest kernels. What is left out is counted.
+"""The drawn part of a run: a time span, iterations, the longest kernels. Everything left out is counted.
 
-The links and the summary are of the whole run, always; times keep the zero of the whole picture.
+Links and summary are always of the whole run; times keep the zero of the whole trace.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Edge = Literal["from", "to"]
 
 
 def parse_duration(text: str) -> int:
-    """Nanoseconds of ``10us``, ``1.5 ms``, ``2s``. Raises `OptionError`."""
+    """Return nanoseconds of ``10us``, ``1.5 ms``, ``2s``. Raises `OptionError`."""
     found = _TIME.fullmatch(text.strip())
     if found is None:
         raise OptionError(
@@ -41,7 +41,7 @@ def parse_duration(text: str) -> int:
 
 
 def parse_iterations(text: str) -> tuple[tuple[int, int], ...]:
-    """Ranges of ``3``, ``2-4``, ``1,5-7``; both ends belong to them. Raises `OptionError`."""
+    """Return ranges of ``3``, ``2-4``, ``1,5-7``; both ends are included. Raises `OptionError`."""
     ranges = []
     for part in text.split(","):
         found = _ITERATIONS.fullmatch(part.strip())
@@ -53,10 +53,10 @@ def parse_iterations(text: str) -> tuple[tuple[int, int], ...]:
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """What to draw, as the command's options say it; empty is all.
+    """What to draw, from the command's options; empty is all.
 
-    ``begin`` and ``end`` are times (``1.2s`` from the trace's zero), ``iteration 3`` (``warm-up``) or ``layer conv1``,
-    with ``forward`` or ``backward`` after it where one of the two is meant.
+    ``begin`` and ``end``: times (``1.2s`` from the trace's zero), ``iteration 3`` (``warm-up``) or ``layer conv1``,
+    followed by ``forward`` or ``backward`` if one of the two is meant.
     """
 
     begin: str = ""
@@ -70,19 +70,19 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         return self == Selection()
 
     def options(self) -> str:
-        """As they were given, for messages."""
+        """Return the options as they were given, for messages."""
         given = (("--from", self.begin), ("--to", self.end), ("--iterations", self.iterations),
                  ("--top", self.top), ("--min-duration", self.min_duration))  # fmt: skip
         return " ".join(f"{name} {value}" for name, value in given if value not in ("", None))
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
-    """A selection applied to a profile: by position of the activity, 1 or 0.
+    """A selection applied to a profile; by the position of an activity, 1 or 0.
 
-    ``inside`` are those in the stretch of time and the iterations, ``drawn`` those of them that are long enough; only
-    these are slices. ``begin`` and ``end`` are the window on the axis, ``spans`` the stretches of it that the
-    iterations take. ``calls`` are the call indexes of what is drawn, ``runs`` the layer runs and ``operations`` the
-    operations that hold it. ``left_out_ns`` is the time of the ``left_out`` kernels and copies.
+    ``inside``: in the time span and the iterations. ``drawn``: those of them that are long enough; only these are
+    slices. ``begin`` and ``end``: the window on the axis. ``spans``: the parts of it that the iterations take.
+    ``calls``: call indexes of drawn activities; ``runs``: the executions of layers around them; ``operations``: their
+    operations. ``left_out_ns``: the time of the ``left_out`` kernels and copies.
     """
 
     begin: int
@@ -103,25 +103,25 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
         return _among(self.iterations, iteration)
 
     def clip(self, start: int, end: int) -> tuple[int, int] | None:
-        """The part of a span of time in the window, None where there is none: a span with a length keeps one."""
+        """Return the part of a span in the window, None if there is none; a span with a length keeps one."""
         first, last = max(start, self.begin), min(end, self.end)
         return (first, last) if first < last or first == last == start == end else None
 
     def has_time(self, start: int, end: int) -> bool:
-        """Whether a span of time touches what is chosen."""
+        """Return whether a span of time touches the selection."""
         if end < self.begin or start > self.end:
             return False
         return not self.iterations or any(start <= until and end >= since for since, until in self.spans)
 
     def holds(self, positions: Sequence[int], start: int, end: int) -> bool:
-        """Whether what these activities are in is drawn: for one of them, or for its own length."""
+        """Return whether the container of these activities is drawn: because of one of them, or of its own length."""
         if not self.longest_only and end - start >= self.min_ns:
             return True
         drawn = self.drawn
         return any(drawn[position] for position in positions)
 
     def narrowed(self, positions: Sequence[int], first: int, last: int) -> tuple[int, int]:
-        """The part of an unbroken row that is inside; it is unbroken, too."""
+        """Return the part of an unbroken row that is inside; it is also unbroken."""
         inside = self.inside
         while first < last and not inside[positions[first]]:
             first += 1
@@ -133,7 +133,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 def choose(selection: Selection, alignment: Alignment, base: TimeBase, origin: int, notes: Notes) -> Chosen:
     """Apply ``selection`` to a profile, and count in ``notes`` what it leaves out.
 
-    Raises `OptionError` where it names what is not in the run, or leaves nothing.
+    Raises `OptionError` if it names something that is not in the run, or leaves nothing.
     """
     times = _times(alignment, base)
     iterations = parse_iterations(selection.iterations) if selection.iterations else ()
@@ -199,7 +199,7 @@ def choose(selection: Selection, alignment: Alignment, base: TimeBase, origin: i
 
 
 def _times(alignment: Alignment, base: TimeBase) -> list[tuple[int, int] | None]:
-    """Of each activity, on the axis; None without device times."""
+    """Return the times of each activity on the axis; None without device times."""
     shift = {queue.index: base.device(queue.device, 0) for queue in alignment.profile.queues}
     times: list[tuple[int, int] | None] = []
     for activity in alignment.profile.activities:
@@ -216,7 +216,7 @@ def _among(ranges: Sequence[tuple[int, int]], number: int | None) -> bool:
 
 
 class _Passes:
-    """Where the passes and layers of a run lie on the axis."""
+    """The passes and layers of a run on the axis."""
 
     def __init__(
         self, alignment: Alignment, times: Sequence[tuple[int, int] | None], iterations: tuple[tuple[int, int], ...]
@@ -239,7 +239,7 @@ class _Passes:
         return pass_ != NONE and self._kept[pass_]
 
     def spans(self, inside: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """From the first to the last command of each chosen iteration."""
+        """Return spans from the first to the last command of each chosen iteration."""
         found: dict[int | None, list[tuple[int, int]]] = {}
         for span, one, pass_ in zip(self._times, inside, self._links.pass_of, strict=True):
             if one and span is not None:
@@ -248,7 +248,8 @@ class _Passes:
             yield min(start for start, _ in spans), max(end for _, end in spans)
 
     def moment(self, text: str, edge: Edge, origin: int, after: int) -> int:
-        """Where ``text`` begins or, for the edge ``to``, ends on the axis: the first such end behind ``after``."""
+        """Return where ``text`` begins on the axis; for the edge ``to``, where it ends: the first such end after
+        ``after``."""
         text = text.strip()
         if _TIME.fullmatch(text):
             return origin + parse_duration(text)
@@ -275,7 +276,7 @@ class _Passes:
         return [(min(start for start, _ in spans), max(end for _, end in spans))] if spans else []
 
     def _of_layer(self, name: str) -> list[tuple[int, int]]:
-        """Of each of its runs in what is chosen."""
+        """Return the selected executions of a layer."""
         direction = None
         found = _WITH_DIRECTION.fullmatch(name)
         links = self._links
@@ -292,21 +293,23 @@ class _Passes:
         return list(spans.values())
 
 
-# -- Where a viewer should look first: one steady iteration ------------------------------------------------------------
+# -- The first view: one steady iteration
+# --------------------------------------------------------------------------------
 
 
 _MARGIN = 40
-"""Of its length, on either side."""
+"""Part of its length, on either side."""
 MOST_SLICES = 2_500_000
-"""A run with more is drawn in part: about 300 MB in the native form. A browser gives up at three to six million."""
+"""A run with more slices is drawn in part: about 300 MB in the native form. A browser gives up at three to six
+million."""
 WINDOW_SLICES = 800_000
-"""Of a run that is drawn in part: a browser shows them without trouble."""
+"""Slices of a partly drawn run: a browser shows them without trouble."""
 
 
 def steady_iteration(measures: Measures, base: TimeBase, chosen: Chosen | None) -> tuple[int, int] | None:
-    """On the axis, from the first command of the first steady iteration to its last, with a margin.
+    """Return the first steady iteration on the axis, from its first command to its last, with a margin.
 
-    None where nothing tells iterations, or what is drawn holds nothing of it.
+    None if no iterations are known, or if nothing of it is drawn.
     """
     told = measures.steady.told
     if told.told_by == "whole" or not told.steady:
@@ -319,7 +322,7 @@ def steady_iteration(measures: Measures, base: TimeBase, chosen: Chosen | None) 
 
 
 def steady_iterations(measures: Measures, base: TimeBase, chosen: Chosen | None) -> dict[int, tuple[int, int]]:
-    """Of each steady iteration, by its number, from when to when it is on the axis; none where nothing tells them."""
+    """Return begin and end of each steady iteration on the axis, by its number; none if no iterations are known."""
     told = measures.steady.told
     return {} if told.told_by == "whole" else _spans(measures, base, chosen, told.steady)
 
@@ -327,7 +330,7 @@ def steady_iterations(measures: Measures, base: TimeBase, chosen: Chosen | None)
 def _spans(
     measures: Measures, base: TimeBase, chosen: Chosen | None, numbers: Sequence[int]
 ) -> dict[int, tuple[int, int]]:
-    """Of the iterations of these numbers, in their order, that hold a command that is drawn."""
+    """Return the spans of the iterations of these numbers, in their order, with any drawn command."""
     told = measures.steady.told
     wanted = frozenset(numbers)
     counts = [one.number in wanted for one in told.all]
@@ -349,9 +352,10 @@ def _spans(
 
 
 def window(measured: Sequence[Measures], with_calls: bool) -> Selection:
-    """The steady iterations in the middle of a run of more than `MOST_SLICES`: as many as have `WINDOW_SLICES`.
+    """Return the steady iterations in the middle of a run with more than `MOST_SLICES`: as many as have
+    `WINDOW_SLICES`.
 
-    Everything of a smaller run, and of one in which some profile has no iterations. ``with_calls``: calls are drawn.
+    Everything of a smaller run, and of a run in which a profile has no iterations. ``with_calls``: calls are drawn.
     """
     drawn = [one for one in measured if one.alignment.profile.activities]
     slices = 0

@@ -11,8 +11,7 @@ import msgspec
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.patterns import late
 
-# -- The beginnings of names that match a regular expression: its literal characters up to the first free part
-# -----------
+# -- The beginnings of names that match a regular expression: its literal characters up to the first free part ---------
 
 _GROUP, _AHEAD, _QUANTIFIER = "(?:", "(?!", re.compile(r"[*+?]|\{[\d,]+\}")
 _PLAIN = re.compile(r"\w")

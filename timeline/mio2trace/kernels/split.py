@@ -181,8 +181,7 @@ CLBLAS_ROWS = (row("clBLAS", _CLBLAS.pattern, _find_clblas),)
 VIENNACL_ROWS = (row("ViennaCL", _VIENNACL.pattern, _find_viennacl),)
 
 
-# -- The kernels of each GEMM
-# --------------------------------------------------------------------------------------------
+# -- The kernels of each GEMM ------------------------------------------------------------------------------------------
 
 _CLBLAS_SHARED = (0, 1, 2, 5, 6, 7)
 """A, B, C; M, N, K."""

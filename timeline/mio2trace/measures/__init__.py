@@ -5,7 +5,7 @@ each activity belongs. The rules:
 
 * a kernel's time is its end minus its start. A kernel without times is counted, and the sum is unknown (`Cost`).
 * an operation's work counts once, at its first activity; a search has none. A GEMM counts itself if it is in no
-operation, or if the log does not record the operation's work.
+  operation, or if the log does not record the operation's work.
 * a kernel makes the sum unknown if it does the work of an operation or GEMM of unknown size.
 * a kernel's role shows whether it is auxiliary (`mio2trace.kernels.role`).
 """

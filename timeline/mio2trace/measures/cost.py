@@ -97,8 +97,7 @@ def total(costs: Iterable[Cost]) -> Cost:
     )
 
 
-# -- Sums over activities, in columns by the number of the part to which they belong: a run may have a million
-# ----------
+# -- Sums over activities, in columns by the number of the part to which they belong: a run may have a million ---------
 
 Key = TypeVar("Key", bound=Hashable)
 

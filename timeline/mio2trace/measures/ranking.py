@@ -172,8 +172,7 @@ def _rest(ran: Sequence[SteadyCost[Key]], whole: SteadyCost[str], name: str) -> 
     )
 
 
-# -- Auxiliary kernels and naive kernels
-# --------------------------------------------------------------------------------
+# -- Auxiliary kernels and naive kernels -------------------------------------------------------------------------------
 
 
 class Kind(NamedTuple):

@@ -419,8 +419,7 @@ def _keyed(keys: Iterator[Key]) -> tuple[list[Key], list[int]]:
     return list(numbers), row_of
 
 
-# -- The kernels and copies of steady iterations in columns: every ranking sums over them
-# -------------------------------
+# -- The kernels and copies of steady iterations in columns: every ranking sums over them ------------------------------
 
 
 class Form(NamedTuple):

@@ -154,8 +154,7 @@ def _records(profile: Profile, calls: Sequence[int]) -> tuple[Entry, ...]:
     return tuple(records)
 
 
-# -- HLO ops of XLA as operations: convolutions and matrix products have problems, all others only names
-# -----------------
+# -- HLO ops of XLA as operations: convolutions and matrix products have problems, all others only names ---------------
 
 FRAMEWORK = "XLA"
 _WAYS: dict[str, OperationDirection] = {way: way for way in (FORWARD, DATA, WEIGHTS)}

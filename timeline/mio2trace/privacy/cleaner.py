@@ -194,8 +194,7 @@ class Cleaner:
         return dirty or kind in CUT_APART
 
 
-# -- User and host names, which have no special form: learned from the first bytes of an input
-# --------------------------
+# -- User and host names, which have no special form: learned from the first bytes of an input -------------------------
 
 _LEARNED: tuple[tuple[str, tuple[bytes, ...], re.Pattern[bytes]], ...] = (
     ("hosts", (b"Running on machine: ",), late(rb"Running on machine: ([\w.-]{2,64})")),

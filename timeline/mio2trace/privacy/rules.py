@@ -15,8 +15,7 @@ from mio2trace.model.columns import Sort
 from mio2trace.patterns import late
 from mio2trace.privacy import decide
 
-# -- Keys and tokens of services, which have forms of their own: the beginning of each, and the whole form
-# --------------
+# -- Keys and tokens of services, which have forms of their own: the beginning of each, and the whole form -------------
 
 _TABLE: Final = (
     # code hosting and packages

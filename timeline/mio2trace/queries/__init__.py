@@ -44,8 +44,7 @@ def shipped(file: str = "queries.sql") -> dict[str, Query]:
     return found
 
 
-# -- The answer of a query, in any engine
-# -------------------------------------------------------------------------------
+# -- The answer of a query, in any engine ------------------------------------------------------------------------------
 
 
 class Answer(NamedTuple):

@@ -180,8 +180,7 @@ def _members(kind: type[msgspec.Struct]) -> Mapping[str, tuple[type[msgspec.Stru
     return {**ROWS[kind], **(ROWS[Framework] if kind is Profile else {})}
 
 
-# -- types: those of the model, except types that msgspec cannot distinguish
-# -----------------------------------------------
+# -- types: those of the model, except types that msgspec cannot distinguish -------------------------------------------
 
 _Shapes = tuple[tuple[int | tuple[int, ...], ...] | None, ...]
 _WIRED: tuple[type[msgspec.Struct], ...] = (Inputs, Program, OpenCl, LoggedCall, Entry, Range, Node)

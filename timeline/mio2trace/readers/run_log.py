@@ -520,8 +520,7 @@ def _array(first: bytes, lines: _Numbered) -> Iterator[bytes]:
     yield b"".join(held)
 
 
-# -- Lines of other programs, skipped many at a time
-# --------------------------------------------------------------------
+# -- Lines of other programs, skipped many at a time -------------------------------------------------------------------
 
 MARKER = b"[dv/dt]"
 _TEXTS = (MARKER, *WORDS, *BLAS_WORDS)

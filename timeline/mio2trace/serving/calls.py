@@ -120,8 +120,7 @@ class _Bounded:
         return text if self.size <= self._most else text[: text.rfind("\n") + 1] or text
 
 
-# -- The folders that may be read: a client's path must be below one of them, or it is refused
-# --------------------------
+# -- The folders that may be read: a client's path must be below one of them, or it is refused -------------------------
 
 MOST_NAMES = 100_000
 """The most files and folders that a listing inspects."""
@@ -193,10 +192,10 @@ def is_below(path: str, folders: Sequence[str]) -> bool:
     return any(path == folder or path.startswith(os.path.join(folder, "")) for folder in folders)
 
 
-# -- Setting up the process of a call: after this it opens only permitted files
-# ----------------------------------------- An audit hook of Python checks each file that is opened, each folder that is
-# listed, and each database that is connected to, with links resolved. DuckDB opens files without Python, so datasets
-# are checked as a whole beforehand.
+# -- Setting up the process of a call: after this it opens only permitted files ----------------------------------------
+#
+# An audit hook of Python checks each file that is opened, each folder that is listed, and each database that is
+# connected to, with links resolved. DuckDB opens files without Python, so datasets are checked as a whole beforehand.
 
 
 _SYSTEM = ("/dev/null", "/dev/urandom", "/proc/self")

@@ -102,8 +102,7 @@ def _sum(tables: list[Table]) -> int:
     return crc
 
 
-# -- Checks that types cannot make: lengths that must agree, places in lists to which records refer
-# ---------------------
+# -- Checks that types cannot make: lengths that must agree, places in lists to which records refer --------------------
 
 _NONE = -1
 _LATEST = 1 << 63
@@ -182,8 +181,7 @@ def _places(what: str, numbers: Iterable[int], count: int, least: int = 0) -> It
         yield f"{what} {wrong} of {count}"
 
 
-# -- The records of a snapshot: a run and its alignments in their stored form, and back
-# ---------------------------------
+# -- The records of a snapshot: a run and its alignments in their stored form, and back --------------------------------
 
 
 class KeptLinks(msgspec.Struct, frozen=True, kw_only=True):

@@ -392,8 +392,7 @@ def transcode(blocks: Iterator[bytes]) -> Iterator[bytes]:
     yield decoder.decode(b"", final=True).encode()
 
 
-# -- Opening: files, inputs that may have no end, and named pipes that wait for their writer
-# ----------------------------
+# -- Opening: files, inputs that may have no end, and named pipes that wait for their writer ---------------------------
 
 WRITER_S = 5
 """Seconds to wait until somebody writes to a named pipe."""

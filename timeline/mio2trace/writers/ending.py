@@ -90,8 +90,7 @@ class Checked(io.RawIOBase):
         return zlib.crc32(self._tail[: len(self._tail) - end.tail], self._crc) == end.crc32
 
 
-# -- The size of a written trace, and whether a browser can open it (perfetto-chrome-trace.md 5)
-# ------------------------
+# -- The size of a written trace, and whether a browser can open it (perfetto-chrome-trace.md 5) -----------------------
 
 
 MANY_SLICES = 1_000_000
@@ -122,8 +121,7 @@ class Counted:
         return self._file.write(data)
 
 
-# -- A gzip file that is the same whenever and wherever it is written: no name, time or system in its header
-# ------------
+# -- A gzip file that is the same whenever and wherever it is written: no name, time or system in its header -----------
 
 
 _HEAD = b"\x1f\x8b\x08" + bytes(6) + b"\xff"

@@ -21,15 +21,16 @@ from mio2trace.model.profile import Activity, Profile, Queue
 from mio2trace.trace import Columns, Process, Slices, Track
 
 APART = 0.1
-"""Part of a device's kernel time, from which on a stream is shown without opening the group of the device."""
+"""A stream with at least this part of a device's kernel time is shown even if the group of the device is closed."""
 Fold = Literal["find", "set-up", "warm-up"]
-"""What may stand on a track of its own, so that the iterations stand alone: searches, all before the warm-up, it."""
+"""Work that may have a track of its own, so that the iterations are alone on theirs: searches, all work before the
+warm-up, the warm-up."""
 _FOLDED = {"find": "Find", "set-up": "Set-up", "warm-up": "Warm-up"}
 
 _AT_ONCE = ROW // 2
-"""So many commands of a lane are drawn at once: what they are in is as many again."""
+"""The commands of a lane that are drawn at once; their containers are as many again."""
 _Lane = tuple[int, int, str]
-"""(queue, overflow lane, what is folded there or nothing)."""
+"""(queue, overflow lane, the folded part or nothing)."""
 
 _HELP = (
     "Commands of one device, on its own clock; no time is altered. Kernels and copies are in their operations, these "
@@ -46,9 +47,8 @@ _HELP_FOLDED = "Work outside of the iterations, on its own track because of --fo
 
 
 class _Chunk(NamedTuple):
-    """What is drawn of some of a lane's commands: what begins with one of them, passes, layers and operations; these
-    themselves, by their number in the lane; which of them begin unbroken rows of all three.
-    """
+    """The drawn slices of some of a lane's commands: passes, layers and operations that begin with one of them; the
+    commands, by their number in the lane; the commands that begin unbroken rows of all three."""
 
     spans: Sequence[Sequence[Span]]
     commands: Sequence[int]
@@ -58,9 +58,9 @@ class _Chunk(NamedTuple):
 class DeviceSide:
     """Draws one profile's activities that have device times. Overlaps that do not nest go to overflow lanes.
 
-    ``process_of`` numbers the devices' processes from ``first_process`` on, ``track_of`` the lanes within; viewers show
-    the numbers beside the names. ``next_process`` is free. ``fold`` puts parts of the run on tracks of their own.
-    ``measures`` are the profile's; ``process`` tells its slices from those of others of the picture.
+    ``process_of``: numbers of the devices' processes from ``first_process`` on. ``track_of``: numbers of their lanes;
+    viewers show them beside the names. ``next_process``: the next free number. ``fold``: parts of the run on tracks of
+    their own. ``measures``: of the profile. ``process``: distinguishes its slices from those of other processes.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class DeviceSide:
         self.measures = measures
         self._alignment = alignment = measures.alignment
         links = alignment.links
-        self._has_operations = links.has_operations  # looked for once, not in each lane
+        self._has_operations = links.has_operations  # searched once, not in each lane
         self._levels = [
             links.pass_of if links.passes else None,
             links.run_of if links.runs else None,
@@ -91,7 +91,7 @@ class DeviceSide:
         self._device_name = device_name
         self._device_of = {queue.index: queue.device for queue in alignment.profile.queues}
         self._operations = measures.operation_at
-        measures.sum_up()  # once: where a writer draws in two processes both ask for it
+        measures.sum_up()  # once: a writer that draws in two processes asks in both
         self.containers = Containers(measures, process)
         self.commands = Commands(measures, process)
         self._bare: set[_Lane] = set()
@@ -118,16 +118,16 @@ class DeviceSide:
         self.indistinct = indistinct(activities, [self._lanes[lane] for lane in self._bare])
 
     def show_only(self, chosen: Chosen) -> None:
-        """Draw no more than that from now on; numbers and lanes stay."""
+        """Draw only the chosen part from now on; numbers and lanes stay."""
         self._chosen = chosen
 
     def track_of(self, activity: Activity) -> int:
-        """The track that an activity with device times is drawn on."""
+        """Return the track of an activity with device times."""
         track = self._elsewhere.get(id(activity)) if self._elsewhere else None
         return self._first_of[activity.queue] if track is None else track
 
     def _pack(self) -> dict[_Lane, Sequence[int]]:
-        """Lane -> positions in order of start; what is folded comes last."""
+        """Return the positions of each lane in order of start; folded parts come last."""
         of_queues = by_queue(self._alignment.profile.activities)
         rows: dict[tuple[str, int], Sequence[int]] = {("", queue): positions for queue, positions in of_queues.items()}
         if self._fold:
@@ -147,7 +147,7 @@ class DeviceSide:
         return lanes
 
     def _folded(self, position: int) -> str:
-        """On which of the tracks for what is folded an activity is drawn."""
+        """Return the track for folded parts on which an activity is drawn."""
         links = self._alignment.links
         operation = self._operations.get(self._alignment.links.operation_of[position])
         if "find" in self._fold and operation is not None and operation.phase == "find":
@@ -165,7 +165,7 @@ class DeviceSide:
         return max((self._base.device(device, end) for device, _, end in self._reaches()), default=None)
 
     def _reaches(self) -> Iterator[tuple[int, int, int]]:
-        """(device, start, end) of the first and the last that each lane draws."""
+        """Return (device, start, end) of the first and the last slice of each lane."""
         activities = self._alignment.profile.activities
         chosen = self._chosen
         for (queue, _, _), positions in self._lanes.items():
@@ -217,7 +217,7 @@ class DeviceSide:
 
     @functools.cached_property
     def _main(self) -> set[_Lane]:
-        """Of each device the lane on which most ran."""
+        """Return the lane of each device with the most commands."""
         most: dict[int, _Lane] = {}
         for lane in self._shown_lanes():
             if lane[1:] == (0, ""):
@@ -227,7 +227,8 @@ class DeviceSide:
 
     @functools.cached_property
     def _apart(self) -> set[_Lane]:
-        """Other lanes that take more than `APART` of a device's kernel time, such as the stream of the collectives."""
+        """Return other lanes with more than `APART` of a device's kernel time, such as the stream of the
+        collectives."""
         activities = self._alignment.profile.activities
         lanes = [lane for lane in self._shown_lanes() if lane[1:] == (0, "")]
         several = Counter(self._device_of.get(lane[0], 0) for lane in lanes)
@@ -243,7 +244,7 @@ class DeviceSide:
         return large - self._main
 
     def apart(self) -> Iterator[tuple[int, str, int, Sequence[int]]]:
-        """Of each lane that is shown apart: device, name of its row, track, positions in order of start."""
+        """Return for each lane that is shown apart: device, name of its row, track, positions in order of start."""
         names = row_names(self._alignment.profile)
         for lane in self._shown_lanes():
             if lane in self._apart:
@@ -251,7 +252,7 @@ class DeviceSide:
                 yield self._device_of.get(lane[0], 0), name, self._tracks[lane], self._lanes[lane]
 
     def counter_track(self, process: int) -> int | None:
-        """The track beside whose slices a device's counters belong: its main one, or the first that is drawn."""
+        """Return the track beside which a device's counters belong: its main one, or the first drawn one."""
         return self._counter_tracks.get(process)
 
     @functools.cached_property
@@ -271,7 +272,7 @@ class DeviceSide:
         return " > ".join([*levels, "kernels"])
 
     def events(self, origin: int) -> Iterator[Slices]:
-        """Of each lane its commands in columns, with what they are in among them."""
+        """Yield the commands of each lane in columns, with their containers among them."""
         of_level = self.containers.passes, self.containers.layers, self.containers.operations
         for lane in self._shown_lanes():
             track, positions = self._tracks[lane], self._lanes[lane]
@@ -290,7 +291,7 @@ class DeviceSide:
                 yield Slices(track, columns, merged(*places) if len(columns) > 1 else None)
 
     def rows(self) -> Iterator[tuple[int, int, Sequence[int], Sequence[int]]]:
-        """(device, operation or `NONE`, positions, those of them that are drawn) of unbroken rows, if any is drawn."""
+        """Yield (device, operation or `NONE`, positions, drawn positions) of unbroken rows with any drawn command."""
         operation_of = self._alignment.links.operation_of
         chosen = self._chosen
         for (queue, _, _), positions in self._lanes.items():
@@ -303,12 +304,12 @@ class DeviceSide:
                     yield self._device_of.get(queue, 0), index, row, drawn
 
     def inside(self, row: Sequence[int]) -> Sequence[int]:
-        """Those of a row that are in what is chosen."""
+        """Return those of a row that are inside the selection."""
         chosen = self._chosen
         return row if chosen is None else [position for position in row if chosen.inside[position]]
 
     def positions(self) -> dict[int, Sequence[int]]:
-        """Device -> its activities with times, in order of start."""
+        """Return device -> its activities with times, in order of start."""
         found: dict[int, list[Sequence[int]]] = {}
         for (queue, _, _), positions in self._lanes.items():
             found.setdefault(self._device_of.get(queue, 0), []).append(positions)
@@ -321,9 +322,10 @@ class DeviceSide:
         }
 
     def _chunks(self, lane: _Lane) -> Iterator[_Chunk]:
-        """What is drawn of a lane, not too much at once. A container spans an unbroken row of its activities.
+        """Yield the drawn slices of a lane, a limited number at once. A container spans an unbroken row of its
+        activities.
 
-        Where commands have no length each stands for itself.
+        Commands without length are drawn one by one.
         """
         positions, chosen, is_bare = self._lanes[lane], self._chosen, lane in self._bare
         for first in range(0, len(positions), _AT_ONCE):
@@ -356,7 +358,7 @@ class DeviceSide:
                 yield _Chunk(spans_of, drawn, at)
 
     def _narrowed(self, chosen: Chosen, positions: Sequence[int], spans: Sequence[Span]) -> Iterator[Span]:
-        """The parts of containers that are inside what is chosen, of those that are drawn."""
+        """Return the parts of drawn containers that are inside the selection."""
         activities = self._alignment.profile.activities
         for number, first, last, _ in spans:
             begin, end = chosen.narrowed(positions, first, last)
@@ -367,7 +369,7 @@ class DeviceSide:
 
 
 def _until(levels: Sequence[Sequence[int]], positions: Sequence[int], number: int) -> int:
-    """Where the row ends that the position before this one is in."""
+    """Return where the row of the position before this one ends."""
     before = positions[number - 1]
     keys = [key_of[before] for key_of in levels]
     while number < len(positions) and [key_of[positions[number]] for key_of in levels] == keys:
@@ -375,15 +377,13 @@ def _until(levels: Sequence[Sequence[int]], positions: Sequence[int], number: in
     return number
 
 
-# -- What devices and their rows are called: as the profiler names them, OpenCL's by their numbers ---------------------
-#
-# Viewers that know no order of groups sort them by name: a device's begins with `Device` or `GPU`, before `Host`.
+# -- The names of devices and their rows: from the profiler; OpenCL's have only numbers
+# ---------------------------------
 
 
 def device_names(profile: Profile, queues: Mapping[int, Collection[int]], logged: str) -> dict[int, str]:
-    """Devices, those of ``queues``, as the profiler names them; OpenCL's have no names: as the log does (``logged``),
-    else by their queues.
-    """
+    """Return the names of the devices of ``queues`` from the profiler. OpenCL devices have no names: the log's name
+    (``logged``) is used, else their queues."""
     numbered = any(device.number is not None for device in profile.devices)
     return {device: _device_name(profile, device, own, logged, numbered) for device, own in queues.items()}
 
@@ -395,16 +395,16 @@ def _device_name(profile: Profile, device: int, queues: Collection[int], logged:
         return f"{'GPU 0' if logged else 'Device'} ({own})"
     name = profile.devices[device].name
     number: int | str | None = profile.devices[device].number
-    if number is None:  # one that the profiler does not number, among others that it does, is none of those
+    if number is None:  # a device without the profiler's number, if others have one, is none of those
         number = f"without number {device}" if numbered else device
-    if profile.framework.nodes and name:  # numbered as the framework does
+    if profile.framework.nodes and name:  # numbered like the framework's
         return name
     own = name or logged
     return f"GPU {number} ({own})" if own and own != f"GPU {number}" else f"GPU {number}"
 
 
 def device_of(name: str, process: str) -> str:
-    """A device in the picture of a job: ``GPU 0 of rank 1 (AMD Instinct MI300X)``."""
+    """Return the name of a device in the trace of a job: ``GPU 0 of rank 1 (AMD Instinct MI300X)``."""
     if not process:
         return name
     head, bracket, rest = name.partition(" (")
@@ -412,9 +412,8 @@ def device_of(name: str, process: str) -> str:
 
 
 def row_names(profile: Profile) -> dict[int, tuple[str, bool]]:
-    """By queue: ``queue 0``; a stream by the profiler's number, or its name for it, which then is always told, as is
-    the number of the queue where another of the device has that name, too.
-    """
+    """Return names by queue: ``queue 0``; for a stream the profiler's number or name, which is then always recorded. If
+    another queue of the device has that name, the number of the queue is added."""
     own = {queue.index: _own_name(queue) for queue in profile.queues}
     several = Counter((queue.device, own[queue.index][0]) for queue in profile.queues)
     return {

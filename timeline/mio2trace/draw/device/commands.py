@@ -32,11 +32,11 @@ _SIZES = attrgetter("grid"), attrgetter("workgroup"), attrgetter("opencl.offset"
 _Shown = tuple[str, str, dict[str, Any]]
 """Name, category, arguments."""
 _DOUBT = {(False, False): "", (True, False): "layer", (False, True): "operation", (True, True): "both"}
-"""Which links of an activity are not sure, by (layer, operation)."""
+"""The links of an activity that have low confidence, by (layer, operation)."""
 
 
 class Commands:
-    """Makes the slice of each activity of a profile; what equal ones share is one object."""
+    """Makes the slice of each activity of a profile; equal ones share one object."""
 
     def __init__(self, measures: Measures, process: str = "") -> None:
         self._measures = measures
@@ -47,7 +47,8 @@ class Commands:
         self._operations = measures.operation_at
         self._stands_for = alignment.links.only_main()
         self.several = self._gemm_parts()
-        """Of each kernel that stands for a GEMM of several: their number, the sum of their times, the last end."""
+        """For each kernel that represents a GEMM of several kernels: their number, the sum of their times, the last
+        end."""
         self._names: dict[object, tuple[object, dict[str, str]]] = {}
         self._named_at: dict[int, dict[str, str]] = {NONE: {}}
         self._shown_rows: dict[object, int] = {}
@@ -64,19 +65,19 @@ class Commands:
             [thread.index if thread.tid is None else thread.tid for thread in profile.threads] if several else []
         )
         self._lines: list[str | None] = [*map(str, profile.lines), None] if profile.line_of else []
-        """By place the text of each; that of -1 is none."""
+        """The text of each place; -1 is none."""
         self._streams = {q.index: q.number for q in profile.queues if q.kind == "stream" and q.number is not None}
         self._executions = executions_of(alignment.profile)
-        self._nodes = Nodes(alignment.profile, with_layers=False)  # links tell those
+        self._nodes = Nodes(alignment.profile, with_layers=False)  # links state these
         links = alignment.links
         self._doubted = links.layer_confidence.keys() | links.operation_confidence.keys()
         self._iterations = [pass_.number for pass_ in links.passes]
         self._has_more = bool(self._executions or links.layer_unsure or links.operation_unsure)
 
     def _gemm_parts(self) -> dict[int, tuple[int, int, int]]:
-        """The GEMMs that take several kernels (ViennaCL's blocks, clBLAS's tiles), at the one that stands for each.
+        """Return the GEMMs of several kernels (ViennaCL's blocks, clBLAS's tiles), by the kernel that represents each.
 
-        The rate is the whole GEMM's.
+        The rate is that of the whole GEMM.
         """
         activities = self._alignment.profile.activities
         spans_of = {}
@@ -94,9 +95,9 @@ class Commands:
         positions: Sequence[int],
         begins: Sequence[int],
     ) -> Columns:
-        """The commands at ``positions``.
+        """Return the commands at ``positions``.
 
-        ``begins``: where in ``positions`` unbroken rows of one pass, one run of a layer and one operation begin.
+        ``begins``: where in ``positions`` unbroken rows of one pass, one execution of a layer and one operation begin.
         ``shift``: from the device's times to the trace's.
         """
         links = self._links
@@ -116,7 +117,7 @@ class Commands:
             of_rows,
             map(_NAME, activities),
             map(_KIND, activities),
-            # Sizes and facts are interned: their identity tells them apart, and is quick to compare.
+            # Sizes and facts are interned: comparing their identities is fast.
             *(map(id, map(of, activities)) for of in _SIZES),
             map(links.layer_by.__getitem__, positions),
             self._rare(activities, positions, executions),
@@ -139,7 +140,7 @@ class Commands:
                 like = alike[key] = Slice(track, 0, 0, shown[0], shown[1], NO_ARGS, shown[2])
             likes.append(like)
         columns: dict[str, Sequence[Any]] = {}
-        # Whatever is the same in every iteration stands before this: a compressor takes all of it at once.
+        # Arguments that are equal in every iteration come before this one: a compressor takes all of them at once.
         if facts or wholes:
             columns |= self._rates(positions, durations, facts, wholes)
         columns |= self._own(activities)
@@ -161,7 +162,7 @@ class Commands:
     def _of_rows(
         self, positions: Sequence[int], begins: Sequence[int]
     ) -> tuple[list[int], list[int | None], list[int | None]]:
-        """Of each command: a number for what its row shows; iteration; operation."""
+        """Return for each command a number for the content of its row, the iteration, and the operation."""
         links, shown_rows, activities = self._links, self._shown_rows, self._activities
         rows: list[int] = []
         iterations: list[int | None] = []
@@ -189,7 +190,7 @@ class Commands:
     def _rare(
         self, activities: Sequence[Activity], positions: Sequence[int], executions: Sequence[Execution | None]
     ) -> Iterable[object]:
-        """What else tells apart what is shown of activities: little that most runs have."""
+        """Return further values that distinguish activities; few runs have any."""
         layers, operations = self._links.layer_unsure, self._links.operation_unsure
         if self._has_more:
             nodes = [None if one is None else one.node for one in executions] if executions else repeat(None)
@@ -206,7 +207,7 @@ class Commands:
         whole: Operation | None,
         execution: Execution | None,
     ) -> _Shown:
-        """Name, category and the arguments that an activity has in common with its like."""
+        """Return name, category and the arguments that an activity shares with equal ones."""
         links = self._links
         run, named = links.run_of[position], self._named_at[links.operation_of[position]]
         layer = None if run == NONE else links.runs[run]
@@ -228,7 +229,8 @@ class Commands:
         facts: Sequence[KernelFact | None],
         wholes: Sequence[Operation | None],
     ) -> dict[str, Sequence[Any]]:
-        """What kernels achieved; of a GEMM of several what all of them did, their number and the sum of their times."""
+        """Return the rates of kernels; for a GEMM of several kernels that of all of them, with their number and total
+        time."""
         rates: list[float | None] = [None] * len(positions)
         kernels: list[int | None] = [None] * len(positions)
         kernel_ns: list[int | None] = [None] * len(positions)
@@ -247,7 +249,7 @@ class Commands:
         return {"gflops": rates, "gemm_kernels": kernels, "gemm_ns": kernel_ns}
 
     def _named(self, index: int) -> dict[str, str]:
-        """What a reader wants to know first of a kernel: which operation it is for, and who solved that."""
+        """Return the first arguments of a kernel for a reader: its operation, and the solver."""
         operation = self._operations[index]
         key = id(operation.problem), operation.primitive, operation.direction, operation.phase, operation.solver
         named = self._names.get(key)
@@ -255,13 +257,13 @@ class Commands:
             made = {"operation_name": operation_name(operation)}
             if operation.solver:
                 made["solver"] = operation.solver
-            # The problem is kept: its identity stands for it.
+            # The problem is kept, so that its identity represents it.
             named = self._names[key] = operation.problem, made
         self._named_at[index] = named[1]
         return named[1]
 
     def _own(self, activities: Sequence[Activity]) -> dict[str, Sequence[Any]]:
-        """What is an activity's alone, whatever it belongs to."""
+        """Return the arguments that only this activity has."""
         numbers: list[int | None] = [activity.number for activity in activities]
         if self._numbers == "call_index":
             return {"call_index": numbers}
@@ -288,7 +290,7 @@ class Commands:
     def _args(
         self, activity: Activity, layer: LayerRun | None, position: int, whole: Operation | None
     ) -> dict[str, Any]:
-        """The arguments that an activity shares with its like in other iterations."""
+        """Return the arguments that an activity shares with equal ones in other iterations."""
         args = self._link_args(activity, layer, position)
         if activity.queue in self._streams:
             args["stream"] = self._streams[activity.queue]
@@ -316,7 +318,7 @@ class Commands:
         return args | _work_args(fact, whole, is_gemm=name is not None and name.algorithm == "Gemm")
 
     def _link_args(self, activity: Activity, layer: LayerRun | None, position: int) -> dict[str, Any]:
-        """What an activity belongs to, and by what."""
+        """Return the links of an activity, with their evidence."""
         links = self._alignment.links
         args: dict[str, Any] = {}
         if layer is not None:
@@ -340,19 +342,19 @@ class Commands:
 
 
 def _shown_phase(links: Links, pass_: int) -> str:
-    """Of what is in no iteration and no warm-up: what it is in."""
+    """Return the phase of an activity in no iteration and no warm-up."""
     phase = links.passes[pass_].phase if pass_ != NONE else ""
     return "" if phase in ("iteration", "warm-up") else phase
 
 
 def _confidences(of: Mapping[int, float], positions: Sequence[int]) -> list[float | None]:
-    """The probability that each link is right, in two digits; nothing where it says 1."""
+    """Return the probability that each link is right, with two digits; nothing if it is 1."""
     told = map(of.get, positions)
     return [None if one is None or one >= SURE else round(one, 2) for one in told]
 
 
 def _work_args(fact: KernelFact | None, whole: Operation | None, *, is_gemm: bool) -> dict[str, Any]:
-    """What a kernel computes: by its own sizes, else as the operation that it does all of."""
+    """Return the work of a kernel: by its own sizes, else that of the operation if it does all of it."""
     args: dict[str, Any] = {}
     if fact is not None and fact.gemm is not None:
         gemm = fact.gemm
@@ -376,7 +378,8 @@ def _work_args(fact: KernelFact | None, whole: Operation | None, *, is_gemm: boo
 
 
 def _counter_args(activity: Activity, counters: Sequence[Counter]) -> dict[str, Any]:
-    """The values of hardware counters, and what they measured. A counter is a fraction even if it is whole here."""
+    """Return the values of hardware counters, and derived values. A counter is a fraction even if its value is
+    whole."""
     known = measured(activity, counters).shown
     shown = {name: three_digits(value) if isinstance(value, float) else value for name, value in known.items()}
     parts = {"counters": values_of(activity, counters), "measured": shown}
@@ -384,6 +387,7 @@ def _counter_args(activity: Activity, counters: Sequence[Counter]) -> dict[str, 
 
 
 def _links_last(args: dict[str, Any]) -> dict[str, Any]:
-    """What a kernel has in common with its like, then what it has in common with its neighbours: each packs as one."""
+    """Return the arguments that a kernel shares with equal kernels, then those that it shares with its neighbours: each
+    group compresses as one."""
     links = {key: args[key] for key in _LINKS if key in args}
     return {key: value for key, value in args.items() if key not in links} | links

@@ -1,4 +1,4 @@
-"""What holds commands: passes, layers, operations as slices over unbroken rows (trace-contract.md 2)."""
+"""The containers of commands: passes, layers, operations as slices over unbroken rows (trace-contract.md 2)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from mio2trace.ops.values import shape_text
 from mio2trace.trace import NO_ARGS, Columns, Slice
 
 Span = tuple[int, int, int, bool]
-"""The number of what holds commands, the first and the one behind the last of these among the positions of a track,
-whether it is cut there.
-"""
+"""The number of the container, the first command and the one after the last among the positions of a track, and whether
+the container is cut there."""
 _OF_THE_WHOLE = ("flop", "bytes_min")
 _OUTSIDE = ("before", "setup", "between")
 _COSTS = ("percent_of_kernel_time", "gflops", "kernel_ns", "kernels", "cut", "flop")
@@ -32,7 +31,7 @@ _OF_OPERATION = (
 
 
 class Containers:
-    """Makes the slices of a profile's passes, layers and operations; what equal ones share is one object."""
+    """Makes the slices of a profile's passes, layers and operations; equal ones share one object."""
 
     def __init__(self, measures: Measures, process: str = "") -> None:
         self.measures = measures
@@ -61,10 +60,10 @@ class Containers:
     def _costs(
         self, sums: Sums, positions: Sequence[int], spans: Sequence[Span], passes: Sequence[int]
     ) -> dict[str, Sequence[Any]]:
-        """What containers of passes cost, or the parts of them that are in these rows of activities, drawn themselves
-        or not.
+        """Return the costs of containers of passes, or of their parts in these rows of activities, whether drawn or
+        not.
 
-        Work is not told of what is cut, nor of a part where that of the whole is not known.
+        Work is not shown for a cut part, nor for a part of a container of unknown work.
         """
         rows: list[tuple[float | None, float | None, int, int, bool | None, int | None]] = []
         for (number, first, last, cut), pass_ in zip(spans, passes, strict=True):
@@ -80,13 +79,13 @@ class Containers:
         return dict(zip(_COSTS, zip(*rows, strict=True), strict=True))
 
     def _share(self, pass_: int, kernel_ns: int) -> float | None:
-        """``percent_of_kernel_time``: of the iteration; nothing outside of iterations."""
+        """Return ``percent_of_kernel_time`` of the iteration; nothing outside of iterations."""
         whole = self._iteration_ns[pass_] if pass_ != NONE else 0
         return three_digits(100 * kernel_ns / whole) if whole else None
 
     @cached_property
     def _iteration_ns(self) -> list[int]:
-        """Of each pass the kernel time of its iteration, both directions together; 0 for set-up."""
+        """Return the kernel time of the iteration of each pass, both directions together; 0 for set-up."""
         passes, timed_ns = self._alignment.links.passes, self.measures.passes.timed_ns
         sums: Counter[object] = Counter()
         for one, ns in zip(passes, timed_ns, strict=False):
@@ -124,12 +123,12 @@ class Containers:
         return self._columns(shift, positions, spans, likes, args)
 
     def _of_layer(self, run: LayerRun) -> dict[str, Any]:
-        """What the runs of a layer have in common."""
+        """Return the arguments that executions of the layer share."""
         shared: dict[str, Any] = {} if run.printed_ns is None else {"printed_ns": run.printed_ns}
         output = self._outputs.get(run.layer_index)
         if output:
             shared["output"] = output
-        # The kernels that follow begin their own with the same.
+        # The following kernels begin with the same arguments.
         shared |= {"layer": run.layer, "layer_index": run.layer_index}
         if run.direction is not None:
             shared["direction"] = run.direction
@@ -146,7 +145,7 @@ class Containers:
             if sums.activities(index) != last - first:
                 part = positions[first:last]
                 kernels, kernel_ns, _ = self.measures.kernels_of(part)
-                # What an operation does counts once, where it begins.
+                # The work of an operation counts once, where it begins.
                 goes_on = not cut and first_of[index] not in part
             share = None if cut or facts.phase == "find" else self._share(pass_of[positions[first]], kernel_ns)
             rate = algorithm = bus = None
@@ -165,7 +164,7 @@ class Containers:
         return self._columns(shift, positions, spans, likes, args)
 
     def _like(self, track: int, operation: Operation, goes_on: bool) -> Slice:
-        """What an operation's slice has in common with its like."""
+        """Return the part that an operation's slice shares with equal ones."""
         key = track, id(operation.facts), goes_on
         like = self._likes.get(key)
         if like is None:
@@ -176,7 +175,7 @@ class Containers:
         return like
 
     def shown(self, operation: Operation) -> tuple[str, dict[str, Any]]:
-        """The name and the arguments that an operation shares with its like."""
+        """Return the name and the arguments that an operation shares with equal ones."""
         facts = operation.facts
         known = self._shown.get(id(facts))
         if known is not None:
@@ -188,7 +187,7 @@ class Containers:
         found = self._names.get(key)
         if found is None:
             found = self._names[key] = operation_name(operation), operation_args(operation) | self._process
-        # The run keeps its operations: the identities of what they are stand for it.
+        # The run keeps its operations, so the identities of their facts represent them.
         self._shown[id(facts)] = found
         return found
 
@@ -197,7 +196,7 @@ class Containers:
 
 
 def gemm_args(gemm: Gemm) -> dict[str, int]:
-    """``{M, N, K, batch}``; ``batch`` only when there are several."""
+    """Return ``{M, N, K, batch}``; ``batch`` only if it is more than 1."""
     sizes = {"M": gemm.m, "N": gemm.n, "K": gemm.k}
     if gemm.batch > 1:
         sizes["batch"] = gemm.batch
@@ -205,12 +204,13 @@ def gemm_args(gemm: Gemm) -> dict[str, int]:
 
 
 def source_args(operation: Operation) -> dict[str, Any]:
-    """Where an operation is told: the log's line, or a range of the profile."""
+    """Return where an operation is stated: the log's line, or a range of the profile."""
     return {"line": operation.line} if operation.line else {"range": True}
 
 
 def operation_args(operation: Operation) -> dict[str, Any]:
-    """What the operation itself tells, what is asked for most first; its place, kernels and rate are the slice's."""
+    """Return the arguments of the operation itself, the most important first; place, kernels and rate belong to the
+    slice."""
     args: dict[str, Any] = {"solver": operation.solver} if operation.solver else {}
     if operation.algorithm:
         args["algorithm"] = operation.algorithm

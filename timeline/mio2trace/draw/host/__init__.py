@@ -1,4 +1,5 @@
-"""The host's side: its API calls with arrows to what they launched; layers, library calls and the log's lines."""
+"""The host's side: its API calls with arrows to the commands that they launched; layers, library calls, lines of the
+log."""
 
 from __future__ import annotations
 
@@ -32,9 +33,9 @@ _CALLS = 4
 _MESSAGES = 5
 _MORE = 6
 _THREADS = 300
-"""Track numbers within the process: other lanes than the first come from here on, threads from 300 on."""
+"""Track numbers within the process: additional lanes begin here, threads at 300."""
 DISORDER_NS = 1_000_000
-"""Host times of successive calls may be this much out of order before the clock counts as set back."""
+"""The clock counts as set back only if host times of successive calls are out of order by more than this."""
 
 _HELP = "The program on the host, on the device's clock: host times are moved by the profile's offset."
 _HELP_LAYERS = (
@@ -42,7 +43,7 @@ _HELP_LAYERS = (
 )
 _HELP_LOG = "Warm-up and iterations as the framework's log bounds them."
 _CALLED = {(True, False): "MIOpen calls", (False, True): "PyTorch ops", (True, True): "MIOpen calls and PyTorch ops"}
-"""By whether any is a call of MIOpen's, and whether any is an op."""
+"""By whether there is a call of MIOpen, and whether there is an op."""
 _HELP_CALLS = (
     "Operations. With kernels: from its first enqueue to the end of its last. Without: it began and ended in this "
     "time, which the log's lines and calls around it bound."
@@ -57,7 +58,7 @@ _Span = tuple[int, int, str, dict[str, Any]]
 
 
 class HostSide:
-    """Draws the host of one profile; nothing where host times are missing or not related to the device's."""
+    """Draws the host of one profile; nothing if host times are missing or not related to the device's."""
 
     def __init__(  # noqa: PLR0913 - the last is keyword-only
         self,
@@ -80,7 +81,7 @@ class HostSide:
         self._device = device
         self._wanted = process
         self._process = ids.take(process)
-        self._number = functools.cache(ids.take)  # of a track, by what a small trace numbers it
+        self._number = functools.cache(ids.take)  # the lane of a track, by its number in a small trace
         self._suffix = suffix
         related = base.host(0) is not None
         profile = alignment.profile
@@ -121,25 +122,25 @@ class HostSide:
             notes.add("time of the log far from the profile: left out", count=self._far)
 
     def _somewhere(self) -> int:
-        """A host time within the profile."""
+        """Return any host time within the profile."""
         profile = self._alignment.profile
         calls = (*(activity.call for activity in profile.activities[:1000]), *profile.other_calls[:1000])
         return next((times[0] for times in map(times_of, calls) if times is not None), 0)
 
     def _is_near(self, span: tuple[int, int]) -> bool:
-        """Whether a span of host times can be drawn with the profile."""
+        """Return whether a span of host times can be drawn with the profile."""
         if span[1] - LONGEST_NS // 3 < self._middle < span[0] + LONGEST_NS // 3:
             return True
         self._far += 1
         return False
 
     def _rows(self, spans: list[HostSpan]) -> list[list[HostSpan]]:
-        """Lanes of spans on the axis; ``spans`` are used up, as a run may have a million."""
+        """Return lanes of spans on the axis. ``spans`` is emptied, because a run may have a million."""
         axis = self._axis
         spans[:] = [one for one in spans if self._is_near((one.start, one.end))]
         for place, one in enumerate(spans):
             start = axis(one.start)
-            end = max(start, axis(one.end))  # a clock that was set back meanwhile would end it before
+            end = max(start, axis(one.end))  # a clock that was set back meanwhile would end it before its start
             spans[place] = HostSpan(start, end, one.name, one.category, one.args, one.operation)
         return packed_spans(spans, lambda one: (one.start, max(one.end, one.start + 1)))
 
@@ -171,7 +172,7 @@ class HostSide:
         return chosen is None or (chosen.has_time(start, end) and end - start >= chosen.min_ns)
 
     def _kept(self, row: Sequence[HostSpan]) -> Iterator[HostSpan]:
-        """Of library calls and lines of the log: those of drawn kernels, and others of the time that is drawn."""
+        """Return the library calls and lines of the log that belong to drawn kernels or to the drawn time."""
         chosen = self._chosen
         assert chosen is not None
         for one in row:
@@ -190,7 +191,7 @@ class HostSide:
                 yield one
 
     def _log_spans(self, logs: Sequence[FrameworkLog]) -> list[_Span]:
-        """What the log itself bounds: warm-up and iterations, as printed."""
+        """Return the spans that the log itself bounds: warm-up and iterations, as printed."""
         clock = self._alignment.log_clock
         if clock is None:
             return []
@@ -223,7 +224,7 @@ class HostSide:
         return kept
 
     def _bounds(self) -> Iterator[int]:
-        """Times that the whole host's side lies between, among others."""
+        """Times that bound the whole host's side, among others."""
         if self._api is not None:
             yield from self._api.bounds()
         if self._chosen is None:
@@ -277,13 +278,13 @@ class HostSide:
                 Track(id=self._number(number), process=self._process, name=label, sort=number % 10, description=help_)
             )
         if len(tracks) > 1:
-            # What waits for the host shows beside its layers, else its calls.
+            # If the program waits, its calls are not beside its layers.
             main = next((n for n, one in enumerate(tracks) if one.id == self._track(_LAYERS) and self._runs), 0)
             tracks[main] = msgspec.structs.replace(tracks[main], main=True)
         return distinct(tracks)
 
     def _lanes(self) -> Iterator[tuple[int, tuple[str, int, str, Sequence[HostSpan]]]]:
-        """The lanes of library calls and of the log's messages, by the number that a small trace gives their track."""
+        """The lanes of library calls and of the log's messages, by the number of their track in a small trace."""
         more = self._wanted * 1000 + _MORE
         for which, name, help_, rows in (
             (_CALLS, self._called, _HELP_CALLS, self._calls),
@@ -295,7 +296,7 @@ class HostSide:
                 yield (more if lane else self._wanted * 10 + which), (name, lane, help_, row)
 
     def events(self, origin: int, *, arrows: bool = True) -> Iterator[Event | Slices]:
-        """Everything, without ``arrows`` all but these."""
+        """Yield everything; without ``arrows`` everything else."""
         for start, end, name, printed in self._log:
             yield Slice(self._track(_LOG), start - origin, end - start, name, "log", printed)
         yield from self._layers(origin)
@@ -326,19 +327,19 @@ class HostSide:
         return self._axis(run.host_start_ns or 0), self._axis(run.host_end_ns or 0)
 
     def _clipped(self, start: int, end: int) -> tuple[int, int]:
-        """The part of a span in the window that is drawn."""
+        """Return the part of a span in the drawn window."""
         return (self._chosen and self._chosen.clip(start, end)) or (start, end)
 
     def arrows(self, origin: int) -> Iterator[Flow]:
-        """The arrows that `events` yields, alone."""
+        """Yield only the arrows of `events`."""
         if isinstance(self._api, Threads) and not self._alignment.profile.calls_wait:
             yield from self._api.arrows(self._arrow(origin))
 
     def _arrow(self, origin: int) -> Arrow:
-        """What makes the arrow from a call on a track to what it launched.
+        """Return a function that makes the arrow from a call on a track to the command that it launched.
 
-        There is none from a call that waited: it ended when what it launched had, and viewers draw an arrow from the
-        end of a slice. None points back in time, where stamps of two clocks say so.
+        A call that waited has no arrow: it ended when its command had ended, and viewers draw an arrow from the end of
+        a slice. No arrow points back in time, even if stamps of two clocks say so.
         """
         track_of, shift = self._device.track_of, self._base.shift
         shift_of = {queue.index: shift.get(queue.device, 0) for queue in self._alignment.profile.queues}
@@ -363,11 +364,11 @@ class HostSide:
 
 
 def _no_arrow(activity: Activity, track: int, start: int, end: int) -> None:
-    """From a call that waits for what it launched."""
+    """Return no arrow, for a call that waits for its command."""
 
 
 def _was_set_back(activities: Sequence[Activity]) -> bool:
-    """Whether a later call began clearly earlier: one host time then stands for two moments."""
+    """Return whether a later call began clearly earlier: then one host time means two moments."""
     latest = 0
     for activity in activities:
         start = latest if activity.call is None or activity.call.start_ns is None else activity.call.start_ns
@@ -378,7 +379,8 @@ def _was_set_back(activities: Sequence[Activity]) -> bool:
     return False
 
 
-# -- Layers whose time on the host is known, inside their passes, on one track -----------------------------------------
+# -- Layers with known times on the host, inside their passes, on one track
+# ----------------------------------------------
 
 
 _Clip = Callable[[int, int], tuple[int, int]]
@@ -394,11 +396,11 @@ def host_layers(
     track: int,
     origin: int,
 ) -> Iterator[Slices]:
-    """The slices in order, passes among their layers.
+    """Return the slices in order, passes among their layers.
 
-    Times are on the axis, of layers (start, end, run), of passes by their number.
-    What overlaps is clipped: containers may be. What takes no time takes its nanosecond of the track, so that nothing
-    else begins there. ``clip``: what is drawn of a span, where that may be less than all.
+    Times are on the axis: layers as (start, end, run), passes by number. Overlaps are clipped, because containers may
+    be. A span without duration occupies one nanosecond of the track, so that nothing else begins there. ``clip``: the
+    drawn part of a span, if it may be less than all.
     """
     by_pass: dict[int, list[tuple[int, int, LayerRun]]] = {}
     for span in spans:
@@ -467,7 +469,7 @@ class _Layers:
 
 
 def _like(run: LayerRun, track: int) -> Slice:
-    """What a layer's runs have in common."""
+    """Return the part that executions of a layer share."""
     shared: dict[str, Any] = {"layer": run.layer, "layer_index": run.layer_index}
     if run.direction is not None:
         shared["direction"] = run.direction

@@ -1,7 +1,7 @@
-"""The library's calls and warnings as the host saw them: from their stamps, their kernels, and what stands around them.
+"""Calls and warnings of the library on the host: placed by their stamps, their kernels, and the lines around them.
 
-A log's lines are in order of time, so a line lies between the last thing before it whose host time is known and the
-first one after it: stamped lines, and calls whose kernels the profile has.
+A log's lines are in order of time. So a line is between the last one before it with a known host time and the first one
+after it: lines with stamps, and calls whose kernels are in the profile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mio2trace.ops.operation import Operation
 from mio2trace.ops.ranges import is_library_call
 
 _LONGEST = 90
-"""Characters of a line of the log that a slice is named by."""
+"""Characters of a log line in the name of a slice."""
 
 _NEVER = 1 << 80
 """Later than any time."""
@@ -32,13 +32,13 @@ _NEVER = 1 << 80
 HOST_BY_KERNELS = "its kernels"
 HOST_BY_STAMP = "own stamp"
 HOST_BY_NEIGHBOURS = "lines around it"
-"""What the times of a call rest on (``host_by``): with the last two it began and ended in that time, no more."""
+"""The evidence for the times of a call (``host_by``). The last two mean only that it began and ended within
+this time."""
 
 
 class HostSpan(msgspec.Struct, frozen=True, gc=False):
-    """A slice of the host's side: times in ns. ``args`` is None for a call with kernels, ``operation`` for a line of
-    the log.
-    """
+    """A slice of the host's side; times in ns. ``args``: None for a call with kernels. ``operation``: for a line of the
+    log."""
 
     start: int
     end: int
@@ -48,7 +48,7 @@ class HostSpan(msgspec.Struct, frozen=True, gc=False):
     operation: Operation | None = None
 
     def shown_args(self) -> dict[str, Any]:
-        """Its arguments; a run may have a million calls, so theirs are made when they are drawn."""
+        """Return its arguments; made on drawing, because a run may have a million calls."""
         if self.args is not None or self.operation is None:
             return self.args or {}
         args = {"operation": self.operation.index, **source_args(self.operation)}
@@ -60,10 +60,10 @@ class HostSpan(msgspec.Struct, frozen=True, gc=False):
 def call_spans(
     measures: Measures, libraries: Sequence[MiopenLog], *, with_kernels: bool
 ) -> tuple[list[HostSpan], list[HostSpan]]:
-    """(calls, lines of the log) whose host times are known, each in order of start.
+    """Return (calls, lines of the log) with known host times, each in order of start.
 
-    ``with_kernels``: calls that launched kernels, too; those that did not are drawn nowhere else. Where the profile
-    has the library's own ranges, they lie on their threads: no call is drawn twice.
+    ``with_kernels``: also calls that launched kernels; calls without kernels are drawn nowhere else. If the profile has
+    the library's own ranges, these are on their threads, and no call is drawn twice.
     """
     alignment = measures.alignment
     calls = {index: (start, end) for index, start, end in measures.host_spans()}
@@ -97,7 +97,7 @@ def _with_kernels(alignment: Alignment, calls: Mapping[int, tuple[int, int]]) ->
 class _Around:
     """The known times around lines of one log: those of calls without kernels, and ``asked``.
 
-    Nothing is kept of all the lines and calls whose times are known: there may be a million.
+    Lines and calls with known times are not kept: there may be a million.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class _Around:
         self._alignment, self._source, self._calls = alignment, source, calls
         own = (one for one in alignment.links.operations if one.source == source)
         self._lines = lines = sorted({*(one.line for one in own if one.index not in calls), *asked})
-        # Several threads, or a clock that was set: what came before is the latest of all before.
+        # With several threads, or a clock that was set, the earlier time is the latest of all before.
         ended, began = [-_NEVER] * (len(lines) + 1), [-_NEVER] * (len(lines) + 1)
         following = [_NEVER] * (len(lines) + 1)
         for line, start, end in self._known() if lines else ():
@@ -123,7 +123,7 @@ class _Around:
         self._next = [*accumulate(reversed(following), min)][::-1]
 
     def _known(self) -> Iterator[tuple[int, int, int]]:
-        """Line, start and end of everything of the log whose host time is known: stamped lines, and calls."""
+        """Yield line, start and end of each line of the log with a known host time: lines with stamps, and calls."""
         source, calls, to_host = self._source, self._calls, self.to_host
         for log in self._alignment.logs if to_host is not None else ():
             assert to_host is not None
@@ -137,11 +137,11 @@ class _Around:
                 yield operation.line, *calls[operation.index]
 
     def call(self, line: int) -> tuple[int, int] | None:
-        """What a call of this line lies between: all before it is over."""
+        """Return the times that bound a call of this line: the line before it is over."""
         return self._between(line, self._ended)
 
     def message(self, line: int) -> tuple[int, int] | None:
-        """What a message of this line lies between: the call before it may still go on."""
+        """Return the times that bound a message of this line: the call before it may still run."""
         return self._between(line, self._began)
 
     def _between(self, line: int, before: Sequence[int]) -> tuple[int, int] | None:
@@ -153,7 +153,7 @@ class _Around:
 def _without_kernels(
     alignment: Alignment, source: int, calls: Mapping[int, tuple[int, int]], around: _Around
 ) -> Iterator[HostSpan]:
-    """Calls that launched nothing: those that nothing tells apart share a slice."""
+    """Yield calls that launched nothing; those with equal bounds share a slice."""
     together: dict[tuple[int, int], list[Operation]] = {}
     for operation in alignment.links.operations:
         if operation.source != source or operation.index in calls:
@@ -183,7 +183,7 @@ def _idle(start: int, end: int, operation: Operation, host_by: str) -> HostSpan:
 
 
 def _alarms(alarms: Iterable[tuple[AlarmLevel, Message]], around: _Around) -> Iterator[HostSpan]:
-    """Warnings and errors, as moments: those that nothing tells apart share one, named by the gravest."""
+    """Yield warnings and errors as moments; those with equal bounds share one, named after the most severe."""
     together: dict[int, list[tuple[AlarmLevel, Message, int]]] = {}
     for level, message in alarms:
         if message.stamp is not None and around.to_host is not None:

@@ -1,7 +1,7 @@
-"""The host's threads as an asynchronous profiler saw them: API calls within the ranges that they were made in.
+"""The host's threads from an asynchronous profiler: API calls within the ranges in which they were made.
 
-A call returns before what it launched has ended, one may launch many activities (a graph), and many threads may be
-busy at once: each thread has its row, what does not nest in it goes to a second one.
+A call returns before its command has ended, one call may launch many activities (a graph), and many threads may be busy
+at once: each thread has its row, and overlaps that do not nest go to a second one.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from mio2trace.trace import NO_ARGS, Args, Columns, Event, Flow, Slice, Slices, 
 _HELP = "What the program and its libraries did on this thread; an arrow leads from a call to what it launched."
 
 _Item = tuple[int, int, Call | Range]
-"""(start, end, what) on the axis."""
+"""(start, end, item) on the axis."""
 
 _MOST = (1 << 63) - 1
 _MOST_LIKES = 1 << 16
 _DEEPEST = 100
-"""Slices in one another on a row: nobody looks further down."""
+"""The most nested slices on a row: nobody looks further down."""
 
 
 class _Row:
-    """Items of one row, in order; there may be millions, so that their times are numbers of eight bytes."""
+    """Items of one row, in order; there may be millions, so times are numbers of eight bytes."""
 
     def __init__(self) -> None:
         self.starts, self.ends = array("q"), array("q")
@@ -60,7 +60,8 @@ def _all_of(launched: Activity | list[Activity]) -> Sequence[Activity]:
 
 
 class Threads:
-    """Draws ranges and calls, a track a thread and more where they do not nest. ``number_of`` a row is its track's."""
+    """Draws ranges and calls: one track per thread, and more for overlaps that do not nest. ``number_of``: the track of
+    a row."""
 
     def __init__(
         self, profile: Profile, axis: Axis, process: int, number_of: Callable[[int], int], *, with_calls: bool = True
@@ -70,7 +71,8 @@ class Threads:
         self._number_of = number_of
         self._profile = profile
         self._launched: dict[int, Activity | list[Activity]] = {}
-        """What each call launched, by its identity; a range where the profile tells no call. Most launch one thing."""
+        """The activities that each call launched, by its identity; a range if the profile has no call. Most
+        launch one."""
         calls: dict[int, Call] = {}
         for activity in profile.activities:
             call = activity.call
@@ -93,7 +95,7 @@ class Threads:
             row = by_thread.get(what.thread)
             if row is None:
                 row = by_thread[what.thread] = _Row()
-            # what takes no time gets a nanosecond of the row: a viewer shows it, and it can be pointed at
+            # an item without duration gets a nanosecond, so that a viewer shows it and it can be selected
             if end <= start or end > _MOST:
                 start = min(start, _MOST - 1)
                 end = min(max(end, start + 1), _MOST)
@@ -116,7 +118,7 @@ class Threads:
         return () if launched is None else _all_of(launched)
 
     def show_only(self, chosen: Chosen) -> None:
-        """Draw no more than that from now on: calls of drawn activities, and what touches the time that is drawn."""
+        """Draw only the chosen part from now on: calls of drawn activities, and items that touch the drawn time."""
         drawn = {id(a) for a, shown in zip(self._profile.activities, chosen.drawn, strict=True) if shown}
         for number, (thread, lane, items) in enumerate(self._rows):
             kept = _Row()
@@ -137,7 +139,7 @@ class Threads:
                     self._add(key, activity)
 
     def bounds(self) -> Iterator[int]:
-        """Times that all of it lies between, among others."""
+        """Return times that bound everything, among others."""
         for _, _, items in self._rows:
             yield items.starts[0]
             yield max(items.ends)
@@ -155,7 +157,7 @@ class Threads:
         return tracks
 
     def events(self, origin: int, arrow: Arrow | None) -> Iterator[Event | Slices]:
-        """The slices of each row, and the arrows that leave them where something makes these."""
+        """Yield the slices of each row, and their arrows if ``arrow`` makes them."""
         looks = _Looks(self._profile)
         for number, (_, _, items) in enumerate(self._rows):
             track = self._number_of(number)
@@ -165,7 +167,7 @@ class Threads:
                 yield from self._arrows_of(track, items, arrow)
 
     def arrows(self, arrow: Arrow) -> Iterator[Flow]:
-        """The arrows that `events` yields, alone."""
+        """Yield only the arrows of `events`."""
         for number, (_, _, items) in enumerate(self._rows):
             yield from self._arrows_of(self._number_of(number), items, arrow)
 
@@ -179,7 +181,7 @@ class Threads:
 
 
 class _Looks:
-    """Makes the slices of ranges and calls; what equal ones share is one object."""
+    """Makes the slices of ranges and calls; equal ones share one object."""
 
     def __init__(self, profile: Profile) -> None:
         self._nodes = Nodes(profile, with_layers=True)
@@ -192,7 +194,7 @@ class _Looks:
     def drawn(
         self, track: int, origin: int, items: _Row, launched_by: Mapping[int, Activity | list[Activity]]
     ) -> Slices:
-        """``items`` in columns; ``launched_by``: what each launched, by its identity."""
+        """Draw ``items`` in columns. ``launched_by``: the activities that each launched, by its identity."""
         likes: list[Slice] = []
         known, executions = self._likes, self._executions
         if len(known) > _MOST_LIKES:
@@ -245,7 +247,8 @@ class _Looks:
 
 
 def _nested(items: _Row) -> list[_Row]:
-    """Lanes in which items nest or are disjoint, by (start, longest first); each item in the first lane that fits."""
+    """Return lanes in which items nest or are disjoint, by (start, longest first); each item in the first lane that
+    fits."""
     starts, ends, whats = items.starts, items.ends, items.whats
     first = _Row()
     lanes: list[_Row] = [first]
@@ -256,7 +259,7 @@ def _nested(items: _Row) -> list[_Row]:
         start, end = starts[at], ends[at]
         while in_first and in_first[-1] <= start:
             in_first.pop()
-        if not in_first or (end <= in_first[-1] and len(in_first) < _DEEPEST):  # nearly always
+        if not in_first or (end <= in_first[-1] and len(in_first) < _DEEPEST):  # true of nearly all
             first.add(start, end, whats[at])
             in_first.append(end)
             continue
@@ -267,9 +270,8 @@ def _nested(items: _Row) -> list[_Row]:
     return lanes
 
 
-# -- The calls of a program that waits for each: one row, in the order in which they were made -------------------------
-#
-# Stamps of whole microseconds let two calls in one look nested, or at once: here one begins where the other ended.
+# -- The calls of a program that waits for each: one row, in the order of the calls
+# --------------------------------------
 
 
 _HELP_IN_A_ROW = "OpenCL calls that the profiler recorded; an arrow leads from an enqueue to what it enqueued."
@@ -277,7 +279,7 @@ _LONG_AGO = -(1 << 62)
 
 
 class ApiCalls:
-    """Draws the calls of one thread on one track. ``axis`` brings host times to the axis of the trace."""
+    """Draws the calls of one thread on one track. ``axis``: converts host times to the axis of the trace."""
 
     def __init__(self, profile: Profile, axis: Axis, process: int, track: int) -> None:
         self._profile = profile
@@ -305,19 +307,19 @@ class ApiCalls:
         return chosen.has_time(start, end) and end - start >= chosen.min_ns
 
     def _in_order(self) -> list[Activity | Call]:
-        """What made the calls, and these, as they are drawn: one after another."""
+        """Return the activities of the calls, and the calls, in drawing order: one after another."""
         calls: list[Activity | Call] = [*self._activities, *self._others]
         if self._others:
             calls.sort(key=_number)
         return calls
 
     def _first_call(self) -> int:
-        """When the first of the calls begins: those after it, drawn with it or alone, begin no earlier."""
+        """Return the begin of the first call: later calls begin no earlier."""
         times = times_of(_call(self._calls[0])) if self._calls else None
         return _LONG_AGO if times is None else self._axis.at(times[0])
 
     def bounds(self) -> Iterator[int]:
-        """Times that all of it lies between, among others. A call that stands behind a later one begins with that."""
+        """Return times that bound everything, among others. A call after a later one begins with that one."""
         if not self._calls:
             return
         earliest = max(self._earliest, self._first_call())
@@ -333,7 +335,7 @@ class ApiCalls:
         return [Track(id=self._track, process=self._process, name="OpenCL API", sort=1, description=_HELP_IN_A_ROW)]
 
     def _placed(self) -> Iterator[tuple[Activity | Call, Call, int, int]]:
-        """What made the API calls, and these, in order, with their times on the axis."""
+        """Return the activities of the API calls, and the calls, in order, with their times on the axis."""
         offset = self._axis.offset
         done = self._earliest
         for call in self._calls:
@@ -343,7 +345,7 @@ class ApiCalls:
                 start, end = start - offset, end - offset
             else:
                 start, end = self._axis.at(start), self._axis.at(end)
-            # Calls of one thread do not overlap; only a wall clock that was set back makes it look so.
+            # Calls of one thread do not overlap; they only seem to if a wall clock was set back.
             if start < done:
                 start = done
             if end <= start:
@@ -352,7 +354,7 @@ class ApiCalls:
             yield call, made, start, end
 
     def events(self, origin: int) -> Iterator[Slices]:
-        """The slices. No arrow leaves them: a call that waits ended when what it launched had."""
+        """Yield the slices. No arrow leaves them: a call that waits ends when its command has ended."""
         track = self._track
         likes: dict[tuple[str, str | None], Slice] = {}
         placed = self._placed()
@@ -387,7 +389,7 @@ def _number(call: Activity | Call) -> int:
 
 
 def times_of(call: Call | None) -> tuple[int, int] | None:
-    """Host times of a call, None where the source has none."""
+    """Return the host times of a call, None if the source has none."""
     if call is None or call.start_ns is None or call.end_ns is None:
         return None
     return call.start_ns, call.end_ns

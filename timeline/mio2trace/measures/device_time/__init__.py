@@ -3,9 +3,9 @@
 Steps, and the time between them, cover a device's time without gaps (`Window`):
 
 * a step begins when the host begins it, but not before the last earlier command of the main stream has ended. So a
-device that is later than the host is not idle, and a beginning with host work only counts as a part of the step.
+  device that is later than the host is not idle, and a beginning with host work only counts as a part of the step.
 * a step ends with its host part or with its last command on the main stream, whichever is later, but not after the next
-step begins. The time until then is *between* steps.
+  step begins. The time until then is *between* steps.
 
 The main stream is the one with most computation. Other streams move no boundary, so that a late all-reduce of one step
 does not shorten the next one. If host and device have no common clock, only the commands bound a step. If only the

@@ -233,10 +233,11 @@ def _usual(gaps: list[int], count: int) -> int:
     return sorted(gaps)[place] if 0 <= place < len(gaps) else 0
 
 
-# -- The cost of launching kernels: host time in the calls that launched them, and their time in the queue
-# -------------- A kernel is in its queue from the return of the call that launched it until it starts: 0 if it starts
-# before that. A device that records when a command was queued states it itself. The kernels of a graph share one call
-# and wait for each other, so neither time is known for them.
+# -- The cost of launching kernels: host time in the calls that launched them, and their time in the queue -------------
+#
+# A kernel is in its queue from the return of the call that launched it until it starts: 0 if it starts before that. A
+# device that records when a command was queued states it itself. The kernels of a graph share one call and wait for
+# each other, so neither time is known for them.
 
 
 class LaunchTimes(NamedTuple):

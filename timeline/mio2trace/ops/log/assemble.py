@@ -231,8 +231,7 @@ def _tells(record: Entry | Command | Message) -> bool:
     return isinstance(record, Message) and record.kind in ("search", "execution", "immediate", "summary", "chosen")
 
 
-# -- Whether a command belongs to an entry's call, and the values that it adds to the entry's problem
-# -------------------
+# -- Whether a command belongs to an entry's call, and the values that it adds to the entry's problem ------------------
 
 
 def primitive_of(text: str) -> str:

@@ -308,8 +308,7 @@ def _summary(summary: re.Match[str]) -> Statement:
     )
 
 
-# -- Messages that need more than one pattern
-# ---------------------------------------------------------------------------
+# -- Messages that need more than one pattern --------------------------------------------------------------------------
 
 _SEARCH = late(rf"workspace = {_BYTES}")
 _DRIVER_SOLUTION = late(r" Conv\. Algorithm: [0-9]++, Solution: [0-9]++/(\S+)")

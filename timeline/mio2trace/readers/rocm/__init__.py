@@ -1,1 +1,1 @@
-"""What ROCm's profilers write: databases, CSV sets, JSON (rocm-profiles.md)."""
+"""The files of ROCm's profilers: databases, CSV sets, JSON (rocm-profiles.md)."""

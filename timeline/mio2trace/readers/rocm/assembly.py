@@ -1,7 +1,7 @@
-"""Rows of a ROCm profiler to a `Profile`: what belongs together by id is joined, all is numbered and in order.
+"""From rows of a ROCm profiler to a `Profile`: rows are joined by their ids, numbered and sorted.
 
-All its formats say the same: dispatches and copies with a correlation id, calls with thread and id, ranges with thread
-and text. A row whose numbers are none is left out and counted (rocm-profiles.md 10).
+All formats have the same content: dispatches and copies with a correlation id, calls with thread and id, ranges with
+thread and text. A row with invalid numbers is left out and counted (rocm-profiles.md 10).
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from mio2trace.source import Source
 Kind = Literal["kernel", "copy", "fill"]
 MOST_NS = (1 << 63) - 1
 _KEPT = re.compile(r"Launch|Synchronize|Malloc|Free|Memcpy|Memset|ModuleLoad|WaitEvent|Barrier|(?:Begin|End)Capture")
-"""Calls that are worth a slice though they launched nothing that was recorded; of the others there are very many."""
+"""Calls that get a slice even if they launched nothing that was recorded; there are very many others."""
 _MOST_DEVICES = 1 << 16
 LONGEST_NAME = 1 << 14
-"""Letters. A source states a name once for many rows, and each of them shows it."""
+"""The most characters of a name. A source states a name once for many rows, and each of them shows it."""
 ROUTES = {
     "HOSTTODEVICE": "host to device",
     "DEVICETOHOST": "device to host",
@@ -53,7 +53,7 @@ ROUTES = {
 
 
 class _Row(msgspec.Struct, gc=False):
-    """An activity under way: its call and its range are known when all rows are."""
+    """An activity that is being built: its call and its range are known when all rows are."""
 
     number: int
     kind: Kind
@@ -88,7 +88,7 @@ class Assembly:
         ids_apart: bool = False,
         numbers: NumberKind = "dispatch_id",
     ) -> None:
-        """``ids_apart``: ids of ranges and correlation ids are counted apart, so that equal ones mean nothing."""
+        """``ids_apart``: ids of ranges and correlation ids are counted separately, so that equal ids mean nothing."""
         self._numbers: NumberKind = numbers
         self._source = source
         self._ids_apart = ids_apart
@@ -109,7 +109,7 @@ class Assembly:
         self._shared: dict[Any, Any] = {}
         self.defects: Counter[str] = Counter()
         self.counts: Values[int] = Values(notes, place)
-        """Counters of kernels, by the place that `activity` gives."""
+        """Counters of kernels, by the place that `activity` returns."""
 
     @property
     def empty(self) -> bool:
@@ -117,13 +117,13 @@ class Assembly:
 
     @property
     def latest_ns(self) -> int:
-        """The greatest time of all, 0 where there is none."""
+        """The greatest time, 0 without any."""
         ends = [row.end_ns for row in self._rows]
         ends += [call.end_ns or 0 for call in (*self._calls.values(), *self._others)]
         return max(max(ends, default=0), max((made.end_ns for made in self._ranges), default=0))
 
     def later(self, by_ns: int) -> None:
-        """Move all times: some sources tell their zero at the end. What would leave 64 bits stays where it is."""
+        """Move all times: some sources state their zero at the end. Times that would exceed 64 bits are not moved."""
         if self.latest_ns + by_ns > MOST_NS:
             self._notes.add("base time that does not fit the times: not added", self._place)
             return
@@ -141,7 +141,7 @@ class Assembly:
             )  # fmt: skip
 
     def thread(self, tid: object, name: str = "") -> int:
-        """The index of a thread; None is one that is not told."""
+        """Return the index of a thread; None is an unrecorded thread."""
         number = _number(tid, MOST_NS)
         thread = self._threads.get(number)
         if thread is None:
@@ -149,7 +149,7 @@ class Assembly:
         return thread.index
 
     def device(self, key: Hashable, name: str = "", number: object = None) -> int:
-        """The index of a device; ``number`` as HIP counts them, where that is told."""
+        """Return the index of a device. ``number``: as HIP counts them, if recorded."""
         device = self._devices.get(key)
         if device is None:
             device = self._devices[key] = Device(
@@ -158,7 +158,7 @@ class Assembly:
         return device.index
 
     def numbered_device(self, number: object) -> int:
-        """A device that is known by its number alone."""
+        """Return a device of which only the number is known."""
         return self.device(number, f"device {number}" if type(number) is int else "")
 
     def queue(self, device: int, number: object, kind: Literal["queue", "stream"] = "stream") -> int:
@@ -172,7 +172,7 @@ class Assembly:
         return queue.index
 
     def times(self, start: object, end: object, what: str) -> tuple[int, int] | None:
-        """(start, end) in ns where they are numbers in order; else the row is counted."""
+        """Return (start, end) in ns if they are numbers in order; otherwise count the row."""
         self._records += 1
         if type(start) is int and type(end) is int and 0 <= start <= end <= MOST_NS:
             return start, end
@@ -199,8 +199,8 @@ class Assembly:
         range_id: int | None = None,
         graph_node: tuple[object, object] | None = None,
     ) -> int:
-        """A command of the device; ``thread`` is who launched it, ``range_id`` the range that the source states. The
-        place is for its counters."""
+        """Add a command of the device and return the place for its counters. ``thread``: the launching thread.
+        ``range_id``: the range that the source states."""
         same = self._shared.setdefault
         shown = _number(number, MOST_NS)
         shown = len(self._rows) if shown is None else shown
@@ -224,7 +224,7 @@ class Assembly:
         return len(self._rows) - 1
 
     def again(self, place: int, times: tuple[int, int], number: object, correlation: object) -> int:
-        """A command as the one at ``place``, but for these: times, `activity`'s number and correlation."""
+        """Add a command that equals the one at ``place`` except for times, `activity`'s number and correlation."""
         like = self._rows[place]
         shown = _number(number, MOST_NS)
         self._rows.append(
@@ -249,7 +249,7 @@ class Assembly:
         line: int = 0,
         parent: object = None,
     ) -> None:
-        """An API call; ``parent`` is the id of the range that it was made in, where the source states it."""
+        """Add an API call. ``parent``: the id of the range in which it was made, if the source states it."""
         key = _number(correlation, MOST_NS)
         call = Call(self._named(name), thread, *times, line, None, key)
         if key is None or key in self._calls:
@@ -261,26 +261,26 @@ class Assembly:
                 self._parent_of_call[key] = parent
 
     def launches_kernel(self, correlation: int, kernel: str) -> None:
-        """The call of this id launches a kernel of this name, at once or into a graph."""
+        """Note that the call of this id launches a kernel of this name, at once or into a graph."""
         self._launched[correlation] = self._named(kernel)
 
     def has_call(self, correlation: int | None) -> bool:
-        """Whether the call of this id was made in this process."""
+        """Return whether the call of this id was made in this process."""
         return correlation in self._calls
 
     def launches(self) -> Iterator[tuple[int, Call, int | None]]:
-        """Correlation id, call, and the id of the range that it was made in, where the source states that."""
+        """Yield correlation id, call, and the id of the range in which it was made, if the source states that."""
         for correlation, call in self._calls.items():
             yield correlation, call, self._parent_of_call.get(correlation)
 
     def range(self, made: Range) -> None:
-        """A named range; its id is what ``parent`` and ``range_id`` mean."""
+        """Add a named range; ``parent`` and ``range_id`` refer to its id."""
         if len(made.text) > LONGEST_NAME:
             made = msgspec.structs.replace(made, text=self._named(made.text))
         self._ranges.append(made)
 
     def _named(self, name: str) -> str:
-        """The same object for the same name, and of one that is too long its beginning."""
+        """Return the same object for equal names; a name that is too long is cut."""
         shown = self._shared.get(name)
         if shown is None:
             shown = name
@@ -291,7 +291,7 @@ class Assembly:
         return shown
 
     def finish(self, every_call: bool) -> Profile:
-        """The profile: activities as they were launched (`_as_launched`)."""
+        """Return the profile, with activities in the order of their launches (`_as_launched`)."""
         self._ranges.sort(key=lambda made: (made.thread, made.start_ns, -made.end_ns))
         place_of = self._places_of_parents()
         for place, values in self.counts.kernels():
@@ -303,7 +303,7 @@ class Assembly:
         activities: list[Activity] = []
         threads_alone: dict[int, Call] = {}
         rows, self._rows = deque(self._rows), []
-        while rows:  # each is let go when it has become an activity
+        while rows:  # each row is freed when it has become an activity
             row = rows.popleft()
             call = None if row.correlation is None else self._calls.get(row.correlation)
             parent = row.range_id
@@ -356,7 +356,7 @@ class Assembly:
         )
 
     def _places_of_parents(self) -> dict[int, int]:
-        """Places of the ranges that something names, by id; of the others there may be very many."""
+        """Return the places of ranges to which something refers, by id; there may be very many others."""
         wanted = set(self._parent_of_call.values()) | {row.range_id for row in self._rows}
         if not self._ids_apart:
             wanted |= {row.correlation for row in self._rows}
@@ -366,7 +366,7 @@ class Assembly:
 
 
 class Assemblies:
-    """The profiles of all processes of a file whose clock counts ns since boot, of which kind nothing tells."""
+    """The profiles of all processes of a file whose clock counts ns since an unknown kind of boot time."""
 
     def __init__(self, source: Source, notes: Notes, *, resolution_ns: int = 1, ids_apart: bool = False) -> None:
         self._clock = Clock("opaque", resolution_ns, f"file {source.index}")
@@ -390,8 +390,8 @@ class Assemblies:
 
 
 def _as_launched(activities: list[Activity]) -> list[Activity]:
-    """In the order of their launches. An activity whose launch is not recorded was launched before the next recorded
-    launch of its stream; if its stream has no later one, after the last. Without any launch, in the order of time."""
+    """Sort by launch. An activity without a recorded launch comes before the next recorded launch of its stream; if its
+    stream has no later one, after the last. Without any launch, sort by time."""
     launched = sum(activity.host_start_ns is not None for activity in activities)
     if launched in (0, len(activities)):
         return sorted(activities, key=_begun)
@@ -417,7 +417,7 @@ def _as_launched(activities: list[Activity]) -> list[Activity]:
 
 
 def _begun(activity: Activity) -> tuple[int, int]:
-    """When it was launched, as far as that is told; then when it ran."""
+    """Return the time of the launch if it is recorded, then the time of the execution."""
     called = activity.host_start_ns
     start = activity.start_ns or 0
     return start if called is None else called, start
@@ -429,23 +429,23 @@ def _moved(call: Call, by_ns: int) -> Call:
 
 
 def _number(value: object, limit: int) -> int | None:
-    """A number as it can be written; a stranger's file may hold anything."""
+    """Return a number that can be written; a file may contain any number."""
     return value if type(value) is int and 0 <= value < limit else None
 
 
 def kernel_name(name: object) -> str:
-    """A kernel's name as `readers.base.kernel_name` leaves it; "" of what is no text (rocm-profiles.md 9)."""
+    """Return a kernel's name from `readers.base.kernel_name`; "" if it is no text (rocm-profiles.md 9)."""
     return base.kernel_name(name) if isinstance(name, str) else ""
 
 
 def route_of(text: object) -> str:
-    """``MEMORY_COPY_HOST_TO_DEVICE``, ``CopyHostToDevice`` and their like, in words."""
+    """Return ``MEMORY_COPY_HOST_TO_DEVICE``, ``CopyHostToDevice`` and similar words as text."""
     word = str(text).upper().replace("_", "")
     return next((route for key, route in ROUTES.items() if key in word), "")
 
 
 def sizes(*dimensions: object) -> Size3 | None:
-    """Three dimensions, None where one of them is no size."""
+    """Return three dimensions, None if one of them is invalid."""
     if any(type(one) is not int or not 0 <= one < 1 << 32 for one in dimensions) or len(dimensions) != 3:
         return None
     x, y, z = dimensions
@@ -463,8 +463,8 @@ def sizes(*dimensions: object) -> Size3 | None:
 def captured_launches(
     calls: Mapping[int, Call], others: Sequence[Call], launched: Iterable[tuple[int, str]], ran: AbstractSet[int]
 ) -> list[tuple[int, int, Call]]:
-    """(number of the capture, id of the call, the call), in order of time; ``launched``: ids with a kernel's name,
-    ``ran``: ids of calls that ran something."""
+    """Yield (number of the capture, id of the call, the call), in order of time. ``launched``: ids with a kernel's
+    name. ``ran``: ids of calls that ran something."""
     waiting = [(call.start_ns, key) for key, _ in launched if key not in ran and (call := calls.get(key)) is not None]
     if not waiting:
         return []
@@ -493,12 +493,12 @@ def captured_launches(
 _RANKS = (
     "RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "FLUX_TASK_RANK", "SLURM_PROCID",
 )  # fmt: skip
-"""What PyTorch, Open MPI, PMIx, MPICH, MVAPICH2, Flux and Slurm set; the nearest to the program first."""
+"""Set by PyTorch, Open MPI, PMIx, MPICH, MVAPICH2, Flux and Slurm; the one nearest to the program comes first."""
 _Environment = msgspec.defstruct("_Environment", [(name, object, None) for name in _RANKS], gc=False)
 
 
 def rank_in(environment: object) -> int | None:
-    """The rank that an environment, a JSON object as text, tells."""
+    """Return the rank in an environment, which is a JSON object as text."""
     if not isinstance(environment, str):
         return None
     try:
@@ -510,7 +510,7 @@ def rank_in(environment: object) -> int | None:
 
 
 def scope_of(machine: object) -> str:
-    """A machine's id as what may be compared; empty where there is none."""
+    """Return a machine's id as a hash for comparisons; empty without an id."""
     if not isinstance(machine, str) or len(machine.strip("0-")) < 8:
         return ""
     return hashlib.blake2b(machine.encode(errors="replace"), digest_size=8, person=b"mio2trace").hexdigest()

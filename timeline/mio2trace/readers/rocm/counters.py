@@ -16,9 +16,9 @@ from mio2trace.patterns import late
 
 Sort = Literal["base", "derived", "constant"]
 _SUMMED = ("_sum", "FETCH_SIZE", "WRITE_SIZE")
-"""Ends of names of derived counters that count: sums over instances, kilobytes."""
+"""Endings of the names of derived counters that count: sums over instances, kilobytes."""
 MOST = 1 << 10
-"""Counters of one process; a run collects some dozens."""
+"""The most counters of one process; a run collects some dozens."""
 _MOST_VALUE = 1e18
 COUNTER_RUN = (
     "run that collected hardware counters: its kernels ran one at a time and slower, so its times and gaps are not"
@@ -30,16 +30,16 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 _BASE = late(r"(?:SQC?|TA|TD|TC[APC]|GRBM|SPI|CP[CFG]|GL[12][AC]|G?CEA|SX|GDS|CHC)_[A-Z0-9_\[\]]+")
-"""Names of counters of a hardware block."""
+"""The names of counters of a hardware block."""
 
 
 def sort_by_name(name: str) -> Sort:
-    """As `sort_of` if the source states nothing but the name."""
+    """Return `sort_of` for a source that states only the name."""
     return "base" if _BASE.fullmatch(name) else sort_of(name, True, False)
 
 
 def sort_of(name: str, is_derived: object, is_constant: object) -> Sort:
-    """Whether values of a counter can be added up."""
+    """Return whether values of a counter can be added up."""
     if is_constant:
         return "constant"
     return "derived" if is_derived and not name.endswith(_SUMMED) else "base"
@@ -55,7 +55,7 @@ class Values(Generic[Key]):
         self._values: dict[Key, dict[int, float | None]] = {}
 
     def add(self, key: Key, name: str, unit: str, sort: Sort, value: object) -> None:
-        """One row: the value of a counter on one instance."""
+        """Add one row: the value of a counter on one instance."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _MOST_VALUE:
             self._notes.add(NO_NUMBER, self._place)
             return
@@ -85,7 +85,7 @@ class Values(Generic[Key]):
 
     @property
     def counters(self) -> tuple[Counter, ...]:
-        """In the order in which they appear."""
+        """The counters in the order in which they appear."""
         return tuple(Counter(name, unit) for name, unit, _ in self._number)
 
     def kernels(self) -> Iterator[tuple[Key, tuple[float | None, ...]]]:

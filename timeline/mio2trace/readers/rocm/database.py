@@ -1,9 +1,9 @@
-"""SQLite databases, read as they lie there: never changed, and trusted with nothing (rocm-profiles.md 7, 11).
+"""SQLite databases, read in place: never changed, and not trusted (rocm-profiles.md 7, 11).
 
-What is read was stored: of views only those that show tables as they are, no table that computes its columns. Queries
-join nothing: readers look ids up themselves. So there are no more rows, and no longer values, than the file has room
-for; pages that lead in circles are ended by that. All limits follow from the bytes that were given: of the database and
-of the journals beside it, before SQLite makes anything of them.
+Only stored data is read: views only if they show tables unchanged, and no table with computed columns. Queries join
+nothing: readers look up ids themselves. So there are no more rows, and no longer values, than the file has room for;
+this also ends reading of pages that form a circle. All limits follow from the bytes of the database and of the journals
+beside it, before SQLite uses them.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ if TYPE_CHECKING:
 
 MAGIC = b"SQLite format 3\0"
 _JOURNALS = ("-wal", "-journal")
-"""Beside a database whose writer goes on or was killed: rows not yet moved into it; pages that must be moved back."""
+"""Files beside a database whose writer is running or was killed: rows that are not in it yet; pages that must be
+restored."""
 _ENDS_A_NAME = bytes.fromhex("d9d505f920a163d7")
-"""At the end of a journal: the name of a file that stands before it, which SQLite deletes when the pages are back."""
+"""At the end of a journal: the name of a file (after it), which SQLite deletes when the pages are restored."""
 STEPS_AT_ONCE = 10_000
 LEAST_STEPS, STEPS_PER_BYTE = 5_000_000, 100
-"""Of SQLite's machine, by the size of the file. Profilers' files take 0.01 to 0.3 a byte."""
+"""Steps of SQLite's machine, by the size of the file. Profilers' files take 0.01 to 0.3 per byte."""
 FEWEST_ROWS, BYTES_OF_A_ROW = 1000, 8
 LONG_TEXT, TEXT_PER_BYTE = 1000, 64
-"""Values beyond that length are counted: they are so many times the file at most, as often as they are read."""
+"""Longer values are counted: in total at most this many times the file, each as often as it is read."""
 _FIRST_PAGE = 100
-"""Where the header of its tree begins, behind the file's own."""
+"""The place of the header of its tree, after the file's own header."""
 _INNER, _LEAF = b"\x05", b"\x0d"
 _MEANT_IN_A_URI = re.compile("[%?#\udc80-\udcff]")
-"""Signs of a URI, and the bytes of a path that are not UTF-8, as `os.fsdecode` has them."""
+"""Special characters of a URI, and bytes of a path that are not UTF-8, as `os.fsdecode` returns them."""
 _WHOLE = "expected a whole database"
 _STORED = "expected a profiler's tables, or views that show them as they are"
 _LONGEST_VALUE = 1 << 20
@@ -49,41 +50,39 @@ _COMPUTES = re.compile(r"\bAS ?\(|^CREATE VIRTUAL ", re.IGNORECASE)
 
 
 def tables(head: bytes) -> bytes:
-    """What the first pages hold: a schema begins there; empty where this is no database."""
+    """Return the first pages, in which a schema begins; empty if this is no database."""
     return head if head.startswith(MAGIC) else b""
 
 
 class _Letters:
-    """How many bytes of long values may still be read of a file. By itself: a connection that held its database would
-    be a circle.
-    """
+    """The bytes of long values that may still be read from a file. A separate object: a connection that held its
+    database would be a circle of references."""
 
     def __init__(self, name: str, size: int) -> None:
         self._name = name
         self._left = TEXT_PER_BYTE * max(LONG_TEXT, size)
 
     def take(self, count: int) -> None:
-        """Raises `InputError` where it is more than the file can hold."""
+        """Raises `InputError` for more bytes than the file can hold."""
         self._left -= count
         if self._left < 0:
             raise InputError(f"{self._name}: more text than a file of its size can hold; {_WHOLE}")
 
     def text(self, data: bytes) -> str:
-        """What SQLite hands over as text, which need not be UTF-8."""
+        """Return SQLite's bytes as text; they may not be UTF-8."""
         if len(data) > LONG_TEXT:
             self.take(len(data))
         return data.decode(errors="replace")
 
 
 class Database:
-    """One that is open. ``names``: of its tables and views. ``reads``: those that are going to be asked, where they are
-    there; raises `InputError` for one that computes what it shows.
-    """
+    """An open database. ``names``: of its tables and views. ``reads``: the tables that will be read, if they exist;
+    raises `InputError` for one with computed content."""
 
     def __init__(
         self, connect: Callable[[], sqlite3.Connection], source: Source, size: int, reads: Iterable[str]
     ) -> None:
-        """``size``: the bytes that were given."""
+        """``size``: the bytes of the given files."""
         self._source = source
         self._most_rows = max(FEWEST_ROWS, size // BYTES_OF_A_ROW)
         self._letters = _Letters(source.name, size)
@@ -104,19 +103,19 @@ class Database:
         self._of_numbers.set_authorizer(_authorize)
 
     def is_stored(self, name: str) -> bool:
-        """Whether a table or view shows what was stored; true for a name that is not there."""
+        """Return whether a table or view shows stored data; true for a name that does not exist."""
         kept = name.lower() in self._stored or name not in self._texts
         return kept or _shows(self._texts[name][1], self._stored)
 
     def require_stored(self, reads: Iterable[str]) -> None:
-        """Raises `InputError` for one of ``reads`` that computes what it shows, in whatever capitals it is named."""
+        """Raises `InputError` if one of ``reads`` has computed content, in any spelling of its name."""
         asked = {name.lower() for name in reads}
         for name in self._texts:
             if name.lower() in asked and not self.is_stored(name):
                 raise InputError(f"{self._source.name}: {name} is computed; {_STORED}")
 
     def rows(self, query: str) -> Iterator[tuple[Any, ...]]:
-        """What a query of ours gives. Raises `InputError` when that is more than the file can hold."""
+        """Return the rows of a query. Raises `InputError` if that is more than the file can hold."""
         take = self._letters.take
         for row in self._within(self._connection.execute(query)):
             for cell in row:
@@ -125,22 +124,21 @@ class Database:
             yield row
 
     def numbers(self, query: str) -> Iterator[tuple[Any, ...]]:
-        """As `rows`, and quicker, of columns that hold numbers: a value that is longer than `LONG_TEXT` is an error of
-        SQLite's, texts come as bytes.
-        """
+        """Return the same as `rows`, faster, for columns of numbers: a value longer than `LONG_TEXT` is an error of
+        SQLite, and texts are returned as bytes."""
         return self._within(self._of_numbers.execute(query))
 
     def _within(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
         return chain(islice(cursor, self._most_rows), self._too_many(cursor))
 
     def columns(self, table: str) -> set[str]:
-        """Of a table or view in ``names``."""
+        """Return the columns of a table or view in ``names``."""
         quoted = table.replace('"', '""')
         description = self._connection.execute(f'SELECT * FROM "{quoted}" LIMIT 0').description  # noqa: S608
         return {column[0] for column in description}
 
     def text_of(self, cell: object) -> str:
-        """What a column of texts holds, whatever a stranger stored there; asked once a row, not where it is used."""
+        """Return the content of a text column, whatever is stored there; called once per row, not at each use."""
         return cell if isinstance(cell, str) else "" if cell is None else str(cell)
 
     def _too_many(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
@@ -152,7 +150,7 @@ class Database:
 
 
 class _Steps:
-    """How many steps SQLite may still take, of all connections to a file together."""
+    """The steps that SQLite may still take, over all connections to a file."""
 
     def __init__(self, size: int) -> None:
         self._left = max(LEAST_STEPS, STEPS_PER_BYTE * size) // STEPS_AT_ONCE
@@ -163,7 +161,7 @@ class _Steps:
 
 
 def _limit(connection: sqlite3.Connection, steps: _Steps, longest: int, text: Callable[[bytes], str | bytes]) -> None:
-    """Steps, and bytes of a value; how texts are decoded."""
+    """Limit steps and bytes of a value, and set how texts are decoded."""
     import sqlite3
 
     connection.text_factory = text
@@ -174,14 +172,14 @@ def _limit(connection: sqlite3.Connection, steps: _Steps, longest: int, text: Ca
 
 
 def _authorize(action: int, *_: str | None) -> int:
-    """Queries of ours read: no function, no recursion, no other database."""
+    """Allow only reading queries: no function, no recursion, no other database."""
     import sqlite3
 
     return sqlite3.SQLITE_OK if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ) else sqlite3.SQLITE_DENY
 
 
 def _shows(sql: str, stored: set[str]) -> bool:
-    """Whether a view shows tables one after the other as they are, none of them twice."""
+    """Return whether a view shows tables one after the other, unchanged, none of them twice."""
     match = _VIEW.fullmatch(sql.rstrip("; "))
     if match is None:
         return False
@@ -192,12 +190,12 @@ def _shows(sql: str, stored: set[str]) -> bool:
 
 @contextlib.contextmanager
 def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
-    """The database, read-only, to be asked for the tables ``reads``. A plain file is read in place; what is compressed,
-    piped or has a journal, from a copy.
+    """Open the database, read-only, for the tables ``reads``. A plain file is read in place; a compressed one, a pipe,
+    or one with a journal is copied.
 
-    Raises `InputError` with one line for whatever SQLite says of the file.
+    Raises `InputError` with one line for any error of SQLite.
     """
-    import sqlite3  # SQLite is loaded where there is a database
+    import sqlite3  # SQLite is loaded only if there is a database
 
     with contextlib.ExitStack() as stack:
         path = source.plain_path
@@ -209,9 +207,9 @@ def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
         try:
             if beside:
                 with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
-                    connection.execute("BEGIN IMMEDIATE")  # who closes it moves what is in the journals
+                    connection.execute("BEGIN IMMEDIATE")  # closing it moves the content of the journals into it
             size = os.path.getsize(lies)
-            if size > given or _holds_anything(f"{lies}-wal"):  # it stays where SQLite cannot move all of it
+            if size > given or _holds_anything(f"{lies}-wal"):  # a journal stays if SQLite cannot move all of it
                 raise InputError(f"{source.name}: its journal claims more than both hold; {_WHOLE}")
             if size < _stated_size(lies):
                 source.notes.cut_off(source.name, f"byte {size}")
@@ -226,12 +224,12 @@ def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
                 raise InputError(f"{source.name}: a query on it never ends; expected a profiler's tables") from None
             expected = _STORED if "no such column" in str(error) else f"{_WHOLE} that nothing locks"
             raise InputError(f"{source.name}: SQLite: {error}; {expected}") from None
-        except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:  # the last of a column's name
+        except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:  # the last column's name
             raise InputError(f"{source.name}: SQLite: {error}; {_WHOLE}") from None
 
 
 def _stated_size(path: str) -> int:
-    """Bytes by the database's own header; 0 where it does not state how many pages there are."""
+    """Return the bytes that the database's own header states; 0 if it does not state the number of pages."""
     with open(path, "rb") as file:
         head = file.read(_FIRST_PAGE)
     pages, changed, written = (int.from_bytes(head[at : at + 4], "big") for at in (28, 24, 92))
@@ -240,9 +238,8 @@ def _stated_size(path: str) -> int:
 
 
 def _copied(source: Source, beside: dict[str, int], stack: contextlib.ExitStack) -> str:
-    """Where a copy of the database lies, until ``stack`` is closed; of the journals ``beside`` it as many bytes as they
-    had. Raises `InputError` where there is no room for it, or a journal cannot be read.
-    """
+    """Return the path of a copy of the database until ``stack`` is closed; the journals ``beside`` it are copied up to
+    their size. Raises `InputError` if there is no room, or if a journal cannot be read."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="mio2trace-", ignore_cleanup_errors=True)
         copy = os.path.join(stack.enter_context(folder), "copy.db")
@@ -259,7 +256,7 @@ def _copied(source: Source, beside: dict[str, int], stack: contextlib.ExitStack)
 
 
 def _copy(path: str, copy: str, size: int, name: str) -> None:
-    """Raises `InputError` for a journal that cannot be read: without it the copy would be something half done."""
+    """Raises `InputError` for a journal that cannot be read: without it the copy would be incomplete."""
     try:
         file = open(path, "rb")  # noqa: SIM115 - what cannot be read is another fault than what cannot be written
     except OSError as error:
@@ -279,9 +276,8 @@ def _refuse_a_name(journal: str, name: str) -> None:
 
 
 def _require_a_tree(path: str, size: int, name: str) -> None:
-    """Raises `InputError` where pages of the schema lead to one twice, or its texts, which SQLite reads whatever is
-    asked, have more bytes than the file. What is no page of a tree SQLite itself refuses.
-    """
+    """Raises `InputError` if pages of the schema lead to a page twice, or if its texts, which SQLite always reads, have
+    more bytes than the file. SQLite itself refuses a page that is not in a tree."""
     with open(path, "rb") as file:
         page_size = int.from_bytes(file.read(18)[16:], "big")
         page_size = 1 << 16 if page_size == 1 else page_size
@@ -301,7 +297,7 @@ def _require_a_tree(path: str, size: int, name: str) -> None:
 
 
 def _page(page: bytes, begin: int) -> tuple[list[int], int]:
-    """(the pages below it, the bytes of its rows) of a page of a table, whose header begins there."""
+    """Return (the pages below it, the bytes of its rows) of a page of a table whose header begins there."""
     kind = page[begin : begin + 1]
     if kind not in (_INNER, _LEAF):
         return [], 0
@@ -314,7 +310,7 @@ def _page(page: bytes, begin: int) -> tuple[list[int], int]:
 
 
 def _varint(page: bytes, at: int) -> int:
-    """SQLite's: seven bits a byte, the first ones first; the ninth byte has eight."""
+    """Read SQLite's varint: seven bits per byte, the highest first; the ninth byte has eight."""
     value = 0
     for place, byte in enumerate(page[at : at + 9]):
         value = value << 8 | byte if place == 8 else value << 7 | byte & 0x7F

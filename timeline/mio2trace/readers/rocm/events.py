@@ -1,7 +1,7 @@
-"""Events of the Chrome JSON that ROCm's tools write, each on lines of its own that begin with a comma.
+"""Events of the Chrome JSON of ROCm's tools, each on lines of its own that begin with a comma.
 
-The writers escape no quotes, and a run that was killed ends where it was: what is no JSON as a whole is read event by
-event, and an event that is none by the order of its fields (rocm-profiles.md 3, 7, 11.5).
+The writers do not escape quotes, and the file of a killed run ends anywhere. A file that is not valid JSON is read
+event by event, and an invalid event by the order of its fields (rocm-profiles.md 3, 7, 11.5).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LAUNCHES = late(r"Launch|Mem[cs]|Copy|Fill")
 
 
 class Event(msgspec.Struct, gc=False):
-    """Of what kind the fields are differs by version: numbers, or text that holds one."""
+    """An event. The types of its fields differ by version: numbers, or text with a number."""
 
     ph: Any = None
     name: Any = None
@@ -41,11 +41,11 @@ _OBJECT = msgspec.json.Decoder(_Object)
 _ONE = msgspec.json.Decoder(Event)
 _END = late(rb"\n\],?+\s*+(?:\"otherData\"|\}?+\s*+\Z)")
 Rescue = Callable[[str], Event | None]
-"""An event of text that is no JSON; None where it is none of the known form."""
+"""Return an event of invalid JSON; None if it does not have the known form."""
 
 
 def events(data: bytes, rescue: Rescue, place: str, notes: Notes) -> list[Event]:
-    """All events. Raises `InputError` where there is none."""
+    """Return all events. Raises `InputError` if there are none."""
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -76,7 +76,7 @@ def _one_by_one(data: bytes, rescue: Rescue, place: str, notes: Notes) -> Iterat
             event: Event | None = _ONE.decode(b"{" + piece)
         except (msgspec.DecodeError, RecursionError):
             if end is None and number == len(pieces) - 1:
-                return  # the event that the cut goes through
+                return  # the event that was cut
             event = rescue("{" + piece.decode(errors="replace"))
         if event is None:
             notes.add("event that cannot be read passed over", place)
@@ -85,21 +85,21 @@ def _one_by_one(data: bytes, rescue: Rescue, place: str, notes: Notes) -> Iterat
 
 
 def number(value: object) -> int | None:
-    """A whole number that is one, or text that holds one."""
+    """Return a whole number, also from text."""
     if isinstance(value, str):
         return int(value) if value.isdigit() and value.isascii() and len(value) <= 19 else None
     return value if type(value) is int else None
 
 
 class Arrows:
-    """Which call an operation of a device belongs to, told by arrows whose ends are places in time, in us.
+    """Finds the call of a device's operation by arrows, whose ends are points in time, in us.
 
-    An arrow begins at a point of its call, or where the operation began if that was before; it ends where the operation
-    begins. So it is of the first call of its thread whose point is not before it.
+    An arrow begins at a point of its call, or where the operation began if that was earlier; it ends where the
+    operation begins. So its call is the first one of its thread whose point is not before it.
     """
 
     def __init__(self, slack_us: int) -> None:
-        """``slack_us``: as much less may the point be, for it is a sum of truncated numbers."""
+        """``slack_us``: the point may be this much earlier, because it is a sum of truncated numbers."""
         self._slack = slack_us
         self._begins: dict[int, tuple[Hashable, int]] = {}
         self._ends: dict[tuple[Hashable, int], list[int]] = {}
@@ -118,14 +118,14 @@ class Arrows:
             self._ends.setdefault((lane, at), []).append(key)
 
     def finish(self) -> None:
-        """All calls and arrows are there; operations are asked for in the order of the file."""
+        """All calls and arrows are added; operations are then asked for in the order of the file."""
         for points in self._points.values():
             points.sort()
         for keys in self._ends.values():
             keys.reverse()
 
     def call_of(self, lane: Hashable, at_us: int) -> int | None:
-        """The key of the call that launched the operation which began there."""
+        """Return the key of the call that launched the operation which began there."""
         keys = self._ends.get((lane, at_us))
         begin = self._begins.get(keys.pop()) if keys else None
         if begin is None:

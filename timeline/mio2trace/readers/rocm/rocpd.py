@@ -1,10 +1,10 @@
-"""rocpd: the SQLite database of rocprofv3, its form by default since ROCm 7 (rocm-profiles.md 7, 11.6, 11.7).
+"""rocpd: the SQLite database of rocprofv3, its default form since ROCm 7 (rocm-profiles.md 7, 11.6, 11.7).
 
-The plain-named views are read, not the tables behind them, which carry a run's id in their names. If the views are
-missing, or compute (the lz4 variant), the tables themselves are read. Several processes may share a file
-(``rocpd merge``): ids hold within a guid, each process becomes a profile. The clock is CLOCK_BOOTTIME in ns. A kernel's
-launch is the region with its ``stack_id``; a ROCTx range's text is in its event's ``extdata``. Ids are looked up here,
-not joined by SQLite: who writes them may write one a thousand times.
+The views with plain names are read, not the tables behind them, whose names contain a run's id. If the views are
+missing or compute (the lz4 variant), the tables themselves are read. Several processes may share a file (``rocpd
+merge``): ids are unique only within a guid, and each process becomes a profile. The clock is CLOCK_BOOTTIME in ns. A
+kernel's launch is the region with its ``stack_id``; the text of a ROCTx range is in the ``extdata`` of its event. Ids
+are looked up here and not joined by SQLite, because a file may repeat an id a thousand times.
 
 Schemas 3.0.0 to 3.0.5, 4.0.0 and 4.1.0 are read (rocpd-versions.md). The columns decide, because the tag in
 ``rocpd_metadata`` is wrong in some builds. In schema 4 a row refers to ``rocpd_track`` for its process, thread, agent,
@@ -36,7 +36,7 @@ _NEEDED = {
     "rocpd_string": {"guid", "id", "string"},
     "rocpd_event": {"guid", "id", "stack_id"},
 }
-"""By table the columns without which a schema is not read; where and when a kernel ran is of several forms."""
+"""By table, the columns without which a schema is not read; place and time of a kernel have several forms."""
 _TABLES = {
     *_NEEDED,
     *("rocpd_info_process", "rocpd_info_thread", "rocpd_info_node", "rocpd_info_agent", "rocpd_info_kernel_symbol"),
@@ -48,12 +48,12 @@ _A_VERSION = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){0,2}")
 _PLACE = ("pid", "tid", "agent_id", "queue_id", "stream_id")
 _TIMES = (("start", "end"), ("start_id", "end_id"), ("timestamp", "timestamp"), ("timestamp_id", "timestamp_id"))
 _Key = tuple[Hashable, Hashable]
-"""(guid, id). The guid as bytes: so it comes beside numbers (`Database.numbers`)."""
+"""(guid, id). The guid is bytes, because it comes with numbers (`Database.numbers`)."""
 _Registers = tuple[int | None, int | None, int | None]
 _Value = TypeVar("_Value")
 _MOST_OF_A_GRAPH = 1 << 32
 _AT_ONCE = 4096
-"""Rows that are looked at together."""
+"""Rows that are processed together."""
 _LONGEST_NAME = 200
 """Of a counter."""
 _NO_REGISTERS: _Registers = (None, None, None)
@@ -61,7 +61,7 @@ _NO_STACKS: dict[Hashable, object] = {}
 
 
 def sniff(head: bytes) -> bool:
-    """The schema is spread over many pages: `rpd`, which has none of these tables, has others of that prefix."""
+    """The schema is spread over many pages. `rpd` has none of these tables, but others with the same prefix."""
     return (tables(head) != b"" and b"rocpd_kernel_dispatch" in head) or (
         head.startswith(MAGIC) and b"rocpd_info_" in head
     )
@@ -77,7 +77,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
 
 
 def _suffixes(database: Database) -> list[str]:
-    """What stands behind the names of the tables to read: nothing, or, if the views are gone or compute, each run's."""
+    """Return the suffixes of the tables to read: none, or that of each run if the views are missing or compute."""
     first = "rocpd_kernel_dispatch"
     suffixes = sorted(name[len(first) :] for name in database.names if name.startswith(f"{first}_"))
     plain = first in database.names and all(map(database.is_stored, _TABLES))
@@ -91,7 +91,7 @@ class _Reading:
         self._notes = notes
         database.require_stored(table + suffix for table in _TABLES)
         self._names = {table: f"{table}{suffix}" for table in _TABLES if f"{table}{suffix}" in database.names}
-        names = self._names  # no reference to this object: it is let go without the collector
+        names = self._names  # no reference to this object, so that it is freed without the garbage collector
         self._columns = cache(lambda table: database.columns(names[table]) if table in names else set())
         self._require_schema()
         self._strings = self._by_id("rocpd_string", "string", database.text_of)
@@ -103,14 +103,14 @@ class _Reading:
         self._timestamps = self._by_id("rocpd_timestamp", "value", _id)
         self._machines = self._scopes()
         self._stacks: dict[Hashable, dict[Hashable, object]] = {}
-        """Of each guid the ``stack_id`` of each event."""
+        """The ``stack_id`` of each event, by guid."""
         self._parents: dict[_Key, object] = {}
         self._messages: dict[_Key, str] = {}
-        """Of the events that are of ROCTx the text, or none."""
+        """The text (or none) of the events of ROCTx."""
         self._of: dict[_Key, Assembly] = {}
 
     def _require_schema(self) -> None:
-        """Raises `InputError` for one that lacks what is needed; a version that is not known is a note."""
+        """Raises `InputError` if a needed table or column is missing; an unknown version is a note."""
         version = self._version()
         for table, needed in _NEEDED.items():
             missing = sorted(needed - self._columns(table))
@@ -129,7 +129,7 @@ class _Reading:
             self._notes.add("rocpd whose texts of ranges are compressed: ranges have no text", self._source.name)
 
     def _version(self) -> str:
-        """As the file says; empty if it does not, or says something else."""
+        """Return the version that the file states; empty if it does not."""
         self._tags: dict[str, str] = {}
         if {"tag", "value"} <= self._columns("rocpd_metadata"):
             for tag, value in self._rows(f"SELECT tag, value FROM {self._quoted('rocpd_metadata')}"):  # noqa: S608
@@ -140,13 +140,13 @@ class _Reading:
         return next((text for text in texts if _A_VERSION.fullmatch(text)), "")
 
     def _quoted(self, table: str) -> str:
-        """The name of one of our tables as it is in the file; the suffix of a run is a stranger's text."""
+        """Return the name of one of our tables in the file; the suffix of a run is text from the file."""
         name = self._names[table].replace('"', '""')
         return f'"{name}"'
 
     def _read_tracks(self) -> dict[_Key, tuple[Any, ...]]:
-        """(process, thread, agent, queue, stream) of each track, as ids of rows; some writers give the system's own
-        numbers for process and thread."""
+        """Return (process, thread, agent, queue, stream) of each track, as ids of rows; some writers store the system's
+        own numbers for process and thread."""
         columns = self._columns("rocpd_track")
         if not {"guid", "id"} <= columns:
             return {}
@@ -164,8 +164,8 @@ class _Reading:
         return found
 
     def _records(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
-        """(guid, process, thread, agent, queue, stream, start, end, ...) of each row; ``columns``: more of the table,
-        None where the schema has not got them."""
+        """Yield (guid, process, thread, agent, queue, stream, start, end, ...) of each row. ``columns``: more of the
+        table, None if the schema lacks them."""
         if table not in self._names:
             return iter(())
         there = self._columns(table)
@@ -178,7 +178,7 @@ class _Reading:
         return self._resolved(rows, on_a_track, is_id) if on_a_track or is_id else rows
 
     def _resolved(self, rows: Iterator[tuple[Any, ...]], on_a_track: bool, is_id: bool) -> Iterator[tuple[Any, ...]]:
-        """Rows of schema 4 as those of schema 3: what they refer to in its place."""
+        """Yield rows of schema 4 as those of schema 3: references are replaced by their values."""
         nowhere = (None,) * len(_PLACE)
         for guid, *rest in rows:
             place = self._tracks.get((guid, rest[0]), nowhere) if on_a_track else rest[:5]
@@ -198,7 +198,7 @@ class _Reading:
                 yield assembly.finish(every_call)
 
     def _scopes(self) -> dict[Hashable, str]:
-        """Of each guid its machine, as a hash; none where a guid tells of several."""
+        """Return the machine of each guid, as a hash; none for a guid with several machines."""
         machines: dict[Hashable, set[str]] = {}
         if "rocpd_info_node" in self._names:
             table = self._quoted("rocpd_info_node")
@@ -215,7 +215,7 @@ class _Reading:
         return bool(list(self._rows(f"SELECT 1 FROM {self._quoted(table)} LIMIT 1")))  # noqa: S608 - names of ours
 
     def _by_id(self, table: str, value: str, of: Callable[[object], _Value]) -> dict[_Key, _Value]:
-        """What ``of`` makes of each cell: none of a stranger's is kept as it is."""
+        """Apply ``of`` to each cell, by id: no text of the file is kept unchanged."""
         if not {"guid", "id", value} <= self._columns(table):
             return {}
         rows = self._rows(f"SELECT CAST(guid AS BLOB), id, {value} FROM {self._quoted(table)}")  # noqa: S608
@@ -246,7 +246,7 @@ class _Reading:
         any_marker = set().union(*markers.values())
         rows = self._database.numbers(f"SELECT guid, id, stack_id, {listed} FROM {table}")  # noqa: S608 - names of ours
         while some := list(islice(rows, _AT_ONCE)):
-            # Most are of one guid, without a parent, and no mark: nothing is done one by one then.
+            # Most rows have one guid, no parent, and are no marks, so nothing is done row by row then.
             guids, keys, their_stacks, their_parents, their_categories = zip(*some, strict=True)
             for guid in {*guids}:
                 own = self._stacks.setdefault(guid, {})
@@ -344,7 +344,7 @@ class _Reading:
                         thread=None if thread is None else self._thread(assembly, guid, thread),
                         graph_node=(graph[0], graph[1]) if graph[0] else None,
                     )  # fmt: skip
-                    if float not in map(type, cells):  # 1 and 1.0 are equal, and only one of them is a size
+                    if float not in map(type, cells):  # 1 and 1.0 are equal, but only one of them is a size
                         firsts[cells] = assembly, stacks, place
             if times is not None and is_counted and type(event) is int:
                 kernels[row[0], event] = assembly, place
@@ -352,8 +352,8 @@ class _Reading:
             self._counters(kernels)
 
     def _counters(self, kernels: Mapping[_Key, tuple[Assembly, int]]) -> None:
-        """Values of counters, of which other things than kernels have some, too: samples of a stream of counters,
-        events of the system."""
+        """Read the values of counters. Other rows also have some: samples of a stream of counters, events of the
+        system."""
         needed, told = {"guid", "event_id", "pmc_id", "value"}, {"guid", "id", "name"}
         columns, of_info = self._columns("rocpd_pmc_event"), self._columns("rocpd_info_pmc")
         if not (needed <= columns and told <= of_info):
@@ -417,8 +417,8 @@ class _Reading:
             )  # fmt: skip
 
     def _graph_launches(self) -> None:
-        """Kernels of graph launches that were not recorded: the launch has their number. One that has none at all is
-        counted as a launch without kernels."""
+        """Return kernels of graph launches that were not recorded, as the launch states their number. A launch without
+        a number is counted as a launch without kernels."""
         recorded: dict[_Key, Counter[int | None]] = {}
         for guid, process, *_, count, event in self._records("rocpd_graph_launch", "kernel_dispatch_count", "event_id"):
             stack = self._stack(guid, event)
@@ -434,7 +434,7 @@ def _id(cell: object) -> int | None:
 
 
 def _message(extra: object) -> str:
-    """The text of a ROCTx range: ``{"message": "..."}``."""
+    """Return the text of a ROCTx range: ``{"message": "..."}``."""
     if not isinstance(extra, str) or '"message"' not in extra:
         return ""
     try:

@@ -1,11 +1,11 @@
 """RPD: the SQLite database of rocmProfileData (``runTracer.sh``), schemas 2 and 3 (rocm-profiles.md 7).
 
-Its tables are called ``rocpd_*``, too, and are others than rocprofv3's: operations of the device in ``rocpd_op``, API
-calls in ``rocpd_api``, which call launched which in ``rocpd_api_ops``. Ranges are calls named ``UserMarker`` or, in
-schema 3, of a domain that is not HIP's; their text is in ``args``. Those in ``ext_autogradapi`` are PyTorch's ops. A
-file holds the processes of a run, each becomes a profile. The clock counts ns since boot, of which kind nothing tells.
-The sizes of a launch are those that were given to its call: blocks or work-items (rocm-profiles.md 9), so without a
-known call there is no grid. Barriers are not drawn.
+Its tables are also called ``rocpd_*`` but differ from rocprofv3's: operations of the device in ``rocpd_op``, API calls
+in ``rocpd_api``, and the call of each operation in ``rocpd_api_ops``. Ranges are calls named ``UserMarker`` or, in
+schema 3, of a domain other than HIP's; their text is in ``args``. Those in ``ext_autogradapi`` are PyTorch's ops. A
+file holds the processes of a run, and each becomes a profile. The clock counts ns since an unknown kind of boot time.
+The sizes of a launch are those given to its call: blocks or work-items (rocm-profiles.md 9), so without a known call
+there is no grid. Barriers are not drawn.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NEEDED = {"rocpd_op", "rocpd_api", "rocpd_api_ops", "rocpd_string"}
 _TABLES = _NEEDED | {"rocpd_ustring", "rocpd_kernelapi", "rocpd_copyapi", "ext_autogradapi"}
 MARKER = "UserMarker"
 _OF_HIP = ("", "hip", "hsa")
-"""Domains of calls; in the others (``roctx``, ``miopen``, ``python``) stand ranges."""
+"""Domains of calls; the others (``roctx``, ``miopen``, ``python``) hold ranges."""
 _IN_ITEMS = ("hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel")
 _IN_BLOCKS = (
     *("hipLaunchKernel", "hipModuleLaunchKernel", "hipExtLaunchKernel", "hipLaunchCooperativeKernel"),
@@ -35,7 +35,7 @@ _IN_BLOCKS = (
 
 
 class _Launch(NamedTuple):
-    """What ``rocpd_kernelapi`` tells of a call."""
+    """The values of a call in ``rocpd_kernelapi``."""
 
     grid: Size3 | None = None
     workgroup: Size3 | None = None
@@ -83,7 +83,7 @@ class _Reading:
         return {key: self._database.text_of(text) for key, text in self._database.rows(query)}
 
     def _calls(self) -> dict[object, str]:
-        """Calls and ranges into their processes; the names of the calls by id."""
+        """Read calls and ranges into their processes; return the names of the calls by id."""
         there = self._database.columns("rocpd_api")
         domain = "domain_id" if "domain_id" in there else "NULL"
         names: dict[object, str] = {}
@@ -151,13 +151,14 @@ class _Reading:
                 )  # fmt: skip
 
     def _operation(self, what: object) -> tuple[Kind | None, str, str]:
-        """(kind, route, word) of an operation's type; no kind of a queue's barrier."""
+        """Return (kind, route, word) of an operation's type; a queue's barrier has no kind."""
         word = self._strings.get(what, "")
         is_barrier = "barrier" in word.lower() or "marker" in word.lower()
         return None if is_barrier else kind_of(word), route_of(word), word
 
     def _process(self, call: object, gpu: object) -> object:
-        """Of an operation: its call's, else the only one that used its device, else the only one."""
+        """Return the process of an operation: of its call, else the only one that used its device, else the
+        only one."""
         pid = self._process_of_call.get(call)
         if pid is None:
             on = self._processes_on.get(gpu) or self._assemblies.of
@@ -181,7 +182,7 @@ class _Reading:
 
 
 def _items(call: str, given: Size3 | None, group: Size3 | None) -> Size3 | None:
-    """The grid in work-items, where it is known which call launched it (rocm-profiles.md 9)."""
+    """Return the grid in work-items, if the launching call is known (rocm-profiles.md 9)."""
     if given is None or call in _IN_ITEMS:
         return given
     if call in _IN_BLOCKS and group is not None:
@@ -194,7 +195,8 @@ def _bytes(value: object) -> int | None:
 
 
 def kind_of(word: str) -> Kind:
-    """By the runtime's word for the operation: ``CopyHostToDevice``, ``FillBuffer``, ``KernelExecution``, ``Task``."""
+    """Return the kind by the runtime's word for the operation: ``CopyHostToDevice``, ``FillBuffer``,
+    ``KernelExecution``, ``Task``."""
     if word.startswith(("Copy", "Memcpy")):
         return "copy"
     return "fill" if word.startswith(("Fill", "Memset")) else "kernel"

@@ -1,12 +1,12 @@
-"""The Chrome JSON that RPD's ``rpd2tracing.py`` makes of a database (rocm-profiles.md 7).
+"""The Chrome JSON that RPD's ``rpd2tracing.py`` makes from a database (rocm-profiles.md 7).
 
     [ {}
     ,{"name": "process_name", "ph": "M", "pid":"2","args":{"name":"GPU2"}}
     ,{"pid":"2","tid":"0","name":"k","ts":"8306020565922","dur":"26211","ph":"X","args":{"desc":"KernelExecution"}}
     ,{"pid":"70","tid":"71","name":"hipLaunchKernel","ts":"8306020565900","dur":"20","ph":"X","args":{"desc":""}}
 
-Times are whole microseconds: the database has nanoseconds. Sizes, bytes and ids are not told; launches are found by the
-ends of arrows. A range's name is its description, too. Not read: counters, and the frames drawn on devices.
+Times are whole microseconds: the database has nanoseconds. Sizes, bytes and ids are missing; launches are found by the
+ends of arrows. A range's name is also its description. Not read: counters, and the frames drawn on devices.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _SNIFF = late(rb'\s*(?:\{\s*"traceEvents"\s*:\s*)?\[\s*\{\s*\}\s*,\s*\{\s*"(?:na
 _GPU = late(r"GPU(\d+)")
 _US = 1000
 _FRAMES = 2
-"""The end of an arrow is so many us before that of its call."""
+"""The end of an arrow is this many us before that of its call."""
 _FRAME = "UserMarker frame"
-"""A range drawn over what it launched; a graph as a whole has no description."""
+"""A range drawn over the operations that it launched; a graph as a whole has no description."""
 _LAST = '"}}'
 _EVENT = late(
     r'\{"pid":"(\d+)","tid":"(\d+)","name":"((?>(?:(?!","ts":").)*))","ts":"(\d+)","dur":"(\d+)","ph":"X","args":\{"desc":"(.*)',
@@ -43,7 +43,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    """A profile for each process. Raises `InputError` where no event can be read."""
+    """Return a profile for each process. Raises `InputError` if no event can be read."""
     reading = _Reading(source, notes)
     reading.read(events(source.read(), _rescued, source.name, notes))
     notes.remark("times of whole microseconds: the .rpd file has nanoseconds", source.name)
@@ -85,7 +85,7 @@ class _Reading:
                 self._device(event)
 
     def _host(self, event: Event, key: int) -> None:
-        """A call, a range or a mark."""
+        """Add a call, a range or a mark."""
         pid, tid = number(event.pid), number(event.tid)
         assembly = self.assemblies[pid]
         times = self._times(assembly, event, "API call or range")

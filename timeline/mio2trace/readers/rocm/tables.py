@@ -1,9 +1,9 @@
-"""CSV tables of ROCm's profilers, whose writers escape no quotes (rocm-profiles.md 5, 11.5).
+"""CSV tables of ROCm's profilers, which do not escape quotes (rocm-profiles.md 5, 11.5).
 
-One column is free text, all others hold neither commas nor quotes of their own. Where cells are quoted, the quotes say
-where a cell ends. Where they cannot - the text has quotes or commas of its own - it is guessed: what is left when the
-others have been taken from both ends is the text. A guess may be wrong by a cell that is missing: then its times are no
-times, and the row is lost. Columns are found by name, in any order and capitals.
+One column is free text; all others have neither commas nor quotes inside. If cells are quoted, the quotes show where a
+cell ends. If they do not (the text contains quotes or commas), the cells are guessed: the text is the part that remains
+after the other columns are taken from both ends. A guess may be wrong by a missing cell; then its times are invalid,
+and the row is lost. Columns are found by name, in any order and spelling of capitals.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from mio2trace.notes import Notes
 
 _MOST_LINES = 64
-"""Of one row: a text may have line breaks in it."""
+"""The most lines of one row: a text may have line breaks in it."""
 _LONGEST_HEADER = 60_000
 MOST_DIGITS = 19
 MOST_TIME = (1 << 63) - 1
@@ -23,7 +23,7 @@ _SECOND = 1_000_000_000
 
 
 def header(head: bytes) -> tuple[str, ...]:
-    """The names of the columns in lower case; empty where the first line is none of a table."""
+    """Return the names of the columns in lower case; empty if the first line is no header of a table."""
     line = head.lstrip(b"\r\n").split(b"\n", 1)[0].rstrip(b"\r")
     if b"," not in line or len(line) > _LONGEST_HEADER:
         return ()
@@ -32,14 +32,14 @@ def header(head: bytes) -> tuple[str, ...]:
 
 
 def integer(text: str) -> int | None:
-    """A number as these tables write it; None for anything else."""
+    """Return a number as these tables write it; None for anything else."""
     value = int(text) if text.isdigit() and text.isascii() and len(text) <= MOST_DIGITS else None
     return value if value is not None and value < 1 << 63 else None
 
 
 class Table:
-    """Rows of ``lines``, the header first. ``text``: the column of free text; ``numbers``: columns that say of a row
-    whether it is whole. A row that is not is counted in ``notes``."""
+    """Rows of ``lines``, the header first. ``text``: the column of free text. ``numbers``: columns that show whether a
+    row is complete. An incomplete row is counted in ``notes``."""
 
     def __init__(self, lines: Iterator[bytes], text: str, numbers: tuple[str, ...], notes: Notes, place: str) -> None:
         self._lines = lines
@@ -51,17 +51,17 @@ class Table:
         self._notes = notes
         self._place = place
         self._is_guess = False
-        """Of the row that was taken apart last."""
+        """Fields of the row that was taken apart last."""
 
     def __contains__(self, column: str) -> bool:
         return column in self._place_of
 
     def places(self, *columns: str) -> tuple[int, ...]:
-        """Where in a row columns stand; one past the end, where rows have an empty text, if the table has them not."""
+        """The places of columns in a row; a missing column is one past the end, where rows have an empty text."""
         return tuple(self._place_of.get(column, len(self.columns)) for column in columns)
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """(line, fields without their quotes and one empty text more); last those that are guessed."""
+        """Yield (line, fields without quotes, with one empty text more); guessed rows come last."""
         guessed: list[tuple[int, list[str]]] = []
         low, high = MOST_TIME, 0
         for number, fields in self._rows():
@@ -77,8 +77,8 @@ class Table:
             yield from self._possible(guessed, low, high)
 
     def _possible(self, guessed: list[tuple[int, list[str]]], low: int, high: int) -> Iterator[tuple[int, list[str]]]:
-        """Those whose times lie near those of the others, which are ``low`` to ``high``; where there are no others,
-        near those of most."""
+        """Yield guessed rows whose times are near those of the others (``low`` to ``high``), or without others near
+        those of most."""
         times = [[integer(fields[place]) for place in self._numbers] for _, fields in guessed]
         if low > high:
             starts = sorted(row[0] for row in times if row and row[0] is not None) or [0]
@@ -98,7 +98,7 @@ class Table:
         for number, line in enumerate(self._lines, 2):
             is_cut = not line.endswith(b"\n")  # these tools end each row with one
             text = line.decode(errors="replace").rstrip("\r\n")
-            # A row begins as the one before it did, with a quote or without.
+            # A row begins like the one before it, with a quote or without.
             fields = None if pending[:1] == '"' != text[:1] else self._fields(text)
             if fields is None and pending and number - begun < _MOST_LINES:
                 pending = f"{pending}\n{text}"
@@ -121,11 +121,11 @@ class Table:
             self._lost(whole)
 
     def _lost(self, rows: int) -> None:
-        """``rows``: lines among what is lost that have all columns; each is a row that is lost."""
+        """Count lost rows. ``rows``: the lost lines that have all columns; each is one row."""
         self._notes.add("row of a table that cannot be read passed over", self._place, max(rows, 1))
 
     def _fields(self, line: str) -> list[str] | None:
-        """None where it is no whole row."""
+        """Return the fields; None if it is no complete row."""
         count = len(self.columns)
         fields: list[str] | None = line.split(",")
         assert fields is not None
@@ -149,7 +149,7 @@ class Table:
         return fields
 
     def _guessed(self, line: str) -> list[str] | None:
-        """A row whose quotes do not divide it: the text is what the other columns leave."""
+        """Return a row whose quotes do not divide it: the text is the part that the other columns leave."""
         count = len(self.columns)
         if self._text < 0:
             return None
@@ -171,7 +171,7 @@ def _without_quotes(fields: list[str]) -> list[str]:
 
 
 def _cells(line: str) -> list[str] | None:
-    """A row's cells as its quotes divide them; None where they do not: a text has quotes of its own."""
+    """Return a row's cells as its quotes divide them; None if a text has quotes of its own."""
     cells: list[str] = []
     at = 0
     while (found := _CELL.match(line, at)) is not None:
@@ -184,5 +184,5 @@ def _cells(line: str) -> list[str] | None:
 
 
 def _unescaped(text: str) -> str:
-    """A table that another program wrote again has its quotes doubled."""
+    """Undo the doubling of quotes in a table that another program wrote again."""
     return text.replace('""', '"') if '"' not in text.replace('""', "") else text

@@ -4,7 +4,7 @@
     0,"void f<double>(double*, int) [clone .kd]",8,0,0,2046349,2046349,134217728,256,0,0,16,...,"BeginNs","EndNs",...
 
 Columns by name; the sizes of all dimensions are multiplied there, and stand as x. Kernels have a thread and no call.
-The clock counts ns since boot, of which kind nothing tells. Not read: counters, times of dispatch and completion.
+The clock counts ns since an unknown kind of boot time. Not read: counters, times of dispatch and completion.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    """A profile for each process."""
+    """Return a profile for each process."""
     table = Table(source.lines(), "kernelname", ("beginns", "endns"), notes, source.name)
     assemblies, pid_of = Assemblies(source, notes), cache(integer)
     index_at, name_at, pid_at, begin_at, end_at = table.places("index", "kernelname", "pid", "beginns", "endns")

@@ -1,10 +1,10 @@
 """rocprof v1's database: ``results.db`` of ``--hip-trace``, ``--roctx-trace``, ``--sys-trace`` (rocm-profiles.md 3).
 
-Operations of devices in ``OPS`` and ``COPY``, calls in ``HIP`` and ``HSA``, ranges in ``rocTX``. An operation's
-``Index`` is that of the HIP call which launched it, within a process; ``roctx-range`` is the text of the innermost
-range that was open then, or the kernel's own name where there was none. Without ``OPS`` the kernels of ``KERN`` are
-read, if they have times. The clock counts ns since boot, of which kind nothing tells. Sizes are not told; arguments of
-calls are not read.
+Operations of devices are in ``OPS`` and ``COPY``, calls in ``HIP`` and ``HSA``, ranges in ``rocTX``. An operation's
+``Index`` is that of the HIP call which launched it, within a process. ``roctx-range`` is the text of the innermost
+range that was open then, or the kernel's own name without a range. Without ``OPS`` the kernels of ``KERN`` are read, if
+they have times. The clock counts ns since an unknown kind of boot time. Sizes are missing; arguments of calls are not
+read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    """A profile for each process."""
+    """Return a profile for each process."""
     with opened(source, _TABLES) as database:
         return [*_Reading(source, database, notes).profiles(options.host_calls)]
 
@@ -50,7 +50,7 @@ class _Reading:
         self._assemblies = Assemblies(source, notes, ids_apart=True)
         self._ranges: dict[_Key, list[Range]] = {}
         self._begins: dict[tuple[object, object], int] = {}
-        """When a call began, by process and index."""
+        """The begin of a call, by process and index."""
 
     def profiles(self, every_call: bool) -> list[Profile]:
         self._host()
@@ -62,7 +62,7 @@ class _Reading:
         return self._assemblies.finish(every_call)
 
     def _rows(self, table: str, wanted: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-        """Of a table that may not be there, with None for columns that it has not."""
+        """Yield rows of a table that may be missing, with None for missing columns."""
         if table not in self._names:
             return iter(())
         there = self._database.columns(table)
@@ -96,7 +96,8 @@ class _Reading:
             yield table, row
 
     def _ranges_of(self, rows: list[tuple[Any, ...]]) -> list[int | None]:
-        """The id of each operation's range: the latest of that text that its thread had begun when it launched it."""
+        """Return the id of each operation's range: the latest one with this text that its thread had begun at the
+        launch."""
         found: list[int | None] = [None] * len(rows)
         asked: dict[_Key, list[tuple[int, int, str]]] = {}
         for place, (begin, _, pid, tid, name, index, _, _, text) in enumerate(rows):
@@ -131,7 +132,7 @@ class _Reading:
         )  # fmt: skip
 
     def _kernels(self) -> None:
-        """A run that traced no calls."""
+        """Read a run without traced calls."""
         for begin, end, pid, tid, name, index, gpu, queue, grid, group in self._rows("KERN", _KERNELS):
             assembly = self._assemblies[pid]
             times = assembly.times(begin, end, "kernel")

@@ -10,7 +10,7 @@
 
 ``ts`` is truncated to us, ``args`` have ns. ``pid`` is a section of the picture, the process stands in ``args``.
 Launches are found by the ends of arrows: ids stand in ``results.db`` alone, as does the range of a kernel. Texts of
-ranges may make the file no JSON. The clock counts ns since boot, of which kind nothing tells. Not read: ``otherData``
+ranges may make the file no JSON. The clock counts ns since an unknown kind of boot time. Not read: ``otherData``
 (the machine), barriers, arguments of calls.
 """
 
@@ -44,7 +44,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    """A profile for each process. Raises `InputError` where no event can be read."""
+    """Return a profile for each process. Raises `InputError` if no event can be read."""
     reading = _Reading(source, notes)
     reading.read(events(source.read(), _rescued, source.name, notes))
     return [*reading.assemblies.finish(options.host_calls)]
@@ -79,7 +79,7 @@ class _Reading:
                 self._device(event, section)
 
     def _host(self, event: Event, key: int) -> None:
-        """A call or a range."""
+        """Add a call or a range."""
         assembly = self.assemblies[number(event.args.get("pid"))]
         begin, end = number(event.args.get("BeginNs")), number(event.args.get("EndNs"))
         times = assembly.times(begin, end, "API call or range")
@@ -117,7 +117,7 @@ class _Reading:
 
 
 def range_of(text: str, thread: int, times: tuple[int, int], key: int | None = None) -> Range:
-    """A range, or a mark: these are 1 ns long (rocm-profiles.md 11.5)."""
+    """Return a range, or a mark: marks are 1 ns long (rocm-profiles.md 11.5)."""
     if times[1] - times[0] <= 1:
         return Range("mark", text, thread, times[0], times[0], key)
     return Range("range", text, thread, *times, key)

@@ -1,15 +1,16 @@
-"""rocprofv3's CSV tables: one set of files a process, one file a kind of record (rocm-profiles.md 5, 11.5).
+"""rocprofv3's CSV tables: one set of files per process, one file per kind of record (rocm-profiles.md 5, 11.5).
 
     "Kind","Agent_Id","Queue_Id","Stream_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name","Correlation_Id",...
     "KERNEL_DISPATCH","Agent 4",1,1,834304,1,10,"void f<float>(float*, int)",1,1550151853029637,1550151853042437,...
 
-Any file of a set stands for all of it: those beside it whose names differ in the table alone (``7_kernel_trace.csv``,
-``7_hip_api_trace.csv``) are read, too. A kernel's launch is the call with its ``Correlation_Id``; a range's text stands
-in ``Function``. Of 2024 and later; of ``rocpd convert`` (``Guid``, several processes in a table, other capitals); with
-quotes that another program put anew. The clock is CLOCK_BOOTTIME in ns; sizes are work-items. A copy's bytes are not
-told. ``*_counter_collection.csv`` has a row per kernel and counter (rocpd-versions.md 6): its values join the kernels
-of the set by dispatch and time. A set without a table of kernels takes them from there; their sizes are products, and
-left out. Not read: allocations, scratch memory, statistics.
+Any file of a set represents all of it: the files beside it whose names differ only in the table
+(``7_kernel_trace.csv``, ``7_hip_api_trace.csv``) are also read. A kernel's launch is the call with its
+``Correlation_Id``; the text of a range is in ``Function``. Read are files of 2024 and later, files of ``rocpd convert``
+(``Guid``, several processes in a table, other capitals), and files that another program quoted again. The clock is
+CLOCK_BOOTTIME in ns; sizes are work-items. The bytes of a copy are missing. ``*_counter_collection.csv`` has a row per
+kernel and counter (rocpd-versions.md 6): its values join the kernels of the set by dispatch and time. A set without a
+table of kernels takes them from there; their sizes are products, and are left out. Not read: allocations, scratch
+memory, statistics.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _KEYS = {
     _CALLS: ({"domain", "function", "thread_id", "correlation_id", *_TIMES}, set[str]()),
     _COUNTERS: ({"dispatch_id", "kernel_name", "counter_name", "counter_value", *_TIMES}, {"gpu_id", "kind_id"}),
 }
-"""Of each kind of table the columns that it has, and those that make it another one."""
+"""By kind of table, the columns that it has, and columns that belong to another kind."""
 _TEXT = {_KERNELS: "kernel_name", _COPIES: "", _CALLS: "function", _COUNTERS: "kernel_name"}
 _SET = (
     "kernel_trace", "hip_api_trace", "hsa_api_trace", "marker_api_trace", "memory_copy_trace", "rccl_api_trace",
@@ -51,11 +52,11 @@ _VALUE = late(r"[+-]?[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][+-]?[0-9]{1,3})?")
 _Process = tuple[str, int | None]
 """(guid, pid)."""
 _Dispatch = tuple[str, int | None, int]
-"""(guid, dispatch, start): ids come again in another pass, which counted the same kernels once more."""
+"""(guid, dispatch, start): ids repeat in another pass, which counted the same kernels again."""
 
 
 class _Usual(NamedTuple):
-    """What many rows of kernels have in common."""
+    """The values that many rows of kernels share."""
 
     lane: int
     thread: int | None
@@ -74,7 +75,7 @@ def _kind(columns: tuple[str, ...]) -> str | None:
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    """A profile for each process of the set that ``source`` is of."""
+    """Return a profile for each process of the set to which ``source`` belongs."""
     parts: dict[str, list[Source]] = {kind: [] for kind in _KEYS}
     for part in [source, *_siblings(source)]:
         kind = _kind(tables.header(part.head))
@@ -95,7 +96,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
 
 
 def _siblings(source: Source) -> Iterator[Source]:
-    """The other files of the set, in the order of their kinds."""
+    """Return the other files of the set, in the order of their kinds."""
     folder, name = os.path.split(source.path)
     match = _FILE.fullmatch(name)
     if match is None:
@@ -117,9 +118,9 @@ class _Reading:
         self._notes = notes
         self._of: dict[_Process, Assembly] = {}
         self._process_of: dict[tuple[str, int | None], _Process] = {}
-        """Of each thread that made calls."""
+        """By thread that made calls."""
         self._guids: dict[str, _Process] = {}
-        """The process of each guid, as long as it has one."""
+        """The process of each guid, as long as it has only one."""
         self._agents: dict[str, str] = {}
 
     def profiles(self, every_call: bool) -> Iterator[Profile]:
@@ -134,7 +135,7 @@ class _Reading:
     def _assembly(self, process: _Process) -> Assembly:
         assembly = self._of.get(process)
         if assembly is None:
-            # No machine is named; a set without guids is of one, what rocpd converted may be of several.
+            # No machine is named; a set without guids is of one, but rocpd may have converted several.
             clock = Clock("boottime", scope="" if process[0] else f"file {self._source.index}")
             assembly = self._of[process] = Assembly(
                 self._source.index, clock, self._notes, self._source.lead.name, process[1]
@@ -142,7 +143,8 @@ class _Reading:
         return assembly
 
     def _owner(self, guid: str, tid: str, correlation: int | None) -> _Process:
-        """Kernels and copies do not say whose they are: the process of their call, their thread, their guid."""
+        """Return the owner: kernels and copies do not state theirs. It is the process of their call, their thread, or
+        their guid."""
         if len(self._of) > 1:
             process = self._process_of.get((guid, integer(tid)))
             made = (one for one, assembly in self._of.items() if one[0] == guid and assembly.has_call(correlation))
@@ -152,7 +154,7 @@ class _Reading:
         return self._guids.setdefault(guid, (guid, None))
 
     def calls(self, part: Source) -> None:
-        """API calls and ranges."""
+        """Read API calls and ranges."""
         table = self._table(part, _CALLS)
         guid_at, domain_at, name_at, pid_at, tid_at, key_at, start_at, end_at = table.places(
             "guid", "domain", "function", "process_id", "thread_id", "correlation_id", *_TIMES
@@ -220,7 +222,7 @@ class _Reading:
                 self._dispatches[row[guid_at], number, times[0]] = assembly, place
 
     def counters(self, part: Source, is_kernels: bool) -> None:
-        """Values of counters; ``is_kernels``: the table is also that of the kernels."""
+        """Read values of counters. ``is_kernels``: the table is also that of the kernels."""
         table = self._table(part, _COUNTERS)
         guid_at, number_at, counter_at, value_at, start_at = table.places(
             "guid", "dispatch_id", "counter_name", "counter_value", "start_timestamp"
@@ -241,7 +243,7 @@ class _Reading:
             assembly.counts.add(place, name, "", sort_by_name(name), value)
 
     def _counted_kernel(self, table: Table, line: int, row: list[str], dispatch: _Dispatch) -> None:
-        """The kernel of a row of counters. Its sizes are products over the dimensions, so they are left out."""
+        """Return the kernel of a row of counters. Its sizes are products over the dimensions, so they are left out."""
         name_at, pid_at, tid_at, agent_at, queue_at, key_at, end_at, *taken = table.places(
             *("kernel_name", "process_id", "thread_id", "agent_id", "queue_id", "correlation_id", "end_timestamp"),
             *("vgpr_count", "accum_vgpr_count", "sgpr_count", "lds_block_size", "scratch_size"),
@@ -270,7 +272,8 @@ class _Reading:
         )
 
     def _device(self, assembly: Assembly, agent: str) -> int:
-        """An agent is ``4`` or ``Agent 4``; what the number counts depends on an option of the profiler."""
+        """Return the device of an agent, ``4`` or ``Agent 4``; an option of the profiler decides what the number
+        counts."""
         name = self._agents.get(agent)
         if name is None:
             number = _AGENT.fullmatch(agent)

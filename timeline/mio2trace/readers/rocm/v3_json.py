@@ -137,7 +137,7 @@ class _Metadata(msgspec.Struct, gc=False):
 
 
 class _Process(msgspec.Struct, gc=False):
-    """``buffer_records``: each list for itself, so that of the largest there is one at a time."""
+    """``buffer_records``: each list undecoded, so that only one of the largest lists is in memory at a time."""
 
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     agents: msgspec.Raw = msgspec.Raw(b"[]")
@@ -155,13 +155,13 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 
 def sniff(head: bytes) -> bool:
-    """Its only key, where JSON schemas have another first."""
+    """Its only key; JSON schemas have another one first."""
     start = head.lstrip()
     return start[:1] == b"{" and start[1:].lstrip().startswith(_KEY)
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    """A profile for each process. Raises `InputError` where the file is no whole JSON of this form."""
+    """Return a profile for each process. Raises `InputError` if the file is no complete JSON of this form."""
     try:
         file = _DECODER.decode(_unicode(source.read(), source.name, notes))
     except msgspec.DecodeError as error:
@@ -211,7 +211,7 @@ class _Reading:
         return None if self._assembly.empty else self._assembly.finish(every_call)
 
     def _listed(self, raw: msgspec.Raw, kind: type[R]) -> Sequence[R]:
-        """The rows of a list; where one is none of ``kind``, it is lost alone."""
+        """Return the rows of a list; a row that is not of ``kind`` is lost alone."""
         try:
             return msgspec.json.decode(raw, type=list[kind])  # type: ignore[valid-type]
         except (msgspec.DecodeError, RecursionError):
@@ -264,7 +264,7 @@ class _Reading:
                     )  # fmt: skip
 
     def _named(self, kind: object, operation: object) -> tuple[str, str]:
-        """Names of a kind and of its operation by the file's table."""
+        """Return the names of a kind and of its operation from the file's table."""
         kinds = self._process.strings.buffer_records
         if type(kind) is not int or not 0 <= kind < len(kinds):
             return "", ""

@@ -387,8 +387,7 @@ def _common(path: tuple[str, ...], other: tuple[str, ...]) -> int:
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(path, other, strict=False)))
 
 
-# -- Lanes for spans of time that do not overlap, because the threads that ran them are not recorded
-# ---------------------
+# -- Lanes for spans of time that do not overlap, because the threads that ran them are not recorded -------------------
 
 _COMPARED = 64
 """Of this many free lanes, the one whose last span is most similar is chosen."""

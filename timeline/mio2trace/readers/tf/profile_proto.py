@@ -340,8 +340,7 @@ class _Decoder:
         return file, line
 
 
-# -- The parts of a node of a ProfileProto: pairs, shapes, memory, attributes (tfprof.md 2)
-# ------------------------------
+# -- The parts of a node of a ProfileProto: pairs, shapes, memory, attributes (tfprof.md 2) ----------------------------
 
 _WORD = re.compile(r"SAME|VALID|EXPLICIT|N[A-Z]{1,4}|N[A-Z]{1,3}_VECT_[A-Z]", re.ASCII)
 """Possible values of padding and data_format."""

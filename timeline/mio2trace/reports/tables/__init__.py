@@ -239,8 +239,7 @@ def _json_lines(table: Table) -> Iterator[str]:
 _PRINTERS = {"csv": _csv, "json": _json, "jsonl": _json_lines}
 
 
-# -- Units of time, and statistics of several measurements of one quantity
-# ----------------------------------------------
+# -- Units of time, and statistics of several measurements of one quantity ---------------------------------------------
 
 UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 """Nanoseconds in each unit that a table can use."""

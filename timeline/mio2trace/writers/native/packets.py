@@ -63,8 +63,7 @@ def uuids(trace: Trace) -> dict[tuple[int, int | None], int]:
     return numbers | {(track.process, track.id): numbers[track.process, None] for track in trace.tracks if track.main}
 
 
-# -- Protobuf's wire format, as far as a writer of traces needs it
-# ------------------------------------------------------
+# -- Protobuf's wire format, as far as a writer of traces needs it -----------------------------------------------------
 
 _CHUNK = 1 << 14
 LOW_14 = _CHUNK - 1

@@ -318,8 +318,7 @@ class Row:
         )
 
 
-# -- Arrows: packets name those that leave and arrive, so arrows must be known before the slices
-# -------------------------
+# -- Arrows: packets name those that leave and arrive, so arrows must be known before the slices -----------------------
 
 
 class Arrows:
