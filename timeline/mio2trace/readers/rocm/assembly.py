@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import re
+from array import array
 from bisect import bisect_right
-from collections import Counter, defaultdict, deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from operator import attrgetter, itemgetter
-from typing import Any, Literal
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.model.profile import (
-    Activity,
     Call,
     Captured,
     Clock,
@@ -32,6 +33,7 @@ from mio2trace.model.profile import (
     Size3,
     Thread,
 )
+from mio2trace.model.tables import KERNEL, KINDS, NO, Activities, Calls, Codes, Numbers, Pool
 from mio2trace.notes import Notes
 from mio2trace.readers import base
 from mio2trace.readers.rocm.counters import COUNTER_RUN, Values
@@ -52,26 +54,55 @@ ROUTES = {
 }
 
 
-class _Row(msgspec.Struct, gc=False):
-    """An activity that is being built: its call and its range are known when all rows are."""
+_ROWS = ("number", "start_ns", "end_ns", "correlation", "form", "line", "size_bytes", "range_id")
+_CALLS = ("name", "thread", "start_ns", "end_ns", "correlation", "line", "parent")
+"""Columns of what is under way. The call and the range of a command are known when all rows are."""
 
-    number: int
+
+Value = TypeVar("Value")
+
+
+class _Form(NamedTuple):
+    """What many commands have in common."""
+
     kind: Kind
     name: str
     queue: int
-    start_ns: int
-    end_ns: int
-    correlation: int | None
     grid: Size3 | None
     workgroup: Size3 | None
     resources: Resources | None
-    size_bytes: int
     route: str
-    line: int
     thread: int | None
-    range_id: int | None
-    graph_node: tuple[int, int] | None = None
-    counters: tuple[float | None, ...] = ()
+    graph_node: tuple[int, int] | None
+
+
+class _Numbers:
+    """Columns of whole numbers that grow row by row or, from numpy, many rows at once."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.columns = {name: array("q") for name in names}
+        self._add = [column.append for column in self.columns.values()]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, name: str) -> Numbers:
+        """A column as it is now. No row may be added while it is in use."""
+        column = self.columns[name]
+        return np.frombuffer(column, np.int64) if column else np.empty(0, np.int64)
+
+    def add(self, *row: int) -> None:
+        for add, value in zip(self._add, row, strict=True):
+            add(value)
+
+    def shift(self, by: int, *names: str) -> None:
+        for name in names:
+            self.columns[name] = array("q", (self[name] + by).tobytes())
+
+    def extend(self, count: int, **columns: Numbers | int) -> None:
+        """Add ``count`` rows; a column that is one number has it in each row."""
+        for name, column in self.columns.items():
+            column.frombytes(np.broadcast_to(np.asarray(columns[name], np.int64), count).tobytes())
 
 
 class Assembly:
@@ -100,12 +131,13 @@ class Assembly:
         self._threads: dict[int | None, Thread] = {}
         self._devices: dict[Hashable, Device] = {}
         self._queues: dict[Hashable, Queue] = {}
-        self._rows: list[_Row] = []
-        self._calls: dict[int, Call] = {}
-        self._others: list[Call] = []
-        self._parent_of_call: dict[int, int] = {}
+        self._rows = _Numbers(_ROWS)
+        self._forms: dict[_Form, int] = {}
+        self._calls = _Numbers(_CALLS)
+        self._call_names: dict[str, int] = {}
         self._ranges: list[Range] = []
         self._launched: dict[int, str] = {}
+        self._known_calls: tuple[int, frozenset[int]] = 0, frozenset()
         self._shared: dict[Any, Any] = {}
         self.defects: Counter[str] = Counter()
         self.counts: Values[int] = Values(notes, place)
@@ -113,27 +145,22 @@ class Assembly:
 
     @property
     def empty(self) -> bool:
-        return not self._rows and not self._calls and not self._ranges and not self._others
+        return not (len(self._rows) or len(self._calls) or self._ranges)
 
     @property
     def latest_ns(self) -> int:
-        """The greatest time, 0 without any."""
-        ends = [row.end_ns for row in self._rows]
-        ends += [call.end_ns or 0 for call in (*self._calls.values(), *self._others)]
-        return max(max(ends, default=0), max((made.end_ns for made in self._ranges), default=0))
+        """The greatest time of all, 0 where there is none."""
+        ends = [max((made.end_ns for made in self._ranges), default=0)]
+        return max(ends + [int(part["end_ns"].max()) for part in (self._rows, self._calls) if len(part)])
 
     def later(self, by_ns: int) -> None:
-        """Move all times: some sources state their zero at the end. Times that would exceed 64 bits are not moved."""
+        """Move all times, for sources that tell their zero at the end. If the last one then needs more than 64 bits, no
+        time is moved."""
         if self.latest_ns + by_ns > MOST_NS:
             self._notes.add("base time that does not fit the times: not added", self._place)
             return
-        for row in self._rows:
-            row.start_ns += by_ns
-            row.end_ns += by_ns
-        for key, call in self._calls.items():
-            self._calls[key] = _moved(call, by_ns)
-        for place, call in enumerate(self._others):
-            self._others[place] = _moved(call, by_ns)
+        for part in (self._rows, self._calls):
+            part.shift(by_ns, "start_ns", "end_ns")
         for place, one in enumerate(self._ranges):
             self._ranges[place] = Range(
                 one.kind, one.text, one.thread, one.start_ns + by_ns, one.end_ns + by_ns, one.id, one.inputs,
@@ -180,6 +207,38 @@ class Assembly:
         self._notes.add(f"{what} whose times are no numbers in order: not drawn", self._place)
         return None
 
+    def have_times(self, start_ns: Numbers, end_ns: Numbers, what: str) -> NDArray[np.bool_]:
+        """As `times` for many rows: which of them have numbers in order; the others are counted."""
+        self._records += len(start_ns)
+        are_times = (start_ns >= 0) & (start_ns <= end_ns)
+        wrong = len(start_ns) - int(are_times.sum())
+        if wrong:
+            self.defects["times-out-of-order"] += wrong
+            self._notes.add(f"{what} whose times are no numbers in order: not drawn", self._place, wrong)
+        return are_times
+
+    def form(  # noqa: PLR0913 - keyword-only options
+        self,
+        kind: Kind,
+        name: str,
+        queue: int,
+        *,
+        grid: Size3 | None = None,
+        workgroup: Size3 | None = None,
+        resources: Resources | None = None,
+        route: str = "",
+        thread: int | None = None,
+        graph_node: tuple[object, object] | None = None,
+    ) -> int:
+        """The number of what many commands have in common. ``thread`` is who launched them; ``graph_node`` the graph
+        that replayed them and its node."""
+        node = None
+        if graph_node is not None:
+            numbers = [_number(part, MOST_NS) for part in graph_node]
+            node = None if None in numbers else (numbers[0], numbers[1])
+        form = _Form(kind, self._named(name), queue, grid, workgroup, resources, route, thread, node)  # type: ignore[arg-type]
+        return self._forms.setdefault(form, len(self._forms))
+
     def activity(  # noqa: PLR0913 - keyword-only options
         self,
         kind: Kind,
@@ -189,55 +248,39 @@ class Assembly:
         *,
         number: object = None,
         correlation: object = None,
-        grid: Size3 | None = None,
-        workgroup: Size3 | None = None,
-        resources: Resources | None = None,
         size_bytes: object = 0,
-        route: str = "",
         line: int = 0,
-        thread: int | None = None,
         range_id: int | None = None,
-        graph_node: tuple[object, object] | None = None,
+        **common: Any,
     ) -> int:
-        """Add a command of the device and return the place for its counters. ``thread``: the launching thread.
-        ``range_id``: the range that the source states."""
-        same = self._shared.setdefault
-        shown = _number(number, MOST_NS)
-        shown = len(self._rows) if shown is None else shown
-        size = _number(size_bytes, MOST_NS) or 0
-        key = _number(correlation, MOST_NS)
-        name = self._named(name)
-        row = _Row(
-            shown, kind, name, queue, *times, key, grid, workgroup, resources, size, route, line, thread, range_id
-        )
-        if grid is not None:
-            row.grid = same(grid, grid)
-        if workgroup is not None:
-            row.workgroup = same(workgroup, workgroup)
-        if resources is not None:
-            row.resources = same(resources, resources)
-        if graph_node is not None:
-            graph, node = (_number(part, MOST_NS) for part in graph_node)
-            if graph is not None and node is not None:
-                row.graph_node = same((graph, node), (graph, node))
-        self._rows.append(row)
-        return len(self._rows) - 1
-
-    def again(self, place: int, times: tuple[int, int], number: object, correlation: object) -> int:
-        """Add a command that equals the one at ``place`` except for times, `activity`'s number and correlation."""
-        like = self._rows[place]
-        shown = _number(number, MOST_NS)
-        self._rows.append(
-            _Row(
-                len(self._rows) if shown is None else shown, like.kind, like.name, like.queue, *times,
-                _number(correlation, MOST_NS), like.grid, like.workgroup, like.resources, like.size_bytes, like.route,
-                like.line, like.thread, like.range_id, like.graph_node,
-            )
+        """A command of the device; ``range_id`` is the id of the range that launched it, if the source states that;
+        ``common`` are more arguments of `form`. The place is for its counters."""
+        shown, key = _number(number, MOST_NS), _number(correlation, MOST_NS)
+        place = len(self._rows)
+        self._rows.add(
+            place if shown is None else shown, *times, NO if key is None else key,
+            self.form(kind, name, queue, **common), line, _number(size_bytes, MOST_NS) or 0, _id(range_id),
         )  # fmt: skip
-        return len(self._rows) - 1
+        return place
 
-    def kernels_by_correlation(self) -> Counter[int | None]:
-        return Counter(row.correlation for row in self._rows if row.kind == "kernel")
+    def activities(
+        self, form: Numbers, start_ns: Numbers, end_ns: Numbers, *, number: Numbers | None, correlation: Numbers,
+        size_bytes: Numbers | int = 0,
+    ) -> int:  # fmt: skip
+        """As `activity` for many rows: the place of the first."""
+        first, count = len(self._rows), len(form)
+        place = np.arange(first, first + count)
+        shown = place if number is None else np.where(number >= 0, number, place)
+        self._rows.extend(
+            count, number=shown, start_ns=start_ns, end_ns=end_ns, correlation=_keys(correlation), form=form, line=0,
+            size_bytes=np.maximum(size_bytes, 0), range_id=NO,
+        )  # fmt: skip
+        return first
+
+    def kernels_by_correlation(self) -> Counter[int]:
+        """How many kernels have each correlation id."""
+        kinds = np.array([form.kind == "kernel" for form in self._forms], bool)
+        return Counter(self._rows["correlation"][kinds[self._rows["form"]]].tolist())
 
     def call(
         self,
@@ -251,27 +294,38 @@ class Assembly:
     ) -> None:
         """Add an API call. ``parent``: the id of the range in which it was made, if the source states it."""
         key = _number(correlation, MOST_NS)
-        call = Call(self._named(name), thread, *times, line, None, key)
-        if key is None or key in self._calls:
-            self.defects["repeated-correlation"] += key is not None and "Launch" in name
-            self._others.append(call)
-        else:
-            self._calls[key] = call
-            if type(parent) is int and parent:
-                self._parent_of_call[key] = parent
+        self._calls.add(self.name_of_calls(name), thread, *times, NO if key is None else key, line, _id(parent or None))
+
+    def name_of_calls(self, name: str) -> int:
+        """The number of a name that calls have."""
+        return self._call_names.setdefault(self._named(name), len(self._call_names))
+
+    def calls(
+        self, name: Numbers, thread: Numbers, start_ns: Numbers, end_ns: Numbers, correlation: Numbers, parent: Numbers
+    ) -> None:
+        """As `call` for many rows. ``name``: numbers from `name_of_calls`."""
+        self._calls.extend(
+            len(name), name=name, thread=thread, start_ns=start_ns, end_ns=end_ns, correlation=_keys(correlation),
+            line=0, parent=np.where(parent == 0, NO, parent),
+        )  # fmt: skip
 
     def launches_kernel(self, correlation: int, kernel: str) -> None:
         """Note that the call of this id launches a kernel of this name, at once or into a graph."""
         self._launched[correlation] = self._named(kernel)
 
     def has_call(self, correlation: int | None) -> bool:
-        """Return whether the call of this id was made in this process."""
-        return correlation in self._calls
+        """Whether the call of this id was made in this process."""
+        if self._known_calls[0] != len(self._calls):
+            self._known_calls = len(self._calls), frozenset(self._calls.columns["correlation"])
+        return correlation in self._known_calls[1]
 
     def launches(self) -> Iterator[tuple[int, Call, int | None]]:
-        """Yield correlation id, call, and the id of the range in which it was made, if the source states that."""
-        for correlation, call in self._calls.items():
-            yield correlation, call, self._parent_of_call.get(correlation)
+        """Correlation id, call, and the id of the range that it was made in, where the source states that."""
+        names, seen = [*self._call_names], {NO}
+        for name, thread, start, end, key, line, parent in zip(*self._calls.columns.values(), strict=True):
+            if key not in seen:
+                seen.add(key)
+                yield key, Call(names[name], thread, start, end, line, None, key), None if parent == NO else parent
 
     def range(self, made: Range) -> None:
         """Add a named range; ``parent`` and ``range_id`` refer to its id."""
@@ -293,56 +347,64 @@ class Assembly:
     def finish(self, every_call: bool) -> Profile:
         """Return the profile, with activities in the order of their launches (`_as_launched`)."""
         self._ranges.sort(key=lambda made: (made.thread, made.start_ns, -made.end_ns))
-        place_of = self._places_of_parents()
-        for place, values in self.counts.kernels():
-            self._rows[place].counters = values
         if self.counts:
             self._notes.remark(COUNTER_RUN, self._place)
-        launches: set[int] = set()
-        without = 0
-        activities: list[Activity] = []
-        threads_alone: dict[int, Call] = {}
-        rows, self._rows = deque(self._rows), []
-        while rows:  # each row is freed when it has become an activity
-            row = rows.popleft()
-            call = None if row.correlation is None else self._calls.get(row.correlation)
-            parent = row.range_id
-            if call is not None and row.correlation is not None:
-                launches.add(row.correlation)
-                parent = self._parent_of_call.get(row.correlation, parent)
-            elif row.kind == "kernel":
-                without += 1
-                if parent is None and not self._ids_apart and row.correlation in place_of:
-                    parent = row.correlation  # without API calls the id is that of the innermost range (11.2)
-                if row.thread is not None:
-                    call = threads_alone.setdefault(row.thread, Call("", row.thread))
-            activity = Activity(
-                row.number, row.kind, row.name, row.line, row.queue, None, None, row.start_ns, row.end_ns, call,
-                row.grid, row.workgroup, size_bytes=row.size_bytes, route=row.route, correlation=row.correlation,
-                range=None if parent is None else place_of.get(parent), resources=row.resources,
-                graph_node=row.graph_node, counters=row.counters,
-            )  # fmt: skip
-            activities.append(activity)
-        activities = _as_launched(activities)
-        if without and self._calls:
-            self._notes.remark("kernel whose launch was not recorded: no arrow leads to it", self._place, without)
-        captured = captured_launches(self._calls, self._others, self._launched.items(), launches)
-        captured_in = tuple(
-            Captured(self._launched[key], capture, call.thread, call.start_ns or 0,
-                     place_of.get(self._parent_of_call.get(key, -1)))
-            for capture, key, call in captured
+        rows, calls = self._rows, self._calls
+        keys = calls["correlation"]
+        by_key = _Calls(keys)
+        repeated = np.flatnonzero(keys != NO)
+        repeated = repeated[by_key.rows(keys[repeated]) != repeated]
+        launching_names = np.array(["Launch" in name for name in self._call_names], bool)
+        self.defects["repeated-correlation"] += int(launching_names[calls["name"][repeated]].sum())
+
+        form, correlation, start = rows["form"], rows["correlation"], rows["start_ns"]
+        forms = [*self._forms]
+        kind = np.array([KINDS.index(one.kind) for one in forms], np.int8)[form]
+        call = by_key.rows(correlation)
+        alone = (kind == KERNEL) & (call < 0)
+        if alone.any() and len(by_key):
+            what = "kernel whose launch was not recorded: no arrow leads to it"
+            self._notes.remark(what, self._place, int(alone.sum()))
+        parent = np.append(calls["parent"], NO)[call]
+        parent = np.where(parent == NO, rows["range_id"], parent)
+        if not self._ids_apart:  # without API calls the id is that of the innermost range (11.2)
+            parent = np.where(alone & (parent == NO), correlation, parent)
+
+        launched = _which(call[call >= 0], len(calls))
+        thread = np.array([-1 if one.thread is None else one.thread for one in forms], np.int64)[form]
+        alone &= thread >= 0  # of kernels without a call the thread may be known
+        threads = _which(thread[alone], len(self._threads))
+        call = np.where(call >= 0, np.searchsorted(launched, call), -1)
+        call[alone] = len(launched) + np.searchsorted(threads, thread[alone])
+        every = self._all_calls(threads)
+        with_activities = every.take(np.append(launched, np.arange(len(calls), len(every))))
+
+        queue = np.array([one.queue for one in forms], np.int64)[form]
+        host = np.append(with_activities.start_ns, NO)[call]
+        order = _as_launched(host, start, queue)
+        pools = {
+            field: _pool(forms, attrgetter(field), form[order])
+            for field in ("name", "grid", "workgroup", "resources", "route", "graph_node")
+        }
+        columns = {field: rows[field][order] for field in ("number", "line", "start_ns", "end_ns", "size_bytes")}
+        captured = self._captured(by_key, every, correlation)
+        activities: Activities = Activities.of_columns(
+            len(order), **columns, **pools, kind=kind[order], queue=queue[order], correlation=correlation[order],
+            call=call[order].astype(np.int32), calls=with_activities, range=self._places(parent[order]),
+            counters=self._counters(len(order), order),
         )  # fmt: skip
-        others = [call for key, call in self._calls.items() if key not in launches] + self._others
+        others = np.ones(len(calls), bool)
+        others[launched] = False
         if not every_call:
-            is_kept = {name: _KEPT.search(name) is not None for name in {call.name for call in others}}
-            others = [call for call in others if is_kept[call.name]]
-        others.sort(key=lambda call: call.start_ns or 0)
-        self._calls, self._parent_of_call, self._others, self._launched = {}, {}, [], {}
+            others &= np.array([_KEPT.search(name) is not None for name in self._call_names], bool)[calls["name"]]
+        first = by_key.rows(keys) == np.arange(len(calls))
+        in_order = np.concatenate([np.flatnonzero(others & first), np.flatnonzero(others & ~first)])
+        in_order = in_order[np.argsort(calls["start_ns"][in_order], kind="stable")]
         return Profile(
             source=self._source,
             records=self._records,
-            activities=tuple(activities),
-            other_calls=tuple(others),
+            activities=activities,
+            other_calls=every.take(in_order),
             ranges=tuple(self._ranges),
             queues=tuple(self._queues.values()),
             devices=tuple(self._devices.values()),
@@ -352,17 +414,104 @@ class Assembly:
             numbers=self._numbers,
             defects={name: number for name, number in sorted(self.defects.items()) if number},
             counters=self.counts.counters,
-            captured=captured_in,
+            captured=captured,
         )
 
-    def _places_of_parents(self) -> dict[int, int]:
-        """Return the places of ranges to which something refers, by id; there may be very many others."""
-        wanted = set(self._parent_of_call.values()) | {row.range_id for row in self._rows}
-        if not self._ids_apart:
-            wanted |= {row.correlation for row in self._rows}
-        wanted.discard(None)
-        ids = map(attrgetter("id"), self._ranges)
-        return {number: place for place, number in enumerate(ids) if number in wanted}
+    def _all_calls(self, threads: Numbers) -> Calls:
+        """All calls, then one without name and times for each of ``threads``."""
+        calls, more = self._calls, len(threads)
+        unnamed = self.name_of_calls("") if more else 0
+        none = np.full(more, NO)
+        names = np.append(calls["name"], np.full(more, unnamed)).astype(np.int32)
+        every: Calls = Calls.of_columns(
+            len(names),
+            name=Pool([*self._call_names], names),
+            thread=np.append(calls["thread"], threads),
+            line=np.append(calls["line"], np.zeros(more, np.int64)),
+            **{field: np.append(calls[field], none) for field in ("start_ns", "end_ns", "correlation")},
+        )
+        return every
+
+    def _places(self, ids: Numbers) -> Codes:
+        """The places of the ranges with these ids; -1 where there is none."""
+        places = np.full(len(ids), -1, np.int32)
+        told = ids != NO
+        if told.any():
+            distinct, code = np.unique(ids[told], return_inverse=True)
+            wanted = set(distinct.tolist())
+            number_of = map(attrgetter("id"), self._ranges)
+            place_of = {number: place for place, number in enumerate(number_of) if number in wanted}
+            places[told] = np.array([place_of.get(number, -1) for number in distinct.tolist()], np.int32)[code]
+        return places
+
+    def _counters(self, count: int, order: Numbers) -> Pool[tuple[float | None, ...]]:
+        values: list[tuple[float | None, ...]] = [()]
+        codes = np.zeros(count, np.int32)
+        for place, told in self.counts.kernels():
+            codes[place] = len(values)
+            values.append(told)
+        return Pool(values, codes[order])
+
+    # -- Which launches went into a graph: those in a stream capture that ran nothing (torch-graphs.md 1) --------------
+    #
+    # A capture is from ``hipStreamBeginCapture`` to the next ``hipStreamEndCapture`` of the process, whatever the
+    # thread. Without such calls, filtered out perhaps, all launches that ran nothing are one capture if the process
+    # launched a graph.
+
+    def _captured(self, by_key: _Calls, every: Calls, ran: Numbers) -> tuple[Captured, ...]:
+        """In order of time; ``ran``: ids of calls that ran something."""
+        kernel_of = self._launched
+        if not kernel_of:
+            return ()
+        keys = np.setdiff1d(np.fromiter(kernel_of, np.int64, len(kernel_of)), ran)
+        row = by_key.rows(keys)
+        keys, row = keys[row >= 0], row[row >= 0]
+        begun, ended, launched = (
+            self._starts(word) for word in ("StreamBeginCapture", "StreamEndCapture", "GraphLaunch")
+        )
+        if not len(row) or not (begun or ended or launched):
+            return ()
+        order = np.lexsort((keys, every.start_ns[row]))
+        place = self._places(self._calls["parent"][row])
+        found = []
+        for at in order.tolist():
+            call, key = every[int(row[at])], int(keys[at])
+            start = call.start_ns or 0
+            capture = bisect_right(begun, start) - 1
+            if begun:
+                if capture < 0:
+                    continue
+                end = bisect_right(ended, begun[capture])
+                if end < len(ended) and ended[end] < start:
+                    continue
+            within = int(place[at])
+            found.append(Captured(kernel_of[key], max(capture, 0), call.thread, start, None if within < 0 else within))
+        return tuple(found)
+
+    def _starts(self, word: str) -> list[int]:
+        """When the calls whose names have the word began, in order."""
+        named = np.array([word in name for name in self._call_names], bool)
+        starts: list[int] = np.sort(self._calls["start_ns"][named[self._calls["name"]]]).tolist()
+        return starts
+
+
+class _Calls:
+    """Rows of calls by correlation id. Of several with one id the first row counts."""
+
+    def __init__(self, keys: Numbers) -> None:
+        self._keys, self._first = np.unique(keys, return_index=True)
+        if len(self._keys) and self._keys[0] == NO:
+            self._keys, self._first = self._keys[1:], self._first[1:]
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def rows(self, keys: Numbers) -> Numbers:
+        """The row of each key, -1 without."""
+        if not len(self._keys):
+            return np.full(len(keys), -1)
+        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return np.where(self._keys[at] == keys, self._first[at], -1)
 
 
 class Assemblies:
@@ -389,43 +538,49 @@ class Assemblies:
         return [assembly.finish(every_call) for assembly in self.of.values() if not assembly.empty]
 
 
-def _as_launched(activities: list[Activity]) -> list[Activity]:
-    """Sort by launch. An activity without a recorded launch comes before the next recorded launch of its stream; if its
-    stream has no later one, after the last. Without any launch, sort by time."""
-    launched = sum(activity.host_start_ns is not None for activity in activities)
-    if launched in (0, len(activities)):
-        return sorted(activities, key=_begun)
-    streams: dict[int, list[Activity]] = defaultdict(list)
-    for activity in activities:
-        streams[activity.queue].append(activity)
-    keyed: list[tuple[int, int, int, Activity]] = []
-    for stream in streams.values():
-        stream.sort(key=attrgetter("start_ns"))
-        last = max((one.host_start_ns for one in stream if one.host_start_ns is not None), default=None)
-        until: int | None = None
-        for one in reversed(stream):
-            start = one.start_ns or 0
-            if one.host_start_ns is not None:
-                until = one.host_start_ns
-                keyed.append((until, 1, start, one))
-            elif until is not None:
-                keyed.append((until, 0, start, one))
-            else:
-                keyed.append((start if last is None else last, 2, start, one))
-    keyed.sort(key=itemgetter(0, 1, 2))
-    return [one for *_, one in keyed]
+def _as_launched(host_ns: Numbers, start_ns: Numbers, queue: Numbers) -> Numbers:
+    """The order of the launches. An activity whose launch is not recorded was launched before the next recorded launch
+    of its stream; if its stream has no later one, after the last. Without any launch, in the order of time."""
+    has_launch = host_ns != NO
+    if has_launch.all() or not has_launch.any():
+        return np.lexsort((start_ns, np.where(has_launch, host_ns, start_ns)))
+    begun, rank = host_ns.copy(), np.ones(len(host_ns), np.int8)
+    _, first, stream_of = np.unique(queue, return_index=True, return_inverse=True)
+    order = []
+    for stream in np.argsort(first):
+        rows = np.flatnonzero(stream_of == stream)
+        rows = rows[np.argsort(start_ns[rows], kind="stable")][::-1]
+        order.append(rows)
+        known = has_launch[rows]
+        after = np.maximum.accumulate(np.where(known, np.arange(len(rows)), -1))  # rows go back in time
+        until = host_ns[rows][after]
+        last = host_ns[rows].max()
+        begun[rows] = np.where(after >= 0, until, start_ns[rows] if last == NO else last)
+        rank[rows] = np.where(known, 1, np.where(after >= 0, 0, 2))
+    turned = np.concatenate(order)
+    found: Numbers = turned[np.lexsort((start_ns[turned], rank[turned], begun[turned]))]
+    return found
 
 
-def _begun(activity: Activity) -> tuple[int, int]:
-    """Return the time of the launch if it is recorded, then the time of the execution."""
-    called = activity.host_start_ns
-    start = activity.start_ns or 0
-    return start if called is None else called, start
+def _pool(forms: Sequence[_Form], of: Callable[[_Form], Value], form: Numbers) -> Pool[Value]:
+    pool = Pool.of(map(of, forms))
+    return Pool(pool.values, pool.codes[form])
 
 
-def _moved(call: Call, by_ns: int) -> Call:
-    start, end = call.start_ns or 0, call.end_ns or 0
-    return Call(call.name, call.thread, start + by_ns, end + by_ns, call.line, call.number, call.correlation)
+def _which(numbers: Numbers, count: int) -> Numbers:
+    """Which of the numbers below ``count`` occur, in order."""
+    occurs = np.zeros(count, bool)
+    occurs[numbers] = True
+    return np.flatnonzero(occurs)
+
+
+def _keys(values: Numbers) -> Numbers:
+    """Correlation ids: what is negative is none."""
+    return np.where(values >= 0, values, NO)
+
+
+def _id(value: object) -> int:
+    return value if type(value) is int and abs(value) <= MOST_NS else NO
 
 
 def _number(value: object, limit: int) -> int | None:
@@ -451,39 +606,6 @@ def sizes(*dimensions: object) -> Size3 | None:
     x, y, z = dimensions
     assert isinstance(x, int) and isinstance(y, int) and isinstance(z, int)
     return x, max(y, 1), max(z, 1)
-
-
-# -- Which launches went into a graph: those in a stream capture that ran nothing (torch-graphs.md 1) ------------------
-#
-# A capture is from ``hipStreamBeginCapture`` to the next ``hipStreamEndCapture`` of the process, whatever the thread.
-# Without such calls, filtered out perhaps, all launches that ran nothing are one capture if the process launched a
-# graph.
-
-
-def captured_launches(
-    calls: Mapping[int, Call], others: Sequence[Call], launched: Iterable[tuple[int, str]], ran: AbstractSet[int]
-) -> list[tuple[int, int, Call]]:
-    """Yield (number of the capture, id of the call, the call), in order of time. ``launched``: ids with a kernel's
-    name. ``ran``: ids of calls that ran something."""
-    waiting = [(call.start_ns, key) for key, _ in launched if key not in ran and (call := calls.get(key)) is not None]
-    if not waiting:
-        return []
-    every = (*calls.values(), *others)
-    begun = sorted(call.start_ns or 0 for call in every if "StreamBeginCapture" in call.name)
-    ended = sorted(call.start_ns or 0 for call in every if "StreamEndCapture" in call.name)
-    if not begun and not any("GraphLaunch" in call.name for call in every):
-        return []
-    found = []
-    for start, key in sorted((start or 0, key) for start, key in waiting):
-        capture = bisect_right(begun, start) - 1
-        if begun:
-            if capture < 0:
-                continue
-            end = bisect_right(ended, begun[capture])
-            if end < len(ended) and ended[end] < start:
-                continue
-        found.append((max(capture, 0), key, calls[key]))
-    return found
 
 
 # -- What a profiler records of a process's place in its job: the rank, and the machine that its clock is of -----------

@@ -13,16 +13,19 @@ queue and stream, in 4.0.0 also to ``rocpd_timestamp`` for its times.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.model.profile import Clock, Profile, Range, Resources
+from mio2trace.model.tables import NO, Numbers
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, rank_in, route_of, scope_of, sizes
@@ -52,12 +55,10 @@ _Key = tuple[Hashable, Hashable]
 _Registers = tuple[int | None, int | None, int | None]
 _Value = TypeVar("_Value")
 _MOST_OF_A_GRAPH = 1 << 32
-_AT_ONCE = 4096
-"""Rows that are processed together."""
+_ODD = 0x9E3779B97F4A7C15
 _LONGEST_NAME = 200
 """Of a counter."""
 _NO_REGISTERS: _Registers = (None, None, None)
-_NO_STACKS: dict[Hashable, object] = {}
 
 
 def sniff(head: bytes) -> bool:
@@ -100,13 +101,10 @@ class _Reading:
         self._threads = self._by_id("rocpd_info_thread", "tid", _id)
         self._categories = self._by_id("rocpd_info_category", "name", database.text_of) or self._strings
         self._tracks = self._read_tracks()
-        self._timestamps = self._by_id("rocpd_timestamp", "value", _id)
+        self._timestamps = self._read_timestamps()
         self._machines = self._scopes()
-        self._stacks: dict[Hashable, dict[Hashable, object]] = {}
-        """The ``stack_id`` of each event, by guid."""
-        self._parents: dict[_Key, object] = {}
-        self._messages: dict[_Key, str] = {}
-        """The text (or none) of the events of ROCTx."""
+        self._events_of: dict[Hashable, _Events] = {}
+        """By guid."""
         self._of: dict[_Key, Assembly] = {}
 
     def _require_schema(self) -> None:
@@ -163,27 +161,58 @@ class _Reading:
             found[guid, key] = (process, thread, *rest)
         return found
 
-    def _records(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
-        """Yield (guid, process, thread, agent, queue, stream, start, end, ...) of each row. ``columns``: more of the
-        table, None if the schema lacks them."""
+    def _read_timestamps(self) -> dict[Hashable, tuple[_Index, Numbers]]:
+        """The times of schema 4.0.0 by guid and id."""
+        if not {"guid", "id", "value"} <= self._columns("rocpd_timestamp"):
+            return {}
+        found: dict[Hashable, list[tuple[Numbers, ...]]] = {}
+        query = f"SELECT guid, id, value FROM {self._quoted('rocpd_timestamp')}"  # noqa: S608 - names of ours
+        for guid, (key, value) in self._blocks(query):
+            found.setdefault(guid, []).append((key, value))
+        columns = {guid: [np.concatenate(parts) for parts in zip(*some, strict=True)] for guid, some in found.items()}
+        return {guid: (_Index(key), value) for guid, (key, value) in columns.items()}
+
+    def _blocks(self, query: str) -> Iterator[tuple[Hashable, list[Numbers]]]:
+        """Rows of whole numbers in columns, with their guid, which the query asks for first."""
+        for guids, *columns in self._database.blocks(query):
+            if guids.count(guids[0]) == len(guids):
+                yield guids[0], [*map(_numbers, columns)]
+                continue
+            for guid in dict.fromkeys(guids):
+                rows = [place for place, one in enumerate(guids) if one == guid]
+                yield guid, [_numbers([column[row] for row in rows]) for column in columns]
+
+    def _records(self, table: str, *columns: str) -> Iterator[_Rows]:
+        """The rows of a table, by guid; ``columns``: more of the table, `NO` where the schema does not have them."""
         if table not in self._names:
-            return iter(())
+            return
         there = self._columns(table)
         on_a_track = "pid" not in there and "track_id" in there
         times = next((pair for pair in _TIMES if pair[0] in there), _TIMES[0])
-        place = ["track_id", *[""] * 4] if on_a_track else _PLACE
-        listed = ", ".join(f'"{name}"' if name in there else "NULL" for name in (*place, *times, *columns))
-        rows = self._database.numbers(f"SELECT guid, {listed} FROM {self._quoted(table)}")  # noqa: S608 - names of ours
-        is_id = times[0].endswith("_id")
-        return self._resolved(rows, on_a_track, is_id) if on_a_track or is_id else rows
+        place = ["track_id"] if on_a_track else [name for name in _PLACE if name in there]
+        more = [name for name in columns if name in there]
+        listed = ", ".join(f'"{name}"' if name in there else "NULL" for name in (*place, *times, *more))
+        for guid, found in self._blocks(f"SELECT guid, {listed} FROM {self._quoted(table)}"):  # noqa: S608 - names of ours
+            of = dict(zip([*place, "start", "end", *more], found, strict=True))
+            if on_a_track:
+                of |= self._placed(guid, of["track_id"])
+            if times[0].endswith("_id"):
+                of |= {name: self._timed(guid, of[name]) for name in ("start", "end")}
+            none = np.full(len(of["start"]), NO)
+            yield _Rows(guid, {name: of.get(name, none) for name in (*_PLACE, "start", "end", *columns)})
 
-    def _resolved(self, rows: Iterator[tuple[Any, ...]], on_a_track: bool, is_id: bool) -> Iterator[tuple[Any, ...]]:
-        """Yield rows of schema 4 as those of schema 3: references are replaced by their values."""
+    def _placed(self, guid: Hashable, track: Numbers) -> dict[str, Numbers]:
+        """Where the rows of schema 4 are, by their tracks."""
+        distinct, code = np.unique(track, return_inverse=True)
         nowhere = (None,) * len(_PLACE)
-        for guid, *rest in rows:
-            place = self._tracks.get((guid, rest[0]), nowhere) if on_a_track else rest[:5]
-            times = [self._timestamps.get((guid, key)) for key in rest[5:7]] if is_id else rest[5:7]
-            yield guid, *place, *times, *rest[7:]
+        places = [self._tracks.get((guid, key), nowhere) for key in distinct.tolist()]
+        return {name: _numbers(column)[code] for name, column in zip(_PLACE, zip(*places, strict=True), strict=True)}
+
+    def _timed(self, guid: Hashable, ids: Numbers) -> Numbers:
+        if guid not in self._timestamps:
+            return np.full(len(ids), NO)
+        index, values = self._timestamps[guid]
+        return np.append(values, NO)[index.rows(ids)]
 
     def profiles(self, every_call: bool) -> Iterator[Profile]:
         self._events()
@@ -192,7 +221,7 @@ class _Reading:
         self._kernels()
         self._copies()
         self._graph_launches()
-        self._stacks, self._parents, self._messages = {}, {}, {}
+        self._events_of = {}
         for assembly in self._of.values():
             if not assembly.empty:
                 yield assembly.finish(every_call)
@@ -236,120 +265,136 @@ class _Reading:
         return assembly.thread(self._threads.get((guid, thread)))
 
     def _events(self) -> None:
-        markers: dict[Hashable, set[Hashable]] = {}
-        for (guid, key), text in self._categories.items():
-            if "MARKER" in text:
-                markers.setdefault(guid, set()).add(key)
         columns, table = self._columns("rocpd_event"), self._quoted("rocpd_event")
         listed = ", ".join(name if name in columns else "NULL" for name in ("parent_stack_id", "category_id"))
-        parents, messages = self._parents, self._messages
-        any_marker = set().union(*markers.values())
-        rows = self._database.numbers(f"SELECT guid, id, stack_id, {listed} FROM {table}")  # noqa: S608 - names of ours
-        while some := list(islice(rows, _AT_ONCE)):
-            # Most rows have one guid, no parent, and are no marks, so nothing is done row by row then.
-            guids, keys, their_stacks, their_parents, their_categories = zip(*some, strict=True)
-            for guid in {*guids}:
-                own = self._stacks.setdefault(guid, {})
-                if guids.count(guid) == len(guids):
-                    own.update(zip(keys, their_stacks, strict=True))
-                else:
-                    own.update((key, stack) for of, key, stack, *_ in some if of == guid)
-            if any(their_parents):
-                parents |= {(guid, key): parent for guid, key, _, parent, _ in some if parent}
-            if not any_marker.isdisjoint(their_categories):
-                messages |= {(guid, key): "" for guid, key, *_, told in some if told in markers.get(guid, ())}
-        if messages and "extdata" in columns:
+        found: dict[Hashable, list[list[Numbers]]] = {}
+        for guid, block in self._blocks(f"SELECT guid, id, stack_id, {listed} FROM {table}"):  # noqa: S608 - names of ours
+            found.setdefault(guid, []).append(block)
+        for guid, blocks in found.items():
+            key, stack, parent, category = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+            blocks.clear()
+            markers = [one for (of, one), text in self._categories.items() if of == guid and "MARKER" in text]
+            is_marker = np.isin(category, [one for one in markers if type(one) is int])
+            self._events_of[guid] = _Events(key, stack, parent, is_marker)
+        if "extdata" in columns and any(events.texts for events in self._events_of.values()):
             for guid, key, extra in self._rows(
                 f"SELECT CAST(guid AS BLOB), id, extdata FROM {table} WHERE extdata <> '{{}}'"  # noqa: S608
             ):
-                if (guid, key) in messages:
-                    messages[guid, key] = _message(extra)
+                texts = self._events_of[guid].texts if guid in self._events_of else {}
+                if key in texts:
+                    texts[key] = _message(extra)
 
-    def _stack(self, guid: Hashable, event: Hashable) -> object:
-        return self._stacks.get(guid, _NO_STACKS).get(event)
+    def _told(self, rows: _Rows) -> tuple[_Events, Numbers]:
+        """The events of the guid, and the row in them of each row's event, -1 without."""
+        events = self._events_of.get(rows.guid, _NO_EVENTS)
+        return events, events.index.rows(rows["event_id"])
+
+    def _by_thread(self, rows: _Rows) -> Iterator[tuple[Assembly, Numbers, Numbers]]:
+        """Rows by their processes, each with the thread of every row."""
+        for process, its in _split(rows["pid"]):
+            assembly = self._assembly(rows.guid, _plain(process))
+            thread = np.empty(len(its), np.int64)
+            for tid, at in _split(rows["tid"][its]):
+                thread[at] = self._thread(assembly, rows.guid, _plain(tid))
+            yield assembly, its, thread
 
     def _regions(self) -> None:
-        strings, parents, messages = self._strings, self._parents, self._messages
-
-        @cache
-        def place_of(guid: Hashable, process: Hashable, thread: Hashable) -> tuple[Assembly, int]:
-            assembly = self._assembly(guid, process)
-            return assembly, self._thread(assembly, guid, thread)
-
-        of: Hashable = self  # no guid
-        stacks: Mapping[Hashable, object] = {}
-        for guid, process, thread, _, _, _, start, end, name, event in self._records(
-            "rocpd_region", "name_id", "event_id"
-        ):
-            if guid != of:
-                of, stacks = guid, self._stacks.get(guid, _NO_STACKS)
-            assembly, where = place_of(guid, process, thread)
-            times = assembly.times(start, end, "API call or range")
-            if times is None:
-                continue
-            said = strings.get((guid, name), "")
-            stack = stacks.get(event)
-            message = messages.get((guid, event)) if messages else None
-            if message is not None:
-                kind = "mark" if times[0] == times[1] else "range"
-                made = Range(kind, message or said, where, *times, stack if type(stack) is int else None)  # type: ignore[arg-type]
-                assembly.range(made)
-            else:
-                assembly.call(said, where, times, stack, parent=parents.get((guid, event)) if parents else None)
+        """Calls, and the ranges among them."""
+        for rows in self._records("rocpd_region", "name_id", "event_id"):
+            events, at = self._told(rows)
+            stack = np.append(events.stack, NO)[at]
+            parent = np.append(events.parent, NO)[at]
+            is_marker = np.append(events.is_marker, False)[at]
+            for assembly, its, thread in self._by_thread(rows):
+                start, end = rows["start"][its], rows["end"][its]
+                drawn = assembly.have_times(start, end, "API call or range")
+                called = drawn & ~is_marker[its]
+                its_calls = its[called]
+                name = np.empty(len(its_calls), np.int64)
+                for key, places in _split(rows["name_id"][its_calls]):
+                    name[places] = assembly.name_of_calls(self._strings.get((rows.guid, _plain(key)), ""))
+                assembly.calls(
+                    name, thread[called], start[called], end[called], stack[its_calls], parent[its_calls]
+                )  # fmt: skip
+                for place in np.flatnonzero(drawn & is_marker[its]).tolist():
+                    row, times = its[place], (int(start[place]), int(end[place]))
+                    said = self._strings.get((rows.guid, _plain(rows["name_id"][row])), "")
+                    text = events.texts.get(int(rows["event_id"][row]), "") or said
+                    kind = "mark" if times[0] == times[1] else "range"
+                    assembly.range(Range(kind, text, int(thread[place]), *times, _plain(stack[row])))  # type: ignore[arg-type]
 
     def _marks(self) -> None:
-        if not self._messages:
+        if not any(events.texts for events in self._events_of.values()):
             return
-        for guid, process, thread, _, _, _, at, _, event in self._records("rocpd_sample", "event_id"):
-            text = self._messages.get((guid, event))
-            if text and process is not None:
-                assembly = self._assembly(guid, process)
-                times = assembly.times(at, at, "mark")
-                if times is not None:
-                    assembly.range(Range("mark", text, self._thread(assembly, guid, thread), *times))
+        for rows in self._records("rocpd_sample", "event_id"):
+            texts = self._events_of.get(rows.guid, _NO_EVENTS).texts
+            for process, thread, at, event in rows.each("pid", "tid", "start", "event_id"):
+                text = texts.get(event)
+                if text and process is not None:
+                    assembly = self._assembly(rows.guid, process)
+                    times = assembly.times(at, at, "mark")
+                    if times is not None:
+                        assembly.range(Range("mark", text, self._thread(assembly, rows.guid, thread), *times))
 
     def _kernels(self) -> None:
-        agents = self._agents()
-        symbols = self._symbols()
+        agents, symbols = self._agents(), self._symbols()
+
+        def form(assembly: Assembly, guid: Hashable, place: Sequence[int | None], cells: Sequence[int | None]) -> int:
+            _, thread, agent, queue, stream = place
+            kernel, wx, wy, wz, gx, gy, gz, lds, scratch, graph, node = cells
+            device = assembly.device(agent, agents.get((guid, agent), ""))
+            lane = assembly.queue(device, queue, "queue") if stream is None else assembly.queue(device, stream)
+            name, registers = symbols.get((guid, kernel), ("", _NO_REGISTERS))
+            return assembly.form(
+                "kernel", name, lane, grid=sizes(gx, gy, gz), workgroup=sizes(wx, wy, wz),
+                resources=_resources(registers, lds, scratch),
+                thread=None if thread is None else self._thread(assembly, guid, thread),
+                graph_node=(graph, node) if graph else None,
+            )  # fmt: skip
+
         kernels: dict[_Key, tuple[Assembly, int]] = {}
         is_counted = self._has_rows("rocpd_pmc_event")
-        firsts: dict[tuple[object, ...], tuple[Assembly, Mapping[Hashable, object], int]] = {}
-        for row in self._records(
-            "rocpd_kernel_dispatch", "kernel_id", "workgroup_size_x", "workgroup_size_y", "workgroup_size_z",
-            "grid_size_x", "grid_size_y", "grid_size_z", "group_segment_size", "private_segment_size", "graph_exec_id",
-            "graph_node_id", "dispatch_id", "event_id",
+        for guid, assembly, first, events in self._commands(
+            "kernel", form, "rocpd_kernel_dispatch", "dispatch_id", "kernel_id", "workgroup_size_x", "workgroup_size_y",
+            "workgroup_size_z", "grid_size_x", "grid_size_y", "grid_size_z", "group_segment_size",
+            "private_segment_size", "graph_exec_id", "graph_node_id",
         ):  # fmt: skip
-            start, end, dispatch, event = row[6], row[7], row[-2], row[-1]
-            cells = row[:6] + row[8:-2]
-            first = firsts.get(cells)
-            if first is not None:
-                assembly, stacks, place = first
-                times = assembly.times(start, end, "kernel")
-                if times is not None:
-                    place = assembly.again(place, times, dispatch, stacks.get(event))
-            else:
-                guid, process, thread, agent, queue, stream, kernel, wx, wy, wz, gx, gy, gz, lds, scratch, *graph = (
-                    cells
-                )
-                assembly, stacks = self._assembly(guid, process), self._stacks.get(guid, _NO_STACKS)
-                times = assembly.times(start, end, "kernel")
-                if times is not None:
-                    device = assembly.device(agent, agents.get((guid, agent), ""))
-                    lane = assembly.queue(device, queue, "queue") if stream is None else assembly.queue(device, stream)
-                    name, registers = symbols.get((guid, kernel), ("", _NO_REGISTERS))
-                    place = assembly.activity(
-                        "kernel", name, lane, times, number=dispatch, correlation=stacks.get(event),
-                        grid=sizes(gx, gy, gz), workgroup=sizes(wx, wy, wz),
-                        resources=_resources(registers, lds, scratch),
-                        thread=None if thread is None else self._thread(assembly, guid, thread),
-                        graph_node=(graph[0], graph[1]) if graph[0] else None,
-                    )  # fmt: skip
-                    if float not in map(type, cells):  # 1 and 1.0 are equal, but only one of them is a size
-                        firsts[cells] = assembly, stacks, place
-            if times is not None and is_counted and type(event) is int:
-                kernels[row[0], event] = assembly, place
+            if is_counted:
+                kernels |= {(guid, event): (assembly, place) for place, event in enumerate(events.tolist(), first)}
         if kernels:
             self._counters(kernels)
+
+    def _commands(
+        self, kind: str, form_of: _FormOf, table: str, varying: str, *columns: str
+    ) -> Iterator[tuple[Hashable, Assembly, int, Numbers]]:
+        """The commands of a table into their processes: (guid, process, place of the first row, events) of each block.
+
+        ``form_of`` makes the form of all rows that are equal in place and ``columns``. ``varying`` is the kernel's
+        number or the copy's size.
+        """
+        known: dict[tuple[object, ...], int] = {}
+        for rows in self._records(table, varying, *columns, "event_id"):
+            events, at = self._told(rows)
+            stack = np.append(events.stack, NO)[at]
+            for process, its in _split(rows["pid"]):
+                assembly = self._assembly(rows.guid, _plain(process))
+                its = its[assembly.have_times(rows["start"][its], rows["end"][its], kind)]
+                if not len(its):
+                    continue
+                cells = [rows[name][its] for name in (*_PLACE, *columns)]
+                form = np.empty(len(its), np.int64)
+                for one, places in _split(*cells):
+                    number = known.get((rows.guid, *one))
+                    if number is None:
+                        place, others = [*map(_plain, one[: len(_PLACE)])], [*map(_plain, one[len(_PLACE) :])]
+                        number = known[rows.guid, *one] = form_of(assembly, rows.guid, place, others)
+                    form[places] = number
+                told = rows[varying][its]
+                first = assembly.activities(
+                    form, rows["start"][its], rows["end"][its], correlation=stack[its],
+                    number=told if kind == "kernel" else None, size_bytes=told if kind != "kernel" else 0,
+                )  # fmt: skip
+                yield rows.guid, assembly, first, rows["event_id"][its]
 
     def _counters(self, kernels: Mapping[_Key, tuple[Assembly, int]]) -> None:
         """Read the values of counters. Other rows also have some: samples of a stream of counters, events of the
@@ -395,38 +440,132 @@ class _Reading:
 
     def _copies(self) -> None:
         agents = self._agents()
-        route_told = cache(lambda guid, name: route_of(self._strings.get((guid, name))))
-        for (
-            guid, process, thread, _, _, stream, start, end, name, target, origin, size, graph, node, event,
-        ) in self._records(
-            "rocpd_memory_copy", "name_id", "dst_agent_id", "src_agent_id", "size", "graph_exec_id", "graph_node_id",
-            "event_id",
-        ):  # fmt: skip
-            assembly = self._assembly(guid, process)
-            times = assembly.times(start, end, "copy")
-            if times is None:
-                continue
-            route = route_told(guid, name)
+
+        def form(assembly: Assembly, guid: Hashable, place: Sequence[int | None], cells: Sequence[int | None]) -> int:
+            _, thread, _, _, stream = place
+            name, target, origin, graph, node = cells
+            route = route_of(self._strings.get((guid, name)))
             agent = origin if route == "device to host" else target
             device = assembly.device(agent, agents.get((guid, agent), ""))
-            assembly.activity(
-                "copy", f"copy {route}".strip(), assembly.queue(device, stream), times,
-                correlation=self._stack(guid, event), size_bytes=size, route=route,
+            return assembly.form(
+                "copy", f"copy {route}".strip(), assembly.queue(device, stream), route=route,
                 thread=None if thread is None else self._thread(assembly, guid, thread),
                 graph_node=(graph, node) if graph else None,
             )  # fmt: skip
 
+        for _ in self._commands(
+            "copy", form, "rocpd_memory_copy", "size", "name_id", "dst_agent_id", "src_agent_id", "graph_exec_id",
+            "graph_node_id",
+        ):  # fmt: skip
+            pass
+
     def _graph_launches(self) -> None:
-        """Return kernels of graph launches that were not recorded, as the launch states their number. A launch without
-        a number is counted as a launch without kernels."""
-        recorded: dict[_Key, Counter[int | None]] = {}
-        for guid, process, *_, count, event in self._records("rocpd_graph_launch", "kernel_dispatch_count", "event_id"):
-            stack = self._stack(guid, event)
+        """Kernels of graph launches that were not recorded: the launch has their number. One that has none at all is
+        counted as a launch without kernels."""
+        recorded: dict[_Key, Counter[int]] = {}
+        for rows in self._records("rocpd_graph_launch", "kernel_dispatch_count", "event_id"):
+            events, at = self._told(rows)
+            stacks = np.append(events.stack, NO)[at].tolist()
             if not recorded:
                 recorded = {owner: assembly.kernels_by_correlation() for owner, assembly in self._of.items()}
-            there = recorded.get((guid, process), Counter[int | None]())[stack] if type(stack) is int else 0
-            if there and type(count) is int and there < count < _MOST_OF_A_GRAPH:
-                self._of[guid, process].defects["lost-graph-kernels"] += count - there
+            for stack, (process, count) in zip(stacks, rows.each("pid", "kernel_dispatch_count"), strict=True):
+                there = recorded[rows.guid, process][stack] if stack >= 0 and (rows.guid, process) in recorded else 0
+                if there and count is not None and there < count < _MOST_OF_A_GRAPH:
+                    self._of[rows.guid, process].defects["lost-graph-kernels"] += count - there
+
+
+class _Rows:
+    """Some rows of a table, of one guid, in columns."""
+
+    def __init__(self, guid: Hashable, columns: Mapping[str, Numbers]) -> None:
+        self.guid = guid
+        self._columns = columns
+
+    def __getitem__(self, name: str) -> Numbers:
+        return self._columns[name]
+
+    def each(self, *names: str) -> Iterator[tuple[int | None, ...]]:
+        return zip(*(map(_plain, self[name].tolist()) for name in names), strict=True)
+
+
+_FormOf = Callable[[Assembly, Hashable, Sequence[int | None], Sequence[int | None]], int]
+
+
+class _Index:
+    """Finds rows by their ids. Of several rows with one id the last counts."""
+
+    def __init__(self, ids: Numbers) -> None:
+        most = int(ids.max(initial=-1))
+        self._is_dense = most < 4 * len(ids) and int(ids.min(initial=0)) >= 0
+        if self._is_dense:  # nearly always: a writer counts them
+            self._row = np.full(most + 2, -1, np.int32)
+            self._row[ids] = np.arange(len(ids), dtype=np.int32)
+        else:
+            self._ids, back = np.unique(ids[::-1], return_index=True)
+            self._row = np.append(len(ids) - 1 - back, -1)
+
+    def rows(self, ids: Numbers) -> Numbers:
+        """The row of each id, -1 without."""
+        if self._is_dense:
+            return self._row[np.where((ids >= 0) & (ids < len(self._row)), ids, -1)].astype(np.int64)
+        at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        return np.where((self._ids[at] == ids) & (ids != NO), self._row[at], -1)
+
+
+class _Events:
+    """The events of a guid. ``texts``: of those that are of ROCTx, by id, the text or none."""
+
+    def __init__(self, ids: Numbers, stack: Numbers, parent: Numbers, is_marker: NDArray[np.bool_]) -> None:
+        self.index = _Index(ids)
+        self.stack = stack
+        self.parent = parent
+        self.is_marker = is_marker
+        self.texts: dict[object, str] = dict.fromkeys(ids[is_marker].tolist(), "")
+
+
+_NONE = np.empty(0, np.int64)
+_NO_EVENTS = _Events(_NONE, _NONE, _NONE, np.empty(0, bool))
+
+
+def _numbers(cells: Sequence[object]) -> Numbers:
+    """A column of whole numbers; `NO` for any other cell, for a stranger may store anything."""
+    column = np.array(cells)
+    if column.dtype == np.int64:
+        return column
+    return np.fromiter((cell if type(cell) is int else NO for cell in cells), np.int64, len(cells))
+
+
+def _plain(number: int) -> int | None:
+    return None if number == NO else int(number)
+
+
+def _split(*columns: Numbers) -> Iterator[tuple[Any, Numbers]]:
+    """Rows by their values: (the value, or a tuple of them, the rows) in order of first appearance."""
+    if not len(columns[0]):
+        return
+    first, code = _distinct(columns)
+    order = np.argsort(code, kind="stable")
+    rows_of = np.split(order, np.searchsorted(code[order], np.arange(1, len(first))))
+    for group in np.argsort(first).tolist():
+        values = tuple(int(column[first[group]]) for column in columns)
+        yield values if len(columns) > 1 else values[0], rows_of[group]
+
+
+def _distinct(columns: Sequence[Numbers]) -> tuple[Numbers, Numbers]:
+    """(the first row with each combination of values, the combination of each row)."""
+    varying = [column for column in columns if (column != column[0]).any()]
+    if not varying:
+        return np.zeros(1, np.int64), np.zeros(len(columns[0]), np.int64)
+    for attempt in itertools.count():
+        # A sum of products stands for a combination, if it is the sum of no other one.
+        factors = [pow(_ODD, 1 + number + attempt * len(varying), 1 << 64) for number in range(len(varying))]
+        mixed = sum(
+            column.astype(np.uint64) * np.uint64(factor) for column, factor in zip(varying, factors, strict=True)
+        )
+        _, first, code = np.unique(mixed, return_index=True, return_inverse=True)
+        if all((column[first][code] == column).all() for column in varying):
+            return first, code
+    raise AssertionError
 
 
 def _id(cell: object) -> int | None:
