@@ -10,6 +10,7 @@ it is asked for.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from operator import attrgetter
@@ -54,6 +55,10 @@ class Pool(NamedTuple, Generic[Value]):
         codes = [numbers.setdefault(value, len(numbers)) for value in values]
         return cls(list(numbers), np.array(codes, np.int32))
 
+    def take(self, rows: Any) -> Pool[Value]:
+        """The column of some rows; ``rows`` is anything that numpy takes as an index."""
+        return Pool(self.values, self.codes[rows])
+
     @classmethod
     def same(cls, value: Value, count: int) -> Pool[Value]:
         """The pool of a column that has one value everywhere."""
@@ -69,6 +74,35 @@ def _plain(column: Numbers) -> Iterable[int | None]:
     """The numbers of a column as Python has them, None for `NO`."""
     values: list[int] = column.tolist()
     return [None if value == NO else value for value in values] if NO in column else values
+
+
+class Growing:
+    """Columns of whole numbers while a reader fills them, row by row or, from numpy, many rows at once."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.columns = {name: array("q") for name in names}
+        self._add = [column.append for column in self.columns.values()]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, name: str) -> Numbers:
+        """A column as it is now. No row may be added while it is in use."""
+        column = self.columns[name]
+        return np.frombuffer(column, np.int64) if column else np.empty(0, np.int64)
+
+    def add(self, *row: int) -> None:
+        for add, value in zip(self._add, row, strict=True):
+            add(value)
+
+    def shift(self, by: int, *names: str) -> None:
+        for name in names:
+            self.columns[name] = array("q", (self[name] + by).tobytes())
+
+    def extend(self, count: int, **columns: Numbers | int) -> None:
+        """Add ``count`` rows; a column that is one number has it in each row."""
+        for name, column in self.columns.items():
+            column.frombytes(np.broadcast_to(np.asarray(columns[name], np.int64), count).tobytes())
 
 
 class _Table(Sequence[Record]):
@@ -373,4 +407,4 @@ class Activities(_Table[Activity]):
 
 
 def _taken(column: Any, rows: Any) -> Any:
-    return Pool(column.values, column.codes[rows]) if isinstance(column, Pool) else column[rows]
+    return column.take(rows) if isinstance(column, Pool) else column[rows]

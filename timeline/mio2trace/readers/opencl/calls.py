@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import msgspec
+import numpy as np
 
 from mio2trace.model.profile import (
     NOT_OPENCL,
-    Activity,
     BufferCreated,
     Device,
     OpenCl,
@@ -23,10 +23,12 @@ from mio2trace.model.profile import (
     Profile,
     Program,
     Queue,
+    Size3,
     Thread,
     TimerMark,
 )
 from mio2trace.model.profile import Call as HostCall
+from mio2trace.model.tables import KINDS, NO, Activities, Calls, Growing, Pool
 from mio2trace.model.timer_marks import TimerMarks
 from mio2trace.notes import Notes
 from mio2trace.patterns import late
@@ -78,6 +80,28 @@ class _KernelObject:
         self.zeros: list[tuple[int, int, int | None]] = []  # (call index, line, host time)
 
 
+_Times = tuple[int, int, int, int]
+"""When a command was queued and submitted, when it began and ended."""
+_NO_TIMES: _Times = (NO, NO, NO, NO)
+_ROWS = (
+    "number", "line", "queued_ns", "submit_ns", "start_ns", "end_ns", "host_start_ns", "host_end_ns", "prepared_ns",
+    "size_bytes", "form",
+)  # fmt: skip
+
+
+class _Form(NamedTuple):
+    """What many commands have in common. ``launch``: the place of the values that only OpenCL records."""
+
+    kind: Literal["kernel", "copy"]
+    name: str
+    api: str
+    queue: int
+    grid: Size3 | None = None
+    workgroup: Size3 | None = None
+    launch: int = 0
+    route: str = ""
+
+
 class ProfileFolder:
     """Turns calls, in call order, into a `Profile`.
 
@@ -97,11 +121,14 @@ class ProfileFolder:
         self._devices: dict[str, int] = {}
         self._programs: list[Program] = []
         self._program_of: dict[str, int] = {}
-        self._activities: list[Activity] = []
+        self._rows = Growing(_ROWS)
+        self._forms: dict[_Form, int] = {}
         self._other_calls: list[HostCall] = []
         self._buffers: list[BufferCreated] = []
-        self._interned: dict[Any, Any] = {word: word for word in (_LAUNCH, *_COPIES, *_COPIES.values())}
-        self._launches: dict[tuple[Any, ...], OpenClLaunch] = {}
+        self._interned: dict[Any, Any] = {}
+        self._launches: dict[tuple[Any, ...], int] = {}
+        """What a launch has of its own to its number. Copies have the first."""
+        self._names: dict[str, str] = {}
         self._seconds: dict[str, int] = {}
         self._cut_pointers = False
 
@@ -133,7 +160,7 @@ class ProfileFolder:
 
     def known(self) -> object:
         """A value that changes with each command and each program."""
-        return len(self._activities), len(self._programs)
+        return len(self._rows), len(self._programs)
 
     def _set_first(self, kernel: _KernelObject, call: SetKernelArg, index: int, line: int) -> None:
         """Take the first argument, or one that was not set before."""
@@ -163,7 +190,7 @@ class ProfileFolder:
         return Profile(
             source=self._source,
             records=self.calls,
-            activities=tuple(self._activities),
+            activities=self._activities(),
             other_calls=tuple(self._other_calls),
             queues=tuple(self._queues.values()),
             devices=tuple(Device(index=number) for number in range(len(self._devices))),
@@ -173,6 +200,43 @@ class ProfileFolder:
             opencl=OpenCl(programs=tuple(self._programs), buffers=tuple(self._buffers), marks=self._marks()),
             interleaved=interleaved,
         )
+
+    def _activities(self) -> Activities:
+        rows, forms = self._rows, [*self._forms]
+        form, count = rows["form"], len(rows)
+        calls = Calls.of_columns(
+            count,
+            name=Pool.of(one.api for one in forms).take(form),
+            start_ns=rows["host_start_ns"],
+            end_ns=rows["host_end_ns"],
+            **{field: rows[field] for field in ("line", "number", "prepared_ns")},
+        )
+        launches = [NOT_OPENCL, *(OpenClLaunch(key[0], key[3:], key[1], key[2]) for key in self._launches)]
+        made: Activities = Activities.of_columns(
+            count,
+            kind=np.array([KINDS.index(one.kind) for one in forms], np.int8)[form],
+            queue=np.array([one.queue for one in forms], np.int64)[form],
+            opencl=Pool(launches, np.array([one.launch for one in forms], np.int32)[form]),
+            name=Pool.of(one.name for one in forms).take(form),
+            grid=Pool.of(one.grid for one in forms).take(form),
+            workgroup=Pool.of(one.workgroup for one in forms).take(form),
+            route=Pool.of(one.route for one in forms).take(form),
+            call=np.arange(count, dtype=np.int32),
+            calls=calls,
+            **{
+                field: rows[field]
+                for field in ("number", "line", "queued_ns", "submit_ns", "start_ns", "end_ns", "size_bytes")
+            },
+        )
+        return made
+
+    def _add(self, form: _Form, index: int, line: int, times: _Times, stamps: Stamps, prepared: str, size: int) -> None:
+        """Add a command; its call has its number."""
+        host = self._host
+        self._rows.add(
+            index, line, *times, _or_no(host(stamps.start)), _or_no(host(stamps.end)), _or_no(host(prepared)), size,
+            self._forms.setdefault(form, len(self._forms)),
+        )  # fmt: skip
 
     def _marks(self) -> Sequence[TimerMark]:
         """Return the most used kernel that only ever got the argument 0 = 00000000 and never ran (dvdt-ck.md 2.3a)."""
@@ -260,83 +324,40 @@ class ProfileFolder:
         if not kernel.enqueued:
             kernel.enqueued = True
             kernel.zeros = []
-        same = self._interned.setdefault  # equal values are kept once
-        stamps = call.timestamp or NO_STAMPS
         prepared = kernel.prepared
-        host = self._host
         gwo, gws, lws = call.gwo, call.gws, call.lws
         # one flat tuple, because a million of them are hashed and compared
-        offset = same(gwo, gwo) if len(gwo) == 3 else None
+        offset = gwo if len(gwo) == 3 else None
         key: tuple[Any, ...] = (call.kernel, kernel.program, offset, *kernel.arguments)
-        launch = self._launches.get(key)
-        if launch is None:
-            launch = self._launches[key] = OpenClLaunch(key[0], key[3:], key[1], key[2])
-        queue = self._queues.get(call.queue)
-        queued, submit, start, end = self._device_times(call, index)
-        self._activities.append(
-            Activity(
-                index,
-                "kernel",
-                same(call.name, kernel_name(call.name)),
-                line,
-                self._queue(call.queue) if queue is None else queue.index,
-                queued,
-                submit,
-                start,
-                end,
-                HostCall(
-                    _LAUNCH,
-                    0,
-                    host(stamps.start),
-                    host(stamps.end),
-                    line,
-                    index,
-                    None,
-                    None if prepared is None else host(prepared.start),
-                ),
-                same(gws, gws) if len(gws) == 3 else None,
-                same(lws, lws) if len(lws) == 3 and any(lws) else None,
-                launch,
-            )
-        )
+        launch = self._launches.setdefault(key, len(self._launches) + 1)
+        form = _Form(
+            "kernel", self._kernel_name(call.name), _LAUNCH, self._queue(call.queue),
+            gws if len(gws) == 3 else None,
+            lws if len(lws) == 3 and any(lws) else None,
+            launch,
+        )  # fmt: skip
+        times = self._device_times(call, index)
+        self._add(form, index, line, times, call.timestamp or NO_STAMPS, prepared.start if prepared else "", 0)
         kernel.prepared = None
         if self._cut_pointers:
             # Several kernels share one cut handle: only arguments that were set since the last enqueue are certain.
             kernel.arguments = []
 
+    def _kernel_name(self, name: str) -> str:
+        shown = self._names.get(name)
+        if shown is None:
+            shown = self._names[name] = kernel_name(name)
+        return shown
+
     def _enqueue_copy(self, call: EnqueueReadBuffer | EnqueueWriteBuffer, index: int, line: int) -> None:
         name = "read buffer" if isinstance(call, EnqueueReadBuffer) else "write buffer"
-        stamps = call.timestamp or NO_STAMPS
-        queued, submit, start, end = self._device_times(call, index)
-        api = str(call.__struct_config__.tag)
-        self._activities.append(
-            Activity(
-                index,
-                "copy",
-                self._interned[name],
-                line,
-                self._queue(call.queue),
-                queued,
-                submit,
-                start,
-                end,
-                HostCall(
-                    self._interned.setdefault(api, api),
-                    0,
-                    self._host(stamps.start),
-                    self._host(stamps.end),
-                    line,
-                    index,
-                ),
-                None,
-                None,
-                NOT_OPENCL,
-                self._bytes(call.size, index),
-                self._interned[_COPIES[name]],
-            )
-        )
+        form = _Form(
+            "copy", name, str(call.__struct_config__.tag), self._queue(call.queue), route=_COPIES[name]
+        )  # fmt: skip
+        times, size = self._device_times(call, index), self._bytes(call.size, index)
+        self._add(form, index, line, times, call.timestamp or NO_STAMPS, "", size)
 
-    def _device_times(self, call: Command, index: int) -> tuple[int, int, int, int] | tuple[None, None, None, None]:
+    def _device_times(self, call: Command, index: int) -> _Times:
         times = call.profiling
         if call.errcode not in (0, _UNKNOWN_ERROR):
             self._notes.add("enqueue that failed: not drawn", f"call {index}: errcode {call.errcode}")
@@ -353,7 +374,7 @@ class ProfileFolder:
                     return int(queued), int(submit), int(start), int(end)
                 return queued, submit, start, end
             self._notes.add("enqueue whose device times are out of order", f"call {index}")
-        return None, None, None, None
+        return _NO_TIMES
 
     def _bytes(self, size: int | float, index: int) -> int:
         if 0 <= size <= _MAX_INTEGER:
@@ -381,6 +402,10 @@ class ProfileFolder:
                 pass
         self._notes.add("host time that is not of the form 2018-02-09T10:36:48.553314", repr(text)[:40])
         return None
+
+
+def _or_no(number: int | None) -> int:
+    return NO if number is None else number
 
 
 def _count(number: int | float) -> int | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -33,7 +32,7 @@ from mio2trace.model.profile import (
     Size3,
     Thread,
 )
-from mio2trace.model.tables import KERNEL, KINDS, NO, Activities, Calls, Codes, Numbers, Pool
+from mio2trace.model.tables import KERNEL, KINDS, NO, Activities, Calls, Codes, Growing, Numbers, Pool
 from mio2trace.notes import Notes
 from mio2trace.readers import base
 from mio2trace.readers.rocm.counters import COUNTER_RUN, Values
@@ -76,35 +75,6 @@ class _Form(NamedTuple):
     graph_node: tuple[int, int] | None
 
 
-class _Numbers:
-    """Columns of whole numbers that grow row by row or, from numpy, many rows at once."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self.columns = {name: array("q") for name in names}
-        self._add = [column.append for column in self.columns.values()]
-
-    def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
-
-    def __getitem__(self, name: str) -> Numbers:
-        """A column as it is now. No row may be added while it is in use."""
-        column = self.columns[name]
-        return np.frombuffer(column, np.int64) if column else np.empty(0, np.int64)
-
-    def add(self, *row: int) -> None:
-        for add, value in zip(self._add, row, strict=True):
-            add(value)
-
-    def shift(self, by: int, *names: str) -> None:
-        for name in names:
-            self.columns[name] = array("q", (self[name] + by).tobytes())
-
-    def extend(self, count: int, **columns: Numbers | int) -> None:
-        """Add ``count`` rows; a column that is one number has it in each row."""
-        for name, column in self.columns.items():
-            column.frombytes(np.broadcast_to(np.asarray(columns[name], np.int64), count).tobytes())
-
-
 class Assembly:
     """One process's profile while its rows are read."""
 
@@ -131,9 +101,9 @@ class Assembly:
         self._threads: dict[int | None, Thread] = {}
         self._devices: dict[Hashable, Device] = {}
         self._queues: dict[Hashable, Queue] = {}
-        self._rows = _Numbers(_ROWS)
+        self._rows = Growing(_ROWS)
         self._forms: dict[_Form, int] = {}
-        self._calls = _Numbers(_CALLS)
+        self._calls = Growing(_CALLS)
         self._call_names: dict[str, int] = {}
         self._ranges: list[Range] = []
         self._launched: dict[int, str] = {}
@@ -563,8 +533,7 @@ def _as_launched(host_ns: Numbers, start_ns: Numbers, queue: Numbers) -> Numbers
 
 
 def _pool(forms: Sequence[_Form], of: Callable[[_Form], Value], form: Numbers) -> Pool[Value]:
-    pool = Pool.of(map(of, forms))
-    return Pool(pool.values, pool.codes[form])
+    return Pool.of(map(of, forms)).take(form)
 
 
 def _which(numbers: Numbers, count: int) -> Numbers:
