@@ -210,23 +210,6 @@ class Attribution:
             if (printed := layer.printed_ns(direction) or least) and (layer.index, direction) not in launched
         }
 
-    def lacking(self) -> set[LayerKey]:
-        """Layers whose kernels in iteration 1 take less than an eighth of the printed time, by 1 ms at least: the rest
-        ran on the host, or the profile has lost some of them.
-        """
-        taken: dict[LayerKey, int] = {}
-        for position in (position for direction in DIRECTIONS for position in self.reference(direction)):
-            key, activity = self.layer_key(position), self.profile.activities[position]
-            if key is not None and activity.start_ns is not None and activity.end_ns is not None:
-                taken[key] = taken.get(key, 0) + activity.end_ns - activity.start_ns
-        return {
-            key
-            for layer, direction in self.net.execution_order()
-            if (key := (layer.index, direction)) in taken
-            and (printed := layer.printed_ns(direction) or 0) > 8 * taken[key]
-            and printed - taken[key] >= HOST_LAYER_NS
-        }
-
     # -- runs of layers ----------------------------------------------------------------------------------------------
 
     def give_layer(

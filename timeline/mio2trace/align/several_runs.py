@@ -2,8 +2,8 @@
 
 A run begins with calls that no other place of it has in that order (its searches, its first iteration); where they come
 again, and the calls after them are those of before, the program ran again. One that was killed has the first of these
-calls. A profile with as many iterations as one of these runs holds one of them. Buffers tell which, and of runs that
-are not as long how much the profile holds; else nothing does, as the kernels are those of every one of them.
+calls. A profile with as many iterations as one of these runs holds one of them. Buffers tell which; else nothing does,
+as the kernels are those of every one of them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
 from mio2trace.align.operations.queues import same_process
-from mio2trace.align.operations.rates import FEW, LAST
-from mio2trace.kernels.names import kernel_name
+from mio2trace.align.operations.rates import LAST
 from mio2trace.model.profile import Activity, Profile
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
@@ -28,9 +27,6 @@ MORE = 1.5
 """So many times the iterations of one run are more than those of one."""
 ALIKE = 0.9
 """Part of a run's calls that another run of the program has as well."""
-
-_ONE_EACH = frozenset(("pool", "activ", "softmax"))
-"""Primitives of which an execution launches one kernel."""
 
 
 def run_of_profile(
@@ -53,9 +49,6 @@ def run_of_profile(
         left = [runs[same.index(True)]]
     if not left:
         return operations, 1.0
-    if len(left) > 1 and (own := _as_long(kernels, left)) is not None:
-        notes.add(f"log of {len(runs)} runs: one is as long as the profile, the others are left out")
-        return own, 1 - FEW
     if len(left) > 1:
         notes.add(
             f"log of {len(runs)} runs without evidence which one is the profile's: the last one is used, with low"
@@ -79,14 +72,6 @@ def begun_again(operations: Sequence[Operation]) -> frozenset[int]:
         if problems[place : place + SET_UP] == first:
             return frozenset(operation.index for operation in operations[: 2 * place])
     return frozenset()
-
-
-def _as_long(kernels: Sequence[Activity], runs: Sequence[Sequence[Operation]]) -> Sequence[Operation] | None:
-    """The only run that has about as many calls of what launches one kernel as there are such kernels."""
-    count = sum(bool(_ONE_EACH.intersection(name.primitives)) for one in kernels if (name := kernel_name(one.name)))
-    calls = [sum(one.phase == "run" and one.primitive in _ONE_EACH for one in run) for run in runs]
-    near = [run for run, its in zip(runs, calls, strict=True) if abs(its - count) <= FEW * count]
-    return near[0] if len(near) == 1 else None
 
 
 def _problem(operation: Operation) -> Hashable:

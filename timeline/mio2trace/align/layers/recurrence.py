@@ -51,7 +51,7 @@ def place_by_recurrence(
     A fill or write without a counterpart goes to the layer of the kernel that follows it, if that has one. Where a
     layer that launches nothing (its work ran on the host; ``unlaunched`` has its printed time in ns) lies in between,
     it may be that layer's and is not sure; it goes there if the host was busy between it and the kernel. Neither is it
-    sure where a kernel of another layer is missing in between, or the layer before it lacks some.
+    sure where a kernel of another layer is missing in between.
     """
     activities = attribution.profile.activities
     ones, others = [signature(activities[i]) for i in reference], [signature(activities[i]) for i in target]
@@ -63,14 +63,13 @@ def place_by_recurrence(
     matched = {target[j] for _, j in pairs}
     likely = attribution.links.layer_confidence
     inherited = {target[j]: likely[reference[i]] for i, j in pairs if reference[i] in likely}
-    unsure = {target[j] for j in _ambiguous(ones, others, pairs, keys)}
     after_missing = {
         target[j]
         for (before, _), (i, j) in pairwise([(-1, -1), *pairs])
         if any(keys[missing] != keys[i] for missing in range(before + 1, i))
     }
+    unsure = {target[j] for j in _ambiguous(ones, others, pairs, keys)}
     shaky = unsure | inherited.keys() | after_missing
-    shaky |= _behind_lacking(target, layer_of, attribution.lacking())
     prepared = prepares(attribution, target, layer_of, matched, shaky, unlaunched)
     for position in target:
         if position in prepared:
@@ -137,18 +136,6 @@ def _written_for(types: Mapping[int, frozenset[str]], key: LayerKey, before: Lay
             return key
         own = own[0] + step, key[1]
     return own if own[0] in types else key
-
-
-def _behind_lacking(
-    target: Sequence[int], layer_of: Mapping[int, LayerKey], lacking: AbstractSet[LayerKey]
-) -> set[int]:
-    """The first kernel behind each layer of which some may be lost: what lies before it may have been for these."""
-    placed = [position for position in target if position in layer_of] if lacking else []
-    return {
-        after
-        for before, after in pairwise(placed)
-        if layer_of[before] in lacking and layer_of[after] != layer_of[before]
-    }
 
 
 def _ambiguous(
