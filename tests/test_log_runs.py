@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.damage import loaded, measured
 from benchmarks.damage_score import Tally, tallies
-from benchmarks.damages import losses, prints, processes
+from benchmarks.damages import clocks, losses, prints, processes
 from benchmarks.damages.run import Mutation, Run, with_lines
 from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK, TWIN, without_framework
 from mio2trace import analyse
@@ -67,10 +67,21 @@ def test_a_log_that_was_written_twice_is_one_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [processes.earlier_run, processes.later_run])
-def test_where_nothing_tells_the_runs_apart_every_call_is_in_doubt(change: Mutation, tmp_path: Path) -> None:
-    """A profile on a clock of its own, and a log of two runs of the program: no link to a call is likelier than that it
-    is the last one's. The layers are those of either."""
+def test_of_two_runs_the_one_whose_stamps_keep_time_is_the_profiles(change: Mutation, tmp_path: Path) -> None:
+    """A profile on a clock of its own, and a log of two runs of the program: each link is right, and in no doubt."""
     run = change(run_of("twin-resnet-immediate-2ranks-run.rank0-rocpd", TWIN), Random(1))
+    operations, layers = scored(run, tmp_path)
+    assert operations.right == operations.kernels
+    assert layers.right == layers.links == layers.kernels
+    assert min(operations.mean, layers.mean) > LAST
+
+
+@pytest.mark.parametrize("change", [processes.earlier_run, processes.later_run])
+def test_where_nothing_tells_the_runs_apart_every_call_is_in_doubt(change: Mutation, tmp_path: Path) -> None:
+    """The same with stamps of seconds: no link to a call is likelier than that it is the last run's. The layers are
+    those of either."""
+    run = change(run_of("twin-resnet-immediate-2ranks-run.rank0-rocpd", TWIN), Random(1))
+    run = clocks.stamps_coarse(1_000_000)(run, Random(1))
     operations, layers = scored(run, tmp_path)
     assert operations.links > 0
     assert operations.wrong_and_sure == layers.wrong_and_sure == 0

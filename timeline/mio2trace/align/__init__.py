@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import sharpened
 from mio2trace.align.clocks.fit import DeviceClock, LogClock, device_clocks
-from mio2trace.align.clocks.log_runs import of_profile
+from mio2trace.align.clocks.log_runs import Chosen, of_profile
 from mio2trace.align.clocks.reach import in_time_order, within_reach
 from mio2trace.align.exact import Calls, calls_of
 from mio2trace.align.graphs import join_replays
@@ -68,6 +70,8 @@ __all__ = [
 ]
 
 
+MOST_RUNS = 8
+"""Of a log's runs so many are joined with a profile, from the last one back, until one keeps time with it."""
 _STATED = (RANGE, CORRELATION, GRAPH_NODE, CAPTURE, SEQUENCE)
 
 
@@ -133,58 +137,83 @@ def align(  # noqa: PLR0913 - keyword-only options
     logged = operations
     profile = in_time_order(within_reach(profile, notes))
     facts = find_gemms(profile)
-    of_run, own, chance_of_log, are_alike = of_profile(profile, logs, operations, notes, without)
-    chance = 1.0
     behind = max((operation.index for operation in operations), default=NONE) + 1
-    operations = of_its_threads(profile, own)
-    if profile.clocks[0].as_unix is None or not any(log.events or log.layers for log in of_run):
-        operations, chance = run_of_profile(profile, operations, notes)
-    same = None if BUFFERS in without else same_process(profile, operations)
-    left_out = 0
-    if same is False and by_order_alone:
-        notes.add("log and profile have no buffer in common: every link to an operation has low confidence")
-        without |= {BUFFERS}
-        chance = min(chance, DOUBTED)
-    elif same is False:
-        bare = without_buffers(operations)
-        if not bare:
-            raise InputError(OTHER_PROCESS)
-        left_out, operations, same = len(operations) - len(bare), bare, None
-    logs = [by_place(log) for log in of_run]
-    by_ranges = not without >= {RANGE, CORRELATION}
-    calls = calls_of(profile, operations, behind, notes) if by_ranges else Calls(tuple(operations), ())
-    replays = Replays()
-    if not without >= {CAPTURE, GRAPH_NODE}:
-        replays = join_replays(profile, captures, max((one.index for one in calls.operations), default=NONE) + 1, notes)
     sharp, error_ns, step_ns = sharpened(profile, notes)
-    attribution = Attribution(
-        sharp,
-        notes,
-        host_error_ns=error_ns,
-        host_step_ns=step_ns,
-        logs=logs,
-        operations=(*calls.operations, *replays.operations),
-        operation_of_range=calls.of_range,
-        opened=calls.opened if sharp is profile else None,
-        replays=replays,
-        beside=beside,
-        weights_of=calls.weights_of,
-        net=read_net(logs, notes),
-        facts=facts,
-        without=without,
-        same_process=same,
-        by_order_alone=by_order_alone,
-        keep_reasons=keep_reasons,
-    )
-    climb(attribution)
-    attribution.links.calibrate_layers()
-    if operations:
-        chance = min(chance, _chance_of_operations(attribution, left_out))
-    if any(log.layers for log in logs) and profile.activities and not attribution.links.runs:
+
+    def joined(before: int) -> _Joined:
+        """With the run of the log that is so many ``before`` the last one, if nothing but its stamps may tell which."""
+        chosen = of_profile(profile, logs, logged, notes, without, before)
+        operations, chance = of_its_threads(profile, chosen.operations), 1.0
+        if profile.clocks[0].as_unix is None or not any(log.events or log.layers for log in chosen.runs):
+            operations, chance = run_of_profile(profile, operations, notes)
+        leaving = without
+        same = None if BUFFERS in without else same_process(profile, operations)
+        left_out = 0
+        if same is False and by_order_alone:
+            notes.add("log and profile have no buffer in common: every link to an operation has low confidence")
+            leaving |= {BUFFERS}
+            chance = min(chance, DOUBTED)
+        elif same is False:
+            bare = without_buffers(operations)
+            if not bare:
+                raise InputError(OTHER_PROCESS)
+            left_out, operations, same = len(operations) - len(bare), bare, None
+        runs = [by_place(log) for log in chosen.runs]
+        by_ranges = not leaving >= {RANGE, CORRELATION}
+        calls = calls_of(profile, operations, behind, notes) if by_ranges else Calls(tuple(operations), ())
+        replays = Replays()
+        if not leaving >= {CAPTURE, GRAPH_NODE}:
+            of_calls = max((one.index for one in calls.operations), default=NONE) + 1
+            replays = join_replays(profile, captures, of_calls, notes)
+        attribution = Attribution(
+            sharp,
+            notes,
+            host_error_ns=error_ns,
+            host_step_ns=step_ns,
+            logs=runs,
+            operations=(*calls.operations, *replays.operations),
+            operation_of_range=calls.of_range,
+            opened=calls.opened if sharp is profile else None,
+            replays=replays,
+            beside=beside,
+            weights_of=calls.weights_of,
+            net=read_net(runs, notes),
+            facts=facts,
+            without=leaving,
+            same_process=same,
+            by_order_alone=by_order_alone,
+            keep_reasons=keep_reasons,
+        )
+        climb(attribution)
+        attribution.links.calibrate_layers()
+        if operations:
+            chance = min(chance, _chance_of_operations(attribution, left_out))
+        return _Joined(attribution, chosen, chance)
+
+    known = notes.copy()
+    attribution, chosen, chance = joined(0)
+    of_last = notes.copy()
+    for before in range(1, min(MOST_RUNS, chosen.among) if attribution.keeps_time is False else 1):
+        notes.go_back_to(known)
+        with suppress(InputError):
+            other = joined(before)
+            if other.attribution.keeps_time:
+                attribution, chosen, chance = other
+                break
+        notes.go_back_to(of_last)
+    chance_of_log = chosen.chance
+    if chosen.among > 1 and attribution.keeps_time:
+        chance_of_log = 1.0
+    elif chosen.among > 1:
+        notes.add(
+            f"log of {chosen.among} runs without evidence which one is the profile's: the last one is used, with low"
+            " confidence"
+        )
+    if any(log.layers for log in attribution.logs) and profile.activities and not attribution.links.runs:
         notes.add("log whose layers nothing relates to the profile: no kernel is in one")
     if named_for_another:
         chance = min(chance, UNLIKELY)
-    _doubt_choice(attribution.links, chance, chance_of_log, are_alike=are_alike)
+    _doubt_choice(attribution.links, chance, chance_of_log, are_alike=chosen.are_alike)
     _doubt_run(attribution, notes)
     for contradiction, count in sorted(attribution.links.contradictions.items()):
         notes.add(f"link contradicted: {contradiction}", count=count)
@@ -195,11 +224,19 @@ def align(  # noqa: PLR0913 - keyword-only options
         clocks=device_clocks(profile, notes),
         log_clock=attribution.clock,
         facts=facts,
-        logs=tuple(logs),
+        logs=tuple(attribution.logs),
         streams=tuple(attribution.streams),
         steps=attribution.steps,
         unused=unused_logs(attribution, logged),
     )
+
+
+class _Joined(NamedTuple):
+    """A profile joined with one run of a log, and how probable it is that the run's calls are the profile's."""
+
+    attribution: Attribution
+    chosen: Chosen
+    chance: float
 
 
 def _chance_of_operations(attribution: Attribution, left_out: int) -> float:

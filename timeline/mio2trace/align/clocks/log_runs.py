@@ -158,13 +158,15 @@ class _Holders:
 
 class Chosen(NamedTuple):
     """Of each log what a profile is of, with the operations there, and how probable that is where nothing tells.
-    ``are_alike``: that all runs that it may be have the same layers and as many iterations.
+    ``are_alike``: that all runs that it may be have the same layers and as many iterations. ``among``: how many runs of
+    one program a log has of which each may be the profile's, 1 where something tells.
     """
 
     runs: list[FrameworkLog]
     operations: Sequence[Operation]
     chance: float = 1.0
     are_alike: bool = False
+    among: int = 1
 
 
 def of_profile(
@@ -173,16 +175,21 @@ def of_profile(
     operations: Sequence[Operation],
     notes: Notes,
     without: frozenset[str] = frozenset(),
+    before: int = 0,
 ) -> Chosen:
     """Of each log all parts that show to be the profile's: by ids of threads, by buffers, by times within the profile.
 
-    Where nothing shows any, the one whose end comes nearest to the end of the last activity.
+    Where nothing shows any, the one whose end comes nearest to the end of the last activity; without a date the last
+    one, or the one so many runs ``before`` it.
     """
     runs: list[FrameworkLog] = []
-    chance, alike = 1.0, []
+    chance, alike, among = 1.0, [], 1
     for log in logs:
         of_log = operations if operations and operations[0].source == log.source else ()
         parts, likely, are_alike = _own(profile, log, of_log, notes, with_buffers=BUFFERS not in without)
+        if likely == LAST:
+            among = max(among, len(parts))
+            parts = parts[: len(parts) - before][-1:] or parts[:1]
         runs.append(_joined(log, parts))
         if of_log and not (len(parts) == 1 and parts[0].run is log):
             holders = _Holders(parts)
@@ -190,7 +197,7 @@ def of_profile(
         if likely < 1:
             alike.append(are_alike)
         chance = min(chance, likely)
-    return Chosen(runs, operations, chance, all(alike))
+    return Chosen(runs, operations, chance, all(alike), among)
 
 
 def _parts_of(log: FrameworkLog) -> Iterator[list[Part]]:
@@ -212,7 +219,8 @@ def _parts_of(log: FrameworkLog) -> Iterator[list[Part]]:
 def _own(
     profile: Profile, log: FrameworkLog, operations: Sequence[Operation], notes: Notes, *, with_buffers: bool
 ) -> tuple[list[Part], float, bool]:
-    """The parts that are the profile's, how probable that is, and whether all that it may be are alike."""
+    """The parts that are the profile's, how probable that is, and whether all that it may be are alike; of `LAST`, all
+    that it may be."""
     processes, own = [*_parts_of(log)], list[list[Part]]()
     if len(processes) > 1:
         tids = {thread.tid for thread in profile.threads} | {profile.process.pid}
@@ -273,11 +281,7 @@ def _own(
         return [part for part, is_in in zip(runs, within, strict=True) if is_in], 1.0, True
     if own and len(runs) == len(processes):
         return runs, 1.0, True
-    notes.add(
-        f"log of {len(runs)} runs without evidence which one is the profile's: the last one is used, with low"
-        " confidence"
-    )
-    return runs[-1:], LAST, len({_layers(part.run) for part in runs}) == 1
+    return runs, LAST, len({_layers(part.run) for part in runs}) == 1
 
 
 def _at_once(run: FrameworkLog, other: FrameworkLog) -> bool:
