@@ -11,7 +11,7 @@ from math import exp, log
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.caffe.names import contradicts, tells_type, types_of
 from mio2trace.align.links import DOUBTED, NONE
-from mio2trace.align.operations.rates import HARDLY_ANY, MISSTATED, ONE_THREAD, WHOLE
+from mio2trace.align.operations.rates import HARDLY_ANY, MISSTATED, NATS_NEVER, ONE_THREAD, WHOLE
 from mio2trace.evidence import (
     BOUNDARY_STAMPS,
     CAPTURE,
@@ -113,7 +113,7 @@ def _are_marks_among_others(attribution: Attribution) -> bool:
 def _printing(attribution: Attribution, rows: Sequence[Sequence[int]]) -> list[float]:
     """Of each queue's kernels in layers, how probable it is that they are the thread's that printed the layers.
 
-    Either one queue's are, or all seem to be: a kernel of a layer has hardly ever another layer's name, one that has
+    Either one queue's are, or all seem to be: a kernel of a layer has never another layer's name, one that has
     nothing to do with it as often as not, if it is not of the same net. Where all seem to be, one of two is: of 421
     links 50 %.
     """
@@ -121,7 +121,7 @@ def _printing(attribution: Attribution, rows: Sequence[Sequence[int]]) -> list[f
         return [1.0]
     told = [_telling(attribution, row) for row in rows]
     by_chance = [count * log(0.5) for count, _ in told]
-    right = [odd * log(MISSTATED) + (count - odd) * log(1 - MISSTATED) for count, odd in told]
+    right = [odd * NATS_NEVER for _, odd in told]
     everything = sum(by_chance)
     ways = [everything - chance + of_layers for chance, of_layers in zip(by_chance, right, strict=True)]
     ways.append(sum(right))
