@@ -162,7 +162,7 @@ def _layer(tally: Tally, place: Place, links: Links, position: int, text: str, *
 
 def confidence_of(links: Links, position: int, kind: str) -> float:
     """What was said of a link; where there are no probabilities, 1.0 of a sure one and 0.5 of another."""
-    confidence = getattr(links, f"{kind}_confidence", None)
+    confidence: Mapping[int, float] | None = getattr(links, f"{kind}_confidence", None)
     if confidence is None:
         return 0.5 if position in getattr(links, f"{kind}_unsure") else 1.0
-    return float(confidence.get(position, 1.0))
+    return confidence.get(position, 1.0)

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Literal
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.calibration import fitted
 from mio2trace.align.links import NONE
+from mio2trace.align.operations import posterior as of_operations
 from mio2trace.align.operations.posterior import Posterior
-from mio2trace.align.operations.rates import CALIBRATED, WHOLE, calibrated
-from mio2trace.evidence import NAME_AND_SIZES
+from mio2trace.align.operations.rates import CALIBRATED, KNOTS, WHOLE, calibrated
 
 CHANCES = st.floats(0, 1)
 
 
-@given(key=st.sampled_from(sorted(CALIBRATED)), one=CHANCES, other=CHANCES)
+@given(kind=st.sampled_from(sorted(CALIBRATED)), one=CHANCES, other=CHANCES)
 def test_what_is_likelier_stays_likelier_and_nothing_becomes_sure(
-    key: tuple[str, str], one: float, other: float
+    kind: Literal["operation", "layer"], one: float, other: float
 ) -> None:
     """Each map rises and ends where it meets what is not changed."""
     low, high = sorted((one, other))
-    assert 0 <= calibrated(*key, low) <= calibrated(*key, high) <= 1
-    assert calibrated(*key, high) <= max(high, WHOLE)
-    assert high < WHOLE or calibrated(*key, high) == high
-
-
-def test_what_was_never_measured_is_said_as_the_model_has_it() -> None:
-    assert calibrated("operation", "no such evidence", 0.3) == 0.3
+    assert 0 <= calibrated(kind, low) <= calibrated(kind, high) <= 1
+    assert calibrated(kind, high) <= max(high, WHOLE)
+    assert high < WHOLE or calibrated(kind, high) == high
 
 
 def test_the_others_share_what_the_likeliest_leaves() -> None:
@@ -34,7 +34,19 @@ def test_the_others_share_what_the_likeliest_leaves() -> None:
     posterior = Posterior.of_none(1)
     posterior.operation[0], posterior.confidence[0] = 0, 0.6
     posterior.others[0], posterior.gone[0] = ((1, 0.3), (NONE, 0.1)), 0.05
-    posterior.calibrate(0, NAME_AND_SIZES)
-    assert posterior.confidence[0] == calibrated("operation", NAME_AND_SIZES, 0.6) > 0.6
+    with patch.object(of_operations, "calibrated", lambda kind, chance: 0.8):
+        posterior.calibrate(0)
+    assert posterior.confidence[0] == 0.8
     assert sum(chance for _, chance in posterior.chances(0)) == pytest.approx(1)
     assert posterior.gone[0] == pytest.approx(posterior.others[0][1][1] / 2)
+
+
+def test_knots_are_what_is_true_of_links_and_never_fall() -> None:
+    """Of links that are right more often than the model has it, more; of those where nothing is measured, the same."""
+    links = [(0.4, at % 10 < 9, 1.0) for at in range(1000)] + [(0.6, at % 10 < 7, 1.0) for at in range(1000)]
+    values = fitted(links)
+    assert len(values) == len(KNOTS)
+    assert list(values) == sorted(values)
+    assert values[2] == values[3] == pytest.approx(0.8, abs=0.02)
+    assert values[0] == 0
+    assert values[-1] == WHOLE

@@ -32,7 +32,8 @@ def without_host_times(run: Run) -> Run:
 
 
 def test_links_are_as_right_as_they_say() -> None:
-    """Of 200 runs: none is sure, four fifths are found, and of those said with 0.9 and more 99 %."""
+    """Of 200 runs: none is sure, four fifths are found, and of those said with 0.9 and more 99 %. Tenths with 100 links
+    and more are no bolder than they say."""
     said: dict[int, list[bool]] = defaultdict(list)
     lost = 0
     for seed in range(200):
@@ -49,7 +50,7 @@ def test_links_are_as_right_as_they_say() -> None:
             assert position in links.layer_unsure
     right = sum(sum(each) for each in said.values())
     assert right >= 0.8 * (sum(len(each) for each in said.values()) + lost)
-    for tenth in range(6, 10):
+    for tenth in (one for one in range(6, 10) if len(said[one]) >= 100):
         assert sum(said[tenth]) >= tenth / 10 * len(said[tenth])
     assert sum(said[9]) >= 0.99 * len(said[9])
     assert len(said[9]) > 10_000

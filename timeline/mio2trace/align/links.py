@@ -241,10 +241,10 @@ class Links:
         self._operation.doubt(positions, confidence)
 
     def calibrate_layers(self) -> None:
-        """Say of layers in doubt what was measured of as much doubt by their evidence (`rates.CALIBRATED`)."""
+        """Say of layers in doubt what was measured of as much doubt (`rates.CALIBRATED`), except of `DOUBTED`."""
         known = self._layer.confidence
         for position, before in known.items():
-            after = known[position] = calibrated("layer", self._layer.by[position], before)
+            after = known[position] = before if before == DOUBTED else calibrated("layer", before)
             if after != before and position in self._next_layer:
                 name, chance = self._next_layer[position]
                 self._next_layer[position] = name, chance * (1 - after) / (1 - before)

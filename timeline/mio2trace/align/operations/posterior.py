@@ -9,7 +9,6 @@ import msgspec
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.likelihood import Fit
 from mio2trace.align.operations.rates import calibrated
-from mio2trace.evidence import Evidence
 
 _ALIKE = 0.005
 """Probabilities nearer than this are the same."""
@@ -65,10 +64,10 @@ class Posterior(msgspec.Struct, kw_only=True):
             mixture.fits[at] = fit if ranked[0][0] == better.operation[at] else None
         return mixture
 
-    def calibrate(self, at: int, word: Evidence) -> None:
-        """Say of a link in doubt, by this evidence, what was measured (`rates.CALIBRATED`); the rest is the others'."""
+    def calibrate(self, at: int) -> None:
+        """Say of a link in doubt what was measured of as much doubt (`rates.CALIBRATED`); the rest is the others'."""
         before = self.confidence[at]
-        after = self.confidence[at] = calibrated("operation", word, before)
+        after = self.confidence[at] = calibrated("operation", before)
         rest = (1 - after) / (1 - before) if after != before else 1.0
         self.others[at] = tuple((place, chance * rest) for place, chance in self.others[at])
         self.gone[at] *= rest

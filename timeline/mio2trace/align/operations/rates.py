@@ -10,17 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from math import log
-from typing import Final
-
-from mio2trace.evidence import (
-    BOUNDARY_STAMPS,
-    BUFFERS,
-    DURATIONS,
-    LAUNCH_LINE,
-    NAME_AND_SIZES,
-    ORDER,
-    Evidence,
-)
+from typing import Final, Literal
 
 MISSTATED: Final = 0.02
 """Part of the statements about a kernel or a call (sizes, algorithm, launch line, an entry's hole) that do not hold."""
@@ -124,26 +114,20 @@ LANDMARK_LATE_NS: Final = 2_000_000_000
 
 NATS_MISSTATED, NATS_NEVER, NATS_BROKEN = log(MISSTATED), log(NEVER), log(BROKEN)
 
-_KNOTS: Final = (0.0, 0.2, 0.4, 0.6, 0.8, WHOLE)
-CALIBRATED: Final[Mapping[tuple[str, Evidence], tuple[float, ...]]] = {
-    ("layer", DURATIONS): (0.0, 0.35, 0.6, 0.68, 0.8, WHOLE),
-    ("layer", NAME_AND_SIZES): (0.0, 0.2, 0.5, 0.7, 0.85, WHOLE),
-    ("operation", BOUNDARY_STAMPS): (0.0, 0.2, 0.49, 0.84, 0.96, WHOLE),
-    ("operation", BUFFERS): (0.0, 0.2, 0.43, 0.75, 0.89, WHOLE),
-    ("operation", LAUNCH_LINE): (0.0, 0.2, 0.41, 0.7, 0.89, WHOLE),
-    ("operation", NAME_AND_SIZES): (0.13, 0.51, 0.63, 0.83, 0.91, WHOLE),
-    ("operation", ORDER): (0.0, 0.22, 0.48, 0.78, 0.8, WHOLE),
+KNOTS: Final = (0.0, 0.2, 0.4, 0.75, 0.8, WHOLE)
+CALIBRATED: Final[Mapping[Literal["operation", "layer"], tuple[float, ...]]] = {
+    "operation": (0.17, 0.57, 0.57, 0.89, 0.89, WHOLE),
+    "layer": (0.04, 0.38, 0.79, 0.79, 0.95, WHOLE),
 }
-"""What is true of links of each kind and evidence that the model believes as much as each knot: by least squares over
-the benchmark's links in doubt (`benchmarks/damage.py`), wrong runs left out; of layers no more than made-up runs bear
-out (`tests/test_unclocked.py`, `tests/test_by_names.py`). docs/alignment-internals.md says how to fit it again."""
+"""What is true of links of each kind that the model believes as much as each knot: by least squares over the
+benchmark's links in doubt, wrong runs left out (`benchmarks/calibration.py`). docs/alignment-internals.md has more."""
 
 
-def calibrated(kind: str, word: Evidence | str, confidence: float) -> float:
-    """What is true of links of a kind, by this evidence, that the model believes as much. What is sure stays so."""
-    values = CALIBRATED.get((kind, word))  # type: ignore[arg-type]
-    if values is None or confidence >= WHOLE:
+def calibrated(kind: Literal["operation", "layer"], confidence: float) -> float:
+    """What is true of links of a kind that the model believes as much. What is sure stays so."""
+    if confidence >= WHOLE:
         return confidence
-    place = bisect_right(_KNOTS, confidence) - 1
-    low, high = _KNOTS[place], _KNOTS[place + 1]
+    values = CALIBRATED[kind]
+    place = bisect_right(KNOTS, confidence) - 1
+    low, high = KNOTS[place], KNOTS[place + 1]
     return values[place] + (values[place + 1] - values[place]) * (confidence - low) / (high - low)

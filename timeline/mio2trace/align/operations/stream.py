@@ -71,9 +71,9 @@ class Stream:
             by = self._by(number, place, posterior.fits[number])
             if by in self.without:
                 continue
-            posterior.calibrate(number, by)
+            posterior.calibrate(number)
             confidence = posterior.confidence[number]
-            if by in (NAME_AND_SIZES, ORDER, LAUNCH_LINE):
+            if own < 1 and by in (NAME_AND_SIZES, ORDER, LAUNCH_LINE):
                 confidence *= own
             scant = is_scant and by in (NAME_AND_SIZES, ORDER)
             index = self.operations[place].index
