@@ -35,7 +35,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in (
 import mio2trace  # noqa: E402
 from benchmarks.grow import grow, parse_size  # noqa: E402
 from mio2trace.draw.base import three_digits  # noqa: E402
-from mio2trace.trace import CounterValue, Event, Part, Slice, Slices, Trace  # noqa: E402
+from mio2trace.trace import CounterValue, Event, Flows, Part, Slice, Slices, Trace  # noqa: E402
 from mio2trace.writers import WRITERS, Writer, write  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -228,7 +228,7 @@ def written(trace: Trace, writer: Writer, compress: bool) -> tuple[float, int, i
 def held(trace: Trace) -> Trace:
     """The same trace with its events made beforehand."""
 
-    def part(events: list[Event | Slices]) -> Part:
+    def part(events: list[Event | Slices | Flows]) -> Part:
         return lambda: iter(events)
 
     parts = tuple(part(list(one())) for one in trace.parts)

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mio2trace.draw.base import merged, whole
-from mio2trace.trace import NO_ARGS, Columns, CounterValue, Event, Flow, Process, Slice, Slices, Trace, Track, each
+from mio2trace.draw.base import columns, merged
+from mio2trace.trace import NO_ARGS, CounterValue, Event, Flow, Process, Slice, Slices, Trace, Track, each, whole
 from mio2trace.writers import chrome_json, native
-from mio2trace.writers.native import rows as native_rows
 from tests.native_packets import read_native
 
 TRACKS = (11, 12)
@@ -46,7 +45,7 @@ def packed(trace: Trace) -> bytes:
 def test_rows_of_slices_are_written_as_they_come() -> None:
     """A whole trace does not wait in memory for the end."""
     like = Slice(11, 0, 0, "k", "kernel", NO_ARGS)
-    rows = [Slices(11, [Columns([like] * 1000, range(at, at + 1000), [1] * 1000)]) for at in range(0, 20000, 1000)]
+    rows = [Slices(11, [columns([like] * 1000, range(at, at + 1000), [1] * 1000, {})]) for at in range(0, 20000, 1000)]
     made = io.BytesIO()
 
     def coming() -> Iterator[Event | Slices]:
@@ -109,7 +108,7 @@ def pictures(draw: st.DrawFn) -> tuple[list[Slices], list[CounterValue], list[Fl
                         CounterValue(1, "Busy", "%", at + draw(st.integers(-3, 3)) if at > 3 else at, 1.5, track)
                     )
             at = max(at, until)
-            columns = {
+            args = {
                 key: [
                     draw(st.one_of(st.none(), COLUMNS[key])) if draw(st.booleans()) else draw(COLUMNS[key])
                     for _ in starts
@@ -117,7 +116,7 @@ def pictures(draw: st.DrawFn) -> tuple[list[Slices], list[CounterValue], list[Fl
                 for key in keys
             }
             if starts or outer:
-                inner = Columns(chosen, starts, durations, columns)
+                inner = columns(chosen, starts, durations, args)
                 if not outer and draw(st.booleans()):
                     found.append(Slices(track, [inner]))
                 else:
@@ -141,9 +140,7 @@ def test_columns_are_written_as_each_of_their_slices(
     found, values, flows = drawn
     alone: list[Event] = [*each(found), *flows]
     expected = read_native(packed(of(alone, values)))._replace(packets=0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native_rows, "FEWEST_IN_COLUMNS", 1)
-        written = packed(of([*found, *flows], values))
+    written = packed(of([*found, *flows], values))
     assert read_native(written)._replace(packets=0) == expected  # texts may be told together
     assert len(list(native.slices(io.BytesIO(written)))) == sum(map(len, found))
 
@@ -161,18 +158,3 @@ def test_columns_are_printed_as_each_of_their_slices(
     # Of large numbers 1e16 and 1e+16 are the same; all that makes the file's end is that.
     assert written[: written.rindex("]")].replace("e+", "e") == expected[: expected.rindex("]")].replace("e+", "e")
     json.loads(written)
-
-
-def test_columns_are_used_where_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers, fractions, text, truths, nothing; slices in others; values and arrows: none of it is done one by one."""
-    monkeypatch.setattr(native_rows.Row, "slice", lambda *_: pytest.fail("one by one"))
-    monkeypatch.setattr(native_rows.Row, "counter", lambda *_: pytest.fail("one by one"))
-    count = native_rows.FEWEST_IN_COLUMNS
-    like = Slice(11, 0, 0, "k", "kernel", NO_ARGS, {"layer": "conv1"})
-    columns = {"a": range(count), "b": [1.5] * count, "c": ["x", None] * (count // 2), "d": [True] * count}
-    outer = Slice(11, 0, 100 * count, "outer", "layer", {"share": 1.5}, {"printed_ns": 3})
-    inner = Columns([like] * count, range(0, 100 * count, 100), [50] * count, columns)
-    row = Slices(11, [whole([outer]), inner], range(count + 1))
-    values = [CounterValue(1, "Busy", "%", 100 * number + 20, 1.0, 11) for number in range(count - 1)]
-    flows = [Flow(number, "enqueue", 11, 100 * number, 12, 0) for number in range(count - 1)]
-    assert len(list(native.slices(io.BytesIO(packed(of([row, *flows], values)))))) == count + 1

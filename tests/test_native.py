@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import mio2trace
 from mio2trace.notes import InputError
-from mio2trace.trace import NO_ARGS, CounterValue, Event, Flow, Part, Process, Slice, Slices, Trace, Track
+from mio2trace.trace import NO_ARGS, CounterValue, Event, Flow, Flows, Part, Process, Slice, Slices, Trace, Track
 from mio2trace.writers import by_suffix, chrome_json
 from mio2trace.writers import native as native_form
 from mio2trace.writers.native import packets
@@ -343,7 +343,7 @@ def test_arrows_may_be_told_in_advance() -> None:
     walked: list[int] = []
 
     def watched(number: int, part: Part) -> Part:
-        def events() -> Iterator[Event | Slices]:
+        def events() -> Iterator[Event | Slices | Flows]:
             walked.append(number)
             return part()
 

@@ -9,11 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 Args = Mapping[str, Any]
+Numbers = NDArray[np.int64]
+Codes = NDArray[np.int32]
+Value = TypeVar("Value")
+
+NO = -(1 << 63)
+"""No number, in a column of integers."""
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -106,31 +114,70 @@ class Flow(msgspec.Struct, frozen=True, gc=False):
 Event = Slice | CounterValue | Flow
 
 
+class Pool(NamedTuple, Generic[Value]):
+    """A column of few distinct values, of any kind: ``values[codes[i]]`` is the value of row i, None: it has none."""
+
+    values: Sequence[Value]
+    codes: Codes
+
+    def each(self) -> Iterator[Value]:
+        """Yield the value of each row."""
+        return map(self.values.__getitem__, self.codes.tolist())
+
+
+Column = NDArray[np.int64] | NDArray[np.float64] | Pool[Any]
+"""An argument of many slices. A slice has it unless its value is `NO`, not a number, or None."""
+
+
+def column(values: Sequence[Any]) -> Column:
+    """Return a column of values as Python has them."""
+    kinds = set(map(type, values)) - {type(None)}
+    try:
+        if kinds == {int}:
+            whole = np.fromiter((NO if value is None else value for value in values), np.int64, len(values))
+            if np.count_nonzero(whole == NO) == sum(value is None for value in values):
+                return whole
+        elif kinds == {float}:
+            return np.array(values, np.float64)
+    except OverflowError:
+        pass
+    numbers: dict[object, int] = {}
+    # True equals 1; what is no text and no number has an identity only.
+    keys = ((type(one), one if isinstance(one, (str, int, float)) else id(one)) for one in values)
+    codes = [numbers.setdefault(key, number) for number, key in enumerate(keys)]
+    return Pool(values, np.array(codes, np.int32))
+
+
+def plain(column: Column) -> Sequence[Any]:
+    """Return the values of a column as Python has them, None where there is none."""
+    if isinstance(column, Pool):
+        return list(column.each())
+    values: list[Any] = column.tolist()
+    if column.dtype.kind == "f":
+        return [None if value != value else value for value in values] if np.isnan(column).any() else values
+    return [None if value == NO else value for value in values] if NO in column else values
+
+
 class Columns(msgspec.Struct, frozen=True, gc=False):
     """Slices with the same kinds of arguments, in order of time.
 
-    Slice i equals ``likes[i]`` (one object for many slices) except for its start, its duration and its own arguments:
-    the i-th value of each of ``args``, unless that is None.
+    Slice i equals its value in ``likes`` except for its start, its duration, and its own arguments, which are added:
+    the i-th value of each of ``args``.
     """
 
-    likes: Sequence[Slice]
-    starts: Sequence[int]
-    durations: Sequence[int]
-    args: Mapping[str, Sequence[Any]] = MappingProxyType({})
-
-    def slice(self, number: int) -> Slice:
-        """Return slice number ``number``."""
-        like = self.likes[number]
-        args = {key: value for key, values in self.args.items() if (value := values[number]) is not None}
-        start, duration = self.starts[number], self.durations[number]
-        return Slice(like.track, start, duration, like.name, like.category, args or NO_ARGS, like.shared)
+    likes: Pool[Slice]
+    starts: Numbers
+    durations: Numbers
+    args: Mapping[str, Column] = MappingProxyType({})
 
     def slices(self) -> Iterator[Slice]:
         """Yield each slice."""
         keys = tuple(self.args)
-        rows = zip(self.likes, self.starts, self.durations, *self.args.values(), strict=True)
+        args_of = map(plain, self.args.values())
+        rows = zip(self.likes.each(), self.starts.tolist(), self.durations.tolist(), *args_of, strict=True)
         for like, start, duration, *values in rows:
             args = {key: value for key, value in zip(keys, values, strict=True) if value is not None}
+            args = {**like.args, **args} if like.args else args
             yield Slice(like.track, start, duration, like.name, like.category, args or NO_ARGS, like.shared)
 
 
@@ -142,7 +189,7 @@ class Slices(msgspec.Struct, frozen=True, gc=False):
 
     track: int
     columns: Sequence[Columns]
-    order: Sequence[int] | None = None
+    order: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return sum(len(one.starts) for one in self.columns)
@@ -150,17 +197,41 @@ class Slices(msgspec.Struct, frozen=True, gc=False):
     @property
     def latest_ns(self) -> int:
         """The start of the last slice."""
-        return max(one.starts[-1] for one in self.columns if one.starts)
+        return max(int(one.starts[-1]) for one in self.columns if len(one.starts))
 
     def slices(self) -> Iterator[Slice]:
         """Yield each slice."""
         if self.order is None:
             return self.columns[0].slices()
         found = [one for columns in self.columns for one in columns.slices()]
-        return map(found.__getitem__, self.order)
+        return map(found.__getitem__, self.order.tolist())
 
 
-Part = Callable[[], Iterator[Event | Slices]]
+def whole(slices: Sequence[Slice]) -> Columns:
+    """Return slices that have nothing in common as columns."""
+    starts, durations = [one.start_ns for one in slices], [one.dur_ns for one in slices]
+    likes = Pool(slices, np.arange(len(slices), dtype=np.int32))
+    return Columns(likes, np.array(starts, np.int64), np.array(durations, np.int64))
+
+
+class Flows(msgspec.Struct, frozen=True, gc=False):
+    """Arrows that leave one track, as columns: those of `Flow`."""
+
+    name: str
+    from_track: int
+    ids: Numbers
+    from_ns: Numbers
+    to_tracks: Numbers
+    to_ns: Numbers
+
+    def each(self) -> Iterator[Flow]:
+        """Yield each arrow."""
+        rows = zip(*(one.tolist() for one in (self.ids, self.from_ns, self.to_tracks, self.to_ns)), strict=True)
+        for number, from_ns, to_track, to_ns in rows:
+            yield Flow(number, self.name, self.from_track, from_ns, to_track, to_ns)
+
+
+Part = Callable[[], Iterator[Event | Slices | Flows]]
 CountersPart = Callable[[], Iterator[CounterValue | CounterValues]]
 
 
@@ -217,13 +288,15 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def each(events: Iterable[Event | Slices]) -> Iterator[Event]:
+def each(events: Iterable[Event | Slices | Flows]) -> Iterator[Event]:
     """Yield events singly."""
     for event in events:
-        if type(event) is Slices:
+        if isinstance(event, Slices):
             yield from event.slices()
+        elif isinstance(event, Flows):
+            yield from event.each()
         else:
-            yield event  # type: ignore[misc]  # mypy does not narrow by type()
+            yield event
 
 
 def _each(part: Part) -> Iterator[Event]:

@@ -11,13 +11,14 @@ from itertools import chain
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from mio2trace.align import Alignment, DeviceClock
 from mio2trace.align.clocks.fit import SAME
 from mio2trace.align.clocks.reach import FAR_NS
 from mio2trace.model.profile import Size3
 from mio2trace.notes import Notes
-from mio2trace.trace import Columns, Slice
+from mio2trace.trace import Columns, Numbers, Pool, Slice, column
 
 ROW = 16384
 """The values of a counter, or similar slices, that are drawn at once: some hundred kilobytes of text."""
@@ -175,15 +176,23 @@ def told(columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
     return {key: values for key, values in columns.items() if values.count(None) < len(values)}
 
 
-def whole(slices: Sequence[Slice]) -> Columns:
-    starts, durations = [one.start_ns for one in slices], [one.dur_ns for one in slices]
-    return Columns(slices, starts, durations, in_columns([one.args for one in slices]))
+def columns(
+    likes: Sequence[Slice], starts: Sequence[int], durations: Sequence[int], args: Mapping[str, Sequence[Any]]
+) -> Columns:
+    """Return slices in columns of Python's values. ``likes``: of each, one object for many."""
+    places: dict[int, int] = {}
+    codes = [places.setdefault(id(like), number) for number, like in enumerate(likes)]
+    return Columns(
+        Pool(likes, np.array(codes, np.int32)),
+        np.array(starts, np.int64),
+        np.array(durations, np.int64),
+        {key: column(values) for key, values in args.items()},
+    )
 
 
-def merged(*places: Iterable[int]) -> list[int]:
+def merged(*places: Iterable[int]) -> Numbers:
     """Return the numbers of items, counted through all of these, in the order of their places."""
-    every = list(chain.from_iterable(places))
-    return sorted(range(len(every)), key=every.__getitem__)
+    return np.argsort(np.array([*chain.from_iterable(places)], np.int64), kind="stable")
 
 
 def three_digits(rate: float) -> float:

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from mio2trace.trace import CounterValue, Event, Flow, Group, Part, Trace
+from mio2trace.trace import CounterValue, Event, Flow, Group, Part, Slice, Slices, Trace, each
 from mio2trace.writers import native
 from mio2trace.writers.ending import Packed
 
@@ -63,7 +63,9 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
 def _owner(part: Part, places: Mapping[int, Group]) -> Group | None:
     """Return the owner of a part: a part has tracks of only one process of the job."""
     first = next((event for event in part() if not isinstance(event, CounterValue)), None)
-    return None if first is None else places.get(first.from_track if isinstance(first, Flow) else first.track)
+    return (
+        None if first is None else places.get(first.track if isinstance(first, (Slice, Slices)) else first.from_track)
+    )
 
 
 def _of(trace: Trace, group: Group, owners: list[Group | None], places: Mapping[int, Group]) -> Trace:
@@ -84,6 +86,6 @@ def _of(trace: Trace, group: Group, owners: list[Group | None], places: Mapping[
 
 
 def _arrows(part: Part, group: Group, places: Mapping[int, Group]) -> Iterator[Event]:
-    for arrow in part():
+    for arrow in each(part()):
         if isinstance(arrow, Flow) and places.get(arrow.from_track) is group is places.get(arrow.to_track):
             yield arrow

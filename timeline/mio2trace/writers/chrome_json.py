@@ -22,17 +22,21 @@ from mio2trace.patterns import late
 from mio2trace.trace import (
     OWN_FIRST,
     Args,
+    Column,
     Columns,
     CountersPart,
     CounterValue,
     CounterValues,
     Event,
     Flow,
+    Flows,
     Part,
+    Pool,
     Slice,
     Slices,
     Trace,
     each,
+    plain,
 )
 from mio2trace.writers.ending import End, Found, Summed
 from mio2trace.writers.text import cleaned, slice_name
@@ -60,7 +64,7 @@ _STRETCH = 8192
 """Events that are sorted at once: a few megabytes of text."""
 _LONGEST_LINE = 1 << 26
 _Part = Part | CountersPart
-_Row = Slices | CounterValues
+_Row = Slices | CounterValues | Flows
 """What is printed as a whole."""
 _FEWEST_IN_COLUMNS = 64
 """Fewer events are faster to print one by one."""
@@ -185,6 +189,8 @@ def _write_in_order(trace: Trace, parts: Iterable[_Part], file: BinaryIO) -> int
                 file.write(printed.slices(batch).encode())
             elif isinstance(batch, CounterValues):
                 file.write(printed.counter_values(batch).encode())
+            elif isinstance(batch, Flows):
+                file.write(printed.flows(batch).encode())
             else:
                 count += list(map(type, batch)).count(Slice)
                 file.write("".join(printed.texts(batch)).encode())
@@ -301,28 +307,36 @@ class _Events:
         )
 
     def slices(self, row: Slices) -> str:
-        order = row.order
         if len(row) < _FEWEST_IN_COLUMNS:
             return "".join(self.texts(list(row.slices())))
         pieces = [""] * (3 * len(row))
+        order = None if row.order is None else itemgetter(*row.order.tolist())
         for place, of_columns in enumerate(zip(*map(self._pieces, row.columns), strict=True)):
             every = list(chain.from_iterable(of_columns))
-            pieces[place::3] = every if order is None else itemgetter(*order)(every)
+            pieces[place::3] = every if order is None else order(every)
         return "".join(pieces)
 
     def _pieces(self, columns: Columns) -> tuple[Sequence[str], ...]:
-        """Return for each of these slices the text before its own arguments, these, and the text after them."""
-        ids = list(map(id, columns.likes))
-        heads = {one: self._heads_of(like) for one, like in dict(zip(ids, columns.likes, strict=True)).items()}
+        """Of each of these slices what stands before its own arguments; these; what stands behind them."""
+        codes, likes = columns.likes.codes.tolist(), columns.likes.values
+        heads = {code: self._heads_of(likes[code]) for code in dict.fromkeys(codes)}
         own = _own_columns(columns)
-        head_of = list(map(heads.__getitem__, ids))
+        of_likes = [_json(like.args)[1:-1] if like.args else "" for like in likes]
+        if any(of_likes):
+            own = [f"{first}{',' if first and text else ''}{text}" for first, text in
+                   zip(map(of_likes.__getitem__, codes), own, strict=True)]  # fmt: skip
+        head_of = list(map(heads.__getitem__, codes))
         before = [head[1] if text else head[0] for head, text in zip(head_of, own, strict=True)]
+        times = columns.starts.tolist(), columns.durations.tolist()
         behind = [
             f'{head[2] if text else ""},"ts":{start // 1000}{_DECIMALS[start % 1000]},'
             f'"dur":{duration // 1000}{_DECIMALS[duration % 1000]}}}'
-            for head, text, start, duration in zip(head_of, own, columns.starts, columns.durations, strict=True)
+            for head, text, start, duration in zip(head_of, own, *times, strict=True)
         ]
         return before, own, behind
+
+    def flows(self, row: Flows) -> str:
+        return "".join(map(self._flow, row.each()))
 
     def _flow(self, event: Event) -> str:
         assert type(event) is Flow
@@ -391,30 +405,30 @@ def _own_columns(columns: Columns) -> list[str]:
     if not columns.args:
         return [""] * count
     try:
-        for values in columns.args.values():
-            _check(values)
-        text = _encode(list(map(_record(tuple(columns.args)), *columns.args.values()))).decode()
+        text = _encode(list(map(_record(tuple(columns.args)), *map(_printed, columns.args.values())))).decode()
     except (OverflowError, TypeError, ValueError):
         text = _UNCLEAN
-    return _members(text, count) or [_json(event.args)[1:-1] for event in columns.slices()]
+    return _members(text, count) or [
+        _json({key: value for key, value in zip(columns.args, values, strict=True) if value is not None})[1:-1]
+        for values in zip(*map(plain, columns.args.values()), strict=True)
+    ]
 
 
 @lru_cache
 def _record(keys: tuple[str, ...]) -> type[msgspec.Struct]:
-    """Return a class with these members in this order, omitted if None. Raises ValueError for keys that are no text of
-    ours."""
+    """What has these members, in this order, and none where it is None. Raises ValueError for keys that are no text of
+    ours.
+    """
     names = {f"a{number}": key for number, key in enumerate(keys)}
     fields = [(name, Any, None) for name in names]
     return msgspec.defstruct("_Record", fields, rename=names, omit_defaults=True, gc=False)
 
 
-def _check(values: Sequence[Any]) -> None:
-    """Raise OverflowError if an integer has more than 63 bits."""
-    try:
-        array("q", values)
-    except TypeError:  # no integer, or not all
-        if int in set(map(type, values)):
-            array("q", [value for value in values if type(value) is int])
+def _printed(column: Column) -> Sequence[Any]:
+    """The values of a column. Raises OverflowError where an integer has more than 63 bits."""
+    if isinstance(column, Pool):
+        array("q", [value for value in column.values if type(value) is int])
+    return plain(column)
 
 
 def _members(text: str, count: int) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from mio2trace.align import NONE, LayerRun, Links
 from mio2trace.align.links import SURE
+from mio2trace.draw.base import columns as columns_of
 from mio2trace.draw.base import in_columns, size_text, three_digits, told
 from mio2trace.draw.device.containers import gemm_args
 from mio2trace.draw.framework import Nodes, execution_args, executions_of
@@ -157,7 +158,7 @@ class Commands:
             both = [None not in times for times in zip(queued, submitted, strict=True)]
             for name, times in (("queued_ns", queued), ("submit_ns", submitted)):
                 columns[name] = [(ns or 0) + shift if has else None for ns, has in zip(times, both, strict=True)]
-        return Columns(likes, [start + shift for start in starts], durations, told(columns))
+        return columns_of(likes, [start + shift for start in starts], durations, told(columns))
 
     def _of_rows(
         self, positions: Sequence[int], begins: Sequence[int]

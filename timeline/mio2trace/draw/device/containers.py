@@ -9,7 +9,7 @@ from operator import sub
 from typing import Any
 
 from mio2trace.align import NONE, LayerRun
-from mio2trace.draw.base import three_digits, told
+from mio2trace.draw.base import columns, three_digits, told
 from mio2trace.measures import Measures, Sums
 from mio2trace.measures.cost import bandwidth
 from mio2trace.model.gemm import Gemm
@@ -55,7 +55,7 @@ class Containers:
         activities = self._alignment.profile.activities
         starts = [activities[positions[first]].start_ns or 0 for _, first, _, _ in spans]
         ends = [activities[positions[last - 1]].end_ns or 0 for _, _, last, _ in spans]
-        return Columns(likes, [start + shift for start in starts], list(map(sub, ends, starts)), told(args))
+        return columns(likes, [start + shift for start in starts], list(map(sub, ends, starts)), told(args))
 
     def _costs(
         self, sums: Sums, positions: Sequence[int], spans: Sequence[Span], passes: Sequence[int]

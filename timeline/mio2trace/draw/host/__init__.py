@@ -12,7 +12,7 @@ import msgspec
 
 from mio2trace.align import Alignment, LayerRun, Links
 from mio2trace.align.clocks.reach import LONGEST_NS
-from mio2trace.draw.base import ROW, Axis, Ids, TimeBase, merged, told, whole
+from mio2trace.draw.base import ROW, Axis, Ids, TimeBase, columns, merged, told
 from mio2trace.draw.device import DeviceSide
 from mio2trace.draw.framework import allocators
 from mio2trace.draw.host.calls import HostSpan, call_spans
@@ -24,7 +24,7 @@ from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Activity
 from mio2trace.notes import Notes
 from mio2trace.ops.aten import ROWS
-from mio2trace.trace import NO_ARGS, Columns, Event, Flow, Process, Slice, Slices, Track
+from mio2trace.trace import NO_ARGS, Event, Flow, Process, Slice, Slices, Track, whole
 
 _API = 1
 _LAYERS = 2
@@ -463,7 +463,7 @@ class _Layers:
         self.places: list[int] = []
 
     def drawn(self) -> Slices:
-        layers = Columns(self.likes, self.starts, self.durations, told({"iteration": self.iterations, "cut": self.cut}))
+        layers = columns(self.likes, self.starts, self.durations, told({"iteration": self.iterations, "cut": self.cut}))
         order = merged(self.places, range(1, 2 * len(self.likes), 2))
         return Slices(self._track, (whole(self.passes), layers), order)
 

@@ -12,13 +12,13 @@ from itertools import chain, islice
 from operator import sub
 from typing import Any
 
-from mio2trace.draw.base import ROW, Axis, in_columns, short_name, told
+from mio2trace.draw.base import ROW, Axis, columns, in_columns, short_name, told
 from mio2trace.draw.framework import Nodes, execution_args, inputs_args
 from mio2trace.draw.lanes import FirstFit
 from mio2trace.draw.selection import Chosen
 from mio2trace.model.profile import Activity, Call, Profile, Range, Thread
 from mio2trace.ops.ranges import shown_text
-from mio2trace.trace import NO_ARGS, Args, Columns, Event, Flow, Slice, Slices, Track
+from mio2trace.trace import NO_ARGS, Args, Event, Flow, Slice, Slices, Track
 
 _HELP = "What the program and its libraries did on this thread; an arrow leads from a call to what it launched."
 
@@ -227,8 +227,8 @@ class _Looks:
                 like = known[key] = self._like(track, what, launched)
             likes.append(like)
         starts = [start - origin for start in items.starts]
-        columns = {"correlation_id": ids, "call_index": indices, "activities": counts, **in_columns(owns)}
-        return Slices(track, (Columns(likes, starts, list(map(sub, items.ends, items.starts)), told(columns)),))
+        args = {"correlation_id": ids, "call_index": indices, "activities": counts, **in_columns(owns)}
+        return Slices(track, (columns(likes, starts, list(map(sub, items.ends, items.starts)), told(args)),))
 
     def _like(self, track: int, what: Call | Range, launched: Activity | list[Activity] | None) -> Slice:
         if isinstance(what, Call):
@@ -370,7 +370,7 @@ class ApiCalls:
             starts = [start - origin for _, _, start, _ in row]
             durations = [end - start for _, _, start, end in row]
             numbers = [call.number for call, _, _, _ in row]
-            yield Slices(track, (Columns(drawn, starts, durations, {"call_index": numbers}),))
+            yield Slices(track, (columns(drawn, starts, durations, {"call_index": numbers}),))
 
 
 Arrow = Callable[[Activity, int, int, int], Flow | None]

@@ -11,21 +11,34 @@ from __future__ import annotations
 
 import datetime
 import zlib
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import msgspec
+import numpy as np
 
-from mio2trace.trace import CounterValue, Flow, Part, Process, Slices, Trace, Track, by_track
+from mio2trace.trace import (
+    CounterValue,
+    CounterValues,
+    Event,
+    Flow,
+    Flows,
+    Part,
+    Process,
+    Slice,
+    Slices,
+    Trace,
+    Track,
+    whole,
+)
 from mio2trace.writers.ending import Summed
 from mio2trace.writers.native import packets as tp
 from mio2trace.writers.native.packets import short, varint
-from mio2trace.writers.native.rows import Arrows, Row, ends_of
+from mio2trace.writers.native.rows import NO_SAMPLES, Arrows, Row, Samples, ends_of
 from mio2trace.writers.text import cleaned
 
-_BATCH = 512
+_TOGETHER = 4096
+"""Slices that come one by one are written so many at once."""
 _COUNTER_RANK = 10_000
 """Counters come below the tracks of their process."""
 _BY_ITSELF = tp.integer(tp.SEQUENCE, tp.NOBODYS) + b"\x40"
@@ -68,88 +81,86 @@ class _Writer:
         self._counters: dict[tuple[int, str, str], bytes] = {}
 
     def write(self, file: BinaryIO) -> int:
-        """Write all events; return the number of slices."""
+        """Write all events; returns how many slices there were."""
         count = 0
-        out: list[bytes] = []
         for number, part in enumerate(self._trace.parts):
             values = self._trace.counters.get(number)
-            count += self._part(part, {} if values is None else by_track(values()), out, file)
+            count += self._part(part, iter(()) if values is None else values(), file)
+        return count
+
+    def _part(self, part: Part, values: Iterator[CounterValue | CounterValues], file: BinaryIO) -> int:
+        """``values`` of counters come among the slices of their tracks, which come one after another."""
+        count = 0
+        track: int | None = None
+        out: list[bytes] = []
+        by_track = self._by_track(values, out)
+        coming = NO_SAMPLES
+        for slices in _in_columns(part()):
+            if slices.track != track:
+                self._finish(track, coming, out)
+                track = slices.track
+                coming = by_track.pop(track, NO_SAMPLES)
+            if isinstance(slices, CounterValue):
+                self._add_values(track, self._by_track([slices], out)[track], out)
+                continue
+            assert track is not None
+            before = int(np.searchsorted(coming.times, slices.latest_ns))
+            samples = Samples(coming.times[:before], coming.events[:before])
+            coming = Samples(coming.times[before:], coming.events[before:])
+            self._rows[track].add(slices, samples, out)
+            count += len(slices)
+            file.write(b"".join(out))
+            out.clear()
+        self._finish(track, coming, out)
+        for of_track, samples in by_track.items():
+            self._finish(of_track, samples, out)
         file.write(b"".join(out))
         return count
 
-    def _part(self, part: Part, values: dict[int | None, list[CounterValue]], out: list[bytes], file: BinaryIO) -> int:
-        """Write a part. ``values`` of counters are inserted among the slices of their tracks, which come one after
-        another."""
-        count = 0
-        track: int | None = None
-        row: Row | None = None
-        coming: list[CounterValue] = []
-        for event in part():
-            kind = type(event)
-            if kind is Flow:
-                continue
-            place = event.track  # type: ignore[union-attr]
-            if place != track:
-                self._finish(row, coming, out)
-                track, row = place, None if place is None else self._rows[place]
-                coming = values.pop(place, [])
-            if kind is CounterValue:
-                self._value(event, row, out)  # type: ignore[arg-type]
+    def _by_track(self, values: Iterable[CounterValue | CounterValues], out: list[bytes]) -> dict[int | None, Samples]:
+        """Return the values of counters by track, in order of time."""
+        rows: dict[int | None, tuple[list[int], list[bytes]]] = {}
+        for value in values:
+            times, events = rows.setdefault(value.track, ([], []))
+            if isinstance(value, CounterValue):
+                times.append(value.time_ns)
+                events += self._samples(value, [value.value], out)
             else:
-                assert row is not None
-                if kind is Slices:
-                    count += len(event)  # type: ignore[arg-type]
-                    row.rows(event, self._samples_before(event.latest_ns, coming, out), out)  # type: ignore[union-attr, arg-type]
-                else:
-                    count += 1
-                    for at, sample in self._samples_before(event.start_ns, coming, out):  # type: ignore[union-attr]
-                        row.counter(at, sample, out)
-                    row.slice(event, out)  # type: ignore[arg-type]
-            if kind is Slices or len(out) >= _BATCH:
-                file.write(b"".join(out))
-                out.clear()
-        self._finish(row, coming, out)
-        for track, held in values.items():
-            self._finish(None if track is None else self._rows[track], held, out)
-        return count
+                times += value.times
+                events += self._samples(value, value.values, out)
+        found: dict[int | None, Samples] = {}
+        for track, (times, events) in rows.items():
+            order = np.argsort(np.array(times, np.int64), kind="stable")
+            found[track] = Samples(np.array(times, np.int64)[order], [events[place] for place in order.tolist()])
+        return found
 
-    def _samples_before(self, ns: int, coming: list[CounterValue], out: list[bytes]) -> list[tuple[int, bytes]]:
-        """Write the values that come before a time, and remove them from ``coming``."""
-        if not coming or coming[0].time_ns >= ns:
-            return []
-        count = bisect_left(coming, ns, key=attrgetter("time_ns"))
-        samples = [(value.time_ns, self._sample(value, out)) for value in coming[:count]]
-        del coming[:count]
-        return samples
-
-    def _finish(self, row: Row | None, coming: list[CounterValue], out: list[bytes]) -> None:
-        for value in coming:
-            self._value(value, row, out)
-        if row is not None:
-            row.finish(out)
-
-    def _value(self, value: CounterValue, row: Row | None, out: list[bytes]) -> None:
-        sample = self._sample(value, out)
-        if row is None:
-            body = b"\x5a" + varint(len(sample)) + sample + _BY_ITSELF + varint(value.time_ns)
+    def _add_values(self, track: int | None, samples: Samples, out: list[bytes]) -> None:
+        if track is not None:
+            self._rows[track].add_samples(samples, out)
+            return
+        for at, sample in zip(samples.times.tolist(), samples.events, strict=True):
+            body = b"\x5a" + varint(len(sample)) + sample + _BY_ITSELF + varint(at)
             out.append(tp.message(tp.PACKET, body))
-        else:
-            row.counter(value.time_ns, sample, out)
 
-    def _sample(self, event: CounterValue, out: list[bytes]) -> bytes:
-        """Return the event that sets a counter; the counter's descriptor is written before its first event."""
-        key = (event.process, event.name, event.unit)
+    def _finish(self, track: int | None, coming: Samples, out: list[bytes]) -> None:
+        self._add_values(track, coming, out)
+        if track is not None:
+            self._rows[track].finish(out)
+
+    def _samples(self, of: CounterValue | CounterValues, values: Sequence[float], out: list[bytes]) -> list[bytes]:
+        """Return the events that set a counter to values. Its descriptor is written before its first."""
+        key = (of.process, of.name, of.unit)
         head = self._counters.get(key)
         if head is None:
-            new, uuid = self._declare(event)
+            new, uuid = self._declare(of)
             out.append(new)
             head = self._counters[key] = tp.integer(tp.TYPE, tp.COUNTER) + tp.integer(tp.TRACK_UUID, uuid)
-        value = event.value
-        if isinstance(value, int):
-            return head + tp.integer(tp.COUNTER_INTEGER, value)
-        return head + _REAL_SAMPLE + short(value)
+        return [
+            head + (tp.integer(tp.COUNTER_INTEGER, value) if isinstance(value, int) else _REAL_SAMPLE + short(value))
+            for value in values
+        ]
 
-    def _declare(self, event: CounterValue) -> tuple[bytes, int]:
+    def _declare(self, event: CounterValue | CounterValues) -> tuple[bytes, int]:
         """Return a counter's descriptor and its uuid, which is always the same."""
         unit = cleaned(event.unit)
         name = f"{cleaned(event.name)} {unit}".strip()
@@ -159,6 +170,23 @@ class _Writer:
         fields = [tp.integer(1, uuid), tp.text(2, name), tp.integer(5, parent)]
         fields += [tp.message(8, tp.text(6, unit)), *placed(_COUNTER_RANK, self._help.get(event.name, ""))]
         return tp.stateless(tp.message(tp.TRACK_DESCRIPTOR, b"".join(fields))), uuid
+
+
+def _in_columns(events: Iterator[Event | Slices | Flows]) -> Iterator[Slices | CounterValue]:
+    """Yield slices together, without the arrows."""
+    alone: list[Slice] = []
+    for event in events:
+        if isinstance(event, (Flow, Flows)):
+            continue
+        if alone and (not isinstance(event, Slice) or event.track != alone[0].track or len(alone) == _TOGETHER):
+            yield Slices(alone[0].track, (whole(alone),))
+            alone = []
+        if isinstance(event, Slice):
+            alone.append(event)
+        else:
+            yield event
+    if alone:
+        yield Slices(alone[0].track, (whole(alone),))
 
 
 # -- The head of a trace: its clocks, its metadata, its tracks (perfetto-chrome-trace.md 3) ----------------------------

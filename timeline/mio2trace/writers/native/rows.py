@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import zlib
-from array import array
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mio2trace.trace import OWN_FIRST, Args, Flow, Slice, Slices, Trace
+import numpy as np
+from numpy.typing import NDArray
+
+from mio2trace.trace import NO, OWN_FIRST, Args, Column, Columns, Flow, Flows, Pool, Slice, Slices, Trace, plain
 from mio2trace.writers.native import packets as tp
+from mio2trace.writers.native.columns import Fields, Ints, Texts, joined, sizes_of
 from mio2trace.writers.native.packets import short, varint
 from mio2trace.writers.text import cleaned, slice_name
 
-FEWEST_IN_COLUMNS = 1000
-_MOST_REALS = _MOST_WORDS = 1 << 14
+_MOST_REALS = 1 << 14
 _END_EVENT = tp.message(tp.TRACK_EVENT, tp.integer(tp.TYPE, tp.END))
 
 
@@ -28,17 +29,25 @@ LAST = ("layer_by", "operation_by", "sure", "doubt", "layer_index", "full_name")
 
 
 class _Begin(NamedTuple):
-    """The part that a slice shares with similar ones: ``before`` and ``behind`` its own arguments.
+    """What a slice has in common with its like: ``before`` its own arguments and ``behind`` them.
 
-    ``shared`` is kept with its bytes, so that no other mapping can get its id. ``own_colour``: it has no colour.
-    ``headed``: ``before`` with the beginning of its packet, by the size of the event and of the time.
+    ``shared`` is kept beside its bytes, so that no other can take its id; ``own_colour``: it has no colour.
     """
 
     before: bytes
     shared: Args
     own_colour: bool
     behind: bytes
-    headed: dict[int, bytes]
+
+
+class Samples(NamedTuple):
+    """Values of counters among the slices of a track: when, and the event that sets the counter, of each."""
+
+    times: Ints
+    events: Sequence[bytes]
+
+
+NO_SAMPLES = Samples(np.zeros(0, np.int64), ())
 
 
 class Row:
@@ -47,175 +56,201 @@ class Row:
     def __init__(
         self, sequence: int, uuid: int, counted: bool, colour_by: tuple[str, ...], ends: tuple[Ends, ...]
     ) -> None:
-        self.counted = counted
-        self.colour_by = colour_by
-        self.ends = ends
-        self.open: list[int] = []
-        self.last = 0
+        self._counted = counted
+        self._colour_by = colour_by
+        self._ends = ends
+        self._open: list[int] = []
+        """When the slices end that have begun, the outermost first."""
+        self._last = 0
         self._sequence = sequence
         self._uuid = uuid
-        # The time follows, as the last field of every packet.
-        self.tail = tp.integer(tp.SEQUENCE, sequence) + tp.integer(tp.FLAGS, tp.NEEDS_STATE) + b"\x40"
-        end = _END_EVENT + self.tail
-        self._end_heads = [b"\x0a" + varint(len(end) + size) + end for size in range(11)]
-        self.end = self._end_heads[0]
-        """The size of the time is added to its second byte."""
+        # Then comes the time, the last field of every packet.
+        self._tail = tp.integer(tp.SEQUENCE, sequence) + tp.integer(tp.FLAGS, tp.NEEDS_STATE) + b"\x40"
+        self._end = _END_EVENT + self._tail
         self._interned: dict[tuple[int, str], int] = {}
         self._counts: dict[int, int] = {}
-        self.new: list[bytes] = []
-        self._likes: dict[int, tuple[Slice, _Begin]] = {}
-        """The slice is kept, so that no other object can get its id."""
+        self._new: list[bytes] = []
         self._begins: dict[tuple[int, str, str], _Begin] = {}
-        self._begin_heads: list[dict[int, bytes]] = [{} for _ in range(11)]
-        self._numbers: dict[str, list[bytes]] = {}
-        """By argument: the bytes before an integer, by the number of its bytes; the first is for a double."""
         self._reals: dict[float, bytes] = {}
-        self._words: dict[tuple[str, str | bool], bytes] = {}
-        self.held: Slice | None = None
+        self._held: list[Columns] = []
+        """An arrow binds to the innermost slice: whether one more starts at this time shows with the next one. Until
+        then the last slice is kept back.
+        """
         self._begun = False
 
-    def slice(self, event: Slice, out: list[bytes]) -> None:
-        """Add the packets of a slice, and the ends of earlier slices."""
-        if self.ends:
-            # An arrow binds to the innermost slice: only the next slice shows whether one more starts at this time.
-            held, self.held = self.held, event
-            if held is not None:
-                self._slice(held, event.start_ns, out)
+    def add(self, slices: Slices, samples: Samples, out: list[bytes]) -> None:
+        """Add the packets of slices, those of samples among them, and the ends of what is over."""
+        columns, order = [*self._held, *slices.columns], slices.order
+        if order is None:
+            order = np.arange(len(slices))
+        if self._held:
+            order = np.append(0, order + 1)
+        if self._ends:
+            *_, last = order.tolist()
+            order = order[:-1]
+            self._held = [_only(columns, last)]
+            self._add(columns, order, samples, int(self._held[0].starts[0]), out)
         else:
-            self._slice(event, None, out)
+            self._add(columns, order, samples, 0, out)
 
-    def rows(self, rows: Slices, samples: Sequence[tuple[int, bytes]], out: list[bytes]) -> None:
-        """Add slices in columns. ``samples``: the counters' events among them, each with its time, before the
-        last one."""
-        if len(rows) >= FEWEST_IN_COLUMNS:
-            from mio2trace.writers.native.columns import add_columns  # numpy is loaded only for many slices
-
-            if add_columns(self, rows, samples, out):
-                return
-        at = 0
-        for event in rows.slices():
-            while at < len(samples) and samples[at][0] < event.start_ns:
-                self.counter(*samples[at], out)
-                at += 1
-            self.slice(event, out)
-
-    def let_go(self, following: int | None, out: list[bytes]) -> None:
-        """Add the packets that were kept back. ``following``: the start of the next slice."""
-        if self.held is not None:
-            self._slice(self.held, following, out)
-            self.held = None
-
-    def counter(self, at: int, sample: bytes, out: list[bytes]) -> None:
-        """Add a counter's event among the slices; its time counts from the last of them."""
-        self.let_go(None, out)
-        while self.open and self.open[-1] <= at:
-            self._close(out)
-        if not self._begun:
-            out.append(self.declare())
-        self._keep_counting(at, out)
-        time = varint(at - self.last if self.counted else at)
-        self.last = at
-        out.append(tp.message(tp.PACKET, b"\x5a" + varint(len(sample)) + sample + self.tail + time))
-
-    def _keep_counting(self, at: int, out: list[bytes]) -> None:
-        if self.counted and at < self.last:
-            self.counted = False  # a track that is continued
-            out.append(tp.packet(*self._state(tp.NEEDS_STATE)))
+    def add_samples(self, samples: Samples, out: list[bytes]) -> None:
+        """Add samples behind all slices so far, and what is kept back."""
+        columns, self._held = self._held, []
+        until = int(columns[0].starts[0]) + 1 if columns else 0
+        self._add(columns, np.arange(len(columns)), samples, until, out)
 
     def finish(self, out: list[bytes]) -> None:
-        """Add the ends of slices that are still open."""
-        self.let_go(None, out)
-        while self.open:
-            self._close(out)
+        """Add what is kept back, and the ends of what is still open."""
+        self.add_samples(NO_SAMPLES, out)
+        while self._open:
+            end = self._open.pop()
+            time = varint(end - self._last if self._counted else end)
+            self._last = end
+            out.append(tp.message(tp.PACKET, self._end + time))
 
-    def _close(self, out: list[bytes]) -> None:
-        end = self.open.pop()
-        time = varint(end - self.last if self.counted else end)
-        self.last = end
-        out += (self._end_heads[len(time)], time)
-
-    def _slice(self, event: Slice, following: int | None, out: list[bytes]) -> None:
-        start = event.start_ns
-        while self.open and self.open[-1] <= start:
-            self._close(out)
-        self.open.append(start + event.dur_ns)
-        common, pieces = self.body(event)
-        for ends in self.ends:
-            pieces.append(ends.take(start, following))
-        if self.new:
-            out.append(self.declare())
-        self._keep_counting(start, out)
-        time = varint(start - self.last if self.counted else start)
-        self.last = start
-        own = b"".join(pieces)
-        size = len(common) + len(own)
-        head = self._begin_heads[len(time)].get(size) or self.head(size, len(time))
-        out += (head, common, own, self.tail, time)
-
-    def head(self, size: int, of_time: int) -> bytes:
-        """Return the bytes before an event of ``size`` bytes whose time has ``of_time``."""
-        length = varint(size)
-        all_of_it = 1 + len(length) + size + len(self.tail) + of_time
-        head = self._begin_heads[of_time][size] = b"\x0a" + varint(all_of_it) + b"\x5a" + length
-        return head
-
-    def headed(self, begin: _Begin, size: int, of_time: int) -> bytes:
-        """Return the bytes before ``size`` own bytes of a slice, with a time of this many bytes."""
-        headed = begin.headed[size << 4 | of_time] = (
-            self.head(len(begin.before) + size + len(begin.behind), of_time) + begin.before
+    def _add(self, columns: Sequence[Columns], order: Ints, samples: Samples, until: int, out: list[bytes]) -> None:
+        """``order``: the numbers of the slices to add; arrows that leave or arrive before ``until`` are theirs."""
+        starts, durations = (
+            np.concatenate([getattr(one, name) for one in columns] or [order])[order]
+            for name in ("starts", "durations")
         )
-        return headed
+        # A number for each: of a slice of a column its place, then those among them, then the samples. -1 is an end.
+        first_sample = sum(len(one.starts) for one in columns)
+        places = np.append(2 * np.arange(len(order)), 2 * np.searchsorted(starts, samples.times, "right") - 1)
+        items = np.argsort(places, kind="stable")
+        numbers = np.append(order, first_sample + np.arange(len(samples.times)))[items]
+        times = np.append(starts, samples.times)[items]
+        moments, numbers, self._open = _with_ends(
+            times, numbers, starts + durations, numbers < first_sample, self._open
+        )
+        if not len(moments):
+            return
+        passed = np.diff(moments, prepend=self._last)
+        goes_back = self._counted and bool((passed < 0).any())  # a track that is taken up again
+        self._counted &= not goes_back
+        shown = passed if self._counted else moments
+        self._last = int(moments[-1])
+        # An end has no row of its own if it comes right behind another packet.
+        is_end = numbers < 0
+        in_row = is_end & ~np.append(True, is_end[:-1])
+        row_of = np.cumsum(~in_row) - 1
+        whose = numbers[~in_row]
+        count = len(whose)
 
-    def key(self, key: str) -> int:
-        """Return the number of an argument's name."""
-        return self._iid(tp.KEYS, cleaned(key))
+        begins = np.flatnonzero((whose >= 0) & (whose < first_sample))
+        bodies = [*self._bodies(columns, begins, whose[begins])]
+        if samples.events:
+            sampled = Fields(len(samples.events), np.flatnonzero(whose >= first_sample))
+            sampled.texts(Texts(samples.events), np.arange(len(samples.events)))
+            bodies.append(sampled)
+        arrows = [ends.fields(starts, begins, until) for ends in self._ends]
+        size = np.zeros(count, np.int64)
+        for part in (bodies, *arrows):
+            for fields in part:
+                size[fields.rows] += fields.sizes
 
-    def text(self, text: str) -> int:
-        """Return the number of an argument's value."""
-        return self._iid(tp.TEXTS, cleaned(text))
+        packets = np.flatnonzero(whose >= 0)
+        size = size[packets]
+        of_time = sizes_of(shown)
+        head, tail = Fields(len(packets), packets), Fields(len(packets), packets)
+        of_packets = np.flatnonzero(~is_end)
+        tail.constant(self._tail)
+        tail.varint(shown[of_packets], of_time[of_packets])
+        length = 1 + sizes_of(size) + size + tail.sizes
+        head.constant(b"\x0a")
+        head.varint(length, sizes_of(length))
+        head.constant(b"\x5a")
+        head.varint(size, sizes_of(size))
+        of_ends = np.flatnonzero(is_end)
+        ends = Fields(len(of_ends), row_of[of_ends])
+        ends.constant(b"\x0a")
+        ends.word(len(self._end) + of_time[of_ends], 1)  # one byte: it is less than 128
+        ends.constant(self._end)
+        ends.varint(shown[of_ends], of_time[of_ends])
 
-    def begins(self, likes: Sequence[Slice]) -> list[_Begin]:
-        """Return `begun_as` of each; many slices share one object."""
-        known = self._likes
-        for like in {id(like): like for like in likes}.values():
-            if id(like) not in known:
-                known[id(like)] = like, self.begun_as(like)
-        return [known[id(like)][1] for like in likes]
+        parts = [[head], bodies, *arrows, [tail], [ends]]
+        sizes = np.zeros(count, np.int64)
+        for part in parts:
+            for fields in part:
+                sizes[fields.rows] += fields.sizes
+        if goes_back and self._begun:
+            out.append(tp.packet(*self._state(tp.NEEDS_STATE)))
+        if self._new or not self._begun:
+            out.append(self._declare())
+        out.append(joined(parts, sizes))
 
-    def begun_as(self, event: Slice) -> _Begin:
+    def _bodies(self, columns: Sequence[Columns], rows: Ints, numbers: Ints) -> Iterator[Fields]:
+        """Yield the events of slices but for their arrows. ``numbers`` of the slices, whose packets are ``rows``."""
+        first = 0
+        for one in columns:
+            here = np.flatnonzero((numbers >= first) & (numbers < first + len(one.starts)))
+            places = numbers[here] - first
+            first += len(one.starts)
+            if not len(here):
+                continue
+            fields = Fields(len(here), rows[here])
+            codes = one.likes.codes[places]
+            begins = [
+                self._begun_as(like) if is_used else _NOTHING
+                for like, is_used in zip(one.likes.values, _used(codes, one.likes.values), strict=True)
+            ]
+            fields.texts(Texts([begin.before for begin in begins]), codes)
+            own_colour = np.array([begin.own_colour for begin in begins])[codes]
+            for key in self._colour_by:
+                if key in one.args and own_colour.any():
+                    colours = plain(one.args[key])
+                    texts = [self._colour({key: value}) for value in colours] + [b""]
+                    fields.texts(Texts(texts), np.where(own_colour, places, len(colours)))
+                    own_colour &= np.array([value is None for value in colours])[places]
+            for key, values in one.args.items():
+                self._argument(fields, key, values, places)
+            if any(begin.behind for begin in begins):
+                fields.texts(Texts([begin.behind for begin in begins]), codes)
+            yield fields
+
+    def _argument(self, fields: Fields, key: str, column: Column, places: Ints) -> None:
+        """Add an argument of those of its slices that stand at ``places``."""
+        if isinstance(column, Pool):
+            codes = column.codes[places]
+            texts = [
+                b"" if value is None or not is_used else self._annotation(key, value)
+                for value, is_used in zip(column.values, _used(codes, column.values), strict=True)
+            ]
+            fields.texts(Texts(texts), codes)
+            return
+        values: NDArray[Any] = column[places]
+        name = tp.integer(tp.KEY, self._iid(tp.KEYS, cleaned(key)))
+        begin = varint(tp.ANNOTATION << 3 | 2)
+        if values.dtype.kind == "f":
+            head = name + varint(tp.REAL << 3 | 1)
+            has = np.isfinite(values).astype(np.int64)
+            each, numbers = np.unique(np.where(has, values, 0.0).view(np.uint64), return_inverse=True)
+            words = [int.from_bytes(self._real(value), "little") for value in each.view(np.float64).tolist()]
+            fields.constant(begin + varint(len(head) + 8) + head, has)
+            fields.word(np.array(words, np.uint64)[numbers], 8 * has)
+            return
+        head = name + varint(tp.INT << 3)
+        has = (values != NO).astype(np.int64)
+        values = np.where(has, values, 0)
+        sizes = sizes_of(values) * has
+        fields.constant(begin, has)
+        fields.word((len(head) + sizes) * has, has)
+        fields.constant(head, has)
+        fields.varint(values, sizes)
+
+    def _begun_as(self, event: Slice) -> _Begin:
         shared = event.shared
         held = self._begins.get((id(shared), event.name, event.category))
         if held is None:
-            # Each of many slices may have its own layer, or all of them the same one.
+            # Each of many slices may name its own layer, or all of them the same.
             before, behind = self._begin(event)
-            held = _Begin(before, shared, not self._colour(shared), behind, {})
+            held = _Begin(before, shared, not self._colour(shared), behind)
             self._begins[id(shared), event.name, event.category] = held
-        return held
-
-    def body(self, event: Slice) -> tuple[bytes, list[bytes]]:
-        """Return the event of a slice without its arrows: the shared part and its own arguments."""
-        held = self.begun_as(event)
-        numbers, reals, words = self._numbers, self._reals, self._words
-        pieces: list[bytes] = []
-        if held.own_colour and event.args:
-            pieces.append(self._colour(event.args))
-        for key, value in event.args.items():
-            kind = type(value)
-            if kind is int and 0 <= value < 1 << 63:
-                heads = numbers.get(key) or self._number_heads(key)
-                last = varint(value)
-                pieces += (heads[len(last)], last)
-            elif kind is float and -tp.HUGE < value < tp.HUGE:
-                heads = numbers.get(key) or self._number_heads(key)
-                real = reals.get(value)
-                pieces += (heads[0], self._real(value) if real is None else real)
-            elif kind is str or kind is bool:
-                word = words.get((key, value))
-                pieces.append(self._word(key, value) if word is None else word)
-            else:
-                pieces.append(self._annotation(key, value))
-        pieces.append(held.behind)
-        return held.before, pieces
+        if not event.args:
+            return held
+        colour = self._colour(event.args) if held.own_colour else b""
+        own = b"".join(self._annotation(key, value) for key, value in event.args.items())
+        return held._replace(before=held.before + colour + own)
 
     def _begin(self, event: Slice) -> tuple[bytes, bytes]:
         """Return the shared part of a slice: name, category, colour, and the shared arguments before and after its own
@@ -233,7 +268,7 @@ class Row:
 
     def _colour(self, args: Args) -> bytes:
         """Return the field that gives one colour to all slices with equal values; empty without these arguments."""
-        for key in self.colour_by:
+        for key in self._colour_by:
             value = args.get(key)
             if value is not None:
                 return tp.integer(tp.CORRELATION, zlib.crc32(f"{key} {value}".encode(errors="replace")) >> 8 | 1)
@@ -244,21 +279,6 @@ class Row:
         if not held:
             return b""
         return tp.message(tp.ANNOTATION, tp.integer(tp.KEY, self._iid(tp.KEYS, cleaned(key))) + held)
-
-    def _word(self, key: str, value: str | bool) -> bytes:
-        """Return an annotation that is text or a truth value; kept, because kernels have few names."""
-        if len(self._words) == _MOST_WORDS:
-            self._words.clear()
-        packed = self._words[key, value] = self._annotation(key, value)
-        return packed
-
-    def _number_heads(self, key: str) -> list[bytes]:
-        name = tp.integer(tp.KEY, self._iid(tp.KEYS, cleaned(key)))
-        head = name + varint(tp.INT << 3)
-        heads = [varint(tp.ANNOTATION << 3 | 2) + varint(len(head) + size) + head for size in range(11)]
-        heads[0] = varint(tp.ANNOTATION << 3 | 2) + varint(len(name) + 9) + name + varint(tp.REAL << 3 | 1)
-        self._numbers[key] = heads
-        return heads
 
     def _real(self, value: float) -> bytes:
         """Return a rate; kept, because many are equal with three digits."""
@@ -295,13 +315,13 @@ class Row:
         number = self._interned.get((table, text))
         if number is None:
             number = self._counts[table] = self._interned[table, text] = self._counts.get(table, 0) + 1
-            self.new.append(tp.message(table, tp.integer(1, number) + tp.text(2, text)))
+            self._new.append(tp.message(table, tp.integer(1, number) + tp.text(2, text)))
         return number
 
-    def declare(self) -> bytes:
+    def _declare(self) -> bytes:
         """Return a packet with the new texts; the track's first one also has its defaults."""
-        texts = tp.message(tp.INTERNED, b"".join(self.new))
-        self.new.clear()
+        texts = tp.message(tp.INTERNED, b"".join(self._new))
+        self._new.clear()
         if self._begun:
             return tp.packet(texts, tp.integer(tp.SEQUENCE, self._sequence), tp.integer(tp.FLAGS, tp.NEEDS_STATE))
         self._begun = True
@@ -310,7 +330,7 @@ class Row:
     def _state(self, flags: int) -> Iterator[bytes]:
         """Return the fields that the following packets share."""
         defaults = tp.message(tp.TRACK_EVENT, tp.integer(tp.TRACK_UUID, self._uuid))
-        defaults += tp.integer(tp.CLOCK_ID, tp.COUNTED if self.counted else tp.BOOTTIME)
+        defaults += tp.integer(tp.CLOCK_ID, tp.COUNTED if self._counted else tp.BOOTTIME)
         yield from (
             tp.integer(tp.SEQUENCE, self._sequence),
             tp.integer(tp.FLAGS, flags),
@@ -318,68 +338,133 @@ class Row:
         )
 
 
-# -- Arrows: packets name those that leave and arrive, so arrows must be known before the slices -----------------------
+# -- Slices in order of time, and what ends between them ---------------------------------------------------------------
+
+
+_NOTHING = _Begin(b"", {}, False, b"")
+
+
+def _used(codes: NDArray[np.int32], values: Sequence[Any]) -> list[bool]:
+    """Return of each of the values whether a code stands for it."""
+    used: list[bool] = (np.bincount(codes, minlength=len(values)) > 0).tolist()
+    return used
+
+
+def _only(columns: Sequence[Columns], number: int) -> Columns:
+    """Return one slice, counted through all columns."""
+    for one in columns:
+        if number < len(one.starts):
+            here = slice(number, number + 1)
+            args: dict[str, Column] = {
+                key: Pool(column.values, column.codes[here]) if isinstance(column, Pool) else column[here]
+                for key, column in one.args.items()
+            }
+            return Columns(Pool(one.likes.values, one.likes.codes[here]), one.starts[here], one.durations[here], args)
+        number -= len(one.starts)
+    raise IndexError(number)
+
+
+def _with_ends(
+    times: Ints, numbers: Ints, ends: Ints, is_slice: NDArray[np.bool_], before: Sequence[int]
+) -> tuple[Ints, Ints, list[int]]:
+    """Items with the ends of slices between them: times, numbers, and what is still open behind them.
+
+    ``ends``: of those of the items that are slices; ``before``: of slices that were open before. A slice ends before
+    the first item behind its own that begins no earlier than its end; of several the innermost ends first.
+    """
+    count, others = len(times), len(before)
+    closing = np.append(np.array(before, np.int64), ends)
+    until = np.searchsorted(times, closing, "left")
+    until[others:] = np.maximum(until[others:], np.flatnonzero(is_slice) + 1)
+    closed = np.flatnonzero(until < count)
+    order = np.lexsort((
+        np.append(-closed, np.zeros(count, np.int64)),
+        np.append(2 * until[closed], 2 * np.arange(count) + 1),
+    ))  # fmt: skip
+    return (
+        np.append(closing[closed], times)[order],
+        np.append(np.full(len(closed), -1), numbers)[order],
+        closing[until >= count].tolist(),
+    )
+
+
+# -- Arrows: packets name those that leave and arrive, so they are known before the slices -----------------------------
+
+
+class _TrackEnds(NamedTuple):
+    """The arrows that leave or arrive on a track, in order of time."""
+
+    times: Ints
+    ids: Ints
 
 
 class Arrows:
-    """The places where arrows leave and arrive: track -> (times in order, ids)."""
+    """By track where arrows ``leave`` and ``arrive``. Packets name them, so they are known before."""
 
     def __init__(self, trace: Trace) -> None:
-        self.leave: dict[int, tuple[array[int], array[int]]] = {}
-        self.arrive: dict[int, tuple[array[int], array[int]]] = {}
-        leave, arrive = self.leave, self.arrive
+        leave: list[tuple[Ints, Ints, Ints]] = []
+        arrive: list[tuple[Ints, Ints, Ints]] = []
         for part in trace.parts if trace.arrows is None else trace.arrows:
+            alone: list[tuple[int, ...]] = []
             for event in part():
-                if type(event) is Flow:
-                    number = event.id
-                    try:
-                        times, ids = leave[event.from_track]
-                    except KeyError:
-                        times, ids = leave[event.from_track] = array("q"), array("Q")
-                    times.append(event.from_ns)
-                    ids.append(number)
-                    try:
-                        times, ids = arrive[event.to_track]
-                    except KeyError:
-                        times, ids = arrive[event.to_track] = array("q"), array("Q")
-                    times.append(event.to_ns)
-                    ids.append(number)
-        for ends in (self.leave, self.arrive):
-            for track, (times, ids) in ends.items():
-                if any(map(int.__gt__, times, times[1:])):
-                    order = sorted(range(len(times)), key=times.__getitem__)
-                    ends[track] = array("q", [times[n] for n in order]), array("Q", [ids[n] for n in order])
+                if isinstance(event, Flows):
+                    leave.append((np.full(len(event.ids), event.from_track), event.from_ns, event.ids))
+                    arrive.append((event.to_tracks, event.to_ns, event.ids))
+                elif isinstance(event, Flow):
+                    alone.append((event.id, event.from_track, event.from_ns, event.to_track, event.to_ns))
+            if alone:
+                ids, from_tracks, from_ns, to_tracks, to_ns = np.array(alone, np.int64).T
+                leave.append((from_tracks, from_ns, ids))
+                arrive.append((to_tracks, to_ns, ids))
+        self.leave, self.arrive = _by_track(leave), _by_track(arrive)
+
+
+def _by_track(ends: Sequence[tuple[Ints, Ints, Ints]]) -> dict[int, _TrackEnds]:
+    """``ends``: tracks, times and ids."""
+    if not ends:
+        return {}
+    tracks, times, ids = map(np.concatenate, zip(*ends, strict=True))
+    order = np.lexsort((times, tracks))
+    tracks, times, ids = tracks[order], times[order], ids[order]
+    known, first = np.unique(tracks, return_index=True)
+    bounds = [*first.tolist(), len(tracks)]
+    return {
+        track: _TrackEnds(times[begin:end], ids[begin:end])
+        for track, begin, end in zip(known.tolist(), bounds, bounds[1:], strict=False)
+    }
 
 
 class Ends:
-    """The arrows' ends on one track, used up while its slices come in order of time."""
+    """The arrows' ends on one track, taken as its slices come by in order of time."""
 
-    __slots__ = ("_at", "_ids", "_last", "_times", "head")
-
-    def __init__(self, ends: tuple[array[int], array[int]], field: int) -> None:
+    def __init__(self, ends: _TrackEnds, field: int) -> None:
         self._times, self._ids = ends
-        self.head = tp.varint(field << 3 | 1)
+        self._head = tp.varint(field << 3 | 1)
         self._at = 0
-        self._last = len(self._times)
 
-    def take(self, start: int, following: int | None) -> bytes:
-        """Return the fields for a slice that starts at ``start``; the innermost of the slices that start there gets
-        them."""
-        at, times, last = self._at, self._times, self._last
-        while at < last and times[at] < start:
-            at += 1
-        out = b""
-        if following != start:
-            while at < last and times[at] == start:
-                out += self.head + tp.fixed64(self._ids[at])
-                at += 1
-        self._at = at
-        return out
+    def fields(self, starts: Ints, rows: Ints, until: int) -> list[Fields]:
+        """Return the fields of arrows before ``until``. Of several slices with one start, the last one has them.
 
-    def passed(self, until: int) -> tuple[array[int], array[int]]:
-        """Return times and ids of the ends before a time, and remove them."""
-        begin, self._at = self._at, bisect_left(self._times, until, self._at)
-        return self._times[begin : self._at], self._ids[begin : self._at]
+        ``starts``: of slices in order, whose packets are ``rows``.
+        """
+        begin, self._at = self._at, int(np.searchsorted(self._times, until))
+        times, ids = self._times[begin : self._at], self._ids[begin : self._at]
+        at = np.searchsorted(starts, times, "right") - 1
+        here = (at >= 0) & (starts[at] == times) if len(starts) else np.zeros(len(times), np.bool_)
+        at, ids = at[here], ids[here]
+        slices, first, counts = np.unique(at, return_index=True, return_counts=True)
+        one, several = counts == 1, np.flatnonzero(counts > 1)
+        single = Fields(int(one.sum()), rows[slices[one]])
+        single.constant(self._head)
+        single.word(ids[first[one]].view(np.uint64), 8)
+        many = Fields(len(several), rows[slices[several]])
+        if len(several):
+            texts = [
+                b"".join(self._head + tp.fixed64(number) for number in ids[begin : begin + count].tolist())
+                for begin, count in zip(first[several].tolist(), counts[several].tolist(), strict=True)
+            ]
+            many.texts(Texts(texts), np.arange(len(texts)))
+        return [single, many]
 
 
 def ends_of(arrows: Arrows, track: int) -> tuple[Ends, ...]:
