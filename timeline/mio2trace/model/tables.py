@@ -80,29 +80,33 @@ class Growing:
     """Columns of whole numbers while a reader fills them, row by row or, from numpy, many rows at once."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self.columns = {name: array("q") for name in names}
-        self._add = [column.append for column in self.columns.values()]
+        self._place = {name: place for place, name in enumerate(names)}
+        self._cells = array("q")
+        self.add: Callable[[tuple[int, ...]], None] = self._cells.extend
+        """Takes a row, with a number of 64 bits for each column."""
 
     def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
+        return len(self._cells) // len(self._place)
 
     def __getitem__(self, name: str) -> Numbers:
-        """A column as it is now. No row may be added while it is in use."""
-        column = self.columns[name]
-        return np.frombuffer(column, np.int64) if column else np.empty(0, np.int64)
+        """A column as it is now."""
+        return self._rows()[:, self._place[name]].copy()
 
-    def add(self, *row: int) -> None:
-        for add, value in zip(self._add, row, strict=True):
-            add(value)
+    def _rows(self) -> Numbers:
+        """The cells themselves. No row may be added while someone holds them."""
+        cells = np.frombuffer(self._cells, np.int64) if self._cells else np.empty(0, np.int64)
+        return cells.reshape(-1, len(self._place))
 
     def shift(self, by: int, *names: str) -> None:
-        for name in names:
-            self.columns[name] = array("q", (self[name] + by).tobytes())
+        """Add a number to all cells of some columns."""
+        self._rows()[:, [self._place[name] for name in names]] += by
 
     def extend(self, count: int, **columns: Numbers | int) -> None:
         """Add ``count`` rows; a column that is one number has it in each row."""
-        for name, column in self.columns.items():
-            column.frombytes(np.broadcast_to(np.asarray(columns[name], np.int64), count).tobytes())
+        rows = np.empty((count, len(self._place)), np.int64)
+        for name, place in self._place.items():
+            rows[:, place] = columns[name]
+        self._cells.frombytes(rows.tobytes())
 
 
 class _Table(Sequence[Record]):

@@ -233,10 +233,10 @@ class ProfileFolder:
     def _add(self, form: _Form, index: int, line: int, times: _Times, stamps: Stamps, prepared: str, size: int) -> None:
         """Add a command; its call has its number."""
         host = self._host
-        self._rows.add(
+        self._rows.add((
             index, line, *times, _or_no(host(stamps.start)), _or_no(host(stamps.end)), _or_no(host(prepared)), size,
             self._forms.setdefault(form, len(self._forms)),
-        )  # fmt: skip
+        ))  # fmt: skip
 
     def _marks(self) -> Sequence[TimerMark]:
         """Return the most used kernel that only ever got the argument 0 = 00000000 and never ran (dvdt-ck.md 2.3a)."""

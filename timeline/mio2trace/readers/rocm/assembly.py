@@ -227,10 +227,10 @@ class Assembly:
         ``common`` are more arguments of `form`. The place is for its counters."""
         shown, key = _number(number, MOST_NS), _number(correlation, MOST_NS)
         place = len(self._rows)
-        self._rows.add(
+        self._rows.add((
             place if shown is None else shown, *times, NO if key is None else key,
             self.form(kind, name, queue, **common), line, _number(size_bytes, MOST_NS) or 0, _id(range_id),
-        )  # fmt: skip
+        ))  # fmt: skip
         return place
 
     def activities(
@@ -264,7 +264,8 @@ class Assembly:
     ) -> None:
         """Add an API call. ``parent``: the id of the range in which it was made, if the source states it."""
         key = _number(correlation, MOST_NS)
-        self._calls.add(self.name_of_calls(name), thread, *times, NO if key is None else key, line, _id(parent or None))
+        named = self.name_of_calls(name)
+        self._calls.add((named, thread, *times, NO if key is None else key, line, _id(parent or None)))
 
     def name_of_calls(self, name: str) -> int:
         """The number of a name that calls have."""
@@ -286,13 +287,15 @@ class Assembly:
     def has_call(self, correlation: int | None) -> bool:
         """Whether the call of this id was made in this process."""
         if self._known_calls[0] != len(self._calls):
-            self._known_calls = len(self._calls), frozenset(self._calls.columns["correlation"])
+            self._known_calls = len(self._calls), frozenset(self._calls["correlation"].tolist())
         return correlation in self._known_calls[1]
 
     def launches(self) -> Iterator[tuple[int, Call, int | None]]:
         """Correlation id, call, and the id of the range that it was made in, where the source states that."""
         names, seen = [*self._call_names], {NO}
-        for name, thread, start, end, key, line, parent in zip(*self._calls.columns.values(), strict=True):
+        for name, thread, start, end, key, line, parent in zip(
+            *(self._calls[field].tolist() for field in _CALLS), strict=True
+        ):
             if key not in seen:
                 seen.add(key)
                 yield key, Call(names[name], thread, start, end, line, None, key), None if parent == NO else parent
