@@ -133,7 +133,7 @@ def test_the_period_is_found_behind_a_set_up(tmp_path: Path) -> None:
     assert [(row["kernel_index"], row["name"], row["count"]) for row in found] == [
         ("0", "a", "4"), ("1", "b", "4"), ("2", "c", "4"),
     ]  # fmt: skip
-    assert "period: 3 kernels, 4 times, first at call 3; 3 of 15 kernels are in no repetition" in done.stderr
+    assert "period: 3 kernels, 4 times, first at call 3; 3 of 15 kernels in no repetition" in done.stderr
     assert found[0]["p3_p2_min_ns"] == "9000"  # the third kernel of all takes 12 us, 3 of them before p2
     assert found[0]["p3_p2_max_ns"] == "18000"
     assert found[0]["p3_p2_mean_ns"] == "13500"
@@ -153,7 +153,7 @@ def test_no_period_is_said_and_is_an_error(tmp_path: Path) -> None:
     done = run(path, "--by", "repetition")
     assert done.exit_code == 1
     assert done.stdout == ""
-    assert "prof.json: its 9 kernels have no period" in done.stderr
+    assert "prof.json: no period in 9 kernels" in done.stderr
     assert "--per N" in done.stderr
 
 
@@ -161,7 +161,7 @@ def test_a_given_period_counts_from_the_first_kernel(tmp_path: Path) -> None:
     path = write_kernels(tmp_path / "prof.json", "xababa")
     plain = run(path, "--by", "repetition", "--per", "2")
     assert [(row["name"], row["count"]) for row in rows(plain)] == [("x; b", "3"), ("a", "3")]
-    assert "the kernels do not repeat every 2: 1 rows mix kernels of several names" in plain.stderr
+    assert "the kernels do not repeat every 2: 1 row with kernels of several names" in plain.stderr
     skipped = run(path, "--by", "repetition", "--per", "2", "--skip", "1")
     assert [(row["name"], row["count"]) for row in rows(skipped)] == [("a", "3"), ("b", "2")]
     assert "the last repetition has 1 of 2 kernels" in skipped.stderr

@@ -307,7 +307,7 @@ def test_the_twin_has_the_notebooks_repetitions(pandas: Any, notebook: dict[str,
     counts = [row["p3 - p2 (ms)"] for row in notebook["describe_by_kernel_index_mod_4"] if row[""] == "count"]
     assert found["count"].tolist() == counts == [44] * 4
     done = CliRunner().invoke(cli, ["kernels", str(twin), "--by", "repetition", "--per", "4"])
-    assert "the kernels do not repeat every 4: 4 rows mix kernels of several names" in done.stderr
+    assert "the kernels do not repeat every 4: 4 rows with kernels of several names" in done.stderr
 
 
 def as_enqueue(row: dict[str, Any], name: str) -> Activity:

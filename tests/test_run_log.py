@@ -179,7 +179,7 @@ def test_a_log_is_recognised_behind_whatever_begins_it(tmp_path: Path, text: byt
         (b" \n\t\n", r"^anything: empty; expected a log or a profile$"),
         (b"nothing\nof use\n", r"^anything: none of its 2 lines is known; expected Caffe's `time` log, .*blocks$"),
         (b"nothing\n", r"^anything: its only line is not known; expected Caffe's `time` log, .*blocks$"),
-        (EMPTY * 2, r"^anything: its 2 \[dv/dt\] blocks are empty and none of its other lines is known; expected"),
+        (EMPTY * 2, r"^anything: 2 empty \[dv/dt\] blocks, and no other line of it is known; expected"),
         (
             b"\x89HDF\r\n" + bytes(99),
             r"^anything: binary data that begins 89 48 44 46 0d 0a 00 00; expected dv/dt profile",

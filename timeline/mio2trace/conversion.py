@@ -18,6 +18,7 @@ from mio2trace.draw.selection import window
 from mio2trace.files import Input, Progress, replacing, standard_output
 from mio2trace.memory import without_garbage_collection
 from mio2trace.notes import LOGGED, InputError, Notes, OptionError
+from mio2trace.outgoing import count
 from mio2trace.summary.explain import explain as explained
 from mio2trace.trace import Trace, checked
 from mio2trace.writers import Writer, Written, by_suffix, suffixes, write
@@ -76,8 +77,8 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         counts = self.metadata["attribution"]
-        size = "not written" if self.written is None else f"{self.written.slices} slices written"
-        return f"<Conversion: {counts['kernels']} kernels, {counts['copies']} copies, {size}>"
+        size = "not written" if self.written is None else f"{count(self.written.slices, 'slice')} written"
+        return f"<Conversion: {count(counts['kernels'], 'kernel')}, {count(counts['copies'], 'copy')}, {size}>"
 
 
 class UnrelatedClocks(InputError):
@@ -321,8 +322,8 @@ def what_is_missing(run: Run, notes: Notes) -> str:
         return f"no kernel, copy or build in the profile: {lost or 'the program ran nothing on the device'}"
     if run.libraries:
         return (
-            f"{sum(len(log.records) for log in run.libraries)} records of MIOpen's log but no time; expected the "
-            "profile of the same run, too"
+            f"{count(sum(len(log.records) for log in run.libraries), 'record')} of MIOpen's log but no time; "
+            "expected the profile of the same run, too"
         )
     return "nothing that has a time; expected kernels, layer times or iterations"
 

@@ -24,6 +24,7 @@ import msgspec
 from mio2trace.model.anchors import Anchors, anchors_of
 from mio2trace.model.profile import Profile
 from mio2trace.notes import LEADS_OUT, InputError, Notes, OptionError, with_losses
+from mio2trace.outgoing import count
 from mio2trace.privacy import Cleaner
 from mio2trace.readers import ANY, PROFILES, READERS, Accepted, GoesWithATrace, detect, known, run_log
 from mio2trace.readers.base import Reader, ReadOptions, Record
@@ -72,7 +73,8 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         of = "" if self.repetition is None else f", repetition {self.repetition}"
-        return f"<Input {self.name!r}: {self.format}{of}, {self.size} bytes, {len(self.records)} records>"
+        size = f"{count(self.size, 'byte')}, {count(len(self.records), 'record')}"
+        return f"<Input {self.name!r}: {self.format}{of}, {size}>"
 
 
 _PATTERNS = ("*", "*/*", "plugins/profile/*/*")

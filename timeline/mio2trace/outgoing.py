@@ -40,6 +40,15 @@ def without_middle(text: str, length: int) -> str:
     return f"{text[: length - 3 - end]}...{text[len(text) - end :]}"
 
 
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 kernel``, ``2,351 kernels``, ``3 searches``, ``4 copies``."""
+    if number == 1:
+        return f"1 {noun}"
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{number:,} {noun[:-1]}ies"
+    return f"{number:,} {noun}{'es' if noun.endswith(('ch', 's', 'sh', 'x')) else 's'}"
+
+
 def csv_text(text: str) -> str:
     """Return `visible` text, with an apostrophe before a text that a spreadsheet would read as a formula. Numbers stay
     numbers."""

@@ -21,6 +21,7 @@ from mio2trace.measures import duration
 from mio2trace.measures.cost import bandwidth
 from mio2trace.measures.statistics import mean, median
 from mio2trace.ops.naming import operation_name
+from mio2trace.outgoing import count
 from mio2trace.reports.tables import Cell, Row, Table, Unit
 
 HOST = "the host"
@@ -345,9 +346,9 @@ def said(of: Sequence[RankTotal], labels: Sequence[str]) -> str:
         return EMPTY
     waited = sum(one.wait_ns for one in of)
     spent = sum(one.collective_ns for one in of) or 1
-    waiting = f"ranks wait {waited / 1e6:.3g} ms of {spent / 1e6:.3g} ms in {of[0].collectives} collectives"
+    waiting = f"ranks wait {waited / 1e6:.3g} ms of {spent / 1e6:.3g} ms in {count(of[0].collectives, 'collective')}"
     if latest == NONE:
         return f"{waiting}; none arrives last"
     one = of[latest]
     cause = f": {one.made_late_by} takes {one.made_late_ns / 1e6:.3g} ms longer there" if one.made_late_by else ""
-    return f"{waiting}; {labels[latest]} arrives last {one.times_arrived_last} times{cause}"
+    return f"{waiting}; {labels[latest]} arrives last {count(one.times_arrived_last, 'time')}{cause}"

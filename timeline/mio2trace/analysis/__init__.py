@@ -31,7 +31,7 @@ from mio2trace.model.tf import TfProfile
 from mio2trace.notes import NOT_JOINED, NOT_USED, InputError, Notes, OptionError
 from mio2trace.ops.choices import Choices
 from mio2trace.ops.operation import Operation
-from mio2trace.outgoing import visible
+from mio2trace.outgoing import count, visible
 from mio2trace.privacy import Cleaner
 from mio2trace.readers import ANY, Accepted
 from mio2trace.readers.ck import record as ck
@@ -156,10 +156,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         parts = [
-            f"{sum(len(profile.activities) for profile in self.profiles)} enqueues" if self.profiles else "",
-            f"{len({layer.layer for log in self.logs for layer in log.layers})} layers" if self.logs else "",
-            f"{len(self.operations)} operations" if self.libraries else "",
-            f"{sum(len(profile.nodes) for profile in self.tf_profiles)} TensorFlow nodes" if self.tf_profiles else "",
+            count(sum(len(profile.activities) for profile in self.profiles), "enqueue") if self.profiles else "",
+            count(len({layer.layer for log in self.logs for layer in log.layers}), "layer") if self.logs else "",
+            count(len(self.operations), "operation") if self.libraries else "",
+            count(sum(len(profile.nodes) for profile in self.tf_profiles), "TensorFlow node")
+            if self.tf_profiles
+            else "",
         ]
         told = ", ".join(filter(None, parts)) or "nothing"
         return f"<Run {self.name!r} of {', '.join(file.name for file in self.inputs)}: {told}>"
@@ -211,7 +213,9 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         notes = sum(1 for _ in self.notes)
-        return f"<Analysis: {len(self.inputs)} inputs, {notes} kinds of notes, runs {list(self.runs)}>"
+        return (
+            f"<Analysis: {count(len(self.inputs), 'input')}, {count(notes, 'kind')} of notes, runs {list(self.runs)}>"
+        )
 
 
 def _first_names(runs: Sequence[Run]) -> str:

@@ -25,7 +25,7 @@ from mio2trace.answer.logs import complaints_of
 from mio2trace.answer.machine import machine
 from mio2trace.evidence import EVIDENCE
 from mio2trace.findings import Problem, Subject, findings
-from mio2trace.findings.rule import count, ms, percent
+from mio2trace.findings.rule import ms, percent
 from mio2trace.findings.work import bound
 from mio2trace.measures import LayerKey, Steady
 from mio2trace.measures.device_time import Busy, DeviceTime
@@ -35,6 +35,7 @@ from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.step_time import StepTime, step_kinds
 from mio2trace.measures.tree import Node, layer_tree
 from mio2trace.model.miopen import MiopenLog
+from mio2trace.outgoing import count
 
 BINS = 240
 """The most bars in the picture of a whole run."""

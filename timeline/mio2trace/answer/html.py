@@ -10,11 +10,11 @@ from mio2trace.answer.content import ROWS, Report, Section, Thumbnail, TreeNode
 from mio2trace.answer.names import distinct, ms_cell, short_kernel, spent_cells
 from mio2trace.answer.tables import Room, fitted
 from mio2trace.findings import Finding
-from mio2trace.findings.rule import count, ms, percent, rate
+from mio2trace.findings.rule import ms, percent, rate
 from mio2trace.kernels.names import normalise
 from mio2trace.measures.statistics import fixed
 from mio2trace.measures.step_time import PARTS
-from mio2trace.outgoing import shortened, visible
+from mio2trace.outgoing import count, shortened, visible
 
 SCOPED, SCOPE, DRIVERS = 80, 8, 4
 """The most characters of a name in a finding, the most names, and the most driver lines."""
@@ -330,7 +330,8 @@ def _durations(section: Section) -> dict[str, Any] | None:
         ns, number = sum(one.ns for one in of), sum(one.count for one in of)
         edge = _edge(1 << (bits - 1))
         part = percent(section.share(ns) or 0)
-        said = f"under {edge}: {tables.calls(round(number, 1))} kernels, {ms(ns)}, {part}"
+        kernels = f"{tables.calls(round(number, 1))} kernel{'' if round(number, 1) == 1 else 's'}"
+        said = f"under {edge}: {kernels}, {ms(ns)}, {part}"
         share = part if ns else ""
         bins.append(svg.Bin(f"< {edge}", ns, share, said))
     picture = svg.columns(bins, "Kernel time by how long the kernels are")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from mio2trace.analysis import Run
 from mio2trace.answer.content import LayerRow, ProblemRow, Section
-from mio2trace.findings.rule import count, ms
+from mio2trace.findings.rule import ms
 from mio2trace.measures.executions import printed_times
 from mio2trace.measures.statistics import mean, median
 from mio2trace.model.log import FrameworkLog
@@ -16,6 +16,7 @@ from mio2trace.model.miopen import MiopenLog
 from mio2trace.ops.log.alarms import alarms
 from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
+from mio2trace.outgoing import count
 
 
 def of_logs(run: Run) -> list[Section]:

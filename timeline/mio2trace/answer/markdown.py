@@ -8,11 +8,11 @@ from typing import NamedTuple
 from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, Report, Rest, Section
 from mio2trace.answer.names import ms_cell, rank_cells, shown_names, spent_cells, step_cells
 from mio2trace.findings import Finding
-from mio2trace.findings.rule import count, ms, percent
+from mio2trace.findings.rule import ms, percent
 from mio2trace.measures.statistics import fixed
 from mio2trace.ops.naming import primitive_name
+from mio2trace.outgoing import count, shortened, visible
 from mio2trace.outgoing import markdown_text as _cell
-from mio2trace.outgoing import shortened, visible
 
 LIMIT = 60_000
 """GitHub accepts 65,536 characters in a comment."""

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from mio2trace.align import NONE
 from mio2trace.answer.names import distinct
 from mio2trace.answer.text import MOST_LINES, WIDTH
-from mio2trace.findings.rule import count, ms, percent
+from mio2trace.findings.rule import ms, percent
 from mio2trace.measures.statistics import fixed
-from mio2trace.outgoing import visible
+from mio2trace.outgoing import count, visible
 from mio2trace.ranks import EMPTY, Meeting, RankTotal, straggler
 
 MOST_RANKS, MOST_SIZES, MOST_CAUSES = 5, 5, 2
@@ -29,8 +29,8 @@ def lines(met: Sequence[Meeting], of: Sequence[RankTotal], labels: Sequence[str]
     if by_duration:
         found += _wrapped(
             "note",
-            f"{by_duration} of {len(met)} collectives: the clocks of the ranks are not known well enough; the shortest"
-            " kernel is taken as the last rank's",
+            f"{by_duration:,} of {count(len(met), 'collective')}: the clocks of the ranks are not known well enough;"
+            " the shortest kernel is taken as the last rank's",
         )
     return found[:MOST_LINES]
 
@@ -55,8 +55,8 @@ def _head(
         )
     yield from _wrapped(
         "",
-        f"{len(of)} ranks{where}; they wait {ms(waited)}, {percent(waited / spent)} of their time in collectives "
-        f"({ms(spent)} of all ranks).",
+        f"{count(len(of), 'rank')}{where}; they wait {ms(waited)}, {percent(waited / spent)} of their time in"
+        f" collectives ({ms(spent)} of all ranks).",
     )
     if latest != NONE:
         yield from _causes([one for one in met if one.last == latest])
@@ -89,7 +89,7 @@ def _ranks(of: Sequence[RankTotal], labels: Sequence[str]) -> Iterator[str]:
         cells = (_ms(one.wait_ns), share, f"{one.times_arrived_last}", _ms(one.late_ns))
         yield _row("ranks" if not at else "", name, cells, f"  {one.made_late_by}")
     if len(of) > MOST_RANKS:
-        yield f"{'':<{LABEL}}{len(of) - MOST_RANKS} more ranks"
+        yield f"{'':<{LABEL}}{count(len(of) - MOST_RANKS, 'more rank')}"
 
 
 def _sizes(met: Sequence[Meeting], labels: Sequence[str]) -> Iterator[str]:
@@ -109,7 +109,7 @@ def _sizes(met: Sequence[Meeting], labels: Sequence[str]) -> Iterator[str]:
         name = which if size is None else f"{which} {_size(size)}"
         yield _row("sizes" if not at else "", name, (_ms(transfer), f"{len(own)}", bus, _ms(wait)), who)
     if len(shown) > MOST_SIZES:
-        yield f"{'':<{LABEL}}{len(shown) - MOST_SIZES} more sizes"
+        yield f"{'':<{LABEL}}{count(len(shown) - MOST_SIZES, 'more size')}"
 
 
 def _row(label: str, name: str, cells: Sequence[str], last: str) -> str:

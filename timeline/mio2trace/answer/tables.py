@@ -14,10 +14,10 @@ from markupsafe import Markup
 from mio2trace.answer import svg
 from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, Part, ProblemRow, Rest, Section, cumulative
 from mio2trace.answer.names import ms_cell, rank_cells, shown_names, step_cells
-from mio2trace.findings.rule import count, ms, percent
+from mio2trace.findings.rule import ms, percent
 from mio2trace.measures.statistics import fixed
 from mio2trace.ops.naming import primitive_name
-from mio2trace.outgoing import shortened, visible
+from mio2trace.outgoing import count, shortened, visible
 
 KERNEL = 200
 """The most characters of a kernel's full name."""

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, ProblemRow, Report, Rest, Section
 from mio2trace.answer.names import shown_names
 from mio2trace.findings import Finding
-from mio2trace.findings.rule import count, ms, percent
+from mio2trace.findings.rule import ms, percent
 from mio2trace.measures.statistics import fixed
 from mio2trace.measures.step_time import StepKind
-from mio2trace.outgoing import shortened, visible, without_middle
+from mio2trace.outgoing import count, shortened, visible, without_middle
 
 WIDTH = 78
 MOST_LINES = 20
@@ -245,7 +245,7 @@ def _steps(steps: Sequence[StepKind]) -> str:
         length = ms(kind.step_ns if kind.step_ns is not None else kind.kernel_ns)
         said.append(f"{kind.name}: {length} per step, {count(kind.steps, 'step')}")
     if len(steps) > SHOWN:
-        said.append(f"{len(steps) - SHOWN} more kinds")
+        said.append(count(len(steps) - SHOWN, "more kind"))
     return "; ".join(said)
 
 

@@ -13,7 +13,7 @@ import click
 
 from mio2trace.commands.options import Command, Reading, Size, complete_files, reading_options
 from mio2trace.commands.printing import is_terminal, say, tell
-from mio2trace.outgoing import shortened, visible
+from mio2trace.outgoing import count, shortened, visible
 
 if TYPE_CHECKING:
     from mio2trace.batch.engines import Engine
@@ -195,14 +195,14 @@ def _said(made: Batch, output: str, seconds: float) -> list[str]:
     entries = (*made.done, *made.before)
     failed = made.failed
     converted = len(entries) - len(failed)
-    counts = f"{len(entries)} {'run' if len(entries) == 1 else 'runs'}: {converted} converted, {len(failed)} failed"
+    counts = f"{count(len(entries), 'run')}: {converted} converted, {len(failed)} failed"
     if not made.done:
         retry = "; --retry does those that failed again" if failed else ""
         head = f"{counts}, all of them before: nothing to do{retry}"
     else:
         before = f", {len(made.before)} of them before" if made.before else ""
         kernels, size = sum(one.kernels for one in made.done), sum(one.bytes for one in made.done)
-        head = f"{counts}{before}, {duration(seconds)}; {_short(kernels, 'kernels')}, {size / 1e6:.3g} MB"
+        head = f"{counts}{before}, {duration(seconds)}; {_short(kernels, 'kernel')}, {size / 1e6:.3g} MB"
     shown = [f"{one.run}: {one.error}" for one in failed[:SHOWN]]
     lines = [head, *(f"  {shortened(line, LINE)}" for line in shown)]
     more = f"and {len(failed) - SHOWN} more; " if len(failed) > SHOWN else ""
@@ -211,11 +211,11 @@ def _said(made: Batch, output: str, seconds: float) -> list[str]:
     return lines
 
 
-def _short(count: int, what: str) -> str:
+def _short(number: int, noun: str) -> str:
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if count >= size:
-            return f"{count / (1e3 if unit == 'k' else size):.1f} {unit} {what}"
-    return f"{count} {what}"
+        if number >= size:
+            return f"{number / (1e3 if unit == 'k' else size):.1f} {unit} {noun}s"
+    return count(number, noun)
 
 
 class _Progress:
@@ -273,7 +273,7 @@ class Pace:
     def line(self, now: float) -> str:
         """``120 of 1000 runs, 2 failed, 3.8 runs/s, 3 m 51 s left``."""
         passed = max(now - self._begun, 1e-9)
-        parts = [f"{self.done} of {len(self._sizes)} runs"]
+        parts = [f"{self.done:,} of {count(len(self._sizes), 'run')}"]
         if self.failed:
             parts.append(f"{self.failed} failed")
         rate = self.done / passed

@@ -9,7 +9,7 @@ import click
 import mio2trace
 from mio2trace.commands import options
 from mio2trace.commands.printing import coloured, put, say, show, tell, write
-from mio2trace.outgoing import json_text, visible
+from mio2trace.outgoing import count, json_text, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,7 +120,7 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
     read = [source(files.split(","), wanted, notes, keep=picture is not None, damaged=damaged) for files in sides]
     if save is not None:
         _save(read[0].side, save)
-        say(notes, [f"{read[0].side.name}: {len(read[0].side.runs)} run(s) kept in {save}"], quiet)
+        say(notes, [f"{read[0].side.name}: {count(len(read[0].side.runs), 'run')} kept in {save}"], quiet)
         return
     comparisons = [Comparison(read[0].side, other.side) for other in read[1:]]
     if picture is not None:

@@ -18,6 +18,7 @@ from mio2trace.commands.printing import INCOMPLETE, Progress, is_terminal, say, 
 from mio2trace.evidence import EVIDENCE
 from mio2trace.files import STANDARD_INPUT
 from mio2trace.notes import InputError
+from mio2trace.outgoing import count
 
 if TYPE_CHECKING:
     from mio2trace import conversion
@@ -291,5 +292,9 @@ def write_tables(  # noqa: PLR0913 - keyword-only options
 
 def _written(output: str, rows: Mapping[str, int]) -> str:
     size = sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(output) for name in names)
-    counted = ", ".join(f"{count} {table}" for table, count in rows.items() if count and table != "runs")
-    return f"wrote {output} ({size / 1e6:.1f} MB): {rows['runs']} runs, {counted}" if counted else f"wrote {output}"
+    counted = [
+        count(number, "copy" if table == "copies" else table[:-1])
+        for table, number in rows.items()
+        if number or table == "runs"
+    ]
+    return f"wrote {output} ({size / 1e6:.1f} MB): {', '.join(counted)}" if len(counted) > 1 else f"wrote {output}"

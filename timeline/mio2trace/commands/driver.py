@@ -9,6 +9,7 @@ import click
 from mio2trace.commands import options
 from mio2trace.commands.logs import logged, stated_by_profile
 from mio2trace.commands.printing import say, write
+from mio2trace.outgoing import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,5 +84,5 @@ def driver(files: tuple[str, ...], form: str, gemm: Library, reading: options.Re
     if texts:
         notes.add("logged command that is no plain one: shown as text, never offered", count=texts)
     write(f"{line}\n" for line in commands)
-    said = [f"{len(commands)} commands, {sum(line.calls for line in commands)} calls"]
+    said = [f"{count(len(commands), 'command')}, {count(sum(line.calls for line in commands), 'call')}"]
     say(notes, [*said, *(f"no command for {one}" for one in refused)], quiet)

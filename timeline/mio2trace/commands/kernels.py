@@ -8,6 +8,7 @@ import click
 
 from mio2trace.commands import options
 from mio2trace.commands.printing import show
+from mio2trace.outgoing import count
 
 if TYPE_CHECKING:
     from mio2trace.analysis import Analysis, Run
@@ -120,7 +121,7 @@ def _say_what_it_holds(profile: Profile, names: str, notes: Notes, said: list[st
     from mio2trace.reports.kernels import kernels_of, quantities
 
     found = kernels_of(profile)
-    said.append(f"{names}: {len(found)} kernels")
+    said.append(f"{names}: {count(len(found), 'kernel')}")
     untimed = sum("p3_p2" not in quantities(activity) for activity in found)
     if untimed:
         notes.add("kernel without device times: counted, in no sum", count=untimed)

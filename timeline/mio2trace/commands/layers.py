@@ -9,6 +9,7 @@ import click
 
 from mio2trace.commands import options
 from mio2trace.commands.printing import show
+from mio2trace.outgoing import count
 
 if TYPE_CHECKING:
     from mio2trace.analysis import Run
@@ -102,7 +103,7 @@ def layers(
         option = "--each" if each else "--tree"
         raise InputError(f"{', '.join(files)}: holds no GPU profile; expected that of the run for {option}")
     if len(repetitions) > 1 and not processes:
-        said.append(f"{len(repetitions)} repetitions")
+        said.append(count(len(repetitions), "repetition"))
     if not each:
         for one in repetitions:
             if one.measures is not None:

@@ -7,6 +7,7 @@ import click
 from mio2trace.commands import options
 from mio2trace.commands.logs import logged
 from mio2trace.commands.printing import show
+from mio2trace.outgoing import count
 
 SUBJECT_WORDS = (
     "errors", "warnings", "search", "workspace", "problems", "calls", "launches", "databases", "builds", "environment",
@@ -56,7 +57,8 @@ def messages(
     found = list(logged(analysis, databases=True))
     whole = report.table(found, {kind.name: kind.subject for kind in KINDS}, SUBJECTS)
     counts = report.subject_counts(whole.rows)
-    said = [f"{sum(counts.values())} records: " + ", ".join(f"{one} {counts[one]}" for one in SUBJECTS if counts[one])]
+    each = ", ".join(f"{one} {counts[one]}" for one in SUBJECTS if counts[one])
+    said = [f"{count(sum(counts.values()), 'record')}: {each}"]
     if about:
         kept = [row for row in whole.rows if row["subject"] in about]
         whole = Table(columns=whole.columns, rows=kept, brief=whole.brief, empty=f"nothing about {', '.join(about)}")

@@ -10,6 +10,7 @@ from mio2trace.commands import options
 from mio2trace.commands.logs import logged, stated_by_profile
 from mio2trace.commands.printing import show
 from mio2trace.notes import InputError
+from mio2trace.outgoing import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -163,7 +164,7 @@ def _operations(analysis: Analysis, phase: str, by: Sequence[str], seed_csv: boo
     for name, _, operations in logged(analysis):
         kept = _of_phase(operations, phase)
         runs = sum(one.phase == "run" for one in operations)
-        said.append(f"{name}: {len(operations)} operations: {runs} run, {len(operations) - runs} find")
+        said.append(f"{name}: {count(len(operations), 'operation')}: {runs} run, {len(operations) - runs} find")
         for one in kept:
             for doubt in one.doubts:
                 notes.add(doubt, f"{name}:{one.line}", problem=False)

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.outgoing import visible
+from mio2trace.outgoing import count, visible
 
 if TYPE_CHECKING:
     from mio2trace.analysis import Run
@@ -100,7 +100,7 @@ def show(
         if not len(table.rows):
             said = [*said, f"no row: {table.empty}" if table.empty else "no row"]
         elif len(table.rows) < len(whole.rows):
-            said = [*said, f"{len(table.rows)} of {len(whole.rows)} rows"]
+            said = [*said, f"{len(table.rows):,} of {count(len(whole.rows), 'row')}"]
         missing = left_out(table, width) if form == "table" and width is not None else []
     if missing:
         said = [*said, f"no room for {', '.join(missing)} (--columns chooses, --format csv has all)"]

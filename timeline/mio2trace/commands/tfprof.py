@@ -11,6 +11,7 @@ import click
 from mio2trace.commands import options
 from mio2trace.commands.printing import say, write
 from mio2trace.commands.printing import show as show_table
+from mio2trace.outgoing import count
 
 if TYPE_CHECKING:
     from mio2trace.model.tf import TfProfile, TfView
@@ -243,7 +244,8 @@ def _table(
         if not steps:
             notes.add("profile without any step: nothing ran")
         ran = sum(bool(node.steps) for node in profile.nodes)
-        said = f"{len(profile.nodes)} nodes, {ran} of them ran; {len(steps)} of {len(profile.steps)} steps taken"
+        said = f"{count(len(profile.nodes), 'node')}, {ran} of them ran; "
+        said += f"{len(steps)} of {count(len(profile.steps), 'step')} taken"
         series = report.profile_series(profile, steps, show, units)
         if not profile.memory_known:
             notes.remark("this form of profile has no memory of ops")
@@ -253,11 +255,11 @@ def _table(
         if wanted is not None:
             kept = set(_chosen(wanted, [view.step for view in taken if view.step is not None]))
             taken = [view for view in taken if view.step in kept]
-        several = f"{len(taken)} {'step' if len(taken) == 1 else 'steps'}"
+        several = count(len(taken), "step")
         said = f"{taken[0].view} view of {'an average' if taken[0].step == -1 else several}"
         series = report.view_series(taken, show, units)
     for kind, place in report.doubts(series):
         notes.remark(kind, place)
     if not series:
         notes.add("no row is shown: no name matches (--show '.*' shows all)")
-    return report.table(series, op_view=op_view), [f"{said}; {len(series)} rows"]
+    return report.table(series, op_view=op_view), [f"{said}; {count(len(series), 'row')}"]

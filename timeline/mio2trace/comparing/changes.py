@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from mio2trace.answer.names import short_kernel
 from mio2trace.comparing.record import KINDS
 from mio2trace.comparing.statistics import FEWEST, FLOOR, floor_of
-from mio2trace.findings.rule import count, ms
+from mio2trace.findings.rule import ms
+from mio2trace.outgoing import count
 
 if TYPE_CHECKING:
     from mio2trace.comparing.comparison import Compared, Comparison, Side
@@ -161,8 +162,8 @@ def tally(comparison: Comparison) -> Iterator[str]:
     slower, faster = (sum(row.word == word for row in judged) for word in _DECIDED)
     maybe = [row for row in judged if row.runs_needed]
     same = sum(not has_changed(row) for row in rows)
-    needed = f" ({max(row.runs_needed for row in maybe)} runs per side can)" if maybe else ""
-    yield f"{len(judged)} parts: {slower} slower, {faster} faster, {len(maybe)} not decided{needed}"
+    needed = f" ({count(max(row.runs_needed for row in maybe), 'run')} per side can)" if maybe else ""
+    yield f"{count(len(judged), 'part')}: {slower} slower, {faster} faster, {len(maybe)} not decided{needed}"
     if len(rows) > len(judged):
         yield f"{len(rows) - len(judged)} only on one side, or of another size"
     yield f"{same} unchanged (--all)"

@@ -13,9 +13,9 @@ import msgspec
 from mio2trace.comparing.match import How, Pair, matched
 from mio2trace.comparing.record import Facts, Kind, Part, RunRecord, cut
 from mio2trace.comparing.statistics import FEWEST, LEAST_SHARE, Verdict, Word, separated, verdict
-from mio2trace.findings.rule import count
 from mio2trace.measures.statistics import median
 from mio2trace.notes import InputError
+from mio2trace.outgoing import count
 
 if TYPE_CHECKING:
     from mio2trace.reports.tables import Table

@@ -13,10 +13,10 @@ from mio2trace.comparing.changes import Group, change, groups, has_changed, head
 from mio2trace.comparing.comparison import Compared, Comparison
 from mio2trace.comparing.record import Inside, Part
 from mio2trace.comparing.statistics import FEWEST, MANY, floor_of
-from mio2trace.findings.rule import count, ms, percent
+from mio2trace.findings.rule import ms, percent
 from mio2trace.measures.statistics import fixed
 from mio2trace.ops.naming import primitive_name
-from mio2trace.outgoing import shortened, visible
+from mio2trace.outgoing import count, shortened, visible
 
 ROOMS = (Room(50, 140, 0, 0), Room(30, 100, 0, 0), Room(15, 80, 0, 0), Room(6, 50, 0, 0), Room(3, 30, 0, 0))
 """Limits to try in turn until the page is small enough."""

@@ -16,7 +16,7 @@ from mio2trace.dataset import columns, replace
 from mio2trace.dataset.columns import Data
 from mio2trace.dataset.rows import tables_of
 from mio2trace.memory import without_garbage_collection
-from mio2trace.outgoing import shortened, visible
+from mio2trace.outgoing import count, shortened, visible
 from mio2trace.reports.tables import Table as Printed
 from mio2trace.reports.tables.person import shown_columns
 from mio2trace.schema import TABLES, TableSchema
@@ -193,7 +193,8 @@ class Table:
         return columns.arrow_table(self._columns).__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        return f"<Table {self.schema.name!r}: {len(self)} rows of {len(self.columns)} columns: {self.schema.row}>"
+        size = f"{count(len(self), 'row')} of {count(len(self.columns), 'column')}"
+        return f"<Table {self.schema.name!r}: {size}: {self.schema.row}>"
 
     def _repr_html_(self) -> str:
         """Return the first rows as a table of the report; columns without values are left out."""
@@ -209,7 +210,7 @@ class Table:
             )
             lines.append(f"<tr>{''.join(cells)}</tr>")
         more = f", the first {len(rows)}" if len(rows) < len(self) else ""
-        caption = escape(f"{self.schema.name}: {len(self)} rows{more}; {self.schema.row}")
+        caption = escape(f"{self.schema.name}: {count(len(self), 'row')}{more}; {self.schema.row}")
         return (
             f'{_STYLE}<table class="mio2trace"><caption>{caption}</caption><thead><tr>{"".join(heads)}</tr></thead>'
             f"<tbody>{''.join(lines)}</tbody></table>"

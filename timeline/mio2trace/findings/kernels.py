@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from mio2trace.align import NONE
-from mio2trace.findings.rule import SEVERITIES, Found, Rule, Severity, count, percent, severity_of
+from mio2trace.findings.rule import SEVERITIES, Found, Rule, Severity, percent, severity_of
 from mio2trace.findings.subject import Subject
 from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
+from mio2trace.outgoing import count
 
 OF_CONVOLUTIONS, MANY_OF_CONVOLUTIONS = 0.10, 0.20
 CASTS, HELPERS = 0.02, 0.10

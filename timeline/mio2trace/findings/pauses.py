@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from mio2trace.align import NONE
-from mio2trace.findings.rule import Found, Rule, Severity, count, ms, part_of, percent, severity_of
+from mio2trace.findings.rule import Found, Rule, Severity, ms, part_of, percent, severity_of
 from mio2trace.findings.subject import MOST_LOST, Problem, Subject, drivers
 from mio2trace.measures.cost import Bandwidth, bandwidth
 from mio2trace.measures.device_time import Window
@@ -16,6 +16,7 @@ from mio2trace.measures.device_time.gaps import WAITS, Cause
 from mio2trace.measures.statistics import deviation, mean, median
 from mio2trace.measures.step_time import StepTime
 from mio2trace.ops.operation import Operation
+from mio2trace.outgoing import count
 
 # -- Idle time, and the advice that fits its largest cause in a run ----------------------------------------------------
 
@@ -187,7 +188,8 @@ def _idle(subject: Subject) -> Iterator[Found]:
         lost = timed.lost_launches
         advice, severity = _LOST.format(part=percent(lost)) if lost >= MOST_LOST else _FILTERED, "low"
     elif 2 * len(idle) < number:
-        sentences.append(f"Only {len(idle)} of {number} steps are idle for more than {percent(IDLE)}.")
+        are = "is" if len(idle) == 1 else "are"
+        sentences.append(f"Only {len(idle)} of {count(number, 'step')} {are} idle for more than {percent(IDLE)}.")
         advice, severity = _FEW.format(number=told.all[longest.place].number), "low"
     yield Found(
         ns=step.idle_ns,

@@ -117,14 +117,6 @@ def percent(share: float) -> str:
     return f"{100 * share:,.1f} %"
 
 
-def count(number: int, noun: str) -> str:
-    """``1 kernel``, ``2,351 kernels``, ``3 searches``."""
-    if number == 1:
-        return f"1 {noun}"
-    ending = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("ch") else "s")
-    return f"{number:,} {ending}"
-
-
 def rate(gflops: float) -> str:
     """``812 GFLOP/s``, ``12.4 TFLOP/s``."""
     if gflops >= 10_000:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mio2trace.findings.rule import Found, Rule, count, ms, percent
+from mio2trace.findings.rule import Found, Rule, ms, percent
 from mio2trace.findings.subject import Problem, Subject, drivers
 from mio2trace.ops.choices import best
 from mio2trace.ops.naming import problem_name
+from mio2trace.outgoing import count
 
 PART, LEAST_NS = 0.20, 100_000_000
 SLOWER = 1.05

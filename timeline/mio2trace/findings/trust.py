@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from mio2trace.evidence import SEQUENCE
-from mio2trace.findings.rule import Found, Rule, count, ms, percent, severity_of
+from mio2trace.findings.rule import Found, Rule, ms, percent, severity_of
 from mio2trace.findings.subject import Subject
 from mio2trace.kernels.names import kernel_name, normalise
 from mio2trace.model.profile import NAMELESS
 from mio2trace.ops.naming import problem_name
+from mio2trace.outgoing import count
 
 OUTSIDE, DOUBT, GRAPH, MODULES = 0.05, 0.01, 0.05, 0.05
 REPLAYED = 0.5

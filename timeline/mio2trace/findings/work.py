@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from mio2trace.findings.gpus import Gpu
-from mio2trace.findings.rule import Found, Rule, count, percent, rate
+from mio2trace.findings.rule import Found, Rule, percent, rate
 from mio2trace.findings.subject import Problem, Subject, drivers
 from mio2trace.measures.statistics import median
 from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
+from mio2trace.outgoing import count
 
 PEERS, FASTER, OF_T = 4, 2.0, 0.01
 NEAR = 2.0

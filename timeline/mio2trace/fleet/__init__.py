@@ -14,9 +14,8 @@ import msgspec
 
 from mio2trace.answer.names import distinct
 from mio2trace.answer.text import MOST_LINES, WIDTH
-from mio2trace.findings.rule import count
 from mio2trace.measures.statistics import fixed
-from mio2trace.outgoing import shortened, visible
+from mio2trace.outgoing import count, shortened, visible
 from mio2trace.queries import DATASET, shipped
 from mio2trace.queries.dataset import Dataset
 

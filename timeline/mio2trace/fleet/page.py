@@ -11,10 +11,10 @@ from markupsafe import Markup
 from mio2trace.answer import svg, tables
 from mio2trace.answer.tables import fitted
 from mio2trace.findings import RULES
-from mio2trace.findings.rule import count, ms
+from mio2trace.findings.rule import ms
 from mio2trace.fleet import Fleet, Row
 from mio2trace.measures.statistics import fixed, median
-from mio2trace.outgoing import shortened, visible
+from mio2trace.outgoing import count, shortened, visible
 
 VERSIONS = 6
 """The most versions that are shown; the last ones are kept."""
@@ -79,7 +79,7 @@ def _section(fleet: Fleet, room: Room) -> dict[str, Any]:
 def _tiles(fleet: Fleet) -> list[dict[str, str]]:
     kernels = sum(row["kernels"] or 0 for row in fleet.runs)
     runs = {row["run"] for row in fleet.runs}
-    tiles = [{"label": "Runs", "value": f"{len(runs):,}", "more": f"{kernels:,} kernels"}]
+    tiles = [{"label": "Runs", "value": f"{len(runs):,}", "more": count(kernels, "kernel")}]
     if len(fleet.versions) > 1:
         tiles.append(
             {"label": "Versions", "value": str(len(fleet.versions)), "more": f"the last: {fleet.versions[-1]}"}
@@ -123,7 +123,8 @@ def _problems(fleet: Fleet, room: Room) -> dict[str, Any] | None:
     heads = [("problem", "text"), *((f"{shortened(one, 24)}, ms" if one else "ms", "number") for one in versions)]
     heads += [("last / first", "number")] if len(versions) > 1 else []
     left = len(ranked) - len(rows)
-    table = tables.grid([*heads, ("of the slowest", "wide bar")], rows, f"{left} more problems." if left > 0 else "")
+    rest = f"{count(left, 'more problem')}." if left > 0 else ""
+    table = tables.grid([*heads, ("of the slowest", "wide bar")], rows, rest)
     note = "ms in a steady iteration, by version" if len(versions) > 1 else "ms in a steady iteration"
     return tables.part("Problems", note=note, table=table, caption="Problems, most time first")
 
@@ -273,6 +274,6 @@ def _heat(fleet: Fleet, room: Room) -> dict[str, Any] | None:
         {"colour": "first", "helps": False, "label": "cold, or cut off"},
     ]
     left = len(several) - len(shown)
-    texts = [f"{left:,} more runs."] if left > 0 else []
+    texts = [f"{count(left, 'more run')}."] if left > 0 else []
     note = f"the first {longest}" if any(len(of) > longest for _, of in shown) else ""
     return tables.part("Iterations", note=note, picture=picture, legend=legend, texts=texts)

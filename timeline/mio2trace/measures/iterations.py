@@ -36,6 +36,7 @@ from mio2trace.measures.device_time import DeviceTime, device_times, has_common_
 from mio2trace.measures.device_time.gaps import PREPARING
 from mio2trace.measures.device_time.launches import Launches
 from mio2trace.measures.statistics import median
+from mio2trace.outgoing import count
 
 MORE_KERNELS = 1.1
 LONGER = 1.5
@@ -332,7 +333,7 @@ def _kinds(
         found.append(kind)
     if len(kinds) <= 1:
         return ("",), [0] * len(names)
-    return tuple(f"about {held.total():,} kernels" for held in kinds), found
+    return tuple(f"about {count(held.total(), 'kernel')}" for held in kinds), found
 
 
 def _agrees(one: Counter[str], other: Counter[str]) -> bool:

@@ -18,6 +18,7 @@ from mio2trace.model.log import PROCESS, FrameworkLog
 from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, MiopenLog
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
+from mio2trace.outgoing import count
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.blas.lines import WORDS as BLAS_WORDS
@@ -319,7 +320,7 @@ class _Log:
         if not self._profiles and not found and gemms is None:
             if self._empty_arrays:
                 raise InputError(
-                    f"{place}: its {self._empty_arrays} [dv/dt] blocks are empty and none of its other lines is known; "
+                    f"{place}: {count(self._empty_arrays, 'empty [dv/dt] block')}, and no other line of it is known; "
                     "expected the calls of the profiled program"
                 )
             first = "first " if self._source.stopped else ""

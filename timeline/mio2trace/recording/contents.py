@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
+from mio2trace.outgoing import count
 from mio2trace.readers import PROFILES
 from mio2trace.readers.base import Reader, ReadOptions
 from mio2trace.recording.profilers import Profiler
@@ -199,17 +200,13 @@ def _part(path: str, reader: Reader) -> tuple[Part, set[str]]:
 def summary(contents: Contents, outcome: Outcome) -> str:
     """``exit 0 after 61 s; log 31 MB (52,180 MIOpen calls, 2 threads), profile 88,214 kernels, 1 process``"""
     log = contents.log
-    inside = [_count(log.calls, "MIOpen call")] if log.calls else []
-    inside += [_count(len(log.threads), "thread")] if log.threads else []
+    inside = [count(log.calls, "MIOpen call")] if log.calls else []
+    inside += [count(len(log.threads), "thread")] if log.threads else []
     text = f"{outcome} after {outcome.seconds:.3g} s; log {_size(log.size)}"
     text += f" ({', '.join(inside)})" if inside else ""
     if contents.parts or log.kernels:
-        text += f", profile {_count(contents.kernels, 'kernel')}, {_count(contents.processes, 'process')}"
+        text += f", profile {count(contents.kernels, 'kernel')}, {count(contents.processes, 'process')}"
     return text
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 'es' if what.endswith('s') else 's'}"
 
 
 def _size(size: int) -> str:
@@ -232,13 +229,13 @@ def problems(
         yield f"kernels but no line of MIOpen's: {f'{own} is yours, and stayed' if own else _NO_LINES}"
     if log.kernels and contents.processes - len(parts) > 1:
         yield (
-            f"{contents.processes} processes wrote their profiles into one log: its calls are joined with one of them;"
-            " record each by itself"
+            f"{count(contents.processes, 'process')} wrote their profiles into one log: its calls are joined with one"
+            " of them; record each by itself"
         )
     tids = {tid for part in parts for tid in part.tids | part.pids}
     if tids and log.threads and log.threads - tids:
         yield (
-            f"MIOpen calls of {_count(len(log.threads - tids), 'thread')} that the profile does not have: several"
+            f"MIOpen calls of {count(len(log.threads - tids), 'thread')} that the profile does not have: several"
             " processes, not all of them profiled; record stands inside of mpirun and srun: srun -n 8 mio2trace record"
         )
 

@@ -12,7 +12,7 @@ from mio2trace.ops.command import offered, offered_bench, refusal
 from mio2trace.ops.families.gemm import Library
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import Form
-from mio2trace.outgoing import shortened, visible
+from mio2trace.outgoing import count, shortened, visible
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
         if not self.calls:
             return f"{self.command} # searched {_times(self.searches)}, not run"
         time = "" if self.kernel_ns is None else f", {self.kernel_ns / 1e6:.3f} ms in a steady iteration"
-        return f"{self.command} # {self.calls} {'call' if self.calls == 1 else 'calls'}{time}"
+        return f"{self.command} # {count(self.calls, 'call')}{time}"
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity, Profile, Size3
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.naming import operation_name, problem_name
+from mio2trace.outgoing import count
 from mio2trace.reports.tables import STATISTICS, Cell, MadeRows, Row, Table, Unit, describe
 from mio2trace.schema import recorded, shown_in
 
@@ -449,9 +450,9 @@ def repetitions(
             for index in range(per)
         )
         if odd:
-            notes.add(f"the kernels do not repeat every {per}: {odd} rows mix kernels of several names")
+            notes.add(f"the kernels do not repeat every {per}: {count(odd, 'row')} with kernels of several names")
         if groups and len(groups[-1]) < per:
-            notes.remark(f"the last repetition has {len(groups[-1])} of {per} kernels")
+            notes.remark(f"the last repetition has {len(groups[-1])} of {count(per, 'kernel')}")
         return groups
     repetition = find_repetition([signature(activity) for activity in found])
     if repetition is None or 2 * repetition.covered < len(found):
@@ -470,12 +471,13 @@ def repetitions(
         if repetition is not None:
             longest = f"the longest repetition takes {len(repetition.starts)} times {repetition.period}"
         raise InputError(
-            f"{names}: its {len(found)} kernels have no period: {longest}, expected at least half of them "
+            f"{names}: no period in {count(len(found), 'kernel')}: {longest}, expected at least half of them "
             "(--per N groups them anyway)"
         )
     starts = repetition.starts
     said.append(
-        f"period: {repetition.period} kernels, {len(starts)} times, first at call {found[starts[0]].number}; "
-        f"{len(found) - repetition.covered} of {len(found)} kernels are in no repetition"
+        f"period: {count(repetition.period, 'kernel')}, {count(len(starts), 'time')}, "
+        f"first at call {found[starts[0]].number}; "
+        f"{len(found) - repetition.covered:,} of {count(len(found), 'kernel')} in no repetition"
     )
     return [found[start : start + repetition.period] for start in starts]

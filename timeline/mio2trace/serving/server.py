@@ -15,6 +15,7 @@ from pydantic import Field
 import mio2trace
 from mio2trace.forked import processors
 from mio2trace.notes import InputError
+from mio2trace.outgoing import count
 from mio2trace.privacy import Cleaner
 from mio2trace.queries import shipped
 from mio2trace.serving.calls import Folders, Limits, call
@@ -69,7 +70,7 @@ class Tools:
         text = "".join(f"{name}\n" for name in shown)
         kept = text.encode()[: self._limits.answer].decode(errors="ignore")
         left_out = len(names) - len(shown)
-        note = f"{left_out} names left out: they may hold something private\n" if left_out else ""
+        note = f"{count(left_out, 'name')} left out: they may hold something private\n" if left_out else ""
         return self._texts(kept, len(text.encode()), note) or [TextContent(type="text", text="no files")]
 
     async def report(self, files: Files) -> Texts:

@@ -21,6 +21,7 @@ from mio2trace.model.profile import Profile
 from mio2trace.model.tf import TfProfile, TfView
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
+from mio2trace.outgoing import count
 
 _NOWHERE = "unattributed"
 
@@ -45,30 +46,28 @@ def describe(
             kernels = sum(activity.kind == "kernel" for activity in record.activities)
             copies = len(record.activities) - kernels
             parts.append(
-                f"profile of {_count(record.records, 'call')}: {_count(kernels, 'kernel')}, {_count(copies, 'copy')}"
+                f"profile of {count(record.records, 'call')}: {count(kernels, 'kernel')}, {count(copies, 'copy')}"
             )
         elif isinstance(record, FrameworkLog):
             layers = len({layer.index for layer in record.layers})
             runs = sum(event.kind == "iteration" for event in record.events)
             parts.append(
-                f"{_count(layers, 'layer')} printed" + (f", {_count(runs, 'iteration')}" if runs else "")
+                f"{count(layers, 'layer')} printed" + (f", {count(runs, 'iteration')}" if runs else "")
                 if layers
                 else "log lines without layer times"
             )
         elif isinstance(record, TfProfile):
             ran = sum(len(step.executions) for node in record.nodes for step in node.steps)
-            nodes, steps = _count(len(record.nodes), "node"), _count(len(record.steps), "step")
-            parts.append(f"{nodes}, {steps}, {_count(ran, 'op execution')}")
+            nodes, steps = count(len(record.nodes), "node"), count(len(record.steps), "step")
+            parts.append(f"{nodes}, {steps}, {count(ran, 'op execution')}")
         elif isinstance(record, TfView):
-            parts.append(f"printed {record.view} view of {_count(len(record.rows), 'row')}, without times")
+            parts.append(f"printed {record.view} view of {count(len(record.rows), 'row')}, without times")
         elif isinstance(record, SolverTable):
-            parts.append(f"{record.kind} of {_count(len(record.records), 'problem')}")
+            parts.append(f"{record.kind} of {count(len(record.records), 'problem')}")
         elif isinstance(record, GemmTable):
-            parts.append(
-                f"{_count(len(record.gemms), 'GEMM')} of {record.gemms[0].library if record.gemms else 'none'}"
-            )
+            parts.append(f"{count(len(record.gemms), 'GEMM')} of {record.gemms[0].library if record.gemms else 'none'}")
         else:
-            parts.append(f"MIOpen log of {_count(len(record.records), 'record')}")
+            parts.append(f"MIOpen log of {count(len(record.records), 'record')}")
     return "; ".join(parts)
 
 
@@ -272,16 +271,11 @@ def _time_lines(measured: Sequence[Measures]) -> list[str]:
         if pass_ is None:
             name = "outside any pass"
         elif pass_.phase == "iteration":
-            name = _count(max(1, len(iterations)), "iteration") + (f" · {pass_.direction}" if pass_.direction else "")
+            name = count(max(1, len(iterations)), "iteration") + (f" · {pass_.direction}" if pass_.direction else "")
         else:
             name = pass_.name
         parts.append(f"{name} {fixed(ns / 1e6, 3)} ms")
     return ["kernel time: " + ", ".join(parts)]
-
-
-def _count(number: int, noun: str) -> str:
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"{number} {noun if number == 1 else plural}"
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -338,7 +332,7 @@ def _lines(measures: Measures) -> Iterator[str]:
     unsure = sum(alignment.profile.activities[at].kind == "kernel" for at in alignment.links.operation_unsure)
     yield (
         f"operations: {len(measures.operation_at)} in {_told_by(alignment.links.operations)};"
-        + f" {sum(by.values())} of {measures.whole.kernels} kernels attributed"
+        + f" {sum(by.values()):,} of {count(measures.whole.kernels, 'kernel')} attributed"
         + (f" ({words})" if words else "")
         + (f", {unsure} of them not sure" if unsure else "")
     )
@@ -353,7 +347,7 @@ def _outside(measures: Measures, whole: int) -> Iterator[str]:
     if outside:
         time = Counter({name: cost.timed_ns for name, cost in outside.items()})
         yield (
-            f"outside any operation: {sum(cost.kernels for cost in outside.values())} kernels,"
+            f"outside any operation: {count(sum(cost.kernels for cost in outside.values()), 'kernel')},"
             f" {_percent(time.total(), whole)} of the kernel time: "
             + _list(
                 [f"{name} {_percent(ns, whole)} ({outside[name].kernels})" for name, ns in _most(time)],
@@ -378,13 +372,14 @@ def _findings(measures: Measures, whole: int) -> Iterator[str]:
     searches = [cost for cost in measures.searches.values() if cost.kernels]
     if searches:
         ran = sum(cost.timed_ns for cost in searches)
-        yield f"find: {len(searches)} searches ran {_ms(ran)} of kernels, {_percent(ran, whole)} of the kernel time"
+        part = f"{_percent(ran, whole)} of the kernel time"
+        yield f"find: {count(len(searches), 'search')} ran {_ms(ran)} of kernels, {part}"
     sums = measures.operations
     executed = {index: operation for index, operation in measures.operation_at.items() if operation.phase == "run"}
     naive = [ns for index, ns in sums.naive_ns.items() if index in executed]
     if sum(naive) > SHARE * whole:
         part = f"{_percent(sum(naive), whole)} of the kernel time"
-        yield f"naive or fallback solvers: {len(naive)} operations, {_ms(sum(naive))}, {part}"
+        yield f"naive or fallback solvers: {count(len(naive), 'operation')}, {_ms(sum(naive))}, {part}"
     convolution = sum(sums.timed_ns[index] for index, operation in executed.items() if operation.primitive == "conv")
     helpers = Counter({role: ns for (primitive, role), ns in measures.helpers.items() if primitive == "conv"})
     transposes = helpers.pop("transpose", 0)

@@ -13,6 +13,7 @@ from mio2trace.align.operations.windows import Windows
 from mio2trace.model.profile import Activity
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
+from mio2trace.outgoing import count
 
 ALTERNATIVES = 3
 """The most other operations that are listed."""
@@ -186,7 +187,7 @@ def _window(stream: Stream, windows: Windows, number: int) -> str:
     if last < first:
         return f"by {windows.by} it ran outside any operation"
     lines = f"lines {stream.operations[first].line} to {stream.operations[last].line}"
-    return f"by {windows.by} it can belong to {last - first + 1} operations ({lines})"
+    return f"by {windows.by} it can belong to {count(last - first + 1, 'operation')} ({lines})"
 
 
 def _operation(alignment: Alignment, operation: Operation) -> Iterator[str]:

@@ -20,6 +20,7 @@ import msgspec
 
 from mio2trace.model.log import Direction, FrameworkLog, LayerTime, LocalTime
 from mio2trace.notes import LEADS_OUT, InputError, Notes
+from mio2trace.outgoing import count
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records, of_json
 from mio2trace.readers.caffe.log import LONGEST_PRINTED_NS, local_time
@@ -177,7 +178,7 @@ def locate(directory: str, tags: tuple[str, ...], notes: Notes) -> str:
         )
     chosen = [path for path in points if set(tags) <= _tags(path.parent)]
     if not chosen:
-        raise InputError(f"{name}: none of its {len(points)} points has the tags {','.join(tags)}")
+        raise InputError(f"{name}: none of its {count(len(points), 'point')} has the tags {','.join(tags)}")
     taken = f"{chosen[0].parent.name}/{chosen[0].name}"
     if len(chosen) > 1:
         notes.remark("several points fit: took the first (--tags chooses)", f"{taken} of {len(chosen)}")
@@ -221,7 +222,8 @@ def _choose(repetitions: list[_Repetition], wanted: int | None, place: str, note
         )
         return with_data[0]
     raise InputError(
-        f"{place}: $.characteristics_list: {len(repetitions)} repetitions, none with per_layer_info or dvdt_prof"
+        f"{place}: $.characteristics_list: {count(len(repetitions), 'repetition')}, none with per_layer_info or"
+        " dvdt_prof"
     )
 
 
@@ -321,7 +323,7 @@ def kept_runs(found: Sequence[RunTimes], place: str, notes: Notes) -> Sequence[R
     none."""
     with_data = [run for run in found if run.has_data or run.times_ns]
     if not with_data:
-        raise InputError(f"{place}: {len(found)} repetitions, none with per_layer_info, dvdt_prof or times")
+        raise InputError(f"{place}: {count(len(found), 'repetition')}, none with per_layer_info, dvdt_prof or times")
     succeeded = [run for run in with_data if run.succeeded]
     kept = succeeded or with_data
     if not succeeded and with_data[0].repetition is not None:

@@ -21,7 +21,7 @@ import msgspec
 import orjson
 
 from mio2trace.measures.statistics import deviation, mean, quantile
-from mio2trace.outgoing import csv_text, json_text
+from mio2trace.outgoing import count, csv_text, json_text
 from mio2trace.schema import base_of
 
 Cell = str | int | float | Sequence[str] | Sequence[int] | Sequence[float] | Mapping[str, int]
@@ -307,13 +307,14 @@ class TableSelection(NamedTuple):
 def select(table: Table, chosen: TableSelection) -> Table:
     """Return the selected part of a table. Raises `SelectionError`."""
     rows: Sequence[Row] = table.rows
-    count = len(rows)
+    whole = len(rows)
     for condition in chosen.where:
         holds = _condition(table, condition)
         rows = [row for row in rows if holds(row)]
     if chosen.where and not rows:
         conditions = " and ".join(chosen.where)
-        table = msgspec.structs.replace(table, empty=f"none of {count} rows has {conditions}" if count else table.empty)
+        if whole:
+            table = msgspec.structs.replace(table, empty=f"none of {count(whole, 'row')} has {conditions}")
     for key in reversed(chosen.sort):
         rows = _sorted(table, rows, key)
     if chosen.top is not None and len(rows) > chosen.top:
