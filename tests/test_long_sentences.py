@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, Section
-from mio2trace.answer.text import MOST_LINES, WIDTH, block
+from mio2trace.answer.text import MOST_LINES, WIDTH, _sentence, block
 from mio2trace.findings import Finding, findings
+from mio2trace.measures.completeness import Completeness
 from mio2trace.model.profile import Call, Range
 from tests.made_up_costs import MS, Ran, subject
 from tests.test_findings import CASES, Case
@@ -92,3 +93,27 @@ def test_lists_give_way_to_the_sentence(monkeypatch: pytest.MonkeyPatch) -> None
         assert sum("layer " in line for line in lines) == rows
         assert sentence(lines, "HIGH") == said
     assert said.endswith("queued in 1 gap.")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "6 similar problems have 4.5 GFLOP/s on the median, in other layers.",
+        "It is in no block of this run, and in no layer.",
+    ],
+)
+def test_a_sentence_that_does_not_fit_is_left_out_as_a_whole(more: str) -> None:
+    """No line ends with the first words of a sentence: `... block 2). The profile ...`."""
+    text = (
+        f"Problems are slower than similar ones: {'much ' * 16}to save in this run, which has only one of them; {more}"
+    )
+    lines = _sentence("LOW", text, (), 3)
+    assert len(lines) <= 3
+    assert " ".join(lines).endswith("which has only one of them.")
+    assert _sentence("LOW", text, (), 2)[-1].endswith(" ...")
+
+
+def test_a_verdict_without_a_machine_begins_its_line() -> None:
+    complete = Completeness(counts={})
+    lines = block(Section(name="", verdict="1.0 ms per iteration.", kernel_ns=9, completeness=complete))
+    assert lines[0] == "profile complete"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mio2trace.answer.content import OperationRow, ProblemRow
+from mio2trace.answer.content import KernelRow, OperationRow, ProblemRow
 from mio2trace.answer.names import shown_names
 from mio2trace.kernels.shown import SLICE_NAME, short_kernel, slice_names
 
@@ -42,6 +42,18 @@ def test_the_number_of_calls_is_shown_whatever_the_name_is_cut_to() -> None:
     names = shown_names(rows, 46)
     assert all(name.endswith(" x 1,234") and len(name) <= 46 for name in names)
     assert len({*names}) == 2
+
+
+def test_a_name_that_is_cut_does_not_look_like_the_beginning_of_another() -> None:
+    """`matmul_16x128x256...` beside `matmul_16x128x256x1` shows what it has more."""
+    rows = [
+        KernelRow(name=f"_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1{end}", calls=1, ns=1, share=0.1)
+        for end in ("", "_swiglu")
+    ]
+    assert shown_names(rows, 46) == [
+        "_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1",
+        "_matmul_ogs_NN...16x128x256x1_swiglu",
+    ]
 
 
 PIECES = st.sampled_from(

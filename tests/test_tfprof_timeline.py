@@ -13,11 +13,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.align import align
 from mio2trace.align.framework_ops import iteration_of
+from mio2trace.cli import cli
 from mio2trace.conversion import Conversion, convert
 from mio2trace.draw import BuildOptions, RunToDraw, build
 from mio2trace.measures import Measures
@@ -533,6 +535,15 @@ def test_ops_of_a_cpu_enqueue_nothing(tmp_path: Path) -> None:
     for device in (CPU, KERNELS):
         events, _ = joined(tmp_path, ops_at((CONVS[0], stamps[0], stamps[3]), device=device), gpu)
         assert all(link[0] is None for link in links(events))
+
+
+def test_a_report_on_ops_of_a_cpu_says_what_lists_and_draws_them(tmp_path: Path) -> None:
+    path = tmp_path / "profile.tfprof"
+    path.write_bytes(ops_at((CONVS[0], START_US, START_US + 5)))
+    done = CliRunner().invoke(cli, [str(path)])
+    assert done.exit_code == 1
+    assert "`mio2trace tfprof` lists the ops, `-o out.pftrace` draws them" in done.stderr
+    assert CliRunner().invoke(cli, ["tfprof", str(path)]).exit_code == 0
 
 
 def test_a_profile_in_which_nothing_ran_is_refused(tmp_path: Path) -> None:

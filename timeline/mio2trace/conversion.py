@@ -325,6 +325,11 @@ def what_is_missing(run: Run, notes: Notes) -> str:
             f"{count(sum(len(log.records) for log in run.libraries), 'record')} of MIOpen's log but no time; "
             "expected the profile of the same run, too"
         )
+    if run.framework is not None:
+        return (
+            "ops on the host, and no kernel or copy to report on; `mio2trace tfprof` lists the ops, `-o out.pftrace` "
+            "draws them"
+        )
     return "nothing that has a time; expected kernels, layer times or iterations"
 
 

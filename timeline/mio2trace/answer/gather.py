@@ -206,8 +206,9 @@ def _times(subject: Subject) -> str:
         return f"{ms(subject.total_ns)} of kernels in the warm-up{without}; no iteration is known."
     if not subject.has_iterations:
         return f"{ms(subject.total_ns)} of kernels{without}; no iterations are known."
-    of = f"{number} steady of {recorded}" if number != recorded else count(number, "iteration")
+    of = f"{number:,} steady of {recorded:,}" if number != recorded else count(number, "iteration")
     kind = f", {told.kinds[told.kind]}" if told.kinds[told.kind] else ""
+    kind += " each" if kind.endswith((" kernel", " kernels")) else ""
     cold = ", may be cold" if told.may_be_cold else ""
     kernels = ms(subject.each(subject.total_ns))
     step = _step(subject)
@@ -284,7 +285,7 @@ def _first(subject: Subject) -> str:
     if first is None:
         return ""
     cold, usual, _ = first
-    return f"first iteration {ms(cold)}, then {ms(usual)}"
+    return f"first iteration {ms(cold)}, then {ms(usual)} (median)"
 
 
 def _searches(subject: Subject) -> str:

@@ -28,7 +28,9 @@ def of_logs(run: Run) -> list[Section]:
     total = sum(layer.ns for layer in layers)
     said = []
     if layers:
-        said.append(f"{ms(total)} per iteration by the times that the log prints of {count(len(layers), 'layer')}")
+        said.append(
+            f"{ms(total)} per iteration: the sum of the times that the log prints for {count(len(layers), 'layer')}"
+        )
     if operations:
         ran = [one for one in operations if one.phase == "run"]
         problems = len(set(map(problem_name, ran)))

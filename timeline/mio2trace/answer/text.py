@@ -5,6 +5,7 @@ Lines are plain text; the command line colours those that begin with a severity.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
@@ -28,6 +29,8 @@ SENTENCE, LONGEST_SENTENCE = 2, 3
 """The least and the most lines of a finding's number and of its advice."""
 LEAST_NAME = 16
 """The characters that stay of a long name in a sentence."""
+_CLAUSE = re.compile(r"(?<=[.;]) (?=[\w`(])")
+"""The end of a sentence, or of a part of one."""
 LABEL = 12
 TIME, SHARE = 11, 9
 NAME = WIDTH - LABEL - TIME - SHARE
@@ -83,7 +86,9 @@ def _head(section: Section, several: bool) -> Iterator[str]:
 
 
 def _ends(left: str, right: str) -> str:
-    """Put two texts at the two ends of a line; the right one is never cut."""
+    """Put two texts at the two ends of a line; the right one is never cut, and begins the line if it is alone."""
+    if not left:
+        return right
     room = WIDTH - len(right) - 2
     return f"{left if len(left) <= room else left[: room - 3] + '...':<{room}}  {right}"
 
@@ -226,7 +231,8 @@ def _lines_of(one: Finding, most: int) -> list[str]:
 
 
 def _sentence(label: str, text: str, names: Sequence[str], most: int) -> list[str]:
-    """Shorten names as far as necessary if the text is longer than ``most`` lines; then cut its end."""
+    """Shorten names as far as necessary if the text is longer than ``most`` lines. Then leave out its last sentences or
+    clauses, if these take a line; else cut its end."""
     longest = max((len(name) for name in names if name in text), default=LEAST_NAME)
     for room in range(max(longest, LEAST_NAME), LEAST_NAME - 1, -1):
         shorter = text
@@ -235,6 +241,12 @@ def _sentence(label: str, text: str, names: Sequence[str], most: int) -> list[st
         whole = [*_wrapped(label, shorter, most=most + 1, at=8)]
         if len(whole) <= most:
             return whole
+    clauses = _CLAUSE.split(shorter)
+    while len(clauses) > 1:
+        clauses.pop()
+        whole = [*_wrapped(label, f"{' '.join(clauses).rstrip('.;')}.", most=most + 1, at=8)]
+        if len(whole) <= most:
+            return whole if len(whole) >= most - 1 else [*_wrapped(label, shorter, most=most, at=8)]
     return [*_wrapped(label, shorter, most=most, at=8)]
 
 

@@ -189,7 +189,8 @@ def _idle(subject: Subject) -> Iterator[Found]:
         advice, severity = _LOST.format(part=percent(lost)) if lost >= MOST_LOST else _FILTERED, "low"
     elif 2 * len(idle) < number:
         are = "is" if len(idle) == 1 else "are"
-        sentences.append(f"Only {len(idle)} of {count(number, 'step')} {are} idle for more than {percent(IDLE)}.")
+        of = count(number, "step") + (" of known length" if number < timed.count else "")
+        sentences.append(f"Only {len(idle)} of {of} {are} idle for more than {percent(IDLE)}.")
         advice, severity = _FEW.format(number=told.all[longest.place].number), "low"
     yield Found(
         ns=step.idle_ns,
@@ -228,7 +229,7 @@ def _first(subject: Subject) -> Iterator[Found]:
         ns=excess,
         share=excess / recorded,
         count=1,
-        number=f"The first iteration took {ms(cold)}, a steady one {ms(usual)}: {ms(excess)} more, once"
+        number=f"The first iteration took {ms(cold)}, a steady one {ms(usual)} (median): {ms(excess)} more, once"
         f" ({percent(excess / recorded)} of the iterations recorded){': ' if parts else ''}{', '.join(parts)}.",
         severity=_once(excess / recorded),
         advice=_warm_up(subject),

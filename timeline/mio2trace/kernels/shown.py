@@ -88,10 +88,11 @@ def distinct(names: Sequence[str], shown: Sequence[str], width: int) -> list[str
     """Return ``shown``, short forms of ``names``, cut to ``width``; equal short forms show the part that differs."""
     cut = [_end_cut(text, width) for text in shown]
     for _ in range(2):  # names that differ in several places may still look equal
-        for group in _equal(names, cut):
+        for group in _equal(names, cut, width):
             at = _first_difference(min(names[one] for one in group), max(names[one] for one in group))
             for one in group:
-                cut[one] = _middle_cut(names[one], shown[one], at, width)
+                if cut[one] != names[one]:
+                    cut[one] = _middle_cut(names[one], shown[one], at, width)
     taken = set(cut)
     numbered: dict[str, dict[str, str]] = {}
     for one, text in enumerate(cut):
@@ -110,11 +111,14 @@ def _numbered(text: str, number: int, width: int, taken: Collection[str]) -> str
     return made
 
 
-def _equal(names: Sequence[str], cut: Sequence[str]) -> Iterator[list[int]]:
-    """Return positions that look equal although their names differ."""
+def _equal(names: Sequence[str], cut: Sequence[str], width: int) -> Iterator[list[int]]:
+    """Return positions that look equal although their names differ: also a name whose end is cut off, and a name with
+    the same beginning."""
+    ends = {text for text in cut if len(text) == width and text.endswith("...")}
     groups: dict[str, list[int]] = {}
     for at, text in enumerate(cut):
-        groups.setdefault(text, []).append(at)
+        end = f"{text[: width - 3]}..."
+        groups.setdefault(end if end in ends else text, []).append(at)
     return (group for group in groups.values() if len({names[one] for one in group}) > 1)
 
 
