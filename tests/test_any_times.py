@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mio2trace.conversion import Conversion, convert
@@ -178,7 +179,7 @@ def test_without_length_in_its_layer(tmp_path: Path) -> None:
 def test_spans_may_take_longer_than_any_clock_counts() -> None:
     """In a snapshot that somebody changed."""
     least, most = -(1 << 63), (1 << 63) - 1
-    covered = Covered([least], [most])
+    covered = Covered(np.array([least]), np.array([most]))
     assert covered.within(least, most) == most - least
     assert covered.within(0, 5) == 5
 

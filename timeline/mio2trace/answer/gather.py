@@ -7,6 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import compress
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.clocks.fit import SAME
 from mio2trace.answer.content import (
@@ -28,13 +31,14 @@ from mio2trace.findings import Problem, Subject, findings
 from mio2trace.findings.rule import ms, percent
 from mio2trace.findings.work import bound
 from mio2trace.measures import LayerKey, Steady
-from mio2trace.measures.device_time import Busy, DeviceTime
+from mio2trace.measures.device_time import Busy, DeviceTime, of_queues
 from mio2trace.measures.iterations import Iterations
 from mio2trace.measures.makeup import Part as PartKey
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.step_time import StepTime, step_kinds
 from mio2trace.measures.tree import Node, layer_tree
 from mio2trace.model.miopen import MiopenLog
+from mio2trace.model.tables import distinct, least, most
 from mio2trace.outgoing import count
 
 BINS = 240
@@ -259,7 +263,8 @@ def _guarded(subject: Subject) -> str:
 def _evidence(alignment: Alignment) -> str:
     """Count the kernels that have an operation and a layer, and name the evidence."""
     links = alignment.links
-    kernels = [activity.kind == "kernel" for activity in alignment.profile.activities]
+    is_kernel = alignment.profile.commands.is_kernel
+    kernels = is_kernel.tolist()
     parts = []
     for what, words, unsure, known in (
         ("an operation", links.operation_by, links.operation_unsure, bool(links.operations)),
@@ -271,7 +276,7 @@ def _evidence(alignment: Alignment) -> str:
             evidence = ", ".join(word for word in EVIDENCE if by[word])
             doubt = sum(kernels[position] for position in unsure)
             parts.append(
-                f"{by.total():,} of {count(sum(kernels), 'kernel')} have {what}"
+                f"{by.total():,} of {count(int(is_kernel.sum()), 'kernel')} have {what}"
                 + (f" ({evidence})" if evidence else "")
                 + (f", {doubt:,} with low confidence" if doubt else "")
             )
@@ -365,60 +370,48 @@ def _problem(subject: Subject, problem: Problem) -> ProblemRow:
 def _thumbnail(subject: Subject) -> Thumbnail | None:
     """Use the device with the most commands: other devices may have other clocks."""
     alignment = subject.alignment
-    activities, links = alignment.profile.activities, alignment.links
+    commands, told = alignment.profile.commands, subject.steady.told
     clock_of = {queue.index: alignment.profile.clock_of(queue.device) for queue in alignment.profile.queues}
-    clocks = Counter(clock_of.get(activity.queue, 0) for activity in activities)
-    if not clocks:
+    clocks, counts = np.unique(clock := of_queues(commands.queue, clock_of, 0), return_counts=True)
+    if not len(clocks):
         return None
-    clock = max(clocks, key=lambda number: (clocks[number], -number))
-    shown = [
-        position
-        for position, activity in enumerate(activities)
-        if activity.start_ns is not None and activity.end_ns is not None and clock_of.get(activity.queue, 0) == clock
-    ]
-    if not shown:
+    rows = np.flatnonzero(commands.has_times & (clock == clocks[np.argmax(counts)]))
+    if not len(rows):
         return None
-    zero = min(activities[position].start_ns or 0 for position in shown)
-    span = max(activities[position].end_ns or 0 for position in shown) - zero
+    zero = int(commands.start_ns[rows].min())
+    span = int(commands.end_ns[rows].max()) - zero
     if span <= 0:
         return None
-    found = subject.steady.told
-    kinds = [_kind(one.number, subject.steady) for one in found.all]
-    searching, steady = set(subject.measures.searches), set(found.steady)
-    has_iterations = subject.has_iterations
-    busy: dict[str, list[float]] = {}
-    ends: dict[int, list[int]] = {}
-    for position in shown:
-        activity = activities[position]
-        start, end = (activity.start_ns or 0) - zero, (activity.end_ns or 0) - zero
-        place = found.place_of[position]
-        kind = "setup" if place == NONE else kinds[place]
-        if activity.kind != "kernel":
-            kind = "copies"
-        elif links.operation_of[position] in searching:
-            kind = "search"
-        bins = busy.get(kind)
-        if bins is None:
-            bins = busy[kind] = [0.0] * BINS
-        first = BINS * start // span
-        if first == BINS * end // span < BINS:  # true of nearly all: only thousands of kernels are as long as one bin
-            bins[first] += BINS * (end - start) / span
-        else:
-            _fill(bins, start, end, span)
-        if place != NONE and has_iterations:
-            reach = ends.get(place)
-            if reach is None:
-                reach = ends[place] = [start, end]
-            if start < reach[0]:
-                reach[0] = start
-            if end > reach[1]:
-                reach[1] = end
+    starts, ends = commands.start_ns[rows] - zero, commands.end_ns[rows] - zero
+    kinds = ["setup", "copies", "search", *(_kind(one.number, subject.steady) for one in told.all)]
+    numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+    places, operation_of = told.place_of[rows], np.asarray(alignment.links.operation_of)[rows]
+    kind_of = np.array([*map(numbers.__getitem__, kinds[3:]), numbers["setup"]])[places]
+    kind_of[np.isin(operation_of, [*subject.measures.searches])] = numbers["search"]
+    kind_of[~commands.is_kernel[rows]] = numbers["copies"]
+    firsts, lasts = BINS * starts // span, BINS * ends // span
+    is_short = (firsts == lasts) & (lasts < BINS)  # nearly all: only thousands of kernels are as long as one bin
+    bins = np.zeros((len(numbers), BINS))
+    np.add.at(bins, (kind_of[is_short], firsts[is_short]), (BINS * (ends - starts) / span)[is_short])
+    for kind, start, end in zip(*(column[~is_short].tolist() for column in (kind_of, starts, ends)), strict=True):
+        _fill(bins[kind], start, end, span)
+    first, _ = distinct(kind_of)
+    names = list(numbers)
+    busy = {names[number]: bins[number].tolist() for number in kind_of[first].tolist()}
+    inside = places != NONE
+    begun = least(places[inside], starts[inside], len(told.all)).tolist()
+    until = most(places[inside], ends[inside], len(told.all)).tolist()
+    reached = {
+        told.all[place].number: (begun[place], until[place])
+        for place in np.unique(places[inside]).tolist()
+        if subject.has_iterations
+    }
     return Thumbnail(
         span_ns=span,
         busy=busy,
         iterations=tuple(
-            (number, start / span, end / span, number in steady)
-            for number, (start, end) in sorted((found.all[place].number, reach) for place, reach in ends.items())
+            (number, start / span, end / span, number in told.steady)
+            for number, (start, end) in sorted(reached.items())
         ),
     )
 
@@ -427,7 +420,7 @@ def _kind(number: int, steady: Steady) -> str:
     return "steady" if steady.has(number) else "first" if number in steady.cold else "cut"
 
 
-def _fill(bins: list[float], start: int, end: int, span: int) -> None:
+def _fill(bins: NDArray[np.float64], start: int, end: int, span: int) -> None:
     """Add to each bin the part of it that lies between ``start`` and ``end``."""
     first, last = BINS * start // span, min(BINS * end // span, BINS - 1)
     if first >= last:

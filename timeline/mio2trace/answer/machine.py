@@ -62,7 +62,7 @@ def versions(profiles: Sequence[Profile], libraries: Sequence[MiopenLog], names:
     devices = {device.name for profile in profiles for device in profile.devices} | set(names)
     texts = [record.text for log in libraries for record in log.records if isinstance(record, Message)]
     found = {match[0] for text in (*texts, *devices) for match in _GFX.finditer(text)}
-    kernels = {activity.name for profile in profiles for activity in profile.activities}
+    kernels = {name for profile in profiles for name in profile.commands.name.used}
     found |= {f"gfx{match[1].lower()}" for name in kernels if (match := _ISA.search(name)) is not None}
     named = set(filter(is_product, devices))
     return {"gpu": sorted(named), "gfx": sorted(found), **{name: sorted(of) for name, of in values.items()}}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align import NONE
 from mio2trace.analysis import Run
@@ -14,10 +17,10 @@ from mio2trace.answer.machine import is_product, stated_values
 from mio2trace.comparing.record import Facts, Inside, Kind, Part, Rank, RunRecord, condensed, kept
 from mio2trace.measures import Measures
 from mio2trace.measures.executions import LayerKey, in_net_order, printed_times
-from mio2trace.measures.ranking import kind_of
 from mio2trace.measures.statistics import mean
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Call
+from mio2trace.model.tables import Numbers, Pool, distinct, summed
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 
@@ -359,44 +362,41 @@ def inside_iterations(measures: Measures) -> InsideIterations:
     # The last one is for kernels in no iteration.
     counted = [*(place_of.get(one.number, NONE) for one in told.all), NONE]
     names, searches = _problems_of(measures)
-    links, facts = measures.alignment.links, measures.alignment.facts
-    ran = bytearray(len(links.runs))
-    keys = [(run.layer_index, run.layer, run.direction) for run in links.runs]
-    layers: dict[LayerKey, LayerInside] = {}
+    links, commands, forms = measures.alignment.links, measures.alignment.profile.commands, measures.forms
+    places = np.array(counted)[told.place_of]
+    operation_of, run_of = np.asarray(links.operation_of), np.asarray(links.run_of)
+    is_searching = commands.is_kernel & (places == NONE) & np.isin(operation_of, [*searches])
+    rows = np.flatnonzero(commands.is_kernel & (places != NONE))
+    name_codes = Pool.of(names)
+    problems = name_codes.codes[operation_of[rows]]
     inside: dict[tuple[str, str], KernelsInside] = {}
-    find_ns = 0
-    columns = zip(measures.alignment.profile.activities, links.operation_of, told.place_of, links.run_of, strict=True)
-    for position, (activity, index, place, run) in enumerate(columns):
-        at = counted[place]
-        if activity.kind != "kernel" or (at == NONE and index not in searches):
-            continue
-        start, end = activity.start_ns, activity.end_ns
-        ns = 0 if start is None or end is None else end - start
-        if at == NONE:
-            find_ns += ns
-            continue
-        key = names[index], activity.name
-        kernels = inside.get(key)
-        if kernels is None:
-            kind = kind_of(activity.name, facts.get(position))
-            kernels = inside[key] = KernelsInside(
-                role=kind.role, naive=kind.naive, count=0, per_iteration_ns=[0] * count
-            )
-        kernels.count += 1
-        kernels.per_iteration_ns[at] += ns
-        if run != NONE:
-            layer = layers.get(keys[run])
-            if layer is None:
-                layer = layers[keys[run]] = LayerInside(runs=0, per_iteration_ns=[0] * count)
-            if not ran[run]:
-                ran[run] = 1
-                layer.runs += 1
-            layer.per_iteration_ns[at] += ns
+    keys = problems.astype(np.int64) * len(forms.names) + forms.name_of[rows]
+    for first, of_key, samples in _sampled(keys, places[rows], commands.time_ns[rows], count):
+        form = forms.forms[forms.form_of[rows[first]]]
+        inside[name_codes.values[problems[first]], form.name] = KernelsInside(
+            role=form.kind.role, naive=form.kind.naive, count=of_key, per_iteration_ns=samples
+        )
+    rows = rows[run_of[rows] != NONE]
+    layer_keys = Pool.of((run.layer_index, run.layer, run.direction) for run in links.runs)
+    keys = layer_keys.codes[run_of[rows]]
+    ran = Counter(layer_keys.codes[np.unique(run_of[rows])].tolist())
+    layers: dict[LayerKey, LayerInside] = {}
+    for first, _, samples in _sampled(keys, places[rows], commands.time_ns[rows], count):
+        layer = int(keys[first])
+        layers[layer_keys.values[layer]] = LayerInside(runs=ran[layer], per_iteration_ns=samples)
+    find_ns = sum(commands.time_ns[is_searching].tolist())
     calls: dict[str, int] = {}
     for index, position in enumerate(measures.first_of):
         if position != NONE and names[index] and counted[told.place_of[position]] != NONE:
             calls[names[index]] = calls.get(names[index], 0) + 1
     return InsideIterations(kernels=inside, layers=layers, names=names, calls=calls, find_ns=find_ns)
+
+
+def _sampled(keys: NDArray[Any], places: NDArray[Any], ns: Numbers, count: int) -> Iterator[tuple[int, int, list[int]]]:
+    """Of each key its first row, how many it has, and its time in each of ``count`` iterations; in order."""
+    first, key_of = distinct(keys)
+    sums = summed(key_of * count + places, ns, len(first) * count).reshape(len(first), count).tolist()
+    yield from zip(first.tolist(), np.bincount(key_of, minlength=len(first)).tolist(), sums, strict=True)
 
 
 def _problems_of(measures: Measures) -> tuple[list[str], frozenset[int]]:

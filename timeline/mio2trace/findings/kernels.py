@@ -7,9 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import prod
 
+import numpy as np
+
 from mio2trace.align import NONE
 from mio2trace.findings.rule import SEVERITIES, Found, Rule, Severity, percent, severity_of
 from mio2trace.findings.subject import Subject
+from mio2trace.model.tables import distinct, summed
 from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
 from mio2trace.outgoing import count
@@ -272,10 +275,9 @@ def _attentions(subject: Subject) -> list[list[int]]:
     has_softmax = subject.is_torch and any(one.operation.primitive == "softmax" for one in subject.problems)
     if not has_softmax or any(map(_FUSED.search, subject.texts)):
         return []
-    at, operation_of = subject.measures.operation_at, subject.alignment.links.operation_of
+    at = subject.measures.operation_at
     found = []
-    for stretch in subject.stretches:
-        order = [index for index in dict.fromkeys(map(operation_of.__getitem__, stretch)) if index != NONE]
+    for order in subject.stretches:
         for place, index in enumerate(order):
             if at[index].primitive == "softmax" and at[index].input:
                 parts = _parts(subject, place, order)
@@ -317,13 +319,14 @@ def _element_wise(subject: Subject) -> Iterator[Found]:
     of_steady = subject.steady.counted
     of_elements = {number for number, form in enumerate(of_steady.forms) if _is_of_elements(form.name)}
     attention = {index for parts in _attentions(subject) for index in parts}
-    operation_of = subject.alignment.links.operation_of
+    operation_of = np.asarray(subject.alignment.links.operation_of)[of_steady.kernels]
+    chosen = np.isin(of_steady.form_of, [*of_elements]) & ~np.isin(operation_of, [*attention])
+    first, form_of = distinct(of_steady.form_of[chosen])
     times: Counter[str] = Counter()
-    kernels = 0
-    for position, ns, number in zip(of_steady.kernels, of_steady.ns, of_steady.form_of, strict=True):
-        if number in of_elements and operation_of[position] not in attention:
-            times[of_steady.forms[number].name] += ns
-            kernels += 1
+    sums = summed(form_of, of_steady.ns[chosen], len(first)).tolist()
+    for number, ns in zip(of_steady.form_of[chosen][first].tolist(), sums, strict=True):
+        times[of_steady.forms[number].name] += ns
+    kernels = int(chosen.sum())
     ns = times.total()
     if subject.share(ns) > ELEMENT_WISE:
         yield Found(

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+import numpy as np
+
 from mio2trace.align import NONE
 from mio2trace.findings.rule import Found, Rule, Severity, ms, part_of, percent, severity_of
 from mio2trace.findings.subject import MOST_LOST, Problem, Subject, drivers
@@ -350,13 +352,10 @@ def _communicate(subject: Subject, step: StepTime, slowest: Bandwidth | None) ->
             f" ranks; {ranks}"
         )
     profile, counted = subject.alignment.profile, subject.steady.counted
-    own = {queue.index for queue in profile.queues if queue.device == step.device}
-    collectives = sum(
-        ns
-        for position, ns in zip(counted.kernels, counted.ns, strict=True)
-        if profile.activities[position].queue in own
-        and class_of_kernel(profile.activities[position].name) == "communication"
-    )
+    own = [queue.index for queue in profile.queues if queue.device == step.device]
+    is_collective = profile.commands.name.where(lambda name: class_of_kernel(name) == "communication")
+    chosen = (is_collective & np.isin(profile.commands.queue, own))[counted.kernels]
+    collectives = sum(counted.ns[chosen].tolist())
     hidden = 1 - subject.count * step.communication_ns / collectives if collectives else 0.0
     if hidden >= OVERLAPPED:
         return (

@@ -6,14 +6,13 @@ T is the kernel time per steady iteration (`mio2trace.measures.steady`); shares 
 from __future__ import annotations
 
 import re
-from array import array
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
-from operator import attrgetter
 
 import msgspec
+import numpy as np
 
 from mio2trace.align import NONE
 from mio2trace.findings.gpus import Gpu, known
@@ -27,6 +26,7 @@ from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import median
 from mio2trace.measures.step_time import StepTime
 from mio2trace.model.miopen import Message
+from mio2trace.model.tables import distinct, summed
 from mio2trace.ops.choices import Choices
 from mio2trace.ops.operation import Operation
 
@@ -34,7 +34,6 @@ MOST_LOST = 0.1
 """Gaps may be work that was not recorded if at least this part of the launches has no kernel."""
 
 _COMPILED = re.compile(r"CompiledFxGraph|Torch-Compiled Region|CompiledFunction", re.ASCII)
-is_replayed = attrgetter("is_replayed")
 MOST_WORK = 2.0
 """A first iteration that spends more than this part of T in other kernels does other work."""
 
@@ -150,14 +149,14 @@ class Subject:
         return ns / self.total_ns if self.total_ns else 0.0
 
     @cached_property
-    def stretches(self) -> list[array[int]]:
-        """Positions of the kernels and copies of each steady iteration, in order."""
-        told, counts = self.steady.told, self.steady.has
-        of_place = [array("q") if counts(one.number) else None for one in told.all]
-        for position, place in enumerate(told.place_of):
-            if place != NONE and (stretch := of_place[place]) is not None:
-                stretch.append(position)
-        return [stretch for stretch in of_place if stretch is not None]
+    def stretches(self) -> list[list[int]]:
+        """Operations of the kernels and copies of each steady iteration, in order, each once."""
+        counted = self.steady.counted
+        positions = counted.positions[np.argsort(counted.place_of[counted.positions], kind="stable")]
+        operations = np.asarray(self.alignment.links.operation_of)[positions]
+        ends = np.cumsum(np.bincount(counted.place_of[positions], minlength=len(self.steady.iterations)))
+        parts = np.split(operations, ends[:-1])
+        return [[index for index in dict.fromkeys(part.tolist()) if index != NONE] for part in parts]
 
     @cached_property
     def makeup(self) -> Makeup:
@@ -233,7 +232,7 @@ class Subject:
         """What the host did in a cold first iteration only (builds, loads, allocations), in ns, most first."""
         told, numbers = self.steady.told, {one.number for one in self.cold}
         places = {place for place, one in enumerate(told.all) if one.number in numbers}
-        return prepared(self.alignment, [position for position, place in enumerate(told.place_of) if place in places])
+        return prepared(self.alignment, np.flatnonzero(np.isin(told.place_of, [*places])))
 
     # -- the kind of program: advice has to fit it -------------------------------------------------------------------
 
@@ -261,7 +260,7 @@ class Subject:
     def is_capture(self) -> bool:
         """Whether the profile is the capture of graphs: most launches went into graphs, and no graph ran."""
         profile = self.alignment.profile
-        return len(profile.captured) > len(profile.activities) and not any(map(is_replayed, profile.activities))
+        return len(profile.captured) > len(profile.activities) and not profile.commands.is_replayed.any()
 
     @property
     def has_stacks(self) -> bool:
@@ -273,8 +272,10 @@ class Subject:
     def is_nvidia(self) -> bool:
         """Whether the GPUs are NVIDIA's, by their names or by the API that launched the kernels."""
         profile = self.alignment.profile
-        calls = (one.call.name for one in profile.activities if one.call is not None)
-        return any("NVIDIA" in device.name for device in profile.devices) or next(calls, "").startswith("cu")
+        commands = profile.commands
+        launched = commands.call[commands.call >= 0][:1].tolist()
+        names = [commands.calls.name.values[commands.calls.name.codes[call]] for call in launched]
+        return any("NVIDIA" in device.name for device in profile.devices) or "".join(names).startswith("cu")
 
     @cached_property
     def uses_miopen(self) -> bool:
@@ -285,10 +286,16 @@ class Subject:
     def algorithm_of(self) -> dict[str, str]:
         """The algorithm (``Winograd``, ``Gemm``) of the kernels that take most of a problem's time, by the names of the
         kernels."""
-        links, counted, activities = self.alignment.links, self.steady.counted, self.alignment.profile.activities
+        counted = self.steady.counted
+        operations, names = (
+            np.asarray(self.alignment.links.operation_of)[counted.kernels],
+            counted.name_of[counted.kernels],
+        )
+        first, key_of = distinct((operations + 1) * np.int64(len(counted.names)) + names)
+        columns = operations[first], names[first], summed(key_of, counted.ns, len(first))
         times: dict[str, Counter[str]] = defaultdict(Counter)
-        for position, ns in zip(counted.kernels, counted.ns, strict=True):
-            index, meaning = links.operation_of[position], kernel_name(activities[position].name)
+        for index, number, ns in zip(*(column.tolist() for column in columns), strict=True):
+            meaning = kernel_name(counted.names[number])
             if index != NONE and meaning is not None and meaning.algorithm and not meaning.helps:
                 times[self.steady.problem_of[index]][meaning.algorithm] += ns
         return {problem: of.most_common(1)[0][0] for problem, of in times.items()}
@@ -301,9 +308,9 @@ class Subject:
     @cached_property
     def replayed(self) -> float:
         """The part of the steady kernel time that graphs launched."""
-        activities, counted = self.alignment.profile.activities, self.steady.counted
-        pairs = zip(counted.kernels, counted.ns, strict=True)
-        return self.share(sum(ns for position, ns in pairs if activities[position].is_replayed))
+        counted = self.steady.counted
+        is_replayed = self.alignment.profile.commands.is_replayed[counted.kernels]
+        return self.share(sum(counted.ns[is_replayed].tolist()))
 
     @cached_property
     def host_bound(self) -> float | None:
@@ -316,7 +323,7 @@ class Subject:
             of, whole = self.causes, step.step_ns * len(step.windows)
         else:
             covered, whole = device.occupation.commands, device.recording.length_ns
-            of = causes(self.alignment, device, [(covered.starts[0], covered.ends[-1])])
+            of = causes(self.alignment, device, [(int(covered.starts[0]), int(covered.ends[-1]))])
         unknown = 2 * sum(cause.ns for cause in of if cause.why == "unknown") > sum(cause.ns for cause in of)
         ns = sum(cause.ns for cause in of if cause.why in ("host", "builds"))
         return None if unknown or not whole else ns / whole
@@ -344,10 +351,8 @@ class Subject:
         """The problems of steady iterations that ran a kernel, most time first."""
         calls: dict[str, list[int]] = {}
         problem_of = self.steady.problem_of
-        positions = chain.from_iterable(self.stretches)
-        for index in dict.fromkeys(map(self.alignment.links.operation_of.__getitem__, positions)):
-            if index != NONE:
-                calls.setdefault(problem_of[index], []).append(index)
+        for index in dict.fromkeys(chain.from_iterable(self.stretches)):
+            calls.setdefault(problem_of[index], []).append(index)
         return [self._problem(row, calls[row.key]) for row in self.steady.problems if row.key in calls]
 
     def _problem(self, row: SteadyCost[str], indices: Sequence[int]) -> Problem:

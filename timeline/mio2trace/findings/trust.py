@@ -6,6 +6,8 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 
+import numpy as np
+
 from mio2trace.evidence import SEQUENCE
 from mio2trace.findings.rule import Found, Rule, ms, percent, severity_of
 from mio2trace.findings.subject import Subject
@@ -101,22 +103,20 @@ def _by_order(subject: Subject) -> int:
     unsure = links.layer_unsure - links.operation_unsure
     in_blocks = {layer.within for layer in subject.alignment.net.layers if layer.within}
     runs = {number for number, run in enumerate(links.runs) if run.layer in in_blocks} if unsure else set()
-    return sum(
-        ns
-        for position, ns in zip(of_steady.kernels, of_steady.ns, strict=True)
-        if position in unsure and (links.layer_by[position] == SEQUENCE or links.run_of[position] in runs)
-    )
+    rows = [at for at, position in enumerate(of_steady.kernels.tolist()) if position in unsure] if unsure else []
+    positions = zip(rows, of_steady.kernels[rows].tolist(), strict=True)
+    chosen = [at for at, one in positions if links.layer_by[one] == SEQUENCE or links.run_of[one] in runs]
+    return sum(of_steady.ns[chosen].tolist())
 
 
 def _nameless(subject: Subject) -> Iterator[Found]:
     """Count kernels in the whole run, because nothing assigns kernels without names to iterations."""
-    activities, counted, whole = subject.alignment.profile.activities, subject.steady.counted, subject.measures.whole
-    numbers = {number for number, name in enumerate(counted.names) if name in NAMELESS}
-    positions = [at for at, number in enumerate(counted.name_of) if number in numbers] if numbers else []
-    replayed = [activities[at] for at in positions if activities[at].is_replayed]
-    ns = sum((one.end_ns or 0) - (one.start_ns or 0) for one in replayed)
+    commands, counted, whole = subject.alignment.profile.commands, subject.steady.counted, subject.measures.whole
+    numbers = [number for number, name in enumerate(counted.names) if name in NAMELESS]
+    replayed = np.flatnonzero(np.isin(counted.name_of, numbers) & commands.is_replayed)
+    ns = sum(commands.time_ns[replayed].tolist())
     if ns and ns >= GRAPH * whole.timed_ns:
-        launches = len({id(one.call) for one in replayed})
+        launches = len(np.unique(commands.call[replayed]))
         yield Found(
             ns=ns,
             share=ns / whole.timed_ns,
@@ -143,7 +143,7 @@ def _graph(subject: Subject) -> Iterator[Found]:
 
 def _counter_run(subject: Subject) -> Iterator[Found]:
     profile = subject.alignment.profile
-    kernels = sum(bool(activity.counters) for activity in profile.activities)
+    kernels = int(profile.commands.counters.where(bool).sum())
     if kernels:
         yield Found(
             ns=None,
@@ -158,9 +158,8 @@ def _counter_run(subject: Subject) -> Iterator[Found]:
 
 def _modules(subject: Subject) -> Iterator[Found]:
     links, of_steady = subject.alignment.links, subject.steady.counted
-    times = [
-        ns for position, ns in zip(of_steady.kernels, of_steady.ns, strict=True) if links.layer_by[position] == SEQUENCE
-    ]
+    is_sequence = np.array([word == SEQUENCE for word in links.layer_by], bool)
+    times = of_steady.ns[is_sequence[of_steady.kernels]].tolist()
     ns = sum(times)
     if ns and subject.share(ns) >= MODULES:
         yield Found(

@@ -12,26 +12,25 @@ each activity belongs. The rules:
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import compress
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.kernels import helps, role
 from mio2trace.kernels.split import find_parts
 from mio2trace.measures.completeness import Completeness, completeness
 from mio2trace.measures.cost import Cost, Sums, duration, grouped, total
 from mio2trace.measures.device_time import has_common_clock
 from mio2trace.measures.device_time.launches import Launches
 from mio2trace.measures.executions import Execution, LayerKey, executions
-from mio2trace.measures.ranking import Kind, host_spans, is_naive, kind_of
+from mio2trace.measures.ranking import Forms, forms_of, host_spans, is_naive
 from mio2trace.measures.steady import Steady
-from mio2trace.model.profile import Activity
+from mio2trace.model.tables import NO, Numbers, Pool, distinct, firsts, summed
 from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
 
@@ -55,7 +54,7 @@ class Measures:
 
     def __init__(self, alignment: Alignment) -> None:
         self.alignment = alignment
-        self._activities = alignment.profile.activities
+        self._commands = alignment.profile.commands
         self._facts = alignment.facts
         self._links = alignment.links
 
@@ -69,16 +68,17 @@ class Measures:
     def first_of(self) -> Sequence[int]:
         """By the operation's index: the position of its first activity with times, else of its first activity; `NONE`
         without any."""
-        first = array("q", [NONE]) * (max(self.operation_at, default=NONE) + 1)
-        activities = self._activities
-        for position, index in enumerate(self._links.operation_of):
-            if index != NONE:
-                before = first[index]
-                if before == NONE or (
-                    activities[before].start_ns is None and activities[position].start_ns is not None
-                ):
-                    first[index] = position
-        return first
+        operation_of = np.asarray(self._links.operation_of)
+        count = max(self.operation_at, default=NONE) + 1
+        first = firsts(operation_of, count)
+        timed = firsts(np.where(self._commands.start_ns == NO, NONE, operation_of), count)
+        found: list[int] = np.where(timed == NONE, first, timed).tolist()
+        return found
+
+    @cached_property
+    def forms(self) -> Forms:
+        """The kernels by name and by form."""
+        return forms_of(self._commands, self._facts)
 
     @cached_property
     def gemm_parts(self) -> Mapping[int, tuple[int, ...]]:
@@ -127,8 +127,8 @@ class Measures:
             return 0, ""
         if fact is not None and fact.role == "main":
             return None, ""
-        activity = self._activities[position]
-        if index != NONE and activity.kind == "kernel" and not helps(role(activity.name, fact)):
+        form = int(self.forms.form_of[position])
+        if index != NONE and form != NONE and not self.forms.forms[form].kind.helps:
             return None, ""
         return 0, ""
 
@@ -160,49 +160,60 @@ class Measures:
 
     @cached_property
     def _summed(self) -> _Summed:
-        links, facts = self._links, self._facts
-        summed = _Summed(Sums(len(self.first_of)), Sums(len(links.runs)), Sums(len(links.passes) + 1), Counter())
-        operations, runs, passes, _ = summed
-        kinds: dict[tuple[str, str], Kind] = {}
-        naive = self.naive_operations
-        outside = len(links.passes)
-        # A run may have a million kernels, so constant values are looked up once.
-        in_pass, pass_ns, in_run, run_ns = passes.kernels, passes.timed_ns, runs.kernels, runs.timed_ns
-        parts = [(sums.helpers_ns, sums.transposes_ns, sums.naive_ns) for sums in (operations, runs, passes)]
-        fact_at = facts.get if facts else None
-        columns = zip(self._activities, links.operation_of, links.run_of, links.pass_of, strict=True)
-        for position, (activity, index, run, pass_) in enumerate(columns):
-            if pass_ == NONE:
-                pass_ = outside
-            start, end = activity.start_ns, activity.end_ns
-            if activity.kind != "kernel" or start is None or end is None:
-                _add_others(summed, (index, run, pass_), activity)
-                continue
-            ns = end - start
-            in_pass[pass_] += 1
-            pass_ns[pass_] += ns
-            if run != NONE:
-                in_run[run] += 1
-                run_ns[run] += ns
-            if index != NONE:
-                operations.kernels[index] += 1
-                operations.timed_ns[index] += ns
-            fact = None if fact_at is None else fact_at(position)
-            key = activity.name, "" if fact is None else fact.role
-            kind = kinds.get(key)
-            if kind is None:
-                kind = kinds[key] = kind_of(activity.name, fact)
-            _, is_helper, is_naive_kernel = kind
-            if is_helper or is_naive_kernel or (naive and index in naive):
-                self._add_parts(summed.helpers, parts, (index, run, pass_), ns, kind)
+        links, commands = self._links, self._commands
+        operation_of, run_of, pass_of = map(np.asarray, (links.operation_of, links.run_of, links.pass_of))
+        pass_of = np.where(pass_of == NONE, len(links.passes), pass_of)
+        operations = Sums(operation_of, len(self.first_of), commands)
+        runs = Sums(run_of, len(links.runs), commands)
+        passes = Sums(pass_of, len(links.passes) + 1, commands)
+        rows, parts = self.helping(np.flatnonzero(commands.is_kernel & commands.has_times))
+        ns = commands.time_ns[rows]
+        # a copy is what an op that no family models does, and helps in nothing
+        is_plain = np.array([*self._of_operations(lambda one: one.is_plain), False])
+        indices = np.where(is_plain[operation_of[rows]], NONE, operation_of[rows])
+        for sums, numbers in ((operations, indices), (runs, run_of[rows]), (passes, pass_of[rows])):
+            sums.add_parts(numbers, ns, parts)
         for sums, positions, number_of in (
-            (operations, links.operation_unsure, links.operation_of),
-            (runs, links.layer_unsure, links.run_of),
-            (passes, links.layer_unsure, links.pass_of),
+            (operations, links.operation_unsure, operation_of),
+            (runs, links.layer_unsure, run_of),
+            (passes, links.layer_unsure, pass_of),
         ):
-            sums.unsure.update(number_of[position] for position in positions)
+            sums.unsure.update(number_of[np.fromiter(positions, np.int64, len(positions))].tolist())
         self._add_work(runs, passes)
-        return summed
+        helps = (
+            parts[0]
+            & (indices != NONE)
+            & (np.append(np.frombuffer(self._work_of, np.uint8), _SEARCHES)[indices] != _SEARCHES)
+        )
+        return _Summed(operations, runs, passes, self._helpers(rows[helps]))
+
+    def _of_operations(self, told: Callable[[Operation], bool]) -> list[bool]:
+        """Of each operation's index what is told of it."""
+        found = [False] * len(self.first_of)
+        for index, operation in self.operation_at.items():
+            found[index] = told(operation)
+        return found
+
+    def helping(self, rows: Numbers) -> tuple[Numbers, Sequence[NDArray[np.bool_]]]:
+        """Those of some kernels that help or are naive; which of them help, are transposes, are naive."""
+        kinds = [form.kind for form in self.forms.forms]
+        is_naive = [*self._of_operations(lambda one: one.index in self.naive_operations), False]
+        form_of, operation_of = self.forms.form_of[rows], np.asarray(self._links.operation_of)[rows]
+        helps = np.array([kind.helps for kind in kinds], bool)[form_of]
+        transposes = np.array([kind.role == "transpose" for kind in kinds], bool)[form_of]
+        naive = np.array([kind.naive for kind in kinds], bool)[form_of] | np.array(is_naive)[operation_of]
+        chosen = helps | transposes | naive
+        return rows[chosen], (helps[chosen], transposes[chosen], naive[chosen])
+
+    def _helpers(self, rows: Numbers) -> Counter[tuple[str, str]]:
+        """The time of helpers in operations that ran, by the operation's primitive and their role."""
+        found: Counter[tuple[str, str]] = Counter()
+        forms, indices = self.forms.form_of[rows], np.asarray(self._links.operation_of)[rows]
+        first, place_of = distinct(indices.astype(np.int64) * len(self.forms.forms) + forms)
+        times = summed(place_of, self._commands.time_ns[rows], len(first)).tolist()
+        for index, form, ns in zip(indices[first].tolist(), forms[first].tolist(), times, strict=True):
+            found[self.operation_at[index].primitive, self.forms.forms[form].kind.role] += ns
+        return found
 
     def _add_work(self, runs: Sums, passes: Sums) -> None:
         """Add the work at each activity where any may count."""
@@ -236,39 +247,14 @@ class Measures:
             elif kinds[index] == _NOT_TOLD:
                 yield position
         if _NOT_TOLD in kinds:
-            for position, index in enumerate(operation_of):
-                if index != NONE and kinds[index] == _NOT_TOLD and position not in facts:
-                    yield position
-
-    def _add_parts(
-        self,
-        helpers: Counter[tuple[str, str]],
-        parts: Sequence[tuple[Counter[int], Counter[int], Counter[int]]],
-        numbers: tuple[int, int, int],
-        ns: int,
-        kind: Kind,
-    ) -> None:
-        """Add the time of an auxiliary or naive kernel to these parts of the sums to which it belongs."""
-        index = numbers[0]
-        if index != NONE and self.operation_at[index].is_plain:
-            # a copy is the work of such an op, and no auxiliary kernel
-            index, numbers = NONE, (NONE, *numbers[1:])
-        naive = kind.naive or index in self.naive_operations
-        if kind.helps and index != NONE and self._work_of[index] != _SEARCHES:
-            helpers[self.operation_at[index].primitive, kind.role] += ns
-        wanted = kind.helps, kind.role == "transpose", naive
-        for columns, number in zip(parts, numbers, strict=True):
-            if number != NONE:
-                for column in compress(columns, wanted):
-                    # The same as `+=`, which would ask a counter for each missing key: most keys are new.
-                    column[number] = column.get(number, 0) + ns
+            is_untold = np.append(np.frombuffer(kinds, np.uint8) == _NOT_TOLD, False)[np.asarray(operation_of)]
+            yield from (position for position in np.flatnonzero(is_untold).tolist() if position not in facts)
 
     def of(self, positions: Sequence[int]) -> Cost:
         """Return the cost of some activities, such as those of a layer on one of its queues: kernels, copies, times,
         work."""
-        sums = Sums(1)
+        sums = Sums(np.zeros(len(positions), np.int64), 1, self._commands, np.asarray(positions, np.int64))
         for position in positions:
-            sums.add(0, self._activities[position])
             flop, told_by = self._work_at(position, self._links.operation_of[position])
             if told_by or flop is None:
                 sums.add_work(0, flop, told_by)
@@ -276,8 +262,9 @@ class Measures:
 
     def kernels_of(self, positions: Sequence[int]) -> tuple[int, int, int]:
         """Return the number of kernels among some activities, their time, and their known work."""
-        activities, operation_of = self._activities, self._links.operation_of
-        times = [duration(activities[at]) or 0 for at in positions if activities[at].kind == "kernel"]
+        rows, operation_of = np.asarray(positions, np.int64), self._links.operation_of
+        rows = rows[self._commands.is_kernel[rows]]
+        times = self._commands.time_ns[rows].tolist()
         return len(times), sum(times), sum([self._work_at(at, operation_of[at])[0] or 0 for at in positions])
 
     @cached_property
@@ -329,9 +316,11 @@ class Measures:
     def runs_of_operation(self) -> Mapping[int, tuple[int, ...]]:
         """The executions of the layer of each operation, in order; more than one if a link has low confidence."""
         runs: dict[int, tuple[int, ...]] = {}
-        for index, run in zip(self._links.operation_of, self._links.run_of, strict=True):
-            if index != NONE and run != NONE and run not in runs.get(index, ()):
-                runs[index] = (*runs.get(index, ()), run)
+        operation_of, run_of = np.asarray(self._links.operation_of), np.asarray(self._links.run_of)
+        rows = np.flatnonzero((operation_of != NONE) & (run_of != NONE))
+        first, _ = distinct(operation_of[rows].astype(np.int64) * len(self._links.runs) + run_of[rows])
+        for index, run in zip(operation_of[rows[first]].tolist(), run_of[rows[first]].tolist(), strict=True):
+            runs[index] = (*runs.get(index, ()), run)
         return runs
 
     def host_spans(self) -> Iterator[tuple[int, int, int]]:
@@ -365,25 +354,22 @@ class Measures:
 
     @cached_property
     def names(self) -> Mapping[str, Cost]:
-        return grouped((activity.name, activity) for activity in self._activities if activity.kind == "kernel")
+        return grouped(self._commands.name, self._commands, self._commands.is_kernel)
 
     @cached_property
     def names_outside(self) -> Mapping[str, Cost]:
         """Kernels in no operation, by name."""
-        return grouped(
-            (activity.name, activity)
-            for activity, index in zip(self._activities, self._links.operation_of, strict=True)
-            if index == NONE and activity.kind == "kernel"
-        )
+        is_outside = self._commands.is_kernel & (np.asarray(self._links.operation_of) == NONE)
+        return grouped(self._commands.name, self._commands, is_outside)
 
     @cached_property
     def layer_evidence(self) -> Mapping[str, Cost]:
         """Kernels and copies by the evidence of their layer; ``""`` is for those in no layer."""
-        return grouped(zip(self._links.layer_by, self._activities, strict=True))
+        return grouped(Pool.of(self._links.layer_by), self._commands)
 
     @cached_property
     def operation_evidence(self) -> Mapping[str, Cost]:
-        return grouped(zip(self._links.operation_by, self._activities, strict=True))
+        return grouped(Pool.of(self._links.operation_by), self._commands)
 
     @cached_property
     def searches(self) -> Mapping[int, Cost]:
@@ -393,10 +379,3 @@ class Measures:
             for index, operation in self.operation_at.items()
             if operation.phase == "find" and self.first_of[index] != NONE
         }
-
-
-def _add_others(summed: _Summed, numbers: tuple[int, int, int], activity: Activity) -> None:
-    """Count a copy, or a kernel without times."""
-    for sums, number in zip(summed[:3], numbers, strict=True):
-        if number != NONE:
-            sums.add(number, activity)

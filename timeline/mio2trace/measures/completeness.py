@@ -5,19 +5,20 @@ The id of a class never changes (docs/stability.md).
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
-from itertools import accumulate
 from types import MappingProxyType
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align import Alignment
-from mio2trace.measures.device_time import DeviceTime
+from mio2trace.measures.device_time import DeviceTime, of_queues
 from mio2trace.measures.device_time.busy import class_of_kernel
 from mio2trace.measures.device_time.launches import Launches
-from mio2trace.measures.statistics import quantile
+from mio2trace.model.profile import Profile, Size3
+from mio2trace.model.tables import NO, Activities
 from mio2trace.patterns import late
 
 CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
@@ -66,52 +67,55 @@ class Completeness(msgspec.Struct, frozen=True, kw_only=True):
 
 def completeness(alignment: Alignment, launches: Launches, devices: tuple[DeviceTime, ...]) -> Completeness:
     """Count the records that a profile lacks, by its own evidence."""
-    profile, links = alignment.profile, alignment.links
-    early = {number for number, pass_ in enumerate(links.passes) if pass_.phase == "before"}
-    has_launches = any(one.host_start_ns is not None for one in profile.activities)
+    profile, links, commands = alignment.profile, alignment.links, alignment.profile.commands
     counts: dict[str, int] = defaultdict(int, profile.defects)
-    counts["launch-without-kernel"] += len(launches.without_kernels)
-    counts["graph-without-kernels"] += len(launches.graphs_without_kernels)
+    counts["launch-without-kernel"] += launches.without_kernels
+    counts["graph-without-kernels"] += launches.graphs_without_kernels
     counts["blocked"] += sum(one.blocked for one in devices)
     counts["graph-gap"] += sum(one.graph_gaps for one in devices)
-    streams = {number for number, queue in enumerate(profile.queues) if queue.kind == "stream"}
-    spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    durations: dict[tuple[str, object], list[int]] = defaultdict(list)
-    names = {one.call.name for one in profile.activities if one.call is not None}
-    side_by_side = {name for name in names if _SIDE_BY_SIDE.search(name)}
-    without = before = 0
-    for activity, pass_ in zip(profile.activities, links.pass_of, strict=True):
-        if activity.kind != "kernel":
-            continue
-        call = activity.call
-        if has_launches and (call is None or call.start_ns is None):
-            if pass_ in early:
-                before += 1
-            else:
-                without += 1
-        start, end = activity.start_ns, activity.end_ns
-        if start is not None and end is not None:
-            # RPD records neither names nor sizes of the kernels of a graph
-            if activity.grid is not None or call is None or "GraphLaunch" not in call.name:
-                durations[activity.name, activity.grid].append(end - start)
-            if activity.queue in streams and (call is None or call.name not in side_by_side):
-                spans[activity.queue].append((start, end))
-    counts["before-recording"] += before
-    counts["kernel-without-launch"] += without
-    counts["overlap-on-stream"] += sum(map(_overlaps, spans.values()))
-    for (name, _), times in durations.items():
-        if len(times) < LEAST_SAMPLES or class_of_kernel(name) == "communication":  # it waits for other processes
-            continue
-        times.sort()
-        most = OUTLIER * quantile(times, 0.5)
-        if most > 0:
-            counts["outlier"] += len(times) - bisect_right(times, most)
+    kernels, called = commands.is_kernel, commands.host_start_ns
+    if (called != NO).any():
+        is_lone = kernels & (called == NO)
+        is_early = np.array([*(pass_.phase == "before" for pass_ in links.passes), False])[np.asarray(links.pass_of)]
+        counts["before-recording"] += int((is_lone & is_early).sum())
+        counts["kernel-without-launch"] += int((is_lone & ~is_early).sum())
+    timed = kernels & commands.has_times
+    counts["overlap-on-stream"] += _overlaps(profile, timed)
+    # RPD neither names nor sizes the kernels of a graph
+    counts["outlier"] += _outliers(commands, timed & (commands.grid.where(_is_known) | ~commands.is_replayed))
     return Completeness(counts={name: counts[name] for name in CLASSES if counts.get(name)})
 
 
-def _overlaps(spans: list[tuple[int, int]]) -> int:
+def _overlaps(profile: Profile, timed: NDArray[np.bool_]) -> int:
     """Count the kernels of a stream that start more than `OVERLAP_NS` before an earlier one ends."""
-    spans.sort()
-    until = accumulate((end for _, end in spans), max)
-    starts = [start + OVERLAP_NS for start, _ in spans]
-    return sum(map(int.__lt__, starts[1:], until))
+    commands = profile.commands
+    side_by_side = commands.calls.name.where(lambda name: _SIDE_BY_SIDE.search(name) is not None)
+    streams = of_queues(commands.queue, {at: 1 for at, queue in enumerate(profile.queues) if queue.kind == "stream"}, 0)
+    rows = np.flatnonzero(timed & (streams > 0) & ~np.append(side_by_side, False)[commands.call])
+    queues, starts, ends = commands.queue[rows], commands.start_ns[rows], commands.end_ns[rows]
+    order = np.lexsort((ends, starts, queues))
+    borders = np.flatnonzero(np.diff(queues[order])) + 1
+    found = 0
+    for own in np.split(order, borders):
+        found += int((starts[own[1:]] + OVERLAP_NS < np.maximum.accumulate(ends[own])[:-1]).sum())
+    return found
+
+
+def _outliers(commands: Activities, chosen: NDArray[np.bool_]) -> int:
+    """How many of some kernels take over `OUTLIER` times the median of their name and grid."""
+    is_own = commands.name.where(
+        lambda name: class_of_kernel(name) != "communication"
+    )  # which waits for other processes
+    rows = np.flatnonzero(chosen & is_own)
+    keys = commands.name.codes[rows].astype(np.int64) * len(commands.grid.values) + commands.grid.codes[rows]
+    order = np.lexsort((commands.time_ns[rows], keys))
+    times = commands.time_ns[rows][order]
+    begins = np.flatnonzero(np.diff(keys[order], prepend=-1))
+    counts = np.diff(begins, append=len(rows))
+    low, high = times[begins + (counts - 1) // 2], times[begins + counts // 2]
+    most = np.where(counts < LEAST_SAMPLES, np.inf, OUTLIER * (low + 0.5 * (high - low)))
+    return int((times > np.repeat(np.where(most > 0, most, np.inf), counts)).sum())
+
+
+def _is_known(grid: Size3 | None) -> bool:
+    return grid is not None

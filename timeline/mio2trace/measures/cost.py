@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
-from typing import NamedTuple, TypeVar
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from mio2trace.align import NONE
 from mio2trace.model.profile import Activity
+from mio2trace.model.tables import Activities, Numbers, Pool, firsts, summed
 from mio2trace.ops.operation import Operation
 
 
@@ -97,7 +101,7 @@ def total(costs: Iterable[Cost]) -> Cost:
     )
 
 
-# -- Sums over activities, in columns by the number of the part to which they belong: a run may have a million ---------
+# -- Sums over activities by the number of what they belong to ---------------------------------------------------------
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -105,16 +109,20 @@ Key = TypeVar("Key", bound=Hashable)
 class Sums:
     """Columns of sums. Values that few parts have are in mappings without the other parts."""
 
-    def __init__(self, count: int) -> None:
-        self.kernels = [0] * count
-        self.timed_ns = [0] * count
+    def __init__(self, numbers: NDArray[Any], count: int, commands: Activities, rows: Any = slice(None)) -> None:
+        """Kernels, copies and their times, by a number below ``count``: that of each of some rows of the commands, or
+        `NONE`."""
+        is_kernel, has_times, ns = commands.is_kernel[rows], commands.has_times[rows], commands.time_ns[rows]
+        kernels, copies = numbers[is_kernel], numbers[~is_kernel]
+        self.kernels: list[int] = _counted(kernels, count).tolist()
+        self.timed_ns: list[int] = _summed(kernels, ns[is_kernel], count).tolist()
+        self.untimed = _few(_counted(numbers[is_kernel & ~has_times], count))
+        self.copies = _few(_counted(copies, count))
+        self.copy_timed_ns = _few(_summed(copies, ns[~is_kernel], count)) if self.copies else Counter()
+        self.untimed_copies = _few(_counted(numbers[~is_kernel & ~has_times], count)) if self.copies else Counter()
         self.helpers_ns: Counter[int] = Counter()
         self.transposes_ns: Counter[int] = Counter()
         self.naive_ns: Counter[int] = Counter()
-        self.untimed: Counter[int] = Counter()
-        self.copies: Counter[int] = Counter()
-        self.copy_timed_ns: Counter[int] = Counter()
-        self.untimed_copies: Counter[int] = Counter()
         self.flop_of_operations: dict[int, int] = {}
         self.flop_of_gemms: dict[int, int] = {}
         self.unknown_flop: Counter[int] = Counter()
@@ -123,19 +131,11 @@ class Sums:
     def __len__(self) -> int:
         return len(self.kernels)
 
-    def add(self, number: int, activity: Activity) -> None:
-        ns = duration(activity)
-        if activity.kind == "kernel":
-            self.kernels[number] += 1
-            self.timed_ns[number] += ns or 0
-            if ns is None:
-                self.untimed[number] += 1
-            return
-        self.copies[number] += 1
-        if ns is None:
-            self.untimed_copies[number] += 1
-        else:
-            self.copy_timed_ns[number] += ns
+    def add_parts(self, numbers: NDArray[Any], ns: Numbers, parts: Sequence[NDArray[np.bool_]]) -> None:
+        """Say which of some kernels, with these times, help, are transposes, and are naive."""
+        self.helpers_ns, self.transposes_ns, self.naive_ns = (
+            _few(_summed(numbers[part], ns[part], len(self))) for part in parts
+        )
 
     def add_work(self, number: int, flop: int | None, told_by: str) -> None:
         """Add work from the source ``told_by``; None is work of unknown size."""
@@ -181,31 +181,26 @@ class Sums:
         )
 
 
-def grouped(pairs: Iterable[tuple[Key, Activity]]) -> dict[Key, Cost]:
-    """Kernels, copies and their times by key, in order of first appearance."""
-    groups: dict[Key, list[int]] = {}
-    for key, activity in pairs:
-        group = groups.get(key)
-        if group is None:
-            group = groups[key] = [0] * 6
-        start, end = activity.start_ns, activity.end_ns
-        at = 0 if activity.kind == "kernel" else 3
-        group[at] += 1
-        if start is None or end is None:
-            group[at + 2] += 1
-        else:
-            group[at + 1] += end - start
-    return {
-        key: Cost(
-            kernels=kernels,
-            timed_ns=timed_ns,
-            untimed=untimed,
-            copies=copies,
-            copy_timed_ns=copy_timed_ns,
-            untimed_copies=untimed_copies,
-        )
-        for key, (kernels, timed_ns, untimed, copies, copy_timed_ns, untimed_copies) in groups.items()
-    }
+def _counted(numbers: NDArray[Any], count: int) -> NDArray[Any]:
+    return np.bincount(numbers[numbers != NONE], minlength=count)
+
+
+def _summed(numbers: NDArray[Any], ns: Numbers, count: int) -> NDArray[Any]:
+    return summed(numbers, ns, count + 1)[:count]  # the last one is of `NONE`
+
+
+def _few(sums: NDArray[Any]) -> Counter[int]:
+    there = np.flatnonzero(sums)
+    return Counter(dict(zip(there.tolist(), sums[there].tolist(), strict=True)))
+
+
+def grouped(keys: Pool[Key], commands: Activities, chosen: NDArray[np.bool_] | None = None) -> dict[Key, Cost]:
+    """Kernels, copies and their times by key, in order of first appearance; with ``chosen`` of some commands."""
+    codes = keys.codes if chosen is None else np.where(chosen, keys.codes, NONE)
+    sums = Sums(codes, len(keys.values), commands)
+    first = firsts(codes, len(keys.values))
+    numbers = [number for number in np.argsort(first, kind="stable").tolist() if first[number] != NONE]
+    return {keys.values[number]: sums.cost(number) for number in numbers}
 
 
 def duration(activity: Activity) -> int | None:

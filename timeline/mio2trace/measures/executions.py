@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+import numpy as np
 
 from mio2trace.align import NONE, Alignment, LayerRun, Links, Pass
 from mio2trace.measures.cost import Cost, total
 from mio2trace.model.log import Direction, FrameworkLog
+from mio2trace.model.tables import NO, Numbers, Pool
 
 if TYPE_CHECKING:
     from mio2trace.measures import Measures
@@ -52,17 +54,19 @@ def executions(measures: Measures) -> dict[LayerKey, list[Execution]]:
     """
     alignment = measures.alignment
     links = alignment.links
-    inside: dict[tuple[Pass, LayerKey], list[int]] = {}
-    loose: set[Pass | None] = set()  # passes with activities in no layer
-    for position, run in enumerate(links.run_of):
-        if run == NONE:
-            number = links.pass_of[position]
-            loose.add(None if number == NONE else links.passes[number])
-        else:
-            inside.setdefault(_where(links, links.runs[run]), []).append(position)
+    run_of, pass_of = np.asarray(links.run_of), np.asarray(links.pass_of)
+    # passes that hold activities of no layer
+    loose = {None if number == NONE else links.passes[number] for number in np.unique(pass_of[run_of == NONE]).tolist()}
+    rows = np.flatnonzero(run_of != NONE)
+    keys = Pool.of(_where(links, run) for run in links.runs)
+    group_of = keys.codes[run_of[rows]]
+    by_group = np.argsort(group_of, kind="stable")
+    groups, begins = np.unique(group_of[by_group], return_index=True)
+    wheres = [keys.values[group] for group in groups.tolist()]
+    inside = dict(zip(wheres, np.split(rows[by_group], begins[1:]), strict=False))
     numbers: dict[tuple[Pass, LayerKey], list[int]] = {}
-    for number, layer_run in enumerate(links.runs):
-        numbers.setdefault(_where(links, layer_run), []).append(number)
+    for number, where in enumerate(keys.each()):
+        numbers.setdefault(where, []).append(number)
     order = _order(alignment)
     ran: dict[LayerKey, list[Execution]] = {}
     passes = sorted(dict.fromkeys(pass_ for pass_, _ in numbers), key=lambda pass_: pass_.iteration or 0)
@@ -72,13 +76,13 @@ def executions(measures: Measures) -> dict[LayerKey, list[Execution]]:
             elsewhere = pass_.direction != key[2] and (pass_.direction or (pass_.iteration, key[2]) in directed)
             if elsewhere and (pass_, key) not in numbers:
                 continue
-            positions = inside.get((pass_, key), [])
+            positions = inside.get((pass_, key), rows[:0])
             runs = numbers.get((pass_, key), [])
             if not runs and pass_ in loose:
                 continue
             cost = total(measures.runs.cost(number) for number in runs)
             host_ns, host_by = _on_host(alignment, [links.runs[number] for number in runs], positions)
-            words: Counter[str] = Counter(word for position in positions if (word := links.layer_by[position]))
+            words: Counter[str] = Counter(word for at in positions.tolist() if (word := links.layer_by[at]))
             known, unknown = _traffic(measures, positions)
             cost = msgspec.structs.replace(
                 cost, host_ns=host_ns, host_by=host_by, known_bytes=known, unknown_bytes=unknown
@@ -104,25 +108,27 @@ def _key(run: LayerRun) -> LayerKey:
     return run.layer_index, run.layer, run.direction
 
 
-def _on_host(alignment: Alignment, runs: Sequence[LayerRun], positions: Sequence[int]) -> tuple[int | None, str]:
+def _on_host(alignment: Alignment, runs: Sequence[LayerRun], positions: Numbers) -> tuple[int | None, str]:
     starts = [run.host_start_ns for run in runs if run.host_start_ns is not None]
     ends = [run.host_end_ns for run in runs if run.host_end_ns is not None]
     if starts and ends:
         return max(ends) - min(starts), "bounds"
-    activities = [alignment.profile.activities[position] for position in positions]
-    starts = [start for e in activities if (start := e.prepared_ns or e.host_start_ns) is not None]
-    ends = [e.host_end_ns for e in activities if e.host_end_ns is not None]
-    return (max(ends) - min(starts), "calls") if starts and ends else (None, "")
+    commands = alignment.profile.commands
+    prepared = commands.of_call(commands.calls.prepared_ns)[positions]
+    begun = np.where((prepared == NO) | (prepared == 0), commands.host_start_ns[positions], prepared)
+    returned = commands.host_end_ns[positions]
+    begun, returned = begun[begun != NO], returned[returned != NO]
+    return (int(returned.max()) - int(begun.min()), "calls") if len(begun) and len(returned) else (None, "")
 
 
-def _traffic(measures: Measures, positions: Sequence[int]) -> tuple[int, int]:
+def _traffic(measures: Measures, positions: Numbers) -> tuple[int, int]:
     """Return the least bytes of the operations that begin here, and the number of operations for which they are
     unknown."""
+    operation_of, operations = np.asarray(measures.alignment.links.operation_of)[positions], measures.operation_at
     known = unknown = 0
-    for position in positions:
-        index = measures.alignment.links.operation_of[position]
-        if index != NONE and measures.first_of[index] == position and measures.operation_at[index].phase == "run":
-            size = measures.operation_at[index].bytes_min
+    for position, index in zip(positions.tolist(), operation_of.tolist(), strict=True):
+        if index != NONE and measures.first_of[index] == position and operations[index].phase == "run":
+            size = operations[index].bytes_min
             known += size or 0
             unknown += size is None
     return known, unknown

@@ -24,9 +24,11 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import pairwise
 from typing import Literal
 
 import msgspec
+import numpy as np
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.layers.caffe.names import types_of
@@ -36,6 +38,7 @@ from mio2trace.measures.device_time import DeviceTime, device_times, has_common_
 from mio2trace.measures.device_time.gaps import PREPARING
 from mio2trace.measures.device_time.launches import Launches
 from mio2trace.measures.statistics import median
+from mio2trace.model.tables import NEVER, NO, Activities, Codes, least, most, summed
 from mio2trace.outgoing import count
 
 MORE_KERNELS = 1.1
@@ -46,9 +49,7 @@ MOST_KINDS = 32
 """The most kinds; later iterations of other kinds belong to the last one."""
 _STEP = "ProfilerStep#"
 WARM = 2
-"""The first recorded step is warm if at least this many steps ran before it."""
-_NEVER = 1 << 64
-"""Later than any time."""
+"""Steps before the first recorded one, from which on that is warm."""
 
 Source = Literal["named", "repetition", "whole"]
 
@@ -91,7 +92,7 @@ class Iterations(msgspec.Struct, frozen=True, kw_only=True):
     longer: tuple[int, ...] = ()
     kinds: tuple[str, ...] = ("",)
     kind: int = 0
-    place_of: Sequence[int]
+    place_of: Codes
     told_by: Source
     rule: str
     is_warm_up: bool = False
@@ -119,16 +120,16 @@ def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Ite
         launches = Launches(alignment.profile, has_common_clock=has_common_clock(alignment))
     searches = frozenset(one.index for one in alignment.links.operations if one.phase == "find")
     number_of, told_by, phase = _numbered(alignment, searches)
-    numbers = sorted({number for number in number_of if number != NONE})
-    place = {number: at for at, number in enumerate(numbers)} | {NONE: NONE}
-    place_of = [place[number] for number in number_of]
-    searched: Counter[int] = Counter()
+    commands = alignment.profile.commands
+    present = np.unique(number_of[number_of != NONE])
+    numbers: list[int] = present.tolist()
+    place_of = np.where(number_of == NONE, NONE, np.searchsorted(present, number_of)).astype(np.int32)
+    searched: Mapping[int, int] = Counter()
     if searches:
-        for position, index in enumerate(alignment.links.operation_of):
-            if index in searches and place_of[position] != NONE:
-                searched[place_of[position]] += alignment.profile.activities[position].kind == "kernel"
-                place_of[position] = NONE
-    windows = [NONE] * len(place_of) if told_by == "whole" else place_of
+        searching = np.isin(alignment.links.operation_of, [*searches]) & (place_of != NONE)
+        searched = Counter(place_of[searching & commands.is_kernel].tolist())
+        place_of[searching] = NONE
+    windows = np.full_like(place_of, NONE) if told_by == "whole" else place_of
     devices = device_times(alignment, windows, len(numbers), launches, repeated=told_by == "repetition")
     slowest = _slowest(devices)
     step_ns = {one.place: one.step_ns for one in devices[slowest].windows} if devices else {}
@@ -140,7 +141,7 @@ def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Ite
     # An iteration with only searches does not count.
     steady = [at for at, iteration in enumerate(found) if iteration.kernels or len(found) == 1]
     named = told_by == "named"
-    names = _names(alignment, place_of, len(found)) if named else []
+    names = _names(commands, place_of, len(found)) if named else []
     kinds, kind_of = _kinds(alignment, names, place_of) if named and len(steady) > 1 else (("",), [0] * len(found))
     alike = Counter(kind_of[at] for at in steady)
     # A step that the profiler marked began and ended while it recorded.
@@ -188,25 +189,21 @@ def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Ite
     return msgspec.structs.replace(told, rule=rule)
 
 
-def _is_warmed_up(alignment: Alignment, place_of: Sequence[int], place: int, number: int) -> bool:
+def _is_warmed_up(alignment: Alignment, place_of: Codes, place: int, number: int) -> bool:
     """Return whether a warm-up phase launched the kernels of the iteration at ``place`` before, or PyTorch counted
     `WARM` unrecorded steps before it. The steps of a serving engine have their own numbers."""
     texts = {one.text for one in alignment.profile.ranges if one.text.startswith(_STEP)}
     counted = {int(text[len(_STEP) :]) for text in texts if text[len(_STEP) :].isdecimal()}
     if counted and (number if number in counted else min(counted)) >= WARM:
         return True
-    passes = alignment.links.passes
-    if not any(one.phase == "warm-up" for one in passes):
+    is_warm = np.array([*(one.phase == "warm-up" for one in alignment.links.passes), False])
+    if not is_warm.any():
         return False
-    warm: Counter[str] = Counter()
-    own: Counter[str] = Counter()
-    for pass_, at, activity in zip(alignment.links.pass_of, place_of, alignment.profile.activities, strict=True):
-        if activity.kind == "kernel":
-            if at == place:
-                own[activity.name] += 1
-            elif pass_ != NONE and passes[pass_].phase == "warm-up":
-                warm[activity.name] += 1
-    return (own & warm).total() >= SAME_KIND * own.total() > 0
+    commands = alignment.profile.commands
+    names, is_own = commands.name, commands.is_kernel & (place_of == place)
+    is_before = commands.is_kernel & ~is_own & is_warm[np.asarray(alignment.links.pass_of)]
+    own, warm = (np.bincount(names.codes[rows], minlength=len(names.values)) for rows in (is_own, is_before))
+    return bool(np.minimum(own, warm).sum() >= SAME_KIND * own.sum() > 0)
 
 
 def _slowest(devices: Sequence[DeviceTime]) -> int:
@@ -217,75 +214,56 @@ def _slowest(devices: Sequence[DeviceTime]) -> int:
     return max(range(len(devices)), key=lambda at: (*lengths[at], devices[at].recording.compute_ns, -at))
 
 
-def _numbered(alignment: Alignment, searches: AbstractSet[int]) -> tuple[list[int], Source, Phase | None]:
+def _numbered(alignment: Alignment, searches: AbstractSet[int]) -> tuple[Codes, Source, Phase | None]:
     """Return the number of the iteration of each activity, its source, and the phase of the passes that are iterations.
 
     Without iterations the warm-up is one, otherwise everything except set-up.
     """
-    links = alignment.links
-    launching = {
-        number
-        for number, activity in zip(links.pass_of, alignment.profile.activities, strict=True)
-        if activity.kind == "kernel"
-    }
+    links, passes = alignment.links, alignment.links.passes
+    pass_of = np.asarray(links.pass_of)
+    is_launching = np.zeros(len(passes) + 1, bool)
+    is_launching[pass_of[alignment.profile.commands.is_kernel]] = True
     phases: tuple[Phase, ...] = ("iteration", "warm-up")
     for phase in phases:
-        numbers = [NONE if one.phase != phase or one.number is None else one.number for one in links.passes]
-        if any(at in launching for at, number in enumerate(numbers) if number != NONE):
-            numbers.append(NONE)  # for activities in no pass
-            repeated = any(one.repeated for one in links.passes)
-            return [numbers[number] for number in links.pass_of], "repetition" if repeated else "named", phase
-    set_up = {at for at, one in enumerate(links.passes) if one.phase in ("before", "setup")}
-    inside = zip(links.pass_of, links.operation_of, strict=True)
-    return [NONE if number in set_up or index in searches else 1 for number, index in inside], "whole", None
+        numbers = [NONE if one.phase != phase or one.number is None else one.number for one in passes]
+        numbers.append(NONE)  # of what is in no pass
+        if any(number != NONE and is_launching[at] for at, number in enumerate(numbers)):
+            repeated = any(one.repeated for one in passes)
+            return np.array(numbers, np.int64)[pass_of], "repetition" if repeated else "named", phase
+    is_set_up = np.array([*(one.phase in ("before", "setup") for one in passes), False])
+    is_left_out = is_set_up[pass_of] | np.isin(links.operation_of, [*searches])
+    return np.where(is_left_out, NONE, 1), "whole", None
 
 
-def _measured(alignment: Alignment, place_of: Sequence[int], numbers: Sequence[int]) -> Iterator[Iteration]:
-    count = len(numbers)
-    kernels, kernel_ns = [0] * count, [0] * count
-    called, returned = [_NEVER] * count, [-_NEVER] * count
-    for place, activity in zip(place_of, alignment.profile.activities, strict=True):
-        if place == NONE:
-            continue
-        if activity.kind == "kernel":
-            kernels[place] += 1
-            start, end = activity.start_ns, activity.end_ns
-            if start is not None and end is not None:
-                kernel_ns[place] += end - start
-        call = activity.call
-        if call is not None:
-            start, end = call.start_ns, call.end_ns
-            if start is not None and end is not None:
-                if start < called[place]:
-                    called[place] = start
-                if end > returned[place]:
-                    returned[place] = end
+def _measured(alignment: Alignment, place_of: Codes, numbers: Sequence[int]) -> Iterator[Iteration]:
+    commands, count = alignment.profile.commands, len(numbers)
+    rows = np.flatnonzero((place_of != NONE) & commands.is_kernel)
+    kernels = np.bincount(place_of[rows], minlength=count).tolist()
+    kernel_ns = summed(place_of[rows], commands.time_ns[rows], count).tolist()
+    called, returned = commands.host_start_ns, commands.host_end_ns
+    rows = np.flatnonzero((place_of != NONE) & (called != NO) & (returned != NO))
+    begun = least(place_of[rows], called[rows], count).tolist()
+    until = most(place_of[rows], returned[rows], count).tolist()
     for at, number in enumerate(numbers):
         yield Iteration(
             number=number,
             kernels=kernels[at],
             kernel_ns=kernel_ns[at],
-            host_ns=None if called[at] == _NEVER else returned[at] - called[at],
+            host_ns=None if until[at] == NO else until[at] - begun[at],
         )
 
 
-def _builds(alignment: Alignment, place_of: Sequence[int], count: int) -> Counter[int]:
+def _builds(alignment: Alignment, place_of: Codes, count: int) -> Counter[int]:
     """Count calls that build or load programs, by the place of the iteration among whose launches they are."""
-    building = [
-        call.start_ns
-        for call in alignment.profile.other_calls
-        if call.start_ns is not None and PREPARING.get(call.name, "").endswith("kernels")
-    ]
+    calls, commands = alignment.profile.lone_calls, alignment.profile.commands
+    is_building = calls.name.where(lambda name: PREPARING.get(name, "").endswith("kernels"))
+    building = calls.start_ns[is_building & (calls.start_ns != NO)].tolist()
     if not building:
         return Counter()
-    begins, until = [_NEVER] * count, [-_NEVER] * count
-    for place, activity in zip(place_of, alignment.profile.activities, strict=True):
-        if place != NONE and activity.call is not None and (start := activity.call.start_ns) is not None:
-            if start < begins[place]:
-                begins[place] = start
-            if start > until[place]:
-                until[place] = start
-    ordered = sorted((place for place in range(count) if begins[place] < _NEVER), key=begins.__getitem__)
+    rows = np.flatnonzero((place_of != NONE) & (commands.host_start_ns != NO))
+    begins = least(place_of[rows], commands.host_start_ns[rows], count).tolist()
+    until = most(place_of[rows], commands.host_start_ns[rows], count).tolist()
+    ordered = sorted((place for place in range(count) if begins[place] < NEVER), key=begins.__getitem__)
     starts = [begins[place] for place in ordered]
     found: Counter[int] = Counter()
     for start in building:
@@ -295,29 +273,28 @@ def _builds(alignment: Alignment, place_of: Sequence[int], count: int) -> Counte
     return found
 
 
-def _names(alignment: Alignment, place_of: Sequence[int], count: int) -> list[list[str]]:
-    """Return the names of each iteration's kernels, in order of launch."""
-    names: list[list[str]] = [[] for _ in range(count)]
-    for place, activity in zip(place_of, alignment.profile.activities, strict=True):
-        if place != NONE and activity.kind == "kernel":
-            names[place].append(activity.name)
-    return names
+def _names(commands: Activities, place_of: Codes, count: int) -> list[list[int]]:
+    """The names of each iteration's kernels, as they were launched, by their numbers."""
+    rows = np.flatnonzero((place_of != NONE) & commands.is_kernel)
+    places = place_of[rows]
+    ordered = commands.name.codes[rows[np.argsort(places, kind="stable")]].tolist()
+    ends = np.cumsum(np.bincount(places, minlength=count)).tolist()
+    return [ordered[first:end] for first, end in pairwise([0, *ends])]
 
 
-def _kinds(
-    alignment: Alignment, names: Sequence[Sequence[str]], place_of: Sequence[int]
-) -> tuple[tuple[str, ...], list[int]]:
-    marked = {step.number: step.kind for step in alignment.steps}
-    if any(marked.values()):
+def _kinds(alignment: Alignment, names: Sequence[Sequence[int]], place_of: Codes) -> tuple[tuple[str, ...], list[int]]:
+    if any(step.kind for step in alignment.steps):
         of_place = [""] * len(names)
-        for place, activity in zip(place_of, alignment.profile.activities, strict=True):
-            if place != NONE and not of_place[place] and activity.host_start_ns is not None:
-                step = alignment.step_at(activity.host_start_ns)
+        called = alignment.profile.commands.host_start_ns
+        rows = np.flatnonzero((place_of != NONE) & (called != NO))
+        for place, start in zip(place_of[rows].tolist(), called[rows].tolist(), strict=True):
+            if not of_place[place]:
+                step = alignment.step_at(start)
                 of_place[place] = step.kind if step is not None else ""
         named = {kind: number for number, kind in enumerate(dict.fromkeys(of_place))}
         return tuple(named), [named[kind] for kind in of_place]
-    kinds: list[Counter[str]] = []
-    known: dict[tuple[str, ...], int] = {}
+    kinds: list[Counter[int]] = []
+    known: dict[tuple[int, ...], int] = {}
     found: list[int] = []
     for sequence in names:
         key = tuple(sequence)
@@ -336,11 +313,11 @@ def _kinds(
     return tuple(f"about {count(held.total(), 'kernel')}" for held in kinds), found
 
 
-def _agrees(one: Counter[str], other: Counter[str]) -> bool:
+def _agrees(one: Counter[int], other: Counter[int]) -> bool:
     return (one & other).total() >= SAME_KIND * max(one.total(), other.total())
 
 
-def _only_first_has_more(names: Sequence[Sequence[str]], kind_of: Sequence[int]) -> bool:
+def _only_first_has_more(names: Sequence[Sequence[int]], kind_of: Sequence[int]) -> bool:
     """Return whether only the first iteration differs and contains the kernels of the next: it also has set-up work."""
     if kind_of[0] in kind_of[1:] or len(set(kind_of[1:])) != 1:
         return False
@@ -356,7 +333,7 @@ def _fullest_kind(found: Sequence[Iteration], whole: Sequence[int]) -> int:
     return max(time, key=lambda kind: (time[kind], -kind), default=0)
 
 
-def _cut(names: Sequence[Sequence[str]], steady: Sequence[int]) -> list[int]:
+def _cut(names: Sequence[Sequence[int]], steady: Sequence[int]) -> list[int]:
     """Return the places of the first and the last iteration if the recording holds only their end, or their
     beginning."""
     if len(steady) < 2:
@@ -468,7 +445,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 BEGINS, ENDS = "the profile begins in it", "the profile ends in it"
 
 
-def not_whole(alignment: Alignment, place_of: Sequence[int], numbers: Mapping[int, int]) -> dict[int, str]:
+def not_whole(alignment: Alignment, place_of: Codes, numbers: Mapping[int, int]) -> dict[int, str]:
     """Return why the first or the last iteration is incomplete, by its place, if that can be seen.
 
     ``numbers``: of iterations by their places (``place_of``: of each activity), in order.
@@ -485,8 +462,7 @@ def not_whole(alignment: Alignment, place_of: Sequence[int], numbers: Mapping[in
     number_of = [(pass_.phase, pass_.number) for pass_ in links.passes]
     ran: dict[tuple[str, int | None], set[LayerKey]] = defaultdict(set)
     stopped = set()
-    activities = alignment.profile.activities
-    launched = {run for run, one in zip(links.run_of, activities, strict=True) if one.kind == "kernel"}
+    launched = {*np.asarray(links.run_of)[alignment.profile.commands.is_kernel].tolist()}
     for at, made in enumerate(links.runs):
         if at in launched:
             ran[number_of[made.pass_]].add((made.layer_index, made.direction))
@@ -512,20 +488,18 @@ def not_whole(alignment: Alignment, place_of: Sequence[int], numbers: Mapping[in
     return why
 
 
-def _is_at_edge(alignment: Alignment, place_of: Sequence[int], place: int, at_end: bool) -> bool:
+def _is_at_edge(alignment: Alignment, place_of: Codes, place: int, at_end: bool) -> bool:
     """Return whether the profile's first kernel, or its last, is in this iteration."""
-    activities = alignment.profile.activities
-    positions = range(len(activities))
-    return place == next(
-        (place_of[at] for at in (reversed(positions) if at_end else positions) if activities[at].kind == "kernel"), NONE
-    )
+    kernels = np.flatnonzero(alignment.profile.commands.is_kernel)
+    return len(kernels) > 0 and place == int(place_of[kernels[-1 if at_end else 0]])
 
 
 def _is_silent(alignment: Alignment, at_end: bool) -> bool:
     """Return whether the log's calls after (or before) all calls with kernels launched nothing."""
     links = alignment.links
-    linked = [index for index in links.operation_of if index != NONE]
-    if not linked:
+    operation_of = np.asarray(links.operation_of)
+    linked = operation_of[operation_of != NONE]
+    if not len(linked):
         return False
-    edge = max(linked) if at_end else min(linked)
+    edge = int(linked.max() if at_end else linked.min())
     return any((one.index > edge if at_end else one.index < edge) for one in links.operations if one.phase == "run")

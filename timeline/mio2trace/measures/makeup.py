@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import compress
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from mio2trace.align import NONE
 from mio2trace.kernels import KernelFact
 from mio2trace.kernels.names import KernelName, kernel_name
 from mio2trace.measures.executions import LayerKey
+from mio2trace.model.tables import Numbers, distinct, summed
 
 if TYPE_CHECKING:
     from mio2trace.measures import Measures
@@ -45,60 +46,55 @@ class Makeup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def makeup(measures: Measures) -> Makeup:
-    of_steady, links = measures.steady.counted, measures.alignment.links
+    of_steady, links, commands = measures.steady.counted, measures.alignment.links, measures.alignment.profile.commands
     kernels, times = of_steady.kernels, of_steady.ns
     layers, layer_of = measures.steady.layer_rows
     primitives, primitive_of = _primitives(measures)
-    operations = [*map(links.operation_of.__getitem__, kernels)]
-    keys = zip(
-        map([*layer_of, NONE].__getitem__, map(links.run_of.__getitem__, kernels)),
-        map(primitive_of.__getitem__, operations),
-        of_steady.form_of,
-        strict=True,
-    )
-    alike: dict[tuple[int, int, int], list[int]] = {}  # times by layer, primitive of the operation, form
-    for key, ns in zip(keys, times, strict=True):
-        of_key = alike.get(key)
-        if of_key is None:
-            of_key = alike[key] = []
-        of_key.append(ns)
+    operations = np.asarray(links.operation_of)[kernels]
+    layer = np.array([*layer_of, NONE], np.int64)[np.asarray(links.run_of)[kernels]]
+    primitive = np.array(primitive_of, np.int64)[operations]
+    keys = ((layer + 1) * (len(primitives) + 1) + primitive + 1) * len(of_steady.forms) + of_steady.form_of
+    first, key_of = distinct(keys)
+    columns = (
+        layer[first], primitive[first], of_steady.form_of[first], np.bincount(key_of, minlength=len(first)),
+        summed(key_of, times, len(first)),
+    )  # fmt: skip
     parts: Counter[Part] = Counter()
     in_layers: Counter[tuple[LayerKey, Part]] = Counter()
     outside: Counter[str] = Counter()
     outside_ns: Counter[str] = Counter()
-    for (layer, primitive, number), all_of in alike.items():
-        form, ns = of_steady.forms[number], sum(all_of)
-        own = "" if primitive == NONE else primitives[primitive]
+    for at, of, number, count, ns in zip(*(column.tolist() for column in columns), strict=True):
+        form = of_steady.forms[number]
+        own = "" if of == NONE else primitives[of]
         part = own or _primitive(form.fact, kernel_name(form.name)), form.kind.role, form.kind.helps
         parts[part] += ns
-        if layer != NONE:
-            in_layers[layers[layer], part] += ns
-        if primitive == NONE:
-            outside[form.name] += len(all_of)
+        if at != NONE:
+            in_layers[layers[at], part] += ns
+        if of == NONE:
+            outside[form.name] += count
             outside_ns[form.name] += ns
-    replayed = _replayed(measures)
-    for position, index, ns in zip(kernels, operations, times, strict=True) if replayed else ():
-        if position in replayed and index == NONE:
-            name = measures.alignment.profile.activities[position].name
-            outside[name] -= 1
-            outside_ns[name] -= ns
-    unsure = set(of_steady.unsure)
-    in_doubt = [(position, ns) for position, ns in zip(kernels, times, strict=True) if position in unsure]
+    untold = commands.is_replayed[kernels] & (operations == NONE)
+    names = of_steady.name_of[kernels[untold]]
+    for number in np.unique(names).tolist():
+        own_ns = times[untold][names == number]
+        outside[of_steady.names[number]] -= len(own_ns)
+        outside_ns[of_steady.names[number]] -= _sum(own_ns)
+    is_unsure = np.isin(kernels, of_steady.unsure)
+    in_doubt = [*zip(kernels[is_unsure].tolist(), times[is_unsure].tolist(), strict=True)]
     likely, likely_layer = links.operation_confidence, links.layer_confidence
-    untold = {position for position in replayed if links.operation_of[position] == NONE}
     return Makeup(
         parts=parts,
         layers=in_layers,
-        by_log2=_by_log2(times),
+        by_log2=_by_log2(times.tolist()),
         naive=_naive(measures),
         outside={name: (count, outside_ns[name]) for name, count in outside.items() if count},
         unsure=_counted([ns for _, ns in in_doubt]),
         elsewhere_ns=round(
             sum(ns * (1 - min(likely.get(place, 1.0), likely_layer.get(place, 1.0))) for place, ns in in_doubt)
         ),
-        graph=_counted([*compress(times, map(untold.__contains__, kernels))] if replayed else ()),
-        short=_counted([ns for ns in times if ns < SHORT_NS]),
-        all=_counted(times),
+        graph=_counted(times[untold].tolist()),
+        short=_counted(times[times < SHORT_NS].tolist()),
+        all=_counted(times.tolist()),
     )
 
 
@@ -113,26 +109,20 @@ def _primitives(measures: Measures) -> tuple[list[str], list[int]]:
     return list(places), place_of
 
 
-def _replayed(measures: Measures) -> frozenset[int]:
-    """Return the positions of the kernels in steady iterations that graphs launched."""
-    activities = measures.alignment.profile.activities
-    calls = [activities[position].call for position in measures.steady.counted.kernels]
-    if not any("GraphLaunch" in name for name in {call.name for call in calls if call is not None}):
-        return frozenset()
-    return frozenset(position for position in measures.steady.counted.kernels if activities[position].is_replayed)
-
-
 def _naive(measures: Measures) -> Counter[int]:
     """Return the time of naive kernels by operation, in the order of the iterations."""
     of_steady, operation_of = measures.steady.counted, measures.alignment.links.operation_of
     naive: Counter[int] = Counter()
-    if not any(kind.naive for _, _, kind in of_steady.helping):
-        return naive
-    place_of = dict(zip(of_steady.kernels, of_steady.places, strict=True))
-    found = [(place_of[position], position, ns) for position, ns, kind in of_steady.helping if kind.naive]
-    for _, position, ns in sorted(found):
+    positions, (_, _, is_naive) = of_steady.helping
+    rows = positions[is_naive]
+    rows = rows[np.argsort(of_steady.place_of[rows], kind="stable")]
+    for position, ns in zip(rows.tolist(), measures.alignment.profile.commands.time_ns[rows].tolist(), strict=True):
         naive[operation_of[position]] += ns
     return naive
+
+
+def _sum(times: Numbers) -> int:
+    return sum(times.tolist())
 
 
 def _counted(times: Sequence[int]) -> tuple[int, int]:

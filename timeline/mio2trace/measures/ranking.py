@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Generic, NamedTuple, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment, Links
 from mio2trace.kernels import KernelFact, helps, role
 from mio2trace.kernels.names import kernel_name
 from mio2trace.measures.cost import Cost, Sums
 from mio2trace.measures.statistics import mean
-from mio2trace.model.profile import Activity
+from mio2trace.model.tables import NEVER, NO, Activities, Codes, Numbers, firsts, most
 from mio2trace.ops.naming import name_of, problem_name
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.solvers import family
@@ -92,32 +93,17 @@ class Ranking(Sequence[SteadyCost[Key]]):
 class Rows(Generic[Key]):
     """Sums by key, of steady iterations and of searches. ``samples``: kernel time of each key by iteration."""
 
-    def __init__(self, keys: Sequence[Key], iterations: int) -> None:
+    def __init__(self, keys: Sequence[Key], iterations: int, sums: Sums, samples: Sequence[int]) -> None:
         self.keys = keys
         self.iterations = iterations
-        self.sums = Sums(len(keys))
-        self.samples = [0] * (len(keys) * iterations)
+        self.sums = sums
+        self.samples = samples
         self.calls = [0] * len(keys)
         self.known_bytes = [0] * len(keys)
         self.unknown_bytes = [0] * len(keys)
         self.host_ns: list[int | None] = [None] * len(keys)
         self.find_ns = [0] * len(keys)
         self.find_kernels = [0] * len(keys)
-
-    def add_helping(
-        self, helping: Iterable[tuple[int, int, Kind]], column: Sequence[int], row_of: Sequence[int]
-    ) -> None:
-        """Add position, time and kind of auxiliary or naive kernels, by the row of their number in ``column``."""
-        for position, ns, kind in helping:
-            number = column[position]
-            if number != NONE:
-                row = row_of[number]
-                if kind.helps:
-                    self.sums.helpers_ns[row] += ns
-                if kind.role == "transpose":
-                    self.sums.transposes_ns[row] += ns
-                if kind.naive:
-                    self.sums.naive_ns[row] += ns
 
     def row(self, number: int, whole_ns: int) -> SteadyCost[Key]:
         host_ns = self.host_ns[number]
@@ -199,13 +185,52 @@ def kind_of(name: str, fact: KernelFact | None) -> Kind:
     return Kind(of_kernel, helps(of_kernel), meaning is not None and meaning.algorithm == "Naive")
 
 
-def numbered_names(activities: Sequence[Activity]) -> tuple[list[str], list[int]]:
-    """Return the distinct names of kernels, in order of first appearance, and the place of the name of each activity,
-    `NONE` for an activity that is no kernel."""
-    own = [activity.name if activity.kind == "kernel" else None for activity in activities]
-    names = [name for name in dict.fromkeys(own) if name is not None]
-    places: dict[str | None, int] = {None: NONE, **{name: place for place, name in enumerate(names)}}
-    return names, [*map(places.__getitem__, own)]
+class Form(NamedTuple):
+    """What kernels have in common that their name and its facts say alike: ``kind``; the first one's fact."""
+
+    name: str
+    kind: Kind
+    fact: KernelFact | None
+
+
+class Forms(NamedTuple):
+    """The kernels of a profile by name and by form, both in order of first appearance.
+
+    ``name_of``, ``form_of``: of each activity the place of its own, `NONE` of what is no kernel.
+    """
+
+    names: Sequence[str]
+    name_of: Codes
+    forms: Sequence[Form]
+    form_of: Codes
+
+
+def forms_of(commands: Activities, facts: Mapping[int, KernelFact]) -> Forms:
+    """The forms: looked up once for all kernels that are alike. ``facts``: by position."""
+    first, name_of = _in_order(np.where(commands.is_kernel, commands.name.codes, NONE), len(commands.name.values))
+    names = [commands.name.values[code] for code in commands.name.codes[first].tolist()]
+    kinds: dict[tuple[str, bool], int] = {}
+    told = [kinds.setdefault((fact.role, fact.gemm is not None), len(kinds)) + 1 for fact in facts.values()]
+    told_of = np.zeros(len(commands), np.int64)
+    told_of[np.fromiter(facts, np.int64, len(facts))] = told
+    several = len(kinds) + 1
+    keys = np.where(name_of == NONE, NONE, name_of * several + told_of)
+    first, form_of = _in_order(keys, len(names) * several)
+    forms = []
+    for position, number in zip(first.tolist(), name_of[first].tolist(), strict=True):
+        name, fact = names[number], facts.get(position)
+        forms.append(Form(name, kind_of(name, fact), fact))
+    return Forms(names, name_of, forms, form_of)
+
+
+def _in_order(codes: NDArray[Any], count: int) -> tuple[Numbers, Codes]:
+    """The first row of each code that is there, in order; of each row the place of its code in that order."""
+    first = firsts(codes, count)
+    there = np.flatnonzero(first != NONE)
+    there = there[np.argsort(first[there])]
+    place = np.full(count + 1, NONE, np.int32)
+    place[there] = np.arange(len(there))
+    return first[there], place[codes]
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -215,34 +240,26 @@ def numbered_names(activities: Sequence[Activity]) -> tuple[list[str], list[int]
 def host_spans(alignment: Alignment, count: int) -> Iterator[tuple[int, int, int]]:
     """Return the times of operations with kernels, by index below ``count``: from the first call (or the arguments for
     it) to the end of the last one."""
-    # One more, the last, is for activities without an operation.
-    first_at = array("q", [NONE]) * (count + 1)
-    last_at = first_at[:]
-    for position, index in enumerate(alignment.links.operation_of):
-        if first_at[index] == NONE:
-            first_at[index] = position
-        last_at[index] = position
-    activities = alignment.profile.activities
-    for index in range(count):
-        if last_at[index] == NONE:
-            continue
-        if activities[first_at[index]].is_replayed:
-            continue  # its host time was that of the capture
-        first, last = activities[first_at[index]].call, activities[last_at[index]].call
-        if first is None or last is None or first.start_ns is None or last.end_ns is None:
-            continue
-        start = first.start_ns if first.prepared_ns is None else min(first.start_ns, first.prepared_ns)
-        if start <= last.end_ns:
-            yield index, start, last.end_ns
+    commands = alignment.profile.commands
+    operation_of = np.asarray(alignment.links.operation_of)
+    first, last = firsts(operation_of, count), most(operation_of, np.arange(len(operation_of)), count + 1)[:count]
+    indices = np.flatnonzero(first != NONE)
+    first, last = first[indices], last[indices]
+    begun, returned = commands.host_start_ns[first], commands.host_end_ns[last]
+    prepared = commands.of_call(commands.calls.prepared_ns, NEVER)[first]
+    start = np.where(prepared == NO, begun, np.minimum(begun, prepared))
+    # of what a graph launches the host's time was when the graph was captured
+    is_told = ~commands.is_replayed[first] & (begun != NO) & (returned != NO) & (start <= returned)
+    columns = (column[is_told].tolist() for column in (indices, start, returned))
+    yield from zip(*columns, strict=True)
 
 
-def begun_in(links: Links, count: int) -> array[int]:
+def begun_in(links: Links, count: int) -> Numbers:
     """Return the first layer's execution of each of ``count`` operations, `NONE` for one in no layer."""
-    runs = array("q", [NONE]) * count
-    for index, run in zip(links.operation_of, links.run_of, strict=True):
-        if run != NONE and index != NONE and runs[index] == NONE:
-            runs[index] = run
-    return runs
+    run_of = np.asarray(links.run_of)
+    first = firsts(np.where(run_of == NONE, NONE, links.operation_of), count)
+    found: Numbers = np.where(first == NONE, NONE, run_of[first])
+    return found
 
 
 def names_as_run(operations: Iterable[Operation]) -> Mapping[int, str]:

@@ -7,37 +7,33 @@ set-up and warm-up are in none of the sums, but in columns of their own (``find_
 from __future__ import annotations
 
 import re
-from array import array
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import compress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align import NONE
-from mio2trace.kernels import KernelFact
-from mio2trace.measures.cost import Cost, Sums, duration
+from mio2trace.measures.cost import Cost, Sums
 from mio2trace.measures.device_time import DeviceTime, Window
 from mio2trace.measures.device_time.gaps import Cause, causes
 from mio2trace.measures.executions import LayerKey
 from mio2trace.measures.iterations import Iterations, hull, iterations_of
 from mio2trace.measures.ranking import (
+    Form,
     Key,
-    Kind,
     Ranking,
     Rows,
     SteadyCost,
     begun_in,
-    kind_of,
     names_as_run,
-    numbered_names,
     problem_names,
     ranked,
 )
 from mio2trace.measures.step_time import StepTime, step_time
-from mio2trace.model.profile import Activity
+from mio2trace.model.tables import NO, Codes, Numbers, least, most, summed
 
 if TYPE_CHECKING:
     from mio2trace.measures import Measures
@@ -52,6 +48,7 @@ class Steady:
     def __init__(self, measures: Measures) -> None:
         self._measures = measures
         self._alignment = measures.alignment
+        self._commands = measures.alignment.profile.commands
 
     # -- iterations --------------------------------------------------------------------------------------------------
 
@@ -98,8 +95,7 @@ class Steady:
     @cached_property
     def total(self) -> SteadyCost[str]:
         """All kernels and copies of the steady iterations."""
-        activities = self._alignment.profile.activities
-        rows = self._summed(["total"], [0] * len(activities), (0,))
+        rows = self._summed(["total"], np.zeros(len(self._commands), np.int64), (0,))
         rows.calls = list(rows.sums.kernels)
         rows.find_kernels = [sum(cost.kernels for cost in self._measures.searches.values())]
         rows.find_ns = [sum(cost.timed_ns for cost in self._measures.searches.values())]
@@ -138,28 +134,30 @@ class Steady:
     def _on_host(self, row_of: Sequence[int]) -> Mapping[tuple[int, int], tuple[int, int]]:
         """Return, by pass and row of a layer, when the host was in it: by bounds, else from first call to last end."""
         links, place_of_pass = self._alignment.links, self._place_of_pass
-        activities = self._alignment.profile.activities
-        spans: dict[tuple[int, int], tuple[int, int]] = {}
         bounds: dict[tuple[int, int], tuple[int, int]] = {}
         for number, run in enumerate(links.runs):
             if place_of_pass[run.pass_] != NONE and run.host_start_ns is not None and run.host_end_ns is not None:
                 key = run.pass_, row_of[number]
                 bounds[key] = hull(bounds.get(key), run.host_start_ns, run.host_end_ns)
-        pass_of, run_of = links.pass_of, links.run_of
-        # The last one, for no layer, needs no value.
+        commands, positions = self._commands, self.counted.positions
+        # Of the last, none, nothing is asked.
         is_told = [*((run.pass_, row) in bounds for run, row in zip(links.runs, row_of, strict=True)), True]
-        for position in self.counted.positions:
-            number = run_of[position]
-            if is_told[number]:
-                continue
-            call = activities[position].call
-            start = None if call is None else call.prepared_ns or call.start_ns
-            if call is None or start is None or call.end_ns is None:
-                continue
-            key = pass_of[position], row_of[number]
-            span = spans.get(key)
-            spans[key] = (start, call.end_ns) if span is None else hull(span, start, call.end_ns)
-        return spans | bounds
+        positions = positions[~np.array(is_told)[np.asarray(links.run_of)[positions]]]
+        prepared = commands.of_call(commands.calls.prepared_ns)[positions]
+        begun = np.where((prepared == NO) | (prepared == 0), commands.host_start_ns[positions], prepared)
+        returned = commands.host_end_ns[positions]
+        is_known = (begun != NO) & (returned != NO)
+        positions, begun, returned = positions[is_known], begun[is_known], returned[is_known]
+        rows, passes = (
+            np.array([*row_of], np.int64)[np.asarray(links.run_of)[positions]],
+            np.asarray(links.pass_of)[positions],
+        )
+        keys, place_of = np.unique(passes * (len(links.runs) + 1) + rows, return_inverse=True)
+        columns = keys, least(place_of, begun, len(keys)), most(place_of, returned, len(keys))
+        for at, start, end in zip(*(column.tolist() for column in columns), strict=True):
+            key = divmod(at, len(links.runs) + 1)
+            bounds.setdefault(key, (start, end))
+        return bounds
 
     @cached_property
     def operations(self) -> Ranking[OperationKey]:
@@ -184,13 +182,13 @@ class Steady:
     def _run_of_operation(self) -> Sequence[int]:
         """Return the run of a layer in which each operation began, by index. A search has the layer of its
         operation."""
-        runs = self._begun_in[:]
+        runs: list[int] = self._begun_in.tolist()
         for index, run in self._run_of_search.items():
             runs[index] = run
         return runs
 
     @cached_property
-    def _begun_in(self) -> array[int]:
+    def _begun_in(self) -> Numbers:
         return begun_in(self._alignment.links, len(self._measures.first_of))
 
     @cached_property
@@ -205,37 +203,32 @@ class Steady:
 
     @cached_property
     def kernels(self) -> Ranking[str]:
-        activities, names = self._alignment.profile.activities, self.counted.name_of
-        rows = self._summed(self.counted.names, names, range(len(self.counted.names)))
+        commands, names = self._commands, self.counted.name_of
+        count = len(self.counted.names)
+        rows = self._summed(self.counted.names, names, range(count))
         rows.calls = list(rows.sums.kernels)
-        host, unknown = [0] * len(rows.keys), set()
-        for position in self.counted.positions:
-            number = names[position]
-            if number == NONE:
-                continue
-            # the kernels of a graph share its call
-            call = None if activities[position].is_replayed else activities[position].call
-            if call is None or (start := call.start_ns) is None or (end := call.end_ns) is None:
-                unknown.add(number)
-            else:
-                host[number] += end - start
-        searches = self._measures.searches
-        operation_of = self._alignment.links.operation_of if searches else ()
-        for position in [position for position, index in enumerate(operation_of) if index in searches]:
-            if names[position] != NONE and self._counted_at(position) == NONE:
-                rows.find_kernels[names[position]] += 1
-                rows.find_ns[names[position]] += duration(activities[position]) or 0
+        positions = self.counted.positions
+        positions = positions[names[positions] != NONE]
+        called, returned = commands.host_start_ns[positions], commands.host_end_ns[positions]
+        # the kernels of a graph share its call
+        is_known = (called != NO) & (returned != NO) & ~commands.is_replayed[positions]
+        numbers = names[positions]
+        host = summed(numbers[is_known], (returned - called)[is_known], count).tolist()
+        unknown = {*numbers[~is_known].tolist()}
+        if self._measures.searches:
+            is_searching = np.isin(self._alignment.links.operation_of, [*self._measures.searches])
+            searching = np.flatnonzero(is_searching & (names != NONE) & (self.counted.place_of == NONE))
+            rows.find_kernels = np.bincount(names[searching], minlength=count).tolist()
+            rows.find_ns = summed(names[searching], commands.time_ns[searching], count).tolist()
         rows.host_ns = [ns if rows.calls[at] and at not in unknown else None for at, ns in enumerate(host)]
         return ranked(rows, self.total, "")
 
     @cached_property
     def copies(self) -> Cost:
         """Reads, writes and fills in the steady iterations."""
-        sums = Sums(1)
-        for _, activity in self.counted.others:
-            if activity.kind != "kernel":
-                sums.add(0, activity)
-        return sums.cost(0)
+        positions = self.counted.positions
+        copies = positions[~self._commands.is_kernel[positions]]
+        return Sums(np.zeros(len(copies), np.int64), 1, self._commands, copies).cost(0)
 
     @property
     def device(self) -> DeviceTime | None:
@@ -323,12 +316,9 @@ class Steady:
     @cached_property
     def _ran(self) -> Sequence[int]:
         """Indices of the operations that begin in a steady iteration."""
-        first_of, searches, counts_at = self._measures.first_of, self._measures.searches, self._counted_at
-        return [
-            index
-            for index in self._measures.operation_at
-            if first_of[index] != NONE and index not in searches and counts_at(first_of[index]) != NONE
-        ]
+        first_of, searches = np.array(self._measures.first_of, np.int64), self._measures.searches
+        is_counted = ((first_of != NONE) & (np.append(self.counted.place_of, NONE)[first_of] != NONE)).tolist()
+        return [index for index in self._measures.operation_at if is_counted[index] and index not in searches]
 
     @cached_property
     def _run_of_search(self) -> Mapping[int, int]:
@@ -337,12 +327,12 @@ class Steady:
         if not measures.searches:
             return {}
         first: dict[str, int] = {}
-        for index, run in enumerate(self._begun_in):
+        for index, run in enumerate(self._begun_in.tolist()):
             if run != NONE and problem_of[index] not in first and measures.operation_at[index].phase == "run":
                 first[problem_of[index]] = run
         runs: dict[int, int] = {}
         for index in measures.searches:
-            own = self._begun_in[index]
+            own = int(self._begun_in[index])
             run = first.get(problem_of[index], NONE) if own == NONE else own
             if run != NONE:
                 runs[index] = run
@@ -354,53 +344,33 @@ class Steady:
             rows.find_kernels[row] += cost.kernels
             rows.find_ns[row] += cost.timed_ns
 
-    def _counted_at(self, position: int) -> int:
-        """Return the place of an activity's iteration among the steady ones."""
-        place = self.told.place_of[position]
-        return NONE if place == NONE else self._counts[place]
-
-    def _summed(self, keys: Sequence[Key], column: Sequence[int], row_of: Sequence[int]) -> Rows[Key]:
+    def _summed(self, keys: Sequence[Key], column: Sequence[int] | NDArray[Any], row_of: Sequence[int]) -> Rows[Key]:
         """Return sums by the row of each activity's number in ``column``."""
-        of_steady = self.counted
-        rows = Rows(keys, len(self.iterations))
-        sums, count = rows.sums, rows.iterations
-        # One more row, the last, is for activities without a number.
-        numbers = [*map(column.__getitem__, of_steady.kernels)]
-        rows_of = [*row_of, len(keys)]
-        for row, kernels in Counter(map(rows_of.__getitem__, numbers)).items():
-            if row < len(keys):
-                sums.kernels[row] = kernels
-        begins = [row * count for row in rows_of]
-        samples = [*rows.samples, *[0] * count]
-        for begin, at, ns in zip(map(begins.__getitem__, numbers), of_steady.places, of_steady.ns, strict=True):
-            samples[begin + at] += ns
-        del samples[len(keys) * count :]
-        rows.samples = samples
-        sums.timed_ns = [
-            sum(samples[first : first + count]) for first in range(0, len(samples), max(1, count))
-        ] or sums.timed_ns
-        rows.add_helping(of_steady.helping, column, row_of)
-        for position, activity in of_steady.others:
-            if column[position] != NONE:
-                sums.add(row_of[column[position]], activity)
-        for position in of_steady.unsure:
-            if column[position] != NONE:
-                sums.unsure[row_of[column[position]]] += 1
+        of_steady, count = self.counted, len(self.iterations)
+        numbers = np.asarray(column)
+        # One more row, the last, is of what has no number.
+        rows_of = np.array([*row_of, NONE], np.int64)
+        rows = rows_of[numbers[of_steady.kernels]]
+        in_row = rows != NONE
+        samples = summed((rows * count + of_steady.places)[in_row], of_steady.ns[in_row], len(keys) * count).tolist()
+        sums = Sums(rows_of[numbers[of_steady.positions]], len(keys), self._commands, of_steady.positions)
+        helping, parts = of_steady.helping
+        sums.add_parts(rows_of[numbers[helping]], self._commands.time_ns[helping], parts)
+        sums.unsure.update(rows_of[numbers[of_steady.unsure]].tolist())
         flop_of = sums.flop_of_operations
-        worked = map(rows_of.__getitem__, map(column.__getitem__, of_steady.worked))
-        for row, flop in zip(worked, of_steady.work_of, strict=True):
+        for row, flop in zip(rows_of[numbers[of_steady.worked]].tolist(), of_steady.work_of, strict=True):
             flop_of[row] = flop_of.get(row, 0) + flop
-        flop_of.pop(len(keys), None)
         for position, other_flop, told_by in of_steady.other_work:
-            if column[position] != NONE:
-                sums.add_work(row_of[column[position]], other_flop, told_by)
-        return rows
+            sums.add_work(int(rows_of[numbers[position]]), other_flop, told_by)
+        for few in (sums.unsure, flop_of, sums.flop_of_gemms, sums.unknown_flop):
+            few.pop(NONE, None)
+        return Rows(keys, count, sums, samples)
 
     @cached_property
     def counted(self) -> Counted:
         """The activities over which every sum goes."""
-        counts = self._counts
-        return counted(self._measures, [NONE if place == NONE else counts[place] for place in self.told.place_of])
+        counts = np.array([*self._counts, NONE], np.int32)
+        return counted(self._measures, counts[self.told.place_of])
 
 
 _NUMBERED = re.compile(r"(.*[A-Za-z0-9)])[_ ]\d+", re.DOTALL)
@@ -422,122 +392,64 @@ def _keyed(keys: Iterator[Key]) -> tuple[list[Key], list[int]]:
 # -- The kernels and copies of steady iterations in columns: every ranking sums over them ------------------------------
 
 
-class Form(NamedTuple):
-    """The common properties of kernels with equal names and facts. ``kind``; ``fact``: of the first one."""
-
-    name: str
-    kind: Kind
-    fact: KernelFact | None
-
-
 class Counted(NamedTuple):
-    """``names`` and ``name_of``: of all kernels, from `numbered_names`.
+    """``names`` and ``name_of``: of all kernels, as in `Forms`.
 
-    The activities of steady iterations: ``positions`` of all. For kernels with times: ``kernels`` has the position,
-    ``places`` the iteration's place, ``ns`` the time, ``form_of`` the place in ``forms``.
+    ``place_of``: of each activity its iteration's place among the steady ones, `NONE` where it is in none. The
+    activities of steady iterations: ``positions`` of all. Of kernels with times: ``kernels`` the position, ``places``
+    the iteration's place, ``ns`` the time, ``form_of`` the place in ``forms``.
 
-    ``helping``: position, time and kind of auxiliary or naive kernels. ``others``: copies, and kernels without times.
-    ``unsure``: positions of kernels with low confidence. ``worked``, ``work_of``: places where the work of operations
-    counts, and the work. ``other_work``: other places, their work (None: unknown) and its source, as in
-    `Measures.work`.
+    ``helping``: as `Measures.helping` of these. ``unsure``: positions of kernels with low confidence. ``worked``,
+    ``work_of``: where the work of operations counts, and how much. ``other_work``: other places, their work (None:
+    unknown) and its source, as in `Measures.work`.
     """
 
     names: Sequence[str]
-    name_of: Sequence[int]
-    positions: Sequence[int]
-    kernels: Sequence[int]
-    places: Sequence[int]
-    ns: Sequence[int]
-    form_of: Sequence[int]
+    name_of: Codes
+    place_of: Codes
+    positions: Numbers
+    kernels: Numbers
+    places: Codes
+    ns: Numbers
+    form_of: Codes
     forms: Sequence[Form]
-    helping: Sequence[tuple[int, int, Kind]]
-    others: Sequence[tuple[int, Activity]]
-    unsure: Sequence[int]
+    helping: tuple[Numbers, Sequence[NDArray[np.bool_]]]
+    unsure: Numbers
     worked: Sequence[int]
     work_of: Sequence[int]
     other_work: Sequence[tuple[int, int | None, str]]
 
 
-def counted(measures: Measures, places: Sequence[int]) -> Counted:
-    """``places``: for each activity, the place of its iteration among the steady ones, `NONE` if it is in none."""
-    links = measures.alignment.links
-    activities = measures.alignment.profile.activities
-    names, name_of = numbered_names(activities)
-    # Numbers are kept in arrays: there may be a million.
-    positions = array("q", [position for position, place in enumerate(places) if place != NONE])
-    kernels = array("q")
-    times: list[int] = []
-    others: list[tuple[int, Activity]] = []
-    for position in positions:
-        activity = activities[position]
-        start, end = activity.start_ns, activity.end_ns
-        if start is None or end is None or name_of[position] == NONE:
-            others.append((position, activity))
-        else:
-            kernels.append(position)
-            times.append(end - start)
-    form_of, forms = _forms(measures, kernels, name_of)
-    worked, work_of, other_work = array("q"), [], []
+def counted(measures: Measures, place_of: Codes) -> Counted:
+    """``place_of``: of each activity its iteration's place among the steady ones, `NONE` where it is in none."""
+    links, commands, forms = measures.alignment.links, measures.alignment.profile.commands, measures.forms
+    positions = np.flatnonzero(place_of != NONE)
+    kernels = positions[commands.is_kernel[positions] & commands.has_times[positions]]
+    of_kernels = forms.form_of[kernels]
+    used = np.unique(of_kernels)
+    worked, work_of, other_work = [], [], []
     for position, _, flop, told_by in measures.work():
-        if places[position] == NONE:
+        if place_of[position] == NONE:
             continue
         if told_by == "operation" and flop is not None:
             worked.append(position)
             work_of.append(flop)
         else:
             other_work.append((position, flop, told_by))
+    unsure = links.layer_unsure | links.operation_unsure
     return Counted(
-        names=names,
-        name_of=name_of,
+        names=forms.names,
+        name_of=forms.name_of,
+        place_of=place_of,
         positions=positions,
         kernels=kernels,
-        places=array("q", map(places.__getitem__, kernels)),
-        ns=times,
-        form_of=form_of,
-        forms=forms,
-        helping=_helping(measures, kernels, times, form_of, forms),
-        others=others,
-        unsure=[position for position in links.layer_unsure | links.operation_unsure if places[position] != NONE],
+        places=place_of[kernels],
+        ns=commands.time_ns[kernels],
+        form_of=np.searchsorted(used, of_kernels).astype(np.int32),
+        forms=[forms.forms[number] for number in used.tolist()],
+        helping=measures.helping(kernels),
+        unsure=np.array([position for position in unsure if place_of[position] != NONE], np.int64),
         worked=worked,
         work_of=work_of,
         other_work=other_work,
     )
-
-
-def _forms(measures: Measures, kernels: Sequence[int], name_of: Sequence[int]) -> tuple[Sequence[int], list[Form]]:
-    """Return for each kernel the place of its form, and the forms: each is made once for all equal kernels."""
-    facts, activities = measures.alignment.facts, measures.alignment.profile.activities
-    keys: list[object] = [*map(name_of.__getitem__, kernels)]
-    if facts:
-        for place, position in enumerate(kernels):
-            fact = facts.get(position)
-            if fact is not None:
-                keys[place] = keys[place], fact.role, fact.gemm is not None
-    first: dict[object, int] = {}
-    for place, key in enumerate(keys):
-        if key not in first:
-            first[key] = place
-    numbers = {key: number for number, key in enumerate(first)}
-    forms = []
-    for place in first.values():
-        position = kernels[place]
-        name, fact = activities[position].name, facts.get(position)
-        forms.append(Form(name, kind_of(name, fact), fact))
-    return array("q", map(numbers.__getitem__, keys)), forms
-
-
-def _helping(
-    measures: Measures, kernels: Sequence[int], times: Sequence[int], form_of: Sequence[int], forms: Sequence[Form]
-) -> list[tuple[int, int, Kind]]:
-    naive, operation_of = measures.naive_operations, measures.alignment.links.operation_of
-    told = [form.kind.helps or form.kind.naive or form.kind.role == "transpose" for form in forms]
-    if not (any(told) or naive):
-        return []
-    helping = []
-    chosen = map(told.__getitem__, form_of)
-    if naive:
-        chosen = map(bool.__or__, chosen, map(naive.__contains__, map(operation_of.__getitem__, kernels)))
-    for position, ns, number in compress(zip(kernels, times, form_of, strict=True), chosen):
-        kind = forms[number].kind
-        helping.append((position, ns, kind._replace(naive=kind.naive or operation_of[position] in naive)))
-    return helping

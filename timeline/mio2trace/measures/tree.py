@@ -11,12 +11,14 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import msgspec
+import numpy as np
 
 from mio2trace.align import NONE
 from mio2trace.align.exact import layer_of_range, may_be_layer
 from mio2trace.align.open_ranges import OpenRanges
 from mio2trace.measures import Measures
 from mio2trace.model.profile import Profile
+from mio2trace.model.tables import distinct, summed
 
 MOST_LAYERS = 64
 """The most nested layers; of more the outermost ones are left out."""
@@ -76,12 +78,15 @@ def layer_tree(measures: Measures) -> Node:
             made = around[layer] = tuple(path)
         return made
 
-    sums: dict[tuple[int, int, int], list[int]] = defaultdict(lambda: [0, 0])
-    for position, ns in zip(counted.kernels, counted.ns, strict=True):
-        of = sums[links.run_of[position], links.operation_of[position], counted.name_of[position]]
-        of[0] += ns
-        of[1] += 1
-    for (run, index, number), (ns, kernels) in sums.items():
+    runs, operations = np.asarray(links.run_of)[counted.kernels], np.asarray(links.operation_of)[counted.kernels]
+    names = counted.name_of[counted.kernels]
+    keys = (runs + 1) * np.int64(len(measures.first_of) + 1) + operations + 1
+    first, key_of = distinct(keys * len(counted.names) + names)
+    columns = (
+        runs[first], operations[first], names[first], summed(key_of, counted.ns, len(first)),
+        np.bincount(key_of, minlength=len(first)),
+    )  # fmt: skip
+    for run, index, number, ns, kernels in zip(*(column.tolist() for column in columns), strict=True):
         path = nodes("" if run == NONE else links.runs[run].layer)
         path[-1].own_ns += ns
         path[-1].kernels += kernels

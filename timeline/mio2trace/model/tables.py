@@ -28,6 +28,8 @@ Record = TypeVar("Record")
 
 NO = -(1 << 63)
 """No number. Readers refuse numbers of more than 63 bits, so that no file has this one."""
+NEVER = (1 << 63) - 1
+"""Later than any time."""
 KINDS = ("kernel", "copy", "fill")
 """The kinds of activities by the number that the column ``kind`` has for them."""
 KERNEL = 0
@@ -42,6 +44,11 @@ class Pool(NamedTuple, Generic[Value]):
     def each(self) -> Iterator[Value]:
         """The value of each row."""
         return map(self.values.__getitem__, self.codes.tolist())
+
+    @property
+    def used(self) -> list[Value]:
+        """The values that a row has, each once, in the order of ``values``."""
+        return [self.values[code] for code in np.flatnonzero(np.bincount(self.codes)).tolist()]
 
     def where(self, test: Callable[[Value], bool]) -> NDArray[np.bool_]:
         """For each row whether ``test``, which is called once for each distinct value, holds for its value."""
@@ -68,6 +75,45 @@ class Pool(NamedTuple, Generic[Value]):
 def numbers(values: Iterable[int | None], count: int) -> Numbers:
     """A column of numbers, with `NO` for None."""
     return np.fromiter((NO if value is None else value for value in values), np.int64, count)
+
+
+def summed(codes: NDArray[Any], values: Numbers, count: int) -> NDArray[Any]:
+    """The exact sum of the values of each code below ``count``. Python's integers, where 63 bits may be too few."""
+    made: NDArray[Any] = np.zeros(count, np.int64)
+    if len(values) and max(int(values.max()), -int(values.min())) * len(values) >= 1 << 63:
+        made, values = made.astype(object), values.astype(object)
+    np.add.at(made, codes, values)
+    return made
+
+
+def least(codes: NDArray[Any], values: Numbers, count: int) -> Numbers:
+    """The least value of each code below ``count``, `NEVER` without values."""
+    found = np.full(count, NEVER)
+    np.minimum.at(found, codes, values)
+    return found
+
+
+def most(codes: NDArray[Any], values: Numbers, count: int) -> Numbers:
+    """The largest value of each code below ``count``, `NO` without values."""
+    found = np.full(count, NO)
+    np.maximum.at(found, codes, values)
+    return found
+
+
+def firsts(codes: NDArray[Any], count: int) -> Numbers:
+    """The first row of each code below ``count``, -1 for none. A code of -1 is none."""
+    found = np.full(count + 1, -1)
+    found[codes[::-1]] = np.arange(len(codes))[::-1]  # of equal codes the last write counts
+    return found[:count]
+
+
+def distinct(codes: NDArray[Any]) -> tuple[Numbers, Numbers]:
+    """The first row of each distinct code, in order, and for each row the place of its code in that order."""
+    _, first, place_of = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return first[order], place[place_of]
 
 
 def _plain(column: Numbers) -> Iterable[int | None]:

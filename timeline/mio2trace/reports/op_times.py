@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
+import numpy as np
 
 from mio2trace.align import NONE
 from mio2trace.measures import Cost, Measures
@@ -46,7 +47,7 @@ def table(operations: Iterable[Operation], measures: Measures, unit: Unit = NS) 
     times: list[int | None] = []
     rows: list[dict[str, Cell]] = []
     of_operation = measures.alignment.links.operation_of
-    launched = launch_times(measures.alignment, range(len(of_operation)), of_operation, len(measures.first_of))
+    launched = launch_times(measures.alignment, np.arange(len(of_operation)), of_operation, len(measures.first_of))
     for operation in operations:
         cells = report.row(operation)
         cells["kernels"] = 0
@@ -160,7 +161,7 @@ def _launched(
     for index, operation in measures.operation_at.items():
         if operation.phase == "run":
             row_of[index] = numbers.setdefault(key(index), len(numbers))
-    column = [row_of[index] for index in of_operation]
+    column = np.array(row_of, np.int64)[np.asarray(of_operation)]
     times = launch_times(measures.alignment, steady.counted.positions, column, len(numbers))
     return {of: (times.api_ns[number], times.queue_ns[number]) for of, number in numbers.items()}
 

@@ -129,7 +129,7 @@ def _measured(measures: Measures) -> dict[str, dict[str, Cell]]:
     profile, counted = measures.alignment.profile, measures.steady.counted
     iterations = max(1, len(measures.steady.iterations))
     parts: dict[str, list[Measured]] = defaultdict(list)
-    for position in counted.kernels if profile.counters else ():
+    for position in counted.kernels.tolist() if profile.counters else ():
         activity = profile.activities[position]
         parts[activity.name].append(measured(activity, profile.counters))
     cells: dict[str, dict[str, Cell]] = {}

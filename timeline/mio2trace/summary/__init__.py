@@ -43,7 +43,7 @@ def describe(
     parts = []
     for record in records:
         if isinstance(record, Profile):
-            kernels = sum(activity.kind == "kernel" for activity in record.activities)
+            kernels = int(record.commands.is_kernel.sum())
             copies = len(record.activities) - kernels
             parts.append(
                 f"profile of {count(record.records, 'call')}: {count(kernels, 'kernel')}, {count(copies, 'copy')}"
@@ -329,7 +329,8 @@ def _lines(measures: Measures) -> Iterator[str]:
     by = {word: cost.kernels for word, cost in measures.operation_evidence.items() if word}
     words = ", ".join(f"{word} {by[word]}" for word in EVIDENCE if by.get(word))
     alignment = measures.alignment
-    unsure = sum(alignment.profile.activities[at].kind == "kernel" for at in alignment.links.operation_unsure)
+    is_kernel = alignment.profile.commands.is_kernel
+    unsure = sum(bool(is_kernel[at]) for at in alignment.links.operation_unsure)
     yield (
         f"operations: {len(measures.operation_at)} in {_told_by(alignment.links.operations)};"
         + f" {sum(by.values()):,} of {count(measures.whole.kernels, 'kernel')} attributed"

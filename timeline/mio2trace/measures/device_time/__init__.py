@@ -14,29 +14,26 @@ repetition of kernels shows the steps, each lasts until the next one begins, and
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import compress
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.measures.device_time.busy import (
+    CLASSES,
     Busy,
-    Class,
-    Commands,
     Covered,
     Occupation,
     Span,
     class_of_kernel,
     has_common_clock,
-    known,
-    stretches,
 )
 from mio2trace.measures.device_time.launches import Launches, graph_gaps
+from mio2trace.model.tables import NEVER, NO, Activities, Codes, Numbers, firsts, least, most, summed
 
-_Value = TypeVar("_Value")
 MOST_DEVICES = 64
 """If there are more devices, each has windows only for the steps in which it ran something."""
 __all__ = ["Busy", "DeviceTime", "Window", "device_times", "has_common_clock"]
@@ -81,54 +78,51 @@ class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
         return sum(one.step_ns or 0 for one in self.windows if one.place in places)
 
 
-class _Step:
-    """A step on a device while its bounds are being found."""
+class _Step(NamedTuple):
+    """What bounds a step on a device. ``ended``: on the main stream; ``launched_before``: when what runs there and was
+    launched before the step ended."""
 
-    __slots__ = ("ended", "first", "kernel_ns", "kernels", "launched_before")
-
-    def __init__(self) -> None:
-        self.kernels = self.kernel_ns = 0
-        self.first: int | None = None
-        self.ended: int | None = None
-        self.launched_before: int | None = None
+    kernels: int
+    kernel_ns: int
+    first: int | None
+    ended: int | None
+    launched_before: int | None
 
 
 def device_times(
-    alignment: Alignment, place_of: Sequence[int], count: int, launches: Launches, *, repeated: bool
+    alignment: Alignment, place_of: Codes, count: int, launches: Launches, *, repeated: bool
 ) -> tuple[DeviceTime, ...]:
     """Return the steps of each device that ran commands. ``place_of``: for each activity, the place of its step among
     ``count``.
 
     ``repeated``: only the repetition of kernels shows the steps.
     """
-    commands = Commands(alignment.profile)
-    timed: dict[int, list[int]] = defaultdict(list)
-    columns = zip(commands.devices, commands.starts, commands.ends, strict=True)
-    ran_on = [NONE if start is None or end is None else device for device, start, end in columns]
-    for position, device in enumerate(ran_on):
-        if device != NONE:
-            timed[device].append(position)
+    profile, commands = alignment.profile, alignment.profile.commands
+    devices = of_queues(commands.queue, {queue.index: queue.device for queue in profile.queues}, 0)
+    rows = np.flatnonzero(commands.has_times)
+    timed, counts = np.unique(devices[rows], return_counts=True)
+    own_rows = np.split(rows[np.argsort(devices[rows], kind="stable")], np.cumsum(counts)[:-1])
     is_common = has_common_clock(alignment)
-    hosts = _host_spans(alignment, commands, place_of, count) if is_common else [None] * count
-    early = {number for number, pass_ in enumerate(alignment.links.passes) if pass_.phase == "before"}
+    hosts = _host_spans(alignment, place_of, count) if is_common else [None] * count
+    is_early = np.array([*(pass_.phase == "before" for pass_ in alignment.links.passes), False])
     made = []
-    for device, positions in sorted(timed.items()):
-        own = _Own(alignment, commands, positions)
+    for device, positions in zip(timed.tolist(), own_rows, strict=False):
+        own = _Own(commands, positions)
         covered = Covered(own.starts, own.ends)
-        lead = launches.lead(positions, own.is_main, commands, covered)
-        blocked = launches.blocked(positions, lead, commands, covered)
-        graphs = graph_gaps(alignment.profile, positions, covered, has_common_clock=is_common)
+        lead = launches.lead(positions, own.is_main, covered)
+        blocked = launches.blocked(positions, lead, covered)
+        graphs = graph_gaps(profile, positions, covered, has_common_clock=is_common)
         occupation = Occupation(own.starts, own.ends, own.classes, covered, [*blocked, *graphs])
-        own_places = _at(place_of, positions)
-        places = range(count) if len(timed) <= MOST_DEVICES else {*own_places} - {NONE}
-        is_early = [pass_ in early for pass_ in _at(alignment.links.pass_of, positions)]
-        steps = _steps(own, own_places, places, is_early, lead[0][1] if lead else None)
+        own_places = place_of[positions]
+        places = range(count) if len(timed) <= MOST_DEVICES else sorted({*own_places.tolist()} - {NONE})
+        early = is_early[np.asarray(alignment.links.pass_of)[positions]]
+        steps = _steps(own, own_places, places, early, lead[0][1] if lead else None)
         made.append(
             DeviceTime(
                 device=device,
                 stream=own.stream,
                 windows=tuple(_windows(steps, hosts, occupation, repeated=repeated)),
-                recording=occupation.busy(covered.starts[0], covered.ends[-1]),
+                recording=occupation.busy(int(covered.starts[0]), int(covered.ends[-1])),
                 occupation=occupation,
                 blocked=len(blocked),
                 graph_gaps=len(graphs),
@@ -137,102 +131,80 @@ def device_times(
     return tuple(made)
 
 
+def of_queues(queues: Numbers, value_of: Mapping[int, int], other: int) -> Numbers:
+    """The value of each command's queue; ``other`` of a queue that has none."""
+    numbers, place_of = np.unique(queues, return_inverse=True)
+    return np.array([value_of.get(number, other) for number in numbers.tolist()], np.int64)[place_of]
+
+
 class _Own:
-    """A device's commands with times, in the profile's order, in columns. ``classes``: the class of their work.
-    ``stream``: the one with most computation."""
+    """A device's commands that have times, in the profile's order: a column each. ``classes``: of what class their work
+    is; ``stream``: the one with most computation."""
 
-    def __init__(self, alignment: Alignment, commands: Commands, positions: Sequence[int]) -> None:
-        self.starts, self.ends = known(_at(commands.starts, positions)), known(_at(commands.ends, positions))
-        activities = _at(alignment.profile.activities, positions)
-        self.is_kernel = [one.kind == "kernel" for one in activities]
-        queues = [one.queue for one in activities]
-        classes = _Classes()
-        self.classes = [classes[one.name] if one.kind == "kernel" else "copy" for one in activities]
-        computing = dict.fromkeys(sorted({*queues}), 0)
-        if len(computing) > 1:
-            columns = zip(queues, self.starts, self.ends, strict=True)
-            for queue, start, end in compress(columns, map("compute".__eq__, self.classes)):
-                computing[queue] += end - start
-        self.stream = max(computing, key=computing.__getitem__)
-        self.is_main = [queue == self.stream for queue in queues]
+    def __init__(self, commands: Activities, positions: Numbers) -> None:
+        self.starts, self.ends = commands.start_ns[positions], commands.end_ns[positions]
+        self.is_kernel = commands.is_kernel[positions]
+        queues, names = commands.queue[positions], commands.name
+        of_name = np.array([CLASSES.index(class_of_kernel(name)) for name in names.values], np.int8)
+        self.classes = np.where(self.is_kernel, of_name[names.codes[positions]], CLASSES.index("copy"))
+        streams, place_of = np.unique(queues, return_inverse=True)
+        computes = self.classes == CLASSES.index("compute")
+        computing = summed(place_of[computes], commands.time_ns[positions[computes]], len(streams))
+        self.stream = int(streams[np.argmax(computing)])
+        self.is_main = queues == self.stream
 
 
-def _at(column: Sequence[_Value], positions: Sequence[int]) -> Sequence[_Value]:
-    """Return the values of a column at these positions, which are in order and mostly include all."""
-    return column if len(column) == len(positions) else [*map(column.__getitem__, positions)]
-
-
-class _Classes(dict[str, Class]):
-    """Finds the class of work of each kernel's name."""
-
-    def __missing__(self, name: str) -> Class:
-        self[name] = class_of_kernel(name)
-        return self[name]
-
-
-def _host_spans(alignment: Alignment, commands: Commands, place_of: Sequence[int], count: int) -> list[Span | None]:
+def _host_spans(alignment: Alignment, place_of: Codes, count: int) -> list[Span | None]:
     """Return for each step the time in which the host was in it: between its marks, else from its first launch to the
     return of the last one."""
+    commands = alignment.profile.commands
+    called, returned = commands.host_start_ns, commands.host_end_ns
+    rows = np.flatnonzero((place_of != NONE) & (called != NO) & (returned != NO))
+    places = place_of[rows]
+    begun, until = least(places, called[rows], count), most(places, returned[rows], count)
     spans: list[Span | None] = [None] * count
-    firsts: dict[int, int] = {}
-    for place, first, end in stretches(place_of):
-        if place == NONE:
-            continue
-        calls = [
-            (called, returned)
-            for called, returned in zip(commands.called[first:end], commands.returned[first:end], strict=True)
-            if called is not None and returned is not None
-        ]
-        if calls:
-            firsts.setdefault(place, calls[0][0])
-            span = spans[place]
-            begun, until = min(calls)[0], max(returned for _, returned in calls)
-            spans[place] = (begun, until) if span is None else (min(span[0], begun), max(span[1], until))
-    for place, start in firsts.items():
-        step = alignment.step_at(start)
-        if step is not None:
-            spans[place] = step.start_ns, step.end_ns
+    for place, first in enumerate(firsts(places, count).tolist()):
+        if first != NONE:
+            step = alignment.step_at(int(called[rows[first]]))
+            spans[place] = (int(begun[place]), int(until[place])) if step is None else (step.start_ns, step.end_ns)
     return spans
 
 
 def _steps(
-    own: _Own, place_of: Sequence[int], places: Iterable[int], is_early: Sequence[bool], before: int | None
+    own: _Own, place_of: Codes, places: Sequence[int], is_early: NDArray[np.bool_], before: int | None
 ) -> dict[int, _Step]:
     """Return the bounds of each step of ``places`` on a device. For each of its commands, ``place_of`` has the step,
     and ``is_early`` whether it was launched before the recording. ``before``: the end of work from before the
     recording."""
-    steps = {place: _Step() for place in sorted(places)}
-    # ``before``: the end of commands on the main stream that were launched before a step.
-    reached = NONE
-    others: dict[int, int] = {}
-    for place, first, end in stretches(place_of):
-        ends, is_main = own.ends[first:end], own.is_main[first:end]
-        if place == NONE:
-            early = [ns for ns, main, at in zip(ends, is_main, is_early[first:end], strict=True) if main and at]
-            late = [ns for ns, main, at in zip(ends, is_main, is_early[first:end], strict=True) if main and not at]
-            before = max(early if before is None else [before, *early], default=None)
-            if late:
-                others[reached + 1] = max([others.get(reached + 1, late[0]), *late])
-            continue
-        step = steps[place]
-        reached = max(reached, place)
-        starts, is_kernel = own.starts[first:end], own.is_kernel[first:end]
-        step.kernels += sum(is_kernel)
-        step.kernel_ns += sum(compress(ends, is_kernel)) - sum(compress(starts, is_kernel))
-        begun = min(starts)
-        step.first = begun if step.first is None else min(step.first, begun)
-        ended = max(compress(ends, is_main), default=None)
-        if ended is not None and (step.ended is None or ended > step.ended):
-            step.ended = ended
-    waiting = sorted(others.items(), reverse=True)
-    for place, step in steps.items():
-        while waiting and waiting[-1][0] <= place:
-            _, end = waiting.pop()
-            before = end if before is None else max(before, end)
-        step.launched_before = before
-        if step.ended is not None:
-            before = step.ended if before is None else max(before, step.ended)
+    count = max([int(place_of.max(initial=NONE)), *places[-1:]], default=NONE) + 1
+    inside, kernels = place_of != NONE, (place_of != NONE) & own.is_kernel
+    main, outside = inside & own.is_main, ~inside & own.is_main
+    held = np.bincount(place_of[kernels], minlength=count).tolist()
+    held_ns = summed(place_of[kernels], (own.ends - own.starts)[kernels], count).tolist()
+    first = least(place_of[inside], own.starts[inside], count).tolist()
+    ended = most(place_of[main], own.ends[main], count).tolist()
+    # what runs on the main stream and was launched before a step: by the first step that none before it reaches
+    late = outside & ~is_early
+    following = np.maximum.accumulate(place_of)[late] + 1
+    others = most(following, own.ends[late], count + 1).tolist()
+    early = own.ends[outside & is_early]
+    before = _last(before, int(early.max(initial=NO)))
+    steps: dict[int, _Step] = {}
+    reached = 0
+    for place in places:
+        before = _last(before, max(others[reached : place + 1]))
+        steps[place] = _Step(held[place], held_ns[place], _known(first[place]), _known(ended[place]), before)
+        before, reached = _last(before, ended[place]), place + 1
     return steps
+
+
+def _known(ns: int) -> int | None:
+    return None if ns in (NO, NEVER) else ns
+
+
+def _last(before: int | None, ns: int) -> int | None:
+    """The later of two times; ``ns`` may be `NO`."""
+    return before if ns == NO else ns if before is None else max(before, ns)
 
 
 def _windows(

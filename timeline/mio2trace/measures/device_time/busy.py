@@ -6,20 +6,19 @@ communication (exposed); a copy or fill (exposed); work that the profile does no
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache
-from itertools import accumulate, compress, groupby
-from operator import gt, lt, sub
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, Literal
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align import Alignment
 from mio2trace.align.clocks.fit import SAME
 from mio2trace.kernels.names import kernel_name
-from mio2trace.model.profile import Profile
+from mio2trace.model.tables import Numbers
 
 Span = tuple[int, int]
 Class = Literal["compute", "communication", "copy"]
@@ -56,29 +55,26 @@ def has_common_clock(alignment: Alignment) -> bool:
 
 
 class Covered:
-    """Merged spans of time, which answer how much of a window they cover."""
+    """Spans of time in ns, merged: which parts of a window they cover. ``starts``, ``ends``: of the merged spans."""
 
-    def __init__(self, starts: Sequence[int], ends: Sequence[int]) -> None:
-        # On most streams each command begins after the one before it has ended.
-        if not (all(map(lt, starts, starts[1:])) and all(map(gt, starts[1:], ends))):
-            ordered = sorted(zip(starts, ends, strict=True))
-            starts = [start for start, _ in ordered]
-            until = [*accumulate((end for _, end in ordered), max)]
-            apart = [*map(gt, starts[1:], until)]  # whether the next one begins after all before it have ended
-            starts = [*starts[:1], *compress(starts[1:], apart)]
-            ends = [*compress(until, apart), *until[-1:]]
+    def __init__(self, starts: Numbers, ends: Numbers) -> None:
+        # On most streams each command is behind the one before it.
+        if not (bool(np.all(starts[:-1] < starts[1:])) and bool(np.all(starts[1:] > ends[:-1]))):
+            order = np.lexsort((ends, starts))
+            starts, until = starts[order], np.maximum.accumulate(ends[order])
+            apart = starts[1:] > until[:-1]  # whether the next one begins behind all before it
+            starts = np.concatenate((starts[:1], starts[1:][apart]))
+            ends = np.concatenate((until[:-1][apart], until[-1:]))
         self.starts, self.ends = starts, ends
-        self._before: Sequence[int]
-        try:
-            self._before = array("q", accumulate(map(sub, self.ends, self.starts), initial=0))
-        except OverflowError:  # a file of ours that somebody changed may have any times
-            self._before = [*accumulate(map(sub, self.ends, self.starts), initial=0)]
+        self._before: NDArray[Any] = np.concatenate(([0], np.cumsum(ends - starts)))
+        if len(starts) and int(ends[-1]) - int(starts[0]) >= 1 << 63:  # a file of our own that somebody changed
+            self._before = np.concatenate(([0], np.cumsum(ends.astype(object) - starts.astype(object))))
 
     @classmethod
     def of(cls, spans: Iterable[Span]) -> Covered:
         """As from their starts and ends."""
-        held = [*spans]
-        return cls([start for start, _ in held], [end for _, end in held])
+        columns = np.array([*spans], np.int64).reshape(-1, 2)
+        return cls(columns[:, 0], columns[:, 1])
 
     def within(self, begin: int, end: int) -> int:
         """Return the covered time of a window, in ns."""
@@ -87,20 +83,16 @@ class Covered:
         first, last = bisect_right(self.ends, begin), bisect_left(self.starts, end)
         if first >= last:
             return 0
-        covered = self._before[last] - self._before[first]
-        return covered - max(0, begin - self.starts[first]) - max(0, self.ends[last - 1] - end)
+        covered = int(self._before[last]) - int(self._before[first])
+        return covered - max(0, begin - int(self.starts[first])) - max(0, int(self.ends[last - 1]) - end)
 
-    def gaps(self, begin: int, end: int) -> Iterator[Span]:
-        """Return the uncovered parts of a window, in order."""
-        at = bisect_right(self.ends, begin)
-        while begin < end:
-            start = self.starts[at] if at < len(self.starts) else end
-            if start > begin:
-                yield begin, min(start, end)
-            if start >= end:
-                return
-            begin = self.ends[at]
-            at += 1
+    def gaps(self, begin: int, end: int) -> tuple[Numbers, Numbers]:
+        """When the parts of a window that nothing covers begin and end, in order."""
+        first, last = bisect_right(self.ends, begin), bisect_left(self.starts, end)
+        starts = np.concatenate(([begin], self.ends[first:last]))
+        ends = np.concatenate((self.starts[first:last], [end]))
+        is_gap = starts < ends
+        return starts[is_gap], ends[is_gap]
 
 
 class Occupation:
@@ -109,28 +101,28 @@ class Occupation:
 
     def __init__(
         self,
-        starts: Sequence[int],
-        ends: Sequence[int],
-        classes: Sequence[Class],
+        starts: Numbers,
+        ends: Numbers,
+        classes: NDArray[np.int8],
         commands: Covered,
         unrecorded: Sequence[Span],
     ) -> None:
-        """``starts``, ``ends``, ``classes``: of each command."""
+        """The commands' times and classes (places in `CLASSES`), a value each; what they cover."""
         self.commands = self.held = commands
         if unrecorded:
-            self.held = Covered.of([*zip(commands.starts, commands.ends, strict=True), *unrecorded])
+            more = np.array([*unrecorded]).T
+            self.held = Covered(np.concatenate((commands.starts, more[0])), np.concatenate((commands.ends, more[1])))
         self.unrecorded = tuple(unrecorded)
-        there = {*classes}
+        there = np.bincount(classes, minlength=len(CLASSES)).tolist()
         self._levels: list[Covered] = []
-        for number in range(1, len(CLASSES) + 1):
-            so_far = frozenset(CLASSES[:number])
-            if there <= so_far:
+        for number in range(len(CLASSES)):
+            if not any(there[number + 1 :]):
                 self._levels.append(commands)
-            elif self._levels and CLASSES[number - 1] not in there:
+            elif self._levels and not there[number]:
                 self._levels.append(self._levels[-1])
             else:
-                is_in = [*map(so_far.__contains__, classes)]
-                self._levels.append(Covered([*compress(starts, is_in)], [*compress(ends, is_in)]))
+                is_in = classes <= number
+                self._levels.append(Covered(starts[is_in], ends[is_in]))
         self._levels.append(self.held)
 
     def busy(self, begin: int, end: int) -> Busy:
@@ -144,52 +136,3 @@ class Occupation:
             unrecorded_ns=held - copy,
             idle_ns=end - begin - held,
         )
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# What the measures ask of every command of a profile, as lists: a loop over a list costs a tenth of one over objects
-#
-# Made where it is needed and let go behind it: on a large profile each list is as long as the profile.
-
-Times = list[int | None]
-
-
-class Commands:
-    """Columns with one value per activity: ``starts`` and ``ends`` on its device; ``called`` and ``returned`` of its
-    launch, if recorded; ``devices``: the number of its device. Times are in ns."""
-
-    def __init__(self, profile: Profile) -> None:
-        self._activities = profile.activities
-        self.starts: Times = [one.start_ns for one in profile.activities]
-        self.ends: Times = [one.end_ns for one in profile.activities]
-        device_of = {queue.index: queue.device for queue in profile.queues}
-        self.devices = [device_of.get(one.queue, 0) for one in profile.activities]
-
-    @cached_property
-    def called(self) -> Times:
-        return [None if (call := one.call) is None else call.start_ns for one in self._activities]
-
-    @cached_property
-    def returned(self) -> Times:
-        return [None if (call := one.call) is None else call.end_ns for one in self._activities]
-
-
-class Stretch(NamedTuple):
-    """Neighbours in a list, from ``first`` to before ``end``, in the same iteration."""
-
-    place: int
-    first: int
-    end: int
-
-
-def stretches(place_of: Sequence[int]) -> Iterator[Stretch]:
-    """Split a list of the places of iterations where the place changes."""
-    first = 0
-    for place, members in groupby(place_of):
-        end = first + len(list(members))
-        yield Stretch(place, first, end)
-        first = end
-
-
-def known(column: Iterable[int | None]) -> list[int]:
-    return [one for one in column if one is not None]

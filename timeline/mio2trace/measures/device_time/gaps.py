@@ -20,16 +20,20 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import itemgetter
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.layers.marked_steps import is_step
-from mio2trace.measures.device_time import DeviceTime, has_common_clock
-from mio2trace.measures.device_time.busy import Commands, Covered, Span
-from mio2trace.model.profile import Activity, Call, Range
+from mio2trace.measures.device_time import DeviceTime, has_common_clock, of_queues
+from mio2trace.measures.device_time.busy import Covered, Span
+from mio2trace.model.profile import Range
+from mio2trace.model.tables import NO, Numbers
 from mio2trace.ops.ranges import shown_text
 
 Why = Literal["host", "builds", "queued", "unknown", "short"]
@@ -62,19 +66,10 @@ def causes(alignment: Alignment, device: DeviceTime, windows: Sequence[Span]) ->
     return tuple(_Gaps(alignment, device).causes(windows))
 
 
-class _OnHost(NamedTuple):
-    """A gap that ended when the host launched ``position``; `NONE`: when a step or other work ended. Times are
-    in ns."""
-
-    length: int
-    start: int
-    end: int
-    position: int
-
-
 class _Gaps:
     def __init__(self, alignment: Alignment, device: DeviceTime) -> None:
         self._profile = alignment.profile
+        self._commands = alignment.profile.commands
         self._device = device
         self._common = has_common_clock(alignment)
 
@@ -84,25 +79,27 @@ class _Gaps:
         during: dict[Why, Counter[str]] = defaultdict(Counter)
         lines: dict[tuple[Why, str], Counter[str]] = defaultdict(Counter)
         longest: dict[Why, tuple[int, str]] = {}
-        on_host: list[_OnHost] = []
-        for why, lengths in self._sort_out(windows, on_host).items():
-            count[why], took[why], longest[why] = len(lengths), sum(lengths), (max(lengths), "")
-        on_host.sort()
-        named = on_host[-NAMED:]
-        if len(on_host) > NAMED:
-            count["host"] = len(on_host) - NAMED
-            took["host"] = sum(one.length for one in on_host[:-NAMED])
-        self._longer_than = named[0].length // 2 if named else 0
-        for length, start, end, position in named:
-            next_ = None if position == NONE else self._profile.activities[position]
-            why, name = self._on_host(start, end, next_)
+        kinds, (starts, ends, positions) = self._sort_out(windows)
+        for why, lengths in kinds.items():
+            if len(lengths):
+                count[why], took[why], longest[why] = len(lengths), _sum(lengths), (int(lengths.max()), "")
+        named = self._longest(starts, ends, positions)
+        if len(named) < len(starts):
+            count["host"] = len(starts) - len(named)
+            took["host"] = _sum(ends - starts) - _sum(ends[named] - starts[named])
+        columns = (column[named].tolist() for column in (starts, ends, positions))
+        self._longer_than = int(ends[named[0]] - starts[named[0]]) // 2 if len(named) else 0
+        for start, end, position in zip(*columns, strict=True):
+            length = end - start
+            thread = None if position == NONE else int(self._commands.thread[position])
+            why, name = self._on_host(start, end, thread)
             if not name and self._functions:
-                name, of_gap = self._in_function(start, end, next_)
+                name, of_gap = self._in_function(start, end, thread)
                 during[why][name] += of_gap
             elif name:
                 during[why][name] += length
-                if next_ is not None:
-                    lines[why, name][self._profile.launched_by(next_)] += length
+                if position != NONE:
+                    lines[why, name][self._line(position)] += length
             count[why] += 1
             took[why] += length
             longest[why] = length, name  # they are in order of length
@@ -117,82 +114,106 @@ class _Gaps:
                 longest_ns=length, longest_during=name,
             )  # fmt: skip
 
-    def _sort_out(self, windows: Sequence[Span], on_host: list[_OnHost]) -> dict[Why, list[int]]:
-        """Collect the gaps in which the device waited for the host in ``on_host``; return the lengths of the others."""
-        commands = Commands(self._profile)
-        device, called_at, returned_at = self._device.device, commands.called, commands.returned
-        first_at: dict[int | None, int] = {}
-        for position, (of, start) in enumerate(zip(commands.devices, commands.starts, strict=True)):
-            if of == device:
-                first_at.setdefault(start, position)
-        kinds: dict[Why, list[int]] = {why: [] for why in WHY}
-        short, queued, unknown = (kinds[why].append for why in ("short", "queued", "unknown"))
-        for window in windows:
-            for start, end in self._device.occupation.held.gaps(*window):
-                length = end - start
-                if length <= SHORT_NS:
-                    short(length)
-                    continue
-                position = first_at.get(end, NONE)  # `NONE`: the end of the step, or other work, ends the gap
-                if not self._common:
-                    unknown(length)
-                elif position == NONE:
-                    on_host.append(_OnHost(length, start, end, NONE))
-                elif (called := called_at[position]) is None or (returned := returned_at[position]) is None:
-                    unknown(length)
-                elif returned <= start or (called <= start and self._profile.activities[position].is_replayed):
-                    queued(length)
-                elif returned >= end:
-                    on_host.append(_OnHost(length, start, end, position))
-                else:
-                    on_host.append(_OnHost(returned - start, start, returned, position))
-                    queued(end - returned)
-        return {why: lengths for why, lengths in kinds.items() if lengths}
+    def _line(self, position: int) -> str:
+        return self._profile.launched_by(self._profile.activities[position]) if self._profile.line_of else ""
+
+    def _sort_out(
+        self, windows: Sequence[Span]
+    ) -> tuple[Mapping[Why, NDArray[Any]], tuple[NDArray[Any], NDArray[Any], Numbers]]:
+        """The lengths of the gaps in which the device did not wait for the host, by cause. When it did: from when to
+        when, and for the launch of which command, `NONE`: when a step or other work ended. Times in ns."""
+        commands = self._commands
+        found = [self._device.occupation.held.gaps(*window) for window in windows]
+        starts, ends = map(np.concatenate, zip(*found, strict=True)) if found else (np.zeros(0, np.int64),) * 2
+        is_long = ends - starts > SHORT_NS
+        kinds: dict[Why, NDArray[Any]] = {"short": (ends - starts)[~is_long]}
+        starts, ends = starts[is_long], ends[is_long]
+        if not self._common:
+            kinds["unknown"], none = ends - starts, starts[:0]
+            return kinds, (none, none, none)
+        position = self._begun_at(ends)  # `NONE`: what ends it is the end of the step, or other work
+        is_command = position != NONE
+        called, returned = commands.host_start_ns[position], commands.host_end_ns[position]
+        is_unknown = is_command & ((called == NO) | (returned == NO))
+        is_launched = (returned <= starts) | ((called <= starts) & commands.is_replayed[position])
+        is_queued = is_command & ~is_unknown & is_launched
+        until = np.where(is_command & (returned < ends), returned, ends)
+        on_host = ~is_unknown & ~is_queued
+        kinds["queued"] = np.concatenate(((ends - starts)[is_queued], (ends - until)[on_host & (until < ends)]))
+        kinds["unknown"] = (ends - starts)[is_unknown]
+        return kinds, (starts[on_host], until[on_host], position[on_host])
+
+    def _begun_at(self, times: NDArray[Any]) -> Numbers:
+        """The first command of the device that began at each time, `NONE` without one."""
+        commands = self._commands
+        devices = of_queues(commands.queue, {queue.index: queue.device for queue in self._profile.queues}, 0)
+        rows = np.flatnonzero((devices == self._device.device) & (commands.start_ns != NO))
+        starts = commands.start_ns[rows]
+        order = np.argsort(starts, kind="stable")
+        at = np.minimum(np.searchsorted(starts, times, sorter=order), len(rows) - 1)
+        found: Numbers = np.where(starts[order[at]] == times, rows[order[at]], NONE)
+        return found
+
+    def _longest(self, starts: NDArray[Any], ends: NDArray[Any], positions: Numbers) -> Numbers:
+        """Places of the `NAMED` longest gaps, by length, begin, end, position."""
+        lengths = ends - starts
+        rows = np.arange(len(lengths))
+        if len(lengths) > NAMED:
+            rows = np.flatnonzero(lengths >= np.partition(lengths, -NAMED)[-NAMED])
+        order = np.lexsort((positions[rows], ends[rows], starts[rows], lengths[rows]))
+        chosen: Numbers = rows[order[-NAMED:]]
+        return chosen
 
     # -- what the host did -------------------------------------------------------------------------------------------
 
-    def _on_host(self, start: int, end: int, next_: Activity | None) -> tuple[Why, str]:
-        threads = [next_.thread] if next_ is not None else sorted(self._calls)
-        for thread in threads:
-            call = self._call(thread, start, end)
+    def _on_host(self, start: int, end: int, thread: int | None) -> tuple[Why, str]:
+        threads = sorted(self._calls) if thread is None else [thread]
+        for one in threads:
+            call = self._call(one, start, end)
             if call is not None:
-                builds = PREPARING.get(call.name, "") in ("building kernels", "loading kernels")
-                return ("builds" if builds else "host"), call.name
-        for thread in threads:
-            name = self._range(thread, start, end)
+                return (
+                    "builds" if PREPARING.get(call, "") in ("building kernels", "loading kernels") else "host"
+                ), call
+        for one in threads:
+            name = self._range(one, start, end)
             if name:
                 return "host", name
-        for thread in sorted(self._ranges.keys() - {*threads}):
-            name = self._range(thread, start, end, WAITS)
+        for one in sorted(self._ranges.keys() - {*threads}):
+            name = self._range(one, start, end, WAITS)
             if name:
                 return "host", name
         return "host", ""
 
-    def _call(self, thread: int, start: int, end: int) -> Call | None:
-        """Return the call during most of a gap."""
-        starts, calls = self._calls.get(thread, ([], []))
+    def _call(self, thread: int, start: int, end: int) -> str | None:
+        """The name of the call during most of a gap."""
+        starts, ends, names = self._calls.get(thread, ([], [], []))
         at = max(0, bisect_right(starts, start) - 1)
         best, most = None, (end - start) // 2
-        for call in calls[at : bisect_left(starts, end)][:64]:
-            overlap = min(call.end_ns or 0, end) - max(call.start_ns or 0, start)
+        for place in range(at, min(bisect_left(starts, end), at + 64)):
+            overlap = min(ends[place], end) - max(starts[place], start)
             if overlap > most:
-                best, most = call, overlap
+                best, most = names[place], overlap
         return best
 
     @cached_property
-    def _calls(self) -> dict[int, tuple[list[int], list[Call]]]:
-        """Return the calls by thread, in order of time, if they are long enough for the named gaps."""
-        by_thread: dict[int, list[Call]] = defaultdict(list)
-        least, last = self._longer_than, None
-        for call in (*(one.call for one in self._profile.activities), *self._profile.other_calls):
-            if call is None or call is last or call.start_ns is None or call.end_ns is None:
-                continue
-            last = call
-            if call.end_ns - call.start_ns > least:
-                by_thread[call.thread].append(call)
-        for calls in by_thread.values():
-            calls.sort(key=_begun)
-        return {thread: ([call.start_ns or 0 for call in calls], calls) for thread, calls in by_thread.items()}
+    def _calls(self) -> dict[int, tuple[list[int], list[int], list[str]]]:
+        """Begins, ends and names of the calls by thread, in order of time, if they are long enough for the gaps that
+        are named."""
+        by_thread: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
+        for calls in (self._commands.calls, self._profile.lone_calls):
+            is_long = (
+                (calls.start_ns != NO) & (calls.end_ns != NO) & (calls.end_ns - calls.start_ns > self._longer_than)
+            )
+            long = calls.take(is_long)
+            columns = long.thread.tolist(), long.start_ns.tolist(), long.end_ns.tolist(), long.name.each()
+            for thread, start, end, name in zip(*columns, strict=True):
+                by_thread[thread].append((start, end, name))
+        for made in by_thread.values():
+            made.sort(key=itemgetter(0))
+        return {
+            thread: ([start for start, _, _ in made], [end for _, end, _ in made], [name for _, _, name in made])
+            for thread, made in by_thread.items()
+        }
 
     def _range(self, thread: int, start: int, end: int, form: re.Pattern[str] | None = None) -> str:
         """Return the innermost op or range during most of a gap. With ``form``: only spans with this text in their
@@ -205,10 +226,10 @@ class _Gaps:
                 return found[0]
         return ""
 
-    def _in_function(self, start: int, end: int, next_: Activity | None) -> tuple[str, int]:
+    def _in_function(self, start: int, end: int, thread: int | None) -> tuple[str, int]:
         """Return the innermost Python function during most of a gap, and its time."""
-        for thread in [next_.thread] if next_ is not None else sorted(self._functions):
-            for made in _during(self._functions.get(thread), start, end):
+        for one in sorted(self._functions) if thread is None else [thread]:
+            for made in _during(self._functions.get(one), start, end):
                 return made.text, min(made.end_ns, end) - max(made.start_ns, start)
         return "", 0
 
@@ -260,8 +281,8 @@ def _during(nested: _Nested | None, start: int, end: int) -> Iterator[Range]:
         at = nested.parents[at]
 
 
-def _begun(call: Call) -> int:
-    return call.start_ns or 0
+def _sum(lengths: NDArray[Any]) -> int:
+    return sum(lengths.tolist())
 
 
 PREPARING: Mapping[str, str] = MappingProxyType({
@@ -286,25 +307,22 @@ PREPARING: Mapping[str, str] = MappingProxyType({
 """One-time work (building, loading, allocating), by the name of the call."""
 
 
-def prepared(alignment: Alignment, positions: Sequence[int]) -> dict[str, int]:
-    """Return the ns that the calls of `PREPARING` took from the first to the last launch of these activities, most
-    first.
+def prepared(alignment: Alignment, positions: Numbers) -> dict[str, int]:
+    """How many ns the calls of `PREPARING` took from the first to the last launch of these activities, most first.
 
     Nested calls, and calls of several threads at the same time, count once.
     """
-    launches = [
-        (start, end)
-        for position in positions
-        if (start := alignment.profile.activities[position].host_start_ns) is not None
-        and (end := alignment.profile.activities[position].host_end_ns) is not None
-    ]
-    if not launches:
+    commands, calls = alignment.profile.commands, alignment.profile.lone_calls
+    called, returned = commands.host_start_ns[positions], commands.host_end_ns[positions]
+    is_launched = (called != NO) & (returned != NO)
+    if not is_launched.any():
         return {}
-    begin, until = min(start for start, _ in launches), max(end for _, end in launches)
+    begin, until = int(called[is_launched].min()), int(returned[is_launched].max())
+    of_name = calls.name.where(PREPARING.__contains__)
+    is_inside = (calls.end_ns != NO) & (begin <= calls.start_ns) & (calls.start_ns < until)
     spans: dict[str, list[Span]] = {}
-    for call in alignment.profile.other_calls:
-        what = PREPARING.get(call.name)
-        if what and call.start_ns is not None and call.end_ns is not None and begin <= call.start_ns < until:
-            spans.setdefault(what, []).append((call.start_ns, min(call.end_ns, until)))
+    for call in calls.take(of_name & is_inside & (calls.start_ns != NO)):
+        if call.start_ns is not None and call.end_ns is not None:
+            spans.setdefault(PREPARING[call.name], []).append((call.start_ns, min(call.end_ns, until)))
     took = {what: Covered.of(of_one).within(begin, until) for what, of_one in spans.items()}
     return dict(sorted(took.items(), key=lambda item: (-item[1], item[0])))

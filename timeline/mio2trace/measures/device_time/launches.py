@@ -7,15 +7,17 @@ stream capture do not count: they run only with the graph.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import compress
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mio2trace.align import NONE, Alignment
-from mio2trace.measures.device_time.busy import Commands, Covered, Span, has_common_clock, known
-from mio2trace.model.profile import Activity, Call, Profile
+from mio2trace.measures.device_time.busy import Covered, Span, has_common_clock
+from mio2trace.model.profile import Activity, Profile
+from mio2trace.model.tables import KINDS, NO, Activities, Calls, Codes, Numbers, firsts, summed
 from mio2trace.patterns import late
 
 LEAST_BLOCKED_NS = 1_000_000
@@ -36,100 +38,100 @@ class Launches:
         self._common = has_common_clock
 
     @cached_property
-    def without_kernels(self) -> tuple[Call, ...]:
-        """Launches of kernels whose kernel is not recorded, in order of time."""
-        return tuple(call for call in self._unanswered if "GraphLaunch" not in call.name)
+    def without_kernels(self) -> int:
+        """How many launches of kernels there are whose kernel is not recorded."""
+        return len(self._unanswered) - self.graphs_without_kernels
 
     @cached_property
-    def graphs_without_kernels(self) -> tuple[Call, ...]:
-        """Launches of graphs without a recorded command."""
-        return tuple(call for call in self._unanswered if "GraphLaunch" in call.name)
+    def graphs_without_kernels(self) -> int:
+        """How many launches of graphs ran no recorded command."""
+        return int(self._unanswered.name.where(_of_graph).sum())
 
     @cached_property
-    def _unanswered(self) -> tuple[Call, ...]:
-        if self._profile.calls_wait:
-            return ()
-        found = [call for call in self._profile.other_calls if _LAUNCH.search(call.name) and call.start_ns is not None]
-        captures = self._captures if found else Covered((), ())
-        kept = [call for call in found if not captures.within(call.start_ns or 0, (call.start_ns or 0) + 1)]
-        return tuple(call for call in kept if not self._is_within_another(call))
+    def _unanswered(self) -> Calls:
+        """In order of the file."""
+        calls = self._profile.lone_calls
+        is_launch = calls.name.where(lambda name: _LAUNCH.search(name) is not None)
+        rows = np.flatnonzero(is_launch & (calls.start_ns != NO) & (not self._profile.calls_wait))
+        if len(rows):
+            starts = calls.start_ns[rows].tolist()
+            rows = rows[[not self._captures.within(start, start + 1) for start in starts]]
+        found = calls.take(rows)
+        return found.take(~self._is_within_another(found)) if len(found) else found
 
     @cached_property
     def _captures(self) -> Covered:
         """The times of stream captures."""
+        calls = self._profile.lone_calls
+        begins = calls.name.where(lambda name: "BeginCapture" in name)
+        ends = calls.name.where(lambda name: "EndCapture" in name)
+        rows = np.flatnonzero((begins | ends) & (calls.start_ns != NO))
         spans: list[Span] = []
         begun: list[int] = []
-        for call in self._profile.other_calls:
-            if call.start_ns is None:
-                continue
-            if "BeginCapture" in call.name:
-                begun.append(call.start_ns)
-            elif "EndCapture" in call.name and begun:
-                spans.append((begun.pop(), call.start_ns))
+        for is_begin, start in zip(begins[rows].tolist(), calls.start_ns[rows].tolist(), strict=True):
+            if is_begin:
+                begun.append(start)
+            elif begun:
+                spans.append((begun.pop(), start))
         return Covered.of([*spans, *((start, _FOREVER) for start in begun)])
 
-    def _is_within_another(self, call: Call) -> bool:
-        """Return whether it is the inner one of two calls of the same launch."""
-        starts, calls = self._answered.get(call.thread, ([], []))
-        at = bisect_right(starts, call.start_ns or 0) - 1
-        return at >= 0 and (calls[at].end_ns or 0) >= (call.end_ns or 0) and calls[at] is not call
-
-    @cached_property
-    def _answered(self) -> dict[int, tuple[list[int], list[Call]]]:
-        """The launches that ran something, by thread, in order."""
-        by_thread: dict[int, dict[int, Call]] = defaultdict(dict)
-        for activity in self._profile.activities:
-            call = activity.call
-            if call is not None and call.start_ns is not None and call.end_ns is not None:
-                by_thread[call.thread][id(call)] = call
-        found = {}
-        for thread, calls in by_thread.items():
-            ordered = sorted(calls.values(), key=lambda call: call.start_ns or 0)
-            found[thread] = [call.start_ns or 0 for call in ordered], ordered
-        return found
+    def _is_within_another(self, calls: Calls) -> NDArray[np.bool_]:
+        """Whether each is the inner one of two calls that say the same launch: another one that ran something."""
+        others = self._profile.commands.calls
+        others = others.take((others.start_ns != NO) & (others.end_ns != NO))
+        is_inner = np.zeros(len(calls), bool)
+        for thread in np.unique(calls.thread).tolist():
+            own = others.take(others.thread == thread)
+            if len(own):
+                order = np.argsort(own.start_ns, kind="stable")
+                rows = np.flatnonzero(calls.thread == thread)
+                at = np.searchsorted(own.start_ns[order], calls.start_ns[rows], "right") - 1
+                is_inner[rows] = (at >= 0) & (own.end_ns[order][at] >= np.maximum(calls.end_ns[rows], 0))
+        return is_inner
 
     # -- work that was not recorded ----------------------------------------------------------------------------------
 
-    def lead(self, own: Sequence[int], is_main: Sequence[bool], commands: Commands, covered: Covered) -> Sequence[Span]:
+    def lead(self, own: Numbers, is_main: NDArray[np.bool_], covered: Covered) -> Sequence[Span]:
         """Return the time of earlier work: from the launch of the main stream's first command to its begin, if hardly
         any recorded command ran in that time. ``own``: the positions of a device's commands with times; then which of
         them are on the main stream; their spans."""
-        if not self._common:
+        main = own[is_main]
+        if not self._common or not len(main):
             return ()
-        starts, main = commands.starts, [*compress(own, is_main)]
-        begun = min(known(map(starts.__getitem__, main)), default=None)
-        if begun is None:
-            return ()
-        first = min((at for at in main if starts[at] == begun), key=lambda at: commands.ends[at] or 0)
-        returned = commands.returned[first]
-        if returned is None or begun - returned < LEAST_BLOCKED_NS:
+        commands = self._profile.commands
+        begun = int(commands.start_ns[main].min())
+        earliest = main[commands.start_ns[main] == begun]
+        returned = int(commands.host_end_ns[earliest[np.argmin(commands.end_ns[earliest])]])
+        if returned == NO or begun - returned < LEAST_BLOCKED_NS:
             return ()
         return ((returned, begun),) if 2 * covered.within(returned, begun) < begun - returned else ()
 
-    def blocked(self, own: Sequence[int], lead: Sequence[Span], commands: Commands, covered: Covered) -> list[Span]:
-        """Return when a device did unrecorded work although no recorded command ran: in its `lead`, and in gaps.
-        ``own``, ``covered``: as in `lead`.
+    def blocked(self, own: Numbers, lead: Sequence[Span], covered: Covered) -> list[Span]:
+        """When a device did work that the profile does not hold, though nothing recorded ran: in its `lead`, and in
+        gaps. ``own``, ``covered``: as there.
 
         Such a gap has at least a millisecond, the host waits for the device during it, and there is a sign of pending
         work: a launch without a command, or a small copy that began long after its call.
         """
         if not self._common:
             return []
-        found = Covered.of([*lead, *self._blocked_gaps(own, commands, covered)])
-        return [*zip(found.starts, found.ends, strict=True)]
+        found = Covered.of([*lead, *self._blocked_gaps(own, covered)])
+        return [*zip(found.starts.tolist(), found.ends.tolist(), strict=True)]
 
-    def _blocked_gaps(self, own: Sequence[int], commands: Commands, covered: Covered) -> Iterator[Span]:
-        called_of: dict[int | None, int | None] = {}  # of the command that ended then, when it was launched
-        for until, start in zip(covered.ends, covered.starts[1:], strict=False):
-            if start - until < LEAST_BLOCKED_NS:
-                continue
-            wait = self._longest_wait((until, start))
-            if wait is None or wait[1] - wait[0] < LEAST_BLOCKED_NS:
-                continue
-            if not called_of:
-                called_of = {commands.ends[at]: commands.called[at] for at in own}
-            since = called_of[until]
-            if self._is_pending(until if since is None else since, wait):
+    def _blocked_gaps(self, own: Numbers, covered: Covered) -> Iterator[Span]:
+        commands = self._profile.commands
+        long = np.flatnonzero(covered.starts[1:] - covered.ends[:-1] >= LEAST_BLOCKED_NS)
+        gaps = zip(covered.ends[long].tolist(), covered.starts[long + 1].tolist(), strict=True)
+        waits = [(gap[0], wait) for gap in gaps if (wait := self._longest_wait(gap)) is not None]
+        waits = [(until, wait) for until, wait in waits if wait[1] - wait[0] >= LEAST_BLOCKED_NS]
+        if not waits:
+            return
+        ends = commands.end_ns[own]
+        order = np.argsort(ends, kind="stable")
+        last = order[np.searchsorted(ends, [until for until, _ in waits], "right", sorter=order) - 1]
+        # of the command that ended then, when it was launched
+        for (until, wait), since in zip(waits, commands.host_start_ns[own[last]].tolist(), strict=True):
+            if self._is_pending(until if since == NO else since, wait):
                 yield wait
 
     def _is_pending(self, since: int, wait: Span) -> bool:
@@ -143,7 +145,7 @@ class Launches:
         at = bisect_right(waits.ends, gap[0])
         best: Span | None = None
         while at < len(waits.starts) and waits.starts[at] < gap[1]:
-            start, end = max(gap[0], waits.starts[at]), min(gap[1], waits.ends[at])
+            start, end = max(gap[0], int(waits.starts[at])), min(gap[1], int(waits.ends[at]))
             if best is None or end - start > best[1] - best[0]:
                 best = start, end
             at += 1
@@ -152,34 +154,34 @@ class Launches:
     @cached_property
     def _waits(self) -> Covered:
         """Return when the host was in a call that waits for a device, for at least a millisecond."""
-        calls = (*self._profile.other_calls, *(one.call for one in self._profile.activities if one.kind != "kernel"))
-        return Covered.of(
-            (call.start_ns, call.end_ns)
-            for call in calls
-            if call is not None
-            and call.start_ns is not None
-            and call.end_ns is not None
-            and call.end_ns - call.start_ns >= LEAST_BLOCKED_NS
-            and _WAIT.search(call.name) is not None
-            and not call.name.endswith("Async")
-        )
+        commands = self._profile.commands
+        of_others = commands.call[~commands.is_kernel]
+        both = self._profile.lone_calls, commands.calls.take(of_others[of_others >= 0])
+        return Covered(*map(np.concatenate, zip(*map(_waits_among, both), strict=True)))
 
     @cached_property
     def _late_copies(self) -> Covered:
         """Return when a small copy was launched but had not begun, for at least a millisecond."""
-        return Covered.of(
-            (called, one.start_ns)
-            for one in self._profile.activities
-            if one.kind == "copy"
-            and one.size_bytes <= MOST_COPIED
-            and one.start_ns is not None
-            and (called := one.host_start_ns) is not None
-            and one.start_ns - called >= LEAST_BLOCKED_NS
-        )
+        commands = self._profile.commands
+        called, starts = commands.host_start_ns, commands.start_ns
+        is_small = (commands.kind == KINDS.index("copy")) & (commands.size_bytes <= MOST_COPIED)
+        is_late = is_small & (starts != NO) & (called != NO) & (starts - called >= LEAST_BLOCKED_NS)
+        return Covered(called[is_late], starts[is_late])
 
     @cached_property
     def _unanswered_starts(self) -> list[int]:
-        return sorted(call.start_ns or 0 for call in self._unanswered)
+        return sorted(self._unanswered.start_ns.tolist())
+
+
+def _waits_among(calls: Calls) -> tuple[Numbers, Numbers]:
+    """When those of some calls began and ended that wait for a device, a millisecond at least."""
+    long = (calls.start_ns != NO) & (calls.end_ns != NO) & (calls.end_ns - calls.start_ns >= LEAST_BLOCKED_NS)
+    waits = long & calls.name.where(lambda name: _WAIT.search(name) is not None and not name.endswith("Async"))
+    return calls.start_ns[waits], calls.end_ns[waits]
+
+
+def _of_graph(name: str) -> bool:
+    return "GraphLaunch" in name
 
 
 # -- Gaps within the launch of a graph, in which a device did work that the profile does not hold ----------------------
@@ -198,31 +200,30 @@ TIMES_USUAL = 100
 """A gap must last this many times as long as a usual gap between two nodes (the lower quartile of a device)."""
 
 
-def graph_gaps(profile: Profile, own: Sequence[int], covered: Covered, *, has_common_clock: bool) -> list[Span]:
+def graph_gaps(profile: Profile, own: Numbers, covered: Covered, *, has_common_clock: bool) -> list[Span]:
     """Return when a device did such work. ``own``: the positions of its commands with times; ``covered``: their
     spans."""
-    begun: dict[int, int] = {}
-    launched_at: dict[int, list[Call]] = defaultdict(list)
-    nodes = 0
-    for activity in map(profile.activities.__getitem__, own):
-        call = activity.call
-        if call is None or "GraphLaunch" not in call.name or (start := activity.start_ns) is None:
-            continue
-        nodes += 1
-        begun[id(call)] = min(begun.get(id(call), start), start)
-        launched_at[start].append(call)
-    if not nodes:
+    commands = profile.commands
+    nodes = own[commands.is_replayed[own]]
+    if not len(nodes):
         return []
+    nodes = nodes[np.argsort(commands.start_ns[nodes], kind="stable")]
+    starts, calls = commands.start_ns[nodes], commands.call[nodes]
+    is_first = starts == starts[firsts(calls, len(commands.calls))[calls]]
+    returned = commands.calls.end_ns[calls]
     within: list[Span] = []
     before: list[Span] = []
-    for until, start in zip(covered.ends, covered.starts[1:], strict=False):
-        calls = launched_at.get(start, ())
-        if any(begun[id(call)] < start for call in calls):
+    gap_starts, gap_ends = covered.ends[:-1], covered.starts[1:]
+    first, last = np.searchsorted(starts, gap_ends, "left"), np.searchsorted(starts, gap_ends, "right")
+    for gap in np.flatnonzero(first < last).tolist():
+        until, start, part = int(gap_starts[gap]), int(gap_ends[gap]), slice(first[gap], last[gap])
+        if not is_first[part].all():
             within.append((until, start))
         elif has_common_clock:
-            returned = [call.end_ns for call in calls if call.end_ns is not None]
-            before += [(max(until, min(returned)), start)] if returned else []
-    least = max(LEAST_NS, TIMES_USUAL * _usual([start - until for until, start in within], nodes - len(begun)))
+            known = returned[part][returned[part] != NO]
+            before += [(max(until, int(known.min())), start)] if len(known) else []
+    launches = len(np.unique(calls))
+    least = max(LEAST_NS, TIMES_USUAL * _usual([start - until for until, start in within], len(nodes) - launches))
     found = [span for span in within if span[1] - span[0] > least]
     return sorted(found + [span for span in before if span[1] - span[0] > least]) if found else []
 
@@ -261,44 +262,42 @@ def queue_ns(activity: Activity, *, on_one_clock: bool) -> int | None:
 
 def queue_times(activities: Iterable[Activity], *, on_one_clock: bool) -> list[int | None]:
     """`queue_ns` of each."""
-    times: list[int | None] = []
-    for activity in activities:
-        call, start = activity.call, activity.start_ns
-        if call is not None and start is not None and on_one_clock and activity.queued_ns is None:  # true of nearly all
-            begun, returned = call.start_ns, call.end_ns
-            is_known = activity.kind == "kernel" and begun is not None and returned is not None and start >= begun
-            if not is_known or "GraphLaunch" in call.name:
-                times.append(None)
-            else:
-                times.append(start - returned if start > returned else 0)  # type: ignore[operator]
-        else:
-            times.append(queue_ns(activity, on_one_clock=on_one_clock))
-    return times
+    return [queue_ns(one, on_one_clock=on_one_clock) for one in activities]
 
 
-def launch_times(alignment: Alignment, positions: Iterable[int], number_of: Sequence[int], count: int) -> LaunchTimes:
+def queued_ns(commands: Activities, *, on_one_clock: bool) -> Numbers:
+    """`queue_ns` of all commands, `NO` where it is not known."""
+    starts, queued = commands.start_ns, commands.queued_ns
+    called, returned = commands.host_start_ns, commands.host_end_ns
+    is_launched = on_one_clock & (called != NO) & (returned != NO) & (starts >= called)
+    since = np.where(queued != NO, queued, np.where(is_launched, returned, NO))
+    is_known = commands.is_kernel & (starts != NO) & ~commands.is_replayed & (since != NO)
+    found: Numbers = np.where(is_known, np.maximum(starts - since, 0), NO)
+    return found
+
+
+def launch_times(alignment: Alignment, positions: Numbers, number_of: Sequence[int] | Codes, count: int) -> LaunchTimes:
     """Sum the launch times of the kernels at ``positions``, by their number below ``count``. A call that launched
     several kernels counts once."""
-    on_one_clock = has_common_clock(alignment)
-    activities = alignment.profile.activities
-    made = LaunchTimes([None] * count, [None] * count)
-    unknown: tuple[set[int], set[int]] = set(), set()
-    before: dict[int, Call] = {}
-    for position in positions:
-        number, activity = number_of[position], activities[position]
-        if number == NONE or activity.kind != "kernel":
-            continue
-        call = activity.call
-        api = None
-        if call is not None and not activity.is_replayed and call.start_ns is not None and call.end_ns is not None:
-            api = 0 if before.get(number) is call else call.end_ns - call.start_ns
-            before[number] = call
-        for sums, lacking, ns in zip(made, unknown, (api, queue_ns(activity, on_one_clock=on_one_clock)), strict=True):
-            if ns is None:
-                lacking.add(number)
-            else:
-                sums[number] = (sums[number] or 0) + ns
-    for sums, lacking in zip(made, unknown, strict=True):
-        for number in lacking:
-            sums[number] = None
-    return made
+    commands = alignment.profile.commands
+    numbers = np.asarray(number_of)[positions]
+    rows = positions[(numbers != NONE) & commands.is_kernel[positions]]
+    rows = rows[np.argsort(np.asarray(number_of)[rows], kind="stable")]
+    numbers, calls = np.asarray(number_of)[rows], commands.call[rows]
+    called, returned = commands.host_start_ns[rows], commands.host_end_ns[rows]
+    is_known = (called != NO) & (returned != NO) & ~commands.is_replayed[rows]
+    is_again = np.zeros(len(rows), bool)
+    is_again[1:] = (numbers[1:] == numbers[:-1]) & (calls[1:] == calls[:-1])
+    in_queue = queued_ns(commands, on_one_clock=has_common_clock(alignment))[rows]
+    return LaunchTimes(
+        _sums(numbers, np.where(is_again & is_known, 0, returned - called), is_known, count),
+        _sums(numbers, in_queue, in_queue != NO, count),
+    )
+
+
+def _sums(numbers: Numbers, values: Numbers, is_known: NDArray[np.bool_], count: int) -> list[int | None]:
+    """Sums by number; None where one value is not known, or there is none."""
+    lacks = np.bincount(numbers[~is_known], minlength=count) > 0
+    has = np.bincount(numbers, minlength=count) > 0
+    sums: list[int] = summed(numbers[is_known], values[is_known], count).tolist()
+    return [ns if known else None for ns, known in zip(sums, (has & ~lacks).tolist(), strict=True)]
