@@ -86,7 +86,8 @@ def test_what_is_in_a_range_that_is_left_out_is_in_none() -> None:
     )
     assert near.ranges == ranges[1:]
     assert [activity.range for activity in near.activities] == [None, 0]
-    assert near.activities[0].call is call
+    assert near.activities[0].call == call
+    assert near.activities[0].call is near.activities[1].call
 
 
 def test_calls_within_calls_go_on_in_another_row(tmp_path: Path) -> None:

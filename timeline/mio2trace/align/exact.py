@@ -83,7 +83,7 @@ def calls_of(profile: Profile, logged: Sequence[Operation], behind: int, notes: 
 
 def _leave_out_early(opened: OpenRanges, profile: Profile) -> None:
     """What ran before the recording is in no range, whatever it states."""
-    for position in before_recording(profile.activities):
+    for position in before_recording(profile.commands).tolist():
         opened.range_of[position] = NONE
 
 

@@ -31,7 +31,7 @@ from mio2trace.findings import Problem, Subject, findings
 from mio2trace.findings.rule import ms, percent
 from mio2trace.findings.work import bound
 from mio2trace.measures import LayerKey, Steady
-from mio2trace.measures.device_time import Busy, DeviceTime, of_queues
+from mio2trace.measures.device_time import Busy, DeviceTime
 from mio2trace.measures.iterations import Iterations
 from mio2trace.measures.makeup import Part as PartKey
 from mio2trace.measures.ranking import SteadyCost
@@ -372,7 +372,7 @@ def _thumbnail(subject: Subject) -> Thumbnail | None:
     alignment = subject.alignment
     commands, told = alignment.profile.commands, subject.steady.told
     clock_of = {queue.index: alignment.profile.clock_of(queue.device) for queue in alignment.profile.queues}
-    clocks, counts = np.unique(clock := of_queues(commands.queue, clock_of, 0), return_counts=True)
+    clocks, counts = np.unique(clock := commands.of_queue(clock_of, 0), return_counts=True)
     if not len(clocks):
         return None
     rows = np.flatnonzero(commands.has_times & (clock == clocks[np.argmax(counts)]))

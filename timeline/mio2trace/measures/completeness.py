@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align import Alignment
-from mio2trace.measures.device_time import DeviceTime, of_queues
+from mio2trace.measures.device_time import DeviceTime
 from mio2trace.measures.device_time.busy import class_of_kernel
 from mio2trace.measures.device_time.launches import Launches
 from mio2trace.model.profile import Profile, Size3
@@ -90,7 +90,7 @@ def _overlaps(profile: Profile, timed: NDArray[np.bool_]) -> int:
     """Count the kernels of a stream that start more than `OVERLAP_NS` before an earlier one ends."""
     commands = profile.commands
     side_by_side = commands.calls.name.where(lambda name: _SIDE_BY_SIDE.search(name) is not None)
-    streams = of_queues(commands.queue, {at: 1 for at, queue in enumerate(profile.queues) if queue.kind == "stream"}, 0)
+    streams = commands.of_queue({at: 1 for at, queue in enumerate(profile.queues) if queue.kind == "stream"}, 0)
     rows = np.flatnonzero(timed & (streams > 0) & ~np.append(side_by_side, False)[commands.call])
     queues, starts, ends = commands.queue[rows], commands.start_ns[rows], commands.end_ns[rows]
     order = np.lexsort((ends, starts, queues))

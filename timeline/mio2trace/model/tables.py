@@ -11,7 +11,7 @@ it is asked for.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar, overload
@@ -262,8 +262,12 @@ class Calls(_Table[Call]):
 
     def renamed(self, names: Sequence[str]) -> Calls:
         """The same calls with other names, in the order of the pool's."""
-        columns = {field: getattr(self, field) for field in Call.__struct_fields__}
-        made: Calls = Calls.of_columns(len(self), **columns | {"name": Pool(names, self.name.codes)})
+        return self.changed(name=Pool(names, self.name.codes))
+
+    def changed(self, **columns: Any) -> Calls:
+        """The same calls with these columns instead of their own."""
+        own = {field: getattr(self, field) for field in Call.__struct_fields__}
+        made: Calls = Calls.of_columns(len(self), **own | columns)
         return made
 
     def take(self, rows: Any) -> Calls:
@@ -384,6 +388,12 @@ class Activities(_Table[Activity]):
         found: Numbers = np.append(column, without)[self.call]
         return found
 
+    def of_queue(self, value_of: Mapping[int, int], other: int) -> Numbers:
+        """The value of each command's queue; ``other`` of a queue that has none."""
+        queues, place_of = np.unique(self.queue, return_inverse=True)
+        found: Numbers = np.array([value_of.get(queue, other) for queue in queues.tolist()], np.int64)[place_of]
+        return found
+
     @cached_property
     def grid(self) -> Pool[Size3 | None]:
         return self._pool("grid")
@@ -450,9 +460,18 @@ class Activities(_Table[Activity]):
 
     def renamed(self, names: Sequence[str], calls: Calls) -> Activities:
         """The same commands with other names, in the order of the pool's, and other calls, in theirs."""
-        columns = {field: getattr(self, field) for field in Activity.__struct_fields__}
-        columns |= {"name": Pool(names, self.name.codes), "calls": calls}
-        made: Activities = Activities.of_columns(len(self), **columns)
+        return self.changed(name=Pool(names, self.name.codes), calls=calls)
+
+    def changed(self, **columns: Any) -> Activities:
+        """The same commands with these columns instead of their own."""
+        own = {field: getattr(self, field) for field in Activity.__struct_fields__} | {"calls": self.calls}
+        made: Activities = Activities.of_columns(len(self), **own | columns)
+        return made
+
+    def take(self, rows: Any) -> Activities:
+        """Some of the commands; ``rows`` is anything that numpy takes as an index of rows."""
+        columns = {field: _taken(getattr(self, field), rows) for field in Activity.__struct_fields__}
+        made: Activities = Activities.of_columns(len(columns["number"]), **columns, calls=self.calls)
         return made
 
 

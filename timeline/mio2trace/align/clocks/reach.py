@@ -6,15 +6,17 @@ however they are related, they stay below that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate
-from operator import attrgetter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
+from mio2trace.align.links import NONE
 from mio2trace.align.operations.rates import FEW
-from mio2trace.model.profile import Activity, Call, Profile, Range
+from mio2trace.model.profile import Profile
+from mio2trace.model.tables import NO, Numbers
 from mio2trace.notes import Notes
 
 DAY_NS = 24 * 3600 * 10**9
@@ -22,9 +24,8 @@ FAR_NS = 10 * DAY_NS
 LONGEST_NS = 1 << 53
 """What a trace reaches over, at most."""
 
-_DEVICE = dict.fromkeys(("queued_ns", "submit_ns", "start_ns", "end_ns"))
-_HOST = dict.fromkeys(("start_ns", "end_ns", "prepared_ns"))
-_QUEUED, _STARTS, _ENDS = map(attrgetter, ("queued_ns", "start_ns", "end_ns"))
+_DEVICE = ("queued_ns", "submit_ns", "start_ns", "end_ns")
+_HOST = ("start_ns", "end_ns", "prepared_ns")
 _Near = tuple[int, int] | None
 """From when to when times are kept; None where that is all of them."""
 
@@ -35,79 +36,71 @@ def within_reach(profile: Profile, notes: Notes) -> Profile:
     A command without device times is not drawn; one without host times is placed between its neighbours; ranges out of
     reach are left out. If host and device share a clock, one middle is computed from all times.
     """
-    activities, ranges = profile.activities, profile.ranges
-    calls = [*profile.other_calls, *(call for one in activities if (call := one.call) is not None)]
-    device_of = {queue.index: queue.device for queue in profile.queues}
+    commands, ranges = profile.commands, profile.ranges
+    tables = commands.calls, profile.lone_calls
+    devices = commands.of_queue({queue.index: queue.device for queue in profile.queues}, 0)
     near_of: dict[int, _Near] = {}
+    called = [profile.lone_calls.start_ns, commands.host_start_ns]
+    returned = [profile.lone_calls.end_ns, commands.host_end_ns]
     if any(device.clock == 0 for device in profile.devices) or (ranges and not profile.devices):
-        near = _near(_STARTS, [*calls, *ranges, *activities])
-        near_of = dict.fromkeys((0, *device_of.values()), near)
+        begun = np.array([made.start_ns for made in ranges], np.int64)
+        ended = np.array([made.end_ns for made in ranges], np.int64)
+        near = _near([*called, begun, commands.start_ns], [*returned, ended, commands.end_ns])
+        near_of = dict.fromkeys((0, *(queue.device for queue in profile.queues)), near)
     else:
-        near = _near(_STARTS, calls)
-        for device, of_device in _by_device(activities, device_of).items():
-            near_of[device] = _near(_QUEUED, of_device)
+        near = _near(called, returned)
+        for device in {0, *(queue.device for queue in profile.queues)}:
+            own = devices == device
+            near_of[device] = _near([commands.queued_ns[own]], [commands.end_ns[own]])
     if near is None and not any(near_of.values()):
         return profile
-    unknown = {id(call): replace(call, **_HOST) for call in calls if not _is_in(near, call.start_ns, call.end_ns)}
+    unknown = [_is_far(near, calls.start_ns, calls.end_ns) for calls in tables]
+    launched, lone = (_without(calls, far, _HOST) for calls, far in zip(tables, unknown, strict=True))
+    far = np.zeros(len(commands), bool)
+    for device, of_device in near_of.items():
+        far |= (devices == device) & _is_far(of_device, commands.queued_ns, commands.start_ns, commands.end_ns)
     stays = [place for place, made in enumerate(ranges) if _is_in(near, made.start_ns, made.end_ns)]
-    new_place = {old: new for new, old in enumerate(stays)}
-    kept: list[Activity] = []
-    far = 0
-    for one in activities:
-        if not _is_in(near_of.get(device_of.get(one.queue, 0)), one.queued_ns, one.start_ns, one.end_ns):
-            one = replace(one, **_DEVICE)
-            far += 1
-        if one.call is not None and id(one.call) in unknown:
-            one = replace(one, call=unknown[id(one.call)])
-        kept.append(one if one.range is None else replace(one, range=new_place.get(one.range)))
+    new_place = np.full(len(ranges) + 1, NONE, np.int32)
+    new_place[stays] = np.arange(len(stays))
     for what, count in (
-        ("command far in time from all others: left out", far),
-        ("host time far from all others: taken as unknown", len(unknown)),
+        ("command far in time from all others: left out", int(far.sum())),
+        ("host time far from all others: taken as unknown", int(sum(map(np.sum, unknown)))),
         ("range far in time from all others: left out", len(ranges) - len(stays)),
     ):
         if count:
             notes.add(what, count=count)
     return replace(
         profile,
-        activities=tuple(kept),
-        other_calls=tuple(unknown.get(id(call), call) for call in profile.other_calls),
+        activities=_without(commands, far, _DEVICE).changed(calls=launched, range=new_place[commands.range]),
+        other_calls=lone,
         ranges=tuple(ranges[place] for place in stays),
         captured=tuple(
-            one if one.range is None else replace(one, range=new_place.get(one.range)) for one in profile.captured
+            one if one.range is None else replace(one, range=_known(int(new_place[one.range])))
+            for one in profile.captured
         ),
     )
 
 
-def _by_device(activities: Sequence[Activity], device_of: Mapping[int, int]) -> Mapping[int, Sequence[Activity]]:
-    devices = set(device_of.values()) or {0}
-    if len(devices) == 1:
-        return dict.fromkeys(devices, activities)
-    groups: dict[int, list[Activity]] = {}
-    for one in activities:
-        groups.setdefault(device_of.get(one.queue, 0), []).append(one)
-    return groups
+def _without(table: Any, far: NDArray[np.bool_], fields: Iterable[str]) -> Any:
+    """A table without the times of some rows."""
+    return table.changed(**{field: np.where(far, NO, getattr(table, field)) for field in fields})
 
 
 def in_time_order(profile: Profile) -> Profile:
     """``profile`` with its rows as its queues ran them, where that is not at all their order: somebody sorted them."""
-    queues: dict[int, list[int]] = {}
-    for one in profile.activities:
-        start = one.start_ns
-        if start is not None:
-            own = queues.get(one.queue)
-            if own is None:
-                own = queues[one.queue] = []
-            own.append(start)
-    timed = sum(map(len, queues.values()))
-    back = sum(sum(map(int.__lt__, own[1:], accumulate(own, max))) for own in queues.values())
-    if back <= FEW * timed:
+    commands = profile.commands
+    timed = np.flatnonzero(commands.start_ns != NO)
+    order = timed[np.argsort(commands.queue[timed], kind="stable")]
+    starts, queues = commands.start_ns[order], commands.queue[order]
+    back = 0
+    for own in np.split(starts, np.flatnonzero(np.diff(queues)) + 1):
+        back += int((own[1:] < np.maximum.accumulate(own)[:-1]).sum())
+    if back <= FEW * len(timed):
         return profile
-    last = min(one.start_ns for one in profile.activities if one.start_ns is not None)
-    keyed: list[tuple[int, Activity]] = []
-    for one in profile.activities:
-        last = last if one.start_ns is None else one.start_ns
-        keyed.append((last, one))
-    return replace(profile, activities=tuple(one for _, one in sorted(keyed, key=lambda pair: pair[0])))
+    # what has no time stays behind the one before it
+    known = np.maximum.accumulate(np.where(commands.start_ns == NO, -1, np.arange(len(commands))))
+    keys = np.where(known < 0, starts.min(), commands.start_ns[known])
+    return replace(profile, activities=commands.take(np.argsort(keys, kind="stable")))
 
 
 def middle(times: Sequence[int]) -> int:
@@ -115,14 +108,28 @@ def middle(times: Sequence[int]) -> int:
     return sorted(times)[len(times) // 2]
 
 
-def _near(begin_of: Callable[[Any], int | None], some: Sequence[Activity | Call | Range]) -> _Near:
-    begun = [time for time in map(begin_of, some) if time is not None]
-    ended = [time for time in map(_ENDS, some) if time is not None]
-    if not begun or not ended or max(ended) - min(begun) <= 2 * FAR_NS >= max(begun) - min(ended):
+def _near(begun: Sequence[Numbers], ended: Sequence[Numbers]) -> _Near:
+    begins, ends = (all_of[all_of != NO] for all_of in map(np.concatenate, (begun, ended)))
+    if not len(begins) or not len(ends):
         return None
-    at = middle(begun)
+    if int(ends.max()) - int(begins.min()) <= 2 * FAR_NS >= int(begins.max()) - int(ends.min()):
+        return None
+    at = int(np.partition(begins, len(begins) // 2)[len(begins) // 2])
     return at - FAR_NS, at + FAR_NS
 
 
-def _is_in(near: _Near, *times: int | None) -> bool:
-    return near is None or all(time is None or near[0] <= time <= near[1] for time in times)
+def _is_far(near: _Near, *times: Numbers) -> NDArray[np.bool_]:
+    """Whether one of the times of each row is out of reach."""
+    far = np.zeros(len(times[0]), bool)
+    if near is not None:
+        for column in times:
+            far |= (column != NO) & ((column < near[0]) | (near[1] < column))
+    return far
+
+
+def _is_in(near: _Near, *times: int) -> bool:
+    return near is None or all(near[0] <= time <= near[1] for time in times)
+
+
+def _known(place: int) -> int | None:
+    return None if place == NONE else place

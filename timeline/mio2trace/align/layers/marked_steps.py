@@ -19,9 +19,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from mio2trace.align.links import NONE
-from mio2trace.model.profile import Activity, Profile, Range
+from mio2trace.model.profile import Profile, Range
+from mio2trace.model.tables import NEVER, NO, Activities, Numbers, least
 from mio2trace.ops.ranges import is_library_call
 from mio2trace.patterns import late
 
@@ -165,13 +167,15 @@ def _of_equal_text(profile: Profile, by_text: dict[str, list[Range]]) -> tuple[M
     several = [ranges for ranges in by_text.values() if len(ranges) > 1]
     if not several:
         return ()
-    starts = sorted(start for activity in profile.activities if (start := activity.host_start_ns) is not None)
+    called = profile.commands.host_start_ns
+    starts = np.sort(called[called != NO])
     best: list[Range] = []
     for ranges in several:
         if len(ranges) <= len(best):
             continue
         apart = _apart(ranges)
-        held = sum(bisect_right(starts, made.end_ns) - bisect_right(starts, made.start_ns - 1) for made in apart)
+        ends = np.searchsorted(starts, [made.end_ns for made in apart], "right")
+        held = int((ends - np.searchsorted(starts, [made.start_ns for made in apart])).sum())
         if len(apart) == len(ranges) and held >= LEAST_LAUNCHES * len(starts) > 0:
             best = apart
     return _numbered(best, own=False)
@@ -181,35 +185,25 @@ def place_marked_steps(attribution: Attribution) -> None:
     """Passes by launch: of phase ``before`` what was launched before the recording, else of the step around the call;
     before the first step it is set-up, behind another one ``between``."""
     links, steps = attribution.links, attribution.steps
-    activities = attribution.profile.activities
-    early = before_recording(activities)
-    if early:
+    commands = attribution.profile.commands
+    early = before_recording(commands)
+    if len(early):
         links.give_pass(early, links.pass_id("before"))
     if not steps:
         return
-    starts = [step.start_ns for step in steps]
-    members: dict[int, list[int]] = defaultdict(list)
-    begin = end = member = (
-        0  # what is launched from ``begin`` to before ``end`` is that member: mostly as the one before
-    )
-    for position, activity in enumerate(activities):
-        call = activity.call
-        if call is None or (start := call.start_ns) is None:
-            continue
-        if not begin <= start < end:
-            place = bisect_right(starts, start) - 1
-            is_behind = place >= 0 and start >= steps[place].end_ns
-            member = 2 * place + is_behind
-            begin = start if place < 0 else steps[place].end_ns if is_behind else steps[place].start_ns
-            following = starts[place + 1] if place + 1 < len(starts) else start + 1
-            end = following if is_behind or place < 0 else min(steps[place].end_ns, following)
-        members[member].append(position)
-    for place, positions in sorted(members.items()):
-        step = steps[place // 2] if place >= 0 and not place % 2 else None
+    rows = np.flatnonzero(commands.host_start_ns != NO)
+    launched = commands.host_start_ns[rows]
+    place = np.searchsorted([step.start_ns for step in steps], launched, "right") - 1
+    is_behind = (place >= 0) & (launched >= np.array([step.end_ns for step in steps])[place])
+    members = 2 * place + is_behind
+    order = np.argsort(members, kind="stable")
+    present, begins = np.unique(members[order], return_index=True)
+    for member, positions in zip(present.tolist(), np.split(rows[order], begins[1:]), strict=False):
+        step = steps[member // 2] if member >= 0 and not member % 2 else None
         if step is not None:
             links.give_pass(positions, links.pass_id("iteration", step.number))
         else:
-            links.give_pass(positions, links.pass_id("setup" if place < 0 else "between"))
+            links.give_pass(positions, links.pass_id("setup" if member < 0 else "between"))
 
 
 def step_at(steps: Sequence[MarkedStep], host_ns: int | None) -> MarkedStep | None:
@@ -220,18 +214,12 @@ def step_at(steps: Sequence[MarkedStep], host_ns: int | None) -> MarkedStep | No
     return steps[place] if place >= 0 and host_ns < steps[place].end_ns else None
 
 
-def before_recording(activities: Sequence[Activity]) -> list[int]:
+def before_recording(commands: Activities) -> Numbers:
     """Positions of commands that started before the first command of their stream whose launch is recorded."""
-    calls = [one.call for one in activities]
-    called = [None if call is None else call.start_ns for call in calls]
-    if None not in called:
-        return []
-    first: dict[int, int] = {}
-    for one, launched in zip(activities, called, strict=True):
-        if one.start_ns is not None and launched is not None:
-            first[one.queue] = min(first.get(one.queue, one.start_ns), one.start_ns)
-    return [
-        position
-        for position, (one, launched) in enumerate(zip(activities, called, strict=True))
-        if launched is None and one.start_ns is not None and one.start_ns < first.get(one.queue, NONE)
-    ]
+    called, starts = commands.host_start_ns, commands.start_ns
+    if (called != NO).all():
+        return np.zeros(0, np.int64)
+    queues, queue_of = np.unique(commands.queue, return_inverse=True)
+    is_known = (starts != NO) & (called != NO)
+    first = least(queue_of[is_known], starts[is_known], len(queues))[queue_of]
+    return np.flatnonzero((called == NO) & (starts != NO) & (starts < np.where(first == NEVER, NONE, first)))

@@ -98,7 +98,7 @@ def device_times(
     ``repeated``: only the repetition of kernels shows the steps.
     """
     profile, commands = alignment.profile, alignment.profile.commands
-    devices = of_queues(commands.queue, {queue.index: queue.device for queue in profile.queues}, 0)
+    devices = commands.of_queue({queue.index: queue.device for queue in profile.queues}, 0)
     rows = np.flatnonzero(commands.has_times)
     timed, counts = np.unique(devices[rows], return_counts=True)
     own_rows = np.split(rows[np.argsort(devices[rows], kind="stable")], np.cumsum(counts)[:-1])
@@ -129,12 +129,6 @@ def device_times(
             )
         )
     return tuple(made)
-
-
-def of_queues(queues: Numbers, value_of: Mapping[int, int], other: int) -> Numbers:
-    """The value of each command's queue; ``other`` of a queue that has none."""
-    numbers, place_of = np.unique(queues, return_inverse=True)
-    return np.array([value_of.get(number, other) for number in numbers.tolist()], np.int64)[place_of]
 
 
 class _Own:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.layers.marked_steps import is_step
-from mio2trace.measures.device_time import DeviceTime, has_common_clock, of_queues
+from mio2trace.measures.device_time import DeviceTime, has_common_clock
 from mio2trace.measures.device_time.busy import Covered, Span
 from mio2trace.model.profile import Range
 from mio2trace.model.tables import NO, Numbers
@@ -146,7 +146,7 @@ class _Gaps:
     def _begun_at(self, times: NDArray[Any]) -> Numbers:
         """The first command of the device that began at each time, `NONE` without one."""
         commands = self._commands
-        devices = of_queues(commands.queue, {queue.index: queue.device for queue in self._profile.queues}, 0)
+        devices = commands.of_queue({queue.index: queue.device for queue in self._profile.queues}, 0)
         rows = np.flatnonzero((devices == self._device.device) & (commands.start_ns != NO))
         starts = commands.start_ns[rows]
         order = np.argsort(starts, kind="stable")
