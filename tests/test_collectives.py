@@ -74,7 +74,7 @@ def test_each_collective_of_a_sample_has_its_message_and_bandwidth(name: str) ->
         (Collective("all_to_allv", "half", 64, 64, 2), "AllToAll 64 2 ranks half", 128, 0.5),
         (Collective("broadcast", "float", 9, 9, 4), "Broadcast 9 4 ranks", 36, 1.0),
         (Collective("send", "float", 9, 0, 2), "Send 9 2 ranks", 36, 1.0),
-        (Collective("allreduce_coalesced", "float", 9, 9, 1), "AllReduce 9 1 ranks", 36, 0.0),
+        (Collective("allreduce_coalesced", "float", 9, 9, 1), "AllReduce 9 1 rank", 36, 0.0),
         (Collective("allreduce", "", 9, 9, 4), "AllReduce 9 4 ranks", None, 1.5),
         (Collective("barrier", "uint8", 0, 0, 4), "Barrier 4 ranks uint8", None, None),
         (Collective("allgather", "float", 9, 36), "AllGather 9 -> 36", 144, None),

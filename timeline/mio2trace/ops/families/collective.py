@@ -62,7 +62,7 @@ class CollectiveProblem(Problem, frozen=True, kw_only=True, gc=False):
     @property
     def variant(self) -> str | None:
         group = f", group {self.group}" if self.group is not None else ""
-        return None if self.ranks is None else f"{self.ranks} ranks{group}"
+        return None if self.ranks is None else f"{self.ranks} rank{'' if self.ranks == 1 else 's'}{group}"
 
     def flop(self) -> int:
         """The FLOPs of a collective are not counted."""
