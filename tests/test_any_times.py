@@ -18,6 +18,7 @@ from mio2trace.draw.host.calls import HostSpan
 from mio2trace.draw.lanes import packed, packed_spans
 from mio2trace.measures.device_time.busy import Covered
 from mio2trace.model.profile import Activity
+from mio2trace.model.tables import Activities
 from mio2trace.notes import InputError
 from mio2trace.trace import Slice
 from mio2trace.writers import WRITERS
@@ -104,7 +105,7 @@ def test_lanes_can_be_enclosed(seed: int) -> None:
     chance = Random(seed)
     spans = [(start, start + chance.choice((0, 0, 1, 3))) for start in (chance.randint(-3, 12) for _ in range(20))]
     enqueues = [Activity(at, "kernel", "k", start_ns=start, end_ns=end) for at, (start, end) in enumerate(spans)]
-    lanes = list(packed(enqueues, {0: list(range(len(spans)))}))
+    lanes = list(packed(Activities(enqueues), {0: np.arange(len(spans))}))
     assert sorted(position for lane in lanes for position in lane.positions) == list(range(len(spans)))
     for lane in lanes:
         rows = [spans[position] for position in lane.positions]

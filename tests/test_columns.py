@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mio2trace.draw.base import columns, merged
-from mio2trace.trace import NO_ARGS, CounterValue, Event, Flow, Process, Slice, Slices, Trace, Track, each, whole
+from mio2trace.draw.base import merged
+from mio2trace.trace import (
+    NO_ARGS,
+    Columns,
+    CounterValue,
+    Event,
+    Flow,
+    Pool,
+    Process,
+    Slice,
+    Slices,
+    Trace,
+    Track,
+    column,
+    each,
+    whole,
+)
 from mio2trace.writers import chrome_json, native
 from tests.native_packets import read_native
 
@@ -28,6 +44,14 @@ def of(events: Sequence[Event | Slices], values: Sequence[CounterValue] = ()) ->
         parts=(lambda: iter(events),),
         counters={0: lambda: iter(values)},
     )
+
+
+def columns(
+    likes: Sequence[Slice], starts: Sequence[int], durations: Sequence[int], args: Mapping[str, Sequence[Any]]
+) -> Columns:
+    of_args = {key: column(values) for key, values in args.items()}
+    codes = np.arange(len(likes), dtype=np.int32)
+    return Columns(Pool(likes, codes), np.array(starts, np.int64), np.array(durations, np.int64), of_args)
 
 
 def printed(events: Sequence[Event | Slices]) -> str:
@@ -120,7 +144,7 @@ def pictures(draw: st.DrawFn) -> tuple[list[Slices], list[CounterValue], list[Fl
                 if not outer and draw(st.booleans()):
                     found.append(Slices(track, [inner]))
                 else:
-                    order = merged(places, range(1, 2 * len(starts), 2))
+                    order = merged(np.array(places, np.int64), np.arange(1, 2 * len(starts), 2))
                     found.append(Slices(track, [whole(outer), inner], order))
     flows = []
     if all(starts_on.values()):

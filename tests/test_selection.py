@@ -22,7 +22,7 @@ from mio2trace.draw import BuildOptions, RunToDraw, Selection, build
 from mio2trace.draw.selection import parse_duration, parse_iterations
 from mio2trace.measures import Measures
 from mio2trace.notes import Notes, OptionError
-from mio2trace.trace import CounterValue, Event, Flow, InvariantError, Slice, Trace, checked
+from mio2trace.trace import CounterValue, Event, Flow, InvariantError, Slice, Trace, checked, each
 from tests.conftest import ROOT, Engine
 from tests.test_trace import tangled
 
@@ -137,7 +137,7 @@ def test_arrows_lose_both_ends_together(options: dict[str, Any]) -> None:
     calls = {(event.track, event.start_ns) for event in slices(part.trace, "api")}
     assert {(flow.from_track, flow.from_ns) for flow in arrows(part.trace)} <= calls
     assert part.trace.arrows is not None
-    assert [event for one in part.trace.arrows for event in one()] == arrows(part.trace)
+    assert [event for one in part.trace.arrows for event in each(one())] == arrows(part.trace)
 
 
 def test_arrows_point_forward_from_the_end_of_a_call() -> None:

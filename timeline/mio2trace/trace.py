@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 Args = Mapping[str, Any]
 Numbers = NDArray[np.int64]
 Codes = NDArray[np.int32]
-Value = TypeVar("Value")
+Value = TypeVar("Value", covariant=True)
 
 NO = -(1 << 63)
 """No number, in a column of integers."""
@@ -114,18 +114,23 @@ class Flow(msgspec.Struct, frozen=True, gc=False):
 Event = Slice | CounterValue | Flow
 
 
-class Pool(NamedTuple, Generic[Value]):
+class Coded(Protocol[Value]):
     """A column of few distinct values, of any kind: ``values[codes[i]]`` is the value of row i, None: it has none."""
+
+    @property
+    def values(self) -> Sequence[Value]: ...
+    @property
+    def codes(self) -> Codes: ...
+
+
+class Pool(NamedTuple, Generic[Value]):
+    """The plain form of `Coded`."""
 
     values: Sequence[Value]
     codes: Codes
 
-    def each(self) -> Iterator[Value]:
-        """Yield the value of each row."""
-        return map(self.values.__getitem__, self.codes.tolist())
 
-
-Column = NDArray[np.int64] | NDArray[np.float64] | Pool[Any]
+Column = NDArray[np.int64] | NDArray[np.float64] | Coded[Any]
 """An argument of many slices. A slice has it unless its value is `NO`, not a number, or None."""
 
 
@@ -150,8 +155,8 @@ def column(values: Sequence[Any]) -> Column:
 
 def plain(column: Column) -> Sequence[Any]:
     """Return the values of a column as Python has them, None where there is none."""
-    if isinstance(column, Pool):
-        return list(column.each())
+    if not isinstance(column, np.ndarray):
+        return [column.values[code] for code in column.codes.tolist()]
     values: list[Any] = column.tolist()
     if column.dtype.kind == "f":
         return [None if value != value else value for value in values] if np.isnan(column).any() else values
@@ -165,7 +170,7 @@ class Columns(msgspec.Struct, frozen=True, gc=False):
     the i-th value of each of ``args``.
     """
 
-    likes: Pool[Slice]
+    likes: Coded[Slice]
     starts: Numbers
     durations: Numbers
     args: Mapping[str, Column] = MappingProxyType({})
@@ -174,7 +179,7 @@ class Columns(msgspec.Struct, frozen=True, gc=False):
         """Yield each slice."""
         keys = tuple(self.args)
         args_of = map(plain, self.args.values())
-        rows = zip(self.likes.each(), self.starts.tolist(), self.durations.tolist(), *args_of, strict=True)
+        rows = zip(plain(self.likes), self.starts.tolist(), self.durations.tolist(), *args_of, strict=True)
         for like, start, duration, *values in rows:
             args = {key: value for key, value in zip(keys, values, strict=True) if value is not None}
             args = {**like.args, **args} if like.args else args

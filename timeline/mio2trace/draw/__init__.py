@@ -7,6 +7,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 import msgspec
+import numpy as np
 
 from mio2trace.align import Alignment
 from mio2trace.align.clocks.reach import FAR_NS
@@ -20,6 +21,7 @@ from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.notes import Notes, OptionError
 from mio2trace.trace import (
+    NO,
     NO_ARGS,
     CounterValue,
     CounterValues,
@@ -330,11 +332,15 @@ def _beside(reach: tuple[int, int] | None, alignment: Alignment, base: TimeBase,
         return base
     profile = alignment.profile
     device_of = {queue.index: queue.device for queue in profile.queues}
-    starts = [base.device(device_of.get(e.queue, 0), e.start_ns) for e in profile.activities if e.start_ns is not None]
+    commands, calls = profile.commands, profile.lone_calls
+    is_timed = commands.start_ns != NO
+    queues = np.unique(commands.queue[is_timed]).tolist()
+    firsts = {queue: int(commands.start_ns[is_timed & (commands.queue == queue)].min()) for queue in queues}
+    starts = [base.device(device_of.get(queue, 0), first) for queue, first in firsts.items()]
     if not starts:  # only calls and ranges are drawn
-        made = (*(e.host_start_ns for e in profile.activities), *(one.start_ns for one in profile.other_calls))
-        hosts = (at for at in (*made, *(one.start_ns for one in profile.ranges)) if at is not None)
-        starts = [at if (placed := base.host(at)) is None else placed for at in hosts]
+        made = np.concatenate((commands.host_start_ns, calls.start_ns, [one.start_ns for one in profile.ranges]))
+        hosts = made[made != NO].astype(np.int64)
+        starts = [at if (placed := base.host(at)) is None else placed for at in hosts.tolist()]
     if not starts or abs(min(starts) - reach[0]) < FAR_NS:
         return base
     notes.add("profiles whose clocks are far apart: each begins at zero")
@@ -349,7 +355,7 @@ def _reach(parts: Sequence[_Part]) -> tuple[int, int] | None:
 
 
 def _busy_ns(alignment: Alignment) -> int:
-    return sum((a.end_ns or 0) - (a.start_ns or 0) for a in alignment.profile.activities)
+    return sum(alignment.profile.commands.time_ns.tolist())
 
 
 def _has_device(alignment: Alignment) -> bool:

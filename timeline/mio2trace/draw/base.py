@@ -6,24 +6,26 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align import Alignment, DeviceClock
 from mio2trace.align.clocks.fit import SAME
 from mio2trace.align.clocks.reach import FAR_NS
 from mio2trace.model.profile import Size3
+from mio2trace.model.tables import Pool
 from mio2trace.notes import Notes
-from mio2trace.trace import Columns, Numbers, Pool, Slice, column
+from mio2trace.trace import NO, Column, Numbers, Slice, column
 
 ROW = 16384
 """The values of a counter, or similar slices, that are drawn at once: some hundred kilobytes of text."""
 _FEW_RATES = 20
 _FAR_ABOVE = 4
+_LATEST = (1 << 63) - 1
 
 
 class TimeBase(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +121,12 @@ class Axis:
         self._base = base
         self.offset = base.constant_offset
 
+    def all_at(self, host_ns: Numbers) -> Numbers:
+        """Return times on the axis."""
+        if self.offset is not None:
+            return shifted(host_ns, -self.offset)
+        return np.array([min(max(self.at(ns), -_LATEST), _LATEST) for ns in host_ns.tolist()], np.int64)
+
     def at(self, host_ns: int) -> int:
         if self.offset is not None:
             return host_ns - self.offset
@@ -129,8 +137,10 @@ class Axis:
 
 def time_base(alignment: Alignment, notes: Notes) -> TimeBase:
     device_of = {queue.index: queue.device for queue in alignment.profile.queues}
+    commands = alignment.profile.commands
+    queues, counts = np.unique(commands.queue[commands.start_ns != NO], return_counts=True)
     timed: Counter[int] = Counter()
-    for queue, count in Counter([e.queue for e in alignment.profile.activities if e.start_ns is not None]).items():
+    for queue, count in zip(queues.tolist(), counts.tolist(), strict=True):
         timed[device_of.get(queue, 0)] += count
     dated = alignment.profile.clocks[0].kind == "unix"
     if not timed:
@@ -158,41 +168,54 @@ def time_base(alignment: Alignment, notes: Notes) -> TimeBase:
 def _begins(alignment: Alignment, device_of: Mapping[int, int]) -> dict[int, int]:
     """Return the begin of the first command of each device, on its own clock."""
     begins: dict[int, int] = {}
-    for enqueue in alignment.profile.activities:
-        if enqueue.start_ns is not None:
-            device = device_of.get(enqueue.queue, 0)
-            begins[device] = min(begins.get(device, enqueue.start_ns), enqueue.start_ns)
+    commands = alignment.profile.commands
+    is_timed = commands.start_ns != NO
+    for queue in np.unique(commands.queue[is_timed]).tolist():
+        device, first = device_of.get(queue, 0), int(commands.start_ns[is_timed & (commands.queue == queue)].min())
+        begins[device] = min(begins.get(device, first), first)
     return begins
 
 
-def in_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def in_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Column]:
     """Return the own arguments of rows as columns: None if a row has no value."""
     keys = dict.fromkeys(key for row in rows for key in row)
-    return {key: [row.get(key) for row in rows] for key in keys}
+    return {key: column([row.get(key) for row in rows]) for key in keys}
 
 
-def told(columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+def told(columns: Mapping[str, Column]) -> dict[str, Column]:
     """Return the columns in which any row has a value."""
-    return {key: values for key, values in columns.items() if values.count(None) < len(values)}
+    return {key: column for key, column in columns.items() if _has_any(column)}
 
 
-def columns(
-    likes: Sequence[Slice], starts: Sequence[int], durations: Sequence[int], args: Mapping[str, Sequence[Any]]
-) -> Columns:
-    """Return slices in columns of Python's values. ``likes``: of each, one object for many."""
-    places: dict[int, int] = {}
-    codes = [places.setdefault(id(like), number) for number, like in enumerate(likes)]
-    return Columns(
-        Pool(likes, np.array(codes, np.int32)),
-        np.array(starts, np.int64),
-        np.array(durations, np.int64),
-        {key: column(values) for key, values in args.items()},
-    )
+def _has_any(column: Column) -> bool:
+    if not isinstance(column, np.ndarray):
+        has = np.array([value is not None for value in column.values], bool)
+        return bool(has.all() or has[column.codes].any())
+    return bool((column != NO).any() if column.dtype.kind == "i" else not np.isnan(column).all())
 
 
-def merged(*places: Iterable[int]) -> Numbers:
+def flags(has: NDArray[np.bool_], value: bool = True) -> Pool[bool | None]:
+    """Return the column that has ``value`` where ``has`` is true, and nothing elsewhere."""
+    return Pool((None, value), has.astype(np.int32))
+
+
+def alike(slices: Sequence[Slice]) -> Pool[Slice]:
+    """Return a column of slices, many of which are one object."""
+    distinct = {id(one): one for one in slices}
+    places = {name: place for place, name in enumerate(distinct)}
+    return Pool([*distinct.values()], np.fromiter((places[id(one)] for one in slices), np.int32, len(slices)))
+
+
+def shifted(times: Numbers, by: int) -> Numbers:
+    """Return times with ``by`` added, at the end of what 63 bits hold if they lie beyond that."""
+    if not len(times) or (int(times.min()) + by >= -_LATEST and int(times.max()) + by <= _LATEST):
+        return times + by
+    return np.array([min(max(time + by, -_LATEST), _LATEST) for time in times.tolist()], np.int64)
+
+
+def merged(*places: Numbers) -> Numbers:
     """Return the numbers of items, counted through all of these, in the order of their places."""
-    return np.argsort(np.array([*chain.from_iterable(places)], np.int64), kind="stable")
+    return np.argsort(np.concatenate(places), kind="stable")
 
 
 def three_digits(rate: float) -> float:
@@ -208,6 +231,19 @@ def three_digits(rate: float) -> float:
         if not 0.499999 < rest < 0.500001:  # where the product itself may have been rounded up to the next power
             return (whole + (rest > 0.5)) / scale
     return float(f"{rate:.3g}")
+
+
+def all_three_digits(rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return `three_digits` of each; no number stays none."""
+    scale = np.select([rates < limit for limit in (0.01, 0.1, 1, 10, 100)], [1e5, 1e4, 1e3, 100.0, 10.0], 1.0)
+    scaled = rates * scale
+    whole = np.floor(scaled)
+    rest = scaled - whole
+    shown: NDArray[np.float64] = (whole + (rest > 0.5)) / scale
+    is_usual = (rates >= 0.001) & (rates < 1000) & ~((rest > 0.499999) & (rest < 0.500001))
+    for place in np.flatnonzero(~is_usual & ~np.isnan(rates)).tolist():
+        shown[place] = three_digits(float(rates[place]))
+    return shown
 
 
 def highest_shown(rates: Sequence[float]) -> float:

@@ -83,7 +83,7 @@ class ByNameSide:
 
     def _found(self, kind: Tracks) -> dict[int, dict[str, list[_Shown]]]:
         """Return device -> row -> its content."""
-        activities = self._alignment.profile.activities
+        commands = self._alignment.profile.commands
         links = self._alignment.links
         operations = {operation.index: operation for operation in self._alignment.links.operations}
         found: dict[int, dict[str, list[_Shown]]] = {}
@@ -93,19 +93,18 @@ class ByNameSide:
                 if index != NONE:
                     operation, row = operations[index], self._device.inside(row)
                     name, _ = self._device.containers.shown(operation)
-                    span = [self._base.device(device, at or 0)
-                            for at in (activities[row[0]].start_ns, activities[row[-1]].end_ns)]  # fmt: skip
+                    span = [self._base.device(device, int(at))
+                            for at in (commands.start_ns[row[0]], commands.end_ns[row[-1]])]  # fmt: skip
                     shown = _Shown(span[0], span[1], name, {"operation": index, **self._layer(row[0])})
                     rows.setdefault(f"{operation_type(operation)} calls", []).append(shown)
                 continue
-            for position in drawn:
-                activity = activities[position]
-                if activity.kind != "kernel":
-                    continue
-                start, end = (self._base.device(device, at or 0) for at in (activity.start_ns, activity.end_ns))
+            for position in drawn[commands.is_kernel[drawn]].tolist():
+                start, end = (
+                    self._base.device(device, int(at[position])) for at in (commands.start_ns, commands.end_ns)
+                )
                 run = links.run_of[position]
-                name = self._device.commands.slice_names[activity.name]
-                args = {"call_index": activity.number, **self._layer(position)}
+                name = self._device.commands.slice_names[commands.name.values[commands.name.codes[position]]]
+                args = {"call_index": int(commands.number[position]), **self._layer(position)}
                 if index != NONE:
                     args["operation"] = index
                 label = _NO_LAYER if links.runs else name

@@ -9,12 +9,13 @@ from itertools import chain, islice, pairwise, repeat
 from operator import le, lt, neg
 from typing import NamedTuple
 
+import numpy as np
+
 from mio2trace.align import NONE, Alignment
 from mio2trace.draw.base import ROW, TimeBase, highest_shown, six_digits, three_digits
 from mio2trace.draw.device import DeviceSide
-from mio2trace.draw.lanes import borders
 from mio2trace.draw.selection import Chosen
-from mio2trace.trace import CounterValue, CounterValues
+from mio2trace.trace import CounterValue, CounterValues, Numbers
 
 _PAUSE = 20
 """A counter shows no 0 between two GEMMs if the gap is below a twentieth of the time of the first one: it would take
@@ -31,21 +32,21 @@ def events(
 
 def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -> Iterator[CounterValues]:
     device_of = {queue.index: queue.device for queue in alignment.profile.queues}
-    activities = alignment.profile.activities
+    commands = alignment.profile.commands
     of_several = side.commands.several
     rates: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
-    for position, fact in alignment.facts.items():
-        gemm = fact.gemm
-        if gemm is None:
-            continue
-        activity = activities[position]
-        start, end = activity.start_ns, activity.end_ns
-        if start is not None and end is not None and start < end:
+    gemms = {position: fact.gemm for position, fact in alignment.facts.items() if fact.gemm is not None}
+    rows = np.fromiter(gemms, np.int64, len(gemms))
+    columns = commands.start_ns[rows], commands.end_ns[rows], commands.queue[rows], commands.has_times[rows]
+    for (position, gemm), start, end, queue, is_timed in zip(
+        gemms.items(), *(one.tolist() for one in columns), strict=True
+    ):
+        if is_timed and start < end:
             duration = end - start
             several = of_several.get(position)
             if several is not None:  # the rate is that of the whole GEMM
                 _, duration, end = several
-            rates[device_of.get(activity.queue, 0)].append((start, end, gemm.flop / duration))
+            rates[device_of.get(queue, 0)].append((start, end, gemm.flop / duration))
     for device, found in sorted(rates.items()):
         found.sort()
         shift = base.device(device, -origin)
@@ -169,7 +170,7 @@ def _achieved(
     alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int
 ) -> tuple[dict[int, _Spans], dict[int, _Spans]]:
     """Return the FLOPs and the bytes of each operation divided by the time of its kernels; copies also have bytes."""
-    activities, operation_at = alignment.profile.activities, side.measures.operation_at
+    commands, operation_at = alignment.profile.commands, side.measures.operation_at
     achieved, traffic = _no_spans(), _no_spans()
     ran = [operation for operation in operation_at.values() if operation.phase == "run"]
     has_sizes = any(operation.bytes_min for operation in ran)
@@ -183,15 +184,15 @@ def _achieved(
             operation, ran_ns = operation_at[index], timed_ns[index]
             if not ran_ns or operation.phase != "run":
                 continue
-            start, end = activities[row[0]].start_ns or 0, activities[row[-1]].end_ns or 0
+            start, end = int(commands.start_ns[row[0]]), int(commands.end_ns[row[-1]])
             for spans, amount in ((achieved, operation.flop), (traffic, operation.bytes_min)):
                 if amount:
                     spans[device].add(start + shift, end + shift, amount / ran_ns)
         elif has_sizes:
-            for activity in [activities[position] for position in row]:
-                start, end, moved = activity.start_ns or 0, activity.end_ns or 0, activity.size_bytes
-                if moved and end != start:
-                    traffic[device].add(start + shift, end + shift, moved / (end - start))
+            row = row[(commands.size_bytes[row] != 0) & (commands.time_ns[row] != 0)]
+            columns = (one[row].tolist() for one in (commands.start_ns, commands.end_ns, commands.size_bytes))
+            for start, end, moved in zip(*columns, strict=True):
+                traffic[device].add(start + shift, end + shift, moved / (end - start))
     return achieved, traffic
 
 
@@ -239,7 +240,8 @@ def _busy(
     alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, chosen: Chosen | None
 ) -> Iterator[CounterValue]:
     """Return the share of each device, and of each stream that is shown apart."""
-    activities = alignment.profile.activities
+    starts, ends = alignment.profile.commands.start_ns, alignment.profile.commands.end_ns
+    pass_of = np.asarray(alignment.links.pass_of, np.int64)
     rows = [
         (device, BUSY, side.counter_track(side.process_of[device]), positions)
         for device, positions in side.positions().items()
@@ -247,20 +249,18 @@ def _busy(
     rows += [(device, f"{name[0].upper()}{name[1:]} busy", track, own) for device, name, track, own in side.apart()]
     for device, busy_name, track, positions in rows:
         if chosen is not None:
-            positions = [position for position in positions if chosen.inside[position]]
+            positions = positions[chosen.inside[positions]]
         shift = base.device(device, 0) - origin
         process = side.process_of[device]
-        spans = list(_stretches(alignment, positions))
+        spans = list(_stretches(pass_of, positions))
         for number, stretch in enumerate(spans):
-            start = covered = activities[stretch[0]].start_ns or 0
-            busy = 0
-            for position in stretch:
-                begin, end = activities[position].start_ns or 0, activities[position].end_ns or 0
-                if end > covered:
-                    busy += end - (begin if begin > covered else covered)
-                    covered = end
-            following = activities[spans[number + 1][0]].start_ns or 0 if number + 1 < len(spans) else None
-            goes_on = following is not None and _pass(alignment, spans[number + 1]) == _pass(alignment, stretch)
+            start = int(starts[stretch[0]])
+            covered_before = np.maximum.accumulate(np.append(start, ends[stretch]))
+            covered = int(covered_before[-1])
+            worked = ends[stretch] - np.maximum(starts[stretch], covered_before[:-1])
+            busy = int(np.maximum(worked, 0).sum())
+            following = int(starts[spans[number + 1][0]]) if number + 1 < len(spans) else None
+            goes_on = following is not None and _pass(pass_of, spans[number + 1]) == _pass(pass_of, stretch)
             until = following if following is not None and (goes_on or following < covered) else covered
             if until > start:
                 share = round(100 * min(1.0, busy / (until - start)), 1)
@@ -269,24 +269,19 @@ def _busy(
                 yield CounterValue(process, busy_name, "%", covered + shift, 0.0, track)
 
 
-def _stretches(alignment: Alignment, positions: Sequence[int]) -> Iterator[Sequence[int]]:
+def _stretches(pass_of: Numbers, positions: Numbers) -> Iterator[Numbers]:
     """Return rows of commands in order of start, cut where another pass begins."""
     most = max(_SHORTEST, -(-len(positions) // _STRETCHES))
-    pass_of = alignment.links.pass_of
-    passes = [pass_of[position] for position in positions]
-    cuts = []
-    before = NONE
-    for border in borders(passes):
-        here = passes[border]
-        if here != NONE:
-            if before not in (NONE, here):
-                cuts.append(border)
-            before = here
+    in_pass = np.flatnonzero(pass_of[positions] != NONE)
+    passes = pass_of[positions[in_pass]]
+    cuts = in_pass[1:][passes[1:] != passes[:-1]].tolist()
     for first, last in pairwise([0, *cuts, len(positions)]):
         for begin in range(first, last, most):
             yield positions[begin : min(begin + most, last)]
 
 
-def _pass(alignment: Alignment, positions: Sequence[int]) -> int:
-    """Return the pass of a span: of its first command that is in a pass."""
-    return next((found for p in positions if (found := alignment.links.pass_of[p]) != NONE), NONE)
+def _pass(pass_of: Numbers, positions: Numbers) -> int:
+    """Return the pass of a stretch: that of its first command in a pass."""
+    passes = pass_of[positions]
+    known = passes[passes != NONE]
+    return int(known[0]) if len(known) else NONE

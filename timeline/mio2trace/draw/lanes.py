@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
-from itertools import chain, compress, count, pairwise
+from itertools import pairwise
 from math import inf
-from operator import ne
-from typing import Generic, NamedTuple, TypeVar
+from operator import itemgetter
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-from mio2trace.model.profile import Activity
+from mio2trace.model.tables import NO, Activities, Numbers
 from mio2trace.trace import Track
 
 T = TypeVar("T")
@@ -25,7 +27,7 @@ class Lane(NamedTuple, Generic[Row]):
     row: Row
     number: int
     bare: bool
-    positions: Sequence[int]
+    positions: Numbers
 
 
 def distinct(tracks: Sequence[Track]) -> list[Track]:
@@ -42,48 +44,43 @@ def distinct(tracks: Sequence[Track]) -> list[Track]:
     return named
 
 
-def by_queue(activities: Sequence[Activity]) -> dict[int, Sequence[int]]:
+def by_queue(commands: Activities) -> dict[int, Numbers]:
     """Return queue -> positions of its activities with times, in order."""
-    timed: Sequence[int] = [at for at, activity in enumerate(activities) if activity.start_ns is not None]
-    queues = {activity.queue for activity in activities}
-    if len(queues) == 1:
-        if len(timed) == len(activities):
-            timed = range(len(activities))  # of a million numbers, without the numbers
-        return {queues.pop(): timed} if timed else {}
-    rows: dict[int, list[int]] = {}
-    for position in timed:
-        rows.setdefault(activities[position].queue, []).append(position)
-    return {**rows}
+    timed = np.flatnonzero(commands.start_ns != NO)
+    queue = commands.queue[timed]
+    return {number: timed[queue == number] for number in np.unique(queue).tolist()}
 
 
-def packed(activities: Sequence[Activity], rows: Mapping[Row, Sequence[int]]) -> Iterator[Lane[Row]]:
+def packed(commands: Activities, rows: Mapping[Row, Numbers]) -> Iterator[Lane[Row]]:
     """Return the lanes of each row of positions; more than one only if commands overlap.
 
     Whatever the times are, no two commands of a lane (unless it is bare) start at once, and none starts before the last
     one ended: an unbroken part of a lane can be enclosed without another part in it.
     """
     for row, positions in rows.items():
-        if _in_a_row(activities, positions):
+        starts, ends = commands.start_ns[positions], commands.end_ns[positions]
+        if _is_in_a_row(starts, ends):
             yield Lane(row, 0, False, positions)
             continue
-
-        def span(position: int) -> tuple[int, int]:
-            start, end = activities[position].start_ns, activities[position].end_ns
-            assert start is not None and end is not None
-            return start, end
-
-        with_room: list[int] = []
-        bare: list[int] = []
-        begun: int | None = None
-        for position in sorted(positions, key=lambda position: _longest_first(span(position))):
-            start, end = span(position)
-            (bare if start == end == begun else with_room).append(position)
-            begun = start
-        lanes = packed_spans(with_room, span)
+        order = np.lexsort((-ends, starts))
+        positions, starts, ends = positions[order], starts[order], ends[order]
+        is_bare = np.append(False, starts[1:] == starts[:-1]) & (starts == ends)
+        with_room = positions[~is_bare]
+        lanes = [with_room]
+        if not _is_in_a_row(starts[~is_bare], ends[~is_bare]):
+            spans = zip(*(one[~is_bare].tolist() for one in (starts, ends, positions)), strict=True)
+            found = packed_spans([*spans], itemgetter(0, 1))
+            lanes = [np.array([position for _, _, position in lane], np.int64) for lane in found]
         for number, lane in enumerate(lanes):
             yield Lane(row, number, False, lane)
-        if bare:
-            yield Lane(row, len(lanes), True, bare)
+        if is_bare.any():
+            yield Lane(row, len(lanes), True, positions[is_bare])
+
+
+def _is_in_a_row(starts: Numbers, ends: Numbers) -> bool:
+    """Return whether commands ran one after another, in this order: then they need no sorting and one lane."""
+    one_by_one = (starts[1:] >= ends[:-1]) & (starts[1:] > starts[:-1])
+    return bool(one_by_one.all() and (ends >= starts).all())
 
 
 def packed_spans(items: Sequence[T], span: Callable[[T], tuple[int, int]]) -> list[list[T]]:
@@ -154,46 +151,19 @@ class FirstFit:
                 self._takes[place] = max(self._takes[2 * place], self._takes[2 * place + 1])
 
 
-def indistinct(activities: Sequence[Activity], bare: Iterable[Sequence[int]]) -> set[int]:
-    """Return the identities of activities without length that begin at once on one of these lanes."""
-    return {
-        id(activities[position])
-        for positions in bare
-        for pair in pairwise(positions)
-        if activities[pair[0]].start_ns == activities[pair[1]].start_ns
-        for position in pair
-    }
+def indistinct(starts: Numbers, bare: Iterable[Numbers]) -> NDArray[np.bool_]:
+    """Return whether an activity has no length and begins together with another one, on one of these lanes."""
+    found = np.zeros(len(starts), np.bool_)
+    for positions in bare:
+        pairs = np.flatnonzero(starts[positions[1:]] == starts[positions[:-1]])
+        found[positions[pairs]] = found[positions[pairs + 1]] = True
+    return found
 
 
 def _longest_first(span: tuple[int, int]) -> tuple[int, int]:
     return span[0], -span[1]
 
 
-def _in_a_row(activities: Sequence[Activity], positions: Sequence[int]) -> bool:
-    """Return whether these activities, in call order, ran one after another: then they need no sorting and one lane."""
-    begun: int | None = None
-    done = activities[positions[0]].start_ns if positions else None
-    for position in positions:
-        activity = activities[position]
-        start, end = activity.start_ns, activity.end_ns
-        if start is None or end is None or done is None or start < done or start == begun or end < start:
-            return False
-        begun, done = start, end
-    return True
-
-
-def unbroken(key_of: Sequence[int], positions: Sequence[int], first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """Return unbroken rows of one key within positions[first:last]: (key, begin, end)."""
-    begin = first
-    while begin < last:
-        key = key_of[positions[begin]]
-        end = begin + 1
-        while end < last and key_of[positions[end]] == key:
-            end += 1
-        yield key, begin, end
-        begin = end
-
-
-def borders(column: Sequence[int]) -> list[int]:
-    """Return where unbroken rows of one value begin."""
-    return list(compress(count(), map(ne, column, chain((None,), column))))
+def unbroken(keys: NDArray[Any]) -> Numbers:
+    """Return where unbroken rows of one value begin, and the end of the last one."""
+    return np.append(np.flatnonzero(np.append(True, keys[1:] != keys[:-1])), len(keys))

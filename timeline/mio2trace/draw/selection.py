@@ -5,18 +5,20 @@ Links and summary are always of the whole run; times keep the zero of the whole 
 
 from __future__ import annotations
 
-import heapq
 import re
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-from mio2trace.align import NONE, Alignment
-from mio2trace.draw.base import TimeBase
+from mio2trace.align import Alignment
+from mio2trace.draw.base import TimeBase, shifted
 from mio2trace.measures import Measures
 from mio2trace.notes import Notes, OptionError
 from mio2trace.patterns import late
+from mio2trace.trace import NO, Numbers
 
 _UNITS = {"ns": 1, "us": 1000, "µs": 1000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
 _TIME = late(r"(\d{1,12})(?:\.(\d{1,9}))?\s*(ns|us|µs|ms|s|min)", re.ASCII)
@@ -24,6 +26,7 @@ _ITERATION = late(r"(?:iteration\s+(\d{1,9})|warm-up)(?:\s+(forward|backward))?"
 _ITERATIONS = late(r"(\d{1,9})(?:\s*-\s*(\d{1,9}))?", re.ASCII)
 _WITH_DIRECTION = late(r"(.+?)(?<!\s)\s++(forward|backward)")
 _EVER = 1 << 62
+_LATEST = (1 << 63) - 1
 
 Edge = Literal["from", "to"]
 
@@ -91,9 +94,8 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     iterations: tuple[tuple[int, int], ...]
     longest_only: bool
     min_ns: int
-    inside: bytearray
-    drawn: bytearray
-    calls: frozenset[int]
+    inside: NDArray[np.bool_]
+    drawn: NDArray[np.bool_]
     runs: frozenset[int]
     operations: frozenset[int]
     left_out: int
@@ -113,21 +115,31 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
             return False
         return not self.iterations or any(start <= until and end >= since for since, until in self.spans)
 
-    def holds(self, positions: Sequence[int], start: int, end: int) -> bool:
-        """Return whether the container of these activities is drawn: because of one of them, or of its own length."""
+    def clipped(self, starts: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the parts of spans of time in the window; a part that ends where it begins, or before, is none."""
+        begin, end = (max(-_LATEST, min(at, _LATEST)) for at in (self.begin, self.end))
+        return np.maximum(starts, begin), np.minimum(ends, end)
+
+    def have_time(self, starts: Numbers, ends: Numbers) -> NDArray[np.bool_]:
+        """Return `has_time` of each."""
+        has = (ends >= self.begin) & (starts <= self.end)
+        if self.iterations:
+            touches = np.zeros(len(starts), np.bool_)
+            for since, until in self.spans:
+                touches |= (starts <= until) & (ends >= since)
+            has &= touches
+        return has
+
+    def holds(self, positions: Numbers, start: int, end: int) -> bool:
+        """Return whether the container of these activities is drawn: for one of them, or for its own length."""
         if not self.longest_only and end - start >= self.min_ns:
             return True
-        drawn = self.drawn
-        return any(drawn[position] for position in positions)
+        return bool(self.drawn[positions].any())
 
-    def narrowed(self, positions: Sequence[int], first: int, last: int) -> tuple[int, int]:
+    def narrowed(self, positions: Numbers, first: int, last: int) -> tuple[int, int]:
         """Return the part of an unbroken row that is inside; it is also unbroken."""
-        inside = self.inside
-        while first < last and not inside[positions[first]]:
-            first += 1
-        while first < last and not inside[positions[last - 1]]:
-            last -= 1
-        return first, last
+        inside = np.flatnonzero(self.inside[positions[first:last]])
+        return (first + int(inside[0]), first + int(inside[-1]) + 1) if len(inside) else (last, last)
 
 
 def choose(selection: Selection, alignment: Alignment, base: TimeBase, origin: int, notes: Notes) -> Chosen:
@@ -146,30 +158,16 @@ def choose(selection: Selection, alignment: Alignment, base: TimeBase, origin: i
         end = passes.moment(selection.end, "to", origin, begin)
     if begin >= end:
         raise OptionError(f"{selection.options()}: ends before it begins")
-    inside, drawn = bytearray(len(times)), bytearray(len(times))
-    outside = short = 0
-    long_enough: list[tuple[int, int]] = []
-    for position, span in enumerate(times):
-        if span is None:
-            continue
-        start, stop = span
-        if not (start < end and (stop > begin or start >= begin) and passes.chosen(position)):
-            outside += 1
-            continue
-        inside[position] = 1
-        if stop - start < min_ns:
-            short += 1
-        elif selection.top is None:
-            drawn[position] = 1
-        else:
-            long_enough.append((stop - start, position))
-    not_longest = 0
+    starts, ends, is_timed = times
+    inside = is_timed & (starts < end) & ((ends > begin) | (starts >= begin)) & passes.chosen
+    long_enough = drawn = inside & (ends - starts >= min_ns)
     if selection.top is not None:
-        activities = alignment.profile.activities
-        kernels = [(dur, -position) for dur, position in long_enough if activities[position].kind == "kernel"]
-        for _, position in heapq.nlargest(selection.top, kernels):
-            drawn[-position] = 1
-        not_longest = len(long_enough) - sum(drawn)
+        kernels = np.flatnonzero(long_enough & alignment.profile.commands.is_kernel)
+        longest = np.argsort(starts[kernels] - ends[kernels], kind="stable")[: selection.top]
+        drawn = np.zeros(len(starts), np.bool_)
+        drawn[kernels[longest]] = True
+    outside, short = int((is_timed & ~inside).sum()), int((inside & ~long_enough).sum())
+    not_longest = int(long_enough.sum()) - int(drawn.sum())
     for kind, count in (
         ("kernel or copy outside --from, --to or --iterations: left out of the trace", outside),
         ("kernel or copy shorter than --min-duration: left out of the trace", short),
@@ -177,10 +175,10 @@ def choose(selection: Selection, alignment: Alignment, base: TimeBase, origin: i
     ):
         if count:
             notes.remark(kind, count=count)
-    shown = [position for position, one in enumerate(drawn) if one]
-    if not shown and any(span is not None for span in times):
+    if not drawn.any() and is_timed.any():
         raise OptionError(f"{selection.options()}: leaves no kernel to draw")
     links = alignment.links
+    left_out = is_timed & ~drawn
     return Chosen(
         begin=begin,
         end=end,
@@ -190,23 +188,36 @@ def choose(selection: Selection, alignment: Alignment, base: TimeBase, origin: i
         min_ns=min_ns,
         inside=inside,
         drawn=drawn,
-        calls=frozenset(alignment.profile.activities[position].number for position in shown),
-        runs=frozenset(links.run_of[position] for position in shown),
-        operations=frozenset(links.operation_of[position] for position in shown),
+        runs=frozenset(np.asarray(links.run_of, np.int64)[drawn].tolist()),
+        operations=frozenset(np.asarray(links.operation_of, np.int64)[drawn].tolist()),
         left_out=outside + short + not_longest,
-        left_out_ns=sum(span[1] - span[0] for span, one in zip(times, drawn, strict=True) if span and not one),
+        left_out_ns=sum((ends - starts)[left_out].tolist()),
     )
 
 
-def _times(alignment: Alignment, base: TimeBase) -> list[tuple[int, int] | None]:
-    """Return the times of each activity on the axis; None without device times."""
-    shift = {queue.index: base.device(queue.device, 0) for queue in alignment.profile.queues}
-    times: list[tuple[int, int] | None] = []
-    for activity in alignment.profile.activities:
-        start, end = activity.start_ns, activity.end_ns
-        by = shift.get(activity.queue, 0)
-        times.append(None if start is None or end is None else (start + by, end + by))
-    return times
+_Times = tuple[Numbers, Numbers, NDArray[np.bool_]]
+"""Of each activity its start and its end, on the axis, and whether it has both."""
+
+
+def _times(alignment: Alignment, base: TimeBase) -> _Times:
+    commands = alignment.profile.commands
+    starts, ends = commands.start_ns.copy(), commands.end_ns.copy()
+    for queue in alignment.profile.queues:
+        rows, by = commands.has_times & (commands.queue == queue.index), base.device(queue.device, 0)
+        if by:
+            starts[rows], ends[rows] = shifted(starts[rows], by), shifted(ends[rows], by)
+    return starts, ends, commands.has_times
+
+
+def _reaches(times: _Times, codes: NDArray[Any], rows: NDArray[np.bool_]) -> dict[int, tuple[int, int]]:
+    """Return for each code of some activities with times from when to when these reach."""
+    starts, ends, is_timed = times
+    rows = rows & is_timed
+    known, places = np.unique(codes[rows], return_inverse=True)
+    first, last = np.full(len(known), np.iinfo(np.int64).max), np.full(len(known), NO)
+    np.minimum.at(first, places, starts[rows])
+    np.maximum.at(last, places, ends[rows])
+    return dict(zip(known.tolist(), zip(first.tolist(), last.tolist(), strict=True), strict=True))
 
 
 def _among(ranges: Sequence[tuple[int, int]], number: int | None) -> bool:
@@ -218,34 +229,24 @@ def _among(ranges: Sequence[tuple[int, int]], number: int | None) -> bool:
 class _Passes:
     """The passes and layers of a run on the axis."""
 
-    def __init__(
-        self, alignment: Alignment, times: Sequence[tuple[int, int] | None], iterations: tuple[tuple[int, int], ...]
-    ) -> None:
+    def __init__(self, alignment: Alignment, times: _Times, iterations: tuple[tuple[int, int], ...]) -> None:
         self._links = links = alignment.links
         self._times = times
-        self._iterations = iterations
-        self._kept = [_among(iterations, pass_.iteration) for pass_ in links.passes]
-        if iterations and not any(self._kept):
+        self._pass_of = np.asarray(links.pass_of, np.int64)
+        kept = [_among(iterations, pass_.iteration) for pass_ in links.passes]
+        if iterations and not any(kept):
             raise OptionError(f"--iterations: no kernel is in one of them; {self._there_are()}")
+        self.chosen: NDArray[np.bool_] = np.array([*kept, not iterations])[self._pass_of]
+        """Of each activity whether it is in one of the iterations, or all are wanted."""
 
     def _there_are(self) -> str:
         numbers = sorted({one.iteration for one in self._links.passes if one.iteration is not None})
         return f"there are {numbers[0]} to {numbers[-1]} (0: the warm-up)" if numbers else "the run has no iterations"
 
-    def chosen(self, position: int) -> bool:
-        if not self._iterations:
-            return True
-        pass_ = self._links.pass_of[position]
-        return pass_ != NONE and self._kept[pass_]
-
-    def spans(self, inside: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Return spans from the first to the last command of each chosen iteration."""
-        found: dict[int | None, list[tuple[int, int]]] = {}
-        for span, one, pass_ in zip(self._times, inside, self._links.pass_of, strict=True):
-            if one and span is not None:
-                found.setdefault(self._links.passes[pass_].iteration, []).append(span)
-        for spans in found.values():
-            yield min(start for start, _ in spans), max(end for _, end in spans)
+    def spans(self, inside: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+        """Return each chosen iteration, from its first to its last command."""
+        numbers = [NO if one.iteration is None else one.iteration for one in self._links.passes]
+        yield from _reaches(self._times, np.array([*numbers, NO])[self._pass_of], inside).values()
 
     def moment(self, text: str, edge: Edge, origin: int, after: int) -> int:
         """Return where ``text`` begins on the axis; for the edge ``to``, where it ends: the first such end after
@@ -269,11 +270,9 @@ class _Passes:
         return min(start for start, _ in spans) if edge == "from" else min(ends)
 
     def _of_passes(self, number: int, direction: str | None) -> list[tuple[int, int]]:
-        links = self._links
-        wanted = {at for at, one in enumerate(links.passes)
-                  if one.iteration == number and direction in (None, one.direction)}  # fmt: skip
-        spans = [span for span, pass_ in zip(self._times, links.pass_of, strict=True) if span and pass_ in wanted]
-        return [(min(start for start, _ in spans), max(end for _, end in spans))] if spans else []
+        wanted = [one.iteration == number and direction in (None, one.direction) for one in self._links.passes]
+        rows = np.array([*wanted, False])[self._pass_of]
+        return [*_reaches(self._times, np.zeros(len(rows)), rows).values()]
 
     def _of_layer(self, name: str) -> list[tuple[int, int]]:
         """Return the selected executions of a layer."""
@@ -282,15 +281,9 @@ class _Passes:
         links = self._links
         if found is not None and not any(run.layer == name for run in links.runs):
             name, direction = found[1], found[2]
-        spans: dict[int, tuple[int, int]] = {}
-        for position, (number, span) in enumerate(zip(links.run_of, self._times, strict=True)):
-            if number == NONE or span is None or not self.chosen(position):
-                continue
-            run = links.runs[number]
-            if run.layer == name and direction in (None, run.direction):
-                start, end = spans.get(number, span)
-                spans[number] = min(start, span[0]), max(end, span[1])
-        return list(spans.values())
+        run_of = np.asarray(links.run_of, np.int64)
+        wanted = [run.layer == name and direction in (None, run.direction) for run in links.runs]
+        return [*_reaches(self._times, run_of, np.array([*wanted, False])[run_of] & self.chosen).values()]
 
 
 # -- The first view: one steady iteration
@@ -333,22 +326,10 @@ def _spans(
     """Return the spans of the iterations of these numbers, in their order, with any drawn command."""
     told = measures.steady.told
     wanted = frozenset(numbers)
-    counts = [one.number in wanted for one in told.all]
-    profile = measures.alignment.profile
-    shift = {queue.index: base.device(queue.device, 0) for queue in profile.queues}
-    spans: dict[int, tuple[int, int]] = {}
-    for position, (place, activity) in enumerate(zip(told.place_of, profile.activities, strict=True)):
-        start, end = activity.start_ns, activity.end_ns
-        if place == NONE or not counts[place] or start is None or end is None:
-            continue
-        if chosen is not None and not chosen.drawn[position]:
-            continue
-        by = shift.get(activity.queue)
-        if by is None:
-            by = base.device(0, 0)
-        first, last = spans.get(place, (start + by, end + by))
-        spans[place] = min(first, start + by), max(last, end + by)
-    return {told.all[place].number: spans[place] for place in sorted(spans)}
+    place_of = np.asarray(told.place_of, np.int64)
+    rows = np.array([*(one.number in wanted for one in told.all), False])[place_of]
+    spans = _reaches(_times(measures.alignment, base), place_of, rows if chosen is None else rows & chosen.drawn)
+    return {told.all[place].number: span for place, span in spans.items()}
 
 
 def window(measured: Sequence[Measures], with_calls: bool) -> Selection:

@@ -16,6 +16,7 @@ from operator import itemgetter
 from typing import Annotated, Any, BinaryIO, Literal
 
 import msgspec
+import numpy as np
 import orjson
 
 from mio2trace.patterns import late
@@ -31,7 +32,6 @@ from mio2trace.trace import (
     Flow,
     Flows,
     Part,
-    Pool,
     Slice,
     Slices,
     Trace,
@@ -426,7 +426,7 @@ def _record(keys: tuple[str, ...]) -> type[msgspec.Struct]:
 
 def _printed(column: Column) -> Sequence[Any]:
     """The values of a column. Raises OverflowError where an integer has more than 63 bits."""
-    if isinstance(column, Pool):
+    if not isinstance(column, np.ndarray):
         array("q", [value for value in column.values if type(value) is int])
     return plain(column)
 

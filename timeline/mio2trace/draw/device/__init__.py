@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import functools
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, compress
-from operator import ne, or_
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align import NONE
 from mio2trace.draw.base import ROW, Ids, TimeBase, merged
 from mio2trace.draw.device.commands import Commands
-from mio2trace.draw.device.containers import Containers, Span
+from mio2trace.draw.device.containers import Containers, Spans
 from mio2trace.draw.lanes import by_queue, indistinct, packed, unbroken
 from mio2trace.draw.selection import Chosen
 from mio2trace.measures import Measures
-from mio2trace.model.profile import Activity, Profile, Queue
-from mio2trace.trace import Columns, Process, Slices, Track
+from mio2trace.model.profile import Profile, Queue
+from mio2trace.trace import Columns, Numbers, Process, Slices, Track
 
 APART = 0.1
 """A stream with at least this part of a device's kernel time is shown even if the group of the device is closed."""
@@ -26,6 +27,8 @@ Fold = Literal["find", "set-up", "warm-up"]
 """Work that may have a track of its own, so that the iterations are alone on theirs: searches, all work before the
 warm-up, the warm-up."""
 _FOLDED = {"find": "Find", "set-up": "Set-up", "warm-up": "Warm-up"}
+
+_FOLDED_PHASES = {"find": "", "set-up": "setup", "warm-up": "warm-up"}
 
 _AT_ONCE = ROW // 2
 """The commands of a lane that are drawn at once; their containers are as many again."""
@@ -47,12 +50,16 @@ _HELP_FOLDED = "Work outside of the iterations, on its own track because of --fo
 
 
 class _Chunk(NamedTuple):
-    """The drawn slices of some of a lane's commands: passes, layers and operations that begin with one of them; the
-    commands, by their number in the lane; the commands that begin unbroken rows of all three."""
+    """The drawn part of some commands of a lane: the passes, layers and operations that begin with one of them; the
+    commands, by their number in the lane.
+    """
 
-    spans: Sequence[Sequence[Span]]
-    commands: Sequence[int]
-    begins: Sequence[int]
+    spans: Sequence[Spans]
+    commands: Numbers
+
+
+_NONE = np.zeros(0, np.int64)
+_NO_SPANS = Spans(_NONE, _NONE, _NONE, np.zeros(0, np.bool_))
 
 
 class DeviceSide:
@@ -79,10 +86,15 @@ class DeviceSide:
         self._alignment = alignment = measures.alignment
         links = alignment.links
         self._has_operations = links.has_operations  # searched once, not in each lane
+        self._commands = alignment.profile.commands
+        self._pass_of, self._operation_of = (
+            np.asarray(links.pass_of, np.int64),
+            np.asarray(links.operation_of, np.int64),
+        )
         self._levels = [
-            links.pass_of if links.passes else None,
-            links.run_of if links.runs else None,
-            links.operation_of if self._has_operations else None,
+            self._pass_of if links.passes else None,
+            np.asarray(links.run_of, np.int64) if links.runs else None,
+            self._operation_of if self._has_operations else None,
         ]
         self._chosen: Chosen | None = None
         self._fold = fold
@@ -107,56 +119,44 @@ class DeviceSide:
             for lane in lanes_of.get(device, ()):
                 self._tracks[lane] = track = ids.take(track + 1)
             self.next_process = track - track % 100 + 100
-        self._first_of = {queue: track for (queue, *other), track in self._tracks.items() if other == [0, ""]}
-        activities = alignment.profile.activities
-        self._elsewhere = {
-            id(activities[position]): self._tracks[lane]
-            for lane, positions in self._lanes.items()
-            if lane[1] or lane[2]
-            for position in positions
-        }
-        self.indistinct = indistinct(activities, [self._lanes[lane] for lane in self._bare])
+        self.track_of = np.zeros(len(self._commands), np.int64)
+        """The track of each activity with device times."""
+        for lane, positions in self._lanes.items():
+            self.track_of[positions] = self._tracks[lane]
+        self.indistinct = indistinct(self._commands.start_ns, [self._lanes[lane] for lane in self._bare])
 
     def show_only(self, chosen: Chosen) -> None:
         """Draw only the chosen part from now on; numbers and lanes stay."""
         self._chosen = chosen
 
-    def track_of(self, activity: Activity) -> int:
-        """Return the track of an activity with device times."""
-        track = self._elsewhere.get(id(activity)) if self._elsewhere else None
-        return self._first_of[activity.queue] if track is None else track
-
-    def _pack(self) -> dict[_Lane, Sequence[int]]:
+    def _pack(self) -> dict[_Lane, Numbers]:
         """Return the positions of each lane in order of start; folded parts come last."""
-        of_queues = by_queue(self._alignment.profile.activities)
-        rows: dict[tuple[str, int], Sequence[int]] = {("", queue): positions for queue, positions in of_queues.items()}
+        rows = {("", queue): positions for queue, positions in by_queue(self._commands).items()}
         if self._fold:
-            apart: dict[tuple[str, int], list[int]] = {}
-            for queue, positions in of_queues.items():
-                for position in positions:
-                    apart.setdefault((self._folded(position), queue), []).append(position)
-            rows = {**apart}
-        order = ["", *_FOLDED]
-        ordered = {row: rows[row] for row in sorted(rows, key=lambda row: (order.index(row[0]), row[1]))}
-        lanes: dict[_Lane, Sequence[int]] = {}
-        for lane in packed(self._alignment.profile.activities, ordered):
-            folded, queue = lane.row
-            lanes[queue, lane.number, folded] = lane.positions
+            order = ["", *_FOLDED]
+            folded = self._folded()
+            rows = {
+                (name, queue): positions[folded[positions] == number]
+                for number, name in enumerate(order)
+                for (_, queue), positions in rows.items()
+            }
+        lanes: dict[_Lane, Numbers] = {}
+        for lane in packed(self._commands, {row: positions for row, positions in rows.items() if len(positions)}):
+            name, queue = lane.row
+            lanes[queue, lane.number, name] = lane.positions
             if lane.bare:
-                self._bare.add((queue, lane.number, folded))
+                self._bare.add((queue, lane.number, name))
         return lanes
 
-    def _folded(self, position: int) -> str:
-        """Return the track for folded parts on which an activity is drawn."""
+    def _folded(self) -> NDArray[np.int64]:
+        """Return for each activity the place of its track in ``_FOLDED``, from 1; 0 for the track of its queue."""
         links = self._alignment.links
-        operation = self._operations.get(self._alignment.links.operation_of[position])
-        if "find" in self._fold and operation is not None and operation.phase == "find":
-            return "find"
-        number = links.pass_of[position]
-        phase = "" if number == NONE else links.passes[number].phase
-        if phase == "setup" and "set-up" in self._fold:
-            return "set-up"
-        return "warm-up" if phase == "warm-up" and "warm-up" in self._fold else ""
+        places = {phase: place for place, (name, phase) in enumerate(_FOLDED_PHASES.items(), 1) if name in self._fold}
+        folded = np.array([*(places.get(one.phase, 0) for one in links.passes), 0])[self._pass_of]
+        if "find" in self._fold:
+            searches = [index for index, operation in self._operations.items() if operation.phase == "find"]
+            folded[np.isin(self._operation_of, searches)] = 1
+        return folded
 
     def first_ns(self) -> int | None:
         return min((self._base.device(device, start) for device, start, _ in self._reaches()), default=None)
@@ -166,14 +166,11 @@ class DeviceSide:
 
     def _reaches(self) -> Iterator[tuple[int, int, int]]:
         """Return (device, start, end) of the first and the last slice of each lane."""
-        activities = self._alignment.profile.activities
-        chosen = self._chosen
         for (queue, _, _), positions in self._lanes.items():
-            if chosen is not None:
-                positions = [position for position in positions if chosen.drawn[position]]
-            if positions:
-                start, end = activities[positions[0]].start_ns, activities[positions[-1]].end_ns
-                yield self._device_of.get(queue, 0), start or 0, end or 0
+            drawn = positions if self._chosen is None else positions[self._chosen.drawn[positions]]
+            if len(drawn):
+                start, end = self._commands.start_ns[drawn[0]], self._commands.end_ns[drawn[-1]]
+                yield self._device_of.get(queue, 0), int(start), int(end)
 
     def processes(self) -> list[Process]:
         devices: dict[int, set[int]] = {}
@@ -229,21 +226,20 @@ class DeviceSide:
     def _apart(self) -> set[_Lane]:
         """Return other lanes with more than `APART` of a device's kernel time, such as the stream of the
         collectives."""
-        activities = self._alignment.profile.activities
         lanes = [lane for lane in self._shown_lanes() if lane[1:] == (0, "")]
         several = Counter(self._device_of.get(lane[0], 0) for lane in lanes)
-        took: dict[_Lane, int] = {}
-        of_device: Counter[int] = Counter()
+        took: dict[_Lane, float] = {}
+        of_device: dict[int, float] = defaultdict(float)
         for lane in lanes:
             device = self._device_of.get(lane[0], 0)
             if several[device] > 1:
-                own = (activities[position] for position in self._lanes[lane])
-                took[lane] = sum((one.end_ns or 0) - (one.start_ns or 0) for one in own if one.kind == "kernel")
+                own = self._lanes[lane]
+                took[lane] = float(self._commands.time_ns[own][self._commands.is_kernel[own]].sum(dtype=np.float64))
                 of_device[device] += took[lane]
         large = {lane for lane, ns in took.items() if ns > APART * of_device[self._device_of.get(lane[0], 0)]}
         return large - self._main
 
-    def apart(self) -> Iterator[tuple[int, str, int, Sequence[int]]]:
+    def apart(self) -> Iterator[tuple[int, str, int, Numbers]]:
         """Return for each lane that is shown apart: device, name of its row, track, positions in order of start."""
         names = row_names(self._alignment.profile)
         for lane in self._shown_lanes():
@@ -277,49 +273,49 @@ class DeviceSide:
         for lane in self._shown_lanes():
             track, positions = self._tracks[lane], self._lanes[lane]
             shift = self._base.shift.get(self._device_of.get(lane[0], 0), 0) - origin
-            for spans_of, commands, begins in self._chunks(lane):
+            for spans_of, commands in self._chunks(lane):
                 columns: list[Columns] = []
-                places: list[Iterable[int]] = []
+                places: list[Numbers] = []
                 for level, (make, spans) in enumerate(zip(of_level, spans_of, strict=True)):
-                    if spans:
+                    if len(spans):
                         columns.append(make(track, shift, positions, spans))
-                        places.append([4 * first + level for _, first, _, _ in spans])
-                if commands:
-                    drawn = [positions[number] for number in commands]
-                    columns.append(self.commands.drawn(track, shift, drawn, begins))
-                    places.append([4 * number + 3 for number in commands])
+                        places.append(4 * spans.first + level)
+                if len(commands):
+                    columns.append(self.commands.drawn(track, shift, positions[commands]))
+                    places.append(4 * commands + 3)
                 yield Slices(track, columns, merged(*places) if len(columns) > 1 else None)
 
-    def rows(self) -> Iterator[tuple[int, int, Sequence[int], Sequence[int]]]:
-        """Yield (device, operation or `NONE`, positions, drawn positions) of unbroken rows with any drawn command."""
-        operation_of = self._alignment.links.operation_of
+    def rows(self) -> Iterator[tuple[int, int, Numbers, Numbers]]:
+        """Return (device, operation or `NONE`, positions, the drawn ones) of each unbroken row with a drawn one."""
         chosen = self._chosen
         for (queue, _, _), positions in self._lanes.items():
-            for index, first, last in unbroken(operation_of, positions, 0, len(positions)):
+            operations = self._operation_of[positions]
+            borders = unbroken(operations).tolist()
+            for first, last in pairwise(borders):
                 row = drawn = positions[first:last]
+                index = int(operations[first])
                 if chosen is not None:
-                    drawn = [position for position in row if chosen.drawn[position]]
+                    drawn = row[chosen.drawn[row]]
                     row = row if index != NONE else drawn
-                if drawn:
+                if len(drawn):
                     yield self._device_of.get(queue, 0), index, row, drawn
 
-    def inside(self, row: Sequence[int]) -> Sequence[int]:
-        """Return those of a row that are inside the selection."""
-        chosen = self._chosen
-        return row if chosen is None else [position for position in row if chosen.inside[position]]
+    def inside(self, row: Numbers) -> Numbers:
+        """Return the chosen part of a row."""
+        return row if self._chosen is None else row[self._chosen.inside[row]]
 
-    def positions(self) -> dict[int, Sequence[int]]:
+    def positions(self) -> dict[int, Numbers]:
         """Return device -> its activities with times, in order of start."""
-        found: dict[int, list[Sequence[int]]] = {}
+        found: dict[int, list[Numbers]] = {}
         for (queue, _, _), positions in self._lanes.items():
             found.setdefault(self._device_of.get(queue, 0), []).append(positions)
-        activities = self._alignment.profile.activities
-        return {
-            device: lanes[0]
-            if len(lanes) == 1
-            else sorted((p for lane in lanes for p in lane), key=lambda p: (activities[p].start_ns, p))
-            for device, lanes in sorted(found.items())
-        }
+        return {device: self._by_start(lanes) for device, lanes in sorted(found.items())}
+
+    def _by_start(self, lanes: Sequence[Numbers]) -> Numbers:
+        if len(lanes) == 1:
+            return lanes[0]
+        positions = np.concatenate(lanes)
+        return positions[np.lexsort((positions, self._commands.start_ns[positions]))]
 
     def _chunks(self, lane: _Lane) -> Iterator[_Chunk]:
         """Yield the drawn slices of a lane, a limited number at once. A container spans an unbroken row of its
@@ -327,54 +323,40 @@ class DeviceSide:
 
         Commands without length are drawn one by one.
         """
-        positions, chosen, is_bare = self._lanes[lane], self._chosen, lane in self._bare
-        for first in range(0, len(positions), _AT_ONCE):
-            here = positions[first : first + _AT_ONCE]
-            last = first + len(here)
-            is_first: Sequence[bool] = [is_bare] * len(here)
-            levels: list[Sequence[int]] = []
-            spans_of: list[Sequence[Span]] = []
-            begins: Sequence[int] = ()
-            for key_of in self._levels:
-                if key_of is None:
-                    spans_of.append(())
-                    continue
-                levels.append(key_of)
-                keys = [key_of[position] for position in here]
-                before = key_of[positions[first - 1]] if first else None
-                is_first = list(map(or_, is_first, map(ne, keys, chain((before,), keys))))
-                begins = list(compress(range(first, last), is_first))
-                until = last if is_bare or keys[-1] == NONE else _until(levels, positions, last)
-                rows = zip(begins, [*begins[1:], until], strict=False)
-                spans = [(key, begin, end, False) for begin, end in rows if (key := keys[begin - first]) != NONE]
-                spans_of.append(spans if chosen is None else list(self._narrowed(chosen, positions, spans)))
-            if chosen is None:
-                at = [begin - first for begin in begins]
-                yield _Chunk(spans_of, range(first, last), at if at[:1] == [0] else [0, *at])
+        positions, chosen = self._lanes[lane], self._chosen
+        is_first = np.full(len(positions), lane in self._bare)
+        levels: list[Spans] = []
+        for key_of in self._levels:
+            if key_of is None:
+                levels.append(_NO_SPANS)
                 continue
-            drawn = [number for number in range(first, last) if chosen.drawn[positions[number]]]
-            if drawn or any(spans_of):
-                at = sorted({bisect_left(drawn, begin) for begin in (first, *begins)} - {len(drawn)})
-                yield _Chunk(spans_of, drawn, at)
+            keys = key_of[positions]
+            is_first |= np.append(True, keys[1:] != keys[:-1])
+            begins = np.flatnonzero(is_first)
+            spans = Spans(keys[begins], begins, np.append(begins[1:], len(positions)), np.zeros(len(begins), np.bool_))
+            levels.append(spans.take(spans.numbers != NONE))
+        for first in range(0, len(positions), _AT_ONCE):
+            last = min(first + _AT_ONCE, len(positions))
+            spans_of = [spans.take(slice(*np.searchsorted(spans.first, (first, last)))) for spans in levels]
+            commands = np.arange(first, last)
+            if chosen is not None:
+                spans_of = [self._narrowed(chosen, positions, spans) for spans in spans_of]
+                commands = commands[chosen.drawn[positions[first:last]]]
+            if len(commands) or any(map(len, spans_of)):
+                yield _Chunk(spans_of, commands)
 
-    def _narrowed(self, chosen: Chosen, positions: Sequence[int], spans: Sequence[Span]) -> Iterator[Span]:
+    def _narrowed(self, chosen: Chosen, positions: Numbers, spans: Spans) -> Spans:
         """Return the parts of drawn containers that are inside the selection."""
-        activities = self._alignment.profile.activities
-        for number, first, last, _ in spans:
+        starts, ends = self._commands.start_ns, self._commands.end_ns
+        rows = []
+        for number, first, last in zip(spans.numbers.tolist(), spans.first.tolist(), spans.last.tolist(), strict=True):
             begin, end = chosen.narrowed(positions, first, last)
             if begin < end:
-                start, until = activities[positions[begin]].start_ns, activities[positions[end - 1]].end_ns
-                if chosen.holds(positions[begin:end], start or 0, until or 0):
-                    yield number, begin, end, end - begin < last - first
-
-
-def _until(levels: Sequence[Sequence[int]], positions: Sequence[int], number: int) -> int:
-    """Return where the row of the position before this one ends."""
-    before = positions[number - 1]
-    keys = [key_of[before] for key_of in levels]
-    while number < len(positions) and [key_of[positions[number]] for key_of in levels] == keys:
-        number += 1
-    return number
+                start, until = int(starts[positions[begin]]), int(ends[positions[end - 1]])
+                if chosen.holds(positions[begin:end], start, until):
+                    rows.append((number, begin, end, end - begin < last - first))
+        numbers, begins, until_of, cut = np.array(rows, np.int64).reshape(-1, 4).T
+        return Spans(numbers, begins, until_of, cut.astype(np.bool_))
 
 
 # -- The names of devices and their rows: from the profiler; OpenCL's have only numbers

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise, repeat, zip_longest
-from operator import attrgetter, sub
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align import NONE, LayerRun, Links
 from mio2trace.align.links import SURE
-from mio2trace.draw.base import columns as columns_of
-from mio2trace.draw.base import in_columns, size_text, three_digits, told
+from mio2trace.draw.base import all_three_digits, in_columns, shifted, size_text, three_digits, told
 from mio2trace.draw.device.containers import gemm_args
 from mio2trace.draw.framework import Nodes, execution_args, executions_of
 from mio2trace.kernels import KernelFact, role
@@ -19,19 +20,16 @@ from mio2trace.kernels.names import kernel_name
 from mio2trace.kernels.shown import slice_names
 from mio2trace.measures import Measures
 from mio2trace.measures.counters import measured, values_of
-from mio2trace.measures.device_time.launches import queue_times
-from mio2trace.model.profile import Activity, Counter, Execution
+from mio2trace.model.profile import Activity, Counter
+from mio2trace.model.tables import Pool, numbers
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
 from mio2trace.schema import recorded
-from mio2trace.trace import NO_ARGS, Columns, Slice
+from mio2trace.trace import NO, NO_ARGS, Column, Columns, Numbers, Slice
 
+_MOST_KEYS = 1 << 62
 _ALGORITHMS = frozenset(("Direct", "Winograd", "ImplicitGemm", "Gemm", "FFT", "Naive"))
 _LINKS = ("operation_by", "layer_by", "sure", "doubt", "phase", "layer", "layer_index", "direction")
-_NAME, _KIND = attrgetter("name"), attrgetter("kind")
-_SIZES = attrgetter("grid"), attrgetter("workgroup"), attrgetter("opencl.offset"), attrgetter("resources")
-_Shown = tuple[str, str, dict[str, Any]]
-"""Name, category, arguments."""
 _DOUBT = {(False, False): "", (True, False): "layer", (False, True): "operation", (True, True): "both"}
 """The links of an activity that have low confidence, by (layer, operation)."""
 
@@ -44,213 +42,180 @@ class Commands:
         self._process = {"process": process} if process else {}
         self._alignment = alignment = measures.alignment
         self._links, self._facts = alignment.links, alignment.facts
-        self._activities = alignment.profile.activities
+        self._commands = commands = alignment.profile.commands
         self._operations = measures.operation_at
-        self._stands_for = alignment.links.only_main()
+        stands_for = np.flatnonzero(np.frombuffer(alignment.links.only_main(), np.uint8)).tolist()
+        wholes = {at: self._operations.get(alignment.links.operation_of[at]) for at in stands_for}
+        self._wholes = {at: operation for at, operation in wholes.items() if operation is not None}
+        """The operation of each kernel that does all of its work."""
         self.several = self._gemm_parts()
         """For each kernel that represents a GEMM of several kernels: their number, the sum of their times, the last
         end."""
         self._names: dict[object, tuple[object, dict[str, str]]] = {}
         self._named_at: dict[int, dict[str, str]] = {NONE: {}}
-        self._shown_rows: dict[object, int] = {}
-        self._alike: defaultdict[int, dict[object, Slice]] = defaultdict(dict)
+        self._alike: defaultdict[int, dict[int, Slice]] = defaultdict(dict)
         profile = alignment.profile
-        self.slice_names = slice_names({one.name for one in self._activities if one.kind == "kernel"})
+        kernels = np.unique(commands.name.codes[commands.is_kernel]).tolist()
+        self.slice_names = slice_names({commands.name.values[code] for code in kernels})
         self._numbers = profile.numbers
         self._counters = profile.counters
-        called = {activity.call.name for activity in self._activities if activity.call is not None}
-        self._has_graphs = any("GraphLaunch" in name for name in called)
         self._on_one_clock = all(device.clock == 0 for device in profile.devices)
         several = len(profile.threads) > 1
-        self._tids = (
-            [thread.index if thread.tid is None else thread.tid for thread in profile.threads] if several else []
-        )
+        tids = [thread.index if thread.tid is None else thread.tid for thread in profile.threads]
+        self._tids = np.array(tids if several else [], np.int64)
         self._lines: list[str | None] = [*map(str, profile.lines), None] if profile.line_of else []
         """The text of each place; -1 is none."""
         self._streams = {q.index: q.number for q in profile.queues if q.kind == "stream" and q.number is not None}
         self._executions = executions_of(alignment.profile)
         self._nodes = Nodes(alignment.profile, with_layers=False)  # links state these
         links = alignment.links
-        self._doubted = links.layer_confidence.keys() | links.operation_confidence.keys()
-        self._iterations = [pass_.number for pass_ in links.passes]
-        self._has_more = bool(self._executions or links.layer_unsure or links.operation_unsure)
+        self._confidences = {
+            f"{kind}_confidence": _told_of(confidence, len(commands))
+            for kind, confidence in (("layer", links.layer_confidence), ("operation", links.operation_confidence))
+            if confidence
+        }
+        self._iteration_of = numbers([*(pass_.number for pass_ in links.passes), None], len(links.passes) + 1)[
+            np.asarray(links.pass_of, np.int64)
+        ]
+        self._operation_of = np.asarray(links.operation_of, np.int64)
 
     def _gemm_parts(self) -> dict[int, tuple[int, int, int]]:
         """Return the GEMMs of several kernels (ViennaCL's blocks, clBLAS's tiles), by the kernel that represents each.
 
         The rate is that of the whole GEMM.
         """
-        activities = self._alignment.profile.activities
         spans_of = {}
         for position, parts in self._measures.gemm_parts.items():
             cost = self._measures.of(parts)
-            ends = [end for part in parts if (end := activities[part].end_ns) is not None]
             if cost.kernel_ns is not None:
-                spans_of[position] = len(parts), cost.kernel_ns, max(ends)
+                spans_of[position] = len(parts), cost.kernel_ns, int(self._commands.end_ns[list(parts)].max())
         return spans_of
 
-    def drawn(
-        self,
-        track: int,
-        shift: int,
-        positions: Sequence[int],
-        begins: Sequence[int],
-    ) -> Columns:
-        """Return the commands at ``positions``.
-
-        ``begins``: where in ``positions`` unbroken rows of one pass, one execution of a layer and one operation begin.
-        ``shift``: from the device's times to the trace's.
-        """
-        links = self._links
-        activities = [self._activities[position] for position in positions]
-        starts = [activity.start_ns or 0 for activity in activities]
-        durations = list(map(sub, [activity.end_ns or 0 for activity in activities], starts))
-        facts: Sequence[KernelFact | None] = list(map(self._facts.get, positions)) if self._facts else ()
-        wholes: Sequence[Operation | None] = ()
-        if self._stands_for:
-            stands_for, operation_of, at = self._stands_for, links.operation_of, self._operations.get
-            wholes = [at(operation_of[place]) if stands_for[place] else None for place in positions]
-        executions: Sequence[Execution | None] = ()
-        if self._executions:
-            executions = list(map(self._executions.get, positions))
-        of_rows, iterations, operations = self._of_rows(positions, begins)
-        tells: list[Iterable[object]] = [
-            of_rows,
-            map(_NAME, activities),
-            map(_KIND, activities),
-            # Sizes and facts are interned: comparing their identities is fast.
-            *(map(id, map(of, activities)) for of in _SIZES),
-            map(links.layer_by.__getitem__, positions),
-            self._rare(activities, positions, executions),
-        ]
-        if self._operations:
-            tells.append(map(links.operation_by.__getitem__, positions))
-        if facts:
-            tells.append(map(id, facts))
-        if wholes:
-            tells.append([None if whole is None else id(whole.problem) for whole in wholes])
+    def drawn(self, track: int, shift: int, positions: Numbers) -> Columns:
+        """Return the commands at ``positions``. ``shift``: from the device's times to the trace's."""
+        commands = self._commands
+        keys, first, codes = np.unique(self._keys[positions], return_index=True, return_inverse=True)
         alike = self._alike[track]
         likes: list[Slice] = []
-        for number, key in enumerate(zip(*tells, strict=True)):
+        for key, place in zip(keys.tolist(), first.tolist(), strict=True):
             like = alike.get(key)
             if like is None:
-                position = positions[number]
-                whole = wholes[number] if wholes else None
-                execution = executions[number] if executions else None
-                shown = self._shown(activities[number], position, whole, execution)
-                like = alike[key] = Slice(track, 0, 0, shown[0], shown[1], NO_ARGS, shown[2])
+                like = alike[key] = self._like(track, int(positions[place]))
             likes.append(like)
-        columns: dict[str, Sequence[Any]] = {}
-        # Arguments that are equal in every iteration come before this one: a compressor takes all of them at once.
-        if facts or wholes:
-            columns |= self._rates(positions, durations, facts, wholes)
-        columns |= self._own(activities)
-        if executions:
+        durations = commands.end_ns[positions] - commands.start_ns[positions]
+        columns: dict[str, Column] = {}
+        # Whatever is the same in every iteration comes before this: a compressor takes all of it at once.
+        if self._facts or self._wholes:
+            columns |= self._rates(positions, durations)
+        columns |= self._own(positions)
+        if self._executions:
+            executions = map(self._executions.get, positions.tolist())
             columns |= in_columns([{} if one is None else execution_args(one) for one in executions])
-        columns |= {"iteration": iterations, "operation": operations}
-        if self._doubted and not self._doubted.isdisjoint(positions):
-            columns["layer_confidence"] = _confidences(links.layer_confidence, positions)
-            columns["operation_confidence"] = _confidences(links.operation_confidence, positions)
-        columns["line"] = [activity.line or None for activity in activities]
-        queued = [activity.queued_ns for activity in activities]
-        if queued.count(None) < len(queued):
-            submitted = [activity.submit_ns for activity in activities]
-            both = [None not in times for times in zip(queued, submitted, strict=True)]
+        columns["iteration"] = self._iteration_of[positions]
+        operations = self._operation_of[positions]
+        columns["operation"] = np.where(operations == NONE, NO, operations)
+        columns |= {name: values[positions] for name, values in self._confidences.items()}
+        columns["line"] = _some(commands.line[positions])
+        queued, submitted = commands.queued_ns[positions], commands.submit_ns[positions]
+        has_both = (queued != NO) & (submitted != NO)
+        if has_both.any():
             for name, times in (("queued_ns", queued), ("submit_ns", submitted)):
-                columns[name] = [(ns or 0) + shift if has else None for ns, has in zip(times, both, strict=True)]
-        return columns_of(likes, [start + shift for start in starts], durations, told(columns))
+                columns[name] = np.where(has_both, shifted(np.where(has_both, times, 0), shift), NO)
+        likes_of = Pool(likes, codes.astype(np.int32))
+        return Columns(likes_of, shifted(commands.start_ns[positions], shift), durations, told(columns))
 
-    def _of_rows(
-        self, positions: Sequence[int], begins: Sequence[int]
-    ) -> tuple[list[int], list[int | None], list[int | None]]:
-        """Return for each command a number for the content of its row, the iteration, and the operation."""
-        links, shown_rows, activities = self._links, self._shown_rows, self._activities
-        rows: list[int] = []
-        iterations: list[int | None] = []
-        operations: list[int | None] = []
-        for begin, end in pairwise([*begins, len(positions)]):
-            position, count = positions[begin], end - begin
-            pass_, run, index = links.pass_of[position], links.run_of[position], links.operation_of[position]
-            layer = None if run == NONE else links.runs[run]
-            named = self._named_at.get(index)
-            if named is None:
-                named = self._named(index)
-            key = (
-                -1 if layer is None else layer.layer_index,
-                "" if layer is None else layer.direction,
-                index == NONE,
-                id(named),
-                _shown_phase(links, pass_),
-                activities[position].queue if self._streams else 0,
-            )
-            rows += [shown_rows.setdefault(key, len(shown_rows))] * count
-            iterations += [self._iterations[pass_] if pass_ != NONE else None] * count
-            operations += [index if index != NONE else None] * count
-        return rows, iterations, operations
+    @cached_property
+    def _keys(self) -> Numbers:
+        """A number for each command: equal if the commands have everything in common that their likes show."""
+        links, commands, count = self._links, self._commands, len(self._commands)
+        index = self._operation_of
+        runs = Pool.of((run.layer_index, run.direction) for run in links.runs)
+        phases = Pool.of([*(_shown_phase(links, number) for number in range(len(links.passes))), ""])
+        used = np.flatnonzero(np.bincount(index + 1))
+        named = np.zeros(int(index.max(initial=NONE)) + 2, np.int64)
+        # What operations show is interned: its identity distinguishes it.
+        named[used] = Pool.of(0 if at == NONE else id(self._named(at)) for at in (used - 1).tolist()).codes
+        is_doubted = np.zeros(count, np.int64)
+        is_doubted[list(links.layer_unsure)] += 1
+        is_doubted[list(links.operation_unsure)] += 2
+        node, fact, whole = np.zeros((3, count), np.int64)
+        for codes, objects in (
+            (node, {position: one.node for position, one in self._executions.items()}),
+            (fact, {position: id(one) for position, one in self._facts.items()}),
+            (whole, {position: id(one.problem) for position, one in self._wholes.items()}),
+        ):
+            codes[list(objects)] = 1 + Pool.of(objects.values()).codes
+        has_more = ~commands.is_kernel | bool(self._executions or links.layer_unsure or links.operation_unsure)
+        sizes = np.where(has_more, commands.size_bytes, 0)
+        return _combined(
+            np.append(runs.codes, len(runs.values))[np.asarray(links.run_of, np.int64)],
+            named[index + 1],
+            index == NONE,
+            phases.codes[np.asarray(links.pass_of, np.int64)],
+            commands.queue if self._streams else is_doubted,
+            commands.name.codes,
+            commands.kind,
+            commands.grid.codes,
+            commands.workgroup.codes,
+            Pool.of(launch.offset for launch in commands.opencl.values).codes[commands.opencl.codes],
+            commands.resources.codes,
+            Pool.of(links.layer_by).codes,
+            Pool.of(links.operation_by).codes,
+            is_doubted,
+            np.unique(sizes, return_inverse=True)[1] if sizes.any() else is_doubted,
+            np.where(has_more, commands.route.codes, 0),
+            node,
+            fact,
+            whole,
+        )
 
-    def _rare(
-        self, activities: Sequence[Activity], positions: Sequence[int], executions: Sequence[Execution | None]
-    ) -> Iterable[object]:
-        """Return further values that distinguish activities; few runs have any."""
-        layers, operations = self._links.layer_unsure, self._links.operation_unsure
-        if self._has_more:
-            nodes = [None if one is None else one.node for one in executions] if executions else repeat(None)
-            return [
-                (position in layers, position in operations, activity.size_bytes, activity.route, node)
-                for activity, position, node in zip(activities, positions, nodes, strict=False)
-            ]
-        return [None if one.kind == "kernel" else (one.size_bytes, one.route) for one in activities]
-
-    def _shown(
-        self,
-        activity: Activity,
-        position: int,
-        whole: Operation | None,
-        execution: Execution | None,
-    ) -> _Shown:
-        """Return name, category and the arguments that an activity shares with equal ones."""
-        links = self._links
-        run, named = links.run_of[position], self._named_at[links.operation_of[position]]
+    def _like(self, track: int, position: int) -> Slice:
+        """Return what an activity has in common with similar ones."""
+        links, commands = self._links, self._commands
+        run, named = links.run_of[position], self._named(links.operation_of[position])
         layer = None if run == NONE else links.runs[run]
-        shared = named | self._args(activity, layer, position, whole)
+        shared = named | self._args(layer, position)
+        execution = self._executions.get(position)
         if execution is not None:
             shared |= self._nodes.args(execution)
         shared = _links_last(shared) | self._process
-        if activity.kind != "kernel":
-            return activity.name, "copy", shared
-        name = self.slice_names[activity.name]
-        if activity.name and name != activity.name:
-            shared["full_name"] = activity.name
-        return name, "kernel", shared
+        name = _at(commands.name, position)
+        if not commands.is_kernel[position]:
+            return Slice(track, 0, 0, name, "copy", NO_ARGS, shared)
+        shown = self.slice_names[name]
+        if name and shown != name:
+            shared["full_name"] = name
+        return Slice(track, 0, 0, shown, "kernel", NO_ARGS, shared)
 
-    def _rates(
-        self,
-        positions: Sequence[int],
-        durations: Sequence[int],
-        facts: Sequence[KernelFact | None],
-        wholes: Sequence[Operation | None],
-    ) -> dict[str, Sequence[Any]]:
-        """Return the rates of kernels; for a GEMM of several kernels that of all of them, with their number and total
-        time."""
-        rates: list[float | None] = [None] * len(positions)
-        kernels: list[int | None] = [None] * len(positions)
-        kernel_ns: list[int | None] = [None] * len(positions)
-        for number, (fact, whole) in enumerate(zip_longest(facts, wholes)):
-            ns = durations[number]
-            if ns <= 0:
-                continue
-            if fact is not None and fact.gemm is not None:
-                parts = self.several.get(positions[number])
-                if parts is not None:
-                    kernels[number], ns, _ = parts
-                    kernel_ns[number] = ns
-                rates[number] = three_digits(fact.gemm.flop / ns)
-            elif whole is not None and whole.flop:
-                rates[number] = three_digits(whole.flop / ns)
-        return {"gflops": rates, "gemm_kernels": kernels, "gemm_ns": kernel_ns}
+    def _rates(self, positions: Numbers, durations: Numbers) -> dict[str, Column]:
+        """Return the rates of kernels. For a GEMM of several kernels: the rate of all, their number, the sum of their
+        times."""
+        flop, kernels, kernel_ns = self._work
+        kernels = np.where(durations > 0, kernels[positions], NO)
+        kernel_ns = np.where(kernels == NO, NO, kernel_ns[positions])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rates = np.where(durations > 0, flop[positions] / np.where(kernels == NO, durations, kernel_ns), np.nan)
+        return {"gflops": all_three_digits(rates), "gemm_kernels": kernels, "gemm_ns": kernel_ns}
+
+    @cached_property
+    def _work(self) -> tuple[NDArray[np.float64], Numbers, Numbers]:
+        """For each activity its work in FLOP; of a GEMM of several kernels their number and the sum of their times."""
+        count = len(self._commands)
+        flop, kernels, kernel_ns = np.full(count, np.nan), np.full(count, NO), np.full(count, NO)
+        for position, whole in self._wholes.items():
+            flop[position] = whole.flop or np.nan
+        for position, fact in self._facts.items():
+            if fact.gemm is not None:
+                flop[position] = fact.gemm.flop
+                if position in self.several:
+                    kernels[position], kernel_ns[position], _ = self.several[position]
+        return flop, kernels, kernel_ns
 
     def _named(self, index: int) -> dict[str, str]:
         """Return the first arguments of a kernel for a reader: its operation, and the solver."""
+        known = self._named_at.get(index)
+        if known is not None:
+            return known
         operation = self._operations[index]
         key = id(operation.problem), operation.primitive, operation.direction, operation.phase, operation.solver
         named = self._names.get(key)
@@ -263,62 +228,81 @@ class Commands:
         self._named_at[index] = named[1]
         return named[1]
 
-    def _own(self, activities: Sequence[Activity]) -> dict[str, Sequence[Any]]:
-        """Return the arguments that only this activity has."""
-        numbers: list[int | None] = [activity.number for activity in activities]
+    def _own(self, positions: Numbers) -> dict[str, Column]:
+        """Return what an activity has for itself, whatever it belongs to."""
+        commands = self._commands
+        number = commands.number[positions]
         if self._numbers == "call_index":
-            return {"call_index": numbers}
+            return {"call_index": number}
         if self._numbers == "dispatch_id":
-            numbers = [one.number if one.kind == "kernel" else None for one in activities]
-        columns: dict[str, Sequence[Any]] = {
-            self._numbers: numbers,
-            "correlation_id": [activity.correlation for activity in activities],
+            number = np.where(commands.is_kernel[positions], number, NO)
+        correlation = commands.correlation[positions]
+        columns: dict[str, Column] = {
+            self._numbers: number,
+            "correlation_id": correlation,
+            "graph": np.where(commands.is_replayed[positions], correlation, NO),
+            "queue_time_ns": self._queue_times[positions],
         }
-        if self._has_graphs:
-            columns["graph"] = [one.correlation if one.is_replayed else None for one in activities]
-        columns["queue_time_ns"] = queue_times(activities, on_one_clock=self._on_one_clock)
-        if self._tids:
-            columns["tid"] = [None if one.call is None else self._tids[one.call.thread] for one in activities]
+        if len(self._tids):
+            columns["tid"] = np.where(commands.call[positions] < 0, NO, self._tids[commands.thread[positions]])
         if self._counters:
+            activities = map(self._alignment.profile.activities.__getitem__, positions.tolist())
             columns |= in_columns([_counter_args(one, self._counters) if one.counters else {} for one in activities])
         if self._lines:
-            nowhere, texts = (-1, -1), self._lines
-            places = [self._alignment.profile.line_of.get(activity.number, nowhere) for activity in activities]
-            columns["source"] = [texts[line if own < 0 else own] for line, own in places]
-            columns["library_source"] = [None if own in (line, -1) else texts[line] for line, own in places]
+            places = [self._alignment.profile.line_of.get(at, (-1, -1)) for at in commands.number[positions].tolist()]
+            line, own = np.array(places, np.int32).reshape(-1, 2).T
+            columns["source"] = Pool(self._lines, np.where(own < 0, line, own) % len(self._lines))
+            columns["library_source"] = Pool(
+                self._lines, np.where((own == line) | (own == -1), -1, line) % len(self._lines)
+            )
         return columns
 
-    def _args(
-        self, activity: Activity, layer: LayerRun | None, position: int, whole: Operation | None
-    ) -> dict[str, Any]:
-        """Return the arguments that an activity shares with equal ones in other iterations."""
-        args = self._link_args(activity, layer, position)
-        if activity.queue in self._streams:
-            args["stream"] = self._streams[activity.queue]
-        if activity.kind != "kernel":
-            if activity.size_bytes or not (self._streams or self._executions):
-                args["bytes"] = activity.size_bytes
-            if activity.route:
-                args["copy_direction"] = activity.route
+    @cached_property
+    def _queue_times(self) -> Numbers:
+        """For each kernel how long it waited after its call had returned, where that is known."""
+        commands = self._commands
+        starts, called, returned = commands.start_ns, commands.host_start_ns, commands.host_end_ns
+        is_launched = (called != NO) & (returned != NO) & (starts >= called) & self._on_one_clock
+        since = np.where(commands.queued_ns == NO, np.where(is_launched, returned, NO), commands.queued_ns)
+        is_known = commands.is_kernel & (starts != NO) & ~commands.is_replayed & (since != NO)
+        return np.where(is_known, np.maximum(starts - since, 0), NO)
+
+    def _args(self, layer: LayerRun | None, position: int) -> dict[str, Any]:
+        """Return the arguments that an activity shares with similar ones in other iterations."""
+        commands = self._commands
+        args = self._link_args(layer, position)
+        queue = int(commands.queue[position])
+        if queue in self._streams:
+            args["stream"] = self._streams[queue]
+        if not commands.is_kernel[position]:
+            size, route = int(commands.size_bytes[position]), _at(commands.route, position)
+            if size or not (self._streams or self._executions):
+                args["bytes"] = size
+            if route:
+                args["copy_direction"] = route
             return args
-        args |= recorded(activity.resources, "slice")
-        if activity.grid is not None:
-            args["gws"] = size_text(activity.grid)
-        if activity.workgroup is not None:
-            args["lws"] = size_text(activity.workgroup)
-        if activity.opencl.offset is not None:
-            args["gwo"] = size_text(activity.opencl.offset)
-        linked = self._alignment.links.operation_of[position] != NONE
-        name = kernel_name(activity.name) if linked else None
-        fact = self._alignment.facts.get(position)
-        kernel_role = role(activity.name, fact) if linked else fact.role if fact is not None else ""
+        args |= recorded(_at(commands.resources, position), "slice")
+        offset = _at(commands.opencl, position).offset
+        for key, of_kernel in (
+            ("gws", _at(commands.grid, position)),
+            ("lws", _at(commands.workgroup, position)),
+            ("gwo", offset),
+        ):
+            if of_kernel is not None:
+                args[key] = size_text(of_kernel)
+        linked = self._links.operation_of[position] != NONE
+        full_name = _at(commands.name, position)
+        name = kernel_name(full_name) if linked else None
+        fact = self._facts.get(position)
+        kernel_role = role(full_name, fact) if linked else fact.role if fact is not None else ""
         if kernel_role:
             args["role"] = kernel_role
         if name is not None and name.algorithm in _ALGORITHMS:
             args["algorithm"] = name.algorithm
-        return args | _work_args(fact, whole, is_gemm=name is not None and name.algorithm == "Gemm")
+        is_gemm = name is not None and name.algorithm == "Gemm"
+        return args | _work_args(fact, self._wholes.get(position), is_gemm=is_gemm)
 
-    def _link_args(self, activity: Activity, layer: LayerRun | None, position: int) -> dict[str, Any]:
+    def _link_args(self, layer: LayerRun | None, position: int) -> dict[str, Any]:
         """Return the links of an activity, with their evidence."""
         links = self._alignment.links
         args: dict[str, Any] = {}
@@ -348,10 +332,34 @@ def _shown_phase(links: Links, pass_: int) -> str:
     return "" if phase in ("iteration", "warm-up") else phase
 
 
-def _confidences(of: Mapping[int, float], positions: Sequence[int]) -> list[float | None]:
-    """Return the probability that each link is right, with two digits; nothing if it is 1."""
-    told = map(of.get, positions)
-    return [None if one is None or one >= SURE else round(one, 2) for one in told]
+def _combined(*parts: NDArray[Any]) -> Numbers:
+    """Return a number for each row: equal if all parts are. The parts are numbers from 0."""
+    key, size = np.zeros(len(parts[0]), np.int64), 1
+    for part in parts:
+        count = int(part.max(initial=0)) + 1
+        if size * count > _MOST_KEYS:
+            _, key = np.unique(key, return_inverse=True)
+            size = int(key.max(initial=0)) + 1
+        key, size = key * count + part, size * count
+    return key
+
+
+def _at(pool: Pool[Any], position: int) -> Any:
+    return pool.values[pool.codes[position]]
+
+
+def _told_of(confidence: Mapping[int, float], count: int) -> NDArray[np.float64]:
+    """Return the probability that each link is right, with two digits; none if it is 1."""
+    told_of = np.full(count, np.nan)
+    for position, one in confidence.items():
+        if one < SURE:
+            told_of[position] = round(one, 2)
+    return told_of
+
+
+def _some(numbers: Numbers) -> Numbers:
+    """Return numbers without those that are 0."""
+    return np.where(numbers == 0, NO, numbers)
 
 
 def _work_args(fact: KernelFact | None, whole: Operation | None, *, is_gemm: bool) -> dict[str, Any]:

@@ -5,29 +5,44 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from operator import sub
 from typing import Any
 
-from mio2trace.align import NONE, LayerRun
-from mio2trace.draw.base import columns, three_digits, told
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from mio2trace.align import LayerRun
+from mio2trace.draw.base import alike, all_three_digits, flags, shifted, three_digits, told
 from mio2trace.measures import Measures, Sums
 from mio2trace.measures.cost import bandwidth
 from mio2trace.model.gemm import Gemm
+from mio2trace.model.tables import numbers
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.values import shape_text
-from mio2trace.trace import NO_ARGS, Columns, Slice
+from mio2trace.trace import NO, NO_ARGS, Column, Columns, Numbers, Slice, column
 
-Span = tuple[int, int, int, bool]
-"""The number of the container, the first command and the one after the last among the positions of a track, and whether
-the container is cut there."""
+
+class Spans(msgspec.Struct, frozen=True, gc=False):
+    """Unbroken rows of commands: the number of the container of each, its first position on a track and the one behind
+    its last, and whether it is cut there.
+    """
+
+    numbers: Numbers
+    first: Numbers
+    last: Numbers
+    cut: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def take(self, rows: Any) -> Spans:
+        """Return some of them; ``rows`` is anything that numpy takes as an index."""
+        return Spans(*(column[rows] for column in (self.numbers, self.first, self.last, self.cut)))
+
+
 _OF_THE_WHOLE = ("flop", "bytes_min")
 _OUTSIDE = ("before", "setup", "between")
-_COSTS = ("percent_of_kernel_time", "gflops", "kernel_ns", "kernels", "cut", "flop")
-_OF_OPERATION = (
-    "percent_of_kernel_time", "cut", "goes_on", "gflops", "algorithm_gb_per_s", "bus_gb_per_s",
-    "kernel_ns", "kernels", "operation", "line",
-)  # fmt: skip
 
 
 class Containers:
@@ -41,47 +56,66 @@ class Containers:
         self._names: dict[tuple[object, ...], tuple[str, dict[str, Any]]] = {}
         self._shown: dict[int, tuple[str, dict[str, Any]]] = {}
         self._process = {"process": process} if process else {}
-        self._iterations = [pass_.number for pass_ in measures.alignment.links.passes]
+        passes = measures.alignment.links.passes
+        self._iterations = numbers((pass_.number for pass_ in passes), len(passes))
+        self._pass_of = np.asarray(measures.alignment.links.pass_of, np.int64)
         self._outputs = {layer.index: layer.output for layer in measures.alignment.net.layers}
 
     def _columns(
-        self,
-        shift: int,
-        positions: Sequence[int],
-        spans: Sequence[Span],
-        likes: Sequence[Slice],
-        args: Mapping[str, Sequence[Any]],
+        self, shift: int, positions: Numbers, spans: Spans, likes: Sequence[Slice], args: Mapping[str, Column]
     ) -> Columns:
-        activities = self._alignment.profile.activities
-        starts = [activities[positions[first]].start_ns or 0 for _, first, _, _ in spans]
-        ends = [activities[positions[last - 1]].end_ns or 0 for _, _, last, _ in spans]
-        return columns(likes, [start + shift for start in starts], list(map(sub, ends, starts)), told(args))
+        """``likes``: of each span, one object for many."""
+        commands = self._alignment.profile.commands
+        starts = commands.start_ns[positions[spans.first]]
+        ends = commands.end_ns[positions[spans.last - 1]]
+        return Columns(alike(likes), shifted(starts, shift), ends - starts, told(args))
 
-    def _costs(
-        self, sums: Sums, positions: Sequence[int], spans: Sequence[Span], passes: Sequence[int]
-    ) -> dict[str, Sequence[Any]]:
-        """Return the costs of containers of passes, or of their parts in these rows of activities, whether drawn or
-        not.
+    def _costs(self, sums: Sums, positions: Numbers, spans: Spans, passes: NDArray[Any]) -> dict[str, Column]:
+        """Return the costs of containers of passes, or of the parts that are in these rows of activities, drawn or not.
 
-        Work is not shown for a cut part, nor for a part of a container of unknown work.
+        Work is left out for a cut container, and for a part if the work of the whole is unknown.
         """
-        rows: list[tuple[float | None, float | None, int, int, bool | None, int | None]] = []
-        for (number, first, last, cut), pass_ in zip(spans, passes, strict=True):
-            kernels, kernel_ns, flop = sums.kernels[number], sums.timed_ns[number], sums.flop(number)
-            if sums.activities(number) != last - first:
-                kernels, kernel_ns, known = self.measures.kernels_of(positions[first:last])
-                flop = None if flop is None else known
-            if cut:
-                rows.append((None, None, kernel_ns, kernels, True, None))
-            else:
-                rate = three_digits(flop / kernel_ns) if flop and kernel_ns else None
-                rows.append((self._share(pass_, kernel_ns), rate, kernel_ns, kernels, None, flop))
-        return dict(zip(_COSTS, zip(*rows, strict=True), strict=True))
+        kernels, kernel_ns, is_part = self._kernels(sums, positions, spans)
+        flop = [sums.flop(number) for number in spans.numbers.tolist()]
+        for place in np.flatnonzero(is_part).tolist():
+            if flop[place]:
+                part = positions[spans.first[place] : spans.last[place]].tolist()
+                flop[place] = self.measures.kernels_of(part)[2]
+        flop = [None if cut else one for one, cut in zip(flop, spans.cut.tolist(), strict=True)]
+        work = np.array([one or np.nan for one in flop], np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rates = np.where(kernel_ns > 0, work / kernel_ns, np.nan)
+        return {
+            "percent_of_kernel_time": np.where(spans.cut, np.nan, self._shares(passes, kernel_ns)),
+            "gflops": all_three_digits(rates),
+            "kernel_ns": kernel_ns,
+            "kernels": kernels,
+            "cut": flags(spans.cut),
+            "flop": column(flop),
+        }
 
-    def _share(self, pass_: int, kernel_ns: int) -> float | None:
-        """Return ``percent_of_kernel_time`` of the iteration; nothing outside of iterations."""
-        whole = self._iteration_ns[pass_] if pass_ != NONE else 0
-        return three_digits(100 * kernel_ns / whole) if whole else None
+    def _kernels(self, sums: Sums, positions: Numbers, spans: Spans) -> tuple[Numbers, Numbers, NDArray[np.bool_]]:
+        """Return of each span its number of kernels, the sum of their times, and whether its container has more."""
+        commands = self._alignment.profile.commands
+        numbers = spans.numbers.tolist()
+        kernels = np.array([sums.kernels[number] for number in numbers], np.int64)
+        kernel_ns = np.array([sums.timed_ns[number] for number in numbers], np.int64)
+        is_part = np.array([sums.activities(number) for number in numbers], np.int64) != spans.last - spans.first
+        if is_part.any():
+            first = int(spans.first[0])
+            here = positions[first : int(spans.last.max())]
+            is_kernel = commands.is_kernel[here]
+            # Sums of times may be beyond 63 bits, their differences are not.
+            before = np.append(0, np.cumsum(is_kernel)), np.append(0, np.cumsum(commands.time_ns[here] * is_kernel))
+            own, own_ns = (one[spans.last - first] - one[spans.first - first] for one in before)
+            kernels, kernel_ns = np.where(is_part, own, kernels), np.where(is_part, own_ns, kernel_ns)
+        return kernels, kernel_ns, is_part
+
+    def _shares(self, passes: NDArray[Any], kernel_ns: Numbers) -> NDArray[np.float64]:
+        """Return ``percent_of_kernel_time`` of the iteration; none outside of iterations."""
+        wholes = np.array([*self._iteration_ns, 0], np.float64)[passes]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return all_three_digits(np.where(wholes > 0, 100.0 * kernel_ns / wholes, np.nan))
 
     @cached_property
     def _iteration_ns(self) -> list[int]:
@@ -92,27 +126,28 @@ class Containers:
             sums[one.phase, one.iteration] += ns
         return [0 if one.phase in _OUTSIDE else sums[one.phase, one.iteration] for one in passes]
 
-    def passes(self, track: int, shift: int, positions: Sequence[int], spans: Sequence[Span]) -> Columns:
-        numbers, steady = [number for number, _, _, _ in spans], self.measures.steady
-        passes = [self._alignment.links.passes[number] for number in numbers]
+    def passes(self, track: int, shift: int, positions: Numbers, spans: Spans) -> Columns:
+        steady = self.measures.steady
+        passes = [self._alignment.links.passes[number] for number in spans.numbers.tolist()]
         steadily = [one.phase != "iteration" or steady.has(one.number) for one in passes]
-        args = self._costs(self.measures.passes, positions, spans, numbers) | {
-            "phase": [one.phase if one.phase in _OUTSIDE else None for one in passes],
-            "direction": [one.direction for one in passes],
-            "iteration": [one.number for one in passes],
-            "steady": [None if is_steady else False for is_steady in steadily],
-            "part": [
+        args = self._costs(self.measures.passes, positions, spans, spans.numbers) | {
+            "phase": column([one.phase if one.phase in _OUTSIDE else None for one in passes]),
+            "direction": column([one.direction for one in passes]),
+            "iteration": column([one.number for one in passes]),
+            "steady": column([None if is_steady else False for is_steady in steadily]),
+            "part": column([
                 steady.told.part or None if one.phase == "iteration" and is_steady else None
                 for one, is_steady in zip(passes, steadily, strict=True)
-            ],
-        }
+            ]),
+        }  # fmt: skip
         likes = [Slice(track, 0, 0, one.name, "pass", NO_ARGS, self._process) for one in passes]
         return self._columns(shift, positions, spans, likes, args)
 
-    def layers(self, track: int, shift: int, positions: Sequence[int], spans: Sequence[Span]) -> Columns:
-        runs = [self._alignment.links.runs[number] for number, _, _, _ in spans]
-        args = self._costs(self.measures.runs, positions, spans, [run.pass_ for run in runs])
-        args["iteration"] = [self._iterations[run.pass_] for run in runs]
+    def layers(self, track: int, shift: int, positions: Numbers, spans: Spans) -> Columns:
+        runs = [self._alignment.links.runs[number] for number in spans.numbers.tolist()]
+        passes = np.array([run.pass_ for run in runs], np.int64)
+        args = self._costs(self.measures.runs, positions, spans, passes)
+        args["iteration"] = self._iterations[passes]
         likes = []
         for run in runs:
             key = track, run.layer_index, run.direction, run.printed_ns
@@ -134,33 +169,44 @@ class Containers:
             shared["direction"] = run.direction
         return shared | self._process
 
-    def operations(self, track: int, shift: int, positions: Sequence[int], spans: Sequence[Span]) -> Columns:
-        sums, first_of, pass_of = self.measures.operations, self.measures.first_of, self._alignment.links.pass_of
-        rows: list[tuple[Any, ...]] = []
-        likes = []
-        for index, first, last, cut in spans:
-            operation = self._operations[index]
-            facts, whole_ns = operation.facts, sums.timed_ns[index]
-            kernels, kernel_ns, goes_on = sums.kernels[index], whole_ns, False
-            if sums.activities(index) != last - first:
-                part = positions[first:last]
-                kernels, kernel_ns, _ = self.measures.kernels_of(part)
-                # The work of an operation counts once, where it begins.
-                goes_on = not cut and first_of[index] not in part
-            share = None if cut or facts.phase == "find" else self._share(pass_of[positions[first]], kernel_ns)
+    def operations(self, track: int, shift: int, positions: Numbers, spans: Spans) -> Columns:
+        sums = self.measures.operations
+        numbers, cut = spans.numbers.tolist(), spans.cut
+        kernels, kernel_ns, is_part = self._kernels(sums, positions, spans)
+        goes_on = np.zeros(len(numbers), bool)
+        for place in np.flatnonzero(is_part & ~cut).tolist():
+            # What an operation does counts once, where it begins.
+            part = positions[spans.first[place] : spans.last[place]]
+            goes_on[place] = self.measures.first_of[numbers[place]] not in part
+        operations = [self._operations[number] for number in numbers]
+        rates: list[tuple[float | None, float | None, float | None]] = []
+        for number, operation, is_whole in zip(numbers, operations, (~cut & ~goes_on).tolist(), strict=True):
+            facts, whole_ns = operation.facts, sums.timed_ns[number]
             rate = algorithm = bus = None
-            if not cut and not goes_on:
-                if facts.phase == "run" and facts.flop and whole_ns and not sums.untimed.get(index):
+            if is_whole:
+                if facts.phase == "run" and facts.flop and whole_ns and not sums.untimed.get(number):
                     rate = three_digits(facts.flop / whole_ns)
                 moved = bandwidth(operation, 1, whole_ns)
                 if moved is not None:
                     algorithm = three_digits(moved.algorithm)
                     bus = None if moved.bus is None else three_digits(moved.bus)
-            flags = cut or None, goes_on or None
-            rows.append((share, *flags, rate, algorithm, bus, kernel_ns, kernels, index, operation.line or None))
-            likes.append(self._like(track, operation, goes_on))
-        args: dict[str, Sequence[Any]] = dict(zip(_OF_OPERATION, zip(*rows, strict=True), strict=True))
-        args["range"] = [None if line else True for line in args["line"]]
+            rates.append((rate, algorithm, bus))
+        is_search = np.array([operation.facts.phase == "find" for operation in operations], bool)
+        passes = self._pass_of[positions[spans.first]]
+        of_rates = ("gflops", "algorithm_gb_per_s", "bus_gb_per_s")
+        lines = np.array([operation.line for operation in operations], np.int64)
+        args: dict[str, Column] = {
+            "percent_of_kernel_time": np.where(cut | is_search, np.nan, self._shares(passes, kernel_ns)),
+            "cut": flags(cut),
+            "goes_on": flags(goes_on),
+            **{key: column(values) for key, values in zip(of_rates, zip(*rates, strict=True), strict=True)},
+            "kernel_ns": kernel_ns,
+            "kernels": kernels,
+            "operation": spans.numbers,
+            "line": np.where(lines == 0, NO, lines),
+            "range": flags(lines == 0),
+        }
+        likes = [self._like(track, *one) for one in zip(operations, goes_on.tolist(), strict=True)]
         return self._columns(shift, positions, spans, likes, args)
 
     def _like(self, track: int, operation: Operation, goes_on: bool) -> Slice:

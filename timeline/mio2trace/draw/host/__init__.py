@@ -9,22 +9,23 @@ from operator import itemgetter
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from mio2trace.align import Alignment, LayerRun, Links
 from mio2trace.align.clocks.reach import LONGEST_NS
-from mio2trace.draw.base import ROW, Axis, Ids, TimeBase, columns, merged, told
+from mio2trace.draw.base import ROW, Axis, Ids, TimeBase, alike, merged, shifted, told
 from mio2trace.draw.device import DeviceSide
 from mio2trace.draw.framework import allocators
 from mio2trace.draw.host.calls import HostSpan, call_spans
-from mio2trace.draw.host.threads import ApiCalls, Arrow, Threads, times_of
+from mio2trace.draw.host.threads import ApiCalls, Arrows, Threads
 from mio2trace.draw.lanes import distinct, packed_spans
 from mio2trace.draw.selection import Chosen
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
-from mio2trace.model.profile import Activity
+from mio2trace.model.tables import NO, Activities, Numbers
 from mio2trace.notes import Notes
 from mio2trace.ops.aten import ROWS
-from mio2trace.trace import NO_ARGS, Event, Flow, Process, Slice, Slices, Track, whole
+from mio2trace.trace import NO_ARGS, Columns, Event, Flows, Process, Slice, Slices, Track, column, whole
 
 _API = 1
 _LAYERS = 2
@@ -85,7 +86,7 @@ class HostSide:
         self._suffix = suffix
         related = base.host(0) is not None
         profile = alignment.profile
-        if related and not base.on_host and _was_set_back(profile.activities):
+        if related and not base.on_host and _was_set_back(profile.commands):
             notes.add("host clock was set back during the run: the host's side is left out")
             related = False
         self._api: ApiCalls | Threads | None = None
@@ -123,9 +124,11 @@ class HostSide:
 
     def _somewhere(self) -> int:
         """Return any host time within the profile."""
-        profile = self._alignment.profile
-        calls = (*(activity.call for activity in profile.activities[:1000]), *profile.other_calls[:1000])
-        return next((times[0] for times in map(times_of, calls) if times is not None), 0)
+        commands, calls = self._alignment.profile.commands, self._alignment.profile.lone_calls
+        starts = np.append(commands.host_start_ns[:1000], calls.start_ns[:1000])
+        ends = np.append(commands.host_end_ns[:1000], calls.end_ns[:1000])
+        known = starts[(starts != NO) & (ends != NO)]
+        return int(known[0]) if len(known) else 0
 
     def _is_near(self, span: tuple[int, int]) -> bool:
         """Return whether a span of host times can be drawn with the profile."""
@@ -295,7 +298,7 @@ class HostSide:
                     more += 1
                 yield (more if lane else self._wanted * 10 + which), (name, lane, help_, row)
 
-    def events(self, origin: int, *, arrows: bool = True) -> Iterator[Event | Slices]:
+    def events(self, origin: int, *, arrows: bool = True) -> Iterator[Event | Slices | Flows]:
         """Yield everything; without ``arrows`` everything else."""
         for start, end, name, printed in self._log:
             yield Slice(self._track(_LOG), start - origin, end - start, name, "log", printed)
@@ -307,7 +310,7 @@ class HostSide:
         if isinstance(self._api, ApiCalls):
             yield from self._api.events(origin)
         elif self._api is not None:
-            yield from self._api.events(origin, self._arrow(origin) if arrows else None)
+            yield from self._api.events(origin, self._arrows(origin) if arrows else None)
         yield from self._allocators(origin)
 
     def _allocators(self, origin: int) -> Iterator[Event]:
@@ -330,53 +333,48 @@ class HostSide:
         """Return the part of a span in the drawn window."""
         return (self._chosen and self._chosen.clip(start, end)) or (start, end)
 
-    def arrows(self, origin: int) -> Iterator[Flow]:
+    def arrows(self, origin: int) -> Iterator[Flows]:
         """Yield only the arrows of `events`."""
-        if isinstance(self._api, Threads) and not self._alignment.profile.calls_wait:
-            yield from self._api.arrows(self._arrow(origin))
+        arrows = self._arrows(origin)
+        if isinstance(self._api, Threads) and arrows is not None:
+            yield from self._api.arrows(arrows)
 
-    def _arrow(self, origin: int) -> Arrow:
-        """Return a function that makes the arrow from a call on a track to the command that it launched.
+    def _arrows(self, origin: int) -> Arrows | None:
+        """Return a maker of the arrows from a track to what its calls launched.
 
-        A call that waited has no arrow: it ended when its command had ended, and viewers draw an arrow from the end of
-        a slice. No arrow points back in time, even if stamps of two clocks say so.
+        There is none from a call that waited: it ended after its activity, and viewers draw an arrow from the end of a
+        slice. An arrow never points back in time, even if the stamps of two clocks do.
         """
-        track_of, shift = self._device.track_of, self._base.shift
-        shift_of = {queue.index: shift.get(queue.device, 0) for queue in self._alignment.profile.queues}
-        unknown = shift.get(0, 0)
-        indistinct = self._device.indistinct
+        profile, commands, device = self._alignment.profile, self._alignment.profile.commands, self._device
+        if profile.calls_wait:
+            return None
+        shift = self._base.shift
+        begins, ends = commands.start_ns.copy(), commands.end_ns.copy()
+        queues = {queue.index: queue.device for queue in profile.queues}
+        for queue in np.unique(commands.queue).tolist():
+            rows = commands.has_times & (commands.queue == queue)
+            by = shift.get(queues.get(queue, 0), 0)
+            begins[rows], ends[rows] = shifted(begins[rows], by), shifted(ends[rows], by)
+        can_be_shown = commands.has_times & ~device.indistinct
         number = (self._process - 1) << 32  # unique over the profiles of a trace
-        if self._alignment.profile.calls_wait:
-            return _no_arrow
 
-        def arrow(activity: Activity, track: int, start: int, end: int) -> Flow | None:
+        def arrows(positions: Numbers, track: int, starts: Numbers, stops: Numbers) -> Flows:
             nonlocal number
-            if activity.start_ns is None or id(activity) in indistinct:
-                return None
-            begin = activity.start_ns + shift_of.get(activity.queue, unknown)
-            waited = activity.end_ns is not None and activity.end_ns - activity.start_ns <= end - begin
-            if begin < start or (waited and end > begin):
-                return None
-            number += 1
-            return Flow(number, "enqueue", track, start - origin, track_of(activity), begin - origin)
+            begin, end = begins[positions], ends[positions]
+            is_shown = can_be_shown[positions] & (begin >= starts) & ~((end <= stops) & (stops > begin))
+            shown = positions[is_shown]
+            ids = number + 1 + np.arange(len(shown))
+            number += len(shown)
+            from_ns, to_ns = shifted(starts[is_shown], -origin), shifted(begin[is_shown], -origin)
+            return Flows("enqueue", track, ids, from_ns, device.track_of[shown], to_ns)
 
-        return arrow
-
-
-def _no_arrow(activity: Activity, track: int, start: int, end: int) -> None:
-    """Return no arrow, for a call that waits for its command."""
+        return arrows
 
 
-def _was_set_back(activities: Sequence[Activity]) -> bool:
-    """Return whether a later call began clearly earlier: then one host time means two moments."""
-    latest = 0
-    for activity in activities:
-        start = latest if activity.call is None or activity.call.start_ns is None else activity.call.start_ns
-        if start > latest:
-            latest = start
-        elif start < latest - DISORDER_NS:
-            return True
-    return False
+def _was_set_back(commands: Activities) -> bool:
+    """Return whether a later call began clearly earlier: then one host time stands for two moments."""
+    starts = commands.host_start_ns[commands.host_start_ns != NO]
+    return bool((starts < np.maximum.accumulate(np.maximum(starts, 0)) - DISORDER_NS).any())
 
 
 # -- Layers with known times on the host, inside their passes, on one track
@@ -463,8 +461,10 @@ class _Layers:
         self.places: list[int] = []
 
     def drawn(self) -> Slices:
-        layers = columns(self.likes, self.starts, self.durations, told({"iteration": self.iterations, "cut": self.cut}))
-        order = merged(self.places, range(1, 2 * len(self.likes), 2))
+        args = told({"iteration": column(self.iterations), "cut": column(self.cut)})
+        times = np.array(self.starts, np.int64), np.array(self.durations, np.int64)
+        layers = Columns(alike(self.likes), *times, args)
+        order = merged(np.array(self.places, np.int64), np.arange(1, 2 * len(self.likes), 2))
         return Slices(self._track, (whole(self.passes), layers), order)
 
 

@@ -6,143 +6,106 @@ at once: each thread has its row, and overlaps that do not nest go to a second o
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain, islice
-from operator import sub
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
-from mio2trace.draw.base import ROW, Axis, columns, in_columns, short_name, told
+import numpy as np
+
+from mio2trace.draw.base import ROW, Axis, in_columns, shifted, short_name, told
 from mio2trace.draw.framework import Nodes, execution_args, inputs_args
 from mio2trace.draw.lanes import FirstFit
 from mio2trace.draw.selection import Chosen
-from mio2trace.model.profile import Activity, Call, Profile, Range, Thread
+from mio2trace.model.profile import Profile, Thread
+from mio2trace.model.tables import NO, Numbers, Pool, numbers
 from mio2trace.ops.ranges import shown_text
-from mio2trace.trace import NO_ARGS, Args, Event, Flow, Slice, Slices, Track
+from mio2trace.trace import NO_ARGS, Args, Column, Columns, Flows, Slice, Slices, Track
 
 _HELP = "What the program and its libraries did on this thread; an arrow leads from a call to what it launched."
 
-_Item = tuple[int, int, Call | Range]
-"""(start, end, item) on the axis."""
-
 _MOST = (1 << 63) - 1
-_MOST_LIKES = 1 << 16
 _DEEPEST = 100
-"""The most nested slices on a row: nobody looks further down."""
+"""Slices in one another on a row: nobody looks further down."""
 
 
-class _Row:
-    """Items of one row, in order; there may be millions, so times are numbers of eight bytes."""
+class _Row(NamedTuple):
+    """Items of one row, in order: when each begins and ends on the axis, and its number among all items."""
 
-    def __init__(self) -> None:
-        self.starts, self.ends = array("q"), array("q")
-        self.whats: list[Call | Range] = []
+    starts: Numbers
+    ends: Numbers
+    items: Numbers
 
-    def add(self, start: int, end: int, what: Call | Range) -> None:
-        self.starts.append(start)
-        self.ends.append(end)
-        self.whats.append(what)
-
-    def __iter__(self) -> Iterator[_Item]:
-        return zip(self.starts, self.ends, self.whats, strict=True)
-
-    def __len__(self) -> int:
-        return len(self.whats)
-
-    def part(self, first: int, stop: int) -> _Row:
-        row = _Row()
-        row.starts, row.ends, row.whats = self.starts[first:stop], self.ends[first:stop], self.whats[first:stop]
-        return row
-
-
-def _all_of(launched: Activity | list[Activity]) -> Sequence[Activity]:
-    return launched if isinstance(launched, list) else (launched,)
+    def take(self, rows: Any) -> _Row:
+        """Return some of them; ``rows`` is anything that numpy takes as an index."""
+        return _Row(self.starts[rows], self.ends[rows], self.items[rows])
 
 
 class Threads:
-    """Draws ranges and calls: one track per thread, and more for overlaps that do not nest. ``number_of``: the track of
-    a row."""
+    """Draws ranges and calls, one or more tracks for each thread. ``number_of`` gives the number of a row's track.
+
+    Items are numbered: the ranges, then the calls that launched something, then the others.
+    """
 
     def __init__(
         self, profile: Profile, axis: Axis, process: int, number_of: Callable[[int], int], *, with_calls: bool = True
     ) -> None:
-        self._axis = axis
         self._process = process
         self._number_of = number_of
         self._profile = profile
-        self._launched: dict[int, Activity | list[Activity]] = {}
-        """The activities that each call launched, by its identity; a range if the profile has no call. Most
-        launch one."""
-        calls: dict[int, Call] = {}
-        for activity in profile.activities:
-            call = activity.call
-            if with_calls and call is not None and times_of(call) is not None:
-                calls[id(call)] = call
-                self._add(id(call), activity)
-            elif with_calls and call is None and activity.range is not None:
-                self._add(id(profile.ranges[activity.range]), activity)
-        others = profile.other_calls if with_calls else ()
-        made = [*calls.values(), *(call for call in others if times_of(call) is not None)]
-        by_thread: dict[int, _Row] = {}
-        everything: Iterator[Call | Range] = chain(profile.ranges, made)
-        offset = axis.offset
-        for what in everything:
-            start, end = what.start_ns or 0, what.end_ns or 0
-            if offset is not None:
-                start, end = start - offset, end - offset
-            else:
-                start, end = axis.at(start), axis.at(end)
-            row = by_thread.get(what.thread)
-            if row is None:
-                row = by_thread[what.thread] = _Row()
-            # an item without duration gets a nanosecond, so that a viewer shows it and it can be selected
-            if end <= start or end > _MOST:
-                start = min(start, _MOST - 1)
-                end = min(max(end, start + 1), _MOST)
-            row.add(start, end, what)
+        self._commands = commands = profile.commands
+        ranges, calls, others = profile.ranges, commands.calls, profile.lone_calls
+        self._first_call, self._first_other = len(ranges), len(ranges) + len(calls)
+        starts, ends, threads = (
+            np.concatenate((numbers((getattr(one, name) for one in ranges), len(ranges)), *of_calls))
+            for name, *of_calls in (
+                ("start_ns", calls.start_ns, others.start_ns),
+                ("end_ns", calls.end_ns, others.end_ns),
+                ("thread", calls.thread, others.thread),
+            )
+        )
+        is_drawn = (starts != NO) & (ends != NO)
+        is_drawn[self._first_call :] &= with_calls
+        item_of = np.where(commands.call < 0, commands.range, commands.call + self._first_call)
+        item_of[~np.append(is_drawn, False)[item_of]] = -1
+        self._item_of = item_of if with_calls else np.full(len(commands), -1)
+        """For each activity the item that launched it: a range if no call is known; -1 for none."""
+        # What begins and ends together is drawn in this order: a call when its first activity comes.
+        first = np.zeros(len(calls) + 1, np.int64)  # the last is of what has no call
+        first[commands.call[::-1]] = np.arange(len(commands))[::-1]
+        order = np.arange(len(starts))
+        order[self._first_call : self._first_other] = self._first_call + np.argsort(first[:-1], kind="stable")
+        order = order[is_drawn[order]]
+        starts, ends = axis.all_at(starts[order]), axis.all_at(ends[order])
+        # What takes no time gets a nanosecond of the row: a viewer shows it, and users can point at it.
+        is_short = ends <= starts
+        starts = np.where(is_short, np.minimum(starts, _MOST - 1), starts)
+        ends = np.where(is_short, np.maximum(ends, starts + 1), ends)
+        everything, of_thread = _Row(starts, ends, order), threads[order]
         self._rows: list[tuple[Thread, int, _Row]] = []
-        for thread in sorted(by_thread):
+        for thread in np.unique(of_thread).tolist():
             known = profile.threads[thread] if thread < len(profile.threads) else Thread(index=thread)
-            for lane, items in enumerate(_nested(by_thread.pop(thread))):
-                self._rows.append((known, lane, items))
-
-    def _add(self, key: int, activity: Activity) -> None:
-        before = self._launched.setdefault(key, activity)
-        if isinstance(before, list):
-            before.append(activity)
-        elif before is not activity:
-            self._launched[key] = [before, activity]
-
-    def _launched_by(self, what: Call | Range) -> Sequence[Activity]:
-        launched = self._launched.get(id(what))
-        return () if launched is None else _all_of(launched)
+            for lane, row in enumerate(_nested(everything.take(of_thread == thread))):
+                self._rows.append((known, lane, row))
 
     def show_only(self, chosen: Chosen) -> None:
-        """Draw only the chosen part from now on: calls of drawn activities, and items that touch the drawn time."""
-        drawn = {id(a) for a, shown in zip(self._profile.activities, chosen.drawn, strict=True) if shown}
-        for number, (thread, lane, items) in enumerate(self._rows):
-            kept = _Row()
-            for start, end, what in items:
-                clipped = chosen.clip(start, end)
-                launched = self._launched_by(what)
-                wanted = any(id(activity) in drawn for activity in launched) or (
-                    not chosen.longest_only and chosen.has_time(start, end) and end - start >= chosen.min_ns
-                )
-                if clipped is not None and clipped[0] < clipped[1] and wanted:
-                    kept.add(*clipped, what)
-            self._rows[number] = thread, lane, kept
-        self._rows = [row for row in self._rows if len(row[2])]
-        launches, self._launched = self._launched, {}
-        for key, launched_by_it in launches.items():
-            for activity in _all_of(launched_by_it):
-                if id(activity) in drawn:
-                    self._add(key, activity)
+        """Draw no more than that from now on: calls of drawn activities, and what overlaps the drawn time."""
+        self._item_of = np.where(chosen.drawn, self._item_of, -1)
+        launched = np.bincount(self._item_of + 1, minlength=self._first_other + len(self._profile.lone_calls) + 1)[1:]
+        rows = []
+        for thread, lane, row in self._rows:
+            starts, ends = chosen.clipped(row.starts, row.ends)
+            wanted = launched[row.items] > 0
+            if not chosen.longest_only:
+                wanted |= chosen.have_time(row.starts, row.ends) & (row.ends - row.starts >= chosen.min_ns)
+            kept = _Row(starts, ends, row.items).take((starts < ends) & wanted)
+            if len(kept.items):
+                rows.append((thread, lane, kept))
+        self._rows = rows
 
     def bounds(self) -> Iterator[int]:
-        """Return times that bound everything, among others."""
-        for _, _, items in self._rows:
-            yield items.starts[0]
-            yield max(items.ends)
+        """Times that all of it lies between, among others."""
+        for _, _, row in self._rows:
+            yield int(row.starts[0])
+            yield int(row.ends.max())
 
     def tracks(self) -> list[Track]:
         tracks = []
@@ -156,86 +119,99 @@ class Threads:
             tracks.append(Track(id=track, process=self._process, name=name, sort=10 + number, description=_HELP))
         return tracks
 
-    def events(self, origin: int, arrow: Arrow | None) -> Iterator[Event | Slices]:
-        """Yield the slices of each row, and their arrows if ``arrow`` makes them."""
-        looks = _Looks(self._profile)
-        for number, (_, _, items) in enumerate(self._rows):
+    def events(self, origin: int, arrows: Arrows | None) -> Iterator[Slices | Flows]:
+        """Yield the slices of each row, and the arrows that leave them, if ``arrows`` makes these."""
+        looks = _Looks(self._profile, self._item_of, self._first_call, self._first_other)
+        for number, (_, _, row) in enumerate(self._rows):
             track = self._number_of(number)
-            for first in range(0, len(items), ROW):
-                yield looks.drawn(track, origin, items.part(first, first + ROW), self._launched)
-            if arrow is not None:
-                yield from self._arrows_of(track, items, arrow)
+            for first in range(0, len(row.items), ROW):
+                yield looks.drawn(track, origin, row.take(slice(first, first + ROW)))
+            if arrows is not None:
+                yield self._arrows_of(track, row, arrows)
 
-    def arrows(self, arrow: Arrow) -> Iterator[Flow]:
-        """Yield only the arrows of `events`."""
-        for number, (_, _, items) in enumerate(self._rows):
-            yield from self._arrows_of(self._number_of(number), items, arrow)
+    def arrows(self, arrows: Arrows) -> Iterator[Flows]:
+        """Yield the arrows that `events` yields, alone."""
+        for number, (_, _, row) in enumerate(self._rows):
+            yield self._arrows_of(self._number_of(number), row, arrows)
 
-    def _arrows_of(self, track: int, items: _Row, arrow: Arrow) -> Iterator[Flow]:
-        launched_by = map(self._launched.get, map(id, items.whats))
-        for start, end, launched in zip(items.starts, items.ends, launched_by, strict=True):
-            for activity in () if launched is None else _all_of(launched):
-                flow = arrow(activity, track, start, end)
-                if flow is not None:
-                    yield flow
+    def _arrows_of(self, track: int, row: _Row, arrows: Arrows) -> Flows:
+        by_item = np.argsort(self._item_of, kind="stable")
+        first, last = (np.searchsorted(self._item_of[by_item], row.items, side) for side in ("left", "right"))
+        counts = last - first
+        places = np.repeat(np.arange(len(counts)), counts)
+        within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return arrows(by_item[first[places] + within], track, row.starts[places], row.ends[places])
 
 
 class _Looks:
     """Makes the slices of ranges and calls; equal ones share one object."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, item_of: Numbers, first_call: int, first_other: int) -> None:
+        self._profile = profile
         self._nodes = Nodes(profile, with_layers=True)
-        self._executions = {
-            id(profile.ranges[place]): execution for place, execution in profile.framework.ranges.items()
-        }
+        self._executions = profile.framework.ranges
         self._inputs: dict[int, dict[str, Any]] = {}
-        self._likes: dict[tuple[object, ...], Slice] = {}
+        self._likes: dict[tuple[int, int], Slice] = {}
+        self._first_call = first_call
+        commands, calls, others = profile.commands, profile.commands.calls, profile.lone_calls
+        count = first_other + len(others)
+        is_launched = item_of >= 0
+        self._launched = np.bincount(item_of[is_launched], minlength=count)
+        self._activity = np.zeros(count, np.int64)
+        """One of those that each launched."""
+        self._activity[item_of[is_launched]] = np.flatnonzero(is_launched)
+        nothing = np.full(first_call, NO)
+        self._correlation = np.concatenate((nothing, calls.correlation, others.correlation))
+        number = np.concatenate((nothing, calls.number, others.number))
+        self._call_index = np.where(self._correlation == NO, number, NO)
+        self._names = [*calls.name.values, *others.name.values]
+        self._name = np.concatenate((nothing, calls.name.codes, others.name.codes + len(calls.name.values)))
+        kernel = np.where(self._launched == 1, commands.name.codes[self._activity] + 1, 0) if len(commands) else 0
+        ranges = Pool.of(
+            (
+                one.text,
+                one.kind,
+                id(one.inputs),
+                None if (execution := self._executions.get(place)) is None else execution.node,
+            )
+            for place, one in enumerate(profile.ranges)
+        )
+        # A number for each item: equal if the items have everything in common that their likes show.
+        self._keys = len(ranges.values) + self._name * (len(commands.name.values) + 1) + kernel
+        self._keys[:first_call] = ranges.codes
 
-    def drawn(
-        self, track: int, origin: int, items: _Row, launched_by: Mapping[int, Activity | list[Activity]]
-    ) -> Slices:
-        """Draw ``items`` in columns. ``launched_by``: the activities that each launched, by its identity."""
-        likes: list[Slice] = []
-        known, executions = self._likes, self._executions
-        if len(known) > _MOST_LIKES:
-            known.clear()
-        ids: list[int | None] = []
-        indices: list[int | None] = []
-        counts: list[int | None] = []
-        owns: list[Mapping[str, Any]] = []
-        for what, launched in zip(items.whats, map(launched_by.get, map(id, items.whats)), strict=True):
-            key: tuple[object, ...]
-            if type(what) is Range:
-                execution = executions.get(id(what)) if executions else None
-                if executions:
-                    owns.append(NO_ARGS if execution is None else execution_args(execution))
-                key = track, what.text, what.kind, id(what.inputs), None if execution is None else execution.node
-                ids.append(None)
-                indices.append(None)
-                counts.append(None)
-            else:
-                several = type(launched) is list
-                key = track, what.name, None if launched is None or several else launched.name  # type: ignore[union-attr]
-                number = what.correlation  # type: ignore[union-attr]
-                ids.append(number)
-                indices.append(what.number if number is None else None)  # type: ignore[union-attr]
-                counts.append(len(launched) if several else None)  # type: ignore[arg-type]
-                if executions:
-                    owns.append(NO_ARGS)
-            like = known.get(key)
+    def drawn(self, track: int, origin: int, row: _Row) -> Slices:
+        items = row.items
+        keys, first, codes = np.unique(self._keys[items], return_index=True, return_inverse=True)
+        likes = []
+        for key, item in zip(keys.tolist(), items[first].tolist(), strict=True):
+            like = self._likes.get((track, key))
             if like is None:
-                like = known[key] = self._like(track, what, launched)
+                like = self._likes[track, key] = self._like(track, item)
             likes.append(like)
-        starts = [start - origin for start in items.starts]
-        args = {"correlation_id": ids, "call_index": indices, "activities": counts, **in_columns(owns)}
-        return Slices(track, (columns(likes, starts, list(map(sub, items.ends, items.starts)), told(args)),))
+        launched = self._launched[items]
+        is_call = items >= self._first_call
+        columns: dict[str, Column] = {
+            "correlation_id": self._correlation[items],
+            "call_index": self._call_index[items],
+            "activities": np.where((launched > 1) & is_call, launched, NO),
+        }
+        if self._executions:
+            executions = map(self._executions.get, items.tolist())
+            columns |= in_columns([NO_ARGS if one is None else execution_args(one) for one in executions])
+        likes_of = Pool(likes, codes.astype(np.int32))
+        return Slices(track, (Columns(likes_of, shifted(row.starts, -origin), row.ends - row.starts, told(columns)),))
 
-    def _like(self, track: int, what: Call | Range, launched: Activity | list[Activity] | None) -> Slice:
-        if isinstance(what, Call):
-            shared: Args = {"kernel": short_name(launched.name)} if isinstance(launched, Activity) else NO_ARGS
-            return Slice(track, 0, 0, what.name, "api", NO_ARGS, shared)
-        name = shown_text(what)[:200] or what.kind
-        execution = self._executions.get(id(what))
+    def _like(self, track: int, item: int) -> Slice:
+        if item >= self._first_call:
+            shared: Args = NO_ARGS
+            if self._launched[item] == 1:
+                name = self._profile.commands.name
+                shared = {"kernel": short_name(name.values[name.codes[self._activity[item]]])}
+            return Slice(track, 0, 0, self._names[self._name[item]], "api", NO_ARGS, shared)
+        what = self._profile.ranges[item]
+        name_of = shown_text(what)[:200] or what.kind
+        execution = self._executions.get(item)
         shared = NO_ARGS
         if execution is not None:
             shared = self._nodes.args(execution)
@@ -243,31 +219,46 @@ class _Looks:
             if id(what.inputs) not in self._inputs:
                 self._inputs[id(what.inputs)] = inputs_args(what.inputs)
             shared = self._inputs[id(what.inputs)]
-        return Slice(track, 0, 0, name, what.kind, NO_ARGS, shared)
+        return Slice(track, 0, 0, name_of, what.kind, NO_ARGS, shared)
 
 
-def _nested(items: _Row) -> list[_Row]:
+def _nested(row: _Row) -> list[_Row]:
     """Return lanes in which items nest or are disjoint, by (start, longest first); each item in the first lane that
     fits."""
-    starts, ends, whats = items.starts, items.ends, items.whats
-    first = _Row()
-    lanes: list[_Row] = [first]
+    row = row.take(np.lexsort((-row.ends, row.starts)))
+    if _is_nested(row):
+        return [row]
+    lanes: list[list[int]] = [[]]
     in_first: list[int] = []
     others = FirstFit(_DEEPEST)
-    spans = [(start << 64) - end for start, end in zip(starts, ends, strict=True)]
-    for at in sorted(range(len(items)), key=spans.__getitem__):
-        start, end = starts[at], ends[at]
+    for place, (start, end) in enumerate(zip(row.starts.tolist(), row.ends.tolist(), strict=True)):
         while in_first and in_first[-1] <= start:
             in_first.pop()
-        if not in_first or (end <= in_first[-1] and len(in_first) < _DEEPEST):  # true of nearly all
-            first.add(start, end, whats[at])
+        if not in_first or (end <= in_first[-1] and len(in_first) < _DEEPEST):  # nearly always
+            lanes[0].append(place)
             in_first.append(end)
             continue
         lane = 1 + others.lane_of(start, end)
         if lane == len(lanes):
-            lanes.append(_Row())
-        lanes[lane].add(start, end, whats[at])
-    return lanes
+            lanes.append([])
+        lanes[lane].append(place)
+    return [row.take(lane) for lane in lanes]
+
+
+def _is_nested(row: _Row) -> bool:
+    """Return whether items in order nest or are disjoint, not too deep."""
+    depth = np.arange(len(row.starts)) - np.searchsorted(np.sort(row.ends), row.starts, "right")
+    deepest = int(depth.max(initial=0))
+    if deepest >= _DEEPEST:
+        return False
+    outer = np.flatnonzero(depth == 0)
+    for level in range(1, deepest + 1):
+        inner = np.flatnonzero(depth == level)
+        around = outer[np.searchsorted(outer, inner) - 1]
+        if (row.ends[inner] > row.ends[around]).any():
+            return False
+        outer = inner
+    return True
 
 
 # -- The calls of a program that waits for each: one row, in the order of the calls
@@ -279,117 +270,105 @@ _LONG_AGO = -(1 << 62)
 
 
 class ApiCalls:
-    """Draws the calls of one thread on one track. ``axis``: converts host times to the axis of the trace."""
+    """Draws the calls of one thread on one track. ``axis`` brings host times to the axis of the trace.
+
+    Items are numbered: the activities, then the calls that launched none.
+    """
 
     def __init__(self, profile: Profile, axis: Axis, process: int, track: int) -> None:
-        self._profile = profile
-        self._axis = axis
         self._process = process
         self._track = track
-        self._activities = [
-            activity
-            for activity in profile.activities
-            if (call := activity.call) is not None and call.start_ns is not None and call.end_ns is not None
-        ]
-        self._others = [call for call in profile.other_calls if times_of(call) is not None]
-        self._calls = self._in_order()
+        self._commands, self._others = commands, others = profile.commands, profile.lone_calls
+        starts, ends = (
+            np.concatenate((commands.host_start_ns, others.start_ns)),
+            np.concatenate((commands.host_end_ns, others.end_ns)),
+        )
+        self._numbers = np.concatenate((commands.number, others.number))
+        items = np.flatnonzero((starts != NO) & (ends != NO))
+        self._starts, self._ends = starts, ends
+        self._starts[items], self._ends[items] = axis.all_at(starts[items]), axis.all_at(ends[items])
+        self._items = self._in_order(items)
         self._earliest = _LONG_AGO
 
     def show_only(self, chosen: Chosen) -> None:
         self._earliest = self._first_call()
-        drawn = zip(self._profile.activities, chosen.drawn, strict=True)
-        self._activities = [activity for activity, shown in drawn if shown and times_of(activity.call) is not None]
-        self._others = [] if chosen.longest_only else [call for call in self._others if self._is_shown(call, chosen)]
-        self._calls = self._in_order()
+        count = len(self._commands)
+        starts, ends, items = self._starts[self._items], self._ends[self._items], self._items
+        is_shown = chosen.have_time(starts, ends) & (ends - starts >= chosen.min_ns) & (not chosen.longest_only)
+        drawn = np.append(chosen.drawn, np.zeros(len(self._others), np.bool_))[items]
+        self._items = self._in_order(np.sort(items[np.where(items < count, drawn, is_shown)]))
 
-    def _is_shown(self, call: Call, chosen: Chosen) -> bool:
-        start, end = self._axis.at(call.start_ns or 0), self._axis.at(call.end_ns or 0)
-        return chosen.has_time(start, end) and end - start >= chosen.min_ns
-
-    def _in_order(self) -> list[Activity | Call]:
-        """Return the activities of the calls, and the calls, in drawing order: one after another."""
-        calls: list[Activity | Call] = [*self._activities, *self._others]
-        if self._others:
-            calls.sort(key=_number)
-        return calls
+    def _in_order(self, items: Numbers) -> Numbers:
+        """``items`` as they are drawn: one after another."""
+        if len(items) and items[-1] >= len(self._commands):
+            numbers = self._numbers[items]
+            return items[np.argsort(np.where(numbers == NO, 0, numbers), kind="stable")]
+        return items
 
     def _first_call(self) -> int:
-        """Return the begin of the first call: later calls begin no earlier."""
-        times = times_of(_call(self._calls[0])) if self._calls else None
-        return _LONG_AGO if times is None else self._axis.at(times[0])
+        """Return when the first of the calls begins: those after it, drawn with it or alone, begin no earlier."""
+        return int(self._starts[self._items[0]]) if len(self._items) else _LONG_AGO
 
     def bounds(self) -> Iterator[int]:
-        """Return times that bound everything, among others. A call after a later one begins with that one."""
-        if not self._calls:
+        """Times that all of it lies between, among others. A call that stands behind a later one begins with that."""
+        if not len(self._items):
             return
         earliest = max(self._earliest, self._first_call())
         yield earliest
-        for calls in (self._activities, self._others):
-            for call in (*calls[:1], *calls[-1:]):
-                for at in times_of(_call(call)) or ():
-                    yield max(self._axis.at(at), earliest)
+        items = np.sort(self._items)
+        is_other = items >= len(self._commands)
+        for own in (items[~is_other], items[is_other]):
+            for item in own[[0, -1]].tolist() if len(own) else ():
+                yield max(int(self._starts[item]), earliest)
+                yield max(int(self._ends[item]), earliest)
 
     def tracks(self) -> list[Track]:
-        if not self._activities and not self._others:
+        if not len(self._items):
             return []
         return [Track(id=self._track, process=self._process, name="OpenCL API", sort=1, description=_HELP_IN_A_ROW)]
 
-    def _placed(self) -> Iterator[tuple[Activity | Call, Call, int, int]]:
-        """Return the activities of the API calls, and the calls, in order, with their times on the axis."""
-        offset = self._axis.offset
-        done = self._earliest
-        for call in self._calls:
-            made = _call(call)
-            start, end = made.start_ns or 0, made.end_ns or 0
-            if offset is not None:
-                start, end = start - offset, end - offset
-            else:
-                start, end = self._axis.at(start), self._axis.at(end)
-            # Calls of one thread do not overlap; they only seem to if a wall clock was set back.
-            if start < done:
-                start = done
-            if end <= start:
-                end = start + 1  # two calls in one microsecond must not look nested
-            done = end
-            yield call, made, start, end
-
     def events(self, origin: int) -> Iterator[Slices]:
-        """Yield the slices. No arrow leaves them: a call that waits ends when its command has ended."""
-        track = self._track
-        likes: dict[tuple[str, str | None], Slice] = {}
-        placed = self._placed()
-        while row := list(islice(placed, ROW)):
-            drawn = []
-            for call, made, _, _ in row:
-                kernel = call.name if type(call) is Activity and call.kind == "kernel" else None
-                like = likes.get((made.name, kernel))
-                if like is None:
-                    shared = NO_ARGS if kernel is None else {"kernel": short_name(kernel)}
-                    like = likes[made.name, kernel] = Slice(track, 0, 0, made.name, "api", NO_ARGS, shared)
-                drawn.append(like)
-            starts = [start - origin for _, _, start, _ in row]
-            durations = [end - start for _, _, start, end in row]
-            numbers = [call.number for call, _, _, _ in row]
-            yield Slices(track, (columns(drawn, starts, durations, {"call_index": numbers}),))
+        """Yield the slices. No arrow leaves them: a call that waits ended after its activity had."""
+        track, items, commands, calls = self._track, self._items, self._commands, self._commands.calls
+        starts, ends = _one_after_another(self._starts[items], self._ends[items], self._earliest)
+        names = [*calls.name.values, *self._others.name.values]
+        of_calls = np.append(calls.name.codes, -1)[commands.call]
+        name = np.append(of_calls, self._others.name.codes + len(calls.name.values))
+        kernel = np.append(
+            np.where(commands.is_kernel, commands.name.codes + 1, 0), np.zeros(len(self._others), np.int64)
+        )
+        keys = name * (len(commands.name.values) + 1) + kernel
+        likes: dict[int, Slice] = {}
+        for first in range(0, len(items), ROW):
+            here = slice(first, first + ROW)
+            own, where, codes = np.unique(keys[items[here]], return_index=True, return_inverse=True)
+            for key, item in zip(own.tolist(), items[here][where].tolist(), strict=True):
+                if key not in likes:
+                    launched = kernel[item]
+                    shared = {"kernel": short_name(commands.name.values[launched - 1])} if launched else NO_ARGS
+                    likes[key] = Slice(track, 0, 0, names[name[item]], "api", NO_ARGS, shared)
+            likes_of = Pool([likes[key] for key in own.tolist()], codes.astype(np.int32))
+            durations, args = ends[here] - starts[here], told({"call_index": self._numbers[items[here]]})
+            yield Slices(track, (Columns(likes_of, shifted(starts[here], -origin), durations, args),))
 
 
-Arrow = Callable[[Activity, int, int, int], Flow | None]
-"""Makes the arrow to an activity from a call on a track that begins and ends at times on the axis."""
+def _one_after_another(starts: Numbers, ends: Numbers, earliest: int) -> tuple[Numbers, Numbers]:
+    """Return the times of calls, none before the one before it has ended.
+
+    Calls of one thread do not overlap; only a wall clock that was set back makes it look so. Two calls in one
+    microsecond must not look nested.
+    """
+    if (ends > starts).all() and (starts[1:] >= ends[:-1]).all() and (starts[:1] >= earliest).all():
+        return starts, ends
+    placed = []
+    done = earliest
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        start = max(start, done)
+        done = max(end, start + 1)
+        placed.append((start, done))
+    begun, ended = np.array(placed, np.int64).reshape(-1, 2).T
+    return begun, ended
 
 
-def _call(call: Activity | Call) -> Call:
-    if isinstance(call, Activity):
-        assert call.call is not None
-        return call.call
-    return call
-
-
-def _number(call: Activity | Call) -> int:
-    return call.number or 0
-
-
-def times_of(call: Call | None) -> tuple[int, int] | None:
-    """Return the host times of a call, None if the source has none."""
-    if call is None or call.start_ns is None or call.end_ns is None:
-        return None
-    return call.start_ns, call.end_ns
+Arrows = Callable[[Numbers, int, Numbers, Numbers], Flows]
+"""Makes the arrows to activities, at these positions, from calls on a track that begin and end at times on the axis."""

@@ -210,7 +210,7 @@ class Row:
 
     def _argument(self, fields: Fields, key: str, column: Column, places: Ints) -> None:
         """Add an argument of those of its slices that stand at ``places``."""
-        if isinstance(column, Pool):
+        if not isinstance(column, np.ndarray):
             codes = column.codes[places]
             texts = [
                 b"" if value is None or not is_used else self._annotation(key, value)
@@ -356,7 +356,7 @@ def _only(columns: Sequence[Columns], number: int) -> Columns:
         if number < len(one.starts):
             here = slice(number, number + 1)
             args: dict[str, Column] = {
-                key: Pool(column.values, column.codes[here]) if isinstance(column, Pool) else column[here]
+                key: column[here] if isinstance(column, np.ndarray) else Pool(column.values, column.codes[here])
                 for key, column in one.args.items()
             }
             return Columns(Pool(one.likes.values, one.likes.codes[here]), one.starts[here], one.durations[here], args)
