@@ -70,7 +70,7 @@ __all__ = [
 ]
 
 
-MOST_RUNS = 8
+MOST_RUNS = 4
 """Of a log's runs so many are joined with a profile, from the last one back, until one keeps time with it."""
 _STATED = (RANGE, CORRELATION, GRAPH_NODE, CAPTURE, SEQUENCE)
 
