@@ -2,7 +2,8 @@
 
 A test that needs one of these, a package index or a file system of its own skips, with the reason, where it cannot be
 had. The environment's ``MIO2TRACE_REQUIRE=shared,browser,engine,network,faults,opencl`` makes that a failure:
-continuous integration sets it, so nothing is skipped there unseen.
+continuous integration sets it, so nothing is skipped there unseen. With ``thorough`` in it
+the tests run that take long.
 """
 
 from __future__ import annotations
@@ -117,18 +118,27 @@ FAST = frozenset((ROOT / "tests" / "fast_modules.txt").read_text("utf-8").split(
 by `for file in tests/test_*.py; do pytest --cpu-times times.txt $file; done`."""
 
 
+THOROUGH = frozenset((ROOT / "tests" / "thorough_modules.txt").read_text("utf-8").split())
+"""Modules that hold one law over very many inputs, or build and install the program in several ways: half of the
+processor time of all tests. Continuous integration runs them; a person rarely breaks them alone."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.name in FAST:
             item.add_marker("fast")
+        if item.path.name in THOROUGH:
+            item.add_marker("thorough")
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Tests that are marked as over the real samples, before their fixtures look for these."""
+    """Skip what is not wanted or not to be had here, before its fixtures are made."""
     if item.get_closest_marker("shared") is not None:
         _require_samples()
+    if item.get_closest_marker("thorough") is not None and "thorough" not in os.environ.get("MIO2TRACE_REQUIRE", ""):
+        pytest.skip("takes long: MIO2TRACE_REQUIRE=thorough runs it, as continuous integration does")
 
 
 @pytest.fixture(scope="session")

@@ -103,6 +103,7 @@ def test_what_is_done_is_left_alone_until_its_files_change(
     assert "nothing to do" not in batch(tmp_path / "runs", dataset, "--tags=x").stderr
 
 
+@pytest.mark.thorough
 def test_ten_poisoned_inputs_fail_alone(runs: Path, whole: dict[str, list[Any]], tmp_path: Path) -> None:
     """A pipe without end, hangs, crashes, 4 GB of holes, garbage: a line of the journal each, the rest is whole."""
     shutil.copytree(runs, tmp_path / "runs")
@@ -329,6 +330,7 @@ def many(folder: Path, count: int) -> list[FoundRun]:
     return find_runs([str(folder)], Notes())
 
 
+@pytest.mark.thorough
 def test_a_worker_that_is_killed_loses_no_run(workers: engines.Engine, tmp_path: Path) -> None:
     """Its run is done again by the process that takes its place."""
     killed: set[int] = set()
@@ -351,6 +353,7 @@ def test_a_worker_that_is_killed_loses_no_run(workers: engines.Engine, tmp_path:
     assert sorted(read_journals(tmp_path / "ds")) == [run.name for run in found]
 
 
+@pytest.mark.thorough
 def test_a_run_whose_workers_are_killed_each_time_fails_alone(workers: engines.Engine, tmp_path: Path) -> None:
     many(tmp_path / "runs", 6)
     made_up(tmp_path / "runs" / "kills-its-worker")
@@ -361,6 +364,7 @@ def test_a_run_whose_workers_are_killed_each_time_fails_alone(workers: engines.E
     assert len(made.done) == 7
 
 
+@pytest.mark.thorough
 def test_dangerous_runs_kill_no_worker(workers: engines.Engine, tmp_path: Path) -> None:
     for name in DANGERS:
         made_up(tmp_path / "runs" / name)
@@ -391,6 +395,7 @@ def test_workers_that_do_not_start_are_said_for_each_run(
     assert "6 runs: 6 converted, 0 failed, " in batch(runs, tmp_path / "ds", "--workers=2").stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_with_the_program(number: signal.Signals, tmp_path: Path) -> None:
     """As a terminal does it: all of the group get the signal, this program's line is all there is."""
@@ -464,6 +469,7 @@ def test_sockets_that_others_can_find_are_seen(kind: str, tmp_path: Path) -> Non
         assert findable_sockets({os.getpid()})[0]
 
 
+@pytest.mark.thorough
 def test_nothing_listens_while_workers_run(tmp_path: Path) -> None:
     """No socket of the program and of all that it starts can be found by another: neither by a port nor by a name."""
     for number in range(8):
@@ -565,6 +571,7 @@ def on(cluster: Cluster, runs: Path, dataset: Path, **variables: str) -> subproc
     )  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_a_cluster_with_certificates_runs_no_strangers_code(runs: Path, tmp_path: Path) -> None:
     """A client without the certificate, and one with its own, runs nothing. Below, a job of several nodes does runs."""
     pytest.importorskip("distributed")
@@ -602,6 +609,7 @@ def test_a_cluster_with_certificates_runs_no_strangers_code(runs: Path, tmp_path
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["of-the-owner"]
 
 
+@pytest.mark.thorough
 def test_a_cluster_without_certificates_is_said_to_be_open_and_one_that_is_lost_is_one_line(
     runs: Path, whole: dict[str, list[Any]], tmp_path: Path
 ) -> None:
@@ -648,6 +656,7 @@ def test_a_cluster_that_is_not_there_is_refused(runs: Path, tmp_path: Path) -> N
 # -- interruptions ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_interrupted_at_random_and_resumed_the_dataset_is_the_uninterrupted_one(
     number: signal.Signals, runs: Path, whole: dict[str, list[Any]], tmp_path: Path
@@ -686,6 +695,7 @@ def slurm(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PATH": path, "WORKERS": "1", "SLURM_JOB_ID": "7"}
 
 
+@pytest.mark.thorough
 def test_the_job_array_does_all_runs(
     slurm: dict[str, str], runs: Path, whole: dict[str, list[Any]], tmp_path: Path
 ) -> None:
@@ -696,6 +706,7 @@ def test_the_job_array_does_all_runs(
     assert content(tmp_path / "ds") == whole
 
 
+@pytest.mark.thorough
 def test_the_job_of_several_nodes_does_all_runs(
     slurm: dict[str, str], runs: Path, whole: dict[str, list[Any]], tmp_path: Path
 ) -> None:

@@ -144,6 +144,7 @@ def test_a_database_of_others_is_named(tmp_path: Path) -> None:
         assert in_one_line(path) is None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("value", [(1 << 63) - 1, -(1 << 63), "soon", 1e300, b"\xff\0", None])
 def test_one_column_of_a_value_that_no_profiler_writes(value: Any, database: Path) -> None:
     """Each column in turn: a trace that keeps its own rules, or one line."""

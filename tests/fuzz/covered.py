@@ -78,6 +78,7 @@ READERS: Mapping[str, Fed] = {
     "kernels/facts.py": Fed(("dv/dt JSON", "log with dv/dt text")),
     "kernels/sources.py": Fed(("dv/dt JSON",)),
     "memory.py": Fed(no_file="what the system says of its memory"),
+    "model/tables.py": Fed(no_file="numbers that readers hand over"),
     "ops/log/statements.py": Fed(("MIOpen log",)),
     "privacy/pseudonyms.py": Fed(_PROFILES),
     "queries/__init__.py": Fed(no_file=_OURS),

@@ -1,7 +1,6 @@
 """``python -m mio2trace`` and the command ``mio2trace``."""
 
 import gc
-import os
 import signal
 
 _SELDOM = 500_000
@@ -12,7 +11,6 @@ cycle."""
 def main() -> None:
     """Run `mio2trace.cli.main`. An interrupt during its import ends the program without a traceback."""
     gc.set_threshold(_SELDOM)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts threads for algebra, of which nothing here is
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if usual:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
