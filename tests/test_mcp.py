@@ -218,7 +218,7 @@ def test_nothing_private_is_in_an_answer(tmp_path: Path) -> None:
             for tool in ("report", "kernels"):
                 answers.append(await client.call_tool(tool, files))
         said = ["".join(part.text for part in answer.content if isinstance(part, TextContent)) for answer in answers]
-        assert "1 names left out" in said[0]
+        assert "1 name left out" in said[0]
         assert sum(not answer.is_error for answer in answers) >= len(formats)
         for text in said:
             assert not leaks(text)
