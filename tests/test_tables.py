@@ -70,3 +70,21 @@ def test_a_profile_has_tables_whatever_it_is_made_of() -> None:
     changed = msgspec.structs.replace(profile, activities=[activity, activity])
     assert changed.commands.call.tolist() == [0, 0]
     assert profile == Profile(source=0, records=1, activities=(activity,), other_calls=(Call("x"),))
+
+
+@given(activities(), st.data())
+def test_a_few_records_are_those_of_the_whole(records: tuple[Activity, ...], data: st.DataObject) -> None:
+    """Also where the table makes no others."""
+    many = records * 20
+    table = Activities(many)
+    columns = {field: getattr(table, field) for field in Activity.__struct_fields__}
+    again = Activities.of_columns(len(many), calls=table.calls, **columns)
+    if many:
+        at = data.draw(st.integers(-len(many), len(many) - 1))
+        assert again[at] == many[at]
+        assert again[at : at + 2] == many[at : at + 2]
+        assert again._records is None
+    assert again[:1] == many[:1]
+    assert tuple(again) == many
+    rows = data.draw(st.lists(st.integers(0, max(0, len(many) - 1)), max_size=9 if many else 0))
+    assert table.take(rows) == [many[row] for row in rows]

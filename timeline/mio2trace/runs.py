@@ -308,7 +308,7 @@ def _sharing_jobs(parts: Sequence[Gathered], notes: Notes, *, near: bool) -> lis
 
 def _kernels(part: Gathered) -> int:
     """Return the number of kernels of the largest process."""
-    return max((sum(a.kind == "kernel" for a in profile.activities) for profile in part.profiles), default=0)
+    return max((int(profile.commands.is_kernel.sum()) for profile in part.profiles), default=0)
 
 
 def _most_to_tell(file: Input) -> tuple[bool, bool]:

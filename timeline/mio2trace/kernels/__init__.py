@@ -6,10 +6,16 @@ They are never guessed: an unknown size is left out. A library is a row of `ROWS
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from operator import itemgetter
+
+import numpy as np
+
 from mio2trace.kernels import clblast, compiled, libdnn, split
 from mio2trace.kernels.facts import Context, KernelFact, Place, Row
 from mio2trace.kernels.names import WORK, kernel_name
 from mio2trace.model.profile import Profile
+from mio2trace.model.tables import Activities
 
 __all__ = ["ROWS", "KernelFact", "find_gemms", "helps", "role"]
 
@@ -25,30 +31,38 @@ ROWS: tuple[Row, ...] = (
 
 def find_gemms(profile: Profile) -> dict[int, KernelFact]:
     """Return facts by position in ``profile.activities``, only for kernels about which something is known."""
-    facts: dict[int, KernelFact] = {}
-    queues: dict[int, list[int]] = {}
+    commands = profile.commands
+    names, is_kernel = commands.name, commands.is_kernel
+    row_of = {name: next((row for row in ROWS if row.kernels.fullmatch(name)), None) for name in names.values}
+    fact_of = {name: _helper(name) for name, row in row_of.items() if row is None}
+    facts = _of_names(fact_of, commands)
     found: dict[Row, list[Place]] = {}
-    kinds: dict[str, tuple[KernelFact | None, list[Place] | None]] = {}
-    for position, activity in enumerate(profile.activities):
-        if activity.kind != "kernel":
-            continue
-        line = queues.get(activity.queue)
-        if line is None:
-            line = queues[activity.queue] = []
-        line.append(position)
-        name = activity.name
-        kind = kinds.get(name)
-        if kind is None:
-            kind = kinds[name] = _kind(name, found)
-        fact, places = kind
-        if places is not None:
-            places.append((line, len(line) - 1))
-        elif fact is not None:
-            facts[position] = fact
+    listed = names.where(lambda name: row_of[name] is not None) & is_kernel
+    lines = {
+        queue: np.flatnonzero(is_kernel & (commands.queue == queue)) for queue in set(commands.queue[listed].tolist())
+    }
+    places = [
+        (position, line, index)
+        for positions, line in ((its, its.tolist()) for its in lines.values())
+        for index, position in ((at, line[at]) for at in np.flatnonzero(listed[positions]).tolist())
+    ]
+    for position, line, index in sorted(places, key=itemgetter(0)):
+        row = row_of[names.values[names.codes[position]]]
+        assert row is not None
+        found.setdefault(row, []).append((line, index))
     context = Context(profile, facts)
-    for row, places in found.items():
-        row.find(context, places)
+    for row, its in found.items():
+        row.find(context, its)
     return facts
+
+
+def _of_names(fact_of: Mapping[str, KernelFact | None], commands: Activities) -> dict[int, KernelFact]:
+    """The facts that the names of kernels alone tell, by position."""
+    told = commands.name.where(lambda name: fact_of.get(name) is not None) & commands.is_kernel
+    its = commands.name.take(told).each()
+    return {
+        place: fact for place, name in zip(np.flatnonzero(told).tolist(), its, strict=True) if (fact := fact_of[name])
+    }
 
 
 def role(name: str, fact: KernelFact | None) -> str:
@@ -64,12 +78,7 @@ def helps(kernel_role: str) -> bool:
     return kernel_role not in ("", *WORK)
 
 
-def _kind(name: str, found: dict[Row, list[Place]]) -> tuple[KernelFact | None, list[Place] | None]:
-    """Use only the name: return an auxiliary kernel's fact, or the list of places of its row."""
-    for row in ROWS:
-        if row.kernels.fullmatch(name):
-            return None, found.setdefault(row, [])
+def _helper(name: str) -> KernelFact | None:
+    """The fact that the name alone tells, of an auxiliary kernel."""
     meaning = kernel_name(name)
-    if meaning is None or meaning.role == "main":
-        return None, None
-    return KernelFact(role=meaning.role), None
+    return None if meaning is None or meaning.role == "main" else KernelFact(role=meaning.role)

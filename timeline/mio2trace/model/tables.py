@@ -36,6 +36,8 @@ NEVER = (1 << 63) - 1
 KINDS = ("kernel", "copy", "fill")
 """The kinds of activities by the number that the column ``kind`` has for them."""
 KERNEL = 0
+_MOST_ASKED = 64
+"""Times that a table makes no more records than it is asked for. Then it makes all, which takes 2 s for a million."""
 
 
 class Pool(NamedTuple, Generic[Value]):
@@ -163,6 +165,7 @@ class _Table(Sequence[Record]):
 
     _records: tuple[Record, ...] | None
     _count: int
+    _asked = 0
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self._records = tuple(records)
@@ -197,7 +200,17 @@ class _Table(Sequence[Record]):
     @overload
     def __getitem__(self, at: slice) -> tuple[Record, ...]: ...
     def __getitem__(self, at: int | slice) -> Record | tuple[Record, ...]:
+        if self._records is None and self._asked < _MOST_ASKED:
+            self._asked += 1
+            rows = np.arange(self._count)[at]
+            if rows.size * 8 < self._count:
+                found = self.take(rows.reshape(-1)).records
+                return found[0] if isinstance(at, int) else found
         return self.records[at]
+
+    def take(self, rows: Any) -> _Table[Record]:
+        """Some of the rows; ``rows`` is anything that numpy takes as an index."""
+        raise NotImplementedError
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self.records)
@@ -274,7 +287,7 @@ class Calls(_Table[Call]):
         return made
 
     def take(self, rows: Any) -> Calls:
-        """Some of the calls; ``rows`` is anything that numpy takes as an index of rows."""
+        """Some of the calls."""
         columns = {field: _taken(getattr(self, field), rows) for field in Call.__struct_fields__}
         made: Calls = Calls.of_columns(len(columns["thread"]), **columns)
         return made
@@ -450,12 +463,17 @@ class Activities(_Table[Activity]):
         }
 
     def _made(self) -> Iterator[Activity]:
-        calls = (*self.calls.records, None)
+        call, calls = self.call, self.calls
+        if len(calls) > 2 * self._count:  # a few of many commands
+            launched, code = np.unique(call, return_inverse=True)
+            first = int(len(launched) > 0 and launched[0] < 0)
+            call, calls = (code - first).astype(np.int32), calls.take(launched[first:])
+        made = (*calls.records, None)
         ranges: list[int] = self.range.tolist()
         return map(
             Activity, self.number.tolist(), map(KINDS.__getitem__, self.kind.tolist()), self.name.each(),
             self.line.tolist(), self.queue.tolist(), _plain(self.queued_ns), _plain(self.submit_ns),
-            _plain(self.start_ns), _plain(self.end_ns), map(calls.__getitem__, self.call.tolist()), self.grid.each(),
+            _plain(self.start_ns), _plain(self.end_ns), map(made.__getitem__, call.tolist()), self.grid.each(),
             self.workgroup.each(), self.opencl.each(), self.size_bytes.tolist(), self.route.each(),
             _plain(self.correlation), (None if place < 0 else place for place in ranges), self.resources.each(),
             self.graph_node.each(), self.counters.each(),
