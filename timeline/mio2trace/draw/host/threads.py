@@ -127,20 +127,23 @@ class Threads:
             for first in range(0, len(row.items), ROW):
                 yield looks.drawn(track, origin, row.take(slice(first, first + ROW)))
             if arrows is not None:
-                yield self._arrows_of(track, row, arrows)
+                yield from self._arrows_of(track, row, arrows)
 
     def arrows(self, arrows: Arrows) -> Iterator[Flows]:
         """Yield the arrows that `events` yields, alone."""
         for number, (_, _, row) in enumerate(self._rows):
-            yield self._arrows_of(self._number_of(number), row, arrows)
+            yield from self._arrows_of(self._number_of(number), row, arrows)
 
-    def _arrows_of(self, track: int, row: _Row, arrows: Arrows) -> Flows:
+    def _arrows_of(self, track: int, row: _Row, arrows: Arrows) -> Iterator[Flows]:
         by_item = np.argsort(self._item_of, kind="stable")
-        first, last = (np.searchsorted(self._item_of[by_item], row.items, side) for side in ("left", "right"))
-        counts = last - first
-        places = np.repeat(np.arange(len(counts)), counts)
-        within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return arrows(by_item[first[places] + within], track, row.starts[places], row.ends[places])
+        launchers = self._item_of[by_item]
+        for begin in range(0, len(row.items), ROW):
+            here = row.take(slice(begin, begin + ROW))
+            first, last = (np.searchsorted(launchers, here.items, side) for side in ("left", "right"))
+            counts = last - first
+            places = np.repeat(np.arange(len(counts)), counts)
+            within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
+            yield arrows(by_item[first[places] + within], track, here.starts[places], here.ends[places])
 
 
 class _Looks:
