@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from mio2trace.draw.base import merged
 from mio2trace.trace import (
+    NO,
     NO_ARGS,
     Columns,
     CounterValue,
@@ -28,6 +29,7 @@ from mio2trace.trace import (
     Track,
     column,
     each,
+    plain,
     whole,
 )
 from mio2trace.writers import chrome_json, native
@@ -84,6 +86,7 @@ NAMES = st.sampled_from(["", "k<int, 3>", 'a "call"\n', "café"])
 COLUMNS = {
     "call_index": st.integers(0, 1 << 55),
     "small": st.integers(0, 300),
+    "wide": st.integers(1 - (1 << 63), (1 << 63) - 1),
     "gflops": st.floats(allow_nan=False, allow_infinity=False),
     "source": st.sampled_from(["train.py:88", "a, b: \\", "ü"]),
     "any": st.one_of(
@@ -148,7 +151,7 @@ def pictures(draw: st.DrawFn) -> tuple[list[Slices], list[CounterValue], list[Fl
                     found.append(Slices(track, [whole(outer), inner], order))
     flows = []
     if all(starts_on.values()):
-        for number in range(draw(st.integers(0, 6))):
+        for number in range(draw(st.integers(0, 9))):
             ends = draw(st.sampled_from(starts_on[11])), draw(st.sampled_from(starts_on[12]))
             flows.append(Flow(number + 1, "enqueue", 11, ends[0], 12, ends[1]))
     values.sort(key=lambda value: value.time_ns)
@@ -182,3 +185,33 @@ def test_columns_are_printed_as_each_of_their_slices(
     # Of large numbers 1e16 and 1e+16 are the same; all that makes the file's end is that.
     assert written[: written.rindex("]")].replace("e+", "e") == expected[: expected.rindex("]")].replace("e+", "e")
     json.loads(written)
+
+
+def test_a_packet_may_be_of_any_length() -> None:
+    """Between short ones: a slice with many arguments, and one that many arrows leave."""
+    short = Slice(11, 0, 0, "k", "kernel", NO_ARGS, {"layer": "conv1"})
+    long = Slice(11, 0, 0, "long", "kernel", {"many": {f"key {number}": number for number in range(2000)}})
+    row = columns([short, short, long, short], [0, 10, 20, 30], [5, 5, 5, 5], {"call_index": [1, None, 3, 4]})
+    calls = whole([Slice(12, number, 1, "call", "api", NO_ARGS) for number in range(3000)])
+    found = [Slices(11, (row,)), Slices(12, (calls,))]
+    flows = [Flow(number + 1, "enqueue", 11, 10, 12, 10 + number) for number in range(2000)]
+    expected = read_native(packed(of([*each(found), *flows])))._replace(packets=0)
+    assert read_native(packed(of([*found, *flows])))._replace(packets=0) == expected
+    assert len(list(native.slices(io.BytesIO(packed(of([*found, *flows])))))) == 3004
+
+
+def test_a_column_may_give_the_colour() -> None:
+    """Where the slices have none in common."""
+    likes = [Slice(11, 0, 0, "k", "kernel", NO_ARGS, shared) for shared in (NO_ARGS, {"gws": "1x1"}, NO_ARGS)]
+    row = Slices(11, (columns(likes, [0, 10, 20], [5, 5, 5], {"layer": ["conv1", "fc1", None]}),))
+    expected = read_native(packed(of([*each([row])])))
+    assert read_native(packed(of([row]))).correlations == expected.correlations
+    assert sum(map(len, expected.correlations.values())) == 2
+
+
+def test_columns_keep_what_python_has() -> None:
+    """Values of every kind, None among them, are the same when they are read again."""
+    every: list[list[Any]] = [[1, None, -1], [0.5, None, 0.0], ["a", None, "b"], [True, None, 1], [1 << 70, NO]]
+    for values in (*every, [{"M": 1}, None, {"M": 1}]):
+        assert plain(column(values)) == values
+        assert list(map(type, plain(column(values)))) == list(map(type, values))
