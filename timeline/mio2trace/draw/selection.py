@@ -84,8 +84,8 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
     ``inside``: in the time span and the iterations. ``drawn``: those of them that are long enough; only these are
     slices. ``begin`` and ``end``: the window on the axis. ``spans``: the parts of it that the iterations take.
-    ``calls``: call indexes of drawn activities; ``runs``: the executions of layers around them; ``operations``: their
-    operations. ``left_out_ns``: the time of the ``left_out`` kernels and copies.
+    ``runs``: the executions of layers around drawn activities; ``operations``: their operations. ``left_out_ns``: the
+    time of the ``left_out`` kernels and copies.
     """
 
     begin: int

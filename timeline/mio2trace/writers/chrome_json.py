@@ -11,7 +11,7 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from operator import itemgetter
 from typing import Annotated, Any, BinaryIO, Literal
 
@@ -336,18 +336,21 @@ class _Events:
         return before, own, behind
 
     def flows(self, row: Flows) -> str:
-        return "".join(map(self._flow, row.each()))
+        columns = (one.tolist() for one in (row.ids, row.from_ns, row.to_tracks, row.to_ns))
+        return "".join(map(self._arrow, repeat(row.name), repeat(row.from_track), *columns))
 
     def _flow(self, event: Event) -> str:
         assert type(event) is Flow
-        start, end = event.from_ns, event.to_ns
-        name = self._flows.get(event.name)
+        return self._arrow(event.name, event.from_track, event.id, event.from_ns, event.to_track, event.to_ns)
+
+    def _arrow(self, what: str, from_track: int, number: int, start: int, to_track: int, end: int) -> str:
+        name = self._flows.get(what)
         if name is None:
-            name = self._flows[event.name] = _json(event.name)
-        tail = f',"name":{name},"cat":"flow","id":{event.id}}}'
+            name = self._flows[what] = _json(what)
+        tail = f',"name":{name},"cat":"flow","id":{number}}}'
         return (
-            f',\n{{"ph":"s",{self._places[event.from_track]},"ts":{start // 1000}{_DECIMALS[start % 1000]}{tail}'
-            f',\n{{"ph":"f","bp":"e",{self._places[event.to_track]},"ts":{end // 1000}{_DECIMALS[end % 1000]}{tail}'
+            f',\n{{"ph":"s",{self._places[from_track]},"ts":{start // 1000}{_DECIMALS[start % 1000]}{tail}'
+            f',\n{{"ph":"f","bp":"e",{self._places[to_track]},"ts":{end // 1000}{_DECIMALS[end % 1000]}{tail}'
         )
 
     def counter_values(self, row: CounterValues) -> str:
