@@ -26,9 +26,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 
 ROOT = Path(__file__).resolve().parent.parent
+
 sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
 import mio2trace  # noqa: E402
@@ -55,8 +57,8 @@ def repeated(columns: Columns, count: int, chance: random.Random) -> dict[str, D
     times = -(-count // rows)
 
     def grown(data: Data) -> Data:
-        present = None if data.present is None else (data.present * times)[:count]
-        return Data(data.column, (data.values * times)[:count], present, data.words)
+        present = None if data.present is None else np.tile(data.present, times)[:count]
+        return Data(data.column, np.tile(data.values, times)[:count], present, data.words)
 
     made = {name: grown(data) for name, data in columns.items()}
     for name in ("kernel_ns", "host_ns", "queue_wait_ns", "submit_wait_ns"):
@@ -84,7 +86,7 @@ def of_run(tables: Mapping[str, Columns], name: str, version: str, slower: float
             changed["version"] = constant(columns["version"].column, version, count)
         if table in ("runs", "problems"):
             data = columns["kernel_ns"]
-            values = data.values[:]
+            values = data.values.copy()
             for at, value in enumerate(values):
                 values[at] = value * slower
             changed["kernel_ns"] = Data(data.column, values, data.present)

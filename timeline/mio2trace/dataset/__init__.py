@@ -189,4 +189,4 @@ def _cell(data: Data, at: int, words: dict[str, object]) -> str:
             return f"$w{at}"
         words[f"w{at}"] = list(data.words)
         return f"list_extract($w{at}::VARCHAR[], c{at} + 1)"
-    return "NULL" if data.present is not None and 1 not in data.present else f"c{at}"
+    return "NULL" if data.present is not None and not data.present.any() else f"c{at}"

@@ -1,37 +1,44 @@
-"""Typed columns: the form of a table's cells before they become Parquet, Arrow or rows. A run may have a
-million rows."""
+"""Typed columns: the form of a table's cells before they become Parquet, Arrow or rows."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.model.columns import Column
+from mio2trace.model.tables import NO, Numbers, Pool
 from mio2trace.schema import TableSchema
 from mio2trace.snapshot.database import INSTALL, NotInstalled
 
-Value = TypeVar("Value", bound=Hashable)
 NULL = -1
 """The code of an unknown text."""
 _LARGEST = (1 << 63) - 1
+_TYPES = {"int": np.int64, "float": np.float64, "flag": np.int8}
 
 
 class Data:
-    """The values of a column. ``values``: int64, double or bytes (flags); for texts, places in ``words``, or `NULL`.
+    """The values of a column. ``values``: int64, double or bytes (flags); for texts, int32 places in ``words``, or
+    `NULL`.
 
-    ``present``: one byte per row, 0 if the value is unknown (``values`` then has 0); None if all are known, and for
-    texts.
+    ``present``: False where the value is unknown (``values`` then has 0); None if all are known, and for texts.
     """
 
     __slots__ = ("column", "present", "values", "words")
 
     def __init__(
-        self, column: Column, values: array[Any], present: bytearray | None = None, words: Sequence[str] = ()
+        self,
+        column: Column,
+        values: NDArray[Any],
+        present: NDArray[np.bool_] | None = None,
+        words: Sequence[str] = (),
     ) -> None:
         self.column = column
-        self.values = values
+        self.values = np.ascontiguousarray(values)
         self.present = present
         self.words = words
 
@@ -39,22 +46,22 @@ class Data:
         return len(self.values)
 
     def __getitem__(self, row: int) -> str | int | float | bool | None:
-        value = self.values[row]
-        if self.column.kind == "text":
-            return None if value == NULL else self.words[value]
-        if self.present is not None and not self.present[row]:
-            return None
-        return bool(value) if self.column.kind == "flag" else value
+        found: str | int | float | bool | None = Data(
+            self.column, self.values[[row]], None if self.present is None else self.present[[row]], self.words
+        ).to_list()[0]
+        return found
 
     def to_list(self) -> list[Any]:
         """Return all values; None is unknown."""
+        values: list[Any] = self.values.tolist()
         if self.column.kind == "text":
             words = [*self.words, None]  # `NULL` is the last place
-            return [words[code] for code in self.values]
-        values = self.values.tolist() if self.column.kind != "flag" else list(map(bool, self.values))
+            return [words[code] for code in values]
+        if self.column.kind == "flag":
+            values = list(map(bool, values))
         if self.present is None:
             return values
-        return [value if there else None for value, there in zip(values, self.present, strict=True)]
+        return [value if there else None for value, there in zip(values, self.present.tolist(), strict=True)]
 
     def first(self, count: int) -> Data:
         present = None if self.present is None else self.present[:count]
@@ -63,47 +70,50 @@ class Data:
 
 def numbers(column: Column, values: Sequence[Any]) -> Data:
     """Return a column of numbers or flags. None is unknown; numbers of more than 64 bits become unknown."""
-    code = {"int": "q", "float": "d", "flag": "b"}[column.kind]
-    try:
-        return Data(column, array(code, values))
-    except (TypeError, OverflowError):
-        present = bytearray(value is not None and abs(value) <= _LARGEST for value in values)
-        known = [value if there else 0 for value, there in zip(values, present, strict=True)]
-        if column.kind == "int":
-            known = [int(value) for value in known]
-        return Data(column, array(code, known), present)
+    kind = _TYPES[column.kind]
+    present = None
+    if None in values or (column.kind == "int" and any(abs(value) > _LARGEST for value in values)):
+        present = np.array([value is not None and abs(value) <= _LARGEST for value in values], bool)
+        values = [value if there else 0 for value, there in zip(values, present.tolist(), strict=True)]
+    return Data(column, np.array(values, kind), present)
+
+
+def of_numbers(column: Column, values: Numbers) -> Data:
+    """Return a column of whole numbers; `NO` is unknown."""
+    present = values != NO
+    return Data(column, np.where(present, values, 0), None if present.all() else present)
 
 
 def texts(column: Column, values: Iterable[str | None]) -> Data:
     """Return a column of texts; each distinct text is kept once."""
-    code_of: dict[str | None, int] = {None: NULL}
-    words: list[str] = []
-    codes = array("i")
-    for value in values:
-        code = code_of.get(value)
-        if code is None:
-            assert value is not None
-            code = code_of[value] = len(words)
-            words.append(value)
-        codes.append(code)
-    return Data(column, codes, words=words)
+    return of_pool(column, Pool.of(values))
 
 
-def named(column: Column, keys: Sequence[Value], text_of: Mapping[Value, str | None]) -> Data:
-    """Return a column of texts from keys; ``text_of`` maps each key to its text."""
-    code_of: dict[Value, int] = {}
-    words: dict[str, int] = {}
-    for key, text in text_of.items():
-        code_of[key] = NULL if text is None else words.setdefault(text, len(words))
-    return Data(column, array("i", [code_of[key] for key in keys]), words=tuple(words))
+def of_pool(column: Column, pool: Pool[Any]) -> Data:
+    """Return a column of texts, None for those that are unknown. The pool's need not be distinct, nor occur."""
+    return of_places(column, pool.codes, pool.values)
+
+
+def of_places(column: Column, places: NDArray[np.integer[Any]], values: Sequence[str | None]) -> Data:
+    """As `of_pool`; the place -1 is the last of ``values``."""
+    occurs = np.zeros(len(values), bool)
+    occurs[places] = True
+    code_of: dict[str, int] = {}
+    codes = np.array(
+        [
+            NULL if text is None or not there else code_of.setdefault(text, len(code_of))
+            for text, there in zip(values, occurs.tolist(), strict=True)
+        ],
+        np.int32,
+    )
+    return Data(column, codes[places], words=tuple(code_of))
 
 
 def constant(column: Column, value: str | int | None, count: int) -> Data:
     if column.kind == "text":
         text = value if isinstance(value, str) else None
-        return Data(column, array("i", [NULL if text is None else 0]) * count, words=() if text is None else (text,))
-    number = 0 if value is None else int(value)
-    return Data(column, array("q", [number]) * count, bytearray(count) if value is None else None)
+        return of_pool(column, Pool.same(text, count))
+    return of_numbers(column, np.full(count, NO if value is None else int(value)))
 
 
 def of_rows(schema: TableSchema, rows: Sequence[Mapping[str, Any]]) -> dict[str, Data]:
@@ -124,14 +134,15 @@ def joined(parts: Sequence[Mapping[str, Data]]) -> dict[str, Data]:
 def _under(parts: Sequence[Data]) -> Data:
     column = parts[0].column
     if column.kind == "text":
-        return texts(column, (part[row] for part in parts for row in range(len(part))))  # type: ignore[misc]
-    values = array(parts[0].values.typecode)
-    for part in parts:
-        values.extend(part.values)
-    if all(part.present is None for part in parts):
-        return Data(column, values)
-    present = bytearray().join(part.present if part.present is not None else b"\1" * len(part) for part in parts)
-    return Data(column, values, present)
+        words: list[str | None] = []
+        codes = []
+        for part in parts:
+            codes.append(np.where(part.values == NULL, 0, part.values + len(words) + 1))
+            words += part.words
+        return of_places(column, np.concatenate(codes), [None, *words])
+    present = [np.ones(len(part), bool) if part.present is None else part.present for part in parts]
+    there = np.concatenate(present)
+    return Data(column, np.concatenate([part.values for part in parts]), None if there.all() else there)
 
 
 # -- Columns as Arrow, through nanoarrow, which is small and has no dependencies ---------------------------------------
@@ -181,38 +192,34 @@ def _stream(children: Mapping[str, Any], columns: Sequence[Data]) -> Stream:
 
 def _numbers(data: Data) -> Any:
     arrow = _nanoarrow()
-    kind = {"q": arrow.int64, "d": arrow.float64, "b": arrow.int8, "i": arrow.int32}[data.values.typecode]()
+    kind = {"q": arrow.int64, "l": arrow.int64, "d": arrow.float64, "b": arrow.int8, "i": arrow.int32}[
+        data.values.dtype.char
+    ]()
     return arrow.c_array_from_buffers(kind, len(data), [_validity(data), data.values])
 
 
 def _flags(data: Data) -> Any:
     arrow = _nanoarrow()
-    return arrow.c_array_from_buffers(arrow.bool_(), len(data), [_validity(data), bits(bytes(data.values))])
+    return arrow.c_array_from_buffers(arrow.bool_(), len(data), [_validity(data), bits(data.values)])
 
 
 def _texts(data: Data) -> Any:
     arrow = _nanoarrow()
     words = [*(word.encode("utf-8", "replace") for word in data.words), b""]  # `NULL` is the last place
     lengths = list(map(len, words))
-    offsets: Iterable[int] = accumulate((lengths[code] for code in data.values), initial=0)
-    text = b"".join([words[code] for code in data.values])
+    codes = data.values.tolist()
+    offsets: Iterable[int] = accumulate((lengths[code] for code in codes), initial=0)
+    text = b"".join([words[code] for code in codes])
     large = len(text) >= _LARGE
     kind = arrow.large_string() if large else arrow.string()
     return arrow.c_array_from_buffers(kind, len(data), [_validity(data), array("q" if large else "i", offsets), text])
 
 
 def _validity(data: Data) -> bytes | None:
-    if data.column.kind == "text":
-        if data.values.typecode != "i" or NULL not in data.values:
-            return None
-        return bits(bytes(code != NULL for code in data.values))
-    return None if data.present is None else bits(bytes(data.present))
+    present = data.values != NULL if data.column.kind == "text" else data.present
+    return None if present is None or present.all() else bits(present)
 
 
-def bits(flags: bytes) -> bytes:
-    """Pack bytes of 0 and 1 into a bitmap, the first one in the lowest bit."""
-    count = (len(flags) + 7) // 8
-    packed = 0
-    for bit in range(8):
-        packed |= int.from_bytes(flags[bit::8], "little") << bit
-    return packed.to_bytes(count, "little")
+def bits(flags: NDArray[Any]) -> bytes:
+    """Pack flags into a bitmap, the first one in the lowest bit."""
+    return np.packbits(flags.astype(bool), bitorder="little").tobytes()

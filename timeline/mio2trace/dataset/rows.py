@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import sub
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 import mio2trace
 from mio2trace.align import NONE, Alignment
@@ -17,13 +19,13 @@ from mio2trace.analysis import Run
 from mio2trace.answer import subjects
 from mio2trace.answer.machine import is_product
 from mio2trace.comparing.collect import facts
-from mio2trace.dataset.columns import Data, constant, joined, named, numbers, of_rows
+from mio2trace.dataset.columns import Data, constant, joined, of_numbers, of_places, of_pool, of_rows
 from mio2trace.findings import findings
-from mio2trace.kernels import role
+from mio2trace.kernels import KernelFact, role
 from mio2trace.measures import Measures
 from mio2trace.measures.counters import measured
 from mio2trace.measures.device_time import has_common_clock
-from mio2trace.measures.device_time.launches import queue_ns
+from mio2trace.measures.device_time.launches import queued_ns
 from mio2trace.measures.executions import printed_times
 from mio2trace.measures.statistics import mean, median
 from mio2trace.measures.step_time import PARTS, marked_of
@@ -31,6 +33,7 @@ from mio2trace.model.columns import Column
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Activity, Size3
+from mio2trace.model.tables import NO, Numbers, Pool
 from mio2trace.notes import Notes
 from mio2trace.ops.naming import operation_name, problem_name
 from mio2trace.ops.operation import Operation
@@ -254,38 +257,35 @@ def _measured_cells(measures: Measures, printed: int) -> dict[str, Any]:
     return cells
 
 
-# -- The columns of the tables kernels and copies, from an aligned profile; a few microseconds per command -------------
+# -- The columns of the tables kernels and copies, from an aligned profile --------------------------------------------
 
 
 def kernels_of(measures: Measures, run: str, rank: int | None) -> dict[str, Data]:
     """Return one row per kernel, equal to the rows that `mio2trace kernels` prints (`mio2trace.reports.kernels`)."""
-    positions = _positions(measures, kernels=True)
-    made = _Commands(measures, positions, KERNELS, run, rank)
+    made = _Commands(measures, np.flatnonzero(measures.alignment.profile.commands.is_kernel), KERNELS, run, rank)
     made.common("kernel_ns")
     made.of_kernels()
     return made.in_order()
 
 
 def copies_of(measures: Measures, run: str, rank: int | None) -> dict[str, Data]:
-    positions = _positions(measures, kernels=False)
-    made = _Commands(measures, positions, COPIES, run, rank)
+    made = _Commands(measures, np.flatnonzero(~measures.alignment.profile.commands.is_kernel), COPIES, run, rank)
     made.common("copy_ns")
-    made.texts("copy_direction", [activity.route or None for activity in made.activities])
-    made.numbers("bytes", [activity.size_bytes for activity in made.activities])
+    made.texts(
+        "copy_direction", Pool([route or None for route in made.commands.route.values], made.commands.route.codes)
+    )
+    made.numbers("bytes", made.commands.size_bytes)
     return made.in_order()
 
 
 class _Commands:
-    """Fills one column after the other: this is fast for a million rows, which rows of thirty cells are not."""
+    """Fills one column after the other. ``positions``: of the commands in the profile."""
 
-    def __init__(
-        self, measures: Measures, positions: Sequence[int], schema: TableSchema, run: str, rank: int | None
-    ) -> None:
+    def __init__(self, measures: Measures, positions: Numbers, schema: TableSchema, run: str, rank: int | None) -> None:
         self._measures = measures
         self._positions = positions
         self._schema: Mapping[str, Column] = {column.name: column for column in schema.columns}
-        activities = measures.alignment.profile.activities
-        self.activities: list[Activity] = [activities[at] for at in positions]
+        self.commands = measures.alignment.profile.commands.take(positions)
         self.columns: dict[str, Data] = {}
         self.columns["run"] = constant(self._schema["run"], run, len(positions))
         self.columns["rank"] = constant(self._schema["rank"], rank, len(positions))
@@ -297,125 +297,118 @@ class _Commands:
     def _alignment(self) -> Alignment:
         return self._measures.alignment
 
-    def numbers(self, name: str, values: Sequence[Any]) -> None:
-        self.columns[name] = numbers(self._schema[name], values)
+    def numbers(self, name: str, values: Numbers) -> None:
+        self.columns[name] = of_numbers(self._schema[name], values)
 
-    def texts(self, name: str, values: Sequence[str | None]) -> None:
-        self.columns[name] = named(self._schema[name], values, {text: text for text in dict.fromkeys(values)})
+    def texts(self, name: str, pool: Pool[Any]) -> None:
+        self.columns[name] = of_pool(self._schema[name], pool)
 
     def common(self, duration: str) -> None:
         """Fill the columns that kernels and copies share. ``duration``: the column of their own time."""
-        activities = self.activities
-        self.numbers("call_index", [activity.number for activity in activities])
-        self.texts("name", [activity.name for activity in activities])
-        self.numbers("queue", [activity.queue for activity in activities])
-        self.numbers("line", [activity.line or None for activity in activities])
-        starts, ends = [activity.start_ns for activity in activities], [activity.end_ns for activity in activities]
-        queued = [activity.queued_ns for activity in activities]
-        submitted = [activity.submit_ns for activity in activities]
-        self.numbers("start_ns", starts)
-        self.numbers("queue_wait_ns", _spans(queued, submitted))
-        self.numbers("submit_wait_ns", _spans(submitted, starts))
-        self.numbers(duration, _spans(starts, ends))
-        self.numbers("host_ns", [_host_ns(activity) for activity in activities])
+        commands = self.commands
+        self.numbers("call_index", commands.number)
+        self.texts("name", commands.name)
+        self.numbers("queue", commands.queue)
+        self.numbers("line", np.where(commands.line == 0, NO, commands.line))
+        self.numbers("start_ns", commands.start_ns)
+        self.numbers("queue_wait_ns", _spans(commands.queued_ns, commands.submit_ns))
+        self.numbers("submit_wait_ns", _spans(commands.submit_ns, commands.start_ns))
+        self.numbers(duration, _spans(commands.start_ns, commands.end_ns))
+        self.numbers("host_ns", _spans(commands.host_start_ns, commands.host_end_ns))
         self._layers()
 
     def _layers(self) -> None:
         links, positions = self._alignment.links, self._positions
-        run_of = [links.run_of[at] for at in positions]
+        run_of, pass_of = (np.asarray(of)[positions] for of in (links.run_of, links.pass_of))
         runs = links.runs
         self._of("layer", run_of, [run.layer for run in runs])
         self._of("layer_index", run_of, [run.layer_index for run in runs])
         self._of("direction", run_of, [run.direction for run in runs])
-        pass_of = [links.pass_of[at] for at in positions]
         self._of("iteration", pass_of, [pass_.iteration for pass_ in links.passes])
-        phases: list[str | None] = [*(pass_.phase for pass_ in links.passes), None]
-        searches = {operation.index for operation in links.operations if operation.phase == "find"}
-        self.texts(
-            "phase",
-            [
-                "find" if links.operation_of[at] in searches else phases[pass_]
-                for at, pass_ in zip(positions, pass_of, strict=True)
-            ],
-        )
-        self.texts("layer_by", [links.layer_by[at] or None for at in positions])
-        unsure = links.layer_unsure | links.operation_unsure
-        self.numbers("sure", [at not in unsure for at in positions] if unsure else b"\1" * len(positions))
+        phases = [*(pass_.phase for pass_ in links.passes), "find", None]
+        searches = [operation.index for operation in links.operations if operation.phase == "find"]
+        is_search = np.isin(np.asarray(links.operation_of)[positions], searches)
+        self._of("phase", np.where(is_search, len(phases) - 2, pass_of), phases[:-1])
+        self.texts("layer_by", _words(links.layer_by, positions))
+        is_sure = np.ones(len(links.run_of), np.int8)
+        is_sure[[*links.layer_unsure, *links.operation_unsure]] = 0
+        self.columns["sure"] = Data(self._schema["sure"], is_sure[positions])
 
-    def _of(self, name: str, places: Sequence[int], values: Sequence[Any]) -> None:
+    def _of(self, name: str, places: NDArray[np.integer[Any]], values: Sequence[Any]) -> None:
         """Fill a column from places in ``values``; `NONE` (no value) is the last place."""
-        values = [*values, None]
-        column = self._schema[name]
-        if column.kind == "text":
-            self.columns[name] = named(column, places, {NONE: None} | dict(enumerate(values)))
+        if self._schema[name].kind == "text":
+            self.columns[name] = of_places(self._schema[name], places, [*values, None])
         else:
-            self.columns[name] = numbers(column, [values[place] for place in places])
+            self.numbers(
+                name, np.array([NO if value is None else value for value in (*values, None)], np.int64)[places]
+            )
 
     def of_kernels(self) -> None:
         """Fill the columns that only kernels have: sizes, operation, role, GEMM."""
-        activities, positions, facts = self.activities, self._positions, self._alignment.facts
-        links = self._alignment.links
-        counters = self._alignment.profile.counters
-        counted = [measured(activity, counters) for activity in activities] if counters else []
-        for name in ("measured_read_bytes", "measured_write_bytes", "measured_flop"):
-            self.columns[name] = constant(self._schema[name], None, len(activities))
-            if counted:
-                self.numbers(name, [getattr(one, name.removeprefix("measured_")) for one in counted])
+        commands, links = self.commands, self._alignment.links
+        self._counters()
         for column in shown_in("data"):
-            values = [recorded(activity.resources, "data").get(column.name) for activity in activities]
-            (self.texts if column.kind == "text" else self.numbers)(column.name, values)
-        on_one_clock = has_common_clock(self._alignment)
-        self.numbers("in_queue_ns", [queue_ns(activity, on_one_clock=on_one_clock) for activity in activities])
-        self._sizes("gws", [activity.grid for activity in activities])
-        self._sizes("lws", [activity.workgroup for activity in activities])
-        self._sizes("gwo", [activity.opencl.offset for activity in activities])
-        indices = [links.operation_of[at] for at in positions]
-        self.numbers("operation_index", [None if index == NONE else index for index in indices])
-        operations = {index: self._measures.operation_at[index] for index in dict.fromkeys(indices) if index != NONE}
+            values = [recorded(resources, "data").get(column.name) for resources in commands.resources.values]
+            self._of(column.name, commands.resources.codes, values)
+        self.numbers("in_queue_ns", queued_ns(commands, on_one_clock=has_common_clock(self._alignment)))
+        self._sizes("gws", commands.grid)
+        self._sizes("lws", commands.workgroup)
+        self._sizes("gwo", Pool([launch.offset for launch in commands.opencl.values], commands.opencl.codes))
+        indices = np.asarray(links.operation_of)[self._positions]
+        self.numbers("operation_index", np.where(indices == NONE, NO, indices))
+        distinct, code = np.unique(indices, return_inverse=True)
+        operations = [None if index == NONE else self._measures.operation_at[index] for index in distinct.tolist()]
         text_of: dict[str, Callable[[Operation], str | None]] = {
             "operation": operation_name, "problem": problem_name, "solver": lambda operation: operation.solver,
         }  # fmt: skip
         for name, of in text_of.items():
-            names = {index: of(operation) for index, operation in operations.items()}
-            self.columns[name] = named(self._schema[name], indices, {NONE: None} | names)
-        self.texts("operation_by", [links.operation_by[at] or None for at in positions])
-        roles: dict[tuple[str, str], str | None] = {}
-        keys = [
-            (activity.name, "" if at not in facts else facts[at].role)
-            for activity, at in zip(activities, positions, strict=True)
-        ]
-        for key, at in dict(zip(keys, positions, strict=True)).items():
-            roles[key] = role(key[0], facts.get(at)) or None
-        self.columns["role"] = named(self._schema["role"], keys, roles)
-        gemms = [None if (fact := facts.get(at)) is None else fact.gemm for at in positions]
-        number_of: dict[str, Callable[[Gemm], int | None]] = {
+            self._of(name, code, [None if one is None else of(one) for one in operations])
+        self.texts("operation_by", _words(links.operation_by, self._positions))
+        self._facts()
+
+    def _counters(self) -> None:
+        """Fill the columns that come from hardware counters: kernels with equal values have equal ones."""
+        counted, counters = self.commands.counters, self._alignment.profile.counters
+        told = [measured(Activity(0, "kernel", "", counters=values), counters) for values in counted.values]
+        for name in ("measured_read_bytes", "measured_write_bytes", "measured_flop"):
+            self._of(name, counted.codes, [getattr(one, name.removeprefix("measured_")) for one in told])
+
+    def _facts(self) -> None:
+        """Fill the role and the GEMM of each kernel; the name alone tells the role of most."""
+        names, positions, facts = self.commands.name, self._positions, self._alignment.facts
+        roles: list[str | None] = [role(name, None) or None for name in names.values]
+        codes = names.codes.copy()
+        told: list[tuple[int, KernelFact]] = []
+        if facts:
+            row_of = dict(zip(positions.tolist(), range(len(positions)), strict=True))
+            told = [(row_of[at], fact) for at, fact in facts.items() if at in row_of]
+        number_of: dict[tuple[str, str], int] = {}
+        for row, fact in told:
+            key = names.values[names.codes[row]], fact.role
+            if key not in number_of:
+                number_of[key] = len(roles)
+                roles.append(role(key[0], fact) or None)
+            codes[row] = number_of[key]
+        self.texts("role", Pool(roles, codes))
+        sizes: dict[str, Callable[[Gemm], int | None]] = {
             "M": lambda gemm: gemm.m, "N": lambda gemm: gemm.n, "K": lambda gemm: gemm.k,
             "batch": lambda gemm: gemm.batch if gemm.batch > 1 else None, "flop": lambda gemm: gemm.flop,
         }  # fmt: skip
-        for name, number in number_of.items():
-            self.numbers(name, [None if gemm is None else number(gemm) for gemm in gemms])
+        gemms = Pool.of([None, *(fact.gemm for _, fact in told)])
+        place = np.zeros(len(positions), np.int32)
+        place[[row for row, _ in told]] = gemms.codes[1:]
+        for name, number in sizes.items():
+            self._of(name, place, [None if gemm is None else number(gemm) for gemm in gemms.values])
 
-    def _sizes(self, name: str, sizes: Sequence[Size3 | None]) -> None:
-        text_of = {size: None if size is None else "x".join(map(str, size)) for size in dict.fromkeys(sizes)}
-        self.columns[name] = named(self._schema[name], sizes, text_of)
-
-
-def _positions(measures: Measures, *, kernels: bool) -> list[int]:
-    activities = measures.alignment.profile.activities
-    return [at for at, activity in enumerate(activities) if (activity.kind == "kernel") is kernels]
+    def _sizes(self, name: str, sizes: Pool[Size3 | None]) -> None:
+        self.texts(name, Pool([None if one is None else "x".join(map(str, one)) for one in sizes.values], sizes.codes))
 
 
-def _spans(starts: Sequence[int | None], ends: Sequence[int | None]) -> list[int | None]:
-    """Return the times from each start to its end; None if one of them is not known."""
-    try:
-        return list(map(sub, ends, starts))
-    except TypeError:
-        pairs = zip(starts, ends, strict=True)
-        return [None if start is None or end is None else end - start for start, end in pairs]
+def _words(by: Sequence[str], positions: Numbers) -> Pool[str | None]:
+    pool = Pool.of(by)
+    return Pool([word or None for word in pool.values], pool.codes[positions])
 
 
-def _host_ns(activity: Activity) -> int | None:
-    call = activity.call
-    if call is None or call.start_ns is None or call.end_ns is None:
-        return None
-    return call.end_ns - call.start_ns
+def _spans(starts: Numbers, ends: Numbers) -> Numbers:
+    """Return the times from each start to its end; `NO` if one of them is not known."""
+    return np.where((starts != NO) & (ends != NO), ends - starts, NO)
