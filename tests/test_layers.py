@@ -343,7 +343,7 @@ def test_a_stronger_link_stays_and_the_contradiction_is_counted() -> None:
     links.give_layer([0, 1], one, "timer marks")
     links.give_layer([0, 1, 2], two, "durations", sure=False)
     links.give_layer([0], same, "recurrence")
-    assert links.run_of == [one, one, two, NONE]
+    assert list(links.run_of) == [one, one, two, NONE]
     assert links.layer_by == ["timer marks", "timer marks", "durations", ""]
     assert links.layer_unsure == {2}
     assert links.contradictions == {"durations against timer marks": 2}
@@ -353,7 +353,7 @@ def test_a_stronger_link_stays_and_the_contradiction_is_counted() -> None:
     links.give_layer([0], later, "position")
     assert links.contradictions["position against timer marks"] == 1
     links.give_pass(range(4), links.pass_id("setup"))
-    assert links.pass_of == [forward, forward, forward, 1 + links.passes[1:].index(links.passes[-1])]
+    assert list(links.pass_of) == [forward, forward, forward, 1 + links.passes[1:].index(links.passes[-1])]
 
 
 def test_boundary_lines_that_contradict_the_marks_are_counted_and_lose() -> None:

@@ -261,7 +261,7 @@ def test_transfers_part_calls() -> None:
         copy = msgspec.structs.replace(maker.activities[-1], kind="copy", name="copy", route="host to device")
         maker.activities.append(copy)
         maker.truth.append(None)
-    assert maker.links().operation_of == [0, NONE, 1, 1, 1, 1, NONE]
+    assert list(maker.links().operation_of) == [0, NONE, 1, 1, 1, 1, NONE]
 
 
 def test_a_fusion_plan_multiplies_no_matrices() -> None:
@@ -284,7 +284,7 @@ def test_gemms_of_two_sizes_are_of_two_calls() -> None:
         of = search(maker, input=(2, items, 8, 8))
         for _ in range(count):
             maker.kernel("Cijk_Ailk_Bljk_SB_MT32x32", of=of, grid=(items, 1, 1))
-    assert maker.links().operation_of == maker.truth
+    assert list(maker.links().operation_of) == maker.truth
 
 
 def test_an_iteration_like_the_one_before_is_not_solved_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,7 +301,7 @@ def test_an_iteration_like_the_one_before_is_not_solved_again(monkeypatch: pytes
 
     monkeypatch.setattr(Lattice, "_step", counted)
     links = maker.links()
-    assert links.operation_of == [NONE if of is None else of for of in maker.truth]
+    assert list(links.operation_of) == [NONE if of is None else of for of in maker.truth]
     assert not links.operation_unsure
     assert len(solved) < len(maker.truth) / 5
 
@@ -318,7 +318,7 @@ def test_an_iteration_that_only_looks_like_the_one_before_is_solved() -> None:
         maker.activities[number] = with_buffers(maker.activities[number], other)
     maker.operations[-1] = msgspec.structs.replace(of, arguments=tuple((name, other) for name, _ in of.arguments))
     links = maker.links()
-    assert links.operation_of == [NONE if one is None else one for one in maker.truth]
+    assert list(links.operation_of) == [NONE if one is None else one for one in maker.truth]
 
 
 def test_calls_that_launched_nothing_here_and_there_are_anothers() -> None:
@@ -330,7 +330,7 @@ def test_calls_that_launched_nothing_here_and_there_are_anothers() -> None:
         if number % 2:
             maker.call("lrn", input=(2, 8, 8, 8))
     links = maker.links()
-    assert links.operation_of == maker.truth
+    assert list(links.operation_of) == maker.truth
     assert set(links.operation_unsure) == set(range(12))
     assert all(0.5 < chance < 0.995 for chance in links.operation_confidence.values())
 

@@ -69,4 +69,4 @@ def test_a_kernel_of_an_unknown_name_has_the_size_of_a_launch_that_no_other_has(
         maker.kernel("kernel_4cd6cd31025b", of=of, grid=size)
         maker.kernel("relu_float", of=None, grid=(64, 1, 1))
     links = maker.links()
-    assert links.operation_of == [0, NONE, 1, NONE, 2, NONE]
+    assert list(links.operation_of) == [0, NONE, 1, NONE, 2, NONE]

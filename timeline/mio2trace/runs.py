@@ -279,7 +279,7 @@ def _with_captures(parts: Sequence[Gathered]) -> list[Gathered]:
 
 
 def _replays(profile: Profile) -> bool:
-    return any(activity.is_replayed for activity in profile.activities)
+    return bool(profile.commands.is_replayed.any())
 
 
 def _sharing_jobs(parts: Sequence[Gathered], notes: Notes, *, near: bool) -> list[Gathered]:
@@ -321,13 +321,18 @@ def _most_to_tell(file: Input) -> tuple[bool, bool]:
 
 
 def _outline(profile: Profile) -> object:
-    ends = (*profile.activities[:1], *profile.activities[-1:])
-    return profile.records, len(profile.activities), tuple((end.name, end.start_ns, end.host_start_ns) for end in ends)
+    commands = profile.commands
+    ends = [0, -1][: len(commands)] if len(commands) else []
+    names = [commands.name.values[code] for code in commands.name.codes[ends].tolist()]
+    starts, called = commands.start_ns[ends].tolist(), commands.host_start_ns[ends].tolist()
+    return profile.records, len(commands), *names, *starts, *called
 
 
 def _told(profile: Profile) -> tuple[object, ...]:
     """Return the values that two files of one profile share."""
-    return profile.records, *[(one.number, one.name, one.start_ns, one.host_start_ns) for one in profile.activities]
+    commands = profile.commands
+    columns = commands.number, commands.start_ns, commands.host_start_ns
+    return profile.records, tuple(commands.name.each()), *(tuple(column.tolist()) for column in columns)
 
 
 def _join_logs(

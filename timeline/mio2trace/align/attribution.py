@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 
+import numpy as np
 from msgspec.structs import replace
 
 from mio2trace.align.clocks.axis import HostTimes, Timeline, common_axis, host_times, line_axis
@@ -187,14 +188,10 @@ class Attribution:
     def reference(self, direction: Direction) -> list[int]:
         """Iteration 1 (else the first with layers) in this direction: the stretch whose layers are known."""
         links = self.links
-        chosen: int | None = None
-        for position, number in enumerate(links.pass_of):
-            if number != NONE and links.run_of[position] != NONE:
-                pass_ = links.passes[number]
-                if pass_.phase == "iteration" and pass_.direction == direction:
-                    chosen = number
-                    break
-        return [] if chosen is None else [p for p, number in enumerate(links.pass_of) if number == chosen]
+        pass_of, run_of = np.asarray(links.pass_of), np.asarray(links.run_of)
+        wanted = [one.phase == "iteration" and one.direction == direction for one in links.passes]
+        found = np.flatnonzero(np.array([*wanted, False])[pass_of] & (run_of != NONE))[:1]
+        return [] if not len(found) else np.flatnonzero(pass_of == pass_of[found]).tolist()
 
     def unlaunched(self) -> dict[LayerKey, int]:
         """Printed times, in ns, of layers that took time in iteration 1 but, as far as is sure, enqueued nothing.

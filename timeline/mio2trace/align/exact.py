@@ -8,25 +8,28 @@ What ran before the recording is in no operation and no layer, whatever it state
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.gradients import ForwardOps, split
 from mio2trace.align.layers.by_sequence import Sequenced, layers_by_sequence
 from mio2trace.align.layers.marked_steps import LEAST_LAUNCHES, before_recording, is_step, step_at
 from mio2trace.align.layers.net import Net, NetLayerSpec
-from mio2trace.align.links import NONE, LayerRun, Links
+from mio2trace.align.links import NONE, WORDS, LayerRun
 from mio2trace.align.logged_ops import is_op, logged_ops
 from mio2trace.align.open_ranges import OpenRanges
 from mio2trace.align.sequences import matches
 from mio2trace.evidence import CORRELATION, RANGE, SEQUENCE, Evidence
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Profile, Range
+from mio2trace.model.tables import NO, Numbers, by_key
 from mio2trace.notes import Notes
 from mio2trace.ops.families.collective import is_annotation
 from mio2trace.ops.operation import Operation
@@ -83,8 +86,7 @@ def calls_of(profile: Profile, logged: Sequence[Operation], behind: int, notes: 
 
 def _leave_out_early(opened: OpenRanges, profile: Profile) -> None:
     """What ran before the recording is in no range, whatever it states."""
-    for position in before_recording(profile.commands).tolist():
-        opened.range_of[position] = NONE
+    opened.range_of[before_recording(profile.commands)] = NONE
 
 
 def _logged_as(ranged: Sequence[Operation], logged: Sequence[Operation], notes: Notes) -> dict[int, int]:
@@ -113,30 +115,34 @@ def link_by_ranges(attribution: Attribution) -> None:
     if opened is None:
         opened = OpenRanges(profile)
         _leave_out_early(opened, profile)
-    operation_of = opened.nearest(attribution.operation_of_range or [NONE] * len(profile.ranges), opened.range_of)
-    groups: dict[tuple[int, bool], list[int]] = {}
-    for position, place in enumerate(opened.range_of):
-        if operation_of[place] != NONE:
-            by_id = bool(opened.stated[position]) and profile.ranges[place].kind == "operator"
-            groups.setdefault((operation_of[place], by_id), []).append(position)
-    operations = {operation.index: operation for operation in attribution.operations}
-    for (index, by_id), positions in groups.items():
-        by: Evidence = CORRELATION if by_id else RANGE
+    operation_of = opened.nearest(attribution.operation_of_range or [NONE] * len(profile.ranges))[opened.range_of]
+    is_operator = np.array([*(made.kind == "operator" for made in profile.ranges), False])[opened.range_of]
+    is_weights = np.isin(operation_of, [*attribution.weights_of])
+    kinds: tuple[tuple[Evidence, NDArray[np.bool_]], ...] = (
+        (CORRELATION, opened.stated & is_operator),
+        (RANGE, ~(opened.stated & is_operator)),
+    )
+    for by, is_by in kinds:
         if by in without:
             continue
-        weights = attribution.weights_of.get(index)
-        if weights is None:
-            links.give_operation(positions, index, by)
-            continue
-        names = [profile.activities[position].name for position in positions]
-        parts = split(names, operations[index])
-        if parts is None:
-            links.give_operation(positions, index, by, sure=False)
-            continue
-        links.give_operation([positions[at] for at in parts.data], index, by)
-        links.give_operation([positions[at] for at in parts.weights], weights, by)
+        rows = np.flatnonzero((operation_of != NONE) & ~is_weights & is_by)
+        links.give_operations(rows, operation_of[rows], by)
+        _give_gradients(attribution, np.flatnonzero(is_weights & is_by), operation_of, by)
     if RANGE not in without:
         _Layers(attribution, opened).place()
+
+
+def _give_gradients(attribution: Attribution, rows: Numbers, operation_of: Numbers, by: Evidence) -> None:
+    """Kernels of ranges that are two operations, the gradients of data and of weights."""
+    links, names = attribution.links, attribution.profile.commands.name
+    operations = {operation.index: operation for operation in attribution.operations} if len(rows) else {}
+    for index, positions in by_key(rows, operation_of[rows]):
+        parts = split([names.values[code] for code in names.codes[positions].tolist()], operations[index])
+        if parts is None:
+            links.give_operation(positions.tolist(), index, by, sure=False)
+            continue
+        links.give_operation(positions[[*parts.data]].tolist(), index, by)
+        links.give_operation(positions[[*parts.weights]].tolist(), attribution.weights_of[index], by)
 
 
 def number_steps_as_the_log(attribution: Attribution) -> None:
@@ -144,40 +150,33 @@ def number_steps_as_the_log(attribution: Attribution) -> None:
 
     What lies in no layer in a step is in the iteration that most of the step's kernels are in by the log.
     """
-    profile, links, steps = attribution.profile, attribution.links, attribution.steps
-    if not steps or all(word in ("", RANGE) for word in links.layer_by):
+    links, steps = attribution.links, attribution.steps
+    if not steps or all(word in ("", RANGE) for word in links.layer_by.pool.used):
         return
-    logged: dict[int, Counter[int]] = {}
-    unplaced: dict[int, list[int]] = {}
-    for position, (activity, run) in enumerate(zip(profile.activities, links.run_of, strict=True)):
-        step = step_at(steps, activity.host_start_ns)
-        if step is None:
-            continue
-        iteration = links.iteration_of(position)
-        if run == NONE:
-            unplaced.setdefault(step.number, []).append(position)
-        elif iteration is not None and links.layer_by[position] != RANGE:
-            logged.setdefault(step.number, Counter())[iteration] += 1
-    before = _pass_of_nearest(links, range(len(links.run_of)))
-    after = _pass_of_nearest(links, range(len(links.run_of) - 1, NONE, -1))
-    for number, iterations in logged.items():
-        ((iteration, _),) = iterations.most_common(1)
+    called = attribution.profile.commands.host_start_ns
+    run_of, pass_of = np.asarray(links.run_of), np.asarray(links.pass_of)
+    place = np.searchsorted([step.start_ns for step in steps], called, "right") - 1
+    is_inside = (called != NO) & (place >= 0) & (called < np.array([step.end_ns for step in steps])[place])
+    numbers = np.array([step.number for step in steps])[place]
+    iterations = np.array([*(NONE if one.iteration is None else one.iteration for one in links.passes), NONE])[pass_of]
+    is_by_log = is_inside & (run_of != NONE) & (iterations != NONE) & (links.layer_by.column != WORDS.index(RANGE))
+    is_unplaced = is_inside & (run_of == NONE)
+    before, after = _pass_of_nearest(run_of, pass_of), _pass_of_nearest(run_of[::-1], pass_of[::-1])[::-1]
+    inside = np.where(before == after, before, NONE)
+    for number, positions in by_key(np.flatnonzero(is_by_log), numbers[is_by_log]):
+        ((iteration, _),) = Counter(iterations[positions].tolist()).most_common(1)
         if not iteration:  # the warm-up is no step
             continue
-        for position in unplaced.get(number, ()):
-            inside = before[position] if before[position] == after[position] else NONE
-            links.move_pass([position], links.pass_id("iteration", iteration) if inside == NONE else inside)
+        unplaced = np.flatnonzero(is_unplaced & (numbers == number))
+        for pass_, rows in by_key(unplaced, inside[unplaced]):
+            links.move_pass(rows, links.pass_id("iteration", iteration) if pass_ == NONE else pass_)
 
 
-def _pass_of_nearest(links: Links, positions: Sequence[int]) -> list[int]:
-    """Of each activity the pass of the last one before it, in this order, that is in a layer."""
-    passes = [NONE] * len(positions)
-    last = NONE
-    for position in positions:
-        if links.run_of[position] != NONE:
-            last = links.pass_of[position]
-        passes[position] = last
-    return passes
+def _pass_of_nearest(run_of: Numbers, pass_of: Numbers) -> Numbers:
+    """Of each activity the pass of the last one before it that is in a layer."""
+    last = np.maximum.accumulate(np.where(run_of == NONE, NONE, np.arange(len(run_of))))
+    found: Numbers = np.where(last == NONE, NONE, pass_of[last])
+    return found
 
 
 class _Layers:
@@ -198,6 +197,7 @@ class _Layers:
         }
         self._layers = inner or self._layers
         self._sequenced = Sequenced()
+        self._given: list[tuple[Numbers, int]] = []
         # A log that names layers knows them better, and numbers its iterations in its own way.
         if SEQUENCE not in attribution.without and not any(log.layers for log in attribution.logs):
             annotations = {place: ranges[place] for place in self._layers}
@@ -207,31 +207,32 @@ class _Layers:
     def place(self) -> None:
         """Each activity in the innermost layer; what an op of the backward pass launched in its forward op's."""
         ranges, opened, links = self._attribution.profile.ranges, self._opened, self._attribution.links
-        own = [NONE] * len(ranges)
+        own = np.full(len(ranges) + 1, NONE)
         nowhere = self._sequenced.nowhere
-        for place in (*self._layers, *nowhere):
-            own[place] = place
+        places = [*self._layers, *nowhere]
+        own[places] = places
         for place, first in self._sequenced.first_of.items():
             own[place] = first
         forward = ForwardOps(self._attribution.profile)
-        layer_of = opened.nearest(own, forward.of)
-        gradients = list(own)
-        for place, other in enumerate(forward.of):
-            if other != NONE and own[place] == NONE and layer_of[other] != NONE and layer_of[other] not in nowhere:
-                gradients[place] = place
-        innermost = opened.nearest(gradients, opened.range_of)
-        used: dict[tuple[int, int], list[int]] = {}
+        of = np.array([*forward.of, NONE])
+        layer_of = opened.nearest(own[:-1])[of]
+        is_gradient = (of != NONE) & (own == NONE) & (layer_of != NONE) & ~np.isin(layer_of, [*nowhere])
+        innermost = opened.nearest(np.where(is_gradient, np.arange(len(own)), own)[:-1])[opened.range_of]
+        placed = np.flatnonzero((innermost != NONE) & ~np.isin(innermost, [*nowhere]))
+        # of its launch; a range may reach over several steps
+        passes = np.asarray(links.pass_of)[placed].astype(np.int64)
+        around = innermost[placed]
+        is_own = own[around] != NONE
+        width = len(links.passes) + 1
+        used = {
+            (key // width, key % width - 1): rows
+            for key, rows in by_key(placed[is_own], around[is_own] * width + passes[is_own] + 1)
+        }
         backward: dict[tuple[int, bool, int], _Gradient] = {}
-        for position, place in enumerate(opened.range_of):
-            around = innermost[place]
-            if around == NONE or around in nowhere:
-                continue
-            pass_ = links.pass_of[position]  # of its launch; a range may reach over several steps
-            if own[around] != NONE:
-                used.setdefault((around, pass_), []).append(position)
-                continue
-            key = layer_of[forward.of[around]], around not in forward.unsure, pass_
-            backward.setdefault(key, _Gradient()).add(position, ranges[around])
+        for key, rows in by_key(placed[~is_own], around[~is_own] * width + passes[~is_own] + 1):
+            place, pass_ = key // width, key % width - 1
+            of_layer = int(layer_of[place]), place not in forward.unsure, pass_
+            backward.setdefault(of_layer, _Gradient()).add(rows, ranges[place])
         executed = {place for place, _ in used} | {place for place, _, _ in backward}
         in_order = sorted(executed, key=lambda place: ranges[place].start_ns)
         index_of = self._net([self._layers[place] for place in in_order], bool(backward))
@@ -245,38 +246,50 @@ class _Layers:
             name, _ = self._layers[place]
             times = gradient.start_ns, gradient.end_ns
             run = self._run(name, index_of[name], "backward", self._pass(pass_, iteration_of[place], "backward"), times)
-            self._give(gradient.positions, run, place, sure=sure)
+            self._give(np.sort(np.concatenate(gradient.positions)), run, place, sure=sure)
+        if self._given:
+            given, numbers = [rows for rows, _ in self._given], [number for _, number in self._given]
+            links.give_layers(np.concatenate(given), np.repeat(numbers, [*map(len, given)]), RANGE)
         if not self._attribution.steps:
             self._place_between(in_order)
 
-    def _give(self, positions: Sequence[int], run: LayerRun, place: int, *, sure: bool = True) -> None:
+    def _give(self, positions: Numbers, run: LayerRun, place: int, *, sure: bool = True) -> None:
         links = self._attribution.links
         made = self._sequenced.executions.get(place)
+        number = links.add_run(run)
+        if made is None and sure:
+            self._given.append((positions, number))
+            return
         by: Evidence = RANGE if made is None else SEQUENCE
         confidence = 1.0 if made is None else made.confidence
-        links.give_layer(positions, links.add_run(run), by, sure=sure, confidence=confidence)
+        links.give_layer(positions.tolist(), number, by, sure=sure, confidence=confidence)
 
     def _by_step(
-        self, used: Mapping[tuple[int, int], list[int]], begins: Sequence[int], iteration_of: Mapping[int, int | None]
-    ) -> Iterator[tuple[int, int, int | None, list[int], tuple[int, int]]]:
+        self, used: Mapping[tuple[int, int], Numbers], begins: Sequence[int], iteration_of: Mapping[int, int | None]
+    ) -> Iterator[tuple[int, int, int | None, Numbers, tuple[int, int]]]:
         """(range, pass of the launch, iteration, positions, begin and end on the host) of each execution, in order.
 
         A range that launched something in several steps is an execution in each, from the first launch to the last.
         """
-        ranges, activities = self._attribution.profile.ranges, self._attribution.profile.activities
+        ranges, commands = self._attribution.profile.ranges, self._attribution.profile.commands
         passes = Counter(place for place, _ in used)
         for place, pass_ in sorted(used, key=lambda key: (ranges[key[0]].start_ns, key[1])):
-            parts: dict[int | None, list[int]] = {}
-            for position in used[place, pass_]:
-                launched = activities[position].host_start_ns if begins and pass_ == NONE else None
-                number = iteration_of[place] if launched is None else self._iteration(begins, launched)
-                parts.setdefault(number, []).append(position)
+            begun_in = iteration_of[place]
+            parts = [(begun_in, used[place, pass_])]
+            if begins and pass_ == NONE and begun_in is not None:
+                launched = commands.host_start_ns[used[place, pass_]]
+                numbers = np.searchsorted(begins, launched, "right")
+                numbers = np.where(launched == NO, begun_in, np.where(numbers == 0, _SET_UP, numbers))
+                parts = [*by_key(used[place, pass_], numbers)]
             made = self._sequenced.executions.get(place, ranges[place])
-            for number, positions in parts.items():
+            for number, positions in parts:
                 times = made.start_ns, made.end_ns
-                calls = [call for at in positions if (call := activities[at].call) is not None]
-                if passes[place] + len(parts) > 2 and calls:
-                    times = min(call.start_ns or times[0] for call in calls), max(call.end_ns or 0 for call in calls)
+                if passes[place] + len(parts) > 2:
+                    called = positions[commands.call[positions] != NONE]
+                    starts, ends = commands.host_start_ns[called], commands.host_end_ns[called]
+                    starts = np.where((starts == NO) | (starts == 0), times[0], starts)
+                    if len(called):
+                        times = int(starts.min()), max(0, int(ends.max()))
                 yield place, pass_, number, positions, (times[0], max(times))
 
     def _pass(self, of_launch: int, iteration: int | None, direction: Direction | None) -> int:
@@ -351,43 +364,42 @@ class _Layers:
             number = bisect_right(starts, ranges[place].start_ns)
             begins.setdefault(number, ranges[place].start_ns)
             ends[number] = max(ends.get(number, 0), ranges[place].end_ns)
-        starts = sorted(
-            start for one in self._attribution.profile.activities if (start := one.host_start_ns) is not None
-        )
-        if not starts or not begins:
+        called = self._attribution.profile.commands.host_start_ns
+        launches = np.sort(called[called != NO])
+        if not len(launches) or not begins:
             return True
-        held = sum(bisect_right(starts, ends[number]) - bisect_left(starts, begin) for number, begin in begins.items())
-        return held >= LEAST_LAUNCHES * (len(starts) - bisect_left(starts, min(begins.values())))
+        behind = np.searchsorted(launches, [ends[number] for number in begins], "right")
+        held = int((behind - np.searchsorted(launches, [*begins.values()])).sum())
+        return held >= LEAST_LAUNCHES * (len(launches) - int(np.searchsorted(launches, min(begins.values()))))
 
     def _place_between(self, in_order: Sequence[int]) -> None:
         """Passes of what lies in no layer: its neighbours', where both are of one; set-up before the first layer."""
         profile, links = self._attribution.profile, self._attribution.links
-        begun = profile.ranges[in_order[0]].start_ns if in_order else None
-        before = NONE
-        waiting: list[int] = []
-        for position, pass_ in enumerate([*links.pass_of, NONE]):
-            last = position == len(profile.activities)
-            if pass_ == NONE and not last:
-                waiting.append(position)
-                continue
-            for between in waiting:
-                launched = profile.activities[between].host_start_ns
-                if pass_ == before != NONE and links.passes[pass_].phase != "before":
-                    links.give_pass([between], pass_)
-                elif begun is not None and launched is not None and launched < begun:
-                    links.give_pass([between], links.pass_id("setup"))
-            waiting, before = [], pass_
+        pass_of = np.asarray(links.pass_of)
+        rows = np.arange(len(pass_of))
+        last = np.maximum.accumulate(np.where(pass_of == NONE, NONE, rows))
+        next_ = np.minimum.accumulate(np.where(pass_of == NONE, len(rows), rows)[::-1])[::-1]
+        before, after = np.append(pass_of, NONE)[last], np.append(pass_of, NONE)[next_]
+        is_early = np.array([*(one.phase == "before" for one in links.passes), True])
+        is_inside = (pass_of == NONE) & (before == after) & ~is_early[after]
+        called = profile.commands.host_start_ns
+        is_set_up = (pass_of == NONE) & ~is_inside & (called != NO)
+        is_set_up &= called < (profile.ranges[in_order[0]].start_ns if in_order else NO)
+        for pass_, positions in by_key(np.flatnonzero(is_inside), before[is_inside]):
+            links.give_pass(positions, pass_)
+        if is_set_up.any():
+            links.give_pass(np.flatnonzero(is_set_up), links.pass_id("setup"))
 
 
 class _Gradient:
     """What the backward pass of one execution of a layer launched, and from when to when."""
 
     def __init__(self) -> None:
-        self.positions: list[int] = []
+        self.positions: list[Numbers] = []
         self.start_ns, self.end_ns = 1 << 63, 0
 
-    def add(self, position: int, made: Range) -> None:
-        self.positions.append(position)
+    def add(self, positions: Numbers, made: Range) -> None:
+        self.positions.append(positions)
         self.start_ns, self.end_ns = min(self.start_ns, made.start_ns), max(self.end_ns, made.end_ns)
 
 

@@ -55,7 +55,7 @@ def place_by_marks(attribution: Attribution) -> None:
     """Cut at the timer marks, where a grammar explains them."""
     net, notes = attribution.net, attribution.notes
     printed = sum(event.kind == "iteration" for event in attribution.events)
-    cuts = marks.cut(attribution.profile.activities, attribution.profile.opencl.marks)
+    cuts = marks.cut(attribution.profile.commands, attribution.profile.opencl.marks)
     asked_for = attribution.iterations()
     grammar = marks.read_marks(cuts, net, asked_for, printed, notes)
     if grammar is not None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align.operations.rates import calibrated
-from mio2trace.evidence import STRENGTH, Evidence
+from mio2trace.evidence import EVIDENCE, STRENGTH, Evidence
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity
+from mio2trace.model.tables import Activities, Numbers, Pool
 from mio2trace.ops.operation import Operation
 
 Phase = Literal["before", "setup", "warm-up", "iteration", "between"]
@@ -71,24 +75,66 @@ class LayerRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     host_end_ns: int | None = None
 
 
+WORDS: tuple[Evidence | Literal[""], ...] = ("", *EVIDENCE)
+
+
+class Words(Sequence[Evidence | Literal[""]]):
+    """By what evidence each activity is linked. ``codes``: its place in `WORDS`."""
+
+    def __init__(self, count: int) -> None:
+        self.codes = bytearray(count)
+
+    @property
+    def column(self) -> NDArray[np.uint8]:
+        """The codes themselves, for numpy."""
+        return np.frombuffer(self.codes, np.uint8) if self.codes else np.zeros(0, np.uint8)
+
+    @property
+    def pool(self) -> Pool[str]:
+        return Pool[str](WORDS, self.column.astype(np.int32))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @overload
+    def __getitem__(self, at: int) -> Evidence | Literal[""]: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Evidence | Literal[""]]: ...
+    def __getitem__(self, at: int | slice) -> Evidence | Literal[""] | list[Evidence | Literal[""]]:
+        return [WORDS[code] for code in self.codes[at]] if isinstance(at, slice) else WORDS[self.codes[at]]
+
+    def __setitem__(self, at: int, word: Evidence | Literal[""]) -> None:
+        self.codes[at] = WORDS.index(word)
+
+    def __iter__(self) -> Iterator[Evidence | Literal[""]]:
+        return map(WORDS.__getitem__, self.codes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and [*self] == [*other]
+
+    def __hash__(self) -> int:
+        raise TypeError("these change")
+
+
 class Links:
     """The growing answer: of activity i its layer's run, its pass and its operation (`NONE` when unknown).
 
     ``run_of[i]`` is a place in ``runs``, ``pass_of[i]`` one in ``passes``, ``operation_of[i]`` the index of one of
     ``operations``. ``layer_by[i]`` and ``operation_by[i]`` are the evidence, ``""`` where there is no link.
+    `np.asarray` shows the first three as columns, without a copy, and `Words.column` these two.
     ``layer_confidence`` and ``operation_confidence`` have the probability that a link is right, where it is below 1;
     ``layer_unsure`` and ``operation_unsure`` hold the activities with one below `SURE`. ``next_layer`` has the next
     best layer of activities in doubt, with its probability, where what placed them knows. To be read by all; written by
     the methods of this class alone.
     """
 
-    run_of: Sequence[int]
-    pass_of: Sequence[int]
-    layer_by: Sequence[Evidence | Literal[""]]
+    run_of: array[int]
+    pass_of: array[int]
+    layer_by: Words
     layer_unsure: AbstractSet[int]
     layer_confidence: Mapping[int, float]
-    operation_of: Sequence[int]
-    operation_by: Sequence[Evidence | Literal[""]]
+    operation_of: array[int]
+    operation_by: Words
     operation_unsure: AbstractSet[int]
     operation_confidence: Mapping[int, float]
     next_layer: Mapping[int, tuple[str, float]]
@@ -97,6 +143,7 @@ class Links:
 
     def __init__(self, activities: Sequence[Activity], operations: Sequence[Operation] = ()) -> None:
         self.activities = activities
+        self.commands = activities if isinstance(activities, Activities) else Activities(activities)
         self.operations = tuple(operations)
         self.contradictions: Counter[str] = Counter()
         self._runs: list[LayerRun] = []
@@ -107,7 +154,7 @@ class Links:
         self.next_layer = self._next_layer
         count = len(activities)
         self._layer, self._operation = _Column(count), _Column(count)
-        self.pass_of = self._pass_of = [NONE] * count
+        self.pass_of = self._pass_of = array("i", [NONE]) * count
         column = self._layer
         self.run_of, self.layer_by, self.layer_unsure = column.target, column.by, column.unsure
         self.layer_confidence = column.confidence
@@ -130,14 +177,14 @@ class Links:
         links = cls(activities, operations)
         links._runs += runs
         links._passes += passes
-        links._pass_of[:] = columns["pass_of"]
+        links._pass_of[:] = array("i", columns["pass_of"])
         links.contradictions.update(contradictions)
         for column, target, kind in (
             (links._layer, "run_of", "layer"),
             (links._operation, "operation_of", "operation"),
         ):
-            column.target[:] = columns[target]
-            column.by[:] = columns[f"{kind}_by"]
+            column.target[:] = array("i", columns[target])
+            column.by.codes[:] = bytes(map(WORDS.index, columns[f"{kind}_by"]))
             column.confidence.update(columns[f"{kind}_confidence"])
             column.unsure.update(columns[f"{kind}_unsure"])
         return links
@@ -182,6 +229,24 @@ class Links:
         """Link activities to a layer's run, and to its pass. Stronger evidence wins; a contradiction is counted."""
         self._give(self._layer, positions, run, by, confidence if sure else min(confidence, DOUBTED))
 
+    def give_layers(self, positions: Numbers, runs: Numbers, by: Evidence) -> None:
+        """Link each of some activities to its run of a layer: `give_layer` of many runs at once."""
+        free = np.asarray(self.run_of)[positions] == NONE
+        rows, given = positions[free], runs[free]
+        np.asarray(self._layer.target)[rows] = given
+        self._layer.by.column[rows] = WORDS.index(by)
+        np.asarray(self._pass_of)[rows] = np.array([run.pass_ for run in self._runs], np.int32)[given]
+        for position, run in zip(positions[~free].tolist(), runs[~free].tolist(), strict=True):
+            self.give_layer((position,), run, by)
+
+    def give_operations(self, positions: Numbers, indices: Numbers, by: Evidence) -> None:
+        """Link each of some activities to its operation: `give_operation` of many operations at once."""
+        free = np.asarray(self.operation_of)[positions] == NONE
+        np.asarray(self._operation.target)[positions[free]] = indices[free]
+        self._operation.by.column[positions[free]] = WORDS.index(by)
+        for position, index in zip(positions[~free].tolist(), indices[~free].tolist(), strict=True):
+            self.give_operation((position,), index, by)
+
     def give_next_layer(self, position: int, layer: str, probability: float) -> None:
         """Where the activity is, so probably, if it is not in its own layer."""
         self._next_layer[position] = layer, probability
@@ -194,15 +259,14 @@ class Links:
 
     def give_pass(self, positions: Iterable[int], pass_: int) -> None:
         """Put activities that are in no pass yet into one."""
-        for position in positions:
-            if self._pass_of[position] == NONE:
-                self._pass_of[position] = pass_
+        rows, passes = _rows(positions), np.asarray(self._pass_of)
+        passes[rows[passes[rows] == NONE]] = pass_
 
     def move_pass(self, positions: Iterable[int], pass_: int) -> None:
         """Put activities that are in no layer into another pass, on second thoughts."""
-        for position in positions:
-            assert self._layer.target[position] == NONE
-            self._pass_of[position] = pass_
+        rows = _rows(positions)
+        assert (np.asarray(self._layer.target)[rows] == NONE).all()
+        np.asarray(self._pass_of)[rows] = pass_
 
     def _give(self, column: _Column, positions: Iterable[int], target: int, by: Evidence, confidence: float) -> None:
         targets, words = column.target, column.by
@@ -314,8 +378,8 @@ class _Column:
     __slots__ = ("by", "confidence", "target", "unsure")
 
     def __init__(self, count: int) -> None:
-        self.target = [NONE] * count
-        self.by: list[Evidence | Literal[""]] = [""] * count
+        self.target = array("i", [NONE]) * count
+        self.by = Words(count)
         self.confidence: dict[int, float] = {}
         self.unsure: set[int] = set()
 
@@ -331,3 +395,7 @@ class _Column:
         """Stronger evidence takes the doubts of weaker away."""
         self.confidence.pop(position, None)
         self.unsure.discard(position)
+
+
+def _rows(positions: Iterable[int]) -> Numbers:
+    return np.asarray(positions if isinstance(positions, Sequence | np.ndarray) else [*positions], np.int64)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align.links import NONE
 from mio2trace.model.profile import Profile
+from mio2trace.model.tables import NEVER, NO, Codes, Numbers
 
 
 class OpenRanges:
@@ -16,21 +20,17 @@ class OpenRanges:
     """
 
     def __init__(self, profile: Profile) -> None:
-        ranges = profile.ranges
+        ranges, commands = profile.ranges, profile.commands
         self.parent_of = [NONE] * len(ranges)
-        self.range_of = [NONE] * len(profile.activities)
-        self.stated = bytearray(len(profile.activities))
+        self.stated: NDArray[np.bool_] = commands.range >= 0
+        self.range_of: Codes = commands.range.copy()
         self.outermost_first: list[int] = []
-        launched: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for position, activity in enumerate(profile.activities):
-            if activity.range is not None:
-                self.range_of[position] = activity.range
-                self.stated[position] = 1
-            elif activity.call is not None and activity.call.start_ns is not None:
-                launched[activity.call.thread].append((activity.call.start_ns, position))
+        self._ends = np.array([*(made.end_ns for made in ranges), NEVER], np.int64)
         of_thread: dict[int, list[int]] = defaultdict(list)
         for place, made in enumerate(ranges):
             of_thread[made.thread].append(place)
+        is_asked = ~self.stated & (commands.host_start_ns != NO)
+        of_last = {}
         for thread, places in of_thread.items():
             # most profiles have them in this order
             spans = [(ranges[place].start_ns << 64) - ranges[place].end_ns for place in places]
@@ -38,61 +38,66 @@ class OpenRanges:
                 spans_of = dict(zip(places, spans, strict=True))
                 places.sort(key=spans_of.__getitem__)
             self.outermost_first += places
-            self._sweep(profile, places, sorted(launched.get(thread, ())))
+            of_last[thread] = self._nest(profile, places)
+        rows = np.flatnonzero(is_asked)
+        lifts = self._lifts() if len(rows) else []
+        rows = rows[np.argsort(commands.thread[rows], kind="stable")]
+        threads, firsts = np.unique(commands.thread[rows], return_index=True)
+        for thread, own in zip(threads.tolist(), np.split(rows, firsts[1:]), strict=False):
+            if thread in of_thread:
+                begins = [ranges[place].start_ns for place in of_thread[thread]]
+                self.range_of[own] = self._open_at(commands.host_start_ns[own], begins, of_last[thread], lifts)
 
-    def _sweep(self, profile: Profile, places: Sequence[int], launches: Sequence[tuple[int, int]]) -> None:
-        """One thread's ranges and launches, each in order of time."""
-        ranges, parent_of, at, count = profile.ranges, self.parent_of, 0, len(places)
+    def _nest(self, profile: Profile, places: Sequence[int]) -> list[int]:
+        """Find the parents of one thread's ranges, which are in order of time; of each the innermost range that is open
+        once it has begun."""
+        ranges, parent_of = profile.ranges, self.parent_of
         is_open: list[int] = []
-        for start, position in [*launches, (1 << 64, NONE)]:
-            while at < count:
-                place = places[at]
-                made = ranges[place]
-                begun = made.start_ns
-                if begun > start:
-                    break
-                while is_open and ranges[is_open[-1]].end_ns <= begun:
-                    is_open.pop()
-                if is_open:
-                    parent_of[place] = is_open[-1]
-                if made.kind != "mark":
-                    is_open.append(place)
-                at += 1
-            while is_open and ranges[is_open[-1]].end_ns <= start:
+        innermost = []
+        for place in places:
+            made = ranges[place]
+            begun = made.start_ns
+            while is_open and ranges[is_open[-1]].end_ns <= begun:
                 is_open.pop()
-            if position != NONE:
-                self.range_of[position] = is_open[-1] if is_open else NONE
+            if is_open:
+                parent_of[place] = is_open[-1]
+            if made.kind != "mark":
+                is_open.append(place)
+            innermost.append(is_open[-1] if is_open else NONE)
+        return innermost
+
+    def _lifts(self) -> list[tuple[Numbers, Numbers]]:
+        """Of each range, for 1, 2, 4, ... ranges from it outwards: when all of these have ended, and the next one."""
+        lifts = [(self._ends, np.array([*self.parent_of, NONE]))]
+        while (lifts[-1][1] != NONE).any():
+            ends, next_ = lifts[-1]
+            lifts.append((np.maximum(ends, np.where(next_ == NONE, ends, ends[next_])), next_[next_]))
+        return lifts
+
+    def _open_at(
+        self, times: Numbers, begins: Sequence[int], innermost: Sequence[int], lifts: Sequence[tuple[Numbers, Numbers]]
+    ) -> Numbers:
+        """The innermost range of a thread that is open at each time. ``begins``, ``innermost``: of its ranges in order,
+        when each begins, and `_nest`."""
+        found = np.array([*innermost, NONE])[np.searchsorted(begins, times, "right") - 1]
+        for ends, next_ in reversed(lifts):
+            found = np.where((found != NONE) & (ends[found] <= times), next_[found], found)
+        return found
 
     def launching(self, profile: Profile) -> Iterator[list[int]]:
         """Of each range that launched something its place, then those around it; a graph's launch is none of them."""
-        parent_of = self.parent_of
-        met: set[int] = set()
-        for place, activity in zip(self.range_of, profile.activities, strict=True):
-            if place not in met and place != NONE and not activity.is_replayed:
-                met.add(place)
-        for place in met:
+        launched = np.unique(self.range_of[~profile.commands.is_replayed])
+        for place in launched[launched != NONE].tolist():
             around = []
             while place != NONE:
                 around.append(place)
-                place = parent_of[place]
+                place = self.parent_of[place]
             yield around
 
-    def nearest(self, wanted: Sequence[int], places: Iterable[int]) -> dict[int, int]:
-        """Of each of these ranges the value that ``wanted`` has for it or, where that is `NONE`, for the nearest range
-        around it; of those on the way, too."""
-        parent_of = self.parent_of
-        found = {NONE: NONE}
-        for place in places:
-            path = []
-            while place not in found:
-                value = wanted[place]
-                if value != NONE:
-                    found[place] = value
-                    break
-                path.append(place)
-                place = parent_of[place]
-            if path:
-                value = found[place]
-                for inner in path:
-                    found[inner] = value
+    def nearest(self, wanted: Sequence[int] | Numbers) -> Numbers:
+        """Of each range the value that ``wanted`` has for it or, where that is `NONE`, for the nearest range around it;
+        at the end `NONE`, for no range."""
+        found, outer = np.array([*wanted, NONE], np.int64), np.array([*self.parent_of, NONE])
+        while (outer != NONE).any():
+            found, outer = np.where(found == NONE, found[outer], found), outer[outer]
         return found

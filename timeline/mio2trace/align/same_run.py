@@ -186,7 +186,7 @@ def unused_logs(attribution: Attribution, logged: Sequence[Operation]) -> frozen
     profile = attribution.profile
     if attribution.by_order_alone or attribution.without or attribution.same_process:
         return frozenset()
-    if not any(activity.kind == "kernel" for activity in profile.activities):
+    if not profile.commands.is_kernel.any():
         return frozenset()
     clock = attribution.clock
     if clock is not None and not clock.is_doubtful:

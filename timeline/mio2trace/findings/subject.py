@@ -369,7 +369,7 @@ class Subject:
 
     def _line_of(self, index: int) -> str:
         first, profile = self.measures.first_of[index], self.alignment.profile
-        return "" if first == NONE else profile.launched_by(profile.activities[first])
+        return "" if first == NONE or not profile.line_of else profile.launched_by(profile.activities[first])
 
     # -- the device --------------------------------------------------------------------------------------------------
 

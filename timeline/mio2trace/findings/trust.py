@@ -158,7 +158,7 @@ def _counter_run(subject: Subject) -> Iterator[Found]:
 
 def _modules(subject: Subject) -> Iterator[Found]:
     links, of_steady = subject.alignment.links, subject.steady.counted
-    is_sequence = np.array([word == SEQUENCE for word in links.layer_by], bool)
+    is_sequence = links.layer_by.pool.where(lambda word: word == SEQUENCE)
     times = of_steady.ns[is_sequence[of_steady.kernels]].tolist()
     ns = sum(times)
     if ns and subject.share(ns) >= MODULES:

@@ -91,7 +91,7 @@ def _final(profile: Profile) -> int | None:
         for events in (profile.opencl.marks, profile.opencl.buffers, profile.opencl.programs)
         if events
     )
-    return len(profile.activities) - 1 if profile.activities[-1].number > max(calls, default=-1) else None
+    return len(profile.activities) - 1 if int(profile.commands.number[-1]) > max(calls, default=-1) else None
 
 
 class Row(NamedTuple):

@@ -30,7 +30,7 @@ from mio2trace.measures.device_time.launches import Launches
 from mio2trace.measures.executions import Execution, LayerKey, executions
 from mio2trace.measures.ranking import Forms, forms_of, host_spans, is_naive
 from mio2trace.measures.steady import Steady
-from mio2trace.model.tables import NO, Numbers, Pool, distinct, firsts, summed
+from mio2trace.model.tables import NO, Numbers, distinct, firsts, summed
 from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
 
@@ -365,11 +365,11 @@ class Measures:
     @cached_property
     def layer_evidence(self) -> Mapping[str, Cost]:
         """Kernels and copies by the evidence of their layer; ``""`` is for those in no layer."""
-        return grouped(Pool.of(self._links.layer_by), self._commands)
+        return grouped(self._links.layer_by.pool, self._commands)
 
     @cached_property
     def operation_evidence(self) -> Mapping[str, Cost]:
-        return grouped(Pool.of(self._links.operation_by), self._commands)
+        return grouped(self._links.operation_by.pool, self._commands)
 
     @cached_property
     def searches(self) -> Mapping[int, Cost]:

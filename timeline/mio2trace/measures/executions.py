@@ -114,7 +114,7 @@ def _on_host(alignment: Alignment, runs: Sequence[LayerRun], positions: Numbers)
     if starts and ends:
         return max(ends) - min(starts), "bounds"
     commands = alignment.profile.commands
-    prepared = commands.of_call(commands.calls.prepared_ns)[positions]
+    prepared = commands.prepared_ns[positions]
     begun = np.where((prepared == NO) | (prepared == 0), commands.host_start_ns[positions], prepared)
     returned = commands.host_end_ns[positions]
     begun, returned = begun[begun != NO], returned[returned != NO]

@@ -143,7 +143,7 @@ class Steady:
         # Of the last, none, nothing is asked.
         is_told = [*((run.pass_, row) in bounds for run, row in zip(links.runs, row_of, strict=True)), True]
         positions = positions[~np.array(is_told)[np.asarray(links.run_of)[positions]]]
-        prepared = commands.of_call(commands.calls.prepared_ns)[positions]
+        prepared = commands.prepared_ns[positions]
         begun = np.where((prepared == NO) | (prepared == 0), commands.host_start_ns[positions], prepared)
         returned = commands.host_end_ns[positions]
         is_known = (begun != NO) & (returned != NO)

@@ -121,6 +121,13 @@ def distinct(codes: NDArray[Any]) -> tuple[Numbers, Numbers]:
     return first[order], place[place_of]
 
 
+def by_key(rows: Numbers, keys: Numbers) -> Iterator[tuple[int, Numbers]]:
+    """Each key, in order of its first row, and the rows that have it."""
+    first, place_of = distinct(keys)
+    parts = np.split(rows[np.argsort(place_of, kind="stable")], np.cumsum(np.bincount(place_of))[:-1])
+    yield from zip(keys[first].tolist(), parts, strict=False)
+
+
 def _plain(column: Numbers) -> Iterable[int | None]:
     """The numbers of a column as Python has them, None for `NO`."""
     values: list[int] = column.tolist()
@@ -386,6 +393,11 @@ class Activities(_Table[Activity]):
     def host_end_ns(self) -> Numbers:
         """When that call returned, `NO` without."""
         return self.of_call(self.calls.end_ns)
+
+    @cached_property
+    def prepared_ns(self) -> Numbers:
+        """When the program began to prepare that call, `NO` where that is not recorded."""
+        return self.of_call(self.calls.prepared_ns)
 
     @cached_property
     def thread(self) -> Numbers:

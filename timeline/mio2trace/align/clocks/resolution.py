@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.model.profile import Profile
+from mio2trace.model.tables import NO
 from mio2trace.ops.operation import Operation
 
 STAMP_NS = 1000
@@ -36,8 +37,8 @@ def stamp_resolution(logs: Sequence[FrameworkLog]) -> int:
 
 def host_resolution(profile: Profile) -> int:
     """Of the host's times."""
-    calls = (activity.call for activity in profile.activities)
-    return resolution((call.end_ns for call in calls if call is not None and call.end_ns is not None), STAMP_NS)
+    ends = profile.commands.host_end_ns
+    return resolution(map(int, ends[ends != NO]), STAMP_NS)
 
 
 def stamp_of_call(operation: Operation) -> LocalTime | None:

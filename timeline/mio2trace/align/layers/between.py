@@ -8,36 +8,44 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+
+import numpy as np
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.links import NONE, Links
-from mio2trace.model.profile import Activity
+from mio2trace.model.tables import NO, Activities, Numbers, by_key
 
 
 def place_between(attribution: Attribution) -> None:
     """Passes of what is in none yet, by its neighbours on its queue."""
-    links = attribution.links
+    links, commands = attribution.links, attribution.profile.commands
     if not links.passes or NONE not in links.pass_of:
         return
-    before: dict[int, int] = {}
-    waiting: dict[int, list[int]] = {}
-    for position in _in_order(attribution.profile.activities):
-        queue, pass_ = attribution.profile.activities[position].queue, links.pass_of[position]
-        if pass_ == NONE:
-            waiting.setdefault(queue, []).append(position)
-            continue
-        between = waiting.pop(queue, ())
-        if between and (around := _around(links, before.get(queue, NONE), pass_)) != NONE:
-            links.give_pass(between, around)
-        before[queue] = pass_
+    order = _in_order(commands)
+    order = order[np.argsort(commands.queue[order], kind="stable")]
+    passes, queues, rows = np.asarray(links.pass_of)[order], commands.queue[order], np.arange(len(order))
+    last = np.maximum.accumulate(np.where(passes == NONE, NONE, rows))
+    next_ = np.minimum.accumulate(np.where(passes == NONE, len(rows), rows)[::-1])[::-1]
+    waiting = np.flatnonzero((passes == NONE) & (next_ < len(rows)))
+    waiting = waiting[queues[next_[waiting]] == queues[waiting]]
+    last, next_ = last[waiting], next_[waiting]
+    before = np.where((last != NONE) & (queues[last] == queues[waiting]), passes[last], NONE)
+    count = len(links.passes)
+    keys = (before.astype(np.int64) + 1) * count + passes[next_]
+    # as they ran, for passes are numbered in that order
+    rank = np.empty_like(order)
+    rank[_in_order(commands)] = rows
+    ran = np.argsort(rank[order[next_]], kind="stable")
+    for key, positions in by_key(order[waiting][ran], keys[ran]):
+        one, other = divmod(key, count)
+        if (around := _around(links, one - 1, other)) != NONE:
+            links.give_pass(positions, around)
 
 
-def _in_order(activities: Sequence[Activity]) -> Iterable[int]:
+def _in_order(commands: Activities) -> Numbers:
     """Positions as they ran; as they were launched, if the times of some are not known."""
-    starts = [activity.start_ns for activity in activities]
-    known = [start for start in starts if start is not None]
-    return sorted(range(len(starts)), key=known.__getitem__) if len(known) == len(starts) else range(len(starts))
+    starts = commands.start_ns
+    return np.arange(len(starts)) if (starts == NO).any() else np.argsort(starts, kind="stable")
 
 
 def _around(links: Links, before: int, after: int) -> int:

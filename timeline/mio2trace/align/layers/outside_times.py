@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from itertools import groupby, pairwise
 from math import exp, log
 
+import numpy as np
+
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.caffe.names import contradicts, tells_type, types_of
 from mio2trace.align.links import DOUBTED, NONE
@@ -23,6 +25,7 @@ from mio2trace.evidence import (
     TIMER_MARKS,
 )
 from mio2trace.model.log import Direction
+from mio2trace.model.tables import by_key
 from mio2trace.ops.operation import Operation
 
 OF_ITS_OWN = frozenset((RANGE, CORRELATION, GRAPH_NODE, CAPTURE, SEQUENCE, TIMER_MARKS, ""))
@@ -68,23 +71,21 @@ def doubt_other_queues(attribution: Attribution) -> None:
     Which queue is that of the thread that printed them the names of kernels tell: another thread's are of any layer. A
     queue with hardly any kernels of layers is not it.
     """
-    activities, links = attribution.profile.activities, attribution.links
-    if len({activity.queue for activity in activities}) < 2:
+    commands, links = attribution.profile.commands, attribution.links
+    if len(np.unique(commands.queue)) < 2:
         return
     told = OF_ITS_OWN - {TIMER_MARKS} if _are_marks_among_others(attribution) else OF_ITS_OWN
-    placed = [position for position, word in enumerate(links.layer_by) if word not in told]
-    of_queue: dict[int, list[int]] = {}
-    for position in placed:
-        if activities[position].kind == "kernel":
-            of_queue.setdefault(activities[position].queue, []).append(position)
+    placed = np.flatnonzero(links.layer_by.pool.where(lambda word: word not in told))
+    kernels = placed[commands.is_kernel[placed]]
+    of_queue = {queue: rows.tolist() for queue, rows in by_key(kernels, commands.queue[kernels])}
     spans = sorted((its[0], its[-1]) for its in of_queue.values())
     if all(before[1] < after[0] for before, after in pairwise(spans)):
         return  # one queue, or each after the other: nothing ran meanwhile
     hardly_any = HARDLY_ANY * sum(map(len, of_queue.values()))
     likely = {queue: its for queue, its in of_queue.items() if len(its) > hardly_any}
     own = dict(zip(likely, _printing(attribution, list(likely.values())), strict=True))
-    for position in placed:
-        chance = own.get(activities[position].queue, ONE_THREAD)
+    for position, queue in zip(placed.tolist(), commands.queue[placed].tolist(), strict=True):
+        chance = own.get(queue, ONE_THREAD)
         if chance < DOUBTED:
             links.take_layer(position)
         elif chance < 1:
@@ -149,13 +150,10 @@ _Posed = tuple[str, object]
 
 def doubt_by_kernels(attribution: Attribution) -> None:
     """Doubt the layers of a pass as its kernels do not go with them; such a kernel is in doubt by itself."""
-    activities, links = attribution.profile.activities, attribution.links
-    placed = [
-        position
-        for position, (word, activity) in enumerate(zip(links.layer_by, activities, strict=True))
-        if word not in OF_ITS_OWN and activity.kind == "kernel"
-    ]
-    if len({activities[position].queue for position in placed}) > 1:
+    commands, links = attribution.profile.commands, attribution.links
+    is_placed = commands.is_kernel & links.layer_by.pool.where(lambda word: word not in OF_ITS_OWN)
+    placed = np.flatnonzero(is_placed).tolist()
+    if len(np.unique(commands.queue[is_placed])) > 1:
         return  # another thread's kernels go with no layers, either (`doubt_other_queues`)
     telling = _Telling(attribution, placed)
     if not telling.is_anything_odd():

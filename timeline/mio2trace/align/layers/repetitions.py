@@ -8,7 +8,8 @@ from its place among them alone, so its link has a low confidence.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from operator import attrgetter
+
+import numpy as np
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.period import Repetition, find_repetition, occurrences
@@ -35,13 +36,10 @@ def number_repetitions(links: Links) -> None:
     Kernels of set-up and of searches are passed over when the repetition is looked for; a search lies in the repetition
     that it interrupts. Commands of other streams are in the step in which they were launched.
     """
-    activities = links.activities
+    activities, commands = links.activities, links.commands
     set_up = {number for number, pass_ in enumerate(links.passes) if pass_.phase in ("before", "setup")}
-    in_iterations = (
-        activity.kind == "kernel" and number != NONE and number not in set_up
-        for number, activity in zip(links.pass_of, activities, strict=True)
-    )
-    if any(in_iterations):
+    passes = np.asarray(links.pass_of)[commands.is_kernel]
+    if not np.isin(passes, [NONE, *set_up]).all():
         return
     searches = {operation.index for operation in links.operations if operation.phase == "find"}
     kernels = [
@@ -174,7 +172,7 @@ def place_nameless_replays(attribution: Attribution) -> None:
     """Label them in the order of their launches."""
     links, activities = attribution.links, attribution.profile.activities
     asked_for = attribution.iterations()
-    if asked_for is None or not links.runs or NAMELESS.isdisjoint(map(attrgetter("name"), activities)):
+    if asked_for is None or not links.runs or NAMELESS.isdisjoint(attribution.profile.commands.name.used):
         return
     replays: dict[int, list[int]] = {}
     for position, activity in enumerate(activities):

@@ -10,6 +10,7 @@ from mio2trace.align.operations.rows.kinds import FIRST_ADDRESS, buffers_among
 from mio2trace.evidence import BUFFERS
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.profile import Profile
+from mio2trace.model.tables import distinct
 from mio2trace.ops.operation import Operation
 
 ENOUGH_BUFFERS, MOST_BUFFERS = 6, 10_000
@@ -38,17 +39,13 @@ def same_process(profile: Profile, operations: Sequence[Operation]) -> bool | No
 def buffers_of(profile: Profile) -> set[int]:
     """Buffers that the library's kernels have among their arguments, `MOST_BUFFERS` of them at least if there are."""
     in_profile: set[int] = set()
-    looked_at: set[int] = set()
-    for activity in profile.activities:
-        arguments = activity.opencl.arguments
-        if id(arguments) in looked_at:
-            continue  # what launches share is one object
-        name = kernel_name(activity.name) if activity.kind == "kernel" else None
-        if name is not None and name.miopen:
-            looked_at.add(id(arguments))
-            in_profile.update(buffers_among(arguments))
-            if len(in_profile) >= MOST_BUFFERS:
-                break
+    commands = profile.commands
+    of_library = commands.name.where(lambda name: (meaning := kernel_name(name)) is not None and meaning.miopen)
+    launches = commands.opencl.codes[commands.is_kernel & of_library]
+    for code in launches[distinct(launches)[0]].tolist():
+        in_profile.update(buffers_among(commands.opencl.values[code].arguments))
+        if len(in_profile) >= MOST_BUFFERS:
+            break
     return in_profile
 
 

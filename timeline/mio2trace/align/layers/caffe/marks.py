@@ -18,7 +18,8 @@ from mio2trace.align.links import LayerRun, Links
 from mio2trace.align.operations.rates import FAR, LINE_NS, MISFIT, MOST_STRAY, NATS_NEVER
 from mio2trace.evidence import TIMER_MARKS
 from mio2trace.model.log import Direction
-from mio2trace.model.profile import Activity, TimerMark
+from mio2trace.model.profile import TimerMark
+from mio2trace.model.tables import Activities
 from mio2trace.model.timer_marks import TimerMarks
 from mio2trace.notes import Notes
 
@@ -67,17 +68,17 @@ class Cuts(msgspec.Struct, frozen=True, kw_only=True):
         return [*self.before, *[self.activities] * more]
 
 
-def cut(activities: Sequence[Activity], marks: Sequence[TimerMark]) -> Cuts:
+def cut(commands: Activities, marks: Sequence[TimerMark]) -> Cuts:
     """Both are in call order: one walk along the two."""
-    count = len(activities)
+    count, numbers = len(commands), commands.number.tolist() if len(marks) else []
     columns = marks if isinstance(marks, TimerMarks) else TimerMarks.of(marks)
     before = []
     position = 0
     for call in columns.numbers:
-        while position < count and activities[position].number < call:
+        while position < count and numbers[position] < call:
             position += 1
         before.append(position)
-    return Cuts(marks=columns, before=before, names=[activity.name for activity in activities])
+    return Cuts(marks=columns, before=before, names=[*commands.name.each()])
 
 
 class _Layout(msgspec.Struct, frozen=True, kw_only=True):

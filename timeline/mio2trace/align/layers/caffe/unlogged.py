@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.caffe.by_names import place_by_names
 from mio2trace.align.layers.caffe.names import contradicts
@@ -20,6 +22,7 @@ from mio2trace.align.links import DOUBTED, NONE
 from mio2trace.align.operations.rates import WHOLE
 from mio2trace.evidence import DURATIONS, RECURRENCE
 from mio2trace.model.log import Direction
+from mio2trace.model.tables import by_key
 
 COMPARED_EACH = 32
 """For each kernel so many are compared: rows of one kernel with few others in them would take their square."""
@@ -37,10 +40,12 @@ class _Known(NamedTuple):
 
 def place_unlogged_iterations(attribution: Attribution) -> None:
     """Label the kernels beside the iteration that most is known of, as far as they repeat it one by one."""
-    links, activities = attribution.links, attribution.profile.activities
+    links = attribution.links
     if not links.runs or _tells_of_all(attribution):
         return
-    kernels = [position for position, activity in enumerate(activities) if activity.kind == "kernel"]
+    kernels = np.flatnonzero(attribution.profile.commands.is_kernel).tolist()
+    if not links.layer_confidence and (np.asarray(links.run_of)[kernels] != NONE).all():
+        return  # nothing is left to say
     known = _best_known(attribution, kernels)
     if known is None:
         return
@@ -133,18 +138,19 @@ class _Row:
 def _best_known(attribution: Attribution, kernels: Sequence[int]) -> _Known | None:
     """The iteration with the most kernels that are sure in layers; of several that with the most, the first one."""
     links = attribution.links
-    places: dict[int, list[int]] = {}
-    sure: Counter[int] = Counter()
-    for place, position in enumerate(kernels):
-        if links.run_of[position] != NONE:
-            pass_ = links.passes[links.pass_of[position]]
-            if pass_.phase == "iteration" and pass_.iteration is not None and not pass_.repeated:
-                places.setdefault(pass_.iteration, []).append(place)
-                sure[pass_.iteration] += position not in links.layer_unsure
-    if not places:
+    wanted = [one.phase == "iteration" and one.iteration is not None and not one.repeated for one in links.passes]
+    positions = np.array(kernels, np.int64)
+    run_of, pass_of = np.asarray(links.run_of)[positions], np.asarray(links.pass_of)[positions]
+    places = np.flatnonzero((run_of != NONE) & np.array([*wanted, False])[pass_of])
+    iterations = np.array([*(one.iteration or 0 for one in links.passes), 0])[pass_of[places]]
+    of_number = dict(by_key(places, iterations))
+    if not of_number:
         return None
-    number = max(places, key=lambda number: (sure[number], len(places[number]), -number))
-    return _Known(number, places[number][0], places[number][-1] + 1)
+    unsure = Counter(iterations[np.isin(positions[places], [*links.layer_unsure])].tolist())
+    number = max(
+        of_number, key=lambda number: (len(of_number[number]) - unsure[number], len(of_number[number]), -number)
+    )
+    return _Known(number, int(of_number[number][0]), int(of_number[number][-1]) + 1)
 
 
 def _repetitions(row: _Row, known: _Known, *, backward: bool = False) -> Iterator[tuple[int, int]]:

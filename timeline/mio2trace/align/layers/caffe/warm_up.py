@@ -128,7 +128,7 @@ def _place_by_likeness(attribution: Attribution, limit: int) -> None:
     """Without the log's lines: what runs before iteration 1 is its warm-up if it runs most of what that runs."""
     activities, links = attribution.profile.activities, attribution.links
     forward = attribution.reference("forward")
-    if RECURRENCE in attribution.without or not forward or limit >= len(activities):
+    if RECURRENCE in attribution.without or not forward or not 0 < limit < len(activities):
         return
     if links.iteration_of(forward[0]) != 1 or not attribution.net.is_whole:
         return  # an iteration that the log lost may come before it
