@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from mio2trace.align import Alignment
 from mio2trace.draw.base import TimeBase, shifted
 from mio2trace.measures import Measures
+from mio2trace.model.tables import NO, Numbers, least, most
 from mio2trace.notes import Notes, OptionError
 from mio2trace.patterns import late
-from mio2trace.trace import NO, Numbers
 
 _UNITS = {"ns": 1, "us": 1000, "µs": 1000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
 _TIME = late(r"(\d{1,12})(?:\.(\d{1,9}))?\s*(ns|us|µs|ms|s|min)", re.ASCII)
@@ -214,9 +214,7 @@ def _reaches(times: _Times, codes: NDArray[Any], rows: NDArray[np.bool_]) -> dic
     starts, ends, is_timed = times
     rows = rows & is_timed
     known, places = np.unique(codes[rows], return_inverse=True)
-    first, last = np.full(len(known), np.iinfo(np.int64).max), np.full(len(known), NO)
-    np.minimum.at(first, places, starts[rows])
-    np.maximum.at(last, places, ends[rows])
+    first, last = least(places, starts[rows], len(known)), most(places, ends[rows], len(known))
     return dict(zip(known.tolist(), zip(first.tolist(), last.tolist(), strict=True), strict=True))
 
 

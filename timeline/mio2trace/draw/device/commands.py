@@ -20,6 +20,7 @@ from mio2trace.kernels.names import kernel_name
 from mio2trace.kernels.shown import slice_names
 from mio2trace.measures import Measures
 from mio2trace.measures.counters import measured, values_of
+from mio2trace.measures.device_time.launches import queued_ns
 from mio2trace.model.profile import Activity, Counter
 from mio2trace.model.tables import Pool, numbers
 from mio2trace.ops.naming import operation_name
@@ -259,13 +260,7 @@ class Commands:
 
     @cached_property
     def _queue_times(self) -> Numbers:
-        """For each kernel how long it waited after its call had returned, where that is known."""
-        commands = self._commands
-        starts, called, returned = commands.start_ns, commands.host_start_ns, commands.host_end_ns
-        is_launched = (called != NO) & (returned != NO) & (starts >= called) & self._on_one_clock
-        since = np.where(commands.queued_ns == NO, np.where(is_launched, returned, NO), commands.queued_ns)
-        is_known = commands.is_kernel & (starts != NO) & ~commands.is_replayed & (since != NO)
-        return np.where(is_known, np.maximum(starts - since, 0), NO)
+        return queued_ns(self._commands, on_one_clock=self._on_one_clock)
 
     def _args(self, layer: LayerRun | None, position: int) -> dict[str, Any]:
         """Return the arguments that an activity shares with similar ones in other iterations."""

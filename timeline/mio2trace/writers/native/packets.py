@@ -65,18 +65,6 @@ def uuids(trace: Trace) -> dict[tuple[int, int | None], int]:
 
 # -- Protobuf's wire format, as far as a writer of traces needs it -----------------------------------------------------
 
-_CHUNK = 1 << 14
-LOW_14 = _CHUNK - 1
-_BYTES = [bytes([n]) for n in range(256)]
-_LAST, _NOT_LAST = _BYTES[:128], _BYTES[128:]
-ENDS = _LAST + [low + high for high in _LAST[1:] for low in _NOT_LAST]
-"""For each number of 14 bits: its varint."""
-GOES_ON = [low + high for high in _NOT_LAST for low in _NOT_LAST]
-"""For each number of 14 bits: the two bytes of a varint that continues after them."""
-_TWO_CHUNKS = 1 << 28
-_THREE_CHUNKS = 1 << 42
-
-HUGE = 1e308
 _HALF_OF_20_BITS = 1 + 2**-21
 _DOUBLE = struct.Struct("<d")
 double = _DOUBLE.pack
@@ -86,20 +74,14 @@ fixed64 = struct.Struct("<Q").pack
 
 def varint(number: int) -> bytes:
     """Return an integer of -2^63 .. 2^64-1 in the shortest form; negative ones are ten bytes."""
-    if number < _CHUNK:
-        if number >= 0:
-            return ENDS[number]
+    if number < 0:
         number += 1 << 64
-    # The common case, times of a trace, without a loop.
-    if number < _TWO_CHUNKS:
-        return GOES_ON[number & LOW_14] + ENDS[number >> 14]
-    if number < _THREE_CHUNKS:
-        return GOES_ON[number & LOW_14] + GOES_ON[number >> 14 & LOW_14] + ENDS[number >> 28]
-    out = b""
-    while number >= _CHUNK:
-        out += GOES_ON[number & LOW_14]
-        number >>= 14
-    return out + ENDS[number]
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
 
 
 def integer(field: int, value: int) -> bytes:
