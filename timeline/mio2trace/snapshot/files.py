@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import zlib
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from mio2trace.align import (
     Pass,
     ProcessClock,
 )
+from mio2trace.align.links import Words
 from mio2trace.evidence import EVIDENCE
 from mio2trace.files import Input
 from mio2trace.kernels import KernelFact
@@ -286,7 +288,7 @@ def kept_alignment(alignment: Alignment) -> KeptAlignment:
 
 
 def _column(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(value) if isinstance(value, list | array | Words) else value
 
 
 def restored_alignment(kept: KeptAlignment) -> Alignment:
