@@ -354,7 +354,7 @@ class _Commands:
         self._sizes("gws", commands.grid)
         self._sizes("lws", commands.workgroup)
         self._sizes("gwo", Pool([launch.offset for launch in commands.opencl.values], commands.opencl.codes))
-        indices = np.asarray(links.operation_of)[self._positions]
+        indices = np.asarray(links.operation_of, np.int64)[self._positions]  # `NO` has no place in fewer bits
         self.numbers("operation_index", np.where(indices == NONE, NO, indices))
         distinct, code = np.unique(indices, return_inverse=True)
         operations = [None if index == NONE else self._measures.operation_at[index] for index in distinct.tolist()]
