@@ -196,7 +196,7 @@ def test_a_log_of_several_runs_gives_what_the_profiles_own_run_gives(rng: Random
     found = align(own.profile, [log], notes)
     alone = align(own.profile, [own.log], Notes())
     assert wrong_and_sure(own, found) == []
-    assert list(found.links.run_of) == alone.links.run_of
+    assert found.links.run_of == alone.links.run_of
     assert found.links.layer_by == alone.links.layer_by
     assert f"log of 2 runs: run {second + 1} ends with the profile, the others are left out" in [
         note.kind for note in notes.problems
