@@ -106,7 +106,7 @@ def test_what_is_neither_profile_nor_log_is_passed_over_counted_and_named(tmp_pa
     notes = Notes()
     path = packed(tmp_path / "run.zip", {"run.log": LOG.encode(), "prof.json": PROFILE, "photo.jpg": b"\xff\xd8\0\0"})
     mio2trace.analyse(path, notes=notes)
-    assert "file of an archive that is neither profile nor log passed over (run.zip/photo.jpg)" in map(str, notes)
+    assert "file of an archive that is neither profile nor log: skipped (run.zip/photo.jpg)" in map(str, notes)
 
 
 def test_an_archive_without_any_input_is_refused(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
     assert [run.name for run in found] == ["runs/own"]
     assert not [file for run in found for file in run.files if "private" in os.path.realpath(file)]
     assert [(note.kind, note.count, note.problem) for note in notes] == [
-        ("link out of the folder passed over; expected what it leads to as a path of its own", 3, True)
+        ("link that leads out of the folder: skipped; give its target as a path of its own", 3, True)
     ]
 
 

@@ -317,7 +317,7 @@ def test_symbolic_links_are_followed_and_kept() -> None:
     Path("circle").symlink_to("circle")
     assert "nowhere: No such file or directory" in refused("nowhere", "-o", "o.json")
     assert "circle: Too many levels of symbolic links" in refused("circle", "-o", "o.json")
-    assert "no path; expected one of a file" in _refused_name("a\0b")
+    assert "no valid path; expected that of a file" in _refused_name("a\0b")
 
 
 def _refused_name(name: str) -> str:

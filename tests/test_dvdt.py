@@ -536,7 +536,7 @@ def test_error_fields_before_the_first_block_belong_to_none(tmp_path: Path) -> N
     notes = Notes()
     (profile,) = read_log(tmp_path, text, notes)
     assert plain(profile) == plain(both_forms(small())[1][0])
-    assert kinds(notes) == {"dv/dt line outside its block passed over": 2}
+    assert kinds(notes) == {"dv/dt line outside its block: skipped": 2}
 
 
 def test_error_a_field_of_too_many_or_no_numbers_loses_one_call(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_pipe_in_a_ck_directory(where: str, tmp_path: Path) -> None:
         (entry / "ckp-a.0001.json").write_text("{}")
         os.mkfifo(entry / ".cm" / "meta.json")
     with pytest.raises(
-        InputError, match="no regular file" if where == "point" else "none of its 1 points has the tags"
+        InputError, match="no regular file" if where == "point" else "none of 1 point has the tags"
     ):
         convert(entry, tags=["a"])
 
@@ -124,7 +124,7 @@ def test_a_point_beside_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "ckp-a.0001.json")
     (tmp_path / "ckp-b.0001.json").write_bytes(b'{"dvdt_prof": ' + as_json(small()) + b"}")
     notes = {note.kind: note.count for note in convert(tmp_path).notes}
-    assert notes["point of a CK directory that is no regular file passed over"] == 1
+    assert notes["point of a CK directory that is no regular file: skipped"] == 1
 
 
 @pytest.mark.parametrize("option", ["-o", "--summary"])

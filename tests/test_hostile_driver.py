@@ -70,7 +70,7 @@ def test_a_logged_command_that_is_not_plain_is_shown_and_counted(text: str) -> N
     assert parse(text, "LogCmdConvolution") is None
     out, err = offered(command(text).encode())
     assert out == ""
-    assert "problem: logged command that is no plain one: shown as text, never offered" in err
+    assert "problem: logged command with unknown options or values: shown as text, not as a command" in err
     assert text[:40] in err
     assert len(max(err.splitlines(), key=len)) < 300
 
@@ -96,7 +96,7 @@ def test_an_entry_keeps_its_command_when_the_logged_one_is_not_plain() -> None:
     out, err = offered(log.encode())
     assert out.count("\n") == 1
     assert "touch" not in out
-    assert "shown as text, never offered" in err
+    assert "shown as text, not as a command" in err
 
 
 def test_an_integer_beyond_the_librarys_makes_no_shape() -> None:

@@ -58,7 +58,7 @@ def test_a_number_of_more_than_64_bits_is_none_and_counted(digits: int) -> None:
     (profile,) = step_stats_text.read(source, ReadOptions(), notes)
     assert isinstance(profile, TfProfile)
     held = {memory.requested_bytes for node in profile.nodes for step in node.steps for memory in step.memory}
-    lost = sum(note.count for note in notes if note.kind == "number of more than 64 bits passed over")
+    lost = sum(note.count for note in notes if note.kind == "number of more than 64 bits: skipped")
     assert (held == {0}, lost > 0) == ((digits > 19), (digits > 19))
 
 

@@ -53,8 +53,8 @@ def test_array_blocks_are_taken_one_by_one(tmp_path: Path) -> None:
     assert plain(the_profile(records)) == plain(read(as_json(small())))
     assert len(the_log(records).layers) == 4
     assert kinds(notes) == {
-        "empty dv/dt block of a child process passed over": 4,
-        "line of other programs passed over": 1,
+        "empty dv/dt block of a child process: skipped": 4,
+        "line of other programs: skipped": 1,
     }
     assert not notes.problems
 
@@ -70,7 +70,7 @@ def test_what_is_glued_to_a_marker_is_not_lost(tmp_path: Path) -> None:
             assert plain(the_profile(records)) == plain(read(as_json(small())))
             assert the_log(records).events[0].kind == "forward begins"
             assert len(the_log(records).layers) == 4
-            assert kinds(notes) == {"empty dv/dt block of a child process passed over": 1}
+            assert kinds(notes) == {"empty dv/dt block of a child process: skipped": 1}
 
 
 def test_a_block_that_is_not_closed_is_read_and_said_to_be_cut(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_lines_of_a_program_source_are_no_lines_of_the_log(tmp_path: Path) -> No
     assert len(records) == 1
     assert the_profile(records).records == 4
     assert not the_profile(records).interleaved
-    assert list(kinds(notes)) == ["line like one of the log inside a program's source passed over"]
+    assert list(kinds(notes)) == ["line like one of the log inside a program's source: skipped"]
 
 
 def buffered(size: int, stdout: bytes, lines: list[bytes]) -> bytes:
@@ -269,7 +269,7 @@ def test_a_line_longer_than_any_of_the_log_is_counted_and_passed_over(tmp_path: 
     records = read_text(tmp_path, known + too_long + known + b"[dv/dt] << " + calls + b" [dv/dt] >>\n", notes)
     assert len(the_profile(records).activities) == 400
     assert [len(one.layers) for one in records if isinstance(one, FrameworkLog)] == [2]
-    assert "line of the log longer than 64 KiB passed over" in {note.kind: note.count for note in notes}
+    assert "line of the log longer than 64 KiB: skipped" in {note.kind: note.count for note in notes}
 
 
 def test_many_arrays_on_one_line_are_each_read(tmp_path: Path) -> None:

@@ -316,7 +316,7 @@ def test_notes_come_back(snapshot: Snapshot, tmp_path: Path) -> None:
     """With count, places and whether they are problems."""
     notes = Notes()
     notes.add("line cut off", "run.log:5", 3)
-    notes.remark("file passed over")
+    notes.remark("file: skipped")
     analysis = mio2trace.analyse(SQUEEZENET)
     write(snapshot_of([analysis.run], notes, analysis.cleaner, "mio2trace"), tmp_path, "x.parquet")
     (tmp_path / "runs").mkdir()

@@ -412,7 +412,7 @@ def test_a_damaged_node_is_lost_alone(damage: bytes, complaint: str) -> None:
     found = reader.decode(damage + profile_proto(small()), 0, "file", notes)
     assert found.nodes == small().nodes
     [note] = notes
-    assert note.kind == "damaged part of a TFProf profile passed over"
+    assert note.kind == "damaged part of a TFProf profile: skipped"
     assert complaint in note.places[0]
     with pytest.raises(InputError, match=complaint) as error:
         decoded(damage)
@@ -445,7 +445,7 @@ def test_times_that_cannot_be_are_passed_over() -> None:
     found = reader.decode(sized(1, sized(2, sized(1, "n") + step)) + sized(3, packed([0])), 0, "file", notes)
     assert found.nodes[0].steps[0].executions == (Execution(CPU, "cpu", START_US * 1000, 5000),)
     [note] = notes
-    assert (note.kind, note.count) == ("execution without a possible time passed over", len(times))
+    assert (note.kind, note.count) == ("execution without a possible time: skipped", len(times))
 
 
 def test_shapes_of_inputs_come_from_the_producers_output() -> None:
@@ -515,9 +515,9 @@ def test_records_become_nodes_as_tfprof_makes_them() -> None:
         "e": ("MEMCPYHtoD", (Execution(f"{GPU}/memcpy", "stream", start, 2000, "MEMCPYHtoD"),)),
     }
     assert {note.kind: note.count for note in notes} == {
-        "record without a start passed over, as tfprof does": 1,
-        "op on a second device left out, as tfprof does": 1,
-        "record of an unknown sort of device passed over": 1,
+        "record without a start: skipped, as in tfprof": 1,
+        "op on a second device left out, as in tfprof": 1,
+        "record of an unknown sort of device: skipped": 1,
     }
 
 

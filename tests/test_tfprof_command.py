@@ -169,7 +169,7 @@ def test_one_step_of_a_timeline_has_no_memory(tmp_path: Path) -> None:
     done = run(str(path))
     assert done.stdout.splitlines()[1:] == ["conv0,Conv2D,,,7.0,0.0,0.0,0.0,7.0,0.0"]
     assert "has no memory" in done.stderr
-    assert "names no node or no device passed over" in done.stderr
+    assert "names no node or no device: skipped" in done.stderr
     path.write_text(text[: text.rindex("Conv2D")])
     done = run(str(path))
     assert done.stdout.splitlines()[1:] == ["conv0,Conv2D,,,7.0,0.0,0.0,0.0,7.0,0.0"]

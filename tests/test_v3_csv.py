@@ -114,7 +114,7 @@ def test_any_file_of_a_set_stands_for_it_and_nothing_counts_twice(tmp_path: Path
         notes = trace["metadata"].pop("notes")
         trace.pop("mio2trace_end")  # its checksum is also of the notes
         assert set(notes) <= {
-            "file of a directory that is neither profile nor log passed over",
+            "file of a directory that is neither profile nor log: skipped",
             "input given twice: used once",
         }
     assert all(trace == traces[0] for trace in traces)
@@ -131,7 +131,7 @@ def test_all_tables_of_a_folder_may_be_given(tmp_path: Path) -> None:
     found = convert(agents, stats, trace)
     assert found.metadata["attribution"]["kernels"] == 1
     assert [(note.kind, note.count) for note in found.notes] == [
-        ("table that the profiler wrote beside the trace passed over", 2)
+        ("table that the profiler wrote beside the trace: skipped", 2)
     ]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

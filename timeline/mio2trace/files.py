@@ -195,7 +195,7 @@ def _read_all(
         beside = next((own for (first, *_), own in read if _is_in_the_folder_of(path, first)), None)
         if beside is None:
             raise refusal
-        beside.remark("table that the profiler wrote beside the trace passed over", os.path.basename(path))
+        beside.remark("table that the profiler wrote beside the trace: skipped", os.path.basename(path))
     return read
 
 
@@ -315,7 +315,7 @@ def _inputs_among(
         others.append(path.name)
     if found:
         for other in others:
-            notes.remark(f"file of {of} that is neither profile nor log passed over", _readable(f"{name}/{other}"))
+            notes.remark(f"file of {of} that is neither profile nor log: skipped", _readable(f"{name}/{other}"))
     return found + logs
 
 

@@ -40,7 +40,7 @@ def keep_freed_blocks() -> None:
     glibc (mallopt(3), M_MMAP_THRESHOLD) learns from the largest freed block how much to keep. Nothing is written to
     this block, so it takes no memory. On other systems it does no harm.
     """
-    with contextlib.suppress(MemoryError):  # without enough address space, no memory is kept
+    with contextlib.suppress(MemoryError):  # if hardly any memory is left, none is kept
         bytes(_KEPT)
 
 

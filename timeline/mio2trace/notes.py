@@ -15,7 +15,7 @@ NO_DATABASE = "warning in MIOpen's log that a database is not there"
 CUT_OFF = "file cut off: read up to there"
 """The note of every reader on a file whose end is missing (`Notes.cut_off`). Refusals begin with the same words."""
 _READ_UP_TO = (CUT_OFF, " damaged: read up to there")
-LEADS_OUT = "link out of the folder passed over; expected what it leads to as a path of its own"
+LEADS_OUT = "link that leads out of the folder: skipped; give its target as a path of its own"
 NOT_USED = "log not used: nothing in it fits this profile"
 NOT_JOINED = "logs not used: joining them with the profile failed, please report this"
 LOGGED = (LOGGED_ERROR, LOGGED_WARNING, NO_DATABASE)

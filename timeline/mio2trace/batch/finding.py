@@ -210,7 +210,7 @@ def _runs_of(folder: _Folder, notes: Notes) -> list[tuple[str, list[_File]]]:
         found += _grouped(folder)
     else:
         found += _by_themselves(folder, [file for file in folder.files if file.is_no_profile])
-        _pass_over(folder.files, notes, "log beside folders of runs passed over")
+        _pass_over(folder.files, notes, "log beside folders of runs: skipped")
     for below in folder.folders:
         if has_log and not runs_below:  # tables and texts of the run itself
             found += _by_themselves(below, [file for file in below.below if file.is_no_profile])

@@ -70,9 +70,9 @@ def driver(files: tuple[str, ...], form: str, gemm: Library, reading: options.Re
         operations.append(found)
         own = log_form(log)
         if form == "log" and own is None:
-            notes.remark("log without commands of its own: written for a driver of today", name)
+            notes.remark("log without driver commands: written for the current driver", name)
         elif version not in (None, own):
-            notes.remark("logs of several versions: written in the form of the first", name)
+            notes.remark("logs of several versions: the commands have the form of the first log", name)
         version = version or own
     commands, refused = lines(
         (one for found in operations for one in found),
@@ -82,7 +82,7 @@ def driver(files: tuple[str, ...], form: str, gemm: Library, reading: options.Re
     )
     texts = sum(bool(one.logged_command and refusal(one.logged_command)) for found in operations for one in found)
     if texts:
-        notes.add("logged command that is no plain one: shown as text, never offered", count=texts)
+        notes.add("logged command with unknown options or values: shown as text, not as a command", count=texts)
     write(f"{line}\n" for line in commands)
     said = [f"{count(len(commands), 'command')}, {count(sum(line.calls for line in commands), 'call')}"]
     say(notes, [*said, *(f"no command for {one}" for one in refused)], quiet)

@@ -112,7 +112,7 @@ def query(
         return
     if perfetto or engine or download:
         if len(files) > 1:
-            raise click.UsageError("--perfetto asks one trace; the files of a run are asked without it")
+            raise click.UsageError("--perfetto needs one trace; leave it out to query the files of a run")
         if _is_trace(files):
             read_back.check(Path(files[0]), notes, damaged=damaged)
         answer = _ask_perfetto(files[0], sql, engine, download)

@@ -196,7 +196,7 @@ def _read(files: Sequence[str], reading: options.Reading, notes: Notes) -> tuple
     if not profiles and not printed:
         raise InputError(f"{', '.join(files)}: no profile of TensorFlow in it; expected {A_TF_PROFILE.expected}")
     if len(profiles) + bool(printed) > 1:
-        raise InputError(f"{', '.join(files)}: several profiles; expected one, or views that were printed of one")
+        raise InputError(f"{', '.join(files)}: several profiles; expected one profile, or printed views of one")
     return (profiles[0] if profiles else None), printed
 
 

@@ -38,7 +38,10 @@ def collect(run: Run, notes: Notes) -> RunRecord | None:
         return _of_printed(run)
     if len(measured) == 1 or not run.is_job:
         if len(measured) > 1:
-            notes.add(f"{run.name}: {len(measured)} profiles of no job: the first is compared", problem=False)
+            notes.add(
+                f"{run.name}: {len(measured)} profiles that are not ranks of one job: only the first is compared",
+                problem=False,
+            )
         return kept(_of_kernels(run, measured[0], facts(run), notes))
     names = [one.alignment.profile.process.label for one in measured]
     made_with = facts(run)
@@ -59,7 +62,7 @@ def _of_kernels(run: Run, measures: Measures, made_with: Facts, notes: Notes) ->
     inside = inside_iterations(measures)
     count = len(steady.iterations)
     if steady.told.part:
-        notes.add(f"{run.name}: what is compared is a part: {steady.rule}")
+        notes.add(f"{run.name}: only a part of it is compared: {steady.rule}")
     parts = [
         *_problems(measures, inside, count),
         *outside_parts(inside.kernels, count),

@@ -212,7 +212,7 @@ RUNS, SLOWER = 3, 2.0
 WORTH_SAYING = 0.01
 SAMPLES, SPREAD, OF_T = 10, 0.3, 0.05
 WAITING_GBPS, LARGE_BYTES = 10.0, 1 << 20
-"""A collective of at least this many bytes that is slower than the rate below waits for other ranks, or the network is
+"""A collective of at least ``LARGE_BYTES`` below ``WAITING_GBPS`` GB/s waits for other ranks, or the network is
 slow."""
 OVERLAPPED = 0.1
 """The run overlaps its collectives already if other kernels run during at least this part of their time."""

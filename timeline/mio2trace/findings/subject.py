@@ -35,7 +35,7 @@ MOST_LOST = 0.1
 
 _COMPILED = re.compile(r"CompiledFxGraph|Torch-Compiled Region|CompiledFunction", re.ASCII)
 MOST_WORK = 2.0
-"""A first iteration that spends more than this part of T in other kernels does other work."""
+"""A first iteration of another kind with more than this many times the usual kernel time does other work."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

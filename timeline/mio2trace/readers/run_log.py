@@ -311,11 +311,11 @@ class _Log:
         if self._cuts:
             notes.remark("dv/dt line with a log line in its middle put together (buffered output)", place, self._cuts)
         if self._swallowed:
-            notes.add("line like one of the log inside a program's source passed over", place, self._swallowed)
+            notes.add("line like one of the log inside a program's source: skipped", place, self._swallowed)
         if self._too_long:
-            notes.add(f"line of the log longer than {LONGEST_LOG_LINE >> 10} KiB passed over", place, self._too_long)
+            notes.add(f"line of the log longer than {LONGEST_LOG_LINE >> 10} KiB: skipped", place, self._too_long)
         if self._empty_arrays:
-            notes.remark("empty dv/dt block of a child process passed over", place, self._empty_arrays)
+            notes.remark("empty dv/dt block of a child process: skipped", place, self._empty_arrays)
         gemms = self._blas.finish()
         if not self._profiles and not found and gemms is None:
             if self._empty_arrays:
@@ -327,7 +327,7 @@ class _Log:
             unknown = f"none of its {first}{lines} lines is known" if lines != 1 else "its only line is not known"
             raise InputError(f"{place}: {unknown}; expected Caffe's `time` log, MIOpen's log, or [dv/dt] blocks")
         if self._foreign:
-            notes.remark("line of other programs passed over", place, self._foreign)
+            notes.remark("line of other programs: skipped", place, self._foreign)
         if (self._is_unended or self._miopen.ends_open(lines) or self._caffe.in_benchmark) and not self._source.stopped:
             notes.cut_off(place, f"line {lines}")
         records: Records = [*self._profiles]

@@ -221,7 +221,10 @@ def problems(
     if outcome.lost:
         yield f"the log is not whole: {outcome.lost}; TMPDIR names another place"
     if profiler.name == "none":
-        yield "no profiler: the log alone; rocprofv3 comes with ROCm (PATH, /opt/rocm/bin), --dvdt LIB is for OpenCL"
+        yield (
+            "no profiler found, so only the log was recorded; rocprofv3 comes with ROCm (PATH, /opt/rocm/bin), --dvdt"
+            " LIB is for OpenCL"
+        )
     elif not contents.kernels:
         yield _no_kernels(profiler, outcome, bool(parts))
     elif not log.calls and not any(part.ranges for part in parts):
@@ -236,7 +239,7 @@ def problems(
     if tids and log.threads and log.threads - tids:
         yield (
             f"MIOpen calls of {count(len(log.threads - tids), 'thread')} that the profile does not have: several"
-            " processes, not all of them profiled; record stands inside of mpirun and srun: srun -n 8 mio2trace record"
+            " processes, not all of them profiled; run record inside of mpirun or srun: srun -n 8 mio2trace record"
         )
 
 
@@ -246,8 +249,8 @@ def _no_kernels(profiler: Profiler, outcome: Outcome, has_profile: bool) -> str:
         return f"no profile of dv/dt in the output: {why}, or the library is not for this machine"
     if not has_profile:
         killed = "a killed program leaves none; " if outcome.signal else ""
-        return f"{profiler.name} wrote no profile: {killed}what it says itself stands above"
+        return f"{profiler.name} wrote no profile: {killed}its own messages are above"
     return (
-        "a profile without kernels: one tool a process, and torch.profiler wins; or the program sets"
+        "a profile without kernels: torch.profiler was active (only one tool can record a process), the program sets"
         " ROCPROFILER_REGISTER_LIBRARY itself, or nothing ran on a GPU"
     )

@@ -71,7 +71,10 @@ def profiler_for(asked: Asked, environment: Mapping[str, str]) -> Profiler:
         if not os.path.isfile(path):
             raise InputError(f"{asked.library}: no such library; expected dv/dt's libprof.so")
         if _PARTS.search(path):
-            raise InputError(f"{asked.library}: a blank or colon in its path, which LD_PRELOAD parts at; expected none")
+            raise InputError(
+                f"{asked.library}: a blank or colon in its path, which LD_PRELOAD does not allow; expected a path"
+                " without them"
+            )
         chosen = Profiler("dv/dt", path)
     elif asked.profiler == "none":
         chosen = NONE

@@ -88,7 +88,7 @@ class Source:
                     self._file = open(path, "rb")  # noqa: SIM115 - closed by close()
                 self._total = os.fstat(self._file.fileno()).st_size
             except ValueError:  # a NUL in the path
-                raise InputError(f"{path}: no path; expected one of a file") from None
+                raise InputError(f"{path}: no valid path; expected that of a file") from None
             except OSError as error:
                 raise InputError(f"{path}: {error.strerror or error}") from None
         self._has_end = has_end(self._file)

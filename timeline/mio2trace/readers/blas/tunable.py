@@ -53,7 +53,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
                   gemm.leading] = gemm  # fmt: skip
         elif text:
             skipped += 1
-            notes.add("row of TunableOp that cannot be read passed over", f"{source.name}:{number}")
+            notes.add("row of TunableOp that cannot be read: skipped", f"{source.name}:{number}")
     if not gemms:
         raise InputError(f"{source.name}: no row of a GEMM; expected TunableOp's results")
     found = sorted(gemms.values(), key=lambda gemm: gemm.line)

@@ -171,14 +171,14 @@ def locate(directory: str, tags: tuple[str, ...], notes: Notes) -> str:
     if len(found) < len(there):
         notes.add(LEADS_OUT, name, len(there) - len(found))
     if len(points) < len(found):
-        notes.add("point of a CK directory that is no regular file passed over", name, len(found) - len(points))
+        notes.add("point of a CK directory that is no regular file: skipped", name, len(found) - len(points))
     if not points:
         raise InputError(
             f"{name}: a directory without profile, log or ckp-*.0001.json; expected one of a run, or a CK entry"
         )
     chosen = [path for path in points if set(tags) <= _tags(path.parent)]
     if not chosen:
-        raise InputError(f"{name}: none of its {count(len(points), 'point')} has the tags {','.join(tags)}")
+        raise InputError(f"{name}: none of {count(len(points), 'point')} has the tags {','.join(tags)}")
     taken = f"{chosen[0].parent.name}/{chosen[0].name}"
     if len(chosen) > 1:
         notes.remark("several points fit: took the first (--tags chooses)", f"{taken} of {len(chosen)}")

@@ -43,7 +43,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
             records[record.key] = record
         elif line.strip():
             skipped += 1
-            notes.add("line of a MIOpen database that is no record passed over", f"{source.name}:{number}")
+            notes.add("line of a MIOpen database that is no record: skipped", f"{source.name}:{number}")
     if not records:
         raise InputError(f"{source.name}: no record of a problem; expected MIOpen's find-db")
     has_times = any(solver.time_ms is not None for record in records.values() for solver in record.solvers)

@@ -48,13 +48,13 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
                 text = database.text_of(parameters)[:_LONGEST]
                 solvers.setdefault(config, []).append(SolverTime(name, parameters=text))
             else:
-                notes.add("row of a MIOpen perf-db that names no problem or no solver passed over", source.name)
+                notes.add("row of a MIOpen perf-db that names no problem or no solver: skipped", source.name)
     records = []
     for number, (config, tuned) in enumerate(solvers.items(), 1):
         try:
             key = _key(configs[config])
         except (ArithmeticError, TypeError, ValueError):
-            notes.add("problem of a MIOpen perf-db with impossible sizes passed over", source.name)
+            notes.add("problem of a MIOpen perf-db with impossible sizes: skipped", source.name)
             continue
         if key is None:
             what = "gradient with a stride in a MIOpen perf-db left out: it does not record the size of the input"

@@ -101,7 +101,7 @@ class BlockDecoder:
             self._line = number
             self.blocks += 1
         elif name.decode(errors="replace") != self._name:
-            self._notes.add("dv/dt line outside its block passed over", f"{self._place}:{number}")
+            self._notes.add("dv/dt line outside its block: skipped", f"{self._place}:{number}")
         elif name == b"clCreateProgramWithSource" and rest.startswith(b"sources[") and rest.endswith(b" <<"):
             self._source_end = line[at : at + 8] + name + b" " + rest[:-2] + b">>"
         else:

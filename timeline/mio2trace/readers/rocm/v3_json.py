@@ -230,7 +230,7 @@ class _Reading:
                 self._lost()
 
     def _lost(self) -> None:
-        self._notes.add("row that cannot be read passed over", self._place)
+        self._notes.add("row that cannot be read: skipped", self._place)
 
     def _rows(self, name: str, kind: type[R]) -> Sequence[R]:
         raw = self._process.buffer_records.pop(name, None)

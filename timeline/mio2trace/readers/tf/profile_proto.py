@@ -266,7 +266,7 @@ class _Decoder:
                 raise unexpected(tag, at)
         for pair in pairs:
             if len(pair) != 2 or not (0 < pair[0] < LAST_US and 0 <= pair[1] < LONGEST_US):
-                self._notes.add("execution without a possible time passed over", f"{self._place}: byte {at}")
+                self._notes.add("execution without a possible time: skipped", f"{self._place}: byte {at}")
                 continue
             kind = "accelerator" if accelerator else "cpu"
             executions.append(Execution(device, kind, pair[0] * 1000, pair[1] * 1000))  # type: ignore[arg-type]
@@ -278,9 +278,7 @@ class _Decoder:
             what = f"{self._problem}; no node can be read" if self._problem else "no nodes"
             raise InputError(f"{self._place}: {what}; expected a ProfileProto with nodes")
         if self._lost:
-            notes.add(
-                "damaged part of a TFProf profile passed over", f"{self._place}: {self._problem}", count=self._lost
-            )
+            notes.add("damaged part of a TFProf profile: skipped", f"{self._place}: {self._problem}", count=self._lost)
         ran = Counter(step.step for node in self._nodes.values() for step in node.steps)
         steps = sorted(set(self._steps))
         strange = sorted(ran.keys() - set(steps))
@@ -325,7 +323,7 @@ class _Decoder:
                 if file and "tensorflow/python/" not in file.replace("\\", "/"):
                     return f"{file.replace(chr(92), '/').rsplit('/', 1)[-1]}:{line}"
         except WireError:
-            self._notes.add("Python stack that cannot be read passed over", self._place)
+            self._notes.add("Python stack that cannot be read: skipped", self._place)
         return ""
 
     def _frame(self, frame: list[Field]) -> tuple[str, int]:

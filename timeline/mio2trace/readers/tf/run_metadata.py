@@ -80,7 +80,7 @@ class _Decoder:
                 try:
                     ops.append(self._op(a, b))
                 except WireError as error:
-                    self._notes.add("damaged record of an op passed over", f"{self._place}: {error}")
+                    self._notes.add("damaged record of an op: skipped", f"{self._place}: {error}")
         return DeviceStats(device=device, ops=ops)
 
     def _op(self, at: int, stop: int) -> OpStats:

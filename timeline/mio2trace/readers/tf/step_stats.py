@@ -80,12 +80,12 @@ class Collector:
     def add(self, name: str, op: str, execution: Execution) -> _Node | None:
         """Add an execution of ``name``; None if it is not kept."""
         if name.count("/") >= MOST_COMPONENTS or not name:
-            self._notes.add("record without a possible name passed over", self._place)
+            self._notes.add("record without a possible name: skipped", self._place)
             return None
         node = self._nodes.setdefault(name, _Node())
         if execution.kind == "cpu":
             if node.device not in ("", execution.device):
-                self._notes.add("op on a second device left out, as tfprof does", f"{self._place}: {name}")
+                self._notes.add("op on a second device left out, as in tfprof", f"{self._place}: {name}")
                 return None
             node.device = execution.device
             node.count += 1
@@ -148,13 +148,13 @@ def collect(stats: Iterable[DeviceStats], source: int, place: str, notes: Notes)
             if name in NOT_NODES or (kind != "stream" and "MEMCPY" in name):
                 continue
             if not kind:
-                notes.add("record of an unknown sort of device passed over", f"{place}: {one.device}")
+                notes.add("record of an unknown sort of device: skipped", f"{place}: {one.device}")
                 continue
             if op.start_us == 0:
-                notes.remark("record without a start passed over, as tfprof does", f"{place}: {name}")
+                notes.remark("record without a start: skipped, as in tfprof", f"{place}: {name}")
                 continue
             if not possible(op.start_us, op.op_end_us):
-                notes.add("execution without a possible time passed over", f"{place}: {name}")
+                notes.add("execution without a possible time: skipped", f"{place}: {name}")
                 continue
             what, label = _label(op, kind)
             dur_us = max(1, op.op_end_us)

@@ -118,7 +118,7 @@ def _value(found: re.Match[bytes], place: str, notes: Notes) -> int | str:
     if _INTEGER.fullmatch(raw) is None:
         return raw.decode(errors="replace")
     if len(raw) > _LONGEST_INTEGER or not -(1 << 63) <= int(raw) < 1 << 64:
-        notes.add("number of more than 64 bits passed over", place)
+        notes.add("number of more than 64 bits: skipped", place)
         return ""
     return int(raw)
 

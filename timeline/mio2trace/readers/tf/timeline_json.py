@@ -80,10 +80,10 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
         name = args.get("name")
         kind = kind_of(device or "")
         if not isinstance(name, str) or not kind or device is None:
-            notes.add("event of an op that names no node or no device passed over", place)
+            notes.add("event of an op that names no node or no device: skipped", place)
             continue
         if not isinstance(event.ts, int) or not isinstance(event.dur, int) or not possible(event.ts, event.dur):
-            notes.add("execution without a possible time passed over", f"{place}: {name}")
+            notes.add("execution without a possible time: skipped", f"{place}: {name}")
             continue
         if name.split(":", 1)[0] in NOT_NODES:
             continue

@@ -98,7 +98,7 @@ class _Reader:
     def _lost(self, number: int) -> None:
         """Note a row that cannot be read."""
         if self.is_ended:
-            self._notes.add("row of a view that cannot be read passed over", f"{self._source.name}:{number}")
+            self._notes.add("row of a view that cannot be read: skipped", f"{self._source.name}:{number}")
         else:
             self._notes.cut_off(self._source.name, f"line {number}")
 
@@ -119,7 +119,7 @@ class _Reader:
         columns = self._columns
         if not columns:
             if len(fields) != len(_NOTEBOOK):
-                self._notes.add("row without a legend passed over", f"{self._source.name}:{number}")
+                self._notes.add("row without a legend: skipped", f"{self._source.name}:{number}")
                 return
             columns = _NOTEBOOK
         if columns[0] == "params" and not fields[0].endswith(" params"):
@@ -141,7 +141,7 @@ class _Reader:
     def _op_row(self, number: int, name: str, values: list[str]) -> None:
         columns = [column for column in self._columns if column not in _COUNTS]
         if len(columns) != len(values):
-            self._notes.add("row without a legend passed over", f"{self._source.name}:{number}")
+            self._notes.add("row without a legend: skipped", f"{self._source.name}:{number}")
             return
         own = dict(zip(columns, map(_printed, values), strict=True))
         self._ops.append(ViewRow(name=name, line=number, own=own, total=own))
