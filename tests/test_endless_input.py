@@ -113,9 +113,7 @@ def test_pipe_in_a_ck_directory(where: str, tmp_path: Path) -> None:
     else:
         (entry / "ckp-a.0001.json").write_text("{}")
         os.mkfifo(entry / ".cm" / "meta.json")
-    with pytest.raises(
-        InputError, match="no regular file" if where == "point" else "none of 1 point has the tags"
-    ):
+    with pytest.raises(InputError, match="no regular file" if where == "point" else "none of 1 point has the tags"):
         convert(entry, tags=["a"])
 
 

@@ -220,7 +220,7 @@ def _numbered(alignment: Alignment, searches: AbstractSet[int]) -> tuple[Codes, 
     Without iterations the warm-up is one, otherwise everything except set-up.
     """
     links, passes = alignment.links, alignment.links.passes
-    pass_of = np.asarray(links.pass_of, np.int64)
+    pass_of = np.asarray(links.pass_of)
     is_launching = np.zeros(len(passes) + 1, bool)
     is_launching[pass_of[alignment.profile.commands.is_kernel]] = True
     phases: tuple[Phase, ...] = ("iteration", "warm-up")

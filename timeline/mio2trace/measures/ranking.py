@@ -258,8 +258,7 @@ def begun_in(links: Links, count: int) -> Numbers:
     """Return the first layer's execution of each of ``count`` operations, `NONE` for one in no layer."""
     run_of = np.asarray(links.run_of)
     first = firsts(np.where(run_of == NONE, NONE, links.operation_of), count)
-    found: Numbers = np.where(first == NONE, NONE, run_of[first])
-    return found
+    return np.append(run_of, NONE)[first].astype(np.int64)
 
 
 def names_as_run(operations: Iterable[Operation]) -> Mapping[int, str]:
