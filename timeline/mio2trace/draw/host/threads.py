@@ -366,8 +366,8 @@ def _one_after_another(starts: Numbers, ends: Numbers, earliest: int) -> tuple[N
     placed = []
     done = earliest
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        start = max(start, done)
-        done = max(end, start + 1)
+        start = min(max(start, done), _MOST - 1)
+        done = min(max(end, start + 1), _MOST)
         placed.append((start, done))
     begun, ended = np.array(placed, np.int64).reshape(-1, 2).T
     return begun, ended
