@@ -11,10 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mio2trace.conversion import Conversion, convert
 from mio2trace.draw.host import HostSide
 from mio2trace.draw.host.calls import HostSpan
+from mio2trace.draw.host.threads import _one_after_another
 from mio2trace.draw.lanes import packed, packed_spans
 from mio2trace.measures.device_time.busy import Covered
 from mio2trace.model.profile import Activity
@@ -192,3 +195,14 @@ def test_no_call_of_the_host_ends_before_it_begins() -> None:
     side._middle = side._far = 0
     (row,) = side._rows([HostSpan(450, 600, "call", "call", None, None)])
     assert [(one.start, one.end) for one in row] == [(450, 450)]
+
+
+@given(st.lists(st.tuples(st.integers(-(1 << 62), (1 << 63) - 1), st.integers(0, 1 << 40)), max_size=9))
+def test_calls_come_one_after_another_within_63_bits(spans: list[tuple[int, int]]) -> None:
+    """Whatever a wall clock says, each is a nanosecond long at least, and none begins before the one before it ends."""
+    starts = np.array([start for start, _ in spans], np.int64)
+    ends = np.array([min(start + length, (1 << 63) - 1) for start, length in spans], np.int64)
+    begun, ended = _one_after_another(starts, ends, 0)
+    assert all(begin < end for begin, end in zip(begun.tolist(), ended.tolist(), strict=True))
+    latest = (1 << 63) - 2
+    assert all(after >= min(end, latest) for end, after in zip(ended.tolist(), begun.tolist()[1:], strict=False))

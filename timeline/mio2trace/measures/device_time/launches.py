@@ -7,7 +7,7 @@ stream capture do not count: they run only with the graph.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -258,11 +258,6 @@ def queue_ns(activity: Activity, *, on_one_clock: bool) -> int | None:
     if call is None or call.start_ns is None or call.end_ns is None or not on_one_clock or start < call.start_ns:
         return None
     return max(0, start - call.end_ns)
-
-
-def queue_times(activities: Iterable[Activity], *, on_one_clock: bool) -> list[int | None]:
-    """`queue_ns` of each."""
-    return [queue_ns(one, on_one_clock=on_one_clock) for one in activities]
 
 
 def queued_ns(commands: Activities, *, on_one_clock: bool) -> Numbers:
