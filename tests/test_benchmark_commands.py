@@ -14,8 +14,9 @@ from tests.conftest import ROOT
 COMMAND = re.compile(r"^\| `python (benchmarks/\w+\.py|-m benchmarks\.\w+)", re.MULTILINE)
 WRITTEN = sorted(set(COMMAND.findall((ROOT / "benchmarks/README.md").read_text("utf-8"))))
 SAMPLES = {
-    "attribution": "--shared", "bundles": "--shared", "compare_speed": "--schema", "damage": "--shared",
-    "dataset_load": "--shared", "fuzz_logs": "LOGS", "headline": "--shared", "kineto_speed": "--trace",
+    "attribution": "--shared", "bundles": "--shared", "calibration": "--shared",
+    "compare_speed": "--schema", "damage": "--shared", "dataset_load": "--shared",
+    "fuzz_logs": "LOGS", "headline": "--shared", "kineto_speed": "--trace",
     "load": "--profile", "log_speed": "--log", "operations_load": "--shared", "rates": "--shared",
     "rocpd_speed": "--schema", "score": "--shared", "speed": "--profile", "tfprof_speed": "--profile",
 }  # fmt: skip

@@ -410,7 +410,7 @@ def _thumbnail(subject: Subject) -> Thumbnail | None:
         span_ns=span,
         busy=busy,
         iterations=tuple(
-            (number, start / span, end / span, number in told.steady)
+            (number, start / span, end / span, subject.steady.has(number))
             for number, (start, end) in sorted(reached.items())
         ),
     )
