@@ -69,7 +69,7 @@ def test_the_logs_own_form() -> None:
         " # 2 calls",
         f"{CONV} # 1 call",
     ]
-    assert "written for a driver of today" in run("-", "--form", "log", text=conv_entry()).stderr
+    assert "written for the current driver" in run("-", "--form", "log", text=conv_entry()).stderr
 
 
 def test_bad_input_is_one_line() -> None:

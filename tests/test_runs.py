@@ -293,7 +293,7 @@ def test_what_is_no_path_is_refused_in_one_line(path: str, tmp_path: Path) -> No
     """Alone, and beside a file."""
     (tmp_path / "run.log").write_text("x")
     for files in ([path], [path, str(tmp_path / "run.log")]):
-        with pytest.raises(InputError, match=r"^[^\n]*(no path|No such file or directory)"):
+        with pytest.raises(InputError, match=r"^[^\n]*(no valid path|No such file or directory)"):
             convert(*files)
 
 
