@@ -20,6 +20,7 @@ import click
 
 from mio2trace.commands.options import Command, Printing, TableCommand, printing_options
 from mio2trace.commands.printing import show, tell, write
+from mio2trace.one_thread import given_environment
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "firefox", "xdg-open", "open")
 EXTRAS = {
@@ -61,7 +62,7 @@ def doctor(printing: Printing) -> None:
     from mio2trace.notes import Notes
     from mio2trace.reports.tables import Table
 
-    found = list(findings(dict(os.environ)))
+    found = list(findings(given_environment()))
     rows = [
         {name: text for name, text in zip(("part", "found", "for", "missing"), one, strict=True) if text}
         for one in found

@@ -19,6 +19,7 @@ from mio2trace.commands.options import (
     refuse_to_overwrite,
 )
 from mio2trace.commands.printing import say, tell, write
+from mio2trace.one_thread import given_environment
 
 SECONDS = click.FloatRange(min=0, min_open=True)
 
@@ -92,7 +93,7 @@ def record(  # noqa: PLR0913 - click gives each option by keyword
     from mio2trace.recording.profilers import Period
     from mio2trace.recording.running import NOT_FOUND, NOT_STARTED, NotStarted
 
-    environment = dict(os.environ)
+    environment = given_environment()
     output = filled_in(output, environment)
     if os.path.splitext(output)[1].lower() != ".zip":
         raise OptionError(f"{output}: expected a name that ends in .zip")

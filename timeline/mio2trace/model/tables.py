@@ -16,9 +16,6 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
-from mio2trace.model import one_thread  # noqa: F401 - before numpy is loaded
-
-# isort: split
 import numpy as np
 from numpy.typing import NDArray
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import mio2trace
 from mio2trace.notes import InputError
+from mio2trace.one_thread import given_environment
 from mio2trace.recording import contents
 from mio2trace.recording.machine import anchor, boot, machine, variables
 from mio2trace.recording.packing import name_for, pack
@@ -40,7 +41,7 @@ def record(asked: Asked, profiler: Profiler, output: str, *, reference: bool, sa
     If the archive cannot be written, the recording stays in the temporary folder, and a line names this folder. Raises
     `InputError` then, and if the program cannot be run.
     """
-    environment = dict(os.environ)
+    environment = given_environment()
     _require_writable(output)
     try:
         folder = tempfile.mkdtemp(prefix="mio2trace-record-")

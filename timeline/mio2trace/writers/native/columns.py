@@ -6,11 +6,8 @@ by the place at which they begin. Words are written as eight bytes; the next fie
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
-
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's matrix products, which nothing here uses: no threads
 
 import numpy as np
 from numpy.typing import NDArray
