@@ -1,11 +1,12 @@
-"""Fit what is said of links in doubt to what is true of them (`CALIBRATED` in `mio2trace.align.operations.rates`).
+"""Fit the stated confidence of doubtful links to the share of them that is right.
 
     python -m benchmarks.calibration [--rows TEXT] [--sets TEXT] [--seed N] [--jobs N] [--kept FILE]
                                      [--shared DIR]
 
-Measures the rows of `benchmarks.damage`, wrong runs aside, and fits one rising map of knots per kind of link by least
-squares. Prints the knots, and by tenth of the confidence what another seed's draws say and what is true of them, with
-these knots. ``--kept`` holds the links, one line per case; these cases are not measured again.
+The result is `CALIBRATED` in `mio2trace.align.operations.rates`. Measures the rows of `benchmarks.damage`, wrong runs
+aside, and fits one rising map of knots per kind of link by least squares. Prints the knots, and by tenth of the
+confidence what another seed's draws say with these knots and what is true of them. ``--kept`` holds the links, one
+line per case; these cases are not measured again.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ Kind = Literal["operation", "layer"]
 MOST_EACH = 10
 """So often each number counts of a case: its links are one witness."""
 PRIOR = 20
-"""For so many links the model's own number counts at each knot."""
+"""The weight of the model's own number at each knot, in links."""
 
 
 class Said(float):
-    """A confidence that is said: what the model had (``raw``), calibrated, times a ``factor``."""
+    """A stated confidence: the model's (``raw``), calibrated, times a ``factor``."""
 
     kind: Kind
     raw: float
@@ -137,7 +138,7 @@ def weighed(of_cases: Iterable[Sequence[Link]], kind: Kind) -> Iterator[tuple[fl
 
 
 def tally(of_cases: Iterable[Sequence[Link]], kind: Kind) -> Tally:
-    """What is said with the knots in `CALIBRATED`, and what is true."""
+    """Count stated confidences, with the knots in `CALIBRATED`, and the links that are right."""
     result = Tally()
     for links in of_cases:
         for link in links:

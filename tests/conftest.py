@@ -1,4 +1,4 @@
-"""What tests share: the real samples beside the repository, and Perfetto's own engine and UI.
+"""Shared by all tests: the real samples beside the repository, and Perfetto's own engine and UI.
 
 A test that needs one of these, a package index or a file system of its own skips, with the reason, where it cannot be
 had. The environment's ``MIO2TRACE_REQUIRE=shared,browser,engine,network,faults,opencl`` makes that a failure:

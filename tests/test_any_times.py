@@ -199,7 +199,7 @@ def test_no_call_of_the_host_ends_before_it_begins() -> None:
 
 @given(st.lists(st.tuples(st.integers(-(1 << 62), (1 << 63) - 1), st.integers(0, 1 << 40)), max_size=9))
 def test_calls_come_one_after_another_within_63_bits(spans: list[tuple[int, int]]) -> None:
-    """Whatever a wall clock says, each is a nanosecond long at least, and none begins before the one before it ends."""
+    """Each call is a nanosecond long at least and begins after the earlier call has ended, whatever the clock says."""
     starts = np.array([start for start, _ in spans], np.int64)
     ends = np.array([min(start + length, (1 << 63) - 1) for start, length in spans], np.int64)
     begun, ended = _one_after_another(starts, ends, 0)

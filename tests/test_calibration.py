@@ -42,7 +42,7 @@ def test_the_others_share_what_the_likeliest_leaves() -> None:
 
 
 def test_knots_are_what_is_true_of_links_and_never_fall() -> None:
-    """Of links that are right more often than the model has it, more; of those where nothing is measured, the same."""
+    """Links that are right more often than the model says get more confidence; values without links stay the same."""
     links = [(0.4, at % 10 < 9, 1.0) for at in range(1000)] + [(0.6, at % 10 < 7, 1.0) for at in range(1000)]
     values = fitted(links)
     assert len(values) == len(KNOTS)
