@@ -51,11 +51,11 @@ INPUTS = st.builds(
     shapes=st.lists(st.none() | SHAPE | st.lists(SHAPE, min_size=1, max_size=3).map(tuple), max_size=4).map(tuple),
     dtypes=st.lists(st.text(), max_size=3).map(tuple),
 )
-TIME = st.none() | st.integers(-(1 << 63), (1 << 63) - 1)
+TIME = st.none() | st.integers(1 - (1 << 63), (1 << 63) - 1)
 CALLS = st.builds(Call, st.text(), start_ns=TIME, end_ns=TIME)
 ACTIVITIES = st.builds(
     Activity,
-    st.integers(0, 1 << 63),
+    st.integers(0, (1 << 63) - 1),
     st.sampled_from(["kernel", "copy", "fill"]),
     st.text(),
     start_ns=TIME,

@@ -472,15 +472,16 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
 def misplaced(profile: Profile) -> str:
     """Return in words the first place of a record that is outside of its tuple; empty if there is none."""
+    commands = profile.commands
     places: list[tuple[str, Iterable[int | None], int]] = [
-        ("queue", (one.queue for one in profile.activities), len(profile.queues)),
-        ("thread", (one.thread for one in _calls(profile)), len(profile.threads)),
+        ("queue", set(commands.queue.tolist()), len(profile.queues)),
+        ("thread", {*commands.calls.thread.tolist(), *profile.lone_calls.thread.tolist()}, len(profile.threads)),
         ("thread", (one.thread for one in profile.ranges), len(profile.threads)),
         ("thread", (one.thread for one in profile.functions), len(profile.threads)),
         ("device", (one.device for one in profile.queues), len(profile.devices)),
         ("clock", (one.clock for one in profile.devices), len(profile.clocks)),
-        ("program", (one.opencl.program for one in profile.activities), len(profile.opencl.programs)),
-        ("range", (one.range for one in profile.activities), len(profile.ranges)),
+        ("program", (one.program for one in commands.opencl.values), len(profile.opencl.programs)),
+        ("range", set(commands.range.tolist()) - {-1}, len(profile.ranges)),
         ("range", profile.framework.ranges, len(profile.ranges)),
         ("activity", profile.framework.activities, len(profile.activities)),
         ("node", (one.node for one in _executions(profile)), len(profile.framework.nodes)),
@@ -490,11 +491,6 @@ def misplaced(profile: Profile) -> str:
         if wrong is not None:
             return f"{what} {wrong} of {count}"
     return ""
-
-
-def _calls(profile: Profile) -> Iterator[Call]:
-    yield from profile.other_calls
-    yield from (one.call for one in profile.activities if one.call is not None)
 
 
 def _executions(profile: Profile) -> Iterator[Execution]:

@@ -125,7 +125,7 @@ def by_key(rows: Numbers, keys: Numbers) -> Iterator[tuple[int, Numbers]]:
     yield from zip(keys[first].tolist(), parts, strict=False)
 
 
-def _plain(column: Numbers) -> Iterable[int | None]:
+def plain(column: Numbers) -> Sequence[int | None]:
     """The numbers of a column as Python has them, None for `NO`."""
     values: list[int] = column.tolist()
     return [None if value == NO else value for value in values] if NO in column else values
@@ -272,12 +272,13 @@ class Calls(_Table[Call]):
 
     def _empty(self) -> dict[str, Any]:
         none, zero = np.full(self._count, NO), np.zeros(self._count, np.int64)
-        return {"thread": zero, "line": zero, "number": none, "correlation": none, "prepared_ns": none}
+        fields = ("start_ns", "end_ns", "number", "correlation", "prepared_ns")
+        return {"thread": zero, "line": zero, **dict.fromkeys(fields, none)}
 
     def _made(self) -> Iterator[Call]:
         return map(
-            Call, self.name.each(), self.thread.tolist(), _plain(self.start_ns), _plain(self.end_ns),
-            self.line.tolist(), _plain(self.number), _plain(self.correlation), _plain(self.prepared_ns),
+            Call, self.name.each(), self.thread.tolist(), plain(self.start_ns), plain(self.end_ns),
+            self.line.tolist(), plain(self.number), plain(self.correlation), plain(self.prepared_ns),
         )  # fmt: skip
 
     def renamed(self, names: Sequence[str]) -> Calls:
@@ -466,8 +467,8 @@ class Activities(_Table[Activity]):
                  "graph_node": None, "counters": ()}  # fmt: skip
         return {
             **{field: Pool.same(value, count) for field, value in pools.items()},
-            **dict.fromkeys(("queued_ns", "submit_ns", "correlation"), none),
-            **dict.fromkeys(("line", "size_bytes"), zero),
+            **dict.fromkeys(("queued_ns", "submit_ns", "start_ns", "end_ns", "correlation"), none),
+            **dict.fromkeys(("line", "queue", "size_bytes"), zero),
             "range": np.full(count, -1, np.int32),
         }
 
@@ -481,10 +482,10 @@ class Activities(_Table[Activity]):
         ranges: list[int] = self.range.tolist()
         return map(
             Activity, self.number.tolist(), map(KINDS.__getitem__, self.kind.tolist()), self.name.each(),
-            self.line.tolist(), self.queue.tolist(), _plain(self.queued_ns), _plain(self.submit_ns),
-            _plain(self.start_ns), _plain(self.end_ns), map(made.__getitem__, call.tolist()), self.grid.each(),
+            self.line.tolist(), self.queue.tolist(), plain(self.queued_ns), plain(self.submit_ns),
+            plain(self.start_ns), plain(self.end_ns), map(made.__getitem__, call.tolist()), self.grid.each(),
             self.workgroup.each(), self.opencl.each(), self.size_bytes.tolist(), self.route.each(),
-            _plain(self.correlation), (None if place < 0 else place for place in ranges), self.resources.each(),
+            plain(self.correlation), (None if place < 0 else place for place in ranges), self.resources.each(),
             self.graph_node.each(), self.counters.each(),
         )  # fmt: skip
 

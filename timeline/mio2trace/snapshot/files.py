@@ -107,7 +107,6 @@ def _sum(tables: list[Table]) -> int:
 # -- Checks that types cannot make: lengths that must agree, places in lists to which records refer --------------------
 
 _NONE = -1
-_LATEST = 1 << 63
 
 
 def wrong_in(snapshot: Snapshot) -> str:
@@ -143,9 +142,10 @@ def _of_profile(profile: Profile) -> Iterator[str]:
         yield wrong
     if profile.activities and not (profile.clocks and profile.devices and profile.queues):
         yield "activities of no queue, device or clock"
-    for one in profile.activities:
-        if one.start_ns is not None and one.end_ns is not None and not -_LATEST <= one.start_ns <= one.end_ns < _LATEST:
-            yield f"an activity from {one.start_ns} to {one.end_ns} ns"
+    commands = profile.commands
+    backwards = commands.has_times & (commands.start_ns > commands.end_ns)
+    if backwards.any():
+        yield f"an activity from {commands.start_ns[backwards][0]} to {commands.end_ns[backwards][0]} ns"
 
 
 def _of_links(alignment: KeptAlignment) -> Iterator[str]:

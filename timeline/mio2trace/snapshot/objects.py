@@ -23,13 +23,17 @@ from types import GenericAlias, NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
+import numpy as np
 
+from mio2trace.model import tables as of_model
 from mio2trace.model import tf
 from mio2trace.model.miopen import Message
 from mio2trace.model.profile import BufferCreated
 from mio2trace.ops.log.alarms import alarm_level
 from mio2trace.ops.operation import Operation, OperationFacts
 from mio2trace.privacy.fields import never_shown
+from mio2trace.snapshot import commands
+from mio2trace.snapshot.commands import Damaged as Damaged
 
 MOST_SHARED = 100
 """The most occurrences of records per record of the file; each counts as often as others refer to it."""
@@ -46,10 +50,6 @@ _WHOLE = int, int | None
 _Number = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Damaged(Exception):
-    """The data was not written here as such a table."""
-
-
 class Table(msgspec.Struct, frozen=True, array_like=True):
     """All records of a class, encoded."""
 
@@ -64,24 +64,32 @@ def to_tables(root: msgspec.Struct) -> list[Table]:
     """Return ``root`` and all records in it as tables. Raises OverflowError for a number of more than 64 bits."""
     order = _in_order(type(root))
     met: dict[type, dict[int, Any]] = {type(root): {id(root): root}}
-    columns: dict[tuple[type, str], list[Any]] = {}
+    columns: dict[tuple[type, str], Any] = {}
     for kind in reversed(order):  # every class that refers to this one comes before it
         records = list(met.get(kind, {}).values())
+        of_table = commands.columns(kind, records) if kind in commands.TABLES and records else {}
         for field in _fields(kind):
             # Read once: the members of a sequence may be made on each access.
-            values = columns[kind, field.name] = field.values(records)
+            values: Any = of_table[field.name] if of_table else field.values(records)
+            columns[kind, field.name] = values
             if field.holds is not None:
-                for record in field.holds.members(values):
-                    met.setdefault(type(record), {}).setdefault(id(record), record)
+                for record in commands.members(values) if of_table else field.holds.members(values):
+                    met.setdefault(commands.RECORDS.get(type(record), type(record)), {}).setdefault(id(record), record)
     number: dict[int, int] = {}
+    count = 0
     tables = []
     for kind in order:
         records = list(met.get(kind, {}).values())
-        if not records:
+        sizes = [len(record) if kind in commands.TABLES else 1 for record in records]
+        number.update(zip(map(id, records), accumulate(sizes, initial=count), strict=False))
+        count += sum(sizes)
+        if not sum(sizes):
             continue
-        packed = {field.name: field.packed(columns[kind, field.name], number) for field in _fields(kind)}
+        packed = {
+            field.name: msgspec.Raw(_encode(field.packed(columns.pop((kind, field.name)), number)))
+            for field in _fields(kind)
+        }
         tables.append(Table(name_of(kind), _encode(packed)))
-        number.update(zip(map(id, records), range(len(number), len(number) + len(records)), strict=True))
     return tables
 
 
@@ -115,6 +123,7 @@ def from_tables(root: type[msgspec.Struct], tables: Iterable[Table]) -> Any:
     last = -1
     records: list[Any] = []
     weights: list[int] = []
+    starts: dict[int, int] = {}
     for table in tables:
         kind = classes.get(table.part)
         if kind is None:
@@ -122,7 +131,7 @@ def from_tables(root: type[msgspec.Struct], tables: Iterable[Table]) -> Any:
         if order[kind] <= last:
             raise Damaged(f"a table of {table.part!r} out of order")
         last = order[kind]
-        made, sizes = _records(kind, table.data, records, weights)
+        made, sizes = _records(kind, table.data, records, weights, starts)
         records += made
         weights += sizes
     if not records or type(records[-1]) is not root or (len(records) > 1 and type(records[-2]) is root):
@@ -133,25 +142,34 @@ def from_tables(root: type[msgspec.Struct], tables: Iterable[Table]) -> Any:
 
 
 def _records(
-    kind: type[msgspec.Struct], data: bytes, earlier: Sequence[Any], weights: Sequence[int]
+    kind: type[msgspec.Struct], data: bytes, earlier: Sequence[Any], weights: Sequence[int], starts: dict[int, int]
 ) -> tuple[list[Any], list[int]]:
-    """Return all records of a class, and the weight of each. A field that is missing in the file gets its default."""
+    """Return all records of a class, and the weight of each. A field that is missing in the file gets its default.
+
+    A row of a table of commands or calls is the table itself, and ``starts`` has the number of its first row.
+    """
     columns = msgspec.msgpack.decode(data, type=_wire(kind))
-    values: dict[str, list[Any]] = {}
+    values: dict[str, Any] = {}
     held: list[Sequence[Sequence[int]]] = []
     for field in _fields(kind):
         column = getattr(columns, field.name)
         if column is None:
             continue
         where = f"{kind.__name__}.{field.name}"
-        if field.holds is not None:
+        if kind in commands.TABLES:
+            values[field.name] = field.column(column, earlier, starts, where)
+        elif field.holds is not None:
             held.append(field.holds.numbers(column))
-            values[field.name] = field.holds.restored(column, earlier, where)
+            values[field.name] = field.holds.restored(column, earlier, starts, where)
         else:
             values[field.name] = field.unpacked(column, where)
-    lengths = set(map(len, values.values()))
+    lengths = set(map(commands.length, values.values()))
     if len(lengths) != 1:
         raise Damaged(f"columns of {kind.__name__} of different lengths")
+    if kind in commands.TABLES:
+        table = commands.table_of(kind, lengths.pop(), values)
+        starts[id(table)] = len(earlier)
+        return [table] * len(table), [commands.WEIGHTS[kind]] * len(table)
     sizes = [1 + sum(weights[at] for numbers in row for at in numbers) for row in zip(*held, strict=True)]
     names = list(values)
     positional = [
@@ -201,9 +219,18 @@ def _whole(values: Sequence[Any]) -> _Whole:
     return _Whole(False, list(values))
 
 
+def _whole_of(column: of_model.Numbers) -> _Whole:
+    """The same of a column of a table."""
+    if len(column) > 1 and of_model.NO not in column and int(column.max()) - int(column.min()) < 1 << 62:
+        steps = np.diff(column, prepend=0)
+        if abs(steps[1:]).max() < abs(column).max():
+            return _Whole(True, steps.tolist())
+    return _Whole(False, list(of_model.plain(column)))
+
+
 class _Holds(NamedTuple):
-    """How a field holds records. ``shape``: "one", "row" (a tuple of them), "rows" or "mapping". ``kinds``: their
-    classes."""
+    """How a field holds records. ``shape``: "one", "row" (a tuple of them), "rows", "mapping" or "table" (of
+    commands or calls). ``kinds``: their classes."""
 
     shape: str
     kinds: tuple[type, ...]
@@ -212,6 +239,8 @@ class _Holds(NamedTuple):
         """Return all records in the values of the field."""
         if self.shape == "one":
             return (value for value in values if value is not None)
+        if self.shape == "table":
+            return iter(values)
         if self.shape == "row":
             return chain.from_iterable(values)
         if self.shape == "rows":
@@ -232,14 +261,18 @@ class _Holds(NamedTuple):
         """Return the records of each row, as numbers."""
         if self.shape == "one":
             return [() if value is None else (value,) for value in column]
-        if self.shape == "row":
+        if self.shape in ("row", "table"):
             return list(column)
         if self.shape == "rows":
             return [tuple(chain.from_iterable(value)) for value in column]
         return [tuple(value.values()) for value in column]
 
-    def restored(self, column: Sequence[Any], earlier: Sequence[Any], where: str) -> list[Any]:
+    def restored(
+        self, column: Sequence[Any], earlier: Sequence[Any], starts: Mapping[int, int], where: str
+    ) -> list[Any]:
         """Raises `Damaged` if a number refers to no earlier record, or to a record of another class."""
+        if self.shape == "table":
+            return [commands.rows_of(self.kinds[0], value, earlier, starts, where) for value in column]
         for number in set(self.members(column)):
             if number >= len(earlier) or not isinstance(earlier[number], self.kinds):
                 raise Damaged(f"{where} holds {number}, which is no record of its kind")
@@ -263,7 +296,7 @@ class _Field(NamedTuple):
             return _coded(inside) if self.is_coded else GenericAlias(list, (inside,))
         if self.holds.shape == "one":
             return list[_Number | None] if NoneType in get_args(self.hint) else list[_Number]
-        if self.holds.shape == "row":
+        if self.holds.shape in ("row", "table"):
             return list[tuple[_Number, ...]]
         if self.holds.shape == "rows":
             return list[tuple[tuple[_Number, ...], ...]]
@@ -283,13 +316,39 @@ class _Field(NamedTuple):
             values = list(map(tuple, values))
         return values
 
-    def packed(self, values: Sequence[Any], number: Mapping[int, int]) -> Any:
+    def packed(self, values: Any, number: Mapping[int, int]) -> Any:
+        if isinstance(values, commands.RowsOf):
+            return values.packed(number)
+        if isinstance(values, of_model.Pool):
+            words = list(values.values)
+            if self.is_coded:
+                return _Coded(words, values.codes.tolist())
+            if self.holds is not None:
+                words = [None if word is None else number[id(word)] for word in words]
+            return list(map(words.__getitem__, values.codes.tolist()))
+        if isinstance(values, np.ndarray):
+            return _whole_of(values)
+        if self.holds is not None and self.holds.shape == "table":
+            return [range(number[id(table)], number[id(table)] + len(table)) for table in values]
         if self.holds is not None:
             return self.holds.swapped(values, lambda record: number[id(record)])
         if self.is_coded:
-            words = {word: at for at, word in enumerate(dict.fromkeys(values))}
-            return _Coded(list(words), list(map(words.__getitem__, values)))
+            numbers = {word: at for at, word in enumerate(dict.fromkeys(values))}
+            return _Coded(list(numbers), list(map(numbers.__getitem__, values)))
         return _whole(values) if self.hint in _WHOLE else values
+
+    def column(self, column: Any, earlier: Sequence[Any], starts: Mapping[int, int], where: str) -> commands.Column:
+        """Return the column of a table. Raises `Damaged` as `unpacked` and `_Holds.restored`."""
+        if self.holds is not None:
+            return commands.held(self.holds.kinds[0], column, earlier, starts, where)
+        if isinstance(column, _Whole):
+            return of_model.numbers(self.unpacked(column, where), len(column.values))
+        if not self.is_coded:
+            return of_model.Pool.of(column)
+        codes = np.array(column.codes, np.int32)
+        if codes.max(initial=-1) >= len(column.words):
+            raise Damaged(f"{where}: a code out of range")
+        return of_model.Pool(column.words, codes)
 
     def unpacked(self, column: Any, where: str) -> list[Any]:
         if isinstance(column, _Whole):
@@ -342,6 +401,8 @@ def _holds(hint: Any) -> _Holds | None:
     if not kinds:
         return None
     origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Sequence and kinds[0] in commands.TABLES:
+        return _Holds("table", kinds)
     if origin in (tuple, Sequence):
         return _Holds("rows" if get_origin(arguments[0]) in (tuple, Sequence) else "row", kinds)
     return _Holds("mapping" if origin is Mapping else "one", kinds)
