@@ -473,17 +473,15 @@ class Activities(_Table[Activity]):
         }
 
     def _made(self) -> Iterator[Activity]:
-        call, calls = self.call, self.calls
-        if len(calls) > 2 * self._count:  # a few of many commands
-            launched, code = np.unique(call, return_inverse=True)
-            first = int(len(launched) > 0 and launched[0] < 0)
-            call, calls = (code - first).astype(np.int32), calls.take(launched[first:])
-        made = (*calls.records, None)
+        if len(self.calls) > 2 * self._count:  # a few of many commands
+            yield from self.with_their_calls()._made()
+            return
+        made = (*self.calls.records, None)
         ranges: list[int] = self.range.tolist()
-        return map(
+        yield from map(
             Activity, self.number.tolist(), map(KINDS.__getitem__, self.kind.tolist()), self.name.each(),
             self.line.tolist(), self.queue.tolist(), plain(self.queued_ns), plain(self.submit_ns),
-            plain(self.start_ns), plain(self.end_ns), map(made.__getitem__, call.tolist()), self.grid.each(),
+            plain(self.start_ns), plain(self.end_ns), map(made.__getitem__, self.call.tolist()), self.grid.each(),
             self.workgroup.each(), self.opencl.each(), self.size_bytes.tolist(), self.route.each(),
             plain(self.correlation), (None if place < 0 else place for place in ranges), self.resources.each(),
             self.graph_node.each(), self.counters.each(),
@@ -493,6 +491,12 @@ class Activities(_Table[Activity]):
         """The same commands with other names, in the order of the pool's, and other calls, in theirs."""
         return self.changed(name=Pool(names, self.name.codes), calls=calls)
 
+    def with_their_calls(self) -> Activities:
+        """The same commands, whose ``calls`` are those that launched one of them."""
+        launched, code = np.unique(self.call, return_inverse=True)
+        first = int(len(launched) > 0 and launched[0] < 0)
+        return self.changed(calls=self.calls.take(launched[first:]), call=(code - first).astype(np.int32))
+
     def changed(self, **columns: Any) -> Activities:
         """The same commands with these columns instead of their own."""
         own = {field: getattr(self, field) for field in Activity.__struct_fields__} | {"calls": self.calls}
@@ -500,7 +504,7 @@ class Activities(_Table[Activity]):
         return made
 
     def take(self, rows: Any) -> Activities:
-        """Some of the commands; ``rows`` is anything that numpy takes as an index of rows."""
+        """Some of the commands; ``rows`` is anything that numpy takes as an index of rows. All calls stay."""
         columns = {field: _taken(getattr(self, field), rows) for field in Activity.__struct_fields__}
         made: Activities = Activities.of_columns(len(columns["number"]), **columns, calls=self.calls)
         return made

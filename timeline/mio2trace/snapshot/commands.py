@@ -7,6 +7,7 @@ one, and `table_of` makes a table of what was read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import msgspec
@@ -83,21 +84,13 @@ def _used(pools: Sequence[Pool[Any]]) -> Pool[Any]:
 
 
 def _launched(tables: Sequence[Activities]) -> RowsOf:
-    """The calls that launched any of the commands: a table may have calls of others, too."""
-    calls, rows, start = [], [], 0
-    for table in tables:
-        there = np.zeros(len(table.calls) + 1, bool)
-        there[table.call] = True
-        there[-1] = False  # no call
-        place = np.append(np.where(there, np.cumsum(there) - 1 + start, -1)[:-1], -1)
-        rows.append(place[table.call].astype(np.int32))
-        calls.append(table.calls.take(np.flatnonzero(there)))
-        start += len(calls[-1])
-    if len(calls) == 1:
-        return RowsOf(calls[0], rows[0])
-    every = columns(Call, calls)
-    made: Calls = Calls.of_columns(start, **every)
-    return RowsOf(made, np.concatenate(rows))
+    """The calls that launched any of the commands."""
+    own = [table.with_their_calls() for table in tables]
+    starts = accumulate((len(table.calls) for table in own), initial=0)
+    rows = [np.where(table.call < 0, -1, table.call + start) for table, start in zip(own, starts, strict=False)]
+    calls = [table.calls for table in own]
+    every: Calls = calls[0] if len(calls) == 1 else Calls.of_columns(sum(map(len, calls)), **columns(Call, calls))
+    return RowsOf(every, np.concatenate(rows).astype(np.int32))
 
 
 def held(
@@ -127,8 +120,10 @@ def rows_of(
 ) -> Activities | Calls:
     """Return the rows of a table that have these numbers. Raises `Damaged` if one has no such row."""
     table, rows = _found(kind, numbers(column, len(column)), earlier, starts, where)
-    found: Activities | Calls = table if np.array_equal(rows, np.arange(len(table))) else table.take(rows)
-    return found
+    if np.array_equal(rows, np.arange(len(table))):
+        return table  # type: ignore[no-any-return]
+    some = table.take(rows)
+    return some.with_their_calls() if isinstance(some, Activities) else some  # type: ignore[no-any-return]
 
 
 def _found(
