@@ -123,7 +123,7 @@ def rows_of(
     if np.array_equal(rows, np.arange(len(table))):
         return table  # type: ignore[no-any-return]
     some = table.take(rows)
-    return some.with_their_calls() if isinstance(some, Activities) else some  # type: ignore[no-any-return]
+    return some.with_their_calls() if isinstance(some, Activities) else some
 
 
 def _found(
