@@ -1,4 +1,4 @@
-"""Three streams that were never meant to meet become one: clocks, layers, links (alignment.md)."""
+"""Join a profile with its logs: clocks, then links of activities to layers and operations (alignment.md)."""
 
 from __future__ import annotations
 
@@ -71,20 +71,17 @@ __all__ = [
 
 
 MOST_RUNS = 4
-"""Of a log's runs so many are joined with a profile, from the last one back, until one keeps time with it."""
+"""The number of runs in one log that are tried, from the last one back, until the stamps of one match the profile."""
 _STATED = (RANGE, CORRELATION, GRAPH_NODE, CAPTURE, SEQUENCE)
 
 
 class Alignment(msgspec.Struct, frozen=True, kw_only=True):
-    """A profile with what is known of each of its activities.
+    """A profile with what is known about each activity.
 
-    ``links`` gives activities to layers and to the operations of the log. ``clocks`` has a clock per device number,
-    none where host or device times are missing; ``log_clock`` is None when the log has no stamps, nothing in common
-    with the profile, or was joined by order alone. ``logs`` holds of each log the run that the profile is of.
-    ``streams``: how the links to operations came about, where that was to be kept. ``steps``: those that ranges mark.
-    ``process_clock``: of one of a job's processes, how its clock relates to the first one's; None where nothing
-    relates them, or there is one process. ``unused``: the sources of logs of which nothing fits the profile.
-    """
+    ``clocks``: by device number, without devices that lack host or device times. ``log_clock``: None if the log has no
+    usable stamps. ``logs``: the profile's run of each log. ``streams``: how the links to operations came about, if
+    asked for. ``process_clock``: relation to the first process of the job, if known. ``unused``: sources of logs that
+    fit nothing in the profile."""
 
     profile: Profile
     net: Net
@@ -99,11 +96,10 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     unused: frozenset[int] = frozenset()
 
     def step_at(self, host_ns: int) -> MarkedStep | None:
-        """The marked step that the host was in at a time."""
         return step_at(self.steps, host_ns)
 
     def with_stated(self, logged: Sequence[Operation]) -> tuple[Operation, ...]:
-        """``logged``, operations of the log, and behind them those that only the profile's own ranges state."""
+        """Return ``logged`` (operations of the log), then the operations that only ranges of the profile state."""
         indexes = {operation.index for operation in logged}
         return (*logged, *(one for one in self.links.operations if one.index not in indexes))
 
@@ -126,14 +122,12 @@ def align(  # noqa: PLR0913 - keyword-only options
     captures: Sequence[Profile] = (),
     named_for_another: bool = False,
 ) -> Alignment:
-    """Relate ``profile`` to the logs of its run, and to the ``operations`` of one of them.
+    """Relate ``profile`` to the logs of its run and to the ``operations`` of one of them.
 
-    ``without`` are kinds of evidence to leave out; ``keep_reasons`` holds on to what told the links. Where no log names
-    layers, those are what the profile itself states, or the ops of ``beside``, a framework's profiles of the same run.
-    ``captures``: profiles of the process from when it captured its graphs.
-    ``named_for_another``: the log's name says that it is of another process; no link is believed then.
-    Raises `InputError` when they cannot be of one run, unless ``by_order_alone``.
-    """
+    ``without``: kinds of evidence to leave out. ``keep_reasons``: fill `Alignment.streams`. ``beside``: profiles that a
+    framework made of the same run; their ops are layers if no log names any. ``captures``: profiles of the process
+    while it captured graphs. ``named_for_another``: the log's name names another process, so all links have low
+    confidence. Raises `InputError` if the files cannot be of one run, unless ``by_order_alone``."""
     logged = operations
     profile = in_time_order(within_reach(profile, notes))
     facts = find_gemms(profile)
@@ -141,7 +135,7 @@ def align(  # noqa: PLR0913 - keyword-only options
     sharp, error_ns, step_ns = sharpened(profile, notes)
 
     def joined(before: int) -> _Joined:
-        """With the run of the log that is so many ``before`` the last one, if nothing but its stamps may tell which."""
+        """Join with the run ``before`` places before the log's last run, if only stamps can show which run is right."""
         chosen = of_profile(profile, logs, logged, notes, without, before)
         operations, chance = of_its_threads(profile, chosen.operations), 1.0
         if profile.clocks[0].as_unix is None or not any(log.events or log.layers for log in chosen.runs):
@@ -232,7 +226,7 @@ def align(  # noqa: PLR0913 - keyword-only options
 
 
 class _Joined(NamedTuple):
-    """A profile joined with one run of a log, and how probable it is that the run's calls are the profile's."""
+    """``chance``: the probability that the calls are the profile's."""
 
     attribution: Attribution
     chosen: Chosen
@@ -240,10 +234,9 @@ class _Joined(NamedTuple):
 
 
 def _chance_of_operations(attribution: Attribution, left_out: int) -> float:
-    """How probable it is that the log's operations are this run's, by what they explain.
+    """Return the probability that the operations are this run's. ``left_out``: operations that buffers exclude.
 
-    ``left_out`` others are not, by their buffers. Raises `InputError` where nothing is left of the log then.
-    """
+    Raises `InputError` if no other operation has a kernel."""
     explained = is_explained(attribution.profile, attribution.links)
     if left_out:
         if not explained or max(attribution.links.operation_of, default=NONE) == NONE:
@@ -261,10 +254,7 @@ def _chance_of_operations(attribution: Attribution, left_out: int) -> float:
 
 
 def _doubt_choice(links: Links, chance: float, chance_of_log: float, *, are_alike: bool) -> None:
-    """Doubt all links as the run of the calls, and that of the framework's lines, may not be the one profiled.
-
-    Of runs that are alike each tells of the same layers, but by its own times.
-    """
+    """Lower the confidence of all links if another run of the log may be the profile's."""
     everything = range(len(links.layer_by))
     timed = (DURATIONS, BOUNDARY_STAMPS)
     if chance < 1:
@@ -279,7 +269,7 @@ def _doubt_choice(links: Links, chance: float, chance_of_log: float, *, are_alik
 
 
 def _doubt_run(attribution: Attribution, notes: Notes) -> None:
-    """Doubt links to what may be another run's log. What the profile's own ranges state stands without any log."""
+    """Lower the confidence of links if the log may be another run's. Links by the profile's own ranges stay."""
     links = attribution.links
     named = any(log.layers or log.events for log in attribution.logs)
     is_apart = attribution.clock is not None and attribution.clock.is_apart

@@ -1,4 +1,4 @@
-"""What all steps of the ladder share: one run's sources, how its clocks relate, and the links that they give."""
+"""The state that all steps of the ladder share: sources, clocks and links of one run."""
 
 from __future__ import annotations
 
@@ -30,25 +30,20 @@ from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 
 HOST_LAYER_NS = 1_000_000
-"""A layer that launches nothing and takes this long computes on the host; below, it hardly does anything."""
+"""A layer that launches nothing and takes this long computes on the host."""
 DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
 
 
 @dataclass(eq=False)
 class Attribution:
-    """One run while its activities are given to layers and operations.
+    """One run while its activities get layers and operations.
 
-    ``operation_of_range`` has the operation that each range of the profile is, ``weights_of`` of one that is two, the
-    gradients of data and of weights, the second by the first; ``opened`` is which range was open at each launch;
-    ``beside`` is what others profiled of the same run;
-    ``facts`` are by position; ``without`` are the kinds of evidence to leave out. ``same_process``: whether the buffers
-    of log and profile say so; None where they do not tell. ``marked`` is None until the timer marks are read; ``late``
-    is what links to operations show to have come into the log late. What the steps find is in ``links``; ``streams`` is
-    how those to operations came about, where ``keep_reasons``. ``fitted``: where no date relates them, how the clock of
-    the log's lines (False), and that of its calls' own stamps (True), relate to the host's, by the surest links;
-    ``keeps_time``: whether these links show that the stamps are this run's.
-    ``host_error_ns``: how exact host times are that were recorded in steps of ``host_step_ns``; 0: to the microsecond.
-    """
+    ``operation_of_range``: the operation of each range. ``weights_of``: the operation of the weights' gradient by that
+    of the data's. ``beside``: other profiles of the run. ``facts``: by position. ``without``: evidence to leave out.
+    ``same_process``: whether buffers of log and profile agree (None: unknown). ``late``: the stream of the log that was
+    buffered. ``fitted``: clocks from sure links, of the log's lines (False) and of stamps of calls (True).
+    ``keeps_time``: whether stamps match the profile (None: unknown). ``host_error_ns``: the error of host times that
+    have steps of ``host_step_ns``."""
 
     profile: Profile
     notes: Notes
@@ -82,10 +77,7 @@ class Attribution:
 
     @cached_property
     def clock(self) -> LogClock | None:
-        """How the log's clock relates to the host's. The timer marks tell best: to be asked for after they are read.
-
-        Raises `InputError` when log and profile cannot be of one run.
-        """
+        """The log's clock relative to the host's. Read it after the timer marks. Raises `InputError` for two runs."""
         if self.by_order_alone:
             return None
         same_run = bool(self.same_process)
@@ -95,7 +87,7 @@ class Attribution:
         )  # fmt: skip
 
     def fit_clock(self, draft: Links) -> None:
-        """Relate stamps to the host by the links of ``draft`` that are sure, where nothing better does."""
+        """Relate stamps to the host by the sure links of ``draft``, if nothing better does."""
         clock, unix = self.clock, self.profile.clocks[0].as_unix
         near_ns = MIDDLE_OF_2000_NS if clock is None else clock.near_ns
         self.fitted = related(self.profile, self.logs, self.operations, draft, near_ns)
@@ -120,22 +112,21 @@ class Attribution:
 
     @cached_property
     def times(self) -> HostTimes | None:
-        """When each activity ran on the host; None where that or the log's clock is not known."""
+        """Host times of activities; None without these or without a clock of the log."""
         return None if self.clock is None else self.host_times
 
     @cached_property
     def host_times(self) -> HostTimes | None:
-        """The same, where no log's clock is asked for."""
         return host_times(self.profile.activities, self.notes, self.host_error_ns)
 
     @cached_property
     def stamp_ns(self) -> int:
-        """How finely the log's lines are stamped."""
+        """The resolution of the log's stamps."""
         return stamp_resolution(self.logs)
 
     @cached_property
     def shared_axis(self) -> Timeline | None:
-        """The log's lines next to the activities, on one axis; not by a clock that may be off where there are calls."""
+        """The log's lines and the activities on one axis. A clock with a large error is not used if there are calls."""
         clock, times = self.clock, self.times
         if clock is not None and clock.is_doubtful and self.operations:
             clock = times = None
@@ -143,42 +134,37 @@ class Attribution:
 
     @cached_property
     def axis(self) -> Timeline | None:
-        """`shared_axis`; where there is none, the lines of the log as the links to operations place activities there.
-
-        To be asked for after these are given.
-        """
+        """`shared_axis`, else the log's lines with activities at the lines of their operations. Read after linking."""
         return self.shared_axis or line_axis(self.links)
 
     @cached_property
     def steps(self) -> tuple[MarkedStep, ...]:
-        """The steps that the profile's own ranges mark; none where such evidence is left out."""
         return () if RANGE in self.without else marked_steps(self.profile)
 
     # -- what the sources say ----------------------------------------------------------------------------------------
 
     def iterations(self) -> int | None:
-        """How many iterations the logs say were asked for, if they agree."""
+        """The number of iterations that the logs state, if they agree."""
         counts = {event.number for event in self.events if event.kind == "testing"}
         counts |= {log.iterations for log in self.logs if log.iterations is not None}
         return counts.pop() if len(counts) == 1 else None
 
     def tells_net_alone(self) -> bool:
-        """Whether the logs end while the net is set up: every run of the program prints the same."""
+        """Whether the logs end during the set-up, which every run of the program prints alike."""
         return ends_at_set_up(self.logs)
 
     def all_marked(self) -> bool:
-        """Whether the timer marks leave nothing of the iterations to weaker evidence."""
+        """Whether timer marks bound all iterations."""
         marked = self.marked
         return marked is not None and marked.grammar.layers > 0 and self.iterations() in (None, marked.iterations)
 
     def host_time(self, layer: LayerTime) -> int | None:
-        """When a layer line was printed, in ns on the host's clock; None without a stamp or a clock."""
+        """The host time in ns at which a layer line was printed; None without a stamp or a clock."""
         return None if self.clock is None or layer.stamp is None else self.clock.to_host(layer.stamp)
 
     # -- what is placed so far ---------------------------------------------------------------------------------------
 
     def layer_key(self, position: int) -> LayerKey | None:
-        """The layer and direction of the activity at ``position``, where it has one."""
         number = self.links.run_of[position]
         if number == NONE:
             return None
@@ -186,7 +172,7 @@ class Attribution:
         return run.layer_index, run.direction
 
     def reference(self, direction: Direction) -> list[int]:
-        """Iteration 1 (else the first with layers) in this direction: the stretch whose layers are known."""
+        """Positions of iteration 1 (else the first iteration with layers) in this direction."""
         links = self.links
         pass_of, run_of = np.asarray(links.pass_of), np.asarray(links.run_of)
         wanted = [one.phase == "iteration" and one.direction == direction for one in links.passes]
@@ -194,10 +180,7 @@ class Attribution:
         return [] if not len(found) else np.flatnonzero(pass_of == pass_of[found]).tolist()
 
     def unlaunched(self) -> dict[LayerKey, int]:
-        """Printed times, in ns, of layers that took time in iteration 1 but, as far as is sure, enqueued nothing.
-
-        Where none are printed at all, any of these may have taken some: `HOST_LAYER_NS`.
-        """
+        """Printed times in ns of layers that took time in iteration 1 but surely enqueued nothing."""
         unsure = self.links.layer_unsure
         least = HOST_LAYER_NS if all(one.forward_ns is one.backward_ns is None for one in self.net.layers) else 0
         launched = {self.layer_key(p) for d in DIRECTIONS for p in self.reference(d) if p not in unsure}
@@ -218,11 +201,8 @@ class Attribution:
         sure: bool = True,
         confidence: float = 1.0,
     ) -> None:
-        """Link activities to a layer's run. Without a word of its own the link rests on those to the operations.
-
-        That is where the log's lines lie next to the activities because of their operations (`line_axis`): the layer is
-        as well known as the operation.
-        """
+        """Link activities to a layer's run. If ``by`` is None, evidence and confidence are those of the operation's
+        link."""
         if by is not None:
             self.links.give_layer(positions, run, by, sure=sure, confidence=confidence)
             return
@@ -235,7 +215,7 @@ class Attribution:
             self.links.give_layer([position], run, word or ORDER, sure=sure and word != "", confidence=least)
 
     def add_run(self, layer_index: int, direction: Direction | None, pass_: int) -> int:
-        """The number of a new run of a layer of the net; its printed time is that of iterations, not of the warm-up."""
+        """Add a run of a layer; its printed time only counts in iterations. Returns its number."""
         layer = next(layer for layer in self.net.layers if layer.index == layer_index)
         printed = layer.printed_ns(direction) if self.links.passes[pass_].phase == "iteration" else None
         return self.links.add_run(
@@ -243,7 +223,7 @@ class Attribution:
         )
 
     def runs_of_pass(self, pass_: int, begun: Mapping[LayerKey, int] | None = None) -> Callable[[LayerKey], int]:
-        """The run of each layer in a pass, added when it is first asked for; ``begun``: those that there are."""
+        """Return a function that gives the run of a layer in a pass, and adds it if it is new."""
         runs = dict(begun or {})
 
         def run_for(key: LayerKey) -> int:

@@ -1,10 +1,8 @@
-"""What the profile itself states: the operation whose range was open at a kernel's launch, and the layer around that.
+"""Link activities by the profile's own ranges: the operation that was open at a launch, and the layer around it.
 
-Ranges that the user or a framework pushed (ROCTx, ``record_function``) are layers, the innermost outside the operation
-wins; steps are marked (`mio2trace.align.layers.marked_steps`), else one begins where the first layer comes again. What
-was launched by a graph is in no operation: the range of the captured call is not open any more (rocm-profiles.md 1, 8).
-What ran before the recording is in no operation and no layer, whatever it states.
-"""
+Ranges of the user or the framework are layers; the innermost outside the operation counts. Steps are marked
+(`layers.marked_steps`), else each begins with the first layer. Kernels of a graph are in no operation, because the
+captured call is not open any more (rocm-profiles.md 1, 8)."""
 
 from __future__ import annotations
 
@@ -40,15 +38,14 @@ _DIRECTIONS: dict[str, Direction] = {
 }  # fmt: skip
 _MODULE = "nn.Module: "
 _SET_UP = -1
-"""The number of what was executed before the first iteration."""
+"""The number of the iteration before the first one."""
 _NO_LAYERS, _COMPILING = ("aten::", "## Call CompiledFxGraph "), "(dynamo_timed)"
 
 
 class Calls(NamedTuple):
-    """The operations of a run, and of each range of the profile which of them it is (`NONE`: none).
+    """The operations of a run, and the operation of each range (`NONE`: none).
 
-    ``weights_of``: the operation of the weights' gradient by that of the data's, where a range is both.
-    """
+    ``weights_of``: the operation of the weights' gradient by that of the data's, if a range is both."""
 
     operations: tuple[Operation, ...]
     of_range: tuple[int, ...]
@@ -57,11 +54,9 @@ class Calls(NamedTuple):
 
 
 def calls_of(profile: Profile, logged: Sequence[Operation], behind: int, notes: Notes) -> Calls:
-    """The log's operations with those that the profile's ranges carry: the same calls, told twice, are one.
+    """Merge the log's operations with those of ranges by the longest common subsequence.
 
-    Both are in order and say the same of a call: what corresponds is the longest common sequence. What only a range
-    tells has the indexes from ``behind`` on: no operation of the log has these, of another run or thread neither.
-    """
+    Operations that only ranges state get indexes from ``behind`` on."""
     if not profile.ranges:
         return Calls(tuple(logged), ())
     opened = OpenRanges(profile)
@@ -85,12 +80,12 @@ def calls_of(profile: Profile, logged: Sequence[Operation], behind: int, notes: 
 
 
 def _leave_out_early(opened: OpenRanges, profile: Profile) -> None:
-    """What ran before the recording is in no range, whatever it states."""
+    """Commands from before the recording are in no range."""
     opened.range_of[before_recording(profile.commands)] = NONE
 
 
 def _logged_as(ranged: Sequence[Operation], logged: Sequence[Operation], notes: Notes) -> dict[int, int]:
-    """Which of the log's calls a range is, by their places."""
+    """Return the place of the log's call for each range's operation, by place."""
     if not any(map(is_op, ranged)):
         return dict(matches([_key(one) for one in ranged], [_key(one) for one in logged]) or ())
     found = logged_ops(ranged, logged)
@@ -106,7 +101,6 @@ def _key(operation: Operation) -> Hashable:
 
 
 def link_by_ranges(attribution: Attribution) -> None:
-    """Operations and layers by the ranges that were open at each launch."""
     profile, links = attribution.profile, attribution.links
     if not profile.ranges or profile.framework.nodes:  # which says itself what each op is of: `framework_ops`
         return
@@ -133,7 +127,7 @@ def link_by_ranges(attribution: Attribution) -> None:
 
 
 def _give_gradients(attribution: Attribution, rows: Numbers, operation_of: Numbers, by: Evidence) -> None:
-    """Kernels of ranges that are two operations, the gradients of data and of weights."""
+    """Divide kernels of ranges that are both gradients of a convolution."""
     links, names = attribution.links, attribution.profile.commands.name
     operations = {operation.index: operation for operation in attribution.operations} if len(rows) else {}
     for index, positions in by_key(rows, operation_of[rows]):
@@ -146,10 +140,7 @@ def _give_gradients(attribution: Attribution, rows: Numbers, operation_of: Numbe
 
 
 def number_steps_as_the_log(attribution: Attribution) -> None:
-    """One number for an iteration: a profile's steps count from 0 or from where it began, a log's iterations from 1.
-
-    What lies in no layer in a step is in the iteration that most of the step's kernels are in by the log.
-    """
+    """Number steps as the log numbers iterations: by the iteration of most of a step's kernels."""
     links, steps = attribution.links, attribution.steps
     if not steps or all(word in ("", RANGE) for word in links.layer_by.pool.used):
         return
@@ -173,14 +164,14 @@ def number_steps_as_the_log(attribution: Attribution) -> None:
 
 
 def _pass_of_nearest(run_of: Numbers, pass_of: Numbers) -> Numbers:
-    """Of each activity the pass of the last one before it that is in a layer."""
+    """Return the pass of the last activity with a layer up to each."""
     last = np.maximum.accumulate(np.where(run_of == NONE, NONE, np.arange(len(run_of))))
     found: Numbers = np.where(last == NONE, NONE, pass_of[last])
     return found
 
 
 class _Layers:
-    """User ranges as executions of layers."""
+    """Ranges as executions of layers."""
 
     def __init__(self, attribution: Attribution, opened: OpenRanges) -> None:
         self._attribution = attribution
@@ -205,7 +196,7 @@ class _Layers:
             self._layers |= {place: (made.name, "forward") for place, made in self._sequenced.executions.items()}
 
     def place(self) -> None:
-        """Each activity in the innermost layer; what an op of the backward pass launched in its forward op's."""
+        """Put each activity into its innermost layer; launches of the backward pass into the forward op's."""
         ranges, opened, links = self._attribution.profile.ranges, self._opened, self._attribution.links
         own = np.full(len(ranges) + 1, NONE)
         nowhere = self._sequenced.nowhere
@@ -267,10 +258,9 @@ class _Layers:
     def _by_step(
         self, used: Mapping[tuple[int, int], Numbers], begins: Sequence[int], iteration_of: Mapping[int, int | None]
     ) -> Iterator[tuple[int, int, int | None, Numbers, tuple[int, int]]]:
-        """(range, pass of the launch, iteration, positions, begin and end on the host) of each execution, in order.
+        """Yield (range, pass of the launch, iteration, positions, host begin and end) of each execution, in order.
 
-        A range that launched something in several steps is an execution in each, from the first launch to the last.
-        """
+        A range with launches in several steps is an execution in each."""
         ranges, commands = self._attribution.profile.ranges, self._attribution.profile.commands
         passes = Counter(place for place, _ in used)
         for place, pass_ in sorted(used, key=lambda key: (ranges[key[0]].start_ns, key[1])):
@@ -293,8 +283,7 @@ class _Layers:
                 yield place, pass_, number, positions, (times[0], max(times))
 
     def _pass(self, of_launch: int, iteration: int | None, direction: Direction | None) -> int:
-        """The pass of a layer's execution: its direction of the step that its commands were launched in, else of the
-        one that the range began in."""
+        """Return the pass of an execution: of the step that launched its commands, else of its range's begin."""
         links = self._attribution.links
         if of_launch != NONE:
             made = links.passes[of_launch]
@@ -314,7 +303,7 @@ class _Layers:
         )  # fmt: skip
 
     def _net(self, executed: Sequence[tuple[str, Direction | None]], backward: bool) -> dict[str, int]:
-        """Layers by their places in the net: the log's where it names them, else in the order in which they ran."""
+        """Return the index of each layer: the log's if it names layers, else by order of execution."""
         index_of = {layer.layer: layer.index for layer in self._attribution.net.layers}
         new = [name for name in dict.fromkeys(name for name, _ in executed) if name not in index_of]
         first = max(index_of.values(), default=-1) + 1
@@ -330,10 +319,7 @@ class _Layers:
         return index_of
 
     def _begins(self, in_order: Sequence[int]) -> list[int]:
-        """When each step that nothing marks began: with each execution of the first layer. Empty if there are none.
-
-        Layers by sequence come once in a step, ranges of the user's need not.
-        """
+        """Return when each unmarked step began, by executions of the first layer; empty if there are none."""
         sequenced = sorted((made.start_ns, made.name) for made in self._sequenced.executions.values() if not made.again)
         if sequenced:
             return [start for start, name in sequenced if name == sequenced[0][1]]
@@ -347,16 +333,14 @@ class _Layers:
         return starts if are_steps else []
 
     def _iteration(self, begins: Sequence[int], time_ns: int) -> int | None:
-        """The iteration at a time of the host: of the marked step around it, None outside of these; where no step is
-        marked, by ``begins``."""
+        """Return the iteration at a host time: of the marked step, else by ``begins``."""
         if self._attribution.steps:
             step = step_at(self._attribution.steps, time_ns)
             return None if step is None else step.number
         return (bisect_right(begins, time_ns) or _SET_UP) if begins else None
 
     def _hold_launches(self, in_order: Sequence[int], starts: Sequence[int]) -> bool:
-        """Whether the executions of one step, from the first one's begin to the last one's end, hold nearly all
-        launches from the first on: a range that comes again here and there is no step."""
+        """Return whether steps that begin at ``starts`` have nearly all launches."""
         ranges = self._attribution.profile.ranges
         begins: dict[int, int] = {}
         ends: dict[int, int] = {}
@@ -373,7 +357,7 @@ class _Layers:
         return held >= LEAST_LAUNCHES * (len(launches) - int(np.searchsorted(launches, min(begins.values()))))
 
     def _place_between(self, in_order: Sequence[int]) -> None:
-        """Passes of what lies in no layer: its neighbours', where both are of one; set-up before the first layer."""
+        """Set the pass of activities without layer: that of both neighbours; set-up before the first layer."""
         profile, links = self._attribution.profile, self._attribution.links
         pass_of = np.asarray(links.pass_of)
         rows = np.arange(len(pass_of))
@@ -392,7 +376,7 @@ class _Layers:
 
 
 class _Gradient:
-    """What the backward pass of one execution of a layer launched, and from when to when."""
+    """What the backward pass of one execution launched, and when."""
 
     def __init__(self) -> None:
         self.positions: list[Numbers] = []
@@ -404,12 +388,12 @@ class _Gradient:
 
 
 def may_be_layer(made: Range) -> bool:
-    """Whether a range is of a module or of the user's, and no step."""
+    """Return whether a range is a module's or the user's, and no step."""
     return not is_step(made) and (_is_user_range(made) or _is_module(made))
 
 
 def _is_user_range(made: Range) -> bool:
-    """Whether it may be a layer; PyTorch's ops, its collectives and what its compiler marks are none."""
+    """Return whether it may be a layer: no op, collective or mark of the compiler."""
     text = made.text.strip()
     if made.kind not in ("range", "annotation") or is_library_call(made) or not text or is_annotation(text):
         return False
@@ -421,8 +405,7 @@ def _is_module(made: Range) -> bool:
 
 
 def layer_of_range(made: Range) -> tuple[str, Direction | None]:
-    """(name, direction): ``conv1 forward``, ``backward: conv1``; a name that says no direction has none, a module's
-    call is of the forward pass."""
+    """Return (name, direction) of ``conv1 forward``, ``backward: conv1``; a module's call is forward."""
     text = made.text.strip()
     if _is_module(made):
         return text.removeprefix(_MODULE), "forward"

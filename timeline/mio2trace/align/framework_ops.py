@@ -1,7 +1,4 @@
-"""Layers that a framework's own profile states: of the op that an activity executes, or of the range that launched it.
-
-`exact` has the layers of ranges that are open at a launch. Here no launch is recorded: the op's name tells the layer.
-"""
+"""Layers that a framework's own profile states by the op of an activity. No launch is recorded here."""
 
 from __future__ import annotations
 
@@ -18,11 +15,11 @@ from mio2trace.model.log import Direction
 from mio2trace.model.profile import Execution, Node, Profile, Range
 
 _MOST_STEPS = 1 << 53
-"""A step of this number is none; as the next larger ones it has no place in JSON."""
+"""A larger number is no step; JSON could not hold it."""
 
 
 class StatedLayers:
-    """The layers that ops name, numbered as they first ran: forward ones, then what has only a backward pass."""
+    """The layers that ops name, in order of their first run; layers with a backward pass only come last."""
 
     def __init__(self, ops: Iterable[Node]) -> None:
         named = list(dict.fromkeys((op.layer, op.direction or "forward") for op in ops if op.layer))
@@ -37,7 +34,6 @@ class StatedLayers:
         )
 
     def run(self, links: Links, op: Node, step: int | None) -> int:
-        """The run of the layer of ``op`` in a step of the framework's."""
         direction = op.direction or "forward"
         key = op.layer, direction, step
         run = self._runs.get(key)
@@ -54,7 +50,7 @@ class StatedLayers:
 
 
 def place_by_ops(attribution: Attribution) -> None:
-    """Give each activity the layer and the iteration that its profile states, where no log names layers."""
+    """Give each activity the layer and the iteration that its profile states, if no log names layers."""
     profile, links = attribution.profile, attribution.links
     if not profile.framework.nodes or attribution.net.layers:
         return
@@ -68,7 +64,7 @@ def place_by_ops(attribution: Attribution) -> None:
 
 
 def _place_between(links: Links, executions: Sequence[Execution | None]) -> None:
-    """Passes of what is of no layer: its neighbours', where both are of one; else its step's without a direction."""
+    """Set the pass of activities without layer: that of both neighbours, else their step's without a direction."""
     before = NONE
     waiting: list[tuple[int, int | None]] = []
     for position, pass_ in enumerate([*links.pass_of, NONE]):
@@ -86,12 +82,12 @@ def _place_between(links: Links, executions: Sequence[Execution | None]) -> None
 
 
 def iteration_of(step: int | None) -> int | None:
-    """Step 0 is iteration 1; None where the step is not told, or comes before."""
+    """Step 0 is iteration 1; None without a step."""
     return None if step is None or not 0 <= step < _MOST_STEPS else step + 1
 
 
 def execution_of(profile: Profile, position: int) -> Execution | None:
-    """What an activity executes: as told of itself, or of the range that launched it."""
+    """Return what an activity executes, by its own record or by the range that launched it."""
     execution = profile.framework.activities.get(position)
     if execution is None:
         launched_by = profile.activities[position].range
@@ -100,7 +96,7 @@ def execution_of(profile: Profile, position: int) -> Execution | None:
 
 
 def ops_in_order(profile: Profile) -> Iterable[Node]:
-    """The ops as they first ran, on the host or, where nothing is told of that, on a device."""
+    """Return the ops in order of their first run on the host, then on a device."""
     framework = profile.framework
     starts = [(profile.ranges[place].start_ns, execution.node) for place, execution in framework.ranges.items()]
     starts.sort()
@@ -113,7 +109,7 @@ def ops_in_order(profile: Profile) -> Iterable[Node]:
 
 
 class _Op(NamedTuple):
-    """An op's time on the host, and its layer's run (`NONE`: of no layer)."""
+    """Host times of an op, and its layer's run (`NONE`: no layer)."""
 
     start: int
     end: int
@@ -121,11 +117,9 @@ class _Op(NamedTuple):
 
 
 def place_by_host_ops(attribution: Attribution) -> None:
-    """Put kernels into the layers of the ops of `Attribution.beside`, where no log names any.
+    """Put kernels into the layers of the ops of `Attribution.beside`, if no log names layers.
 
-    Step N of a framework is iteration N + 1. Where nothing can be told - no host times, no op on a device, no layer's
-    name, stamps that do not meet - a note says why. Copies are left alone: other threads than the op's enqueue them,
-    too.
+    Step N is iteration N + 1. A note says why nothing is attributed. Copies are left out: other threads enqueue them.
     """
     profile, notes, links = attribution.profile, attribution.notes, attribution.links
     if not attribution.beside or attribution.net.layers:
@@ -167,7 +161,7 @@ def place_by_host_ops(attribution: Attribution) -> None:
 
 
 def _ops(attribution: Attribution) -> tuple[StatedLayers, list[_Op]]:
-    """The layers, and every op on a device in order of start; none of profiles that do not number their steps."""
+    """Return the layers, and the ops on a device by start. Ops without a step number are left out."""
     ran: list[tuple[Range, Execution, Node, int]] = []
     for profile in attribution.beside:
         on_device = _on_devices(profile)
@@ -194,9 +188,6 @@ def _ops(attribution: Attribution) -> tuple[StatedLayers, list[_Op]]:
 
 
 def _on_devices(profile: Profile) -> list[tuple[Range, Execution, Node, int]]:
-    """Each op's code on the host for a device, with how exact its times are: an op that runs on the host enqueues
-    nothing.
-    """
     framework = profile.framework
     return [
         (profile.ranges[place], execution, framework.nodes[execution.node], profile.clocks[0].resolution_ns)

@@ -1,10 +1,7 @@
-"""Calls in a BLAS library's log and the GEMM kernels of a profile that states no operation for them: joined by order.
+"""Join calls in a BLAS library's log with GEMM kernels that have no operation, by order.
 
-The log has no usable times or addresses, so order and kernel names alone can join them. Calls and kernels fit if
-every kernel's transposes are those of its call, and if equal calls run equal kernels. The log may have more calls than
-the profile has kernels, such as those of a warm-up: then each place is tried, and all that fit must say the same. No
-link is sure.
-"""
+The log has no usable times or addresses. Calls and kernels fit if each kernel's transposes are its call's, and if equal
+calls run equal kernels. If the log has more calls, all places that fit must give the same calls. No link is sure."""
 
 from __future__ import annotations
 
@@ -23,11 +20,10 @@ from mio2trace.ops.choices import operations_of
 
 _TENSILE = re.compile(r"(?:Custom_)?Cijk_A(il|li)k_B(lj|jl)k_")
 MOST_COMPARED = 5_000_000
-"""Calls compared with kernels: a second. The place of a short profile in a long log that repeats may not be found."""
+"""Calls compared with kernels: about one second."""
 
 
 def link_gemms(links: Links, tables: Sequence[GemmTable], notes: Notes) -> None:
-    """Give each GEMM kernel without an operation the call of one of the logs that it is of."""
     mains, parts = _kernels(links)
     if not mains or not any(table.order for table in tables):
         return
@@ -51,7 +47,7 @@ def link_gemms(links: Links, tables: Sequence[GemmTable], notes: Notes) -> None:
 
 
 def _kernels(links: Links) -> tuple[list[int], dict[int, list[int]]]:
-    """Positions of Tensile's kernels in no operation; by these what follows on the queue to finish the same GEMM."""
+    """Return Tensile's kernels without operation, and by these the kernels that finish the same GEMM."""
     mains: list[int] = []
     parts: dict[int, list[int]] = {}
     last: dict[int, int] = {}
@@ -76,7 +72,7 @@ def _helps(activity: Activity) -> bool:
 
 
 def _orders(table: GemmTable) -> Iterator[Sequence[int]]:
-    """The calls of all libraries, then of each: one may call the other, and both print the call."""
+    """Yield the calls of all libraries, then of each: one may call the other, and both print the call."""
     yield table.order
     libraries = [gemm.library for gemm in table.gemms]
     for library in dict.fromkeys(libraries) if len(set(libraries)) > 1 else ():
@@ -84,7 +80,7 @@ def _orders(table: GemmTable) -> Iterator[Sequence[int]]:
 
 
 def _fitting(table: GemmTable, order: Sequence[int], names: Sequence[str]) -> Sequence[int] | None:
-    """The call of each kernel; None if none fits, or several that differ do."""
+    """Return the call of each kernel; None if nothing fits, or if several places with different calls do."""
     turned = {name: (found[1] == "li", found[2] == "jl") for name in set(names) if (found := _TENSILE.match(name))}
     wanted = [(gemm.trans_a, gemm.trans_b) for gemm in table.gemms]
     left = MOST_COMPARED

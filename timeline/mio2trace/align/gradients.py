@@ -1,11 +1,7 @@
-"""The backward pass: the forward op of each op, and which kernels compute a convolution's gradient of the data, which
-that of the weights.
+"""The backward pass: the forward op of each op, and the kernels of both gradients of a convolution.
 
-An op of an automatic backward pass carries the sequence number of its forward op (rocm-profiles.md 8).
-
-PyTorch asks for both in one op, the data's first (rocm-profiles.md 11.10); names that say otherwise are believed. Each
-gradient has one main kernel, or several of one way, and helpers around it.
-"""
+An op of a backward pass has the sequence number of its forward op (rocm-profiles.md 8). PyTorch computes both gradients
+in one op, the data's first (11.10), unless kernel names show the opposite order."""
 
 from __future__ import annotations
 
@@ -26,22 +22,21 @@ from mio2trace.patterns import late
 
 _CHANNELS_LAST = late(r"nhwc|ndhwc|kernel_grouped_conv|kernel_batched_gemm", re.IGNORECASE)
 _FINISHING = ("cast", "col2im", "reduce")
-"""Helpers of these roles belong to the kernel before them."""
+"""Helpers that belong to the kernel before them."""
 _UNKNOWN = KernelName(role="")
 
 
 class Gradients(NamedTuple):
-    """Places of the kernels of each; a bias's gradient is in none of them."""
+    """Places of the kernels of each gradient; a bias's gradient is in neither."""
 
     data: list[int]
     weights: list[int]
 
 
 def split(names: Sequence[str], data: Operation) -> Gradients | None:
-    """The kernels of one op, by name in order of launch, of which ``data`` is the operation of the data's gradient.
+    """Divide an op's kernels (names in launch order) into both gradients. ``data``: the data's operation.
 
-    None where nothing tells which are whose.
-    """
+    Returns None if nothing shows which kernels are whose."""
     meanings = [kernel_name(name) or _UNKNOWN for name in names]
     own = [place for place, meaning in enumerate(meanings) if meaning.primitive != "bias"]
     mains = [place for place in own if meanings[place].role == "main"]
@@ -63,7 +58,7 @@ def _may(meaning: KernelName, direction: OperationDirection) -> bool:
 def _last_of(
     first: OperationDirection, second: OperationDirection, names: Sequence[str], meanings: Sequence[KernelName]
 ) -> int | None:
-    """The last of the main kernels that is of the ``first`` gradient; None where that cannot be, or in several ways."""
+    """Return the last main kernel of the ``first`` gradient; None if impossible or ambiguous."""
     possible = [
         last
         for last in range(len(names) - 1)
@@ -76,7 +71,7 @@ def _last_of(
 
 
 def _end(meanings: Sequence[KernelName], last: int, first: OperationDirection, turns: bool) -> int:
-    """The first of the kernels behind ``last`` that prepares what follows them: it fills, or transposes once more."""
+    """Return the first kernel behind ``last`` that prepares the other gradient: it fills or transposes again."""
     at = last + 1
     while at < len(meanings):
         meaning = meanings[at]
@@ -91,7 +86,7 @@ def _end(meanings: Sequence[KernelName], last: int, first: OperationDirection, t
 
 
 def _turns_back(main: str, layout: str, tensor: Shape) -> bool:
-    """Whether the result is computed in another layout than it is wanted in, and the two differ for this tensor."""
+    """Return whether the result has another layout than the tensor, and the layouts differ for these sizes."""
     if not _CHANNELS_LAST.search(main) or layout.endswith("C") or len(tensor) < 3:
         return False
     return tensor[1] > 1 and product(tensor[2:]) > 1
@@ -101,8 +96,7 @@ _BACKWARD = late(r"autograd::engine::evaluate_function: |\w+Backward\d*$")
 
 
 class ForwardOps:
-    """``of[r]`` is the range of the forward op of range r, `NONE` for what is no op of a backward pass; ``unsure``
-    holds ranges for which several threads counted up to that number, so that another op may be meant."""
+    """``of[r]``: the range of the forward op of range r, else `NONE`. ``unsure``: ranges with an ambiguous number."""
 
     def __init__(self, profile: Profile) -> None:
         self.of = [NONE] * len(profile.ranges)

@@ -1,10 +1,8 @@
-"""Kernels that a graph launched, joined with the launches that were captured into it: by their names, in order.
+"""Join kernels of graph launches with the launches that were captured, by their names in order.
 
-A capture has the op, its inputs and the modules around each launch; a replay has the kernels (torch-graphs.md 3). The
-link is sure if the whole sequence of names is that of one capture alone, or lacks only the last launch of that, as
-replays of HIP graphs may. Whatever else fits is a guess: one of several equal captures, another order, a part. Where
-the profiler numbers a graph's nodes, a replay's kernels are in the order of these, whatever stream they ran on.
-"""
+A capture has the op, its inputs and the modules of each launch (torch-graphs.md 3). A link is sure if the sequence of
+names is that of one capture, or lacks only its last launch, as replays of HIP graphs may. Other matches are guesses. If
+the profiler numbers the graph's nodes, a replay's kernels are in this order."""
 
 from __future__ import annotations
 
@@ -24,11 +22,11 @@ from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 
 _RUNTIME = "__amd_rocclr_"
-"""Copies and fills of a graph run as kernels of this name; their launches have none."""
+"""Copies and fills of a graph run as kernels of this name; their launches have no name."""
 
 
 class _Capture(msgspec.Struct, frozen=True):
-    """Launch by launch: the kernel's name, the operation, the layer; ``unsure``: launches whose operation is."""
+    """Per launch: kernel name, operation, layer. ``unsure``: launches with an uncertain operation."""
 
     names: tuple[str, ...]
     operations: tuple[Operation | None, ...]
@@ -37,10 +35,7 @@ class _Capture(msgspec.Struct, frozen=True):
 
 
 def join_replays(profile: Profile, captures: Sequence[Profile], behind: int, notes: Notes) -> Replays:
-    """The graph launches of ``profile`` with what its own captures, and those of other ``captures``, say of them.
-
-    Operations have the indexes from ``behind`` on.
-    """
+    """Join graph launches of ``profile`` with its own captures and ``captures``. Operations begin at ``behind``."""
     launches: dict[int, list[int]] = defaultdict(list)
     of_any = [one for one in (profile, *captures) if one.captured]
     if not of_any:
@@ -77,7 +72,7 @@ def join_replays(profile: Profile, captures: Sequence[Profile], behind: int, not
 
 
 def _in_order(profile: Profile, positions: list[int]) -> Evidence:
-    """Sort a replay's kernels: by the graph's nodes where all are numbered, else by time; what that rests on."""
+    """Sort a replay's kernels by the graph's nodes if all are numbered, else by time. Returns the evidence."""
     activities = profile.activities
     nodes = {position: node for position in positions if (node := activities[position].graph_node) is not None}
     if len(set(nodes.values())) == len(positions):
@@ -115,7 +110,7 @@ def _replay(
 
 
 def _captures(profile: Profile) -> list[_Capture]:
-    """What was captured, joined with ops and modules as if it had run at its launch."""
+    """Link captured launches to ops and modules as if they had run."""
     launches = profile.captured
     calls = [Call("", one.thread, one.start_ns, one.start_ns) for one in launches]
     ran = msgspec.structs.replace(
@@ -164,7 +159,7 @@ def _captures(profile: Profile) -> list[_Capture]:
 
 
 def link_replays(attribution: Attribution) -> None:
-    """Operations of replayed kernels, and the layers of those that are sure: finer than what is around the launch."""
+    """Give replayed kernels their operations, and their layers if they are sure."""
     links, net = attribution.links, attribution.net
     index_of = {one.layer: one.index for one in net.layers}
     known = len(index_of)

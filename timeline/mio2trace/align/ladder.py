@@ -1,4 +1,4 @@
-"""The ladder: what gives activities to layers and operations, step by step (alignment.md; trace-contract.md 3)."""
+"""The ladder: the steps that give activities to layers and operations (alignment.md)."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ from mio2trace.evidence import (
 
 
 class Step(NamedTuple):
-    """``take`` gives links by ``evidence``; left out when all of that is. Without evidence it goes by what is given."""
+    """``take`` gives links by ``evidence`` and is left out with all of it."""
 
     evidence: tuple[Evidence, ...]
     take: Callable[[Attribution], None]
 
 
 def place_by_marks(attribution: Attribution) -> None:
-    """Cut at the timer marks, where a grammar explains them."""
+    """Cut at the timer marks, if a grammar explains them."""
     net, notes = attribution.net, attribution.notes
     printed = sum(event.kind == "iteration" for event in attribution.events)
     cuts = marks.cut(attribution.profile.commands, attribution.profile.opencl.marks)
@@ -100,11 +100,11 @@ STEPS: tuple[Step, ...] = (
     Step((ORDER,), place_nameless_replays),
     Step((), place_repetitions),
 )
-"""Strongest first. Stronger links are never overridden (`Links`), so a step only fills what those before it left."""
+"""Strongest first. `Links` never overrides stronger links, so a step only adds what is missing."""
 
 
 def climb(attribution: Attribution) -> None:
-    """Take all steps whose evidence is not left out. Raises `InputError` when log and profile are not of one run."""
+    """Run all steps whose evidence is not left out. Raises `InputError` for two runs."""
     for step in STEPS:
         if not step.evidence or not attribution.without.issuperset(step.evidence):
             step.take(attribution)

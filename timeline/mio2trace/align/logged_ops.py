@@ -1,8 +1,6 @@
-"""Which calls of MIOpen's log are ops of PyTorch's profiler: both are in order, and say the same of shapes.
+"""Find the log's calls that are ops of PyTorch's profiler, by order and shapes.
 
-An op has no name, thread or time in common with the log's call. A trace of some steps beside the log of all is found
-in several places of it; what two ways of looking do not agree on is joined with none.
-"""
+A trace of some steps may fit at several places of the log. Matches from the begin and from the end must agree."""
 
 from __future__ import annotations
 
@@ -18,19 +16,20 @@ _OF_MIOPEN = frozenset(name for name, row in ROWS.items() if row.miopen)
 
 
 class LoggedOps(NamedTuple):
-    """``logged_as``: of ops, by place, the place of the call. ``ambiguous``: ops that may be one of several calls."""
+    """``logged_as``: place of the call by place of the op. ``ambiguous``: the number of ops with several possible
+    calls."""
 
     logged_as: dict[int, int]
     ambiguous: int
 
 
 def is_op(operation: Operation) -> bool:
-    """Whether it was made of an op, not of a call of the library's."""
+    """Return whether it is an op, not a call of the library."""
     return operation.api in ROWS or operation.is_plain
 
 
 def logged_ops(ops: Sequence[Operation], logged: Sequence[Operation]) -> LoggedOps:
-    """Both in order of time. None of ``ops`` is of the log where they differ altogether."""
+    """Match ``ops`` with ``logged`` calls, both by time."""
     ours = [place for place, one in enumerate(ops) if one.api in _OF_MIOPEN and one.input]
     primitives = {ops[place].primitive for place in ours}
     calls = [
@@ -47,7 +46,7 @@ def logged_ops(ops: Sequence[Operation], logged: Sequence[Operation]) -> LoggedO
 
 
 def _data_first(places: Sequence[int], logged: Sequence[Operation]) -> list[int]:
-    """A convolution's gradients in the order of PyTorch's op, whatever the program's was."""
+    """Order both gradients of a convolution as PyTorch does: the data's first."""
     ordered = list(places)
     for at in range(len(ordered) - 1):
         one, other = logged[ordered[at]], logged[ordered[at + 1]]
@@ -61,7 +60,7 @@ def _shapes(operation: Operation) -> Hashable:
 
 
 def _key(operation: Operation) -> Hashable:
-    """What both tell; of a batch norm's parameters they tell different things."""
+    """Return what op and call both state."""
     if operation.primitive == "conv":
         return operation.direction, _shapes(operation)
     return operation.primitive, operation.direction, operation.input

@@ -1,5 +1,3 @@
-"""Which of a profile's ranges lies in which, and in which range each activity was launched."""
-
 from __future__ import annotations
 
 from collections import defaultdict
@@ -14,10 +12,11 @@ from mio2trace.model.tables import NEVER, NO, Codes, Numbers
 
 
 class OpenRanges:
-    """``parent_of[r]`` is the innermost range around range r on its thread, ``range_of[i]`` the innermost one that was
-    open when activity i was launched (`NONE` where there is none): as the source states it, else by the time of the
-    launch on its thread. ``stated[i]``: whether the source does. ``outermost_first`` are all ranges, parents first.
-    """
+    """The nesting of ranges, and the range of each launch (`NONE`: none).
+
+    ``parent_of[r]``: the innermost range around r on its thread. ``range_of[i]``: the innermost open range when
+    activity i was launched, as ``stated[i]`` by the source, else by time. ``outermost_first``: all ranges, parents
+    first."""
 
     def __init__(self, profile: Profile) -> None:
         ranges, commands = profile.ranges, profile.commands
@@ -49,8 +48,7 @@ class OpenRanges:
                 self.range_of[own] = self._open_at(commands.host_start_ns[own], begins, of_last[thread], lifts)
 
     def _nest(self, profile: Profile, places: Sequence[int]) -> list[int]:
-        """Find the parents of one thread's ranges, which are in order of time; of each the innermost range that is open
-        once it has begun."""
+        """Set the parents of one thread's ranges. Returns the innermost open range after each begin."""
         ranges, parent_of = profile.ranges, self.parent_of
         is_open: list[int] = []
         innermost = []
@@ -67,7 +65,7 @@ class OpenRanges:
         return innermost
 
     def _lifts(self) -> list[tuple[Numbers, Numbers]]:
-        """Of each range, for 1, 2, 4, ... ranges from it outwards: when all of these have ended, and the next one."""
+        """Return for 1, 2, 4, ... levels: when all ranges up to there have ended, and the next outer range."""
         lifts = [(self._ends, np.array([*self.parent_of, NONE]))]
         while (lifts[-1][1] != NONE).any():
             ends, next_ = lifts[-1]
@@ -77,15 +75,14 @@ class OpenRanges:
     def _open_at(
         self, times: Numbers, begins: Sequence[int], innermost: Sequence[int], lifts: Sequence[tuple[Numbers, Numbers]]
     ) -> Numbers:
-        """The innermost range of a thread that is open at each time. ``begins``, ``innermost``: of its ranges in order,
-        when each begins, and `_nest`."""
+        """Return the innermost open range at each time. ``begins``, ``innermost``: of the thread's ranges in order."""
         found = np.array([*innermost, NONE])[np.searchsorted(begins, times, "right") - 1]
         for ends, next_ in reversed(lifts):
             found = np.where((found != NONE) & (ends[found] <= times), next_[found], found)
         return found
 
     def launching(self, profile: Profile) -> Iterator[list[int]]:
-        """Of each range that launched something its place, then those around it; a graph's launch is none of them."""
+        """Yield each range with launches (not of graphs) and the ranges around it."""
         launched = np.unique(self.range_of[~profile.commands.is_replayed])
         for place in launched[launched != NONE].tolist():
             around = []
@@ -95,8 +92,7 @@ class OpenRanges:
             yield around
 
     def nearest(self, wanted: Sequence[int] | Numbers) -> Numbers:
-        """Of each range the value that ``wanted`` has for it or, where that is `NONE`, for the nearest range around it;
-        at the end `NONE`, for no range."""
+        """Return the value of ``wanted`` for each range, else of the nearest range around it; `NONE` at the end."""
         found, outer = np.array([*wanted, NONE], np.int64), np.array([*self.parent_of, NONE])
         while (outer != NONE).any():
             found, outer = np.where(found == NONE, found[outer], found), outer[outer]

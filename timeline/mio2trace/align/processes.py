@@ -1,10 +1,7 @@
-"""How the clocks of a job's processes relate: one clock, Unix time (a profile's own, or by clocks that `mio2trace
-record` read beside it), collectives that must overlap; never a guess.
+"""Relate the clocks of a job's processes: one clock, Unix time, or collectives that must overlap; never a guess.
 
-A collective that gives every process what it needs of all others (all-reduce, all-gather, reduce-scatter) ends nowhere
-before it has begun everywhere: its kernels bound the difference of two clocks from both sides. A broadcast does not:
-its root may be done before the others begin.
-"""
+A collective with data of all processes (all-reduce, all-gather, reduce-scatter) ends nowhere before it has begun
+everywhere, so its kernels bound the difference of two clocks. The root of a broadcast may end early."""
 
 from __future__ import annotations
 
@@ -23,18 +20,17 @@ from mio2trace.patterns import late
 
 _OF_ALL = late(r"all_?reduce|all_?gather|reduce_?scatter", re.IGNORECASE)
 MOST_WRONG_NS = 1_000_000_000
-"""Unix clocks of machines that are kept in time do not differ by more."""
+"""Synchronised Unix clocks do not differ by more."""
 LEAST = 2
-"""Collectives that relate clocks of which nothing else is known."""
+"""Collectives that relate clocks without other relation."""
 MOST_SIDES = 32
-"""With so many processes another is compared by its collectives: clocks that fit none of them fit hardly any."""
+"""Processes whose collectives are compared with another one; clocks that fit none of these fit hardly any."""
 
 
 class ProcessClock(msgspec.Struct, frozen=True, kw_only=True):
-    """``shift_ns`` is added to a process's host times to get those of the job's first process.
+    """``shift_ns`` converts host times to those of the job's first process.
 
-    ``error_ns``: what it may be wrong by; None where nothing bounds it. ``method``: how it was found, for a person.
-    """
+    ``error_ns``: the bound of the error, None if unknown. ``method``: text for the user."""
 
     shift_ns: int = 0
     error_ns: int | None = 0
@@ -42,7 +38,7 @@ class ProcessClock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def relate_processes(profiles: Sequence[Profile]) -> list[ProcessClock | None]:
-    """Of each process the clock, as the first's; None where nothing relates it."""
+    """Return the clock of each process; None if nothing relates it."""
     clocks: list[ProcessClock | None] = [ProcessClock(), *[None] * (len(profiles) - 1)]
     collectives = [list(collectives_of(profile)) for profile in profiles]
     at_once = _at_once(profiles)
@@ -65,8 +61,7 @@ def relate_processes(profiles: Sequence[Profile]) -> list[ProcessClock | None]:
 
 
 class _Waiting:
-    """Processes that nothing has related yet, by each way in which something may: one that has none in common with a
-    process need not be compared with it. ``ways``: of each process; the first one does not wait."""
+    """Processes without relation, by each property that may relate them. ``ways``: properties of each process."""
 
     def __init__(self, ways: Sequence[Sequence[Hashable]]) -> None:
         self._ways = ways
@@ -77,7 +72,7 @@ class _Waiting:
                 self._by.setdefault(way, {})[process] = None
 
     def beside(self, side: int) -> list[int]:
-        """Those that something may relate to ``side``."""
+        """Return the processes that may be related to ``side``."""
         self._asked.update(self._ways[side])
         near = (self._by.get(way, {}) for way in self._ways[side] if self._asked[way] <= MOST_SIDES)
         return sorted(set().union(*near))
@@ -88,7 +83,7 @@ class _Waiting:
 
 
 def _ways(profile: Profile, collectives: Sequence[Collective], at_once: Hashable) -> list[Hashable]:
-    """What another process must have in common with this one for `_pair` to relate them, any of it."""
+    """Return the properties that `_pair` compares."""
     clock = profile.clocks[0]
     ways: list[Hashable] = [("clock", clock.kind, clock.scope)] if clock.scope else []
     if clock.as_unix is not None:
@@ -99,7 +94,7 @@ def _ways(profile: Profile, collectives: Sequence[Collective], at_once: Hashable
 
 
 def _at_once(profiles: Sequence[Profile]) -> list[Hashable]:
-    """Of each process whose clock tells no machine, with whom in its file it ran at once, be it through others."""
+    """Return for processes without a machine's clock the group of its file that ran at the same time."""
     spans: dict[Hashable, list[tuple[int, int, int]]] = {}
     for process, profile in enumerate(profiles):
         clock, moments = profile.clocks[0], list(_moments(profile))
@@ -117,7 +112,7 @@ def _at_once(profiles: Sequence[Profile]) -> list[Hashable]:
 
 
 def from_start(profiles: Sequence[Profile]) -> list[ProcessClock | None]:
-    """Each process as if it had begun when the first did."""
+    """Let each process begin when the first one did."""
     begins = [begin_ns(profile) or 0 for profile in profiles]
     method = "each from its own start: not related"
     return [
@@ -127,7 +122,7 @@ def from_start(profiles: Sequence[Profile]) -> list[ProcessClock | None]:
 
 
 def begin_ns(profile: Profile) -> int | None:
-    """When the first thing that a profile holds began, on the host's clock."""
+    """Return the host time of the first thing in the profile."""
     return min(_moments(profile), default=None)
 
 
@@ -192,7 +187,7 @@ def _pair(
 
 
 def _by_unix_time(clock: Clock, other: Clock) -> ProcessClock | None:
-    """Where both tell it; its error is known where clocks were read beside both, and both systems bound theirs."""
+    """Relate by Unix time; the error is known if both systems state one."""
     unix, of_other = clock.as_unix, other.as_unix
     if unix is None or of_other is None:
         return None
@@ -205,7 +200,7 @@ def _by_unix_time(clock: Clock, other: Clock) -> ProcessClock | None:
 
 
 class Collective(NamedTuple):
-    """A kernel of one: which, its times on the host's clock, its place among the profile's activities."""
+    """A kernel of a collective with host times; ``position``: among the activities."""
 
     which: str
     start_ns: int
@@ -214,7 +209,7 @@ class Collective(NamedTuple):
 
 
 def _bounds(collectives: Sequence[Collective], others: Sequence[Collective]) -> tuple[int, int] | None:
-    """Least and most that may be added to the other's times; None where the two are not the same collectives."""
+    """Return the least and largest shift of the other's times; None if the collectives differ."""
     if not collectives or [one.which for one in collectives] != [one.which for one in others]:
         return None
     pairs = list(zip(collectives, others, strict=True))
@@ -224,7 +219,7 @@ def _bounds(collectives: Sequence[Collective], others: Sequence[Collective]) -> 
 
 
 def collectives_of(profile: Profile) -> Iterator[Collective]:
-    """The kernels of collectives that bind all, in order, on the host's clock."""
+    """Yield the kernels of collectives that need data of all processes, by start."""
     is_collective = {name: _is_collective(name) for name in {activity.name for activity in profile.activities}}
     if not any(is_collective.values()):
         return
@@ -247,7 +242,7 @@ def _is_collective(name: str) -> bool:
 
 
 class _Annotations:
-    """What PyTorch calls the collective that it launches: ``nccl:all_reduce``. RCCL's kernels may all have one name."""
+    """PyTorch's names of collectives (``nccl:all_reduce``); RCCL's kernels may all have one name."""
 
     def __init__(self, profile: Profile) -> None:
         self._of: dict[int, list[tuple[int, int, str]]] = {}

@@ -1,4 +1,4 @@
-"""Which capture a graph's replay is of, by the names of its kernels (torch-graphs.md 3), and what that gives."""
+"""The capture of each graph replay, by names of kernels (torch-graphs.md 3)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from mio2trace.model.log import Direction
 from mio2trace.ops.operation import Operation
 
 LEAST_KERNELS = 8
-"""A shorter sequence that lacks its last launch may be another graph's."""
+"""A shorter sequence without its last launch may be another graph's."""
 LEAST_IN_PART = 0.5
-"""Share of a replay's kernels that a capture must have in the same order, for a guess."""
+"""Share of a replay's kernels that a capture must have in the same order for a guess."""
 _TRIED = 4
-"""Captures that are looked at for a part of a replay: those with most names in common."""
+"""Captures that are compared with a part of a replay: those with most common names."""
 
 
 class Layer(NamedTuple):
-    """``within``: the layer around it; ``confidence``: that the captured launch is of this layer."""
+    """``within``: the layer around it. ``confidence``: of the captured launch."""
 
     name: str
     direction: Direction | None
@@ -32,7 +32,7 @@ class Layer(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """``places``: of each kernel the place of its launch in the capture, or `NONE`; ``sure``: of which that is sure."""
+    """``places``: of each kernel's launch in the capture, or `NONE`. ``sure``: kernels with a sure launch."""
 
     capture: int
     places: Sequence[int]
@@ -40,19 +40,15 @@ class Fit(NamedTuple):
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """A graph's launch: the positions of its kernels that are joined, with their launches' operations and layers."""
+    """A graph launch: positions of kernels by index of their operation, and by layer if sure."""
 
     by: Evidence
     operations: Mapping[int, Sequence[int]]
-    """By the index of the operation."""
     layers: Mapping[Layer, Sequence[int]]
-    """Of those that are sure."""
     unsure: frozenset[int]
 
 
 class Replays(NamedTuple):
-    """``operations`` are those that the replays execute."""
-
     replays: tuple[Replay, ...] = ()
     operations: tuple[Operation, ...] = ()
 
@@ -70,7 +66,7 @@ class Matcher:
         self.tails = 0
 
     def fit(self, names: tuple[str, ...]) -> Fit | None:
-        """The capture that a replay is of, None where none fits; of equal ones each in its turn."""
+        """Return the capture of a replay; equal captures take turns."""
         equal = self._equal.get(names)
         if equal:
             number = equal[self._turn[names] % len(equal)]
@@ -84,7 +80,7 @@ class Matcher:
         return fit
 
     def _without_tail(self, names: tuple[str, ...]) -> Fit | None:
-        """Sure up to where equal names at the end leave open which of them is missing."""
+        """The end is unsure where equal names leave open which launch is missing."""
         longer = [number for number, one in enumerate(self._captures) if one[:-1] == names]
         if len(longer) != 1 or len(names) < LEAST_KERNELS:
             return None
@@ -95,7 +91,7 @@ class Matcher:
         return Fit(longer[0], range(len(names)), frozenset(range(sure)))
 
     def _in_part(self, names: tuple[str, ...]) -> Fit | None:
-        """The same names in another order: the n-th of a name is the n-th of that name. Else the most in one order."""
+        """Match equal names in another order by count, else the longest common subsequence."""
         bag = Counter(names)
         common = sorted(
             (-(bag & Counter(one)).total(), number) for number, one in enumerate(self._captures)

@@ -1,4 +1,4 @@
-"""Whether a log and a profile are of one run: buffers in common, else clocks that fit; and which logs say nothing."""
+"""Whether a log and a profile are of one run: by common buffers, else by clocks; and which logs are unused."""
 
 from __future__ import annotations
 
@@ -32,18 +32,17 @@ OTHER_PROCESS = (
 
 
 UNLIKELY = 0.49
-"""Confidence of a link of a log that is more likely another run's."""
+"""Confidence of a link if the log is more likely another run's."""
 _APART = "the log was not written while the profile went on"
 OTHER_SIZES = "its tensors are of other sizes than the kernels work on"
 OTHER_TIMES = "its stamps do not keep time with the profile"
 OTHER_TIMES_AND_THREADS = f"{OTHER_TIMES}, and its lines are of threads that the profile does not have"
 RESERVED = 300
-"""Linux gives smaller ids to no process of a user once all were given; collectors number ranks from 0."""
+"""Linux gives smaller ids to no user process once all were given; collectors number ranks from 0."""
 
 
 class Relation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a log and a profile have in common. ``away_ns``: how far their clocks' landmarks lie apart; ``why`` they
-    cannot be of one run, as a line for the person."""
+    """``away_ns``: the distance of the clocks' landmarks. ``why``: a line for the user if they are of two runs."""
 
     by: Literal["apart", "nothing", "clocks", "buffers", "threads"]
     away_ns: int = 0
@@ -53,7 +52,7 @@ class Relation(msgspec.Struct, frozen=True, kw_only=True):
 def relation(
     profile: Profile, logs: Sequence[FrameworkLog], operations: Sequence[Operation], without: frozenset[str]
 ) -> Relation:
-    """By what a log's own records and operations go with ``profile``, without joining them."""
+    """Return what relates log and profile, without joining them."""
     notes = Notes()  # joining them will say all of it
     of_run, own, *_ = of_profile(profile, logs, operations, notes, without)
     if BUFFERS not in without:
@@ -74,28 +73,27 @@ def relation(
 
 
 def without_buffers(operations: Sequence[Operation]) -> Sequence[Operation]:
-    """Of a log whose buffers are none of the profile's the operations that name none, where they may be a run's own."""
+    """Return the operations without buffers, if they are enough to be a run's own."""
     bare = [operation for operation in operations if not any(at >= FIRST_ADDRESS for at in operation.pointers)]
     return bare if len(bare) >= ENOUGH_BUFFERS else ()
 
 
 def _has_landmark(log: FrameworkLog) -> bool:
-    """Whether a log has more than its last line to tell its clock by."""
+    """Return whether a log has more than its last line to relate its clock."""
     return any(event.kind == "iteration" and event.stamp is not None for event in log.events) or any(
         layer.stamp is not None for layer in log.layers
     )
 
 
 def is_explained(profile: Profile, links: Links) -> bool:
-    """Whether the log's calls explain enough of the library's kernels to be of this run: it is asked where neither
-    buffers nor the profile itself tie them together."""
+    """Return whether the calls explain enough kernels, if no buffer or range shows one run."""
     return not {BUFFERS, RANGE, CORRELATION, LAUNCH_LINE}.isdisjoint(links.operation_by) or _explains(
         profile, links, EXPLAINED
     )
 
 
 def _explains(profile: Profile, links: Links, least: float) -> bool:
-    """Whether so much of the library's kernels, at least, has calls; where no kernel has any nothing tells."""
+    """Return whether the expected share of the library's kernels with calls is at least ``least``."""
     library = Counter(activity.name for activity in profile.activities if activity.kind == "kernel")
     count = sum(number for name, number in library.items() if (told := kernel_name(name)) is not None and told.miopen)
     linked = [position for position, index in enumerate(links.operation_of) if index != NONE]
@@ -104,11 +102,9 @@ def _explains(profile: Profile, links: Links, least: float) -> bool:
 
 
 def doubt_of_run(attribution: Attribution) -> str | None:
-    """Why the log is rather another run's, "" where nothing shows whether it is; None where it is the profile's own.
+    """Return why the log is probably another run's; "" if nothing shows it; None if it is the profile's.
 
-    Buffers in common show that it is; sizes that its tensors cannot have, that it is not. Else stamps with a date,
-    stamps that keep time with the profile, ids of threads, the surest first: ids come again in every container.
-    """
+    Checked in order: common buffers, sizes, dates, rhythm of stamps, thread ids (which repeat in containers)."""
     profile, clock = attribution.profile, attribution.clock
     if attribution.same_process or attribution.by_order_alone or not (attribution.logs or attribution.operations):
         return None
@@ -141,7 +137,7 @@ def doubt_of_run(attribution: Attribution) -> str | None:
 
 
 def _threads_in_common(profile: Profile, logs: Sequence[FrameworkLog], operations: Sequence[Operation]) -> bool | None:
-    """Whether the log's lines are of threads of the profile's process; None where one of both names none."""
+    """Return whether the log has threads of the profile's process; None if unknown."""
     own = {thread.tid for thread in profile.threads if thread.tid is not None}
     printed = {operation.thread for operation in operations} | {thread for log in logs for thread in log.threads}
     if profile.process.pid is None:
@@ -156,7 +152,7 @@ _WHOLE_TENSORS = frozenset(("activ", "pool"))
 
 
 def are_sizes_others(links: Links) -> bool:
-    """Whether most such kernels that are linked work on more or fewer elements than their operations' tensors have."""
+    """Return whether most linked kernels of `_WHOLE_TENSORS` work on other sizes than their operations."""
     operations = {one.index: one for one in links.operations if one.primitive in _WHOLE_TENSORS}
     fitting = others = 0
     for position, index in enumerate(links.operation_of):
@@ -174,15 +170,14 @@ def are_sizes_others(links: Links) -> bool:
 
 
 ALIKE = 0.75
-"""Of the layers that a log prints, or of those that the profile's ranges name, in the same order: another net's log has
-names such as ``conv1`` in common (LeNet and AlexNet: 5 of 8)."""
+"""Share of a log's layers that ranges must name in the same order; other nets have some names in common (LeNet and
+AlexNet: 5 of 8)."""
 
 
 def unused_logs(attribution: Attribution, logged: Sequence[Operation]) -> frozenset[int]:
-    """The sources of logs that have layers or operations (``logged``) of which nothing fits the profile.
+    """Return the sources of logs with layers or operations of which nothing fits the profile.
 
-    Nothing is unused if evidence was left out, or if the profile has no kernel that a log could explain.
-    """
+    Empty if evidence was left out, or if the profile has no kernels."""
     profile = attribution.profile
     if attribution.by_order_alone or attribution.without or attribution.same_process:
         return frozenset()

@@ -1,15 +1,15 @@
-"""Which elements of two sequences correspond: the shortest edit script (Myers 1986), linear when they hardly differ."""
+"""Match two sequences by the shortest edit script (Myers 1986); linear for few differences."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
 MAX_EDITS = 1000
-"""Beyond this many edits two sequences have nothing to say about each other; it also bounds the cost."""
+"""Sequences with more edits are not matched; this bounds the cost."""
 
 
 def matches(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]] | None:
-    """Pairs (i, j) with a[i] == b[j], increasing in both, as many as possible; None beyond `MAX_EDITS` edits."""
+    """Return as many increasing pairs (i, j) with a[i] == b[j] as possible; None beyond `MAX_EDITS` edits."""
     head = 0
     while head < len(a) and head < len(b) and a[head] == b[head]:
         head += 1

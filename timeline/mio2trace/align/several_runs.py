@@ -1,10 +1,8 @@
-"""Calls of a program that ran several times into one file: which of its runs is the profile's.
+"""The profile's run, if a program ran several times into one file.
 
-A run begins with calls that no other place of it has in that order (its searches, its first iteration); where they come
-again, and the calls after them are those of before, the program ran again. One that was killed has the first of these
-calls. A profile with as many iterations as one of these runs holds one of them. Buffers tell which; else nothing does,
-as the kernels are those of every one of them.
-"""
+A run begins with calls in an order that occurs nowhere else in it. If they come again with equal calls behind them, the
+program ran again; a killed run has the first of them. A profile with as many iterations as one run has one of them: by
+buffers, else the last."""
 
 from __future__ import annotations
 
@@ -20,22 +18,19 @@ from mio2trace.ops.operation import Operation
 
 Item = TypeVar("Item")
 BEGINNING = 8
-"""Calls, or kernels, that tell where a run begins; one of them may be lost."""
+"""Calls or kernels that show the begin of a run; one may be lost."""
 SET_UP = 2
-"""Searches for different problems in one order that are no net's layers alike."""
+"""Searches for different problems whose order no other layers of a net have."""
 MORE = 1.5
-"""So many times the iterations of one run are more than those of one."""
+"""Iterations of one run, relative to another run, that show more than one run."""
 ALIKE = 0.9
-"""Part of a run's calls that another run of the program has as well."""
+"""Share of a run's calls that another run of the program has, too."""
 
 
 def run_of_profile(
     profile: Profile, operations: Sequence[Operation], notes: Notes
 ) -> tuple[Sequence[Operation], float]:
-    """The operations of the profile's run, and how probable it is that they are: 1 where there is one, or buffers tell.
-
-    Of several of which nothing tells it is the last one.
-    """
+    """Return the operations of the profile's run, and the probability of this choice."""
     starts = _starts(operations, _problem)
     if len(starts) < 2:
         return operations, 1.0
@@ -58,9 +53,8 @@ def run_of_profile(
 
 
 def begun_again(operations: Sequence[Operation]) -> frozenset[int]:
-    """Calls that a log begins with twice, searches first, by index: the program was killed early, and ran again; or it
-    set up two nets, and kept what it had found for the first.
-    """
+    """Return indexes of calls with which a log begins twice (searches): the program was killed and ran again, or it set
+    up two nets."""
     if not operations or operations[0].phase != "find":
         return frozenset()
     # Which commands are searches is guessed: those that a program begins with.
@@ -83,7 +77,7 @@ def _launch(activity: Activity) -> Hashable:
 
 
 def _starts(items: Sequence[Item], key: Callable[[Item], Hashable]) -> list[int]:
-    """Where what the row begins with comes again, and all that follows with it; (0,) where it does not."""
+    """Return where the begin of a row comes again with the same items behind it; [0] if it does not."""
     starts = _places(items, key)
     if len(starts) < 2:
         return [0]
@@ -94,12 +88,12 @@ def _starts(items: Sequence[Item], key: Callable[[Item], Hashable]) -> list[int]
 
 
 def _ends(items: Sequence[Item], key: Callable[[Item], Hashable]) -> int:
-    """How often what the row ends with is in it: once for each iteration."""
+    """Return how often the row's end occurs: once per iteration."""
     return max(1, len(_places(items[::-1], key)))
 
 
 def _places(items: Sequence[Item], key: Callable[[Item], Hashable]) -> list[int]:
-    """Where what the row begins with stands in it."""
+    """Return the places of the row's begin."""
     if len(items) < 2 * BEGINNING:
         return [0]
     first = [key(item) for item in items[:BEGINNING]]

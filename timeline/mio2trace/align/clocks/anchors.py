@@ -1,8 +1,7 @@
-"""What a profile's host times are as Unix time, by the clocks that `mio2trace record` read before the run and after it.
+"""Convert a profile's host times to Unix time by the clocks that `mio2trace record` read before and after the run.
 
-A profile does not say well which of the system's clocks it counts on. Which it may be, its times tell: they lie between
-the two readings of it. The difference to the Unix clock is then known at both ends, and in between to what it changed.
-"""
+A profile whose times are between the two readings of a clock uses this clock. The offset to Unix time is known at both
+ends."""
 
 from __future__ import annotations
 
@@ -16,11 +15,11 @@ from mio2trace.model.profile import Profile, UnixTime
 from mio2trace.notes import Notes
 
 STEPPED_NS = 1_000_000
-"""A Unix clock that is kept in time is slewed by less while a program runs; by more somebody set it."""
+"""A synchronised Unix clock is slewed by less during a run; a larger change means that somebody set it."""
 
 
 def anchored(profile: Profile, anchors: Anchors, notes: Notes) -> Profile:
-    """``profile`` with its host clock as Unix time; the same where its times lie outside of the readings."""
+    """Return ``profile`` with Unix time, or unchanged if its times are outside the readings."""
     clock = profile.clocks[0]
     begin, end = begin_ns(profile), end_ns(profile)
     if begin is None or end is None:
@@ -50,7 +49,7 @@ def anchored(profile: Profile, anchors: Anchors, notes: Notes) -> Profile:
 
 
 def _sides(kind: str, both: Sequence[Reading]) -> list[tuple[int, int, int, int]]:
-    """Of each clock that a profile may count on: its first and last reading, what is added at each for Unix time."""
+    """For each clock that the profile may use: first and last reading, and the offset to Unix time at each."""
     clocks = {
         "unix": [(one.unix_ns, one.unix_ns) for one in both],
         "boottime": [(one.boottime_ns, one.unix_ns) for one in both],

@@ -1,7 +1,4 @@
-"""One axis for log lines and activities: host time, to which the log's clock is brought, or lines of a shared file.
-
-If host times are coarser than the length of calls, the device's clock gives a more exact time for the calls.
-"""
+"""One axis for log lines and activities: host time, or lines of a shared file. Also: more exact host times."""
 
 from __future__ import annotations
 
@@ -21,14 +18,13 @@ from mio2trace.model.profile import Activity, Call, Profile
 from mio2trace.notes import Notes
 
 DISORDER_NS = 1_000_000
-"""How far activities of several threads may be recorded out of order; more than that is a clock set back."""
+"""Activities of several threads may be recorded out of order by this much; more means a clock that was set back."""
 
 
 class HostTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """When each activity began (its first argument was set) and ended on the host, never decreasing.
+    """Host times of activities, never decreasing: when the first argument was set, the call, its end.
 
-    ``own_ends`` never decrease within a queue only: another thread's activity may last while this one goes on. An
-    activity in ``unknown`` has no times of its own and stands right behind the one before it.
+    ``own_ends`` never decrease per queue only. An activity in ``unknown`` has no times and follows the one before it.
     """
 
     begins: list[int]
@@ -40,7 +36,7 @@ class HostTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def host_times(activities: Sequence[Activity], notes: Notes, error_ns: int = 0) -> HostTimes | None:
-    """None where the host's clock tells no order: no times at all, or it was set back during the run."""
+    """Return None if there are no host times or if the host's clock was set back."""
     calls = (activity.call for activity in activities if activity.call is not None)
     first = next((call.start_ns for call in calls if call.start_ns is not None and call.end_ns is not None), None)
     if first is None:
@@ -82,11 +78,11 @@ def host_times(activities: Sequence[Activity], notes: Notes, error_ns: int = 0) 
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """Places of log events and layer lines, and of activities by position, on one axis: lines, or host time in ns."""
+    """Places of log events, layer lines and activities on one axis: lines, or host time in ns."""
 
     by_line: bool
     evidence: Evidence | None
-    """What a link rests on that this axis tells; None where it stands on the links to operations itself."""
+    """The evidence of links by this axis; None if the axis itself depends on links to operations."""
     event: Callable[[LogEvent], int | None]
     layer: Callable[[LayerTime], int | None]
     begins: Sequence[int]
@@ -94,12 +90,11 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """Places of activities; ``ends`` never decrease within a queue."""
 
     def first_after(self, place: int) -> int:
-        """The first activity that begins at or after a place."""
         return bisect_left(self.begins, place)
 
 
 def axis_of_lines(source: int, lines: Sequence[int], evidence: Evidence | None) -> Timeline:
-    """The lines of one file as the axis: ``lines`` of the activities; an event of another file has no place there."""
+    """Use the lines of one file as axis; ``lines`` are those of the activities."""
     return Timeline(
         by_line=True,
         evidence=evidence,
@@ -118,7 +113,7 @@ def common_axis(
     without: frozenset[str],
     notes: Notes,
 ) -> Timeline | None:
-    """Lines where they are in order of execution, else host time where log and activities have it."""
+    """Return lines if they are in order of execution, else host time if log and activities have it."""
     if POSITION not in without and _position_is_order(profile, events, clock, notes):
         return axis_of_lines(profile.source, [activity.line for activity in profile.activities], POSITION)
     if clock is None or times is None:
@@ -135,7 +130,7 @@ def common_axis(
 
 
 def _position_is_order(profile: Profile, events: Sequence[LogEvent], clock: LogClock | None, notes: Notes) -> bool:
-    """Blocks and log lines share a file, in order of execution as far as times tell: stdout was line buffered."""
+    """Return whether blocks and log lines are in order of execution (the output was line-buffered)."""
     if not profile.interleaved or not profile.activities:
         return False
     events = [event for event in events if event.source == profile.source and event.stamp is not None]
@@ -157,7 +152,7 @@ def _position_is_order(profile: Profile, events: Sequence[LogEvent], clock: LogC
 
 
 def line_axis(links: Links) -> Timeline | None:
-    """Where no clock relates log and profile: the lines of the log, each activity at its operation's."""
+    """Return the log's lines as axis, with activities at the lines of their operations."""
     if not links.has_operations:
         return None
     line_of = {operation.index: operation.line for operation in links.operations}
@@ -170,11 +165,9 @@ def line_axis(links: Links) -> Timeline | None:
 
 
 def chances_between(links: Links, layer_lines: Sequence[int]) -> dict[int, float]:
-    """Of each activity without an operation how probable it is in the layer of the operation before it: as much as in
-    each that printed a line (``layer_lines``, sorted) up to the operation behind it.
+    """Return the probability that an activity without operation is in the layer of the operation before it.
 
-    0 before the first operation and behind the last one: nothing bounds these.
-    """
+    All layers with a line (``layer_lines``, sorted) before the next operation are equally likely. 0 at both ends."""
     line_of = {operation.index: operation.line for operation in links.operations}
     queues: dict[int, list[int]] = {}
     for position, activity in enumerate(links.activities):
@@ -201,12 +194,9 @@ def chances_between(links: Links, layer_lines: Sequence[int]) -> dict[int, float
 
 
 def sharpened(profile: Profile, notes: Notes) -> tuple[Profile, int, int]:
-    """``profile`` with host times as its devices' clocks have them, within their resolution, their error and the
-    step in which they were recorded, in ns.
+    """Refine host times by the devices' clocks. Returns the profile, the error and the step of host times, in ns.
 
-    A call that waits begins before its command is queued and ends after that has ended. Nothing changes where host
-    times are exact to the microsecond; where devices have no times of their own the error is the resolution.
-    """
+    A call that waits begins before its command is queued and ends after it. Times with a step of 1 us stay."""
     step = host_resolution(profile)
     if step <= STAMP_NS:
         return profile, 0, 0

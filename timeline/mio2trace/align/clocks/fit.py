@@ -1,7 +1,6 @@
-"""Three clocks: the device's counter, the host's UTC, the log's local time (dvdt-ck.md 1.6, 2.4; alignment.md).
+"""Relate three clocks: the device's counter, the host's UTC, the log's local time (dvdt-ck.md 1.6, 2.4).
 
-The trace runs on the device's clock, so that no kernel time is ever altered: host times are brought to it.
-"""
+The trace uses the device's clock, so kernel times never change. Host times are converted to it."""
 
 from __future__ import annotations
 
@@ -31,12 +30,12 @@ ZONES_NS = tuple(
         )
     )
 )
-"""How far local times are ahead of UTC: -9:30, -3:30 and -2:30 (in summer) among them."""
+"""Offsets of local time to UTC, with -9:30, -3:30 and -2:30 (summer time)."""
 DAY_NS = 24 * 3600 * 1_000_000_000
 MAX_DRIFT = 1e-3
-"""A clock that drifts by more is no clock."""
+"""The largest drift of a clock that counts as a clock."""
 MIDDLE_OF_2000_NS = 962_000_000 * 1_000_000_000
-"""For stamps without a year where only differences count: any year does, a leap year has every date."""
+"""Replaces an unknown year if only differences count; 2000 is a leap year, so it has every date."""
 
 
 class Piece(msgspec.Struct, frozen=True, gc=False):
@@ -48,7 +47,7 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
 
 
 class DeviceClock(msgspec.Struct, frozen=True, kw_only=True):
-    """How a device's counter relates to the host: host = device + offset, with its error bound and how it was found."""
+    """A device's clock: host = device + offset. ``error_ns``: the bound of the error."""
 
     pieces: tuple[Piece, ...]
     error_ns: int
@@ -63,7 +62,6 @@ class DeviceClock(msgspec.Struct, frozen=True, kw_only=True):
         return self.pieces[0].drift_ppb
 
     def to_device(self, host_ns: int) -> int:
-        """The device's time of a host time."""
         pieces = self.pieces
         piece = pieces[0]
         if len(pieces) > 1:
@@ -72,7 +70,7 @@ class DeviceClock(msgspec.Struct, frozen=True, kw_only=True):
         return host_ns - piece.offset_ns - piece.drift_ppb * (host_ns - piece.host_ns) // 1_000_000_000
 
     def to_host(self, device_ns: int) -> int:
-        """The host's time of a device time: of the piece that it falls into."""
+        """Return the host's time of a device time."""
         near = device_ns
         for _ in range(2 if len(self.pieces) > 1 or self.drift_ppb else 1):
             near += device_ns - self.to_device(near)
@@ -80,13 +78,12 @@ class DeviceClock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SAME = DeviceClock(pieces=(Piece(0, 0),), error_ns=0, method="one clock")
-"""Of a device whose times are on the host's clock."""
+"""The clock of a device whose times are already host times."""
 
 
 class Bound(msgspec.Struct, frozen=True, gc=False):
-    """What an activity's call tells: at host time ``start`` the offset (host minus device) was at least ``lower``, at
-    ``done`` at most ``upper``, since host(queued) >= start and host(end) <= done.
-    """
+    """The bounds of the offset (host - device) from one call: at least ``lower`` at ``start``, at most ``upper`` at
+    ``done``."""
 
     start: int
     lower: int
@@ -95,11 +92,7 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
 
 
 def device_clocks(profile: Profile, notes: Notes) -> dict[int, DeviceClock]:
-    """A clock per device of ``profile``; none for a device whose activities lack host or device times.
-
-    A device on the host's own clock needs no relation. Where calls do not wait for what they launch, their ends bound
-    nothing: a device with a clock of its own is then not related.
-    """
+    """Return a clock per device; none if activities lack host or device times, or if calls do not wait for commands."""
     shared = {device.index: SAME for device in profile.devices if device.clock == 0}
     if len(shared) == len(profile.devices) > 0 or not profile.calls_wait:
         return shared
@@ -134,7 +127,7 @@ def device_clocks(profile: Profile, notes: Notes) -> dict[int, DeviceClock]:
 
 
 class _Tight:
-    """The tightest bounds of a device's activities. Mostly one offset fits them all, and no others are looked at."""
+    """The tightest bounds of a device. Mostly one offset satisfies all of them."""
 
     __slots__ = ("activities", "lower", "start", "step", "upper")
 
@@ -156,7 +149,7 @@ def _bound(activity: Activity, step: int) -> Bound:
 
 
 def fit_device_clock(bounds: Sequence[Bound], notes: Notes) -> DeviceClock:
-    """The offset that all bounds allow; else a line between them (drift); else one of these per stretch (a step)."""
+    """Return the offset within all bounds, else a line (drift), else one of these per stretch (the clock stepped)."""
     found = _constant(bounds)
     if found is not None:
         return DeviceClock(pieces=(found[0],), error_ns=found[1], method="intersection of bounds")
@@ -175,7 +168,7 @@ def fit_device_clock(bounds: Sequence[Bound], notes: Notes) -> DeviceClock:
 
 _Corner = tuple[int, int]
 _Fitted = tuple[Piece, int]
-"""A piece and its error."""
+"""A piece and its error in ns."""
 
 
 def _constant(bounds: Sequence[Bound]) -> _Fitted | None:
@@ -186,11 +179,10 @@ def _constant(bounds: Sequence[Bound]) -> _Fitted | None:
 
 
 def _line(bounds: Sequence[Bound]) -> _Fitted | None:
-    """A line of offsets over host time above all lower bounds and below all upper ones, None when there is none.
+    """Fit a line of offsets above all lower and below all upper bounds; None if there is none.
 
-    Of the slopes that fit, the middle one, as in trace synchronisation by convex hulls. Its error is the farthest that
-    any line that fits is from this one within the run.
-    """
+    The slope is the middle of the possible slopes (convex hulls). The error is the largest distance of any possible
+    line."""
     origin, level = bounds[0].start, bounds[0].lower
     floor = _hull([(b.start - origin, b.lower - level) for b in bounds], upper=True)
     roof = _hull([(b.done - origin, b.upper - level) for b in bounds], upper=False)
@@ -225,17 +217,13 @@ def _line(bounds: Sequence[Bound]) -> _Fitted | None:
 
 
 def _slopes(hull: Sequence[tuple[int, int]], flattest: float, steepest: float) -> list[float]:
-    """The slopes at which the line that touches ``hull`` goes from one of its corners to the next, and the limits."""
+    """Slopes of the edges of ``hull`` within the limits, and the limits."""
     edges = ((by - ay) / (bx - ax) for (ax, ay), (bx, by) in pairwise(hull) if bx > ax)
     return [flattest, steepest, *(slope for slope in edges if flattest < slope < steepest)]
 
 
 def _touching(corner: _Corner, roof: Sequence[_Corner], *, after: bool) -> list[float]:
-    """Slopes from a corner below to those of the ``roof`` after (or before) it that a line from it touches first.
-
-    The slope to one corner after another falls and then rises (before ``corner``: rises, then falls), as the roof is
-    convex; the extreme and its neighbours are returned.
-    """
+    """Return slopes from a corner to corners of the convex ``roof`` after (or before) it that a line touches first."""
     x, y = corner
     if after:
         first, last = bisect_right(roof, x, key=_place), len(roof)
@@ -243,7 +231,6 @@ def _touching(corner: _Corner, roof: Sequence[_Corner], *, after: bool) -> list[
         first, last = 0, bisect_left(roof, x, key=_place)
 
     def beyond(number: int) -> bool:
-        """Whether the next corner is no better."""
         (ax, ay), (bx, by) = roof[number], roof[number + 1]
         return (by - ay) * abs(ax - x) >= (ay - y) * (bx - ax) * (1 if after else -1)
 
@@ -255,7 +242,7 @@ def _touching(corner: _Corner, roof: Sequence[_Corner], *, after: bool) -> list[
 
 
 def _corners(hull: Sequence[_Corner], slope: float, *, rising: bool) -> Sequence[_Corner]:
-    """The corners where a line of this slope may touch ``hull``, whose edges become steeper (``rising``) or flatter."""
+    """Return the corners of ``hull`` that a line of this slope may touch."""
 
     def steeper(number: int) -> bool:
         (ax, ay), (bx, by) = hull[number], hull[number + 1]
@@ -283,7 +270,7 @@ def _hull(points: Iterable[tuple[int, int]], *, upper: bool) -> list[tuple[int, 
 
 
 def _stretches(bounds: Sequence[Bound]) -> list[Sequence[Bound]]:
-    """Cut where the offset jumps by more than any drift could take it there."""
+    """Cut where the offset jumps by more than a drift explains."""
     cuts = [0]
     for number, (before, after) in enumerate(pairwise(bounds), 1):
         jump = max(after.lower - before.upper, before.lower - after.upper)
@@ -293,7 +280,7 @@ def _stretches(bounds: Sequence[Bound]) -> list[Sequence[Bound]]:
 
 
 def _fit_stretch(bounds: Sequence[Bound]) -> list[_Fitted]:
-    """As few pieces as it takes, each as long as it can be: the length is doubled, then halved."""
+    """Fit as few pieces as possible, each as long as possible: double the length, then halve it."""
     pieces: list[_Fitted] = []
     first = 0
     while first < len(bounds):
@@ -319,13 +306,11 @@ def _fit(bounds: Sequence[Bound]) -> _Fitted | None:
 
 
 class LogClock(msgspec.Struct, frozen=True, kw_only=True):
-    """The log's zone: UTC = local - offset_ns; ``near_ns`` finds a missing year.
+    """The log's zone: UTC = local - offset_ns. ``near_ns`` finds a missing year.
 
-    ``residual_ns`` is how far the landmark in the log lies after its twin in the profile. Where the two clocks differ
-    by more than a zone, ``error_ns`` is how exactly that is known. ``host_ns``: what makes the profile's host times
-    Unix time. ``is_fitted``: by links alone, so that the offset is no zone and may be off by the error. ``is_apart``:
-    the log was not written while the profile went on, though at nearly the same time.
-    """
+    ``residual_ns``: how late the landmark of the log is. ``error_ns``: the error if the clocks differ by more than a
+    zone. ``host_ns``: offset of the profile's host times to Unix time. ``is_fitted``: the offset comes from links, so
+    it is no zone. ``is_apart``: the log was not written during the profile."""
 
     offset_ns: int
     near_ns: int
@@ -338,25 +323,23 @@ class LogClock(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether its error is more than a landmark is off, so that stamps do not tell what ran between two lines."""
+        """Whether the error is too large to show what ran between two lines."""
         return self.error_ns > LANDMARK_EARLY_NS
 
     def to_host(self, stamp: LocalTime) -> int:
-        """A stamp of the log on the profile's host clock, in ns."""
+        """Convert a stamp to the profile's host clock, in ns."""
         offset = self.offset_ns
         return _day(stamp.year, stamp.month, stamp.day, self.near_ns + offset) + stamp.ns - offset - self.host_ns
 
 
 def local_ns(stamp: LocalTime, near_ns: int) -> int:
-    """Nanoseconds since 1970 of a local time, read as if UTC; a missing year is the one that comes nearest to
-    ``near_ns``.
-    """
+    """Return ns since 1970 of a local time as if it were UTC; a missing year becomes the one nearest to ``near_ns``."""
     return _day(stamp.year, stamp.month, stamp.day, near_ns) + stamp.ns
 
 
 @lru_cache(maxsize=256)
 def _day(year: int, month: int, day: int, near_ns: int) -> int:
-    """When a day began; a log has thousands of lines a day."""
+    """Cached, because a log has thousands of lines per day."""
     if year:
         return _epoch(year, month, day)
     # Of a year of 365.2425 days, only to find which years are near; none is beyond what a calendar has.
@@ -376,12 +359,11 @@ def _epoch(year: int, month: int, day: int) -> int:
 
 
 def log_clock(stamp: LocalTime, host_ns: int, method: str) -> LogClock:
-    """The zone that brings the landmark ``stamp`` nearest to ``host_ns``."""
+    """Return the clock with the zone that brings ``stamp`` nearest to ``host_ns``."""
     ahead = local_ns(stamp, host_ns) - host_ns
     offset = nearest_zone(ahead)
     return LogClock(offset_ns=offset, near_ns=host_ns, residual_ns=ahead - offset, method=method)
 
 
 def nearest_zone(ahead_ns: int) -> int:
-    """Of the zones that there are, how far the nearest one is ahead of UTC."""
     return min(ZONES_NS, key=lambda zone: abs(ahead_ns - zone))

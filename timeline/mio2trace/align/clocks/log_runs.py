@@ -1,4 +1,4 @@
-"""A log that several runs, or processes, were written into: which parts of it are the profile's."""
+"""Find the parts of a log that are the profile's, if several runs or processes wrote it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 
 _OPENERS = ("setting up", "forward begins", "benchmark begins")
-"""What a run prints before its iterations; after them it can only be the next run's."""
+"""Events that come before the iterations of a run; after iterations they begin the next run."""
 _OWN = ("iteration", "benchmark begins", "average begins")
-"""What one thread of a process prints, and no other one."""
+"""Events that only one thread of a process prints."""
 MOST_SHARING = 64
-"""Of so many processes each is given the lines of threads that may be anybody's."""
+"""Up to this number of processes each gets the lines of threads that may belong to any."""
 
 
 def split(log: FrameworkLog) -> list[FrameworkLog]:
-    """The runs of a log in order, each with its own events, layers and net; the log itself when it holds one."""
+    """Return the runs of a log in order; the log itself if it has only one."""
     cuts: list[int] = []
     benchmark = False
     for event in log.events:
@@ -51,7 +51,6 @@ def split(log: FrameworkLog) -> list[FrameworkLog]:
 def _run(
     log: FrameworkLog, events: Sequence[LogEvent], printed: Sequence[LayerTime], built: Mapping[str, NetLayer]
 ) -> FrameworkLog:
-    """One run of ``log``, with what was printed in it; ``built`` are the log's layers by name."""
     index: dict[str, int] = {}  # a log numbers its layers by name, over all its runs
     layers = [msgspec.structs.replace(layer, index=index.setdefault(layer.layer, len(index))) for layer in printed]
     setup = [event.text for event in events if event.kind == "setting up"]
@@ -72,22 +71,21 @@ def _run(
 
 
 def _order(setup: Sequence[str], printed: Sequence[LayerTime]) -> list[str]:
-    """The order of a run's layers as its own lines tell it; another net may have layers of the same names."""
+    """Return the order of layers by this run's lines alone; another net may have layers of the same names."""
     forward = [layer.layer for layer in printed if layer.direction == "forward"]
     backward = [layer.layer for layer in printed if layer.direction == "backward"]
     return merged([setup, forward, oriented(list(dict.fromkeys(backward)), merged([setup, forward]))])
 
 
 def of_threads(log: FrameworkLog, threads: Collection[int]) -> FrameworkLog:
-    """What these threads printed, of a log that several processes wrote into."""
+    """Return what these threads printed."""
     return _parts(log, [set(threads)])[0]
 
 
 def by_process(log: FrameworkLog) -> list[FrameworkLog]:
-    """What each process printed, of those that wrote into one file at once: each has its own iterations or layers.
+    """Return the part of each process that wrote into the file; each has iterations or layer lines of its own.
 
-    Lines of threads that print neither are everybody's; nobody's where there are more than MOST_SHARING processes.
-    """
+    Other threads' lines belong to all processes, or to none if there are more than MOST_SHARING."""
     owners = {event.thread for event in log.events if event.kind in _OWN} | {layer.thread for layer in log.layers}
     if len(owners) < 2 or None in owners:
         return [log]
@@ -96,7 +94,7 @@ def by_process(log: FrameworkLog) -> list[FrameworkLog]:
 
 
 def _parts(log: FrameworkLog, groups: Sequence[set[int]]) -> list[FrameworkLog]:
-    """What each group of threads printed; the log is gone through once, however many there are."""
+    """Return what each group of threads printed, in one pass over the log."""
     groups_of: dict[int | None, list[int]] = {}
     for number, threads in enumerate(groups):
         for thread in threads:
@@ -121,7 +119,7 @@ def _parts(log: FrameworkLog, groups: Sequence[set[int]]) -> list[FrameworkLog]:
 
 
 class Part(NamedTuple):
-    """What one process printed in one of a log's runs: its ``threads`` (None: all), lines ``first`` up to ``stop``."""
+    """A run of one process: its ``threads`` (None: all) and lines ``first`` to ``stop``."""
 
     run: FrameworkLog
     threads: frozenset[int] | None = None
@@ -129,12 +127,11 @@ class Part(NamedTuple):
     stop: float = inf
 
     def has(self, line: int, thread: int | None) -> bool:
-        """Whether a line is in it; one without a thread is everybody's."""
         return self.first <= line < self.stop and (self.threads is None or thread is None or thread in self.threads)
 
 
 class _Holders:
-    """Which of some parts hold a line: looked up by its thread, for a log may have thousands of parts."""
+    """Finds the parts that have a line, by thread: a log may have thousands of parts."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts
@@ -145,7 +142,6 @@ class _Holders:
                 self._of_thread.setdefault(thread, []).append(number)
 
     def of(self, line: int, thread: int | None) -> Iterator[int]:
-        """The places of the parts that hold it."""
         if thread is None:
             among: Sequence[int] = range(len(self._parts))
         else:
@@ -157,10 +153,10 @@ class _Holders:
 
 
 class Chosen(NamedTuple):
-    """Of each log what a profile is of, with the operations there, and how probable that is where nothing tells.
-    ``are_alike``: that all runs that it may be have the same layers and as many iterations. ``among``: how many runs of
-    one program a log has of which each may be the profile's, 1 where something tells.
-    """
+    """The profile's run of each log, the operations there, and the probability of this choice.
+
+    ``are_alike``: whether all possible runs have the same layers and iterations. ``among``: the number of possible runs
+    if nothing decides, else 1."""
 
     runs: list[FrameworkLog]
     operations: Sequence[Operation]
@@ -177,10 +173,9 @@ def of_profile(
     without: frozenset[str] = frozenset(),
     before: int = 0,
 ) -> Chosen:
-    """Of each log all parts that show to be the profile's: by ids of threads, by buffers, by times within the profile.
+    """Find the profile's parts of each log: by thread ids, by buffers, by times.
 
-    Where nothing shows any, the one whose end comes nearest to the end of the last activity; without a date the last
-    one, or the one so many runs ``before`` it.
+    Otherwise the run whose end is nearest to the profile's end; without a date the last one, or the one ``before`` it.
     """
     runs: list[FrameworkLog] = []
     chance, alike, among = 1.0, [], 1
@@ -201,7 +196,7 @@ def of_profile(
 
 
 def _parts_of(log: FrameworkLog) -> Iterator[list[Part]]:
-    """Of each process its runs, one after another."""
+    """Return the runs of each process."""
     processes = by_process(log)
     everything = frozenset(log.threads)
     for process in processes:
@@ -219,8 +214,7 @@ def _parts_of(log: FrameworkLog) -> Iterator[list[Part]]:
 def _own(
     profile: Profile, log: FrameworkLog, operations: Sequence[Operation], notes: Notes, *, with_buffers: bool
 ) -> tuple[list[Part], float, bool]:
-    """The parts that are the profile's, how probable that is, and whether all that it may be are alike; of `LAST`, all
-    that it may be."""
+    """Return the parts, the probability, and whether all possible parts are alike. With `LAST`: all possible parts."""
     processes, own = [*_parts_of(log)], list[list[Part]]()
     if len(processes) > 1:
         tids = {thread.tid for thread in profile.threads} | {profile.process.pid}
@@ -285,14 +279,13 @@ def _own(
 
 
 def _at_once(run: FrameworkLog, other: FrameworkLog) -> bool:
-    """Whether the times of two runs, by their stamps, have any in common; so it is taken to be where one has none."""
     stamps = [run.first_stamp, other.first_stamp, run.last_stamp, other.last_stamp]
     times = [local_ns(stamp, MIDDLE_OF_2000_NS) for stamp in stamps if stamp is not None]
     return len(times) < len(stamps) or max(times[:2]) <= min(times[2:])
 
 
 def _is_within(run: FrameworkLog, clock: LogClock, first: int, last: int) -> bool:
-    """Whether most of a run's time, by its stamps, is the profile's, from ``first`` to ``last``."""
+    """Return whether more than half of the run's time is between ``first`` and ``last``."""
     if run.first_stamp is None or run.last_stamp is None:
         return False
     begin, end = clock.to_host(run.first_stamp), clock.to_host(run.last_stamp)
@@ -300,7 +293,7 @@ def _is_within(run: FrameworkLog, clock: LogClock, first: int, last: int) -> boo
 
 
 def _joined(log: FrameworkLog, parts: Sequence[Part]) -> FrameworkLog:
-    """These parts as one log; iterations that a process counts anew go on behind those before."""
+    """Merge parts into one log; iterations that a process counts from 1 again continue the count."""
     if len(parts) == 1:
         return parts[0].run
     events: list[LogEvent] = []
@@ -336,7 +329,7 @@ def _layers(run: FrameworkLog) -> object:
 
 
 def _once(parts: Sequence[Part]) -> list[Part]:
-    """Without those that were written twice: the same stamps, line by line."""
+    """Remove parts that occur twice with the same stamps."""
     told: list[Part] = []
     prints: set[object] = set()
     for part in parts:

@@ -1,8 +1,6 @@
-"""What a profile's times reach over: what lies days from the rest of a run is damage, and leaves no room for it.
+"""Drop times that are days from the rest of a run: they are damage, and leave no room for it.
 
-A reader of JSON holds 2^53 ns, 104 days, exactly. A device's times and the host's are each kept within twice `FAR_NS`:
-however they are related, they stay below that.
-"""
+JSON holds 2^53 ns (104 days) exactly. Device and host times are each kept within twice `FAR_NS`."""
 
 from __future__ import annotations
 
@@ -22,20 +20,16 @@ from mio2trace.notes import Notes
 DAY_NS = 24 * 3600 * 10**9
 FAR_NS = 10 * DAY_NS
 LONGEST_NS = 1 << 53
-"""What a trace reaches over, at most."""
+"""The longest time span of a trace."""
 
 _DEVICE = ("queued_ns", "submit_ns", "start_ns", "end_ns")
 _HOST = ("start_ns", "end_ns", "prepared_ns")
 _Near = tuple[int, int] | None
-"""From when to when times are kept; None where that is all of them."""
+"""Lower and upper limit of times; None: no limit."""
 
 
 def within_reach(profile: Profile, notes: Notes) -> Profile:
-    """``profile`` without the times that lie further than `FAR_NS` from the middle of their clock's; they are noted.
-
-    A command without device times is not drawn; one without host times is placed between its neighbours; ranges out of
-    reach are left out. If host and device share a clock, one middle is computed from all times.
-    """
+    """Remove times further than `FAR_NS` from the median of their clock, with notes; ranges there are dropped."""
     commands, ranges = profile.commands, profile.ranges
     tables = commands.calls, profile.lone_calls
     devices = commands.of_queue({queue.index: queue.device for queue in profile.queues}, 0)
@@ -82,12 +76,11 @@ def within_reach(profile: Profile, notes: Notes) -> Profile:
 
 
 def _without(table: Any, far: NDArray[np.bool_], fields: Iterable[str]) -> Any:
-    """A table without the times of some rows."""
     return table.changed(**{field: np.where(far, NO, getattr(table, field)) for field in fields})
 
 
 def in_time_order(profile: Profile) -> Profile:
-    """``profile`` with its rows as its queues ran them, where that is not at all their order: somebody sorted them."""
+    """Sort the commands by time if their order is not at all that of their queues."""
     commands = profile.commands
     timed = np.flatnonzero(commands.start_ns != NO)
     order = timed[np.argsort(commands.queue[timed], kind="stable")]
@@ -104,7 +97,7 @@ def in_time_order(profile: Profile) -> Profile:
 
 
 def middle(times: Sequence[int]) -> int:
-    """The time of which half lie before it."""
+    """Return the median."""
     return sorted(times)[len(times) // 2]
 
 
@@ -119,7 +112,6 @@ def _near(begun: Sequence[Numbers], ended: Sequence[Numbers]) -> _Near:
 
 
 def _is_far(near: _Near, *times: Numbers) -> NDArray[np.bool_]:
-    """Whether one of the times of each row is out of reach."""
     far = np.zeros(len(times[0]), bool)
     if near is not None:
         for column in times:

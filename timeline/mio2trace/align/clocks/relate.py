@@ -1,4 +1,4 @@
-"""How the log's clock relates to the host's: by what both know exactly, else by a landmark (alignment.md)."""
+"""Relate the log's clock to the host's: by what both know exactly, else by a landmark (alignment.md)."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
 
 _SET_UP = frozenset(("setting up",))
-"""What a program prints before it launches anything."""
+"""Events that come before any launch."""
 _WAS_SET = "the log's clock was set while the program ran: the order of lines is used"
 _NEVER = 1 << 64
 ROUGH_LATE_NS = 8 * 60 * 1_000_000_000
-"""How far the last line of a log may lie after the last enqueue where the log has no other landmark."""
+"""How late the last line of a log may be after the last enqueue, if it is the only landmark."""
 
 
 def relate_clocks(
@@ -42,13 +42,10 @@ def relate_clocks(
     same_run: bool = False,
     host_step_ns: int = 0,
 ) -> LogClock | None:
-    """The log's clock, by all that log and profile both know exactly, else by the surest place that they share.
+    """Relate the log's clock to the host's; None if nothing relates them or if the stamps contradict the profile.
 
-    None when they share none, or when what they share contradicts the stamps: a clock that stepped; then the order of
-    lines remains. ``same_run``: the buffers of both show that they are of one run, however much more one of them
-    covers; ``host_step_ns``: how coarse host times are. Raises `InputError` when that place shows that they are not of
-    one run.
-    """
+    ``same_run``: buffers show one run. ``host_step_ns``: the resolution of host times. Raises `InputError` for two
+    runs."""
     unix = profile.clocks[0].as_unix
     if unix is None:
         return None  # a clock that counts from the boot tells no date: nothing relates a log's stamps to it
@@ -73,7 +70,7 @@ def relate_clocks(
 
 
 class _Dated:
-    """A profile whose host times are asked for as Unix time."""
+    """A profile with host times as Unix time."""
 
     def __init__(self, profile: Profile, unix: UnixTime) -> None:
         self.profile = profile
@@ -81,27 +78,24 @@ class _Dated:
 
     @property
     def first_ns(self) -> int | None:
-        """When the first call began that launched anything."""
         times = (one.host_start_ns for one in self.profile.activities)
         first = next((at for at in times if at is not None), None)
         return None if first is None else first + self.unix.offset_ns
 
     @property
     def last_ns(self) -> int | None:
-        """When the last such call had ended."""
         times = (one.host_end_ns for one in reversed(self.profile.activities))
         last = next((at for at in times if at is not None), None)
         return None if last is None else last + self.unix.offset_ns
 
     @cached_property
     def went_back(self) -> bool:
-        """Whether the host's clock was set back."""
         calls = (one.call for one in self.profile.activities)
         starts = [at for call in calls if call is not None and (at := call.start_ns) is not None]
         return min(map(sub, starts[1:], starts), default=0) < -DISORDER_NS
 
     def ends_ns(self) -> list[int]:
-        """When the last call of each of the fullest queues had ended: the log's lines may be of its thread alone."""
+        """The end of the last call of each large queue: the log's lines may be of one thread only."""
         counts: Counter[int] = Counter()
         last: dict[int, int] = {}
         for one in self.profile.activities:
@@ -121,7 +115,6 @@ def _relate(
     same_run: bool,
     host_step_ns: int,
 ) -> LogClock | None:
-    """As `relate_clocks`, in Unix time."""
     landmark = _landmark(profile, logs, marked, notes)
     if landmark is None:
         return None
@@ -169,7 +162,7 @@ def _relate(
 
 
 def ran_at_once(profile: Profile, logs: Sequence[FrameworkLog]) -> bool:
-    """Whether a log was written, by its dates, while the profile went on: another run would have run beside this."""
+    """Return whether the log was written, by its dates, during the profile."""
     unix = profile.clocks[0].as_unix
     dated = None if unix is None else _Dated(profile, unix)
     if dated is None or dated.first_ns is None or dated.last_ns is None:
@@ -185,7 +178,7 @@ def ran_at_once(profile: Profile, logs: Sequence[FrameworkLog]) -> bool:
 def _cut_off(
     profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock, marked: Marked | None, early: int, notes: Notes
 ) -> LogClock | None:
-    """The clock where log or profile ended before the other, which is noted; else None."""
+    """Return the clock, with a note, if the log or the profile ends before the other."""
     if clock.residual_ns < 0 and (_ends_early(profile, logs, clock) or _lacks_its_last_iteration(profile, logs, clock)):
         notes.add("log that ends before the profile does")
         return clock
@@ -203,8 +196,8 @@ def _cut_off(
 
 
 def _was_set(profile: _Dated, logs: Sequence[FrameworkLog], operations: Sequence[Operation], clock: LogClock) -> bool:
-    """Whether more passed between two lines of a log than in the whole profile, and more kernels ran in that time than
-    the calls between these lines launch: those before the first of them, which the stamps would leave out."""
+    """Return whether the log's clock was set: between two lines more time passed than in the whole profile, and more
+    kernels ran than the calls there launch."""
     first, last = profile.first_ns, profile.last_ns
     if first is None or last is None:
         return False
@@ -227,13 +220,12 @@ def _was_set(profile: _Dated, logs: Sequence[FrameworkLog], operations: Sequence
 
 
 def _damage(notes: Notes) -> str:
-    """What was wrong with the files, which may be why they do not go together: a profile that is cut off, above all."""
     problems = [str(note) for note in notes.problems[:2]]
     return f"; {'; '.join(problems)}" if problems else ""
 
 
 def _by_marks(log: FrameworkLog, marked: Marked, lines: StampedLines, unix: UnixTime) -> Iterator[Window]:
-    """An iteration's last mark is made while its line is printed: after its stamp, before the next line's."""
+    """Yield bounds of the clock: the last mark of an iteration is made while its line is printed."""
     line_of = {event.number: event.line for event in log.events if event.kind == "iteration"}
     for number, mark in enumerate(marked.ends, 1):
         if mark.host_ns is not None and (line := line_of.get(number)) is not None:
@@ -243,12 +235,12 @@ def _by_marks(log: FrameworkLog, marked: Marked, lines: StampedLines, unix: Unix
 
 
 def _is_near(*bounds: float) -> bool:
-    """Whether marks show no more than what a clock may be off: they would go with any run of the same program."""
+    """Return whether the bounds allow a plain zone, as for any run of the program."""
     return all(abs(bound - nearest_zone(int(bound))) <= LANDMARK_LATE_NS for bound in bounds)
 
 
 def _bounded(low: int, high: int, landmark: LogClock, notes: Notes) -> LogClock:
-    """The zone where it is within the bounds, else the offset between them: one of the clocks is wrong."""
+    """Return the zone within the bounds, else the offset between them, because one clock is wrong."""
     zone = nearest_zone(low)
     for offset in (landmark.offset_ns, zone, nearest_zone(high)):
         if low <= offset <= high:
@@ -279,7 +271,7 @@ def _lacks_its_last_iteration(profile: _Dated, logs: Sequence[FrameworkLog], clo
 
 
 def _iterations_are_later(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
-    """Whether all of the log's iterations lie behind the profile: another run that ended soon after it."""
+    """Return whether all iterations of the log come after the profile: another run."""
     begins = [
         clock.to_host(event.stamp) - event.duration_ns
         for log in logs
@@ -291,7 +283,7 @@ def _iterations_are_later(profile: _Dated, logs: Sequence[FrameworkLog], clock: 
 
 
 def _is_enclosed(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
-    """Whether all of the profile's time is within the log's: the profiler was on for a part of the run."""
+    """Return whether the profile is inside the log's time: the profiler was on for a part of the run."""
     first, last = profile.first_ns, profile.last_ns
     ends = [clock.to_host(log.last_stamp) for log in logs if log.last_stamp is not None]
     begins = [clock.to_host(log.first_stamp) for log in logs if log.first_stamp is not None]
@@ -299,7 +291,7 @@ def _is_enclosed(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock)
 
 
 def _is_in_warm_up(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
-    """Whether the whole profile lies between the lines that begin and end a log's warm-up: it ended there."""
+    """Return whether the profile ended in the log's warm-up."""
     first, last = profile.first_ns, profile.last_ns
     for log in logs:
         at = {event.kind: clock.to_host(event.stamp) for event in log.events if event.stamp is not None}
@@ -310,20 +302,20 @@ def _is_in_warm_up(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogCloc
 
 
 def ends_at_set_up(logs: Sequence[FrameworkLog]) -> bool:
-    """Whether the logs were cut off before the program launched anything: no line tells of more than the net."""
+    """Return whether the logs end before the program launched anything."""
     kinds = {event.kind for log in logs for event in log.events}
     return bool(kinds) and kinds <= _SET_UP and not any(log.layers for log in logs)
 
 
 def _is_before(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
-    """Whether the log ends shortly before the first call that launched anything."""
+    """Return whether the log ends shortly before the first launch."""
     first = profile.first_ns
     stamps = [clock.to_host(log.last_stamp) for log in logs if log.last_stamp is not None]
     return first is not None and bool(stamps) and 0 <= first - max(stamps) <= ROUGH_LATE_NS
 
 
 def _ends_early(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
-    """Whether the log was cut off within the profile's time: it lacks the lines that end a run."""
+    """Return whether the log was cut off during the profile: lines that end a run are missing."""
     if any(event.kind in ("benchmark ends", "total", "average iteration") for log in logs for event in log.events):
         return False
     first = profile.first_ns
@@ -335,7 +327,7 @@ def _ends_early(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) 
 def _landmark(
     profile: _Dated, logs: Sequence[FrameworkLog], marked: Marked | None, notes: Notes
 ) -> tuple[LogClock, int] | None:
-    """A clock, and how late its landmark may come in the log."""
+    """Return a clock by a landmark, and how late the landmark may come in the log."""
     iterations = [e for log in logs for e in log.events if e.kind == "iteration" and e.stamp is not None]
     if marked is not None and iterations:
         by_number = {event.number: event for event in iterations}
@@ -397,10 +389,7 @@ def _goes_back(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -
 def _lie_in_calls(
     dated: _Dated, logs: Sequence[FrameworkLog], operations: Sequence[Operation], clock: LogClock, host_step_ns: int
 ) -> bool:
-    """Whether a thread printed lines, by their stamps, while it was in a call.
-
-    Which queue's calls that thread makes is not known: it may be any in whose calls none of its stamps lies.
-    """
+    """Return whether a thread printed lines, by their stamps, while it was inside a call of each queue."""
     profile, unix = dated.profile, dated.unix
     if clock.is_doubtful or dated.went_back:
         return False
@@ -426,6 +415,6 @@ def _lie_in_calls(
 
 
 def _any_within(spans: Sequence[tuple[int, int]], times: Sequence[int]) -> bool:
-    """Whether any of the times, which are sorted, lies within one of the spans."""
+    """Return whether one of the sorted ``times`` is within a span."""
     following = [*times, _NEVER]
     return any(following[bisect_left(times, start)] < end for start, end in spans)

@@ -1,9 +1,7 @@
-"""Whether a log's stamps keep time with a profile: whatever zero its clock counts from, one offset relates them.
+"""Test whether a log's stamps match a profile: one offset relates them, whatever zero the log's clock has.
 
-A call was launched after the stamped line before its entry and before the one behind it. Of one run's log all calls
-bound one offset; of another run's they do not, as everything takes a little more or less time there. A clock that goes
-fast or slow, or that was set once, is still told from that.
-"""
+A call is launched between the stamped lines around its entry. Calls of one run allow one offset; another run is a
+little slower or faster. A drift and one step of the clock are allowed."""
 
 from __future__ import annotations
 
@@ -30,14 +28,14 @@ from mio2trace.model.profile import Activity, Profile
 from mio2trace.ops.operation import Operation
 
 FEWEST = 4
-"""Fewer windows fit by chance."""
+"""Fewer windows may fit by chance."""
 MOST_WINDOWS = 200
 TRIED = 6
-"""Of the narrowest windows at both ends, so many of each tell at what rates the clocks may go."""
+"""The number of narrow windows at both ends that suggest rates of the clock."""
 
 
 class Window(msgspec.Struct, frozen=True, gc=False):
-    """The log's clock was ahead of the profile's by ``low`` to ``high`` ns at the profile's time ``at_ns``."""
+    """The log's clock is ahead of the profile's by ``low`` to ``high`` ns at the profile's time ``at_ns``."""
 
     at_ns: int
     low: float
@@ -45,7 +43,7 @@ class Window(msgspec.Struct, frozen=True, gc=False):
 
 
 class StampedLines:
-    """A log's stamped lines, by line; ``step_ns`` is how finely they and the host's times are stamped."""
+    """A log's stamped lines; ``step_ns``: the resolution of stamps and host times."""
 
     def __init__(self, log: FrameworkLog, near_ns: int, step_ns: int, others: Sequence[tuple[int, LocalTime]]) -> None:
         stamps = {record.line: record.stamp for records in (log.events, log.layers) for record in records}
@@ -58,8 +56,7 @@ class StampedLines:
         self._step_ns = step_ns
 
     def between(self, after: int, before: int) -> tuple[int, int] | None:
-        """From when to when it was, by the log's clock, that something was after line ``after`` and before what follows
-        line ``before``; None where no stamped line is on one of both sides."""
+        """Return the log's time from line ``after`` to that behind ``before``; None without stamps on both sides."""
         first, last = bisect_right(self._lines, after) - 1, bisect_right(self._lines, before)
         if first < 0 or last == len(self._lines):
             return None
@@ -69,11 +66,9 @@ class StampedLines:
 def keeps_time(
     profile: Profile, logs: Sequence[FrameworkLog], operations: Sequence[Operation], links: Links
 ) -> bool | None:
-    """Whether the stamps of a log have the rhythm of the calls that its lines are linked to, or another one; None where
-    there are too few, or they are too coarse, to tell.
+    """Return whether the stamps match the linked calls; None if they are too few or too coarse.
 
-    Links that rest on stamps say nothing of them.
-    """
+    Links that rest on stamps do not count."""
     told = [_told(windows) for _, windows in _each(profile, logs, operations, links)]
     if True in told:
         return True
@@ -87,9 +82,7 @@ def related(
     links: Links,
     near_ns: int = MIDDLE_OF_2000_NS,
 ) -> dict[bool, LogClock]:
-    """How the clocks of the log's lines (False) and of the calls' own stamps (True) relate to the host's if they are of
-    one run: where all that is linked and sure agrees on an offset. ``near_ns``: finds the year of stamps without one.
-    """
+    """Return the clocks of the log's lines (False) and of stamps of calls (True), if sure links allow one offset."""
     clocks: dict[bool, LogClock] = {}
     for is_of_calls, windows in _each(profile, logs, operations, links, links.operation_unsure, near_ns):
         if is_of_calls in clocks or len(windows) < FEWEST or (exact := agreed(windows)) is None or exact[1] == inf:
@@ -107,7 +100,7 @@ def related(
 
 
 def agreed(windows: Sequence[Window]) -> tuple[float, float] | None:
-    """The offsets that all windows allow, but for `MOST_STRAY` of them; None where there are none."""
+    """Return the offsets that all windows but `MOST_STRAY` of them allow; None if there are none."""
     strays, at = _offset(windows)
     if strays > MOST_STRAY * len(windows):
         return None
@@ -123,10 +116,7 @@ def _each(
     leaving_out: Set[int] = frozenset(),
     near_ns: int = MIDDLE_OF_2000_NS,
 ) -> Iterator[tuple[bool, list[Window]]]:
-    """What calls tell of the clock of each log's lines, and of that of their own stamps (True).
-
-    A framework and a library may count on clocks of two zones.
-    """
+    """Yield windows for the clock of each log's lines, and for the clock of stamps of calls (True)."""
     spans = _spans(profile, links, leaving_out)
     streams = len({activity.thread for activity in profile.activities if activity.kind == "kernel"})
     host = host_resolution(profile)
@@ -144,10 +134,9 @@ def _each(
 
 
 def _spans(profile: Profile, links: Links, leaving_out: Set[int]) -> dict[int, tuple[int, int | None]]:
-    """Of each operation from when to when the host launched its kernels; None: that tells no end.
+    """Return when the host launched the kernels of each operation. End None: unknown.
 
-    Where no call of the host is recorded, the kernel before which the device idled began when it was launched.
-    """
+    Without host calls, a kernel after a gap on the device began when it was launched."""
     has_calls = any(activity.host_end_ns is not None for activity in profile.activities)
     spans: dict[int, tuple[int, int | None]] = {}
     busy_until = -inf
@@ -179,7 +168,7 @@ def _by_device(activity: Activity, busy_until: float) -> tuple[int, int | None] 
 def _windows(
     operations: Sequence[Operation], spans: dict[int, tuple[int, int | None]], lines: StampedLines, streams: int
 ) -> Iterator[Window]:
-    """What each call tells; calls between the same two lines tell one thing. ``streams``: threads that launched."""
+    """Merge the bounds of calls between the same two lines. ``streams``: the number of launching threads."""
     met: dict[tuple[int, int], Window] = {}
     for operation, behind in zip(operations, lines_behind(operations, streams), strict=True):
         span = spans.get(operation.index)
@@ -214,7 +203,7 @@ def _told(windows: Sequence[Window]) -> bool | None:
 
 
 def _offset(windows: Sequence[Window], rate: float = 0.0) -> tuple[int, float]:
-    """How many windows the offset that most of them allow is not in, where the log's clock gains ``rate``; and it."""
+    """Return how many windows the best offset misses, and this offset, if the log's clock gains ``rate``."""
     origin = windows[0].at_ns
     lows = sorted(window.low - rate * (window.at_ns - origin) for window in windows)
     highs = sorted(window.high - rate * (window.at_ns - origin) for window in windows)
@@ -224,10 +213,9 @@ def _offset(windows: Sequence[Window], rate: float = 0.0) -> tuple[int, float]:
 
 
 def _with_a_step(windows: Sequence[Window]) -> tuple[int, bool]:
-    """The same of a clock that was set once, at the best of all places; whether it was: by more than passed at all.
+    """Return how many windows two offsets miss at best, and whether the step is longer than the windows' time.
 
-    Another run takes a little more or less time between two lines, never an hour.
-    """
+    Another run takes a little more or less time between two lines, never an hour."""
     best, jump = len(windows), 0.0
     for place in range(1, len(windows)):
         (before, at), (after, then) = _offset(windows[:place]), _offset(windows[place:])
@@ -237,7 +225,7 @@ def _with_a_step(windows: Sequence[Window]) -> tuple[int, bool]:
 
 
 def _rates(windows: Sequence[Window]) -> Iterator[float]:
-    """How much faster the log's clock may go, by the narrowest windows at both ends."""
+    """Yield the rates that the narrowest windows at both ends suggest."""
     third = len(windows) // 3
     ends = (sorted(part, key=lambda one: one.high - one.low)[:TRIED] for part in (windows[:third], windows[-third:]))
     first, last = ([one for one in end if one.high < inf] for end in ends)
@@ -249,10 +237,7 @@ def _rates(windows: Sequence[Window]) -> Iterator[float]:
 
 
 def _nats(windows: Sequence[Window]) -> float:
-    """How probable it is that stamps of another run fit as well.
-
-    From one window to the next such stamps are off by up to `OTHERWISE` of the time between them, in either direction.
-    """
+    """Return the log-probability that stamps of another run, off by up to `OTHERWISE` of each time, fit as well."""
     closed = [window for window in windows if window.high < inf]
     best: list[float] = []  # of the windows up to each, those that tell most and end with it
     for place, after in enumerate(closed):

@@ -1,1 +1,1 @@
-"""Activities to layers: the net, likeness to what is placed, a framework's ops; `caffe` has what its logs tell."""
+"""Activities to layers: the net, similarity to known layers, a framework's ops. `caffe` has what its logs show."""

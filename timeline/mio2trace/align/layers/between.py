@@ -1,8 +1,6 @@
-"""What ran between two activities of one iteration, on one queue, ran in that iteration, whatever it was.
+"""Iterations of activities without layer: what ran on a queue between two activities of one iteration is in it.
 
-Kernels of the program itself, or of calls that the log does not have, are in no layer: the iteration goes on around
-them all the same. Between its two directions nothing tells which one. What lies between two iterations is in neither.
-"""
+Between two directions it has none. Between two iterations it is in neither."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from mio2trace.model.tables import NO, Activities, Numbers, by_key
 
 
 def place_between(attribution: Attribution) -> None:
-    """Passes of what is in none yet, by its neighbours on its queue."""
+    """Set passes by the neighbours on the queue."""
     links, commands = attribution.links, attribution.profile.commands
     if not links.passes or NONE not in links.pass_of:
         return
@@ -43,14 +41,13 @@ def place_between(attribution: Attribution) -> None:
 
 
 def _in_order(commands: Activities) -> Numbers:
-    """Positions as they ran; as they were launched, if the times of some are not known."""
+    """Return positions by start; by launch if some times are unknown."""
     starts = commands.start_ns
     return np.arange(len(starts)) if (starts == NO).any() else np.argsort(starts, kind="stable")
 
 
 def _around(links: Links, before: int, after: int) -> int:
-    """The pass that two are, or the iteration that both are of; else `NONE`. What ran before the recording is known
-    by its start alone: nothing else belongs to it."""
+    """Return the pass of both, or their iteration; else `NONE`, also next to commands from before the recording."""
     if before != NONE and links.passes[before].phase == "before":
         return NONE
     if before in (after, NONE):
@@ -62,7 +59,7 @@ def _around(links: Links, before: int, after: int) -> int:
 
 
 def place_updates(attribution: Attribution) -> None:
-    """Kernels of calls between an iteration's last layer line and its own line, where they follow its kernels."""
+    """Set passes of kernels of calls between the last layer line of an iteration and its own line."""
     links = attribution.links
     lines: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for event in attribution.events:

@@ -1,9 +1,7 @@
-"""Blocks: what a step repeats three times and more, one after another, as a transformer repeats its layers.
+"""Blocks: what a step repeats at least three times in a row, as a transformer repeats its layers.
 
-The repeats are those of the anchors, the ops that do most of the work; what is between two anchors may differ. A block
-ends with a residual sum, or with the norm of that sum. Between several such places the gaps between ops decide: the
-host takes longest between two blocks.
-"""
+The anchors repeat: the ops that do most of the work. Ops between anchors may differ. A block ends with a residual sum
+or its norm. If several places are possible, the longest gap between ops on the host decides."""
 
 from __future__ import annotations
 
@@ -15,20 +13,19 @@ from typing import NamedTuple
 LEAST_BLOCKS = 3
 """Fewer repeats may be chance."""
 LEAST_ANCHORS = 2
-"""In a block; of one anchor a block is no more than its layer."""
+"""A block with one anchor is the anchor's layer."""
 CLEAR = 0.1
-"""How much longer than the same ops' elsewhere a gap must be, as a share of the longest one. In 11 profiles with
-modules it is 12 % and more where a block begins, and up to 3.4 % where none begins."""
+"""How much longer a gap is than other gaps of these ops, in parts of the longest one. In 11 profiles with modules: 12 %
+or more at the begin of a block, up to 3.4 % elsewhere."""
 _LEAST_SHARE = 0.5
-"""Share of the anchors that blocks must hold: networks whose stages differ (ResNet) repeat in parts only."""
+"""Share of the anchors that blocks must have: networks with different stages (ResNet) repeat in parts only."""
 _ACTIVATIONS = frozenset(("aten::relu", "aten::relu_"))
 _LOOK_BACK = 8
 _MOST_PERIODS = 16
 
 
 class Op(NamedTuple):
-    """``signature``: what is equal in each repeat; ``kind``: of an anchor, empty for any other op. ``is_sum``: whether
-    it adds two tensors of one shape, as a residual connection does."""
+    """``signature``: equal in each repeat. ``kind``: empty if no anchor. ``is_sum``: adds two tensors of one shape."""
 
     text: str
     signature: Hashable
@@ -39,7 +36,7 @@ class Op(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The ops from ``first`` to before ``end``. ``is_usual``: they are those of most blocks of their run."""
+    """The ops from ``first`` to before ``end``. ``is_usual``: they are those of most blocks of the run."""
 
     first: int
     end: int
@@ -47,14 +44,14 @@ class Block(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """The anchors of a block, by their numbers."""
+    """Numbers of the anchors of a block."""
 
     first: int
     end: int
 
 
 class _Run(NamedTuple):
-    """Anchors from ``first`` on, ``length`` of them, that repeat after ``period``."""
+    """``length`` anchors from ``first`` on that repeat after ``period``."""
 
     first: int
     period: int
@@ -62,8 +59,8 @@ class _Run(NamedTuple):
 
 
 class _Slot(NamedTuple):
-    """A place between two ops of a block: before op number ``at`` of those behind the anchor before anchor ``offset``,
-    and how long the host takes there. ``is_end``: whether a residual sum ends there, with its activation or norm."""
+    """A place between two ops of a block: op ``at`` behind the anchor before anchor ``offset``. ``ns``: the gap there.
+    ``is_end``: a residual sum ends there."""
 
     offset: int
     at: int
@@ -74,7 +71,7 @@ class _Slot(NamedTuple):
 
 
 class _Placed(NamedTuple):
-    """The first anchors of a run's blocks, the names of the ops between two blocks, how many are the first one's."""
+    """First anchors of a run's blocks, names of the ops between two blocks, and how many of these end a block."""
 
     starts: range
     between: tuple[str, ...]
@@ -82,7 +79,7 @@ class _Placed(NamedTuple):
 
 
 def find_blocks(ops: Sequence[Op]) -> list[Block]:
-    """The blocks of one thread's ops in a step, in order; none if they hold less than half of the anchors."""
+    """Find the blocks of one thread's ops in a step; none if they have less than half of the anchors."""
     anchors = [at for at, op in enumerate(ops) if op.kind]
     numbers: dict[Hashable, int] = {}
     signatures = [numbers.setdefault(ops[at].signature, len(numbers)) for at in anchors]
@@ -117,10 +114,7 @@ def find_blocks(ops: Sequence[Op]) -> list[Block]:
 
 
 def _differing(signatures: Sequence[int], like: _Span, limit: int, way: int) -> _Span | None:
-    """A block beside the run with all anchors of the run's and some more between them; from ``limit`` on or up to it.
-
-    ``way``: 1 behind the run's last block, -1 before its first one.
-    """
+    """Find a block beside the run with additional anchors, up to ``limit``. ``way``: 1 after the run, -1 before it."""
     wanted = signatures[like.first : like.end][::way]
     at = like.end if way > 0 else like.first - 1
     met = more = 0
@@ -138,7 +132,7 @@ def _differing(signatures: Sequence[int], like: _Span, limit: int, way: int) -> 
 
 
 def _are_one(signatures: Sequence[int], one: _Span, other: _Span, free: int, begin: int) -> bool:
-    """Whether two runs have the same blocks, with at most one block between."""
+    """Return whether two runs have the same blocks, with at most one other block between."""
     period = one.end - one.first
     if signatures[one.first : one.end] != signatures[other.first : other.end]:
         return False
@@ -146,7 +140,7 @@ def _are_one(signatures: Sequence[int], one: _Span, other: _Span, free: int, beg
 
 
 def _runs(signatures: Sequence[int]) -> list[_Run]:
-    """Runs that do not overlap, the longest first; of equal ones that with the shortest period."""
+    """Return runs that do not overlap, the longest first, then the shortest period."""
     distances: Counter[int] = Counter()
     last: dict[int, list[int]] = {}
     for at, signature in enumerate(signatures):
@@ -181,11 +175,9 @@ def _runs(signatures: Sequence[int]) -> list[_Run]:
 
 
 def _placed(ops: Sequence[Op], texts: Sequence[str], anchors: Sequence[int], run: _Run) -> _Placed:
-    """Where the blocks of a run begin: of the places that give as many blocks, and of the ops before that place's
-    anchor, the one before which the host takes longest.
+    """Find where the blocks of a run begin: at the possible place with the longest gap on the host.
 
-    A norm before the run may be the first block's, whose input is not the sum that other blocks' norms add up.
-    """
+    A norm before the run may be the first block's, because its input is no sum."""
     from statistics import median  # it loads much, and few runs come here
 
     first, end, period = run.first, run.first + run.length, run.period
@@ -216,10 +208,9 @@ def _placed(ops: Sequence[Op], texts: Sequence[str], anchors: Sequence[int], run
 
 
 def _ends_a_sum(ops: Sequence[Op], at: int) -> bool:
-    """Whether a residual sum ends before op ``at`` of a block, with the activation or the norm of the sum.
+    """Return whether a residual sum, with its activation or norm, ends before op ``at``.
 
-    The norm of a sum may be the first op of the next block as well, and a root mean square norm always is.
-    """
+    The norm of a sum may also begin the next block; a root mean square norm always does."""
     if ops[at].is_sum:
         return False
     if ops[at - 1].kind == "norm" or ops[at - 1].text in _ACTIVATIONS:
@@ -228,13 +219,14 @@ def _ends_a_sum(ops: Sequence[Op], at: int) -> bool:
 
 
 def _are_alike(one: Op, other: Op) -> bool:
-    """Whether they are linear layers of one size, as those of a query and a key: no block begins between these."""
+    """Return whether both are linear layers of one size, as of a query and a key: no block begins between these."""
     return one.kind == "linear" and one.signature == other.signature
 
 
 def _longest(slots: Sequence[_Slot], candidates: Sequence[_Slot]) -> _Slot:
-    """Where the host takes longest: behind residual sums if there are any. Compared with the same two ops elsewhere in
-    the block, if that is clear, else with other places before an op of that name."""
+    """Return the slot with the longest gap, behind residual sums if there are any.
+
+    Gaps are compared with those between the same ops, if this is clear, else with those before ops of the same name."""
     from statistics import median
 
     ends = [slot for slot in candidates if slot.is_end]
@@ -266,12 +258,12 @@ def _longest(slots: Sequence[_Slot], candidates: Sequence[_Slot]) -> _Slot:
 def _bounds(
     texts: Sequence[str], anchors: Sequence[int], spans: Sequence[_Span], placed: _Placed, free: int
 ) -> list[tuple[int, int]]:
-    """The first op of each block and the first one behind it. Ops before ``free`` are of an earlier run."""
+    """Return the bounds of each block. Ops before ``free`` are of an earlier run."""
     usual, cut = placed.between, placed.cut
     between = [(anchors[before.end - 1] + 1, anchors[span.first]) for before, span in pairwise(spans)]
 
     def tail(first: int, end: int) -> int:
-        """The end of the block before: how far the ops are the usual ones up to the cut."""
+        """Return the end of the block before: as far as the ops are the usual ones up to the cut."""
         at = 0
         while at < cut and first + at < end and texts[first + at] == usual[at]:
             at += 1

@@ -1,9 +1,8 @@
-"""Layers where no module was recorded: ops of the forward pass, named by kind and position, and the blocks they form.
+"""Layers without recorded modules: forward ops by kind and position, and the blocks that they form.
 
-``conv 3`` is the third convolution of a step. ``block 2`` is the second of what a step repeats; it has its ops without
-a kind (additions, copies), its other ops are layers within it. In a step whose ops differ from those of most steps, in
-kind, sizes or number, the position is a guess. Steps are marked, else they are what the ops repeat.
-"""
+``conv 3`` is the third convolution of a step. ``block 2`` is the second block; it has ops without a kind (additions,
+copies), its other ops are layers within it. If the ops of a step differ from those of most steps, positions are
+guesses. Without marked steps, a step is what the ops repeat."""
 
 from __future__ import annotations
 
@@ -20,19 +19,19 @@ from mio2trace.align.open_ranges import OpenRanges
 from mio2trace.model.profile import Profile, Range
 
 IN_BLOCK = 0.9
-"""Confidence that an op is in its block, if the blocks are alike: nothing records where one begins. Of more than 30
-profiles with modules no such block was wrong (docs/kineto.md)."""
+"""Confidence that an op is in its block, if the blocks are equal: no block was wrong in more than 30 profiles with
+modules (docs/kineto.md)."""
 _MOST_PERIODS = 1 << 10
 _MOST_FITS = 64
 _MODULE = "nn.Module: "
 _SUMS = ("aten::add", "aten::add_")
 _BATCH_NORM = "aten::batch_norm"
 _COUNTER = "aten::add_", ((), ())
-"""Batch norms count their batches in training, by an addition to a number, before they run."""
+"""In training, batch norms first count their batches by an addition."""
 
 
 class Execution(NamedTuple):
-    """One of a layer: ``within`` is the block around the layer, ``again`` whether the backward pass ran it again."""
+    """``within``: the block around the layer. ``again``: the backward pass ran it again."""
 
     name: str
     start_ns: int
@@ -43,10 +42,8 @@ class Execution(NamedTuple):
 
 
 class Sequenced:
-    """``executions``: by the place of their first range; ``first_of``: of each range that is in one this place.
-
-    ``nowhere``: ranges of forward ops that the backward pass ran again, if their layer is not known.
-    """
+    """``executions`` by their first range; ``first_of``: this range for all ranges in it. ``nowhere``: ranges that ran
+    again without a known layer."""
 
     def __init__(self) -> None:
         self.executions: dict[int, Execution] = {}
@@ -61,10 +58,9 @@ class Sequenced:
 def layers_by_sequence(
     profile: Profile, opened: OpenRanges, steps: Sequence[MarkedStep], annotations: Mapping[int, Range]
 ) -> Sequenced:
-    """The layers of a profile without modules; none where it has any.
+    """Return the layers of a profile without modules; none if it has modules.
 
-    ``annotations``: ranges that the user named, by place. Ops without parameters stay in those that hold less than half
-    of a step.
+    ``annotations``: ranges of the user. Ops without parameters stay in annotations that have less than half of a step.
     """
     found = Sequenced()
     if any(made.kind == "frame" and made.text.startswith(_MODULE) for made in profile.ranges):
@@ -108,7 +104,7 @@ def layers_by_sequence(
 
 
 def _numbering(ops: Sequence[ForwardOp], steps: Sequence[MarkedStep]) -> Callable[[int], int | None]:
-    """Gives the number of the step of a time: of the marked ones, else of what the ops with parameters repeat."""
+    """Return a function that gives the step at a time: marked steps, else what the ops with parameters repeat."""
     if steps:
         marked = [step.start_ns for step in steps]
 
@@ -124,7 +120,7 @@ def _numbering(ops: Sequence[ForwardOp], steps: Sequence[MarkedStep]) -> Callabl
 
 
 def _signatures(part: Sequence[ForwardOp]) -> dict[str, tuple[Hashable, ...]]:
-    """By kind the ops of a step; by "" all those with parameters."""
+    """Return the signatures of a step's ops by kind; "" has all ops with parameters."""
     found: dict[str, list[Hashable]] = {"": []}
     for op in part:
         if op.kind in NAMED:
@@ -135,7 +131,7 @@ def _signatures(part: Sequence[ForwardOp]) -> dict[str, tuple[Hashable, ...]]:
 
 
 def _annotated(part: Sequence[ForwardOp], parent_of: Sequence[int], annotations: Mapping[int, Range]) -> set[int]:
-    """Places of ops within an annotation that holds less than half of the step's ops with parameters."""
+    """Return places of ops in an annotation that has less than half of the step's ops with parameters."""
     starts = [op.start_ns for op in part if op.kind in WITH_PARAMETERS]
     is_part: dict[int, bool] = {NONE: False}
     """By the range around an op."""
@@ -164,7 +160,7 @@ def _name(
     known: dict[Hashable, list[Block]],
     found: Sequenced,
 ) -> None:
-    """The layers of a step, and its blocks; ``sure`` has the kinds of which each op has the place of most steps."""
+    """Name the layers and blocks of a step. ``sure``: kinds that have the usual sequence of ops."""
     threads: dict[int, list[ForwardOp]] = defaultdict(list)
     for op in part:
         threads[op.thread].append(op)
@@ -207,7 +203,7 @@ def _op(op: ForwardOp) -> Op:
 
 
 class _Once:
-    """The ops of a step's forward pass, to be found again. ``before``: where those begin that ran again last."""
+    """A step's forward ops, to find them again. ``before``: the begin of the ops that last ran again."""
 
     def __init__(self, ops: Sequence[ForwardOp]) -> None:
         self.ops = ops
@@ -218,7 +214,7 @@ class _Once:
             self._places[signature].append(at)
 
     def find(self, wanted: Sequence[Hashable]) -> list[int]:
-        """Where these ops are, all in a row: the last ones before ``before`` first."""
+        """Return the places of these ops in a row, the last one before ``before`` first."""
         places = self._places.get(wanted[0], [])
         middle = bisect_right(places, self.before - len(wanted))
         tried = (*reversed(places[max(0, middle - _MOST_FITS) : middle]), *places[middle : middle + _MOST_FITS])
@@ -226,8 +222,7 @@ class _Once:
 
 
 def _name_again(group: Sequence[ForwardOp], once: _Once, found: Sequenced) -> None:
-    """What the backward pass ran again is in the layers of the same ops of the forward pass; of several the last ones
-    that did not run again yet. One of the group's ops has parameters."""
+    """Put ops that ran again into the layers of the same forward ops, the last ones that did not run again yet."""
     anchors = [at for at, op in enumerate(group) if op.kind in ANCHORS]
     wanted, had, part = [op.signature for op in group], once.signatures, once.ops
     first, last = anchors[0], anchors[-1]
@@ -255,7 +250,7 @@ def _name_again(group: Sequence[ForwardOp], once: _Once, found: Sequenced) -> No
 
 
 def _period(signatures: Sequence[Hashable]) -> int:
-    """The least number of ops after which all repeat, as often as they are there; all of them where none do."""
+    """Return the smallest period of the whole sequence; its length if it has none."""
     count = len(signatures)
     tried = 0
     for period in range(1, count // 2 + 1):

@@ -1,9 +1,7 @@
-"""The ops of the forward pass, each with what is within it: what modules call, in order.
+"""The ops of the forward pass that modules call, in order.
 
-Of ops within each other that is the outermost one, but for regions and custom ops that hold several ops with
-parameters. The backward pass runs forward ops again where activations were not kept (checkpoints): these have
-sequence numbers of their own, and `ForwardOp.again_in`.
-"""
+The outermost op counts, except for regions and custom ops with several ops with parameters. With checkpoints, the
+backward pass runs forward ops again (`ForwardOp.again_in`)."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ _CUSTOM = {
 }
 WITH_PARAMETERS = frozenset(_PARAMETERS)
 NAMED = frozenset((*_PARAMETERS, *_OTHERS)) - {"product"}
-"""Kinds of ops that are layers: those with parameters, and those that are modules of their own mostly."""
+"""Kinds of ops that are layers: with parameters, or mostly modules of their own."""
 ANCHORS = WITH_PARAMETERS | {"attention", "product"}
 VIEW = "view"
 _LAUNCHES_NOTHING = (
@@ -56,13 +54,9 @@ _OPTIMIZER = "Optimizer."
 
 
 class ForwardOp(NamedTuple):
-    """``place``: of its range; ``kind``: empty for an op of no kind; ``shapes``: of its first two inputs.
-    ``signature``: a number, the same for ops of one name and these shapes.
-
-    An op of kind `VIEW` launches nothing, but its gradient may.
-
-    ``again_in``: the range of the backward pass that ran it again, `NONE` in the forward pass itself.
-    """
+    """``place``: its range. ``kind``: may be empty; `VIEW` launches nothing, but its gradient may. ``shapes``: of two
+    inputs. ``signature``: equal for equal names and shapes. ``again_in``: the range of the backward pass that ran it
+    again, else `NONE`."""
 
     place: int
     text: str
@@ -76,7 +70,7 @@ class ForwardOp(NamedTuple):
 
 
 def kind_of(text: str) -> str:
-    """The kind of an op by its name, empty if it has none."""
+    """Return the kind of an op by its name, else an empty text."""
     kind = _ATEN.get(text)
     if kind is not None:
         return kind
@@ -86,7 +80,7 @@ def kind_of(text: str) -> str:
 
 
 def forward_ops(profile: Profile, opened: OpenRanges) -> list[ForwardOp]:
-    """In order of time. Optimisers are no forward pass."""
+    """Return the forward ops by time, without optimisers."""
     ranges, parent_of, order = profile.ranges, opened.parent_of, opened.outermost_first
     texts = [*map(attrgetter("text"), ranges)]
     kinds = {text: kind_of(text) for text in set(texts)}
@@ -133,11 +127,8 @@ def forward_ops(profile: Profile, opened: OpenRanges) -> list[ForwardOp]:
 def _held(
     profile: Profile, parent_of: Sequence[int], texts: Sequence[str], kinds: Mapping[str, str]
 ) -> tuple[dict[int, str | None], bool]:
-    """Of each range around ops with parameters the kind of the only such op within it, None if it holds several; and
-    whether the backward pass has any.
-
-    Of an op with parameters within another the outer counts.
-    """
+    """Return the kind of the only op with parameters within each range (None: several), and whether the backward pass
+    has any. Of nested ops the outer one counts."""
     ranges = profile.ranges
     wanted = {text: kind for text, kind in kinds.items() if kind in WITH_PARAMETERS}
     held: dict[int, str | None] = {}

@@ -1,13 +1,10 @@
-"""Steps that the profiler, a framework or the user marks with ranges, and the commands launched in each.
+"""Steps that the profiler, a framework or the user marks with ranges.
 
-A command belongs to the step in which the host launched it: a device that lags behind runs it during a later step. A
-command that no recorded call launched is in no step here; its neighbours on the stream decide (`between`), or it began
-before the first recorded launch of its stream and is of phase ``before``.
+A command belongs to the step in which the host launched it. Commands without a recorded launch get their step from
+their neighbours (`between`), or have phase ``before`` if they ran before the first launch on their stream.
 
-Marks, the strongest first: steps of a serving engine (``step[DECODE bs=32]``; `torch-graphs.md` 5), numbered steps
-(``ProfilerStep#7``, ``iteration 3``), the outermost of several; else a text that comes again, whose ranges do not
-overlap and hold nine tenths of the launches. A framework's op is never a step.
-"""
+Marks, strongest first: a serving engine's steps (``step[DECODE bs=32]``; `torch-graphs.md` 5), numbered steps
+(``ProfilerStep#7``), ranges of one text that do not overlap and have nine tenths of the launches."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ if TYPE_CHECKING:
     from mio2trace.align.attribution import Attribution
 
 LEAST_LAUNCHES = 0.9
-"""Share of the launches that ranges of one text must hold to be steps, where their text alone does not say so."""
+"""Share of the launches that ranges of one text need to be steps."""
 _LONGEST = 400
 _NUMBERED = late(r"(ProfilerStep|iteration|iter|step|batch)[ _#:=-]{0,3}(\d{1,9})", re.ASCII | re.IGNORECASE)
 _ENGINE = late(
@@ -52,8 +49,7 @@ _PHASES = {"extend": "prefill", "prefill": "prefill", "decode": "decode", "mixed
 
 
 class MarkedStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A step that a range marks: its number, its kind (``decode bs=32``, empty where the text names none), and when
-    the host was in it, in ns on the host's clock. ``phase``, ``batch`` (requests), ``tokens``: as the text has them."""
+    """A marked step with host times in ns. ``kind``: ``decode bs=32``, may be empty. ``batch``: requests."""
 
     number: int
     start_ns: int
@@ -65,7 +61,7 @@ class MarkedStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def is_step(made: Range) -> bool:
-    """Whether the text of a range marks a step, or the capture of one: no layer then."""
+    """Return whether a range marks a step or its capture, and so is no layer."""
     text = made.text.strip()
     if made.kind not in ("range", "annotation") or len(text) > _LONGEST:
         return False
@@ -73,7 +69,7 @@ def is_step(made: Range) -> bool:
 
 
 def marked_steps(profile: Profile) -> tuple[MarkedStep, ...]:
-    """The steps that ranges mark, in order of time, none of which overlap; empty where nothing marks any."""
+    """Return the steps that ranges mark, by time and without overlaps."""
     engine: dict[str, list[Range]] = defaultdict(list)
     numbered: dict[str, list[Range]] = defaultdict(list)
     others: dict[str, list[Range]] = defaultdict(list)
@@ -94,12 +90,12 @@ def marked_steps(profile: Profile) -> tuple[MarkedStep, ...]:
 
 
 def _covered_ns(ranges: Iterable[Range]) -> int:
-    """How much time ranges take; of families within each other the outermost takes most."""
+    """Return the total time; of nested families the outermost takes most."""
     return sum(made.end_ns - made.start_ns for made in ranges)
 
 
 def _apart(ranges: Iterable[Range]) -> list[Range]:
-    """In order of time, without those that begin within an earlier one: another thread's mark of the same step."""
+    """Sort by time and drop ranges that begin within an earlier one (another thread's mark of the step)."""
     kept: list[Range] = []
     for made in sorted(ranges, key=lambda one: (one.start_ns, -one.end_ns)):
         if not kept or made.start_ns >= kept[-1].end_ns:
@@ -108,7 +104,7 @@ def _apart(ranges: Iterable[Range]) -> list[Range]:
 
 
 def _numbered(ranges: Sequence[Range], *, own: bool) -> tuple[MarkedStep, ...]:
-    """Steps with their own numbers, if these grow; else counted from 1."""
+    """Return steps with their own numbers if these increase, else counted from 1."""
     numbers = [int(_NUMBERED.fullmatch(made.text.strip())[2]) for made in ranges] if own else []  # type: ignore[index]
     if not own or any(one >= other for one, other in pairwise(numbers)):
         numbers = [*range(1, len(ranges) + 1)]
@@ -126,7 +122,7 @@ def _numbered(ranges: Sequence[Range], *, own: bool) -> tuple[MarkedStep, ...]:
 
 
 def _engine_step(text: str) -> tuple[str, int | None, int | None]:
-    """(phase, batch, tokens) of a serving engine's step; ``("", None, None)`` of any other."""
+    """Return (phase, batch, tokens) of a serving engine's step; ``("", None, None)`` for other texts."""
     text = text.strip()
     found = _ENGINE.fullmatch(text)
     if found is None:
@@ -147,7 +143,7 @@ def _engine_step(text: str) -> tuple[str, int | None, int | None]:
 
 
 def _tokens_of(text: str) -> int | None:
-    """Of vLLM's: stated, else the query tokens of both parts, else the two numbers in brackets."""
+    """Return vLLM's tokens: stated, else the query tokens of both parts, else the two numbers in brackets."""
     stated = _EXECUTED.match(text)
     if stated is not None:
         return _number(stated[1])
@@ -163,7 +159,7 @@ def _number(text: str) -> int | None:
 
 
 def _of_equal_text(profile: Profile, by_text: dict[str, list[Range]]) -> tuple[MarkedStep, ...]:
-    """Ranges of one text that hold most launches; of several texts that with most ranges."""
+    """Return ranges of one text that have most launches, the most frequent text first."""
     several = [ranges for ranges in by_text.values() if len(ranges) > 1]
     if not several:
         return ()
@@ -182,8 +178,7 @@ def _of_equal_text(profile: Profile, by_text: dict[str, list[Range]]) -> tuple[M
 
 
 def place_marked_steps(attribution: Attribution) -> None:
-    """Passes by launch: of phase ``before`` what was launched before the recording, else of the step around the call;
-    before the first step it is set-up, behind another one ``between``."""
+    """Set passes: ``before`` the recording, the launch's step, set-up before the first step, else ``between``."""
     links, steps = attribution.links, attribution.steps
     commands = attribution.profile.commands
     early = before_recording(commands)
@@ -207,7 +202,7 @@ def place_marked_steps(attribution: Attribution) -> None:
 
 
 def step_at(steps: Sequence[MarkedStep], host_ns: int | None) -> MarkedStep | None:
-    """The step that the host was in at a time; None for a time in none, or for no time."""
+    """Return the step at a host time, if there is one."""
     if host_ns is None:
         return None
     place = bisect_right(steps, host_ns, key=lambda step: step.start_ns) - 1
@@ -215,7 +210,7 @@ def step_at(steps: Sequence[MarkedStep], host_ns: int | None) -> MarkedStep | No
 
 
 def before_recording(commands: Activities) -> Numbers:
-    """Positions of commands that started before the first command of their stream whose launch is recorded."""
+    """Return positions of commands that started before the first recorded launch of their stream."""
     called, starts = commands.host_start_ns, commands.start_ns
     if (called != NO).all():
         return np.zeros(0, np.int64)

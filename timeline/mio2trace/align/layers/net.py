@@ -1,4 +1,4 @@
-"""The net as the logs tell it: its layers in order, their printed times and shapes, from one or several sources."""
+"""The net of the logs: layers in order with printed times and shapes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ from mio2trace.model.log import Direction, FrameworkLog, LayerTime
 from mio2trace.notes import Notes
 
 LayerKey = tuple[int, Direction | None]
-"""A layer by its index, and a direction where it has one."""
+"""Index and direction (if known) of a layer."""
 
 
 class NetLayerSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A layer of the net; times as printed (means over iterations, or of one execution), None when not printed.
-
-    ``within``: the layer that it is a part of, as far as no range shows that.
-    """
+    """A layer of the net; printed times are means or of one execution. ``within``: the layer around it."""
 
     index: int
     layer: str
@@ -32,7 +29,7 @@ class NetLayerSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Net(msgspec.Struct, frozen=True, kw_only=True):
-    """Layers in net order. ``backward``: whether a backward pass ran; None when nothing tells."""
+    """Layers in net order. ``backward``: whether a backward pass ran (None: unknown)."""
 
     layers: tuple[NetLayerSpec, ...] = ()
     backward: bool | None = None
@@ -43,7 +40,7 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
         return not self.layers or self.layers[-1].index + 1 == len(self.layers)
 
     def execution_order(self) -> list[tuple[NetLayerSpec, Direction]]:
-        """One iteration: forward in net order, then backward in reverse (dvdt-ck.md 2.1)."""
+        """Return one iteration: forward in net order, then backward in reverse (dvdt-ck.md 2.1)."""
         order: list[tuple[NetLayerSpec, Direction]] = [(layer, "forward") for layer in self.layers]
         if self.backward:
             order += [(layer, "backward") for layer in reversed(self.layers)]
@@ -51,7 +48,7 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def by_place(log: FrameworkLog) -> FrameworkLog:
-    """Layers numbered by their places in the net that the log set up, where it lost some of its layer lines."""
+    """Number the layers by their places in the net of the set-up, if layer lines are lost."""
     places = {layer.layer: place for place, layer in enumerate(log.net)}
     if all(places.get(layer.layer, layer.index) == layer.index for layer in log.layers):
         return log
@@ -63,7 +60,7 @@ def by_place(log: FrameworkLog) -> FrameworkLog:
 
 
 def read_net(logs: Sequence[FrameworkLog], notes: Notes) -> Net:
-    """The net of the log with most layers; others add what it lacks. Different names for a place are a problem."""
+    """Return the net of the log with most layers, completed by others. Contradicting names add a note."""
     best: Sequence[LayerTime] = max((log.layers for log in logs), key=len, default=())
     built = {layer.layer: layer for log in logs for layer in log.net}
     names: dict[int, str] = {}
@@ -101,7 +98,7 @@ def read_net(logs: Sequence[FrameworkLog], notes: Notes) -> Net:
 
 
 def _backward(logs: Sequence[FrameworkLog], layers: Sequence[NetLayerSpec]) -> bool | None:
-    """``backward: 0 ms`` for all layers is printed when no backward was run; the warm-up runs what iterations do."""
+    """Return whether a backward pass ran. ``backward: 0 ms`` for all layers means no."""
     if any(layer.backward_ns for layer in layers):
         return True
     averages = [log.average_backward_ns for log in logs if log.average_backward_ns is not None]

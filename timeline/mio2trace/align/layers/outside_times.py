@@ -1,5 +1,5 @@
-"""Activities in layers that may belong elsewhere: without times of their own, by a clock that may be off, of another
-queue, and kernels that do not go with their layer."""
+"""Lower the confidence of layers that may be wrong: by missing times, a clock with an error, another queue's thread, or
+names of kernels."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from mio2trace.model.tables import by_key
 from mio2trace.ops.operation import Operation
 
 OF_ITS_OWN = frozenset((RANGE, CORRELATION, GRAPH_NODE, CAPTURE, SEQUENCE, TIMER_MARKS, ""))
-"""What tells of a kernel itself, whatever its queue; or nothing."""
+"""Evidence about the kernel itself, whatever its queue; or none."""
 
 
 def doubt_between_layers(attribution: Attribution) -> None:
-    """What stamps or durations put into a layer without host times of its own may be of the layer beside it."""
+    """Doubt layers by stamps or times of activities without host times."""
     if attribution.times is None:
         return
     links, run_of = attribution.links, attribution.links.run_of
@@ -49,9 +49,7 @@ def doubt_between_layers(attribution: Attribution) -> None:
 
 
 def doubt_by_clock(attribution: Attribution) -> None:
-    """What times placed is in doubt where the log's clock may be off by more than a landmark is: a layer's lines hold a
-    kernel at so many of the possible offsets as the layer took of them. What is less likely than not stays outside.
-    """
+    """Doubt layers by times if the log's clock has a large error: a layer is as likely as its share of this error."""
     clock, links = attribution.clock, attribution.links
     if clock is None or not clock.is_doubtful:
         return
@@ -66,11 +64,7 @@ def doubt_by_clock(attribution: Attribution) -> None:
 
 
 def doubt_other_queues(attribution: Attribution) -> None:
-    """The log's layers are one thread's: what another queue ran meanwhile may be another thread's work.
-
-    Which queue is that of the thread that printed them the names of kernels tell: another thread's are of any layer. A
-    queue with hardly any kernels of layers is not it.
-    """
+    """Doubt layers of queues that may be another thread's: names of kernels show which thread printed the layers."""
     commands, links = attribution.profile.commands, attribution.links
     if len(np.unique(commands.queue)) < 2:
         return
@@ -93,9 +87,7 @@ def doubt_other_queues(attribution: Attribution) -> None:
 
 
 def _are_marks_among_others(attribution: Attribution) -> bool:
-    """Whether another thread's calls, or another run's, are among those of the thread that marked its layers: some lie
-    between two layers, or began at another time than the marks around them.
-    """
+    """Return whether calls of another thread or run are among the marked ones: between layers, or at other times."""
     marked, activities, links = attribution.marked, attribution.profile.activities, attribution.links
     if marked is None:
         return False
@@ -112,12 +104,10 @@ def _are_marks_among_others(attribution: Attribution) -> bool:
 
 
 def _printing(attribution: Attribution, rows: Sequence[Sequence[int]]) -> list[float]:
-    """Of each queue's kernels in layers, how probable it is that they are the thread's that printed the layers.
+    """Return per queue the probability that its thread printed the layers.
 
-    Either one queue's are, or all seem to be: a kernel of a layer has never another layer's name, one that has
-    nothing to do with it as often as not, if it is not of the same net. Where all seem to be, one of two is: of 421
-    links 50 %.
-    """
+    Either one queue is right or all seem so. A kernel never has another layer's name; unrelated kernels have in half of
+    the cases. If all seem right, one of two is (of 421 links 50 %)."""
     if len(rows) == 1:
         return [1.0]
     told = [_telling(attribution, row) for row in rows]
@@ -132,7 +122,7 @@ def _printing(attribution: Attribution, rows: Sequence[Sequence[int]]) -> list[f
 
 
 def _telling(attribution: Attribution, row: Sequence[int]) -> tuple[int, int]:
-    """How many kernels have a name that tells a type of layer, and how many of them another one than their layer's."""
+    """Return how many kernels have a type of layer in their name, and how many of these another layer's."""
     activities, links = attribution.profile.activities, attribution.links
     types = {layer.index: types_of(layer.layer, layer.type) for layer in attribution.net.layers}
     count = odd = 0
@@ -149,7 +139,7 @@ _Posed = tuple[str, object]
 
 
 def doubt_by_kernels(attribution: Attribution) -> None:
-    """Doubt the layers of a pass as its kernels do not go with them; such a kernel is in doubt by itself."""
+    """Doubt layers of a pass by its kernels that do not match their layers."""
     commands, links = attribution.profile.commands, attribution.links
     is_placed = commands.is_kernel & links.layer_by.pool.where(lambda word: word not in OF_ITS_OWN)
     placed = np.flatnonzero(is_placed).tolist()
@@ -177,7 +167,7 @@ def doubt_by_kernels(attribution: Attribution) -> None:
 
 
 class _Telling:
-    """What the names of kernels and the problems of their calls say of the layers that they are in."""
+    """What names of kernels and problems of their calls show about layers."""
 
     def __init__(self, attribution: Attribution, positions: Sequence[int]) -> None:
         self._links = links = attribution.links
@@ -200,7 +190,7 @@ class _Telling:
         self._shares: dict[object, float] = {}
 
     def is_anything_odd(self) -> bool:
-        """Whether any kernel does not go with its layer, by its name or beside the layer's other calls."""
+        """Return whether any kernel does not match its layer."""
         layers = [(run.layer_index, run.direction) for run in self._links.runs]
         for name, (index, direction) in set(zip(self._name_of, map(layers.__getitem__, self._run_of), strict=True)):
             types = self._types[index]
@@ -210,7 +200,7 @@ class _Telling:
         return len(posed) > len({(run, one and one[0]) for run, one in posed})
 
     def of(self, positions: Sequence[int]) -> list[tuple[int, bool, float]]:
-        """Of each that says anything: whether it does not go with its layer, and how often that is by chance."""
+        """Return (position, whether it contradicts its layer, how often this happens by chance)."""
         statements: list[tuple[int, bool, float]] = []
         of_run: dict[tuple[int, str], list[tuple[int, _Posed]]] = {}
         for position in positions:
@@ -233,7 +223,7 @@ class _Telling:
         return statements
 
     def _of_another(self, types: frozenset[str], direction: Direction) -> float:
-        """The part of the kernels that do not go with a layer of this type."""
+        """Return the share of kernels that contradict a layer of this type."""
         key = types, direction
         if key not in self._shares:
             odd = sum(count for name, count in self._names.items() if contradicts(name, types, direction))
@@ -246,7 +236,7 @@ def _likely(share: float) -> float:
 
 
 def _posed(operation: Operation | None) -> _Posed | None:
-    """Direction of a convolution, with its problem: a layer has one."""
+    """Return direction and problem of a convolution; a layer has one of each."""
     if operation is None or operation.primitive != "conv" or not operation.weights:
         return None
     return f"{operation.direction}", (operation.input, operation.weights, operation.output)

@@ -1,4 +1,4 @@
-"""After how many kernels a run repeats itself: the longest stretch of a sequence that is one unit over and over."""
+"""Find the unit that a sequence repeats, by its longest periodic stretch."""
 
 from __future__ import annotations
 
@@ -9,24 +9,19 @@ from collections.abc import Callable, Hashable, Sequence
 import msgspec
 
 ANCHORS = 256
-"""Places from which repetitions are looked for. A stretch that repeats and is longer than two of the gaps between them
-is found."""
+"""Places from which repetitions are searched; a stretch longer than two gaps between them is found."""
 MOST_CANDIDATES = 4096
-"""Of one anchor: how often its element may come again before the anchor is given up (a long row of one kernel)."""
+"""Candidates per anchor; a long row of one kernel has more."""
 CANDIDATES_EACH, COMPARED_EACH = 32, 1000
-"""Of all anchors together, for each element of the sequence: so many candidates are tried, so many elements compared.
-Runs take a half of the one and a fifth of the other; rows of one kernel with a few others in them would take millions.
-"""
+"""Candidates and compared elements per element of the sequence. Runs need a half and a fifth; rows of one kernel with
+few others would need millions."""
 _FREE_CANDIDATES, _FREE_COMPARED = 1 << 15, 1 << 20
-"""Of a short sequence nothing is given up."""
+"""Additional budget, so that short sequences are searched completely."""
 _FIRST_COMPARED = 8
 
 
 class Repetition(msgspec.Struct, frozen=True, kw_only=True):
-    """``starts``: where the unit of ``period`` elements begins, each time that all of it comes; at least twice.
-
-    They do not overlap. Elements outside of them belong to no whole repetition.
-    """
+    """``starts``: where each complete unit of ``period`` elements begins, without overlaps; at least two."""
 
     period: int
     starts: tuple[int, ...]
@@ -37,11 +32,9 @@ class Repetition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_repetition(sequence: Sequence[Hashable]) -> Repetition | None:
-    """The repetition that covers most of the sequence, the shortest period of several; None when nothing repeats.
+    """Return the repetition that covers most of the sequence, then the shortest; None if nothing repeats.
 
-    A set-up before it, other work after it, and strangers between two repetitions do no harm: the longest unbroken
-    stretch tells the unit, and then the unit is looked for everywhere. Cost: linear, by `CANDIDATES_EACH`.
-    """
+    The longest unbroken stretch gives the unit, which is then searched everywhere. The cost is linear."""
     symbols: dict[Hashable, int] = {}
     items = [symbols.setdefault(item, len(symbols)) for item in sequence]
     count = len(items)
@@ -72,7 +65,7 @@ def find_repetition(sequence: Sequence[Hashable]) -> Repetition | None:
 
 
 class _Compared:
-    """Which elements of a sequence are alike, as long as there is something left to be spent on it."""
+    """Compares parts of a sequence within a budget."""
 
     def __init__(self, items: Sequence[int]) -> None:
         self.count = len(items)
@@ -86,10 +79,7 @@ class _Compared:
         return self.candidates <= 0 or self._elements <= 0
 
     def may_be(self, place: int, other: int, least: int) -> bool:
-        """Whether so many elements in a row around two places, the second behind the first, may be the same.
-
-        Of a row of 2 n + 1 the n behind the middle or the n before it are on one side of any element in it.
-        """
+        """Return whether ``least`` equal elements around both places are possible: half of them are on one side."""
         half = (least - 1) // 2
         items = self._items
         return (
@@ -103,16 +93,16 @@ class _Compared:
         )
 
     def after(self, place: int, other: int) -> int:
-        """How many elements from two places on, the second behind the first, are the same."""
+        """Return how many elements from two places on are equal."""
         return self._alike(self.count - other, lambda alike, step: self._are_same(place + alike, other + alike, step))
 
     def before(self, place: int, other: int) -> int:
-        """How many elements up to two places, the second behind the first, are the same."""
+        """Return how many elements up to two places are equal."""
         return self._alike(place, lambda alike, step: self._are_same(place - alike - step, other - alike - step, step))
 
     @staticmethod
     def _alike(limit: int, goes_on: Callable[[int, int], bool]) -> int:
-        """How many of ``limit`` elements are the same, when ``goes_on`` tells it of so many behind so many."""
+        """Return how many of ``limit`` elements are equal: double the step, then halve it."""
         alike, step = 0, _FIRST_COMPARED
         while alike < limit:
             step = min(step, limit - alike)
@@ -125,7 +115,6 @@ class _Compared:
         return alike
 
     def _are_all_same(self, place: int, other: int, count: int) -> bool:
-        """`_are_same`, where few of many may be."""
         at, step = 0, _FIRST_COMPARED
         while at < count:
             step = min(step, count - at)
@@ -144,10 +133,7 @@ class _Compared:
 def _longest_stretch(
     items: _Compared, anchor: int, places: Sequence[int], best: tuple[int, int, int] | None
 ) -> tuple[int, int, int] | None:
-    """(start, end, period) of the longest stretch around ``anchor`` that is its first ``period`` elements repeated.
-
-    ``best``: one of them that is known already.
-    """
+    """Return (start, end, period) of the longest periodic stretch around ``anchor``. ``best``: one that is known."""
     tried = 0
     for place in places[bisect_right(places, anchor) :]:
         period = place - anchor
@@ -168,7 +154,7 @@ def _longest_stretch(
 
 
 def occurrences(items: Sequence[Hashable], unit: Sequence[Hashable]) -> list[int]:
-    """Where the unit comes, from the left, without overlaps (Knuth, Morris, Pratt: linear)."""
+    """Find the unit from the left, without overlaps (Knuth, Morris, Pratt)."""
     fallback = [0] * len(unit)
     matched = 0
     for position in range(1, len(unit)):

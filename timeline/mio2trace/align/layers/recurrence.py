@@ -1,4 +1,4 @@
-"""The same kernel sequence comes again: an attributed stretch labels another one (trace-contract.md 3)."""
+"""Label a sequence of kernels after the same sequence with known layers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mio2trace.model.profile import Activity
 
 
 def signature(activity: Activity) -> Hashable:
-    """What stays the same when an activity comes again: name, sizes and scalar arguments, not the buffers."""
+    """Return what stays equal when an activity repeats: name, sizes, scalar arguments; not buffers."""
     if activity.kind != "kernel":
         return activity.kind, activity.route, activity.size_bytes
     return (
@@ -31,7 +31,7 @@ def signature(activity: Activity) -> Hashable:
 
 
 def is_filler(attribution: Attribution, position: int) -> bool:
-    """Whether an activity only prepares memory: a write, or a kernel that fills a buffer."""
+    """Return whether an activity only prepares memory: a write, or a kernel that fills a buffer."""
     activity = attribution.profile.activities[position]
     if activity.kind != "kernel":
         return activity.route == "host to device"
@@ -46,13 +46,11 @@ def place_by_recurrence(
     run_for: Callable[[LayerKey], int],
     unlaunched: Mapping[LayerKey, int] = MappingProxyType({}),
 ) -> None:
-    """Label ``target`` after the attributed ``reference``; ``run_for`` gives the target's run of a layer.
+    """Label ``target`` after ``reference``; ``run_for`` gives the target's run of a layer.
 
-    A fill or write without a counterpart goes to the layer of the kernel that follows it, if that has one. Where a
-    layer that launches nothing (its work ran on the host; ``unlaunched`` has its printed time in ns) lies in between,
-    it may be that layer's and is not sure; it goes there if the host was busy between it and the kernel. Neither is it
-    sure where a kernel of another layer is missing in between.
-    """
+    A fill or write without counterpart goes to the layer of the next kernel. It is not sure if a layer without kernels
+    (``unlaunched``: its printed ns) or another layer's missing kernel is in between. It goes to the layer without
+    kernels if the host was busy there."""
     activities = attribution.profile.activities
     ones, others = [signature(activities[i]) for i in reference], [signature(activities[i]) for i in target]
     pairs = matches(ones, others)
@@ -89,8 +87,8 @@ def prepares(
     shaky: AbstractSet[int],
     unlaunched: Mapping[LayerKey, int],
 ) -> dict[int, tuple[LayerKey, int, bool]]:
-    """Of each fill or write of ``target`` that is not ``known`` its layer, the kernel behind it that tells it, and
-    whether that is in doubt: that kernel is ``shaky``, or a layer lies in between that ran on the host."""
+    """Return for each fill or write that is not ``known`` its layer, the kernel behind it, and whether it is uncertain
+    (``shaky`` kernel, or a host layer in between)."""
     activities = attribution.profile.activities
     types = {layer.index: types_of(layer.layer, layer.type) for layer in attribution.net.layers}
     placed = sorted(layer_of)
@@ -124,11 +122,9 @@ def prepares(
 
 
 def _written_for(types: Mapping[int, frozenset[str]], key: LayerKey, before: LayerKey | None) -> LayerKey:
-    """The layer that something was written for which lies before a kernel of layer ``key``, which has nothing written.
+    """Return the layer of a write before a kernel of layer ``key``, which has no parameters.
 
-    It is the nearest one before it that may have, from the layer of the kernel ``before`` on: the profile lost what
-    that launched. ``key`` where there is none.
-    """
+    It is the nearest layer before ``key`` that has some, down to the layer ``before``; else ``key``."""
     step = -1 if key[1] == "forward" else 1
     own = key
     while own[0] in types and has_nothing_written(types[own[0]]):
@@ -144,7 +140,7 @@ def _ambiguous(
     pairs: Sequence[tuple[int, int]],
     keys: Sequence[LayerKey | None],
 ) -> list[int]:
-    """Of ``others`` those that as good a match, found from the end, puts into another layer."""
+    """Return which of ``others`` an equally good match, found from the end, puts into another layer."""
     if len(pairs) == len(ones) == len(others):
         return []
     from_end = matches(ones[::-1], others[::-1]) or ()
@@ -154,8 +150,7 @@ def _ambiguous(
 
 
 def _layer_on_host(following: LayerKey, unlaunched: Mapping[LayerKey, int]) -> LayerKey | None:
-    """The last layer before ``following`` that computes on the host, or whose kernels are lost: of those between it and
-    the last layer that launches anything."""
+    """Return the nearest layer before ``following`` that computes on the host or lost its kernels."""
     index, direction = following
     step = -1 if direction == "forward" else 1
     before = (index + step, direction)
@@ -167,5 +162,5 @@ def _layer_on_host(following: LayerKey, unlaunched: Mapping[LayerKey, int]) -> L
 
 
 def _busy(done_ns: int | None, next_ns: int | None, printed_ns: int) -> bool:
-    """Whether the host did something worth an eighth of the layer's printed mean between two activities."""
+    """Return whether the host was busy for an eighth of the printed time."""
     return done_ns is not None and next_ns is not None and 8 * (next_ns - done_ns) >= printed_ns

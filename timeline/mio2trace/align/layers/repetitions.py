@@ -1,9 +1,7 @@
-"""Iterations that nothing names: what the kernels repeat; replays of a graph whose kernels have no name (RPD).
+"""Iterations without names: what the kernels repeat, and replays of graphs with nameless kernels (RPD).
 
-Such a replay is an iteration under two conditions. The log asked for as many further iterations as there are launches
-behind the known ones. And each launch ran as many kernels as the last known iteration. The layer of a kernel follows
-from its place among them alone, so its link has a low confidence.
-"""
+Replays are iterations if the log asked for as many, and if each has as many kernels as the last known iteration. The
+place among them gives the layer, so links have low confidence."""
 
 from __future__ import annotations
 
@@ -19,23 +17,19 @@ from mio2trace.kernels.names import kernel_name
 from mio2trace.model.profile import NAMELESS, Activity
 
 REPEATED = 0.9
-"""Part of the kernel time from the first repetition on that the repetitions must cover to be iterations: set-up and
-warm-up lie before it."""
+"""Share of the kernel time from the first repetition on that repetitions must cover."""
 MOST_SET_UP = 0.5
-"""Part of all kernels that may lie before the first repetition."""
+"""Share of the kernels that may come before the first repetition."""
 
 
 def place_repetitions(attribution: Attribution) -> None:
-    """Where no pass has a kernel, what the kernels repeat is one."""
     number_repetitions(attribution.links)
 
 
 def number_repetitions(links: Links) -> None:
-    """Passes of repeated kernels, from 1, each with what follows until the next; none where a pass has a kernel.
+    """Number repetitions of kernels as passes, if no pass has a kernel.
 
-    Kernels of set-up and of searches are passed over when the repetition is looked for; a search lies in the repetition
-    that it interrupts. Commands of other streams are in the step in which they were launched.
-    """
+    Set-up and searches are left out of the comparison; a search is in the repetition around it."""
     activities, commands = links.activities, links.commands
     set_up = {number for number, pass_ in enumerate(links.passes) if pass_.phase in ("before", "setup")}
     passes = np.asarray(links.pass_of)[commands.is_kernel]
@@ -62,12 +56,10 @@ def number_repetitions(links: Links) -> None:
 
 
 def _orders(activities: Sequence[Activity], kernels: Sequence[int]) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
-    """In which kernels a repetition is looked for, and the order of commands that its steps are stretches of.
+    """Yield the kernels in which a repetition is searched, and the order of commands that is cut into steps.
 
-    The profile's own order comes first. Without recorded launches that is the order of starts, and streams mix
-    differently in each step. So the kernels of the main stream come next, if they are most, else all kernels as they
-    were launched. What the order does not have is in no step.
-    """
+    First the profile's order; then the main stream if it has most kernels, else launch order. Without recorded
+    launches, streams mix differently in each step."""
     yield kernels, range(len(activities))
     launched = _launched(activities)
     main = set(_of_main_stream(activities, kernels))
@@ -80,11 +72,9 @@ def _orders(activities: Sequence[Activity], kernels: Sequence[int]) -> Iterator[
 
 
 def _launched(activities: Sequence[Activity]) -> Sequence[int]:
-    """Positions in the order of launches; empty if that is not known.
+    """Return positions in launch order: the profile's if launches are recorded, else by correlation ids.
 
-    It is the profile's own order if a launch is recorded. Otherwise it is the order of correlation ids, which count
-    launches, unless they contradict the order on a stream.
-    """
+    Empty if ids are missing or contradict the order on a stream."""
     if any(one.host_start_ns is not None for one in activities):
         return range(len(activities))
     keys = [
@@ -103,7 +93,7 @@ def _launched(activities: Sequence[Activity]) -> Sequence[int]:
 
 
 def _of_main_stream(activities: Sequence[Activity], kernels: Sequence[int]) -> list[int]:
-    """Those on the stream with most computation."""
+    """Return the kernels of the stream with most computation."""
     computing: dict[int, int] = dict.fromkeys(sorted({activities[at].queue for at in kernels}), 0)
     for at in kernels:
         meaning = kernel_name(activities[at].name)
@@ -114,7 +104,7 @@ def _of_main_stream(activities: Sequence[Activity], kernels: Sequence[int]) -> l
 
 
 def _items(activities: Sequence[Activity], kernels: Sequence[int]) -> list[list[int]]:
-    """What may repeat: each kernel; of a graph launch whose kernels have no name (RPD), all of them together."""
+    """Return each kernel, but nameless kernels of one graph launch together."""
     items: list[list[int]] = []
     call = None
     for position in kernels:
@@ -128,8 +118,7 @@ def _items(activities: Sequence[Activity], kernels: Sequence[int]) -> list[list[
 
 
 def _accepted(activities: Sequence[Activity], items: Sequence[Sequence[int]]) -> Repetition | None:
-    """The repetition of kernels by name and size, or by name alone if that covers more: sizes may grow from step to
-    step. None if neither covers enough."""
+    """Return the repetition by name and size, or by name alone if it covers more; None if it covers too little."""
     best: Repetition | None = None
     took = [sum(_duration(activities[at]) for at in item) for item in items]
     distinct = 0
@@ -153,7 +142,7 @@ def _accepted(activities: Sequence[Activity], items: Sequence[Sequence[int]]) ->
 def _begun_at_launches(
     activities: Sequence[Activity], items: Sequence[Sequence[int]], keys: Sequence[Hashable], found: Repetition
 ) -> Repetition:
-    """The same repetition, but no step begins within the kernels of one graph launch, if that is possible."""
+    """Move the repetition so that no step begins within a graph launch, if possible."""
     calls = [activities[item[0]].call if activities[item[0]].is_replayed else None for item in items]
     fresh = [at == 0 or call is None or calls[at - 1] is not call for at, call in enumerate(calls)]
     for offset in range(found.period):
@@ -169,7 +158,7 @@ def _duration(activity: Activity) -> int:
 
 
 def place_nameless_replays(attribution: Attribution) -> None:
-    """Label them in the order of their launches."""
+    """Number nameless replays as iterations, with the layers of the last known one."""
     links, activities = attribution.links, attribution.profile.activities
     asked_for = attribution.iterations()
     if asked_for is None or not links.runs or NAMELESS.isdisjoint(attribution.profile.commands.name.used):
@@ -206,7 +195,7 @@ def place_nameless_replays(attribution: Attribution) -> None:
 
 
 def _last_known(links: Links, activities: Sequence[Activity]) -> tuple[int | None, list[int]]:
-    """The number of the last iteration that is known, and the positions of its kernels."""
+    """Return the last known iteration and the positions of its kernels."""
     numbers = [one.iteration for one in links.passes if one.phase == "iteration" and one.iteration is not None]
     if not numbers:
         return None, []

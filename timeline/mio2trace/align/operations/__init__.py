@@ -1,1 +1,1 @@
-"""Kernels to operations: each queue's best path, its evidence, what is in doubt (alignment.md; miopen-log.md 10)."""
+"""Kernels to operations: the alignment of each queue (alignment.md; miopen-log.md 10)."""

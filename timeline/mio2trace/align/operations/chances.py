@@ -1,4 +1,4 @@
-"""What the run itself tells of how often calls are lost or launch nothing: rates, learned from its posterior."""
+"""How often calls are lost or launch nothing, learned from the run itself."""
 
 from __future__ import annotations
 
@@ -32,14 +32,12 @@ from mio2trace.ops.operation import Operation
 
 Kind = Literal["run", "search", "search again"]
 FEWEST_STRETCHES = 3
-"""A profile may have a hole, or two; more stretches of calls that launched nothing are another process's."""
+"""A profile may have one or two holes; more stretches of silent calls are another process's."""
 _BEFORE: Mapping[Kind, float] = {"run": SILENT, "search": SILENT_SEARCH, "search again": SILENT_AGAIN}
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
-    """Probabilities: that a call was lost; that one of each kind launched nothing. ``holes``: how many stretches of
-    calls the profile does not have, or another process wrote.
-    """
+    """Probabilities of a lost call and of a silent call per kind. ``holes``: stretches that the profile lacks."""
 
     lost: float
     silent: Mapping[Kind, float]
@@ -47,13 +45,11 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def before(cls, *, entered: bool) -> Rates:
-        """As they are before the run is seen; ``entered``: the log has entries, not commands alone."""
+        """Return the rates before learning. ``entered``: the log has entries, not only commands."""
         return cls(lost=LOST if entered else UNLOGGED, silent=_BEFORE, holes=MAYBE_HOLES)
 
     def learned(self, posterior: Posterior, kinds: Sequence[Kind], elsewhere: Sequence[float]) -> Rates:
-        """As the posterior has them; what they were before counts as one event. A call that may be ``elsewhere`` and
-        launched nothing here is silent as far as that is not why.
-        """
+        """Return a posterior's rates; the rates before count as one event. ``elsewhere`` explains silence in part."""
         launched = [0.0] * len(kinds)
         for place, confidence in zip(posterior.operation, posterior.confidence, strict=True):
             if place != NONE:
@@ -73,25 +69,23 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def silence(self, kind: Kind, elsewhere: float) -> float:
-        """How probable it is that a call launched nothing here."""
+        """Return the probability that a call launched nothing here."""
         return elsewhere + (1 - elsewhere) * self.silent[kind]
 
 
 def cut_nats(calls: int) -> float:
-    """That the profile began or ended between the log's first and last call: at any, each as likely."""
+    """That the profile begins or ends at any of the log's calls."""
     return log(CUT / max(1, calls))
 
 
 def hole_nats(calls: int, holes: float) -> float:
-    """That the profile has one of so many holes there: from any call to any later one, each as likely."""
+    """That one of the profile's holes goes from any call to any later one."""
     return min(0.0, log(holes / max(1, calls * (calls + 1) / 2)))
 
 
 class Chances(msgspec.Struct, frozen=True, kw_only=True):
-    """Log-probabilities that the run itself tells (`em`): ``passed[j]`` that calls 0 to j - 1 were all passed over,
-    ``begun[j]`` that call j launches here, ``lost[j]`` that the log lost what follows call j - 1; ``hole`` that calls
-    were passed over together, ``cut`` at the log's begin or end.
-    """
+    """Log-probabilities along the calls: ``passed[j]`` calls 0 to j - 1 are passed over, ``begun[j]`` call j launches,
+    ``lost[j]`` a call before j is lost; ``hole``, ``cut``: a stretch of calls is skipped."""
 
     passed: list[float]
     begun: list[float]
@@ -103,16 +97,15 @@ class Chances(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ahead(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be gained, in nats, from kernel i on (``kernels[i]``) and from call j on (``calls[j]``), as far as can
-    be said beforehand: no way gains more than the less of both, so one that has used up its calls is behind.
-    """
+    """Possible gain in nats from kernel i on (``kernels``) and from call j on (``calls``); the smaller one bounds a
+    way."""
 
     kernels: list[float]
     calls: list[float]
 
 
 def kinds_of(operations: Sequence[Operation], class_of: Sequence[int]) -> list[Kind]:
-    """Of each call whether it searches, and whether the same was searched for before."""
+    """Return whether each call searches, and whether its problem was searched before."""
     kinds: list[Kind] = []
     searched: set[int] = set()
     for operation, number in zip(operations, class_of, strict=True):
@@ -125,12 +118,10 @@ def kinds_of(operations: Sequence[Operation], class_of: Sequence[int]) -> list[K
 
 
 def of_this_process(posterior: Posterior, operations: Sequence[Operation], elsewhere: Sequence[float]) -> float:
-    """The highest confidence of links that rest on names, sizes and order alone.
+    """Return the highest confidence of links by names, sizes and order alone.
 
-    It is 1 unless many of the log's calls launched no kernel: these calls may be of another process or of another run.
-    A call that probably launched ``elsewhere``, in another queue, does not count. If the silent calls have the same
-    problems as the calls that launched, the two cannot be distinguished.
-    """
+    It is below 1 if many calls were silent, because these may be another process's or run's. Calls that launched
+    ``elsewhere`` do not count. Silent calls with the same problems as the others cannot be distinguished."""
     # A call of several parts counts once, and has launched if most of them did.
     first_of: list[int] = []
     for place, operation in enumerate(operations):
@@ -165,8 +156,7 @@ def of_this_process(posterior: Posterior, operations: Sequence[Operation], elsew
 
 
 def _ended_early(operations: Sequence[Operation], launching: Set[int], silent: Sequence[int]) -> bool:
-    """Whether the profile ended while its run went on: what launched nothing comes last, and none of it is a search,
-    as another run of the program would begin with."""
+    """Return whether the profile ended first: silent calls come last and are no searches."""
     end = max(launching)
     searches = [place for place, operation in enumerate(operations) if operation.phase == "find"]
     return bool(searches) and searches[-1] < min(silent) and end < min(silent)
@@ -181,7 +171,7 @@ def _mean(before: float, events: float, of: float) -> float:
 
 
 def chances_of(rates: Rates, kinds: Sequence[Kind], elsewhere: Sequence[float], holed: Sequence[bool]) -> Chances:
-    """Log-probabilities along a row of calls; ``elsewhere``: how probable it is of each that it is another queue's."""
+    """Return log-probabilities along the calls. ``elsewhere``: the probability per call of another queue."""
     passed, begun = [0.0], []
     for kind, other in zip(kinds, elsewhere, strict=True):
         silent = rates.silence(kind, other)
@@ -196,7 +186,7 @@ def chances_of(rates: Rates, kinds: Sequence[Kind], elsewhere: Sequence[float], 
 
 
 def ahead(likelihood: Likelihood, before: Posterior, kinds: Sequence[Kind], habits: Habits) -> Ahead:
-    """What kernels and calls have to gain, by what like ones gained in an earlier posterior."""
+    """Return the possible gains by those of equal kernels and calls in an earlier posterior."""
     kernels = likelihood.kernels
     best: dict[int, float] = {}
     for at, (kind, place) in enumerate(zip(kernels.of, before.operation, strict=True)):

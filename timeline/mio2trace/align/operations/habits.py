@@ -1,8 +1,6 @@
-"""What a run's calls do again and again: the same problem launches the same kernels, a kernel has so many work items
-for each element of the result (miopen-log.md 10).
+"""What a run's calls repeat: equal problems launch equal kernels with equal work items per element (miopen-log.md 10).
 
-Learned from a posterior; what a pair of kernel and call itself contributed is left out when it is judged.
-"""
+Learned from a posterior. A pair's own contribution is left out when it is judged."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ _SEARCH = "conv", "find"
 
 
 class Habits:
-    """Log-likelihood ratios of a kind of kernels in a call, by what other calls launched."""
+    """Log-likelihood ratios of kinds of kernels in calls, by what other calls launched."""
 
     def __init__(self, likelihood: Likelihood, posterior: Posterior, *, rows: bool) -> None:
         self._likelihood = likelihood
@@ -52,7 +50,7 @@ class Habits:
         self._nats: dict[tuple[int, int], float] = {}
 
     def nats(self, kind: int, place: int) -> float:
-        """What they add for a kernel of this kind in the call at ``place``."""
+        """Return the ratio for a kernel of this kind in the call at ``place``."""
         number = self._likelihood.class_of[place]
         known = self._nats.get((kind, number))
         if known is None:
@@ -70,7 +68,7 @@ class Habits:
     # The order of a search
 
     def _learn_order(self, posterior: Posterior) -> None:
-        """How often each direction's searches try a GEMM before another algorithm (True), and after (False)."""
+        """Count per direction whether searches try GEMM before (True) or after another algorithm."""
         kernels, operations = self._likelihood.kernels, self._likelihood.operations
         self._orders: dict[tuple[str | None, bool], float] = defaultdict(float)
         before, gemm_before = NONE, False
@@ -84,14 +82,13 @@ class Habits:
             before, gemm_before = place, one.is_gemm
 
     def order_nats(self, direction: str | None, *, gemm_first: bool) -> float:
-        """Of this order of two algorithms in a search, against either."""
         same, other = self._orders[direction, gemm_first], self._orders[direction, not gemm_first]
         return log(2 * (max(0.0, same - 1) + 1) / (max(0.0, same - 1) + other + 2))
 
     # Calls that the log lost
 
     def _learn_lost(self, posterior: Posterior) -> None:
-        """How many of the kernels of each name are of calls that the log has not: some calls print nothing."""
+        """Count kernels of lost calls by name: some calls print nothing."""
         kinds = self._likelihood.kernels.kinds
         self._named: Counter[str] = Counter()
         self._lost: dict[str, float] = defaultdict(float)
@@ -107,14 +104,14 @@ class Habits:
             self._lost_nats[name] = log((again + OTHERS * share) / (lost - own + OTHERS) / share)
 
     def lost_nats(self, kind: int) -> float:
-        """Of a lost call having launched it, by what the others did."""
+        """Return the ratio for a kernel of a lost call."""
         one = self._likelihood.kernels.kinds[kind]
         return self._unknown_nats(kind, 0.0) if one.is_strange else self._lost_nats.get(one.launch[0], 0.0)
 
     # Names that are in no table
 
     def _learn_unknown(self, posterior: Posterior) -> None:
-        """Of names that nothing says are the library's: how many of their kernels are in calls, and in which."""
+        """Count kernels with unknown names in calls, by name and kind of call."""
         kernels, operations = self._likelihood.kernels, self._likelihood.operations
         self._strange: Counter[str] = Counter()
         self._inside: dict[str, float] = defaultdict(float)
@@ -132,14 +129,13 @@ class Habits:
                 self._served[name, _sort(operations[place])] += count
 
     def _unknown_nats(self, kind: int, own: float) -> float:
-        """Of the name being one of the library's, by what its other kernels are: that is one event, for all of them."""
+        """Return the ratio for an unknown name being the library's; all its kernels are one event."""
         name = self._likelihood.kernels.kinds[kind].launch[0]
         others = self._strange[name] - max(1.0, own)
         again = min(others, max(0.0, self._inside[name] - own))
         return log((again + UNKNOWN_NAME) / (others - again + 1 - UNKNOWN_NAME) / UNKNOWN_NAME)
 
     def _served_nats(self, kind: int, place: int) -> float:
-        """Of the name serving this primitive and direction, by what its other kernels serve."""
         name, sort = self._likelihood.kernels.kinds[kind].launch[0], _sort(self._likelihood.operations[place])
         own = self._own.get((kind, place), 0.0)
         share = (1 + self._sorts[sort]) / (1 + self._sorts.total())
@@ -150,7 +146,7 @@ class Habits:
     # Helpers of any call
 
     def _learn_helpers(self) -> None:
-        """Of the helpers that any primitive may launch: which ones do."""
+        """Count helpers of any primitive by the calls that launch them."""
         operations, kinds = self._likelihood.operations, self._likelihood.kernels.kinds
         self._helped: dict[tuple[str, str], float] = defaultdict(float)
         self._helpers: dict[str, float] = defaultdict(float)
@@ -163,7 +159,6 @@ class Habits:
                 self._helpers[kinds[kind].launch[0]] += count
 
     def _helper_nats(self, kind: int, place: int) -> float:
-        """Of the primitive's other calls launching such a helper, against calls of any."""
         one = self._likelihood.kernels.kinds[kind]
         if one.name is None or one.name.primitives:
             return 0.0
@@ -207,7 +202,6 @@ class Habits:
         return name, prod(grid)
 
     def _work_nats(self, kind: int, place: int, number: int) -> float:
-        """Of so many work items for each element, against any other kernel of the name."""
         name, items = self._sized_name(kind)
         ratios = self._work.get(name)
         elements = _elements(self._likelihood.operations[place])
@@ -225,10 +219,10 @@ class Habits:
     # Rows of kernels
 
     def _row_nats(self, kind: int, place: int, number: int) -> float:
-        """Of the problem's other calls having launched one.
+        """Return the ratio by other calls of the problem.
 
-        One that launched nothing is told by as many as one that did, or what is beside a hole would rather be there.
-        """
+        A call that launched nothing has as many witnesses as one that did; otherwise kernels next to a hole would move
+        there."""
         each = self._launched[number] / self._calls[number]
         others = self._launched[number] - each
         launched = self._pairs.get((kind, number), 0.0)
@@ -240,7 +234,7 @@ class Habits:
         return log((max(0.0, launched) + expected * each) / ((others + each) * expected))
 
     def _chosen_nats(self, kind: int, place: int, number: int) -> float:
-        """Of the problem's search having tried what an execution launches, and the other way round."""
+        """Return the ratio for a kernel that both a problem's search and its execution launch."""
         likelihood = self._likelihood
         problem = likelihood.problem_of[number]
         others = self._of_problem.get(problem, 0.0) - self._launched.get(number, 0.0)

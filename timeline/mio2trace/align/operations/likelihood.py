@@ -1,8 +1,7 @@
-"""How much likelier a kernel is in a call than anywhere: log-likelihood ratios of names, sizes, launch lines, buffers.
+"""Log-likelihood ratios of a kernel in a call: names, sizes, launch lines, buffers.
 
-A statement that fits counts by how few of the run's kernels it fits; one that does not hold is a rare event (`rates`);
-what is not known says nothing.
-"""
+A match counts more if few kernels of the run have it. A mismatch is a rare event (`rates`). Unknown values count
+nothing."""
 
 from __future__ import annotations
 
@@ -37,22 +36,21 @@ from mio2trace.ops.operation import Launch, Operation
 from mio2trace.ops.values import pointer
 
 _RUNTIMES = "__amd_rocclr_"
-"""How kernels of the HIP runtime begin: no line of MIOpen's launches has one, as none has those of a GEMM library."""
+"""Kernels of the HIP runtime, which MIOpen's launch lines never have."""
 _REACH = 16
-"""So far back a search's other launch of a kernel is looked for."""
+"""How far back another launch of a search is looked for."""
 ONE_HELPER = frozenset(("settensor", "scaletensor", "transformtensor"))
-"""What they launch is a helper of the others."""
+"""Calls that launch what is a helper of other calls."""
 OTHERS = 24
-"""Kernels or calls of other kinds that a run is thought to have beside its own: of few, rareness tells little; a share
-is never taken to be below one in so many."""
+"""Assumed number of other kernels or calls of a run, so that a share is never below one in this number."""
 
 
 _Named = tuple[tuple[str, ...], tuple[str, ...]]
-"""The primitives and directions that a kernel's name serves."""
+"""Primitives and directions that a kernel's name serves."""
 
 
 class Fit(msgspec.Struct, frozen=True, gc=False):
-    """The log-likelihood ratio of a kernel in a call, and which evidence gave it."""
+    """The ratio of a kernel in a call, and its evidence."""
 
     nats: float
     buffers: int
@@ -61,7 +59,7 @@ class Fit(msgspec.Struct, frozen=True, gc=False):
 
 
 class Likelihood:
-    """Ratios of every pair of kernel and call, each computed once for pairs that are alike."""
+    """Ratios of all pairs of kernel and call; equal pairs are computed once."""
 
     def __init__(
         self,
@@ -99,7 +97,7 @@ class Likelihood:
         self._launches_of: dict[int, Launches] = {}
 
     def _count_kernels(self) -> None:
-        """How often each statement is true of the queue's kernels of the library."""
+        """Count how often each statement is true of the queue's kernels."""
         kernels = self.kernels
         self._library = self._beginning = 0
         self._named: Counter[_Named] = Counter()
@@ -140,7 +138,7 @@ class Likelihood:
     # Pairs
 
     def fit(self, at: int, index: int) -> Fit:
-        """The ``at``-th kernel of the queue in the call at place ``index``, wherever in it."""
+        """Return the ratio of the ``at``-th kernel in the call at place ``index``."""
         kernels = self.kernels
         number = kernels.of[at]
         nats, launched, named = self.pair(number, index)
@@ -168,7 +166,7 @@ class Likelihood:
         return Fit(nats, len(own), launched, named)
 
     def pair(self, number: int, index: int) -> tuple[float, bool, bool]:
-        """The same of a kind of kernels, buffers aside: the ratio, whether a launch line, whether the name says so."""
+        """Return (ratio, launch line, name) of a kind of kernels without buffers."""
         key = (number, self.class_of[index])
         static = self._static.get(key)
         if static is None:
@@ -176,7 +174,6 @@ class Likelihood:
         return static
 
     def pair_of_class(self, number: int, class_number: int) -> float:
-        """The same of a class of calls."""
         return self.pair(number, self.first_of[class_number])[0]
 
     def _alike(self, kind: KernelKind, index: int) -> tuple[float, bool, bool]:
@@ -227,7 +224,7 @@ class Likelihood:
         return launches
 
     def _renamed_nats(self, kind: KernelKind, index: int) -> float:
-        """Of a kernel whose name is in no table: the log may have printed another that no kernel of the profile has."""
+        """The log may print another name for a kernel whose name is unknown."""
         name, grid = kind.launch
         if name in self._printed:
             return NATS_MISSTATED
@@ -236,10 +233,7 @@ class Likelihood:
         return NATS_MISSTATED if kind.library else 0.0  # a GEMM library's launches are not printed
 
     def _name_nats(self, name: _Named, operation: Operation) -> float:
-        """Of a name that serves the call's primitive and direction: by how many other kernels' names do, too.
-
-        A name that serves several kinds of the log's calls counts for each by its share of these calls.
-        """
+        """Return the ratio of a name by how many other kernels' names serve the call; shared names count by share."""
         sort = operation.primitive, operation.direction, operation.mode == "transpose"
         key = "name", name, sort
         nats = self._shares.get(key)
@@ -254,14 +248,14 @@ class Likelihood:
         return nats
 
     def _share(self, name: _Named, operation: Operation) -> float:
-        """The part of the calls of this one's kind among all that the name serves."""
+        """Return the share of this kind of call among all calls that the name serves."""
         served = sum(count for other, count in self._sorts.values() if serves(*name, other))
         sort = operation.primitive, operation.direction, operation.mode == "transpose"
         return self._sorts[sort][1] / served
 
     @staticmethod
     def _rareness(count: float, among: float) -> float:
-        """Of a statement that fits: how much likelier that is of the right call's kernel than of any."""
+        """Return the ratio of a statement that fits ``count`` of ``among`` kernels."""
         return log((1 - MISSTATED) * (among + OTHERS) / max(count + 1, (among + OTHERS) / OTHERS))
 
     def _gemm_nats(self, kind: KernelKind, operation: Operation) -> float:
@@ -299,7 +293,7 @@ class Likelihood:
         return nats
 
     def _items_nats(self, kind: KernelKind, index: int) -> float:
-        """Of a kernel having as many work items as the problem needs, by how few of its name have so many."""
+        """Return the ratio of the number of work items, by how many kernels of the name have it."""
         operation = self.operations[index]
         name, grid = kind.launch
         fits = None if grid is None else items_fit(name, grid, kind.workgroup, operation)
@@ -324,7 +318,7 @@ class Likelihood:
         return nats
 
     def _size_nats(self, numbers: frozenset[int], operation: Operation) -> float:
-        """Of the call's sizes being among the numbers that the kernel was built or called with."""
+        """Return the ratio of the call's sizes among the numbers of the kernel's program and arguments."""
         shapes = [shape for shape in (operation.input, operation.weights, operation.output) if shape]
         sizes = {size for shape in shapes for size in shape if size > 3}
         if not sizes:
@@ -340,9 +334,8 @@ class Likelihood:
     # Calls
 
     def most_after(self, at: int, index: int) -> float:
-        """The most that the kernel's fit counts right after another one of the call: repeats are one witness, and of a
-        search each launch line is one of one kernel.
-        """
+        """Return the most that a fit counts behind another kernel of the call: a repeat is no new evidence, and each
+        launch line of a search counts once."""
         kernels, operation = self.kernels, self.operations[index]
         if kernels.again[at]:
             return 0.0
@@ -359,21 +352,20 @@ class Likelihood:
         return inf if lines > 0 else 0.0
 
     def part_nats(self, kind: KernelKind, *, entering: bool, begun: bool) -> float:
-        """Of a kernel of a call of several GEMMs: each part has one, and begins with it or with what scales for it.
+        """Return the ratio of a kernel of a row of GEMMs: each part begins with a GEMM or its scaling.
 
-        ``begun``: whether the part has had its GEMM. The more kernels of the run are otherwise, the more it tells.
-        """
+        ``begun``: whether the part has its GEMM."""
         begins = kind.is_gemm or kind.role == "scale"
         if begins != entering:
             return NATS_MISSTATED if entering or begun else 0.0
         return self._rareness(self._beginning if begins else self._library - self._beginning, self._library)
 
     def is_main(self, at: int, index: int) -> bool:
-        """Whether the kernel does the work of the call, as far as its name tells."""
+        """Return whether the kernel does the work of the call."""
         return self.kernels.kind(at).role in ("", "main", "bias") or self.operations[index].primitive in ONE_HELPER
 
     def is_holed(self, index: int) -> bool:
-        """Whether part of what the log said of the call is missing: its entry, the entry's end, a parameter."""
+        """Return whether entry, its end or a parameter of the call is missing in the log."""
         operation = self.operations[index]
         without_entry = (
             self.entered and not operation.api.startswith("miopen") and operation.command_line != operation.line
@@ -381,17 +373,16 @@ class Likelihood:
         return without_entry or self.calls.holed[index]
 
     def may_be_two(self, index: int) -> bool:
-        """Whether what the log said of the call may be of two: its entry is mixed, or its command has none."""
+        """Return whether the log's lines may be of two calls."""
         return self.calls.mixed[index] or (
             self.entered and self.operations[index].line == self.operations[index].command_line
         )
 
 
 class Launches:
-    """Those of one call. ``names``: all of the queue's kernels; ``cut``: the length at which a tool cut them, or 0.
+    """Launches of a call. ``names``: of all kernels; ``cut``: the length at which a tool cut them, or 0.
 
-    ``of_others``: the work items of those whose names no kernel of the queue has.
-    """
+    ``of_others``: work items of launches whose names no kernel has."""
 
     def __init__(self, launches: Sequence[Launch], names: Collection[str], cut: int) -> None:
         self._cut = cut
@@ -411,6 +402,6 @@ class Launches:
         self.of_others = frozenset(others)
 
     def count(self, name: str, grid: Size3 | None) -> int:
-        """How many may be a kernel's, as far as the profile has its name and sizes (rocprof v1's databases none)."""
+        """Return how many launches may be a kernel's (rocprof v1 has no sizes)."""
         label = left_of(name, self._cut)
         return self._named[label] if grid is None else self._sized[label, grid]

@@ -1,4 +1,4 @@
-"""Which process and which queue a log's calls are of, as their buffers tell."""
+"""The process and the queue of a log's calls, by their buffers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from mio2trace.model.tables import distinct
 from mio2trace.ops.operation import Operation
 
 ENOUGH_BUFFERS, MOST_BUFFERS = 6, 10_000
-"""So many addresses in common are no coincidence, and so many without one in common none either."""
+"""This number of common addresses is no coincidence, nor is this number without a common one."""
 SEARCHED_QUEUES = 8
-"""Calls that no buffer gives to a queue are looked for in so many: those with most kernels. Programs fill a few queues,
-and among many nothing would be sure."""
+"""Calls without a known queue are searched in the largest queues. With more queues no link would be sure."""
 
 
 def same_process(profile: Profile, operations: Sequence[Operation]) -> bool | None:
-    """Whether the log's buffers are the profile's; None where too few are named to tell."""
+    """Return whether the log's buffers are the profile's; None if too few are named."""
     if not operations:
         return None
     in_profile = buffers_of(profile)
@@ -37,7 +36,7 @@ def same_process(profile: Profile, operations: Sequence[Operation]) -> bool | No
 
 
 def buffers_of(profile: Profile) -> set[int]:
-    """Buffers that the library's kernels have among their arguments, `MOST_BUFFERS` of them at least if there are."""
+    """Return buffers among the arguments of the library's kernels, up to about `MOST_BUFFERS`."""
     in_profile: set[int] = set()
     commands = profile.commands
     of_library = commands.name.where(lambda name: (meaning := kernel_name(name)) is not None and meaning.miopen)
@@ -55,10 +54,7 @@ def of_streams(
     operations: Sequence[Operation],
     without: frozenset[str],
 ) -> dict[tuple[int, int], list[Operation]]:
-    """The operations that may have filled each stream: by their thread's id, their buffers, their thread, else any.
-
-    Those of any are looked for in the SEARCHED_QUEUES streams with most kernels.
-    """
+    """Return the operations that each stream may have: by thread id, buffers, thread, else in all large streams."""
     if len(streams) == 1:
         return {key: list(operations) for key in streams}
     tid_of = {thread.index: thread.tid for thread in profile.threads}
@@ -96,7 +92,7 @@ def of_streams(
 def _streams_of_buffers(
     profile: Profile, streams: Mapping[tuple[int, int], Sequence[int]]
 ) -> dict[int, tuple[int, int] | None]:
-    """The stream whose kernels alone use each buffer; None where those of several do."""
+    """Return the only stream that uses each buffer; None for several."""
     stream_of: dict[int, tuple[int, int] | None] = {}
     for key, positions in streams.items():
         for position in positions:
@@ -109,16 +105,13 @@ def _streams_of_buffers(
 def _fullest(
     keys: Iterable[tuple[int, int]], streams: Mapping[tuple[int, int], Sequence[int]]
 ) -> list[tuple[int, int]]:
-    """At most SEARCHED_QUEUES of the streams, those with most kernels, in their order."""
+    """Return the largest streams in their order."""
     most = set(sorted(keys, key=lambda key: -len(streams[key]))[:SEARCHED_QUEUES])
     return [key for key in streams if key in most]
 
 
 def of_its_threads(profile: Profile, operations: Sequence[Operation]) -> Sequence[Operation]:
-    """The operations without those of threads that another process has: a log may hold the lines of several.
-
-    All of them where the ids that the log prints are none of the profile's: then they are not the system's.
-    """
+    """Remove operations of threads that another process has, unless no id of the log is the profile's."""
     tids = {thread.tid for thread in profile.threads if thread.tid is not None}
     if tids.isdisjoint(operation.thread for operation in operations):
         return operations
@@ -126,7 +119,7 @@ def of_its_threads(profile: Profile, operations: Sequence[Operation]) -> Sequenc
 
 
 def one_stream_each(links: Links, streams: Mapping[tuple[int, int], Sequence[int]]) -> None:
-    """An operation launches into one queue: where two claim it, neither is sure."""
+    """Doubt operations with kernels in two queues."""
     if len(streams) < 2:
         return
     claimed: dict[int, tuple[int, int]] = {}

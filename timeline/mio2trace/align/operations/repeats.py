@@ -1,8 +1,6 @@
-"""What comes again in a queue is not solved again: an iteration like the one before it has its calls, one by one.
+"""Copy links of an iteration that is equal to the one before it instead of solving it again.
 
-Kernels of the same kinds with the same relations to each other, calls of the same classes, each kernel fitting its call
-as the one before fitted its own: that is verified, kernel by kernel, and what was found holds again.
-"""
+Kernels, their relations, classes of calls and each fit are verified."""
 
 from __future__ import annotations
 
@@ -15,13 +13,13 @@ from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.windows import Windows
 
 REACH = 16
-"""Kernels that two places have in common before they are thought to be the same place of two repetitions."""
+"""Kernels in common before two places count as the same place of a repetition."""
 CERTAIN = 0.999
-"""Links that are believed again where stamps leave a little more or less room than before."""
+"""Confidence of links that are copied although the windows of stamps differ."""
 
 
 class Repeats:
-    """Goes along one queue: `after` is asked wherever a single state of the lattice is left."""
+    """Follows one queue; `after` is called when one state is left."""
 
     def __init__(self, likelihood: Likelihood, windows: Windows, chances: Chances) -> None:
         kernels = likelihood.kernels
@@ -36,9 +34,7 @@ class Repeats:
         self._settled: dict[object, tuple[int, int, float]] = {}
 
     def after(self, at: int, index: int, phase: int, posterior: Posterior) -> tuple[int, int]:
-        """Where to go on: at which kernel, after which call. ``at`` is the kernel to solve next, ``index`` the last
-        call begun; what repeats from there on is filled in.
-        """
+        """Fill in what repeats from kernel ``at`` and call ``index`` on. Returns where to continue."""
         if at < REACH or index < 0:
             return at, index
         key = (tuple(self._kernels[at - REACH : at]), self._calls[index], phase)
@@ -57,10 +53,8 @@ class Repeats:
     def _repeats(
         self, at: int, index: int, kernels: int, calls: int, posterior: Posterior, fits: list[Fit | None]
     ) -> bool:
-        """Whether the next kernels and calls are as those just before, and each kernel fits as well.
-
-        ``fits`` gets how well those before fit their calls (None for those of no call), as far as they are looked at.
-        """
+        """Return whether the next kernels and calls are equal to those before. ``fits`` caches the fits of those
+        before."""
         signs, own = self._kernels, self._calls
         if at + kernels > len(signs) or index + calls >= len(own):
             return False

@@ -1,8 +1,7 @@
-"""Whether links may as well lie some iterations away: a program that repeats itself launches the same again and again.
+"""Whether all links may be some iterations away, because a program repeats itself.
 
-A log and a profile that begin or end at different places have some iterations in common, and kernels of one fit the
-calls of another as well. What is left to tell is how many ends were cut: the fewer, the likelier.
-"""
+If log and profile begin or end at different places, kernels of one iteration fit the calls of another. The place with
+the fewest cut ends is the most likely."""
 
 from __future__ import annotations
 
@@ -16,13 +15,13 @@ from mio2trace.align.operations.rates import CUT
 from mio2trace.align.operations.windows import Windows
 
 ALIKE_ROW = 10
-"""So many kernels in a row tell a place that is like another one."""
+"""Equal kernels in a row that show an equal place."""
 MOST_SHIFTS, MOST_COMPARED = 16, 200_000
-"""So many other places are looked at, and so many kernels compared in all; what is left is taken to be alike."""
+"""Places and kernels that are compared; the rest counts as equal."""
 
 
 def chance_of_place(likelihood: Likelihood, windows: Windows, posterior: Posterior) -> float:
-    """How probable it is that all links are where they are, and not all of them some iterations earlier or later."""
+    """Return the probability that the links are not all some iterations earlier or later."""
     row = _Row(likelihood, windows, posterior)
     # Where no end was cut any other place cuts two: far less likely.
     if len(row.linked) < ALIKE_ROW or not (own := row.cuts(0)):
@@ -36,7 +35,7 @@ def chance_of_place(likelihood: Likelihood, windows: Windows, posterior: Posteri
 
 
 class _Row:
-    """The library's kernels of one queue, with their calls' places."""
+    """The library's kernels of one queue with their calls."""
 
     def __init__(self, likelihood: Likelihood, windows: Windows, posterior: Posterior) -> None:
         kernels = likelihood.kernels
@@ -56,12 +55,12 @@ class _Row:
         return [(of[at], named[at]) for at in self._at]
 
     def cuts(self, shift: int) -> int:
-        """At how many ends one side has what the other has not, if all calls launched so many kernels later."""
+        """Return at how many ends one side has more than the other if all calls moved by ``shift`` kernels."""
         first, last = self.linked[0] + shift, self.linked[-1] + shift
         return (first != 0 or self._before) + (last != len(self._at) - 1 or self._behind)
 
     def shifts(self) -> Iterator[int]:
-        """Where a row of kernels stands that is like the first one with calls, or like the profile's first one."""
+        """Yield shifts to places that are equal to the first linked kernels, or to the profile's begin."""
         first, last = self.linked[0], self.linked[-1]
         found = [place - first for place in self._like(first, 0, len(self._signs)) if place != first]
         found += [-place for place in self._like(0, first + 1, last + 1)]
@@ -73,7 +72,7 @@ class _Row:
         return [at for at in range(begin, end) if signs[at] == own[0] and signs[at : at + ALIKE_ROW] == own]
 
     def is_alike(self, shift: int) -> bool:
-        """Whether each kernel with a call has its like there, as far as the profile goes, and the call may be its."""
+        """Return whether all linked kernels have an equal one there that their call may be."""
         first, last, signs = self._windows.first, self._windows.last, self._signs
         count = 0
         for number in self.linked:

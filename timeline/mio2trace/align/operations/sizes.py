@@ -14,26 +14,24 @@ _IM2COL, _COL2IM = late(r"Im(?:2d)?2Col$"), late(r"Col2Im(?:2d)?$")
 _SUM = late(r"M[IL]OpenCvBwdWrW\w*_rdc$")
 _GRADIENT = late(r"M[IL]OpenCvBwdWrW$")
 _MAPS_AT_ONCE = (1, 4)
-"""Channels of the input for which a work-group of `_GRADIENT` computes the weights' gradient."""
+"""Input channels for which one work-group of `_GRADIENT` computes the weights' gradient."""
 _PERMUTED = late(r"transpose_(?:NCHW2CNHW|CNHW2NCHW)|SubSample$|UpSample$")
 _INTO, _BACK = late(r"transpose_NCHW2CNHW"), late(r"transpose_CNHW2NCHW")
 _TILE_WIDTH, _TILE_HEIGHT, _GROUP = 32, 8, 256
-"""What a work-group of im2col makes of one channel, and its work items; of small ones without stride, of four."""
+"""Tile and work items of an im2col work-group for one channel; for four if small and without stride."""
 _LARGEST_TILE = 256
-"""Elements of the result that one work item of MIOpenGEMM computes at most, padding included."""
+"""The most elements of the result per work item of MIOpenGEMM, with padding."""
 
 
 def is_part(gemm: Gemm, operation: Operation) -> bool:
-    """Whether a GEMM of these sizes is one that a convolution is made of: for one image or for all, either way round.
+    """Return whether a convolution may run a GEMM of these sizes, for one image or for all.
 
-    Row-major libraries compute the transpose, so M and N may change places. Forward and backward data have the images
-    in N, backward weights in K; what is batched in one is a row of GEMMs in another (miopen-log.md 6, 11.1).
-    """
+    M and N may be swapped (row-major libraries). Images are in N, for backward weights in K (miopen-log.md 6, 11.1)."""
     return any({gemm.m, gemm.n} == {m, n} and gemm.k == k for m, n, k in parts(operation))
 
 
 def parts(operation: Operation) -> Iterator[tuple[int, int, int]]:
-    """The (M, N, K) that a convolution may be computed by."""
+    """Yield the (M, N, K) that a convolution may be computed by."""
     whole = operation.gemm
     if whole is None:
         return
@@ -46,11 +44,10 @@ def parts(operation: Operation) -> Iterator[tuple[int, int, int]]:
 
 
 def may_be_part(name: str, work_items: int, operation: Operation) -> bool | None:
-    """The same for MIOpenGEMM's kernels where their source is not at hand: by the number of work items alone.
+    """Return the same by work items alone (MIOpenGEMM without source); None if unknown.
 
-    ``miog_betac`` scales two elements of the result with each work item, line by line, in work-groups of 256;
-    ``miog_betac_alphaab`` computes a tile of the result with each, and no element twice. None where that tells nothing.
-    """
+    ``miog_betac`` scales two elements per work item, line by line, in groups of 256; ``miog_betac_alphaab`` computes a
+    tile per work item, each element once."""
     if name == "miog_betac":
         return any(
             work_items == -(-items // 256) * 256
@@ -64,7 +61,7 @@ def may_be_part(name: str, work_items: int, operation: Operation) -> bool | None
 
 
 def _step_fits(offset: int, operation: Operation) -> bool:
-    """Whether a GEMM that begins so many elements into a buffer can be of a later image or group of a convolution."""
+    """Return whether a GEMM that begins at this element may be a later image's or group's."""
     groups = operation.groups or 1
     shapes = [operation.input[1:], operation.output[1:], operation.weights]
     if operation.input and operation.output:
@@ -73,13 +70,11 @@ def _step_fits(offset: int, operation: Operation) -> bool:
 
 
 def items_fit(name: str, grid: Size3, workgroup: Size3 | None, operation: Operation) -> bool | None:
-    """Whether a kernel has as many work items as its call's problem needs; None where that is not known.
+    """Return whether a kernel has the work items that its call's problem needs; None if unknown.
 
-    im2col has a work-group for each channel and tile, col2im a work item for each element of the input, the sum of
-    partial gradients one for each weight, what rearranges a tensor one for each of its elements or for four, where the
-    filter has one element. The gradient of the weights has a row of work-groups, one for each channel of the input or
-    for four of them. What is no convolution: `tensor_fits`.
-    """
+    im2col: a work-group per channel and tile. col2im: an item per input element. Sum of gradients: an item per weight.
+    Rearrangement: an item per element or per four, for a filter of one element. Gradient of the weights: a row of
+    work-groups per channel of the input, or per four. Other calls: `tensor_fits`."""
     if operation.primitive != "conv":
         return tensor_fits(name, grid, workgroup, operation)
     x, w, y = operation.input, operation.weights, operation.output
@@ -102,10 +97,7 @@ def items_fit(name: str, grid: Size3, workgroup: Size3 | None, operation: Operat
 
 
 def _rearranged(name: str, operation: Operation) -> set[int]:
-    """How many elements a convolution's tensor may have that is brought into another order, or back.
-
-    What the GEMM reads comes before it, what it writes behind it.
-    """
+    """Return possible element counts of a rearranged tensor: a GEMM's input before it, its output behind it."""
     x, y = operation.input, operation.output
     of_input, of_output = {prod(x), x[0] * x[1] * prod(y[2:])}, {prod(y)}
     into, back = _INTO.match(name) is not None, _BACK.match(name) is not None
@@ -123,7 +115,7 @@ def _rows_fit(grid: Size3, workgroup: Size3, channels: int) -> bool:
 
 
 def has_channels(stated: tuple[int, ...], operation: Operation) -> bool:
-    """Whether a convolution has so many channels of output and input; backward data computes the input."""
+    """Return whether a convolution has these (output, input) channels; backward data computes the input."""
     groups = operation.groups or 1
     possible = {
         (operation.weights[0], operation.weights[1] * groups),
@@ -135,33 +127,30 @@ def has_channels(stated: tuple[int, ...], operation: Operation) -> bool:
 
 
 def gemm_key(m: int, n: int, k: int) -> tuple[int, int, int]:
-    """M and N may change places."""
+    """M and N may be swapped."""
     return min(m, n), max(m, n), k
 
 
 def steps_fit(offsets: Sequence[int], operation: Operation) -> bool:
-    """Whether all of a GEMM's offsets are of later images or groups."""
     return all(_step_fits(offset, operation) for offset in offsets)
 
 
 _BY_FOURS = late(r"MIOpen(?:Active|Neuron)(?:Fwd|Bwd)|Op4dTensorLite$")
-"""What works on each element alone: a work-item takes four."""
+"""Element-wise kernels: four elements per work item."""
 _POOLING = late(r"mloPooling(?:G|AveBwd|MaxBwd)$")
 _BIAS = late(r"OpTensorFwdBias$")
 _NORM = late(r"(?:MIOpen)?BatchNorm\w*Spatial")
 _WAVEFRONT = 64
 _BIAS_GROUP, _MOST_GROUPS = 256, 4096
-"""Work-items of a group that adds a bias, and how many groups there are at most."""
+"""Work items per group that adds a bias, and the largest number of groups."""
 
 
 def tensor_fits(name: str, grid: Size3, workgroup: Size3 | None, operation: Operation) -> bool | None:
-    """Whether the kernel works on tensors of these sizes.
+    """Return whether the kernel works on tensors of these sizes; None if unknown.
 
-    Element by element: a work-item for 4 elements, 2 or 1 where the tensor, or a row of one that is not packed, is no
-    multiple of that. Pooling has a plane of work-items for each plane of the tensor. A bias has a work-group for each
-    channel, of one image or of all; so has batch normalisation, of any number of work-items. A call in steps has an
-    activation of each step, of one gate or of several.
-    """
+    Element-wise: an item for 4, 2 or 1 elements that divide the tensor or a row. Pooling: a plane of items per plane.
+    Bias and batch normalisation: a work-group per channel, of one image or all. A call in steps: an activation per
+    step, of one gate or several."""
     sizes, primitive = operation.input, operation.primitive
     if primitive == "rnn" and _BY_FOURS.match(name):
         of_step = operation.problem.step_elements() if operation.problem is not None else ()
@@ -189,14 +178,11 @@ def tensor_fits(name: str, grid: Size3, workgroup: Size3 | None, operation: Oper
 
 
 def _padding(workgroup: Size3 | None) -> int:
-    """How many work-items a launch may have more than it needs, and one: a runtime may launch whole work-groups alone.
-
-    A group that is no row of whole wavefronts was cut to what is needed.
-    """
+    """Return the bound of additional work items: a runtime may launch whole work-groups only."""
     group = prod(workgroup) if workgroup else 1
     return group if group > 0 and group % _WAVEFRONT == 0 else 1
 
 
 def _at_once(length: int) -> int:
-    """How many elements a work-item takes of rows of this length."""
+    """Return how many elements of a row of this length a work item takes."""
     return next(unit for unit in (4, 2, 1) if length % unit == 0)

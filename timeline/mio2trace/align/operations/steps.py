@@ -1,4 +1,4 @@
-"""The steps of the ladder that give kernels to operations."""
+"""The steps of the ladder that link kernels to operations."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from mio2trace.evidence import BOUNDARY_STAMPS, EXACT, LAUNCH_LINE, NAME_AND_SIZ
 from mio2trace.ops.operation import Operation
 
 MOST_THREADS = 4
-"""Of so many threads all ways to give each a queue are tried."""
+"""Up to this number of threads, all assignments to queues are tried."""
 _Key = tuple[int, int]
 _Queues = Mapping[_Key, Sequence[int]]
 
 
 def link_operations(attribution: Attribution) -> None:
-    """Give each kernel to the operation that launched it, or to none."""
+    """Link each kernel to the operation that launched it, or to none."""
     profile, links, without = attribution.profile, attribution.links, attribution.without
     if not attribution.operations or any(index != NONE for index in attribution.operation_of_range):
         return  # where the library's own ranges tell its calls, what was launched outside of them is of none
@@ -63,9 +63,7 @@ def link_operations(attribution: Attribution) -> None:
 
 
 def _captured(attribution: Attribution) -> dict[int, float]:
-    """Of calls that were printed while a stream was captured, by index, how much of the time of that is within the
-    capture. Empty where nothing bounds the capture or the calls.
-    """
+    """Return for calls that were printed during a stream capture the share of their time within it."""
     ends = sorted(
         (call.start_ns, call.end_ns or call.start_ns, "BeginCapture" in call.name)
         for call in attribution.profile.other_calls
@@ -93,7 +91,7 @@ def _captured(attribution: Attribution) -> dict[int, float]:
 def _joined(
     attribution: Attribution, streams: _Queues, of_stream: Mapping[_Key, Sequence[Operation]]
 ) -> Iterator[Stream]:
-    """Each queue with the operations that may have filled it, by the way that is far likeliest."""
+    """Return each queue with its likely operations, by the most likely assignment of threads."""
     joined = _streams(attribution, streams, of_stream)
     if len(streams) > 1:
         together = [*joined]
@@ -105,7 +103,7 @@ def _joined(
 def _streams(
     attribution: Attribution, streams: _Queues, of_stream: Mapping[_Key, Sequence[Operation]]
 ) -> Iterator[Stream]:
-    """Each queue with the operations that may have filled it, in the order of their keys."""
+    """Return each queue with its possible operations, by key."""
     claims = Counter(operation.index for operations in of_stream.values() for operation in operations)
     # Where nothing else is known, each of the queues that may have a call is as likely.
     elsewhere = {index: 1 - 1 / count for index, count in claims.items() if count > 1}
@@ -137,11 +135,9 @@ def _stream(
 def _queue_of_each_thread(
     attribution: Attribution, streams: _Queues, joined: Sequence[Stream]
 ) -> dict[_Key, list[Operation]] | None:
-    """The operations of each queue where every thread of the log fills one, and one way to do so is far likelier.
+    """Return the operations of each queue if each thread of the log fills one, and one assignment is far more likely.
 
-    Only where nothing else tells: all queues may have all calls. None where calls launch nothing then that launch
-    something as all queues have all of them: threads share queues.
-    """
+    None if ids or buffers decide, or if fewer calls launch then: threads share queues."""
     operations = joined[0].operations
     of_thread: dict[int | None, list[Operation]] = {}
     for operation in operations:
@@ -167,9 +163,8 @@ def _queue_of_each_thread(
 
 
 def _of_one_writer(attribution: Attribution, stream: Stream) -> Stream:
-    """The one queue with the calls of one writer of the log, where many of the others' launched nothing in it and it is
-    far likelier without them: they are another process's, whose ids the profile does not tell from its own.
-    """
+    """Return the queue with the calls of one writer if this is far more likely, and many calls of others launched
+    nothing: they are another process's."""
     operations = stream.operations
     # Buffers tell more than versions do, of calls whose entries were mixed up, too.
     writers = [one.thread for one in operations] if attribution.same_process else _writers(operations)
@@ -195,11 +190,9 @@ def _of_one_writer(attribution: Attribution, stream: Stream) -> Stream:
 
 
 def _writers(operations: Sequence[Operation]) -> list[int | None]:
-    """Who printed each call, None where that is not known: its thread; without several the version of the library, as
-    a process has one.
+    """Return who printed each call: the thread, else the version of the library; None if unknown.
 
-    Entries of some versions have the handle among their parameters; of a function that has none these print a command.
-    """
+    Entries of some versions have the handle as parameter; those of others print a command."""
     threads = [operation.thread for operation in operations]
     if len({*threads} - {None}) > 1:
         return threads
@@ -222,9 +215,7 @@ def _writers(operations: Sequence[Operation]) -> list[int | None]:
 
 
 def _of_buffered(attribution: Attribution, stream: Stream) -> Stream:
-    """The one queue as one of the log's streams was buffered, where it is far likelier so and more than a few kernels
-    more have calls: its lines come late, and stamps put kernels and calls apart that belong together.
-    """
+    """Return the queue as if one stream of the log was buffered, if this is far more likely and links more kernels."""
     left = stream.left_over() if stream.windows.by == BOUNDARY_STAMPS else 0.0
     if left <= HARDLY_ANY or not stream.leaves_calls():
         return stream
@@ -242,7 +233,7 @@ def _of_buffered(attribution: Attribution, stream: Stream) -> Stream:
 def _windows(
     attribution: Attribution, positions: Sequence[int], operations: Sequence[Operation], slack: int, late: Late
 ) -> Windows:
-    """What lines in one file, else stamps, say of when each operation ran."""
+    """Return the operations that each kernel may have by lines of one file, else by stamps."""
     axis, windows = attribution.shared_axis, None
     if axis is not None and POSITION not in attribution.without:
         windows = by_lines(positions, attribution.profile.activities, operations, axis)
@@ -263,7 +254,7 @@ def _windows(
 
 
 def doubt_begun_again(attribution: Attribution) -> None:
-    """Of calls that a log begins with twice neither order nor launch lines tell which were this run's."""
+    """Doubt links to calls with which the log begins twice: nothing shows which were this run's."""
     if attribution.clock is not None:
         return
     again, links = begun_again(attribution.operations), attribution.links

@@ -1,4 +1,4 @@
-"""The kernels of one queue against the calls that may have launched them."""
+"""The alignment of one queue's kernels with the calls that may have launched them."""
 
 from __future__ import annotations
 
@@ -21,21 +21,19 @@ from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSI
 from mio2trace.model.profile import Profile
 
 LONG_ROW = 10
-"""Kernels without an operation: as many as no call launches."""
+"""More kernels without operation than one call launches."""
 ROUNDS = 3
-"""How often the rates are learned from the run (expectation maximisation)."""
+"""Rounds of learning (expectation maximisation)."""
 TOO_MANY, TOO_VAGUE = 20_000, 8_000
-"""Kernels of a stream that are too many to search widely; and states that a narrow search keeps, where it keeps a third
-of all that it may: nothing tells calls apart, and a wide one costs most. No damaged run of the benchmark keeps as many.
-"""
+"""Kernels that are too many for a wide search; states of a narrow search that show that calls are equal. No run of the
+benchmark has as many."""
 
 
 class Stream:
-    """The kernels of one queue against the operations that may have launched them.
+    """One queue's kernels and the operations that may have launched them.
 
-    ``elsewhere`` has of operations that may be another queue's how probable that is, by index; ``without``, evidence
-    to leave out; ``at_most``, how far links can be believed that nothing but names, sizes and order tells.
-    """
+    ``elsewhere``: probability by index that an operation is another queue's. ``without``: evidence to leave out.
+    ``at_most``: highest confidence of links by names, sizes and order alone."""
 
     def __init__(
         self,
@@ -57,7 +55,7 @@ class Stream:
         self.posterior: Posterior | None = None
 
     def link(self, links: Links) -> None:
-        """Give each kernel to the operation that it is likeliest of."""
+        """Link each kernel to its most likely operation."""
         if not self.operations:
             return
         posterior = self.posterior or self.solve()
@@ -82,13 +80,13 @@ class Stream:
             links.give_operation((self.positions[number],), index, by, confidence=confidence)
 
     def _launched_in_part(self, posterior: Posterior) -> set[int]:
-        """Calls of a row of GEMMs with fewer than they launch, by index: where the row begins or ends is not known."""
+        """Return indexes of calls with fewer GEMMs than they launch: their ends are uncertain."""
         parts = Counter(operation.index for operation in self.operations)
         launched = Counter(self.operations[place].index for place in set(posterior.operation) - {NONE})
         return {index for index, count in launched.items() if count < parts[index]}
 
     def of_this_process(self) -> float:
-        """How far links can be believed that nothing but names, sizes and order tells (`chances`)."""
+        """Return the highest confidence of links by names, sizes and order (`chances`)."""
         posterior = self.posterior or self.solve()
         # What stamps put before or behind the profile tells nothing.
         elsewhere = [
@@ -98,7 +96,7 @@ class Stream:
         return min(self.at_most, of_this_process(posterior, self.operations, elsewhere))
 
     def launched(self) -> dict[int, float]:
-        """How probable it is of each operation, by index, that it launched kernels of this queue."""
+        """Return the probability by index that an operation launched kernels of this queue."""
         posterior = self.posterior
         chances: dict[int, float] = {}
         if posterior is not None:
@@ -109,14 +107,14 @@ class Stream:
         return chances
 
     def left_over(self) -> float:
-        """Part of the library's kernels that are without a call."""
+        """Return the share of the library's kernels without a call."""
         posterior = self.posterior or self.solve()
         library = [self.likelihood.kernels.kind(number).library for number in range(len(self.positions))]
         left = sum(place == NONE and own for place, own in zip(posterior.operation, library, strict=True))
         return left / max(1, sum(library))
 
     def leaves_calls(self) -> bool:
-        """Whether any call that executes is without kernels."""
+        """Return whether a call that executes has no kernels."""
         posterior = self.posterior or self.solve()
         linked = set(posterior.operation)
         return any(place not in linked and operation.phase == "run" for place, operation in enumerate(self.operations))
@@ -125,7 +123,7 @@ class Stream:
         return [self.elsewhere.get(operation.index, 0.0) for operation in self.operations]
 
     def solve(self) -> Posterior:
-        """A narrow search; where it leaves doubt, rates and habits are learned from it for wider ones."""
+        """Search narrowly; if doubt remains, learn rates and habits for wider searches."""
         posterior = self.posterior = self._solved()
         return posterior
 
@@ -170,24 +168,24 @@ class Stream:
         return posterior
 
     def _is_vague(self, narrow: Posterior) -> bool:
-        """Whether nothing tells calls apart, so that a narrow search keeps nearly all it may."""
+        """Whether the narrow search kept nearly all states, because calls are equal."""
         return narrow.states > max(TOO_VAGUE, NARROW.states * len(self.positions) // 3)
 
     def _doubt_vague(self, posterior: Posterior) -> None:
-        """Ways that a wide search might have found leave in doubt what neither buffers nor launch lines tell."""
+        """Lower links without buffers and launch lines, because no wide search follows."""
         for number, place in enumerate(posterior.operation):
             if place != NONE and self._by(number, place, posterior.fits[number]) not in (BUFFERS, LAUNCH_LINE):
                 posterior.confidence[number] = min(WHOLE, posterior.confidence[number])
 
     def _doubt_place(self, posterior: Posterior) -> None:
-        """No link is surer than that all of them are not some iterations away."""
+        """Lower all links to the probability that they are not some iterations away."""
         chance = chance_of_place(self.likelihood, self.windows, posterior)
         for number, place in enumerate(posterior.operation) if chance < 1 else ():
             if place != NONE:
                 posterior.confidence[number] = min(chance, posterior.confidence[number])
 
     def _is_anything_left(self, posterior: Posterior) -> bool:
-        """Whether something is left over on either side, so that a way far behind may be the right one."""
+        """Return whether kernels or calls are left, so that a distant way may be right."""
         linked = set(posterior.operation)
         return any(
             place not in linked and operation.phase == "run" for place, operation in enumerate(self.operations)
@@ -197,10 +195,8 @@ class Stream:
         )
 
     def _leaves_a_row(self, posterior: Posterior) -> bool:
-        """Whether a long row of kernels has no call, although other kernels have one.
-
-        These kernels may belong to calls further ahead in a log that repeats itself. The search had dropped that path.
-        """
+        """Return whether a long row of kernels has no call although others have: the search may have dropped the right
+        way."""
         row = 0
         if {*posterior.operation} <= {NONE}:
             return False  # nothing in the log fits, so a wider search finds nothing either
@@ -211,9 +207,8 @@ class Stream:
         return False
 
     def _is_at_edge(self, posterior: Posterior) -> bool:
-        """Whether a link goes as many calls of its kind ahead as a search tries, and nothing but names, sizes and order
-        tells that it is none of those behind.
-        """
+        """Return whether a link by names, sizes and order goes as far ahead as the search tries, with more such calls
+        behind."""
         kinds = [(operation.primitive, operation.direction) for operation in self.operations]
         of_kind: dict[object, list[int]] = {}
         for place, kind in enumerate(kinds):
@@ -241,7 +236,7 @@ class Stream:
         habits: Habits | None = None,
         before: Posterior | None = None,
     ) -> Posterior:
-        """``before``: what an earlier search made of it, to look ahead."""
+        """``before``: an earlier posterior, to look ahead."""
         likelihood = self.likelihood
         holed = [likelihood.is_holed(place) for place in range(len(self.operations))]
         chances = chances_of(rates, kinds, self._elsewhere(), holed)
@@ -252,7 +247,7 @@ class Stream:
         return Lattice(likelihood, self.windows, chances, width).solve()
 
     def _by(self, number: int, place: int, fit: Fit | None) -> Evidence:
-        """The strongest evidence that there is for this link."""
+        """Return the strongest evidence of this link."""
         if self.windows.by == POSITION:
             return POSITION
         fit = fit or self.likelihood.fit(number, place)
@@ -267,10 +262,9 @@ class Stream:
 
 
 def solve_together(streams: Sequence[Stream]) -> None:
-    """Queues that may have the same calls: what one of them rather launched the others rather did not, and so on.
+    """Solve queues that may have the same calls: what one launched, others did not.
 
-    What nothing but that makes sure is not sure: of two calls that are alike each queue takes one, maybe the other's.
-    """
+    Links that only this makes sure are not sure: of two equal calls each queue takes one, maybe the other's."""
     solved = [stream for stream in streams if stream.operations]
     alone = [stream.solve() for stream in solved]
     for _ in range(ROUNDS - 1):
@@ -300,9 +294,7 @@ def _linked(posterior: Posterior) -> int:
 
 
 def _doubt_changes(before: Posterior, posterior: Posterior, operations: Sequence[object] = ()) -> None:
-    """What was likely somewhere else before the last round learned from it is not sure where it is now.
-
-    ``operations``: by place; another part of one is the same place."""
+    """Doubt links that were elsewhere before the last round learned. ``operations``: parts of one are one place."""
     pairs = zip(before.operation, before.confidence, posterior.operation, posterior.confidence, strict=True)
     for number, (other, likely, place, confidence) in enumerate(pairs):
         if place == other or likely < 0.5 or confidence <= WHOLE:

@@ -1,8 +1,7 @@
-"""Where in the profile each operation can lie: its entry's place among the log's stamped lines, or in a shared file.
+"""The operations that each kernel may have: by its entry's place among stamped lines, or in a shared file.
 
-An entry is printed when its call begins, between two lines with stamps: so what it activities is called after the first
-one and, on a host that runs one thread, before the second. Blocks and entries in one file need no stamps.
-"""
+An entry is printed when its call begins, so its kernels are launched after the stamp before it and, with one thread,
+before the stamp after it."""
 
 from __future__ import annotations
 
@@ -24,25 +23,25 @@ from mio2trace.model.profile import Activity
 from mio2trace.ops.operation import Operation
 
 Late = Literal["", "lines", "calls"]
-"""What comes into the log later than it was printed, in blocks, as its stream was buffered."""
+"""Lines that came late into the log in blocks, because their stream was buffered."""
 BUFFERED: dict[Late, str] = {"lines": "the framework's lines", "calls": "MIOpen's lines"}
 NEVER = 1 << 63
 DISORDER = 50
-"""One stamp in so many may be out of order before stamps are not believed."""
+"""One stamp in this number may be out of order; with more, stamps are not used."""
 
 
 class Windows(msgspec.Struct, frozen=True, kw_only=True):
-    """``first[i]`` .. ``last[i]``: the operations (by place in their list) that the i-th kernel can belong to.
+    """Kernel i can belong to the operations ``first[i]`` to ``last[i]`` (places; ``last[i]`` is ``first[i] - 1`` for
+    none).
 
-    Both never decrease; ``last[i]`` is ``first[i] - 1`` where there is none. ``by`` is the evidence word.
-    """
+    Both never decrease. ``by``: the evidence."""
 
     first: Sequence[int]
     last: Sequence[int]
     by: Evidence | Literal[""]
 
     def reached(self, operations: int) -> list[bool]:
-        """Of each operation whether any kernel can belong to it."""
+        """Return for each operation whether a kernel can belong to it."""
         begins = [0] * (operations + 1)
         for (first, last), _ in groupby(zip(self.first, self.last, strict=True)):
             if first <= last:
@@ -52,14 +51,13 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def everywhere(kernels: int, operations: int) -> Windows:
-    """Nothing bounds any operation."""
     return Windows(first=[0] * kernels, last=[operations - 1] * kernels, by="")
 
 
 def by_lines(
     positions: Sequence[int], activities: Sequence[Activity], operations: Sequence[Operation], axis: Timeline
 ) -> Windows | None:
-    """Blocks and entries of one file in order of execution: a kernel's operation is the last one that was entered."""
+    """Return windows of blocks and entries in one file: a kernel's operation is the last one entered."""
     if not axis.by_line or not operations:
         return None
     threads = {operation.thread for operation in operations}
@@ -88,12 +86,10 @@ def by_stamps(
     host_step_ns: int = 0,
     late: Late = "",
 ) -> Windows | None:
-    """Stamped lines before and after each entry, on the host's clock; None when there are none, or in disorder.
+    """Return windows by the stamped lines around each entry; None if there are none, or out of order.
 
-    ``lines`` are the log's, ``calls`` entries with stamps of their own. Host times are truncated to multiples of
-    ``host_step_ns``. Lines that came late were printed before the entries behind them and maybe before those in front,
-    too: they are no bound for these; nor are lines in front for entries that came late.
-    """
+    ``lines``: the log's. ``calls``: entries with stamps. ``host_step_ns``: step of host times. ``late``: late lines
+    bound nothing in front of them, late calls are not bound from the front by lines."""
     stamped = sorted({*lines, *calls})
     wrong = sum(after.high < before.low for before, after in pairwise(stamped))
     if not stamped or wrong * DISORDER > len(stamped):
@@ -120,7 +116,7 @@ def by_stamps(
 
 
 class Stamped(NamedTuple):
-    """A line, and from when to when it may have been printed, on the host's clock."""
+    """A line with its earliest and latest host time."""
 
     line: int
     low: int
@@ -134,7 +130,7 @@ def stamped_lines(
     of_calls: LogClock | None,
     stamp_ns: int,
 ) -> tuple[list[Stamped], list[Stamped]]:
-    """The log's stamped lines, and the calls with stamps of their own; each by the clock that it has."""
+    """Return the log's stamped lines and the stamped calls, each by its clock."""
     source = operations[0].source if operations else None
     records: list[LogEvent | LayerTime] = []
     for log in logs if of_lines is not None else ():
@@ -150,14 +146,14 @@ def stamped_lines(
 
 
 def _stamped(line: int, stamp: LocalTime, clock: LogClock | None, step: int) -> Stamped:
-    """Stamps are truncated to multiples of ``step``; a fitted clock has an error."""
+    """Stamps are truncated to ``step``; a fitted clock has an error."""
     assert clock is not None
     at, error = clock.to_host(stamp), clock.error_ns if clock.is_fitted else 0
     return Stamped(line, at - STAMP_NS - error, at + step + error)
 
 
 def lines_behind(operations: Sequence[Operation], streams: int) -> list[int]:
-    """The line after which a stamp is known to come after the call: its own, or that of a later call of its stream."""
+    """Return the line after which a stamp surely follows the call: its own, or that of a later call of its stream."""
     threads = {operation.thread for operation in operations}
     if len(threads) == 1 and streams == 1:
         return [operation.line for operation in operations]

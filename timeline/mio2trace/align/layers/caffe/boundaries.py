@@ -1,9 +1,7 @@
-"""Layer lines whose stamps, or whose places in the file, really bound their layers (dvdt-ck.md 2.1, 2.3 c and d).
+"""Find out whether layer lines bound their layers, by stamps or places in the file (dvdt-ck.md 2.1, 2.3 c and d).
 
-``caffe time`` prints all layer lines together after the last iteration: such stamps say nothing about layers. A program
-that prints each line right after its layer ran leaves at least the layer's own time between two stamps. The stamps
-decide, not the text.
-"""
+``caffe time`` prints all layer lines after the last iteration: these stamps bound nothing. A program that prints a line
+after each layer leaves the layer's time between two stamps."""
 
 from __future__ import annotations
 
@@ -17,12 +15,9 @@ from mio2trace.model.log import LayerTime
 
 
 def stamps_bound(layers: Sequence[LayerTime]) -> bool:
-    """Whether the stamps of ``layers``, in their own order, leave room for the layers' printed times.
+    """Return whether at least four fifths of the printed time fits between each stamp and the one before it.
 
-    At least four fifths of the printed time (the first layer's aside, nothing precedes it) must fit between a stamp and
-    the one before. Stamps of stock ``caffe time`` lie microseconds apart and hold none of it; where the layers took no
-    longer than that, stamps cannot tell and bound nothing.
-    """
+    If layers are as short as the lines take, stamps bound nothing."""
     stamped = in_order(layers)
     if len(stamped) < 2 or len(stamped) < len(layers):
         return False
@@ -36,7 +31,7 @@ def stamps_bound(layers: Sequence[LayerTime]) -> bool:
 
 
 def in_order(layers: Sequence[LayerTime]) -> list[tuple[int, LayerTime]]:
-    """Layers with a stamp, as (local ns, layer), in the order of their stamps."""
+    """Return (local ns, layer) of the layers with a stamp, by stamp."""
     stamped = [(layer.stamp, layer) for layer in layers if layer.stamp is not None]
     if not stamped:
         return []

@@ -1,9 +1,8 @@
-"""What likeness leaves of the warm-up: layers told by the names of their kernels, in the net's order.
+"""Layers of the warm-up by names of kernels, in the net's order.
 
-The warm-up runs each layer of the net once, so its kernels and the net's layers are two rows in one order: a kernel is
-of the layer of the one before it, of a later one, or of none. Caffe's own kernels are named after a type of layer;
-what others are, which layers launch nothing, and which kernels begin a layer is seen where layers are known.
-"""
+The warm-up runs each layer once. A kernel is in the layer of the kernel before it, in a later layer, or in none.
+Caffe's kernels are named after a type of layer. Known layers show the rest: which types launch nothing, and which
+kernels begin a layer."""
 
 from __future__ import annotations
 
@@ -24,22 +23,18 @@ from mio2trace.kernels.facts import size
 from mio2trace.model.log import Direction
 
 MOST_CELLS = 300_000
-"""Layers of kernels that are looked at, each kernel's in its neighbourhood; SqueezeNet takes 10,000."""
+"""Pairs of kernel and layer that are computed; SqueezeNet needs 10,000."""
 MOST_IN_A_PASS = 1_000_000
-"""Kernels times layers."""
 UNKNOWN_NS = 1 << 62
-"""A layer whose time is not printed took any."""
+"""For layers without a printed time."""
 ELEMENT_BYTES = 4
-"""Of a number as Caffe has it, which is a float."""
 _Types = frozenset[str]
 
 
 def place_by_names(
     attribution: Attribution, positions: range, direction: Direction, run_for: Callable[[LayerKey], int]
 ) -> None:
-    """Give what likeness left in no layer of a pass to the layer that its name and its place make likeliest; what is
-    then likelier of another layer goes there. ``run_for`` gives the pass's run of a layer.
-    """
+    """Give kernels without layer to the most likely layer; kernels with a less likely layer move."""
     links, activities = attribution.links, attribution.profile.activities
     layers = attribution.net.layers if direction == "forward" else attribution.net.layers[::-1]
     kernels = [p for p in positions if activities[p].kind == "kernel" and not is_filler(attribution, p)]
@@ -90,7 +85,7 @@ def place_by_names(
 
 
 def _before(attribution: Attribution, position: int, positions: range) -> list[int]:
-    """What was given to the layer of a kernel because it prepares it."""
+    """Return what is in the layer of a kernel because it prepares this kernel."""
     key = attribution.layer_key(position)
     first = position
     while first > positions.start and is_filler(attribution, first - 1) and attribution.layer_key(first - 1) == key:
@@ -99,7 +94,7 @@ def _before(attribution: Attribution, position: int, positions: range) -> list[i
 
 
 class _Known:
-    """What layers of other passes show of kernels, in one direction."""
+    """What layers of other passes show about kernels, in one direction."""
 
     def __init__(self, attribution: Attribution, direction: Direction, without: range) -> None:
         links, net = attribution.links, attribution.net
@@ -112,7 +107,6 @@ class _Known:
         self._silent: Counter[_Types] = Counter()
         self._with: Counter[tuple[_Types, str]] = Counter()
         self.names: set[str] = set()
-        """Of kernels that are in any layer."""
         seen: set[tuple[int, int, str]] = set()
         own = [0, 0]
         before: tuple[int, int, str] | None = None
@@ -139,20 +133,20 @@ class _Known:
                 self._silent.update(of_place[first + 1 : last])
             before = pass_, place, name
         self._strange = (own[False] + MISSTATED) / (sum(own) + 1)
-        """Part of the kernels of layers that name theirs that tell no type."""
+        """Share of kernels without a type in their name, in layers that name their kernels."""
 
     def likeness(self, layer: int, own: Hashable) -> float:
-        """How well a kernel with this signature fits a layer, as far as that is known."""
+        """Return how well a kernel with this signature fits a layer."""
         signatures = self._signatures.get(layer)
         return DOUBTED if signatures is None else 1.0 if own in signatures else FEW
 
     def begins(self, before: str, name: str) -> float:
-        """How probable it is that a kernel behind another one begins a layer."""
+        """Return the probability that a kernel behind another one begins a layer."""
         again, begun = self._begins.get((before, name), (0, 0))
         return (begun + DOUBTED) / (begun + again + 1)
 
     def silent(self, types: _Types) -> float:
-        """How probable it is that a layer launches nothing."""
+        """Return the probability that a layer launches nothing."""
         silent = self._silent[types]
         if types and all(map(runs_nothing, types)):
             return 1 - MISSTATED
@@ -160,7 +154,7 @@ class _Known:
         return (silent + expected) / (silent + self._layers[types] + 1)
 
     def fit(self, name: str, types: _Types, direction: Direction) -> float:
-        """How well a kernel of this name fits a layer of these types."""
+        """Return how well a kernel's name fits these types."""
         if contradicts(name, types, direction, self._named):
             return NEVER
         if not types:
@@ -174,7 +168,7 @@ class _Known:
 
 
 class _Row:
-    """The kernels of a pass, and the layers that it runs in their order."""
+    """The kernels of a pass and its layers, both in order."""
 
     def __init__(
         self,
@@ -195,15 +189,15 @@ class _Row:
         self.silent = [self._known.silent(types) for types in self._types]
         words = attribution.links.layer_by
         self.liked = {p for p in kernels if words[p] in ("", RECURRENCE)}
-        """What nothing stronger than likeness put into a layer, if anything did."""
+        """Kernels without layer, or with a layer by similarity only."""
 
     def is_of_layers(self) -> bool:
-        """Whether most kernels are named after a type of layer, or as those of layers elsewhere; others run, too."""
+        """Return whether most kernels have a type in their name, or the name of a kernel in a known layer."""
         names = [self._attribution.profile.activities[position].name for position in self._kernels]
         return sum(tells_type(name) or name in self._known.names for name in names) >= DOUBTED * len(names)
 
     def chances(self) -> list[list[float]] | None:
-        """Of each kernel how probable it is in each layer; None where that is too much to look at."""
+        """Return the probability of each layer per kernel; None if the problem is too large."""
         names = [self._attribution.profile.activities[position].name for position in self._kernels]
         firsts = [1.0, *(self._known.begins(*pair) for pair in pairwise(names))]
         return chances_in_order(
@@ -217,7 +211,7 @@ class _Row:
         )
 
     def _fits(self) -> list[list[float]]:
-        """Of each kernel how well it fits each layer; of one whose layer is known no other."""
+        """Return how well each kernel fits each layer; a known layer excludes all others."""
         layers, activities = self._layers, self._attribution.profile.activities
         # Of 190 layers one in a hundred took four times as long in the warm-up as it is printed of iterations.
         lasted = [max(layer.printed_ns(self._direction) or UNKNOWN_NS, LINE_NS) for layer in layers]
@@ -252,8 +246,7 @@ class _Row:
 
 
 def _sized(attribution: Attribution, kernels: Sequence[int], layers: Sequence[NetLayerSpec]) -> list[set[int]]:
-    """Of each kernel the places of the layers with as many outputs as an argument of it says, elements or bytes; but
-    numbers that most kernels have say nothing."""
+    """Return per kernel layers with as many outputs as an argument states. Frequent numbers do not count."""
     of_size: dict[int, set[int]] = defaultdict(set)
     for place, layer in enumerate(layers):
         sizes = layer.output.split("x")
@@ -268,7 +261,7 @@ def _sized(attribution: Attribution, kernels: Sequence[int], layers: Sequence[Ne
 
 
 def _numbers(attribution: Attribution, position: int) -> set[int]:
-    """What the arguments of a kernel count, as elements and as bytes of them; and its GEMM's results."""
+    """Return what the arguments count, as elements and as bytes, and the size of the GEMM's result."""
     counts = {count for one in attribution.profile.activities[position].opencl.arguments if (count := size(one))}
     counts |= {count // ELEMENT_BYTES for count in counts if count % ELEMENT_BYTES == 0}
     fact = attribution.facts.get(position)

@@ -1,11 +1,8 @@
-"""Layers by their calls, where nothing else bounds them: the log's ``Iteration: K`` lines bound passes through the net,
-and a pass's calls are its layers' in the net's order.
+"""Layers by calls, if nothing else bounds them: ``Iteration: K`` lines bound passes through the net.
 
-The calls of a pass and the layers of the net are two rows in one order: a call is of the layer of the call before it,
-of a later one, or of none (another thread's; the solver's, behind the last layer). A layer is told by its type, or by
-the words of its name, by the searches that were printed while it was set up, and by its output's shape. The
-probabilities are sums over all ways (forward and backward), in parts of the likeliest.
-"""
+A call is in the layer of the call before it, in a later one, or in none (another thread's, or the solver's after the
+last layer). A layer is recognised by its type, the words of its name, the searches during its set-up, and the shape of
+its output."""
 
 from __future__ import annotations
 
@@ -28,16 +25,14 @@ from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.operation import Operation
 
 MOST_PASSES = 16
-"""Passes through the net between two lines that bound them: more lost lines tell nothing."""
+"""Passes between two lines that bound them; more lost lines show nothing."""
 MOST_CELLS = 300_000
-"""Layers of calls that are looked at in all, each call's in its neighbourhood; passes whose calls are as those of one
-before take none. ResNet-50's training takes 50,000."""
+"""Pairs of call and layer that are computed, without repeated passes; ResNet-50's training needs 50,000."""
 MOST_IN_A_PASS = 4_000_000
-"""Calls times layers."""
 
 
 class Slot(NamedTuple):
-    """A layer in a pass; without one what is behind the pass's last layer. ``pass_``: from 0."""
+    """A layer in pass number ``pass_``; layer None: after the last layer of the pass."""
 
     pass_: int
     layer: NetLayerSpec | None = None
@@ -45,7 +40,7 @@ class Slot(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The slot that a call is likeliest of and how probable that is; the layer that is next, and its probability."""
+    """The most likely slot of a call and its probability; the next best layer and its probability."""
 
     slot: Slot
     chance: float
@@ -54,9 +49,8 @@ class Found(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Lines of the log, from ``after`` to ``before``, that are of ``iterations``. The first of these is None where what
-    begins them is lost: it may come before iteration 1. ``before``: None at the log's end.
-    """
+    """Lines ``after`` to ``before`` (None: end of the log) are of ``iterations``. None as first iteration: its begin is
+    lost."""
 
     iterations: tuple[int | None, ...]
     after: int
@@ -64,7 +58,7 @@ class Stretch(NamedTuple):
 
 
 def place_by_calls(attribution: Attribution) -> None:
-    """Give the kernels of each call in an iteration to the layer that the call is likeliest of."""
+    """Give the kernels of each call in an iteration to its most likely layer."""
     links = attribution.links
     if not links.has_operations or not attribution.net.layers:
         return
@@ -89,9 +83,7 @@ def place_by_calls(attribution: Attribution) -> None:
 
 
 def _bounded(attribution: Attribution) -> set[int | None]:
-    """Iterations whose layers marks or lines bound: what these leave outside of layers is in none. Where times are so
-    coarse that most of it is in doubt they bound nothing.
-    """
+    """Return iterations that marks or lines bound, unless most of their links are uncertain."""
     links = attribution.links
     weaker = ("", DURATIONS, RECURRENCE)
     placed = Counter(pass_ for word, pass_ in zip(links.layer_by, links.pass_of, strict=True) if word not in weaker)
@@ -102,7 +94,7 @@ def _bounded(attribution: Attribution) -> set[int | None]:
 
 
 def _calls(attribution: Attribution, log: FrameworkLog) -> list[Operation]:
-    """The log's calls in the order of their lines; of several threads those of the one that printed the layers."""
+    """Return the log's calls by line; of several threads those of the thread that printed the layers."""
     calls = [one for one in attribution.operations if one.source == log.source and one.line]
     calls.sort(key=lambda one: one.line)
     threads = {one.thread for one in calls}
@@ -113,7 +105,7 @@ def _calls(attribution: Attribution, log: FrameworkLog) -> list[Operation]:
 
 
 def _stretches(log: FrameworkLog, asked_for: int | None) -> Iterator[Stretch]:
-    """Between two ``Iteration: K`` lines there are as many passes as their numbers differ by; ``asked_for``: in all."""
+    """Yield the stretches between ``Iteration: K`` lines. ``asked_for``: the number of iterations."""
     ended = sorted(
         (event.line, event.number) for event in log.events if event.kind == "iteration" and event.number and event.line
     )
@@ -135,7 +127,7 @@ def _stretches(log: FrameworkLog, asked_for: int | None) -> Iterator[Stretch]:
 
 
 class _Layers:
-    """The net in the order of its execution, and how well a call fits each of its layers."""
+    """The net in order of execution, and how well a call fits each layer."""
 
     def __init__(self, attribution: Attribution, log: FrameworkLog, calls: Sequence[Operation]) -> None:
         net = attribution.net
@@ -164,7 +156,7 @@ class _Layers:
         self._left = MOST_CELLS
 
     def of(self, calls: Sequence[Operation], stretch: Stretch) -> list[Found | None]:
-        """Of each call of a stretch the slot that it is likeliest of, and how probable that is."""
+        """Return the most likely slot of each call."""
         passes = len(stretch.iterations)
         bounds = stretch.iterations[0] is not None, stretch.before is not None
         key = passes, bounds, tuple(id(call.facts) for call in calls)
@@ -174,7 +166,7 @@ class _Layers:
         return known
 
     def _solved(self, calls: Sequence[Operation], passes: int, begun: bool, ended: bool) -> list[Found | None]:
-        """Empty where nothing can be said."""
+        """Return an empty list if nothing is known."""
         if self._left < 0 or len(calls) * len(self._pass) * passes > MOST_IN_A_PASS:
             return []
         slots = [slot._replace(pass_=number) for number in range(passes) for slot in self._pass]
@@ -207,7 +199,7 @@ class _Layers:
         return not types or any(may_call("conv", one) for one in types)
 
     def _silence(self, slot: Slot) -> float:
-        """How probable it is that a layer makes no call."""
+        """Return the probability that a layer makes no call."""
         if slot.layer is None:
             return 1.0
         types = self._types[slot.layer.index]
@@ -216,7 +208,7 @@ class _Layers:
         return 1.0 if all(map(calls_nothing, types)) else SILENT
 
     def _fit(self, call: Operation) -> list[float]:
-        """How well it fits each slot of a pass, 1 at most."""
+        """Return how well a call fits each slot of a pass, up to 1."""
         places = self._searched.get(_problem(call)) if call.primitive == "conv" else None
         key = _sort(call), call.direction, call.output, None if places is None else frozenset(places)
         fit = self._fits.get(key)
@@ -225,7 +217,6 @@ class _Layers:
         return fit
 
     def _of_layers(self, call: Operation, places: AbstractSet[int]) -> list[float]:
-        """Of a call whose problem these layers searched for while they were set up."""
         return [
             BROKEN
             if slot.layer is None
@@ -236,7 +227,7 @@ class _Layers:
         ]
 
     def _of_output(self, call: Operation) -> list[float]:
-        """By primitive, direction and output; what has many outputs takes no time for each layer."""
+        """Fit by primitive, direction and output."""
         kind = _sort(call), call.direction
         fits = self._by_kind.get(kind)
         if fits is None:
@@ -264,8 +255,7 @@ class _Layers:
 
 
 def _found(slots: Sequence[Slot], chances: list[float], place: int, most: float) -> Found | None:
-    """What is at the likeliest place, with ``most`` at most; None where that is no layer, or less likely than not.
-    Spoils ``chances``."""
+    """Return the slot at ``place``; None if it has no layer or is unlikely. Changes ``chances``."""
     slot, chance = slots[place], min(most, chances[place])
     if slot.layer is None or chance < DOUBTED:
         return None
@@ -278,7 +268,7 @@ def _found(slots: Sequence[Slot], chances: list[float], place: int, most: float)
 def _set_up(
     log: FrameworkLog, calls: Sequence[Operation], index_of: Mapping[str, int]
 ) -> tuple[dict[object, set[int]], dict[int, tuple[str, ...]]]:
-    """Which layers searched for a problem while they were set up, and the shapes that these put out."""
+    """Return the layers that searched for each problem during the set-up, and the shapes of their outputs."""
     searched: dict[object, set[int]] = {}
     output: dict[int, tuple[str, ...]] = {}
     lines = [event.line for event in log.events]
@@ -297,8 +287,9 @@ def _set_up(
 
 
 def _again(before: Operation, call: Operation) -> float:
-    """How well a call fits the layer of the one before it: of 1100 calls in a row those of one layer are of one
-    primitive, or a convolution and its bias, none comes twice, and convolutions of one direction are for one problem.
+    """Return how well a call fits the layer of the call before it.
+
+    Of 1100 consecutive calls, those of one layer are of one primitive, or a convolution and its bias. None comes twice.
     """
     if before.facts is call.facts and call.phase == "run":
         return MISSTATED
@@ -309,7 +300,7 @@ def _again(before: Operation, call: Operation) -> float:
 
 
 def _sort(call: Operation) -> str:
-    """What the type of a call's layer goes by: its primitive; of a recurrent one its mode, where that is known."""
+    """Return the primitive; of a recurrent call the mode, if known."""
     return call.mode or call.primitive if call.primitive == "rnn" else call.primitive
 
 
@@ -318,7 +309,7 @@ def _problem(call: Operation) -> object:
 
 
 def _bare(shape: Sequence[object]) -> tuple[str, ...]:
-    """Its sizes as text, without ones at the end: an inner product has no rows and columns."""
+    """Return sizes as text without ones at the end: an inner product has no rows and columns."""
     end = len(shape)
     while end > 1 and str(shape[end - 1]) == "1":
         end -= 1
@@ -326,7 +317,7 @@ def _bare(shape: Sequence[object]) -> tuple[str, ...]:
 
 
 def _give(attribution: Attribution, found_of: Mapping[int, tuple[int, Found]]) -> None:
-    """The kernels of each call to its layer, and what lies between two kernels of one layer."""
+    """Give each call's kernels to its layer, and what is between two kernels of one layer."""
     links = attribution.links
     runs: dict[tuple[int, int], int] = {}
     for number, made in enumerate(links.runs):

@@ -1,12 +1,9 @@
-"""Fit printed layer times to the sequence of activities when nothing better tells (dvdt-ck.md 2.3 b).
+"""Fit printed layer times to the sequence of activities (dvdt-ck.md 2.3 b).
 
-An iteration lies in [stamp - X ms, stamp]. Its activities are cut into consecutive runs, in execution order, so that
-every layer's printed time covers the host span of its run: not less than from its first to its last activity, not more
-than the room up to its neighbours, which layers without activities need too. Layers run one after another, so layer j
-ends between the sum of the printed times up to j and that sum plus all the time that no layer claims: few cuts are
-possible at all, and the best sequence of them is found by dynamic programming. Printed times are means, so several
-iterations are folded into one before the cut.
-"""
+An iteration is in [stamp - X ms, stamp]. Its activities are cut into consecutive runs, one per layer in execution
+order. A printed time is not less than the host span of its run, and not more than the room up to the neighbours. So a
+layer's end is bounded by the sum of printed times, and dynamic programming finds the best cuts. Printed times are
+means, so iterations are first folded into one."""
 
 from __future__ import annotations
 
@@ -26,19 +23,18 @@ from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity
 
 LIMIT_NATS = -log(1 - SURE)
-"""An answer that is dearer by that limit is as improbable as a link that is sure is wrong."""
+"""An answer with this additional cost is as unlikely as a wrong sure link."""
 STRAY = 1000
-"""One part in so many of how far a cut lies from where evenly spread slack would have it: decides between equals."""
+"""A cut's distance from evenly spread slack costs this part; it only decides between equal answers."""
 MAX_STATES = 400
 MOST_CELLS = 1_000_000
-"""Places of a cut after those of the one before: where bounds leave as many, times tell nothing. Fits that hold need a
-tenth of it."""
+"""Pairs of consecutive cuts; with more, times show nothing. Real fits need a tenth."""
 MAX_WAYS = 3
-"""Ways to the same cut that are followed: cheaper ones that end late, dearer ones that leave more room."""
+"""Ways to one cut that are kept: cheaper ones that end late, dearer ones that leave more room."""
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One iteration: its bounds on the host's clock, else the device's, and the positions of its activities."""
+    """Bounds of an iteration on the host's (else the device's) clock, and positions of its activities."""
 
     iteration: int
     start_ns: int
@@ -47,28 +43,26 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer for all windows: (layer's place in execution order, how probable) for each position; of those in doubt
-    the same of the next best layer, in ``next_of``."""
+    """``layer_of``: (place in execution order, probability) by position. ``next_of``: of the next best layer."""
 
     layer_of: dict[int, tuple[int, float]]
     next_of: dict[int, tuple[int, float]]
     misfit_ns: int
     cost_ns: int
-    """What times and names cost together."""
+    """The cost of times and names together."""
 
 
 Spans = Callable[[Activity], tuple[int | None, int | None]]
-"""When an activity began, what prepares it included, and ended; None where that is not known."""
+"""Begin (with preparation) and end of an activity; None if unknown."""
 _State = tuple[float, int, int, int]
-"""A way to a cut: misfit so far, where the layer's time ends on the axis, the cut before, the way's place there."""
+"""A way to a cut: misfit, end of the layer's time on the axis, the cut before, the way's place there."""
 
 
 class _Columns(msgspec.Struct, frozen=True, kw_only=True):
-    """Iterations folded: column c is the same activity of every iteration that has it.
+    """Folded iterations: column c is one activity in all iterations.
 
-    ``starts[c]``: the mean over iterations, each by its share, of when the first activity at or after c began, from the
-    iteration's start; ``ends[c]``: of when the last one before c ended (so both have one element more than columns).
-    """
+    ``starts[c]``: weighted mean begin, from the iteration's start, of the first activity at or after c. ``ends[c]``:
+    the same for the end of the last activity before c. Both have one element more than there are columns."""
 
     members: list[list[int]]
     starts: list[int]
@@ -76,12 +70,10 @@ class _Columns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def on_host(activity: Activity) -> tuple[int | None, int | None]:
-    """When an activity was prepared, and when the call that waited for it returned, in ns."""
     return activity.prepared_ns or activity.host_start_ns, activity.host_end_ns
 
 
 def on_device(activity: Activity) -> tuple[int | None, int | None]:
-    """When an activity ran, in ns of its device."""
     return activity.start_ns, activity.end_ns
 
 
@@ -95,11 +87,10 @@ def fit(
     *,
     may_go_on: bool = False,
 ) -> Cut | None:
-    """Cut the windows' activities into the layers of ``order``; None where nothing is to fit or it does not fit.
+    """Cut the windows' activities into the layers of ``order``; None if nothing fits.
 
-    ``error_ns``: how exact the times of ``spans`` are; ``iterations``: over how many the printed times are means,
-    0: not known; ``may_go_on``: what is behind the last layer may be of none.
-    """
+    ``error_ns``: the error of ``spans``. ``iterations``: how many iterations the printed means cover (0: unknown).
+    ``may_go_on``: activities behind the last layer may have none."""
     windows = [window for window in windows if window.positions]
     if not windows or not order:
         return None
@@ -147,10 +138,7 @@ def fit(
 
 
 def _shares(windows: Sequence[Window], iterations: int, in_all_ns: int) -> list[float]:
-    """What part of the printed means the time of each window makes; all iterations took ``in_all_ns``.
-
-    Iterations that are not among the windows are like these, but for the first, which differs most.
-    """
+    """Return the weight of each window in the printed means. Others count like these, except the first."""
     if iterations <= len(windows):
         return [1 / len(windows)] * len(windows)
     lengths = [window.end_ns - window.start_ns for window in windows]
@@ -163,8 +151,7 @@ def _shares(windows: Sequence[Window], iterations: int, in_all_ns: int) -> list[
 def _odd_names(
     activities: Sequence[Activity], columns: _Columns, order: Sequence[tuple[NetLayerSpec, Direction]], cost_ns: int
 ) -> list[list[int]]:
-    """For each layer what it costs, from the first column to each, that kernels are named after other layers; of one
-    kernel ``cost_ns``."""
+    """Return the cumulative cost, per layer and column, of kernels with another layer's name."""
     names = [activities[members[0]].name for members in columns.members]
     of_kind: dict[tuple[frozenset[str], Direction], list[int]] = {}
     kinds = [(types_of(layer.layer, layer.type), direction) for layer, direction in order]
@@ -179,10 +166,7 @@ def _odd_names(
 def _fold(
     activities: Sequence[Activity], windows: Sequence[Window], shares: Sequence[float], spans: Spans
 ) -> _Columns | None:
-    """Align every window with the last one: the first differs most (buffers are made, kernels compiled).
-
-    ``shares``: what part of the mean each window makes.
-    """
+    """Align all windows with the last one: the first one differs most (buffers, compilation)."""
     base = windows[-1]
     columns: list[list[int]] = [[position] for position in base.positions]
     keys = [signature(activities[position]) for position in base.positions]
@@ -229,10 +213,7 @@ def _fold(
 
 
 def _earliest(columns: _Columns, first: int, last: int, printed: int | None, reach: int) -> tuple[int, int]:
-    """How badly a layer fits that has columns [first, last) after layers that end at ``reach``, and when it ends.
-
-    One whose time is lost took any.
-    """
+    """Return the misfit of a layer with columns [first, last) after layers that end at ``reach``, and its end."""
     starts, ends = columns.starts, columns.ends
     begin = max(reach, ends[first])
     if first == last:
@@ -247,7 +228,7 @@ def _earliest(columns: _Columns, first: int, last: int, printed: int | None, rea
 
 
 def _latest(columns: _Columns, first: int, last: int, printed: int | None, reach: int) -> tuple[int, int]:
-    """The same seen from the end: before layers that begin at ``reach``, and when it begins."""
+    """Return the same from the end: before layers that begin at ``reach``."""
     starts, ends = columns.starts, columns.ends
     end = min(reach, starts[last])
     if first == last:
@@ -263,7 +244,7 @@ def _latest(columns: _Columns, first: int, last: int, printed: int | None, reach
 def _best_cuts(
     columns: _Columns, printed: Sequence[int | None], odd: Sequence[Sequence[int]], slack: int, doubt_ns: float
 ) -> tuple[list[int], dict[int, tuple[float, float]], float] | None:
-    """For every layer the number of columns that end with it; how probable each column is elsewhere; the misfit."""
+    """Return the end of each layer in columns, the probability of each column elsewhere, and the misfit."""
     candidates = _candidates(columns, printed, slack)
     open_to = [1, *map(len, candidates)]
     if sum(min(MAX_STATES, before) * after for before, after in pairwise(open_to)) > MOST_CELLS:
@@ -298,7 +279,7 @@ def _best_cuts(
 
 
 def _few(ways: list[_State], sign: int) -> list[_State]:
-    """The cheapest ways, each leaving more room than all cheaper ones: an earlier end (``sign`` 1) or a later begin."""
+    """Return the cheapest ways; each leaves more room than all cheaper ones."""
     ways.sort(key=lambda way: (way[0], sign * way[1]))
     kept = ways[:1]
     for way in ways[1:]:
@@ -310,7 +291,7 @@ def _few(ways: list[_State], sign: int) -> list[_State]:
 
 
 def _candidates(columns: _Columns, printed: Sequence[int | None], slack: int) -> list[list[tuple[int, float]]]:
-    """Where each layer's run of columns can end at all, with a small cost that decides only where nothing else does."""
+    """Return the possible ends of each layer with a small cost that only decides between equal answers."""
     count = len(columns.members)
     starts, ends = columns.starts, columns.ends
     candidates: list[list[tuple[int, float]]] = []
@@ -343,11 +324,9 @@ def _elsewhere(
     answer: Sequence[int],
     limit: float,
 ) -> dict[int, tuple[float, float]]:
-    """How probable each column is in the layer before its own, and in the one behind: an answer that is dearer by
-    ``limit`` is not sure.
+    """Return the probability of each column in the layer before its own and in the one behind.
 
-    Each cut by the best whole answer that has it there, beside all other places of that cut.
-    """
+    Each place of a cut has the cost of the best whole answer with it."""
     count = len(columns.members)
     behind: dict[int, list[_State]] = {count: [(0.0, columns.starts[count], 0, 0)]}
     elsewhere: dict[int, tuple[float, float]] = {}
@@ -384,10 +363,7 @@ def _elsewhere(
 def _add_probabilities(
     elsewhere: dict[int, tuple[float, float]], costs: dict[int, float], layers: tuple[int, int, int], scale: float
 ) -> None:
-    """Add to each column of the layers on both sides of a cut how probable the cut is beyond it.
-
-    ``layers``: where the one before begins, the answer's cut, where the one behind ends.
-    """
+    """Add the probability that a cut is elsewhere to the columns of both layers (begin, cut, end in ``layers``)."""
     first, here, last = layers
     least = min(costs.values(), default=0.0)
     weights = {cut: exp((least - cost) / scale) for cut, cost in costs.items() if cost - least < 40 * scale}

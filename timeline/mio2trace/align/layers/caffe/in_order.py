@@ -1,7 +1,6 @@
-"""Two rows in one order, calls and the slots that make them: of each call how probable it is in each slot.
+"""Probabilities of calls in slots, both in one order: forward and backward sums over all ways.
 
-A call is of the slot of the call before it, of a later one, or of none. Sums over all ways, forward and backward.
-"""
+A call is in the slot of the call before it, in a later one, or in none."""
 
 from __future__ import annotations
 
@@ -10,9 +9,9 @@ from collections.abc import Sequence
 from mio2trace.align.operations.rates import BROKEN, CUT, LOST
 
 MOST_PASSED = 64
-"""Slots that are passed over together, at most, but before the first call."""
+"""Slots that are passed over together; more before the first call."""
 NEGLIGIBLE = 1e-9
-"""Ways that are worth less, in parts of all, are not followed."""
+"""Ways with a smaller share are dropped."""
 
 
 def chances_in_order(
@@ -25,13 +24,11 @@ def chances_in_order(
     ended: bool = False,
     at_most: int = 1 << 62,
 ) -> list[list[float]] | None:
-    """Of each call its probability in each slot; what is left of them is that it is in none.
+    """Return the probability of each call in each slot; the rest is "in none".
 
-    ``fits``: of each call how well it fits each slot; ``silent``: of each slot how probable it is that it makes no
-    call; ``entered`` and ``again``: of each call how well it is a slot's first, and one more. `BROKEN` of the calls are
-    in no slot; `LOST` of the steps pass over slots together, `CUT` of the rows begin or end in between: each slot as
-    likely.
-    """
+    ``fits``: per call and slot. ``silent``: probability per slot of no call. ``entered``, ``again``: how well a call is
+    the first or a further call of a slot. ``begun``, ``ended``: the row of slots is complete there. None beyond
+    ``at_most`` cells."""
     count = len(silent)
     lost, cut = LOST / max(1, count), CUT / max(1, count)
     before_first, behind_last = lost if begun else cut, lost if ended else cut
@@ -98,13 +95,12 @@ def chances_in_order(
 
 
 def _within(first: int, last: int, count: int, *, everywhere: bool) -> range:
-    """Slots that ways in states ``first`` to ``last`` may go to."""
+    """Slots that are reachable from states ``first`` to ``last``."""
     return range(max(0, first - 1), count if everywhere else min(count, last + MOST_PASSED))
 
 
 def _narrow(worth: list[float], begin: int, end: int) -> tuple[int, int]:
-    """The first state and the last one, from ``begin`` up to ``end``, that are not negligible; the worth of all is made
-    parts of their sum, and none outside."""
+    """Normalise ``worth`` and drop negligible states. Returns the first and last state."""
     own = worth[begin:end]
     total = sum(own)
     least = NEGLIGIBLE * total

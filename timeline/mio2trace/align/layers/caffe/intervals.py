@@ -1,10 +1,7 @@
-"""Rows of activities given to layers whose end was printed: a hidden Markov model of the cuts between them.
+"""Give activities to layers with a printed end: a hidden Markov model of the cuts between them.
 
-A layer that was printed as it ended lies in [end - printed, end], and its end within a stamp's resolution and the time
-that a line takes. Layers do not overlap, no activity goes on across the end of one, and between two that follow each
-other none is enqueued. A layer's state is the row of activities that it has; forward and backward sums over the states
-of all layers give the probability of each.
-"""
+A layer is in [end - printed, end]. Layers do not overlap, no activity crosses an end, and nothing is enqueued between
+two consecutive layers. A state is the row of activities of a layer. Forward and backward sums give probabilities."""
 
 from __future__ import annotations
 
@@ -20,15 +17,13 @@ _SOON_NS = LINE_NS // 4
 _GAP_NS = 8 * LINE_NS
 MOST_STATES = 64
 MOST_CELLS = 16
-"""A moment that is hardly known is looked at in so many parts, and so many cuts in each; all that is thinned out."""
+"""Parts of an uncertain moment, and cuts in each, that are tried."""
 
 
 class Printed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A layer by its line: its end lies within [``stamp``, ``latest``] on the host's clock, or a little before.
+    """A layer line: the layer's end is in [``stamp``, ``latest``] on the host's clock, or a little before.
 
-    ``floor``: the activities before that place ran before it. ``follows``: nothing else ran after these and the layer
-    before it in the list, as far as the net's order tells.
-    """
+    ``floor``: the first activity that may be in it. ``follows``: nothing ran between it and the layer before."""
 
     stamp: int
     latest: int
@@ -38,9 +33,8 @@ class Printed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The activities ``first`` to ``stop`` are a layer's; ``confidences`` where they are not all 1, ``others`` then the
-    next best layer of each, by its place in the list, with its probability.
-    """
+    """A layer's activities ``first`` to ``stop``. ``confidences``: None if all are 1. ``others``: (place, probability)
+    of the next best layer."""
 
     first: int
     stop: int
@@ -49,7 +43,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class _State(msgspec.Struct, frozen=True, gc=False):
-    """A layer has the activities from ``first`` to ``stop`` and ends between two times, with this weight."""
+    """A layer has the activities ``first`` to ``stop`` and ends between two times."""
 
     first: int
     stop: int
@@ -59,7 +53,7 @@ class _State(msgspec.Struct, frozen=True, gc=False):
 
 
 class Times(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """When the activities of one queue began and ended on the host, never decreasing, and how exact that is."""
+    """Host begins and ends of one queue's activities, never decreasing, and their error."""
 
     begins: Sequence[int]
     ends: Sequence[int]
@@ -67,11 +61,9 @@ class Times(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def rows(layers: Sequence[Printed], times: Times) -> list[Row]:
-    """The most probable row of each layer; an activity that is rather in none, or in another, is in none of them.
+    """Return the most likely row of each layer; activities that are rather in none are in no row.
 
-    Two layers that are known by themselves, and between which nothing lies, say nothing of each other: there the row of
-    layers is cut, and what comes before is known.
-    """
+    The list is cut between two certain layers, because they do not depend on each other."""
     given: list[Row] = []
     opening: _State | None = None
     stretch: list[list[_State]] = []
@@ -88,14 +80,12 @@ def rows(layers: Sequence[Printed], times: Times) -> list[Row]:
 def _rows(
     opening: _State | None, layers: Sequence[Printed], first: int, stretch: Sequence[Sequence[_State]]
 ) -> list[Row]:
-    """Of the layers from ``first`` on."""
     if opening is not None and len(stretch) == 1 and len(stretch[0]) == 1 and stretch[0][0].weight > CONTRADICTED:
         return [Row(first=stretch[0][0].first, stop=stretch[0][0].stop)]  # as mostly
     return [_moved(row, first) for row in _solved(opening, layers[first : first + len(stretch)], stretch)]
 
 
 def _moved(row: Row, by: int) -> Row:
-    """Others by their place in the whole list."""
     if not by or not row.others:
         return row
     others = [other and (other[0] + by, other[1]) for other in row.others]
@@ -103,7 +93,7 @@ def _moved(row: Row, by: int) -> Row:
 
 
 def _bounds(layers: Sequence[Printed]) -> list[tuple[int, int]]:
-    """From when to when each layer's end can be, since layers do not overlap; its own bounds where lines disagree."""
+    """Return the possible ends of each layer, as layers do not overlap; its own bounds if lines contradict."""
     low: list[int] = []
     before: int | None = None
     for layer in layers:
@@ -127,7 +117,7 @@ def _bounds(layers: Sequence[Printed]) -> list[tuple[int, int]]:
 
 
 def _states(layer: Printed, low: int, high: int, times: Times) -> list[_State]:
-    """The rows that a layer can have whose end is from ``low`` to ``high``, each by how much of that time gives it."""
+    """Return the possible rows of a layer that ends between ``low`` and ``high``, weighted by time."""
     printed, error = layer.printed_ns, times.error_ns
     stop = bisect_left(times.begins, low - error)
     if stop == bisect_right(times.ends, high + error):
@@ -150,10 +140,7 @@ def _states(layer: Printed, low: int, high: int, times: Times) -> list[_State]:
 
 
 def _behind(floor: int, first: int, begin: int, times: Times) -> int:
-    """The first activity of a layer that begins at ``begin``: not before its floor, if the printed time is a bit long.
-
-    Behind all activities where it contradicts.
-    """
+    """Return the first activity of a layer that begins at ``begin``, not before its floor; beyond all if impossible."""
     if first >= floor:
         return first
     late = times.ends[floor - 1] - times.error_ns - begin
@@ -167,7 +154,7 @@ def _cells(low: int, high: int) -> Iterator[tuple[int, int]]:
 
 
 def _weight(earliest: int, latest: int, layer: Printed) -> float:
-    """How probable it is that the end lies between two times: a line comes soon after it, if not at once."""
+    """Return the probability that the end is between two times: a line comes soon after it."""
 
     def before(time: int) -> float:
         return _SOON_NS * exp((time - layer.stamp) / _SOON_NS) if time < layer.stamp else _SOON_NS + time - layer.stamp
@@ -176,7 +163,7 @@ def _weight(earliest: int, latest: int, layer: Printed) -> float:
 
 
 def _cuts(low: int, high: int, times: Times) -> Iterator[tuple[int, int, int]]:
-    """The cuts between activities that a moment from ``low`` to ``high`` can be: place, from when, until when."""
+    """Yield (place, earliest, latest) of the cuts that are possible from ``low`` to ``high``."""
     begins, ends, error = times.begins, times.ends, times.error_ns
     count = len(begins)
     least, most = bisect_left(begins, low - error), bisect_right(ends, high + error)
@@ -235,7 +222,7 @@ def _solved(opening: _State | None, layers: Sequence[Printed], states: Sequence[
 
 
 def _chosen(shares: Sequence[dict[int, float]]) -> list[Row]:
-    """Each activity in the layer in which it most probably is, unless it is rather in none."""
+    """Put each activity into its most likely layer, unless it is rather in none."""
     best: dict[int, tuple[float, int]] = {}
     for number, share in enumerate(shares):
         for place, probability in share.items():
@@ -257,14 +244,13 @@ def _chosen(shares: Sequence[dict[int, float]]) -> list[Row]:
 
 
 def _next_best(shares: Sequence[dict[int, float]], place: int, number: int) -> tuple[int, float] | None:
-    """Of the layers beside: where an activity is if it is not in this one."""
     beside = [one for one in (number - 1, number + 1) if 0 <= one < len(shares) and shares[one].get(place, 0.0) > 0]
     best = max(beside, key=lambda one: shares[one][place], default=None)
     return None if best is None else (best, shares[best][place])
 
 
 def _between(before: _State | None, after: _State, layer: Printed) -> float:
-    """How probable two rows are beside each other: they do not overlap, and what lies between them is in no layer."""
+    """Return how likely two rows are as neighbours: they do not overlap, and what is between them is in no layer."""
     stop = layer.floor if before is None else max(before.stop, layer.floor)
     if before is not None:
         gap = after.latest - layer.printed_ns - before.earliest

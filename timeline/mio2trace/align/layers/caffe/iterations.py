@@ -1,8 +1,7 @@
-"""Benchmark iterations as the log's lines bound them, cut by printed layer times.
+"""Cut benchmark iterations by printed layer times.
 
-An ``Iteration: K`` line ends an iteration and tells how long it took; CK's digest has layer times alone (dvdt-ck.md 2.3
-b; trace-contract.md 3). Only iterations that nothing stronger placed are placed here.
-"""
+An ``Iteration: K`` line ends an iteration and states its time; CK's digest has layer times only (dvdt-ck.md 2.3 b).
+Iterations with stronger evidence are left out."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from mio2trace.evidence import DURATIONS
 
 
 def place_by_durations(attribution: Attribution) -> None:
-    """Cut the iterations so that the printed layer times fit; a note where they do not."""
+    """Cut the iterations so that the printed layer times fit; add a note if they do not."""
     if attribution.clock is None or attribution.all_marked():
         return
     net, links = attribution.net, attribution.links
@@ -41,7 +40,7 @@ def place_by_durations(attribution: Attribution) -> None:
 
 
 def place(attribution: Attribution, windows: Sequence[durations.Window], cut: durations.Cut, whole: float) -> None:
-    """Give what is in the windows to the layers of the cut; ``whole``: how probable it is that times are of these."""
+    """Give the windows' activities to the layers of the cut, with ``whole`` as the highest confidence."""
     links, order = attribution.links, attribution.net.execution_order()
     runs: dict[tuple[int, int], int] = {}
     for window in windows:
@@ -73,13 +72,13 @@ def _at_the_ends(attribution: Attribution, window: durations.Window) -> Iterator
 
 
 def _coarse(attribution: Attribution) -> int:
-    """By how much an iteration's bounds may be off because stamps or host times are coarse."""
+    """The uncertainty of an iteration's bounds if stamps or host times are coarse."""
     step = max(attribution.stamp_ns, attribution.host_step_ns)
     return step if step > STAMP_NS else 0
 
 
 def of_these_iterations(attribution: Attribution, windows: Sequence[durations.Window]) -> float:
-    """How probable it is that the printed means are of these iterations and no others, and of all layers."""
+    """Return the probability that the printed means are those of these iterations and of all layers."""
     iterations = iterations_printed(attribution)
     length = sum(window.end_ns - window.start_ns for window in windows) // max(1, len(windows), iterations)
     order = attribution.net.execution_order()
@@ -100,12 +99,11 @@ def of_these_iterations(attribution: Attribution, windows: Sequence[durations.Wi
 
 
 def _others_than_fillers(attribution: Attribution, window: durations.Window) -> int:
-    """How many activities an iteration has, but for what only the first one may need: memory is prepared once."""
     return sum(not is_filler(attribution, position) for position in window.positions)
 
 
 def iterations_printed(attribution: Attribution) -> int:
-    """How many iterations were asked for, else the lines' own numbers; 0 where there is none either: one is a guess."""
+    """Return how many iterations were asked for, else the largest number of a line; 0 if unknown."""
     iterations = attribution.iterations()
     if iterations is None:
         iterations = max((e.number or 0 for e in attribution.events if e.kind == "iteration"), default=0)
@@ -113,7 +111,7 @@ def iterations_printed(attribution: Attribution) -> int:
 
 
 def _windows(attribution: Attribution) -> list[durations.Window]:
-    """Benchmark iterations on the host's clock: [stamp - X ms, stamp]."""
+    """Return iterations on the host's clock: [stamp - X ms, stamp]."""
     clock = attribution.clock
     assert clock is not None
     if attribution.times is None:
@@ -149,7 +147,7 @@ def _windows(attribution: Attribution) -> list[durations.Window]:
 
 
 def _printed_span(attribution: Attribution, clock: LogClock) -> list[tuple[int, int, int]]:
-    """With layer times alone (CK's digest): one iteration that ended just before printing began."""
+    """Return one iteration that ended before printing began, if there are only layer times (CK's digest)."""
     total = sum(layer.printed_ns(direction) or 0 for layer, direction in attribution.net.execution_order())
     for log in attribution.logs:
         stamped = boundaries.in_order(log.layers)

@@ -1,8 +1,4 @@
-"""Layer lines that really bound their layers: which iteration each is of, and which activities (dvdt-ck.md 2.1).
-
-`boundaries` tells whether lines bound their layers, `intervals` cuts at them; here the log's other lines say what they
-end.
-"""
+"""Layer lines that bound their layers: the iteration of each, and its activities (dvdt-ck.md 2.1)."""
 
 from __future__ import annotations
 
@@ -23,18 +19,18 @@ from mio2trace.model.log import LayerTime, LogEvent
 
 _BEGIN = ("testing", "benchmark begins")
 MOST_QUEUES = 8
-"""Each queue is a row of its own beside the layers; of more than these, which nobody fills, no link would be sure."""
+"""Queues with rows of their own; with more, no link would be sure."""
 
 
 def place_by_layer_lines(attribution: Attribution) -> None:
-    """Cut the activities at the layer lines of each log whose stamps, or places in the file, bound its layers."""
+    """Cut at the layer lines of each log whose stamps, or places in the file, bound its layers."""
     axis = attribution.shared_axis
     if axis is not None and axis.evidence not in attribution.without:
         _place_by_lines(attribution, axis)
 
 
 def place_by_lines_of_operations(attribution: Attribution) -> None:
-    """The same where nothing but the links to operations tells which activities ran between two lines of the log."""
+    """Do the same if only links to operations show what ran between two lines."""
     if attribution.shared_axis is None and attribution.axis is not None:
         _place_by_lines(attribution, attribution.axis)
 
@@ -55,16 +51,13 @@ def _place_by_lines(attribution: Attribution, axis: Timeline) -> None:
 
 
 def _is_copy(layer: LayerTime, other: LayerTime) -> bool:
-    """Whether the same line stands there once more."""
+    """Return whether the same line occurs again."""
     same_time = other.stamp is not None and other.stamp == layer.stamp
     return same_time and msgspec.structs.replace(other, line=layer.line) == layer
 
 
 def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime], places: Sequence[int]) -> None:
-    """Give each activity to the layer that it rather ran in than not; of each layer line a run, also where nothing did.
-
-    ``places`` are those of the lines on the axis.
-    """
+    """Give each activity to its most likely layer; each layer line is a run. ``places``: of the lines on the axis."""
     links = attribution.links
     numbered = _iterations_of(attribution, axis, layers)
     iterations = [number for number, _ in numbered]
@@ -113,7 +106,7 @@ def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]
 
 
 def _place_between(attribution: Attribution, positions: Sequence[int], run: int, chances: Mapping[int, float]) -> None:
-    """Give a layer what has no operation and lies between those that have."""
+    """Give a layer the activities without operation that are between activities with one."""
     links = attribution.links
     for position in positions if chances else ():
         if links.run_of[position] == NONE and chances.get(position, 0.0) >= DOUBTED:
@@ -121,7 +114,7 @@ def _place_between(attribution: Attribution, positions: Sequence[int], run: int,
 
 
 def _rows_of_queues(attribution: Attribution, axis: Timeline) -> Iterator[list[int]]:
-    """The activities of each queue; of more than MOST_QUEUES the rest together, as the host enqueued them."""
+    """Yield the activities of each queue; the smaller queues beyond MOST_QUEUES together in host order."""
     queues: dict[int, list[int]] = {}
     for position, activity in enumerate(attribution.profile.activities):
         queues.setdefault(activity.queue, []).append(position)
@@ -148,7 +141,7 @@ def _rows(
     begun: Sequence[LogEvent | None],
     positions: Sequence[int],
 ) -> list[Row]:
-    """Each layer's row of the activities of one queue."""
+    """Return each layer's row of the activities of one queue."""
     host = attribution.host_times
     ends = _latest(axis.ends, positions)
     error = 0 if axis.by_line or host is None else host.error_ns
@@ -183,15 +176,13 @@ def _rows(
 
 
 def _latest(times: Sequence[int], positions: Sequence[int]) -> list[int]:
-    """The time of each position, or a later one of those before it."""
     return [*accumulate([times[position] for position in positions], max)]
 
 
 def _between_lines(given: Sequence[Row], follows: Sequence[bool], between: Sequence[tuple[int, int]]) -> list[Row]:
-    """Rows by printed times within what ran between two lines (``between``), which those cannot contradict.
+    """Restrict rows by printed times to what ran between two lines (``between``).
 
-    Where they do it again and again they are no times of this profile's (a log of another device), and lines tell.
-    """
+    If they disagree often, printed times are not this profile's (a log of another device), and only lines count."""
     crossing = sum(
         row.first < row.stop and not (first <= row.first and row.stop <= stop)
         for row, (first, stop) in zip(given, between, strict=True)
@@ -213,7 +204,7 @@ def _between_lines(given: Sequence[Row], follows: Sequence[bool], between: Seque
 
 
 def _begun(attribution: Attribution, layers: Sequence[LayerTime]) -> list[LogEvent | None]:
-    """The line before each layer line that begins an iteration, where the log has one."""
+    """Return the line before each layer line that begins an iteration."""
     source = layers[0].source if layers else None
     events = [
         event
@@ -232,10 +223,7 @@ def _follows(
     iterations: Sequence[int],
     begun: Sequence[LogEvent | None],
 ) -> Iterator[bool]:
-    """Whether each layer ran right after the one before it, or after the line that begins its iteration (``begun``).
-
-    That is, no layer's line between them is lost.
-    """
+    """Yield whether no line is lost between a layer line and the one before it."""
     whole = attribution.net.is_whole
     place = {key: number for number, key in enumerate(_order(attribution))}
     before: tuple[int, int] | None = None
@@ -252,11 +240,9 @@ def _order(attribution: Attribution) -> list[tuple[int, str]]:
 
 
 def _iterations_of(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]) -> list[tuple[int, float]]:
-    """The iteration of each layer line, and how probable that number is.
+    """Return the iteration of each layer line and its probability.
 
-    An ``Iteration: K`` line ends iteration K: between two of them are as many iterations as their numbers say, whatever
-    order the layers seem to have. Where a line between them is lost the layers tell where one of these ends.
-    """
+    An ``Iteration: K`` line ends iteration K. If one is lost, repeated layers show where an iteration ends."""
     by_line = all(layer.line for layer in layers)
 
     def place_of(record: LogEvent | LayerTime) -> int | None:
@@ -292,12 +278,10 @@ def _iterations_of(attribution: Attribution, axis: Timeline, layers: Sequence[La
 def _numbered(
     ats: Sequence[int], low: int | None, high: int | None, end: int, count: int | None
 ) -> Iterator[tuple[int, int, int, bool]]:
-    """Of layer lines between those that end iterations ``low`` and ``high`` the rows of one iteration each: (first,
-    last, number, whether something other than their count tells that).
+    """Divide layer lines between the ends of iterations ``low`` and ``high``: (first, last, number, whether it is
+    certain).
 
-    ``ats``: the place of each line's layer in an iteration, which has the places up to ``end``; ``count``: how many
-    iterations were asked for.
-    """
+    ``ats``: places in the order of execution, up to ``end``. ``count``: the number of iterations."""
     cuts: list[tuple[bool, int, int]] = []
     seen: set[int] = set()
     for place, (before, at) in enumerate(pairwise(ats), 1):

@@ -1,9 +1,8 @@
-"""Caffe's OpenCL timer writes marks into the profile; cut there, every layer has its true activities (dvdt-ck.md 2.3a).
+"""Cut at the marks that Caffe's OpenCL timer writes into the profile (dvdt-ck.md 2.3a).
 
 ``total.start``; per iteration ``iter.start, forward.start, (layer.start, layer.stop) x n, forward.stop,
-[backward.start, (layer.start, layer.stop) x n, backward.stop,] iter.stop``; ``total.stop``. Between two layers nothing
-is enqueued: a cut that leaves activities there is not the true one.
-"""
+[backward.start, (layer.start, layer.stop) x n, backward.stop,] iter.stop``; ``total.stop``. Nothing is enqueued between
+two layers."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from mio2trace.notes import Notes
 
 
 class Grammar(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How the marks of one iteration are laid out. ``layers`` is 0 where the program marks passes only."""
+    """The layout of one iteration's marks; ``layers`` is 0 if only passes have marks."""
 
     layers: int
     backward: bool
@@ -36,13 +35,10 @@ class Grammar(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Marked(msgspec.Struct, frozen=True, kw_only=True):
-    """What the marks say: how many whole iterations, and the mark that ends each (its host time precedes the log's
-    ``Iteration: K`` stamp).
+    """What the marks show: the number of complete iterations, and the mark that ends each.
 
-    ``begins``: the mark that begins each iteration, those that are not whole, too. ``same_run``: whether the printed
-    times are those of these marks by more than chance: another run's differ a little. ``between``: how many activities
-    lie between the marks of two layers, where those of one thread enqueue nothing.
-    """
+    ``begins``: also of incomplete iterations. ``same_run``: the printed times match the marks by more than chance.
+    ``between``: the number of activities between two layers."""
 
     grammar: Grammar
     iterations: int
@@ -53,7 +49,7 @@ class Marked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cuts(msgspec.Struct, frozen=True, kw_only=True):
-    """The marks, and for each the number of activities before it; the names of all activities."""
+    """The marks, the number of activities before each, and the names of all activities."""
 
     marks: TimerMarks
     before: list[int]
@@ -64,12 +60,12 @@ class Cuts(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.names)
 
     def before_each(self, more: int) -> list[int]:
-        """`before`, and of as many marks more that a killed run lacks as if they were at its end."""
+        """Return `before` with ``more`` marks at the end, for a run that was killed."""
         return [*self.before, *[self.activities] * more]
 
 
 def cut(commands: Activities, marks: Sequence[TimerMark]) -> Cuts:
-    """Both are in call order: one walk along the two."""
+    """Count the activities before each mark; both are in call order."""
     count, numbers = len(commands), commands.number.tolist() if len(marks) else []
     columns = marks if isinstance(marks, TimerMarks) else TimerMarks.of(marks)
     before = []
@@ -82,7 +78,7 @@ def cut(commands: Activities, marks: Sequence[TimerMark]) -> Cuts:
 
 
 class _Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an iteration's passes and layers start and stop, as numbers of marks after its ``iter.start``."""
+    """Passes and layers of an iteration, as numbers of marks after its ``iter.start``."""
 
     passes: list[tuple[Direction, int, int]]
     layers: list[tuple[NetLayerSpec, Direction, int]]
@@ -105,10 +101,9 @@ def _layout(net: Net, grammar: Grammar) -> _Layout:
 
 
 def read_marks(cuts: Cuts, net: Net, iterations: int | None, printed: int, notes: Notes) -> tuple[Grammar, int] | None:
-    """The grammar that explains the marks, and the number of whole iterations; None when none does, or several do.
+    """Return the grammar that explains the marks and the number of complete iterations; None if none or several do.
 
-    ``iterations`` is how many the log says were asked for, ``printed`` of how many it says that they ended.
-    """
+    ``iterations``: asked for by the log. ``printed``: ended by lines of the log."""
     marks = cuts.marks
     if len(marks) < 4 or not net.layers:
         return None
@@ -150,9 +145,7 @@ def read_marks(cuts: Cuts, net: Net, iterations: int | None, printed: int, notes
 
 
 def _is_sound(cuts: Cuts, net: Net, grammar: Grammar, iterations: int, *, asked_for: int, timed: bool) -> bool:
-    """Whether nothing was enqueued between layers, and layers took the times that were printed for them; ``timed``:
-    some must have been. Of fewer iterations than were asked for no kernel may have another layer's name, either.
-    """
+    """Return whether nothing was enqueued between layers and times match. ``timed``: times are needed."""
     if enqueued_between(cuts, net, grammar, iterations):
         return False
     telling, odd = _named(cuts, net, grammar, iterations) if iterations < asked_for else (0, 0)
@@ -163,8 +156,7 @@ def _is_sound(cuts: Cuts, net: Net, grammar: Grammar, iterations: int, *, asked_
 
 
 def _named(cuts: Cuts, net: Net, grammar: Grammar, iterations: int) -> tuple[int, int]:
-    """How many kernels in the layers' marks are named after a type of layer, and how many of them after another one
-    than theirs."""
+    """Return how many kernels have a type of layer in their name, and how many of these another layer's."""
     telling = odd = 0
     before = cuts.before_each(grammar.per_iteration)
     layers = [(types_of(one.layer, one.type), way, at) for one, way, at in _layout(net, grammar).layers]
@@ -178,7 +170,7 @@ def _named(cuts: Cuts, net: Net, grammar: Grammar, iterations: int) -> tuple[int
 
 
 def enqueued_between(cuts: Cuts, net: Net, grammar: Grammar, iterations: int) -> int:
-    """How many activities of the iterations lie in none of their layers (or passes where layers have no marks)."""
+    """Return the number of activities outside of layers (or passes, if layers have no marks)."""
     layout = _layout(net, grammar)
     spans = [(at, at + 1) for _, _, at in layout.layers] or [(at, stop) for _, at, stop in layout.passes]
     before = cuts.before_each(grammar.per_iteration)
@@ -190,7 +182,7 @@ def enqueued_between(cuts: Cuts, net: Net, grammar: Grammar, iterations: int) ->
 
 
 def _starts(marks: int, grammar: Grammar, iterations: int) -> range:
-    """The ``iter.start`` of every whole iteration, and of the one in which the run was killed."""
+    """The ``iter.start`` of each iteration, also of the last, incomplete one."""
     begun = iterations + (1 + iterations * grammar.per_iteration < marks - 1)
     return range(1, 1 + begun * grammar.per_iteration, grammar.per_iteration)
 
@@ -198,11 +190,9 @@ def _starts(marks: int, grammar: Grammar, iterations: int) -> range:
 def _off_printed(
     marks: TimerMarks, net: Net, grammar: Grammar, iterations: int, step_ns: int = 0, *, in_part: int = 0
 ) -> tuple[int, int]:
-    """How far the mean times at the marks are from the printed ones, and the sum of these, over all layers.
+    """Return the deviation of mean times at the marks from the printed ones, and the sum of printed times.
 
-    ``in_part``: of so many iterations printed times are the means. Where some have no marks those that have took no
-    more than all did: the first may take most.
-    """
+    ``in_part``: the number of iterations in printed means, if not all have marks."""
     off = total = 0
     for spans, printed in _marked_and_printed(marks, net, grammar, iterations):
         by = sum(spans) // in_part - printed if len(spans) < in_part else abs(_mean(spans) - printed)
@@ -212,10 +202,8 @@ def _off_printed(
 
 
 def _is_of_one_run(marks: TimerMarks, net: Net, grammar: Grammar, iterations: int) -> bool:
-    """Whether printed times are those at the marks to the time that a line takes.
-
-    Those of another run of the program, which takes one part in MISFIT more or less, are so by chance.
-    """
+    """Return whether printed times equal those at the marks within the time of a line. Other runs differ by one part in
+    MISFIT."""
     nats = 0.0
     for spans, printed in _marked_and_printed(marks, net, grammar, iterations):
         if printed > MISFIT * LINE_NS:
@@ -231,7 +219,7 @@ def _mean(spans: Sequence[int]) -> int:
 def _marked_and_printed(
     marks: TimerMarks, net: Net, grammar: Grammar, iterations: int
 ) -> Iterator[tuple[list[int], int]]:
-    """Of each layer that has both its times at the marks, of each iteration, and the printed one, in ns."""
+    """Yield the times at the marks per iteration and the printed time of each layer, in ns."""
     starts = marks.host_ns
     stops = starts[1:]
     begun = _starts(len(marks), grammar, iterations)
@@ -245,11 +233,7 @@ def _marked_and_printed(
 
 
 def place_by_marks(links: Links, cuts: Cuts, net: Net, grammar: Grammar, iterations: int) -> Marked:
-    """Cut the activities at the marks, and give every layer its host span.
-
-    An iteration in which the run was killed is cut as far as its marks go: what follows the last one is of the layer
-    that it opened.
-    """
+    """Give the activities between marks to layers. The last layer of a killed run has what follows its mark."""
     layout, marks, host_ns = _layout(net, grammar), cuts.marks, cuts.marks.host_ns
     layers = [(layer, direction, at, layer.printed_ns(direction)) for layer, direction, at in layout.layers]
     count = len(marks)
@@ -294,10 +278,9 @@ def place_by_marks(links: Links, cuts: Cuts, net: Net, grammar: Grammar, iterati
 def check(
     cuts: Cuts, net: Net, marked: Marked, notes: Notes, asked_for: int | None = None, host_step_ns: int = 0
 ) -> bool:
-    """Whether the marks agree with the printed times; where they do not, log and profile may not be of one run.
+    """Return whether the marks match the printed times, else add a note.
 
-    ``asked_for``: how many iterations were; ``host_step_ns``: how coarse host times are; what is less tells nothing.
-    """
+    ``asked_for``: the number of iterations. ``host_step_ns``: the resolution of host times."""
     reading = marked.grammar, marked.iterations
     in_part = 0
     if marked.iterations < (asked_for or 0):

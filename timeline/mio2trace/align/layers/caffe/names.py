@@ -1,7 +1,6 @@
-"""What a kernel's name says of the layer that launched it: Caffe's own kernels are named after a type of layer.
+"""The types of layers that a kernel's name allows: Caffe's own kernels are named after a type.
 
-Where no log tells the layer's type, its own name does as far as people name layers: all words that are a type's.
-"""
+If no log states a layer's type, the words of its name do."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ _CONVOLUTIONS = frozenset(("Convolution", "Deconvolution"))
 _RECURRENT = frozenset(("LSTM", "GRU", "RNN"))
 _PRODUCTS = _CONVOLUTIONS | _RECURRENT | {"InnerProduct"}
 _MULTIPLY = _PRODUCTS | {"BatchNorm", "Scale", "Bias", "Embed", "MVN"}
-"""Types whose layers multiply matrices, if only by ones."""
+"""Types whose layers multiply matrices."""
 _TYPES = (
     (late(r"pool"), frozenset(("Pooling",))),
     (late(r"relu"), frozenset(("ReLU", "PReLU"))),
@@ -36,7 +35,7 @@ _OTHER: dict[Direction, re.Pattern[str]] = {
     "forward": late(r"bwd|backward", re.IGNORECASE),
     "backward": late(r"fwd|forward", re.IGNORECASE),
 }
-"""What a kernel is named after that runs in the other direction."""
+"""What the name of a kernel of the other direction has."""
 _PRIMITIVES = {
     "conv": _PRODUCTS,  # an inner product may be a convolution
     "bias": _PRODUCTS,
@@ -54,7 +53,7 @@ _PRIMITIVES = {
     "relu": frozenset(("RNN",)),
 }
 _LAUNCHING = _PRIMITIVES | {"activ": _PRIMITIVES["activ"] | _RECURRENT}
-"""The same of kernels: a recurrent call launches activations."""
+"""The same for kernels: a recurrent call launches activations."""
 _CALLING = frozenset().union(*_PRIMITIVES.values())
 _WORD = late(r"[a-z]+")
 _WORDS = {
@@ -83,12 +82,11 @@ _WORDS = {
     "rnn": "RNN",
     "birnn": "RNN",
 }
-"""What people call layers of a type, with a number or another word behind it; a fused layer has several such words."""
+"""Common names of layers by type, before a number or another word; a fused layer has several words."""
 
 
 def types_of(layer: str, type_: str) -> frozenset[str]:
-    """The types that a layer may be of: the one that the log tells, else those that its name has words for; empty where
-    nothing tells."""
+    """Return the possible types of a layer: the log's, else by words of its name; empty if unknown."""
     return frozenset((type_,)) if type_ else _named_types(layer)
 
 
@@ -98,47 +96,43 @@ def _named_types(layer: str) -> frozenset[str]:
 
 
 def may_call(primitive: str, layer_type: str) -> bool:
-    """Whether a layer of this type may make a call of this primitive, or of a recurrent one in this mode."""
+    """Return whether a layer of this type may make this primitive's call (or a recurrent call of this mode)."""
     types = _PRIMITIVES.get(primitive)
     return types is None or layer_type in types
 
 
 def calls_nothing(layer_type: str) -> bool:
-    """Whether a layer of this type makes no call: Caffe moves or counts what is there, or nothing at all."""
+    """Return whether a layer of this type makes no call of the library."""
     return layer_type not in _CALLING
 
 
 def launches(layer_type: str) -> bool:
-    """Whether a layer of this type launches kernels, forward: Dropout does where it trains."""
+    """Return whether a layer of this type launches kernels, forward."""
     return layer_type in _PRODUCTS or (names_kernels(layer_type) and layer_type != "Dropout")
 
 
 def runs_nothing(layer_type: str) -> bool:
-    """Whether a layer of this type only has data, or passes on what it gets."""
+    """Return whether a layer of this type only has or passes on data."""
     return layer_type in _PASSES_ON
 
 
 def has_nothing_written(types: frozenset[str]) -> bool:
-    """Whether layers of these types have neither parameters nor labels that the host writes once: of 235 such writes
-    none is theirs.
-    """
+    """Return whether these types have no parameters or labels: none of 235 writes is theirs."""
     return bool(types) and types <= _WRITES_NOTHING
 
 
 def names_kernels(layer_type: str) -> bool:
-    """Whether the kernels of a layer of this type are named after it, and not after what they compute."""
+    """Return whether kernels of this type are named after it."""
     return layer_type in _OWN
 
 
 @lru_cache(maxsize=1 << 12)
 def contradicts(name: str, types: frozenset[str], direction: Direction, named: frozenset[str] = frozenset()) -> bool:
-    """Whether a kernel is named after another type of layer than ``types``, or the other direction.
+    """Return whether a kernel has the name of another type than ``types``, or of the other direction.
 
-    Of 749 whose layer's type is told, and 777 whose layer's name tells it, none is; of 665 that are named after a
-    direction none runs in the other. MIOpen's convolutions are: a forward kernel computes gradients, too. ``named``:
-    what the net's layers are named after. Who names some of its poolings so names all: of 924 kernels of such types
-    none is in a layer whose name tells nothing, but convolutions and products have any name.
-    """
+    Of 749 kernels with a stated type, and 777 with the type in the layer's name, none has. Of 665 with a direction in
+    the name none has the other one. ``named``: types in the net's names. 924 kernels of such types are in no layer
+    without a type in its name, except convolutions and products."""
     if ("backward" in name) if direction == "forward" else ("forward" in name):
         return True
     told = _told(name)
@@ -152,7 +146,7 @@ def contradicts(name: str, types: frozenset[str], direction: Direction, named: f
 
 @lru_cache(maxsize=1 << 12)
 def tells_type(name: str) -> bool:
-    """Whether a kernel is named after a type of layer at all."""
+    """Return whether a kernel is named after a type of layer."""
     known = kernel_name(name)
     if known is not None and known.miopen:
         return any(primitive in _PRIMITIVES for primitive in known.primitives)
@@ -160,7 +154,7 @@ def tells_type(name: str) -> bool:
 
 
 def _told(name: str) -> frozenset[str]:
-    """The types of layers that launch kernels of this name; empty where it tells nothing."""
+    """Return the types whose layers launch kernels of this name; empty if unknown."""
     known = kernel_name(name)
     if known is not None and known.miopen:
         some = [_LAUNCHING.get(primitive, frozenset()) for primitive in known.primitives]

@@ -1,10 +1,7 @@
-"""Benchmark iterations where no clock relates log and profile: the log says how long each took, and that they came
-last.
+"""Benchmark iterations without a clock: the log states how long each took, and they came last.
 
-`caffe time` ends with its last iteration, so the profile's last kernel ran in it, and the last that ran before its
-printed time ended the pass before (dvdt-ck.md 2.3). Each pass ends with the same kernels, which tells the bound where
-times leave a choice.
-"""
+`caffe time` ends with its last iteration, so iterations are counted back from the profile's end (dvdt-ck.md 2.3). Each
+pass ends with the same kernels, which decides between several possible bounds."""
 
 from __future__ import annotations
 
@@ -20,21 +17,21 @@ from mio2trace.align.layers.recurrence import signature
 from mio2trace.align.operations.rates import DOUBT_NS, EXPLAINED, IN_PART, TOLERANCE_NS, WHOLE
 
 _FEWEST = 2
-"""A single activity may be alike by chance."""
+"""A single activity may be equal by chance."""
 _MOST_CANDIDATES, _MOST_EARLIER, _MOST_COMPARED = 64, 16, 256
-"""Where an iteration may begin; with so many earlier activities each is compared, and so many from there on."""
+"""Possible begins of an iteration; earlier activities compared with each; the length of each comparison."""
 COMPARED_EACH = 256
-"""For each activity so many are compared, of which runs need a tenth: rows of one kernel would take their square."""
+"""Comparisons per activity; real runs need a tenth. Rows of one kernel would need the square."""
 _MOST_BEHIND = 8
-"""What a program may run after its last iteration."""
+"""Activities that a program may run after its last iteration."""
 _Bounds = tuple[list[Window], float, int]
-"""Iterations; how probable it is that these are they; how many activities at their bounds come at those of others."""
+"""Iterations, their probability, and how many activities at their bounds repeat."""
 _Answer = tuple[int, list[Window], durations.Cut, float]
-"""What it costs; iterations and what fits them; how probable their bounds are."""
+"""Cost, iterations, their cut, and the probability of the bounds."""
 
 
 class _Row:
-    """What stays the same of each activity when it comes again, as long as there is something left to compare."""
+    """Signatures of activities, with a limited number of comparisons."""
 
     def __init__(self, signatures: Sequence[Hashable]) -> None:
         self.signatures = signatures
@@ -44,7 +41,7 @@ class _Row:
         return len(self.signatures)
 
     def alike(self, one: int, other: int, step: int, most: int) -> int:
-        """How many activities in a row from two places on, at most so many, are the same."""
+        """Return how many activities from two places on are equal, up to ``most``."""
         row, count = self.signatures, 0
         most = min(most, self._left)
         while count < most and row[one + step * count] == row[other + step * count]:
@@ -54,7 +51,7 @@ class _Row:
 
 
 def place_by_device_times(attribution: Attribution) -> None:
-    """Cut the iterations so that the printed layer times fit, where no clock bounds them; a note where they do not."""
+    """Cut the iterations so that the printed layer times fit, without a clock; add a note if they do not."""
     net = attribution.net
     if attribution.times is not None or attribution.links.runs or not net.layers or attribution.by_order_alone:
         return
@@ -71,7 +68,7 @@ def place_by_device_times(attribution: Attribution) -> None:
 
 
 def _best(attribution: Attribution, bounds: Sequence[_Bounds]) -> _Answer | None:
-    """The best cut; where a solver updates the weights behind the layers, without what it runs."""
+    """Return the best cut; if a solver runs behind the layers, without its kernels."""
     answer = _answer(attribution, bounds, may_go_on=False)
     if answer is None or answer[0] > TOLERANCE_NS:
         beyond = _answer(attribution, bounds, may_go_on=True)
@@ -81,7 +78,7 @@ def _best(attribution: Attribution, bounds: Sequence[_Bounds]) -> _Answer | None
 
 
 def _answer(attribution: Attribution, bounds: Sequence[_Bounds], *, may_go_on: bool) -> _Answer | None:
-    """The best cut whose times fit; ``may_go_on``: what is behind the last layer may be of none."""
+    """Return the best cut that fits. ``may_go_on``: activities behind the last layer may have none."""
     answers = []
     activities = attribution.profile.activities
     for windows, likely, _ in bounds:
@@ -102,9 +99,7 @@ def _answer(attribution: Attribution, bounds: Sequence[_Bounds], *, may_go_on: b
 
 
 def _bounds(attribution: Attribution) -> list[list[_Bounds]]:
-    """The iterations, for each place where the last one may have ended; the likeliest places first. Empty where the
-    device's times tell no order, or the profile has not as many iterations.
-    """
+    """Return the possible iterations, the most likely ends first. Empty if device times are not in order."""
     activities, lasted = attribution.profile.activities, _lasted(attribution)
     begins = [activity.start_ns for activity in activities if activity.start_ns is not None]
     ends = [activity.end_ns for activity in activities if activity.end_ns is not None]
@@ -137,8 +132,7 @@ def _windows(
     unclaimed: int,
     stop: int,
 ) -> _Bounds | None:
-    """Of each iteration, the first one first, its activities; the last one ended with the one before ``stop``. None
-    where one began before the profile."""
+    """Return each iteration's activities if the last one ends before ``stop``; None if the profile is too short."""
     found: list[Window] = []
     bounded = in_all = 0
     for number, length in reversed(lasted):
@@ -165,7 +159,7 @@ def _windows(
 
 
 def _lasted(attribution: Attribution) -> list[tuple[int, int]]:
-    """Number and time in ns of each iteration; none where the log lost one."""
+    """Return number and time in ns of each iteration; empty if one is lost."""
     lines = [
         (event.number, event.duration_ns)
         for event in attribution.events
@@ -178,9 +172,8 @@ def _lasted(attribution: Attribution) -> list[tuple[int, int]]:
 
 
 def _likeliest(row: _Row, candidates: range, stop: int) -> tuple[int, int, int]:
-    """Where the iteration that ends at ``stop`` begins, and how many activities around that place tell it: those before
-    it are the iteration's last ones, those from it on began another pass.
-    """
+    """Return the most likely begin of the iteration that ends at ``stop``, and how many activities before and after it
+    repeat those at other bounds."""
     earliest = candidates.start
     places: dict[Hashable, list[int]] = {begin: [] for begin in row.signatures[candidates.start : candidates.stop]}
     # The pass before has the same kernels; the warm-up prepares memory besides.

@@ -1,9 +1,7 @@
-"""Iterations that the log does not tell of, beside one that it does: it was cut, or begins late.
+"""Iterations that are not in the log, beside one that is.
 
-Right before an iteration whose layers are known, and right behind it, the same kernels again are the iteration before
-and the next one, and so on; where a profile begins or ends, part of one. A kernel more or less ends the count. What
-an iteration ran behind the last line of a log that was cut inside it is told by names, in the net's order.
-"""
+The same kernels right before or behind a known iteration are another iteration; at the profile's ends a part of one.
+One kernel more or less ends the count. What ran behind the last line of a cut log gets layers by names."""
 
 from __future__ import annotations
 
@@ -25,13 +23,13 @@ from mio2trace.model.log import Direction
 from mio2trace.model.tables import by_key
 
 COMPARED_EACH = 32
-"""For each kernel so many are compared: rows of one kernel with few others in them would take their square."""
+"""Comparisons per kernel; long rows of one kernel would need the square."""
 _BEHIND = frozenset(("iteration", "average begins", "average iteration", "total", "benchmark ends"))
-"""Lines that come when an iteration has ended."""
+"""Events that come after an iteration."""
 
 
 class _Known(NamedTuple):
-    """An iteration's number, and its kernels from ``first`` up to ``stop``, places among all kernels."""
+    """An iteration's number and its places ``first`` to ``stop`` among all kernels."""
 
     number: int
     first: int
@@ -39,7 +37,7 @@ class _Known(NamedTuple):
 
 
 def place_unlogged_iterations(attribution: Attribution) -> None:
-    """Label the kernels beside the iteration that most is known of, as far as they repeat it one by one."""
+    """Label kernels beside the best known iteration, as far as they repeat it."""
     links = attribution.links
     if not links.runs or _tells_of_all(attribution):
         return
@@ -67,8 +65,7 @@ def place_unlogged_iterations(attribution: Attribution) -> None:
 
 
 def place_behind_the_log(attribution: Attribution) -> None:
-    """Give what ran behind the last layer that lines bound to the layers behind it, where the only iteration has no
-    more lines and runs forward alone."""
+    """Give what ran behind the last layer line to the layers behind it, if the only iteration runs forward only."""
     links, activities = attribution.links, attribution.profile.activities
     if attribution.iterations() != 1 or any(event.kind in _BEHIND for event in attribution.events):
         return
@@ -88,7 +85,7 @@ def place_behind_the_log(attribution: Attribution) -> None:
 
 
 def _tells_of_all(attribution: Attribution) -> bool:
-    """Whether all iterations that were asked for are known, from the first one's first layer to the last one's last."""
+    """Return whether all iterations are known from their first layer to their last one."""
     links, order = attribution.links, attribution.net.execution_order()
     asked_for = attribution.iterations()
     numbers = {pass_.iteration for pass_ in links.passes if pass_.phase == "iteration"}
@@ -107,7 +104,7 @@ def _tells_of_all(attribution: Attribution) -> bool:
 
 
 class _Row:
-    """Signatures of the kernels, each made when it is asked for."""
+    """Signatures of the kernels, computed on demand."""
 
     def __init__(self, attribution: Attribution, kernels: Sequence[int]) -> None:
         self._activities = attribution.profile.activities
@@ -125,7 +122,7 @@ class _Row:
         return found
 
     def repeats(self, known: _Known, first: int) -> bool:
-        """Whether the same kernels come from ``first`` on, as far as the profile goes; at least one does."""
+        """Return whether the known iteration's kernels come again from ``first`` on, as far as the profile goes."""
         length = known.stop - known.first
         begin, end = max(0, -first), min(length, len(self) - first)
         for at in range(begin, end):
@@ -136,7 +133,7 @@ class _Row:
 
 
 def _best_known(attribution: Attribution, kernels: Sequence[int]) -> _Known | None:
-    """The iteration with the most kernels that are sure in layers; of several that with the most, the first one."""
+    """Return the iteration with most sure kernels, then with most kernels, then the first one."""
     links = attribution.links
     wanted = [one.phase == "iteration" and one.iteration is not None and not one.repeated for one in links.passes]
     positions = np.array(kernels, np.int64)
@@ -154,7 +151,7 @@ def _best_known(attribution: Attribution, kernels: Sequence[int]) -> _Known | No
 
 
 def _repetitions(row: _Row, known: _Known, *, backward: bool = False) -> Iterator[tuple[int, int]]:
-    """Number and first place of one iteration after the other, each as far from the one before as the first."""
+    """Yield number and first place of consecutive iterations at equal distances."""
     length, step = known.stop - known.first, -1 if backward else 1
     # What is in no layer lies between two iterations: a solver's kernels, fewer than the layers'.
     for period in range(length, 2 * length):
@@ -176,8 +173,7 @@ def _label(
     number: int,
     first: int,
 ) -> bool:
-    """Give what is in no layer yet to the layers of the known iteration; False where it is in another pass. ``runs``:
-    of each iteration's layers, those that are new added."""
+    """Give kernels without layer to the layers of the known iteration; False if they are in another pass."""
     links = attribution.links
     pairs = [
         (kernels[place], kernels[place + first - known.first])

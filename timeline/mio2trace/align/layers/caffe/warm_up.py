@@ -1,8 +1,6 @@
-"""What runs before iteration 1: set-up and the warm-up, which runs the layers once without printing their times.
+"""Set-up and warm-up: what runs before iteration 1. The warm-up runs each layer once and prints no times.
 
-The log's lines bound the warm-up where they can be placed; its layers are told by the likeness to iteration 1
-(trace-contract.md 3).
-"""
+Log lines bound the warm-up; its layers follow from similarity to iteration 1."""
 
 from __future__ import annotations
 
@@ -20,11 +18,10 @@ from mio2trace.evidence import NAME_AND_SIZES, RECURRENCE
 from mio2trace.model.log import Direction
 
 _OF_WARM_UP = frozenset(("forward begins", "forward ends", "backward begins"))
-"""What is printed of a pass before the benchmark."""
+"""Events of a pass before the benchmark."""
 
 
 def place_before_iterations(attribution: Attribution) -> None:
-    """Give what runs before iteration 1 to the warm-up, its layers and set-up, as far as lines or likeness tell."""
     links, axis = attribution.links, attribution.axis
     first_iteration = next(
         (i for i, pass_ in enumerate(links.pass_of) if pass_ != NONE), len(attribution.profile.activities)
@@ -57,9 +54,7 @@ def place_before_iterations(attribution: Attribution) -> None:
 
 
 def _is_set_up(attribution: Attribution, kinds: Set[str], limit: int) -> bool:
-    """Without a clock: whether all that is before iteration 1 is set-up, as the log tells of no warm-up, and of what
-    comes behind the set-up, and nothing there is like an iteration.
-    """
+    """Return whether all that is before iteration 1 is set-up: the log has no warm-up, and nothing there has a pass."""
     links = attribution.links
     if "benchmark begins" not in kinds or not kinds.isdisjoint(_OF_WARM_UP) or limit >= len(links.pass_of):
         return False
@@ -67,9 +62,7 @@ def _is_set_up(attribution: Attribution, kinds: Set[str], limit: int) -> bool:
 
 
 def _searched(attribution: Attribution, limit: int) -> int:
-    """Behind the last kernel of a search that comes before a place and before every layer: a net's convolutions are
-    searched for while it is set up. Of 736 kernels of searches all are of the set-up.
-    """
+    """Return the place behind the last search before all layers. 736 of 736 kernels of searches are in the set-up."""
     links = attribution.links
     if not attribution.net.layers:
         return 0
@@ -79,7 +72,7 @@ def _searched(attribution: Attribution, limit: int) -> int:
 
 
 def _benchmark_begins(attribution: Attribution, axis: Timeline | None) -> int | None:
-    """The first activity after the line that begins the benchmark; None where that line has no place."""
+    """Return the first activity after the line that begins the benchmark."""
     if axis is None:
         return None
     places = [
@@ -91,7 +84,7 @@ def _benchmark_begins(attribution: Attribution, axis: Timeline | None) -> int | 
 
 
 def _bounded(attribution: Attribution, axis: Timeline | None, limit: int) -> dict[Direction, range]:
-    """The warm-up's activities by direction, as the log's lines bound them; none where lines of it are lost."""
+    """Return the warm-up's activities by direction, as the log's lines bound them."""
     if axis is not None:
         places = {
             event.kind: place
@@ -113,7 +106,7 @@ def _bounded(attribution: Attribution, axis: Timeline | None, limit: int) -> dic
 
 
 def _coarse(attribution: Attribution, axis: Timeline | None) -> int:
-    """How much later than its stamp a line may have been printed, where that is more than it takes to print one."""
+    """The error of a line's stamp if stamps are coarse."""
     is_coarse = axis is not None and not axis.by_line and attribution.stamp_ns > STAMP_NS
     return attribution.stamp_ns if is_coarse else 0
 
@@ -125,7 +118,7 @@ def _is_vague(attribution: Attribution, positions: range) -> bool:
 
 
 def _place_by_likeness(attribution: Attribution, limit: int) -> None:
-    """Without the log's lines: what runs before iteration 1 is its warm-up if it runs most of what that runs."""
+    """Without lines, what runs before iteration 1 is its warm-up if it has most of its kernels."""
     activities, links = attribution.profile.activities, attribution.links
     forward = attribution.reference("forward")
     if RECURRENCE in attribution.without or not forward or not 0 < limit < len(activities):

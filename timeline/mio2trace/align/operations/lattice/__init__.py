@@ -1,10 +1,7 @@
-"""A pair hidden Markov model of kernels and calls: how probable each link is, over all ways to walk both rows at once.
+"""A pair hidden Markov model of kernels and calls: the probability of each link over all alignments.
 
-Kernels and calls keep their order. A kernel is in a call of the log, in one that the log lost, or outside any; a call
-launches a row of kernels, or none. Sums over all ways (forward and backward) give each link its probability. States
-that hardly any way passes through are dropped, so where the evidence is strong one state is left after nearly every
-kernel: the problem falls into short pieces, and cost grows with the kernels alone.
-"""
+Both keep their order. A kernel is in a call, in a lost call, or in none. A call has consecutive kernels, or none.
+Unlikely states are dropped, so with strong evidence one state remains after most kernels and the cost is linear."""
 
 from __future__ import annotations
 
@@ -53,13 +50,13 @@ from mio2trace.align.operations.windows import Windows
 from mio2trace.kernels.cut import left_of
 
 FEW_TARGETS = 4
-"""So few operations in a kernel's window are all tried, without asking which of them fit."""
+"""With so few operations in a kernel's window all of them are tried."""
 NEXT = 3
-"""How many operations ahead, of each kind that fits a kernel, are tried."""
+"""How many operations ahead are tried, of each kind that fits a kernel."""
 
 
 class Width(NamedTuple):
-    """How far behind the best a state may be, in nats, and how many are kept."""
+    """The largest distance to the best state in nats, and the number of states that are kept."""
 
     nats: float
     states: int
@@ -73,13 +70,11 @@ _GAPS = {
     GONE: (log(SHORT_CLOSES), log(1 - SHORT_CLOSES)),
     LONG: (log(LONG_CLOSES), log(1 - LONG_CLOSES)),
 }
-"""What it is worth that a stretch without calls is over, and that it goes on."""
+"""Log-probability that a stretch without calls ends, and that it goes on."""
 _LONG = log(LONG_GAP)
 
 
 class Lattice:
-    """One queue's kernels and one row of calls."""
-
     def __init__(self, likelihood: Likelihood, windows: Windows, chances: Chances, width: Width) -> None:
         self._likelihood = likelihood
         self._kernels = likelihood.kernels
@@ -196,13 +191,11 @@ class Lattice:
         return kept, {state: met[state] for state in kept}
 
     def _gone(self, at: int) -> float:
-        """The kernel in a call that the log lost."""
         number, habits = self._kernels.of[at], self._chances.habits
         known = 0.0 if self._kernels.kinds[number].library else log(UNKNOWN_NAME)
         return known if habits is None else known + habits.lost_nats(number)
 
     def _end(self, state: int) -> float:
-        """At the profile's end: what is left of the log launched nothing, or after the profile ended."""
         index, phase = state // STATES - 1, state & PHASE
         worth = self._leave(phase) + self._over(index, self._last + 1)
         if phase == LONG:
@@ -210,7 +203,6 @@ class Lattice:
         return worth
 
     def _over(self, index: int, target: int) -> float:
-        """Passing over the calls between two: each was silent, or the profile has a hole."""
         if target == index + 1:
             return 0.0
         passed = self._chances.passed
@@ -234,11 +226,11 @@ class Lattice:
 
     @staticmethod
     def _leave(phase: int) -> float:
-        """Leaving a call whose helpers ran but not what they help."""
+        """Leave a call whose helpers ran, but not what they help."""
         return NATS_MISSTATED if phase in (HELPERS, WAITING) else 0.0
 
     def _inside(self, at: int, index: int, phase: int, *, entering: bool) -> tuple[float, int]:
-        """The kernel in operation ``index`` that stands in ``phase``, and the phase after it."""
+        """Return the ratio of the kernel in operation ``index`` from ``phase`` on, and the phase after it."""
         likelihood, kernels = self._likelihood, self._kernels
         kind = kernels.kind(at)
         phase, gemm = phase & PHASE, phase & GEMM
@@ -267,7 +259,7 @@ class Lattice:
         return nats, (HELPERS if phase in (OUT, HELPERS) else phase) | gemm
 
     def _worth(self, at: int, index: int) -> float:
-        """How well the kernel fits the operation, wherever in it; all of a kind without buffers alike."""
+        """Cached for kernels without buffers."""
         kernels, habits = self._kernels, self._chances.habits
         key = None if kernels.named[at] else (kernels.of[at], index)
         nats = None if key is None else self._worths.get(key)
@@ -280,10 +272,7 @@ class Lattice:
         return nats
 
     def _after(self, at: int, index: int, *, is_gemm: bool, gemm: bool) -> float:
-        """A main kernel after others of a convolution: its GEMMs are alike, a search tries algorithm after algorithm.
-
-        ``gemm``: whether there was one before.
-        """
+        """Further main kernels of a convolution: its GEMMs are equal, a search tries one algorithm after another."""
         kernels, operation = self._kernels, self._likelihood.operations[index]
         if operation.primitive != "conv" or is_gemm == gemm:
             if not is_gemm:
@@ -298,7 +287,7 @@ class Lattice:
         return 0.0 if habits is None else habits.order_nats(operation.direction, gemm_first=gemm)
 
     def _apart(self, at: int, index: int) -> float:
-        """Two neighbours of one convolution that do nothing for each other: candidates of a search alone."""
+        """Neighbours in one convolution without common buffers: only candidates of a search."""
         kernels = self._kernels
         mains = kernels.kind(at).role == kernels.kind(at - 1).role == "main"
         if kernels.apart[at] == 1:
@@ -308,7 +297,6 @@ class Lattice:
         return NATS_MISSTATED
 
     def _second(self, at: int, index: int) -> float:
-        """The kernel in a call of which another one does the work."""
         key = self._kernels.of[at], index
         nats = self._seconds.get(key)
         if nats is None:
@@ -316,7 +304,7 @@ class Lattice:
         return nats
 
     def _targets(self, at: int, ready: Sequence[tuple[int, float, int]], first: int, last: int) -> list[int]:
-        """Operations that the kernel may be the first one of."""
+        """Return operations that the kernel may begin."""
         if last - first < FEW_TARGETS:
             return list(range(max(0, first), last + 1))
         targets: set[int] = set()
@@ -343,7 +331,7 @@ class Lattice:
 
     @cached_property
     def _by_kind(self) -> list[tuple[list[int], list[int]]]:
-        """The calls of each primitive and direction, and of these the first of each class."""
+        """The calls of each primitive and direction, and the first one of each class."""
         rows: dict[tuple[str, str | None], list[int]] = {}
         for number, operation in enumerate(self._likelihood.operations):
             if not self._likelihood.continues[number]:
@@ -368,12 +356,12 @@ class Lattice:
         return rows
 
     def _may_be(self, number: int, index: int) -> bool:
-        """Whether the name of a kind of kernels leaves a call possible: soft doubts, which add up, exclude nothing."""
+        """Return whether a kind's name allows a call; uncertain evidence excludes nothing."""
         nats, _, named = self._likelihood.pair(number, index)
         return named or nats > NATS_NEVER
 
     def _rows_of(self, at: int) -> list[list[int]]:
-        """The operations of each primitive and direction that the kernel's name fits."""
+        """Return the operations of each primitive and direction that the kernel's name fits."""
         number = self._kernels.of[at]
         rows = self._rows.get(number)
         if rows is None:

@@ -1,5 +1,3 @@
-"""From which states an operation may be begun: the likeliest few of all that may come before it."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -8,16 +6,13 @@ from typing import NamedTuple
 from mio2trace.align.links import NONE
 
 SOURCES = 6
-"""From so many states an operation may be begun, the likeliest."""
+"""The number of states from which an operation may begin."""
 
 
 class Source(NamedTuple):
-    """A state that an operation may be begun from.
-
-    ``operation``: the last one begun; ``nats``: what the state and leaving it are worth; ``passed``: what all calls
-    up to there are worth if they were passed over; ``least``: what passing over any number of them is worth at least;
-    ``own``: the class of the call that the kernel before is in, or none.
-    """
+    """A state that an operation may begin from. ``operation``: the last one; ``nats``: state and leaving it;
+    ``passed``: all calls up to there passed over; ``least``: any number of calls passed over; ``own``: class of the
+    current call, or `NONE`."""
 
     operation: int
     nats: float
@@ -30,10 +25,8 @@ class Source(NamedTuple):
 class Sources:
     """The states before one kernel, ranked once for all operations that it may begin.
 
-    An operation is ``max(passed over one by one, a hole)`` away from a state. Either has an order of the states that is
-    the same for all operations, so the likeliest of both orders have the likeliest among them. ``row``: what it costs
-    to tear a row of GEMMs apart; one of a class with the operation's does not. Then all are looked at.
-    """
+    A state costs ``max(passed one by one, a hole)``. Both have one order for all operations, so the best of both orders
+    contain the best. ``row``: the cost of dividing a row of GEMMs, except for calls of one class."""
 
     def __init__(self, sources: Sequence[Source], row: float) -> None:
         self._sources = sources
@@ -48,7 +41,7 @@ class Sources:
         self._last = max([source.operation for source in self._likeliest])
 
     def of(self, target: int, passed: float, of_class: int) -> list[tuple[float, int]]:
-        """(nats, state) of the likeliest, in order. ``passed``: what all calls before ``target`` are worth."""
+        """Return (nats, state) of the most likely states. ``passed``: all calls before ``target`` passed over."""
         scores = [
             (
                 nats

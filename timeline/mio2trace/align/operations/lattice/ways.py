@@ -1,5 +1,3 @@
-"""The ways that meet in a state, and the way back over them."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -10,25 +8,23 @@ from mio2trace.align.operations.posterior import LEAST, Posterior
 
 OUT, GONE, LONG, HELPERS, MAIN, WAITING = range(6)
 GEMM = 8
-"""Set where a GEMM was among the call's kernels."""
+"""Set if the call had a GEMM."""
 STATES, PHASE = 16, 7
 BEFORE = OUT
-"""The state before the first operation."""
 
 
 Scores = dict[int, float]
-"""What all ways to each state are worth together, in nats."""
+"""Nats of each state over all ways to it."""
 _NEGLIGIBLE, _DIGITS = 1e-12, 9
-"""What is less probable is not followed back; what differs by less is as likely, and then the first is taken."""
+"""Less probable ways are not followed back; smaller differences count as equal."""
 
 
 Ways = tuple[float, Sequence[tuple[int, float]], Sequence[float], float]
-"""All that meet in a state: what they are worth together; each as (state before, nats); of each what it is worth in
-parts of the best one, and the sum of these."""
+"""Ways to a state: nats together, (state before, nats) each, weight of each relative to the best, sum of weights."""
 
 
 def meet(ways: Sequence[tuple[int, float]]) -> Ways:
-    """``ways``: (state before, nats), at least one."""
+    """Combine ways (state before, nats); at least one."""
     if len(ways) == 1:
         return ways[0][1], ways, (1.0,), 1.0
     worth = [nats for _, nats in ways]
@@ -45,13 +41,10 @@ def settle(
     end: Mapping[int, float],
     operations: Sequence[object] = (),
 ) -> None:
-    """Fill in the kernels from ``started`` on; ``end``: what all ways to the states after the last one are worth.
+    """Fill in the kernels from ``started`` on. ``end``: nats of the states after the last one.
 
-    ``operations``: by place, where some are several parts of one, whose chances count together.
-
-    What comes after a kernel tells nothing of what came before it that the state in between does not: a state's
-    probability is its ways', each as far as it is one of those that meet there.
-    """
+    ``operations``: by place, if some are parts of one call; the probabilities of parts are added. A state's probability
+    is divided among its ways by their weights, backward."""
     nats, last, parts, together = meet(list(end.items()))
     posterior.evidence += nats
     chances = {state: part / together for (state, _), part in zip(last, parts, strict=True)}
@@ -83,7 +76,7 @@ def settle(
 
 
 def _together(ranked: Sequence[tuple[int, float]], operations: Sequence[object]) -> list[tuple[int, float]]:
-    """Of each operation its likeliest part, with what all of its parts have."""
+    """Add the probabilities of the parts of one operation."""
     merged: dict[int, tuple[int, float]] = {}
     for place, chance in ranked:
         key = NONE if place == NONE else id(operations[place])

@@ -1,4 +1,4 @@
-"""What the log's calls are: classes of equal ones, their buffers, which of these they only read or only write."""
+"""The log's calls: classes of equal ones, their buffers, and which of these they only read or only write."""
 
 from __future__ import annotations
 
@@ -20,18 +20,16 @@ _READ: Mapping[str, tuple[str, ...]] = {
 }
 
 SEVERAL = frozenset(("rnn", "mha", "find2"))
-"""Calls that launch kernels of several primitives, one after another."""
+"""Calls that launch kernels of several primitives."""
 _KEPT = 1 << 14
-"""Calls whose buffers are remembered, for others that name the same."""
+"""The number of calls whose buffers are cached."""
 _Kind = tuple[str, OperationDirection | None]
 _SHAPES = ("input", "weights", "output")
 
 
 class _Form(msgspec.Struct, frozen=True, gc=False):
-    """What entries with the same parameters have in common: their names, with those of no buffer (``stated``); which of
-    them, by place, a convolution only reads (``reads``) and only writes (``writes``), ``others`` those that it does not
-    only read. ``repeats``: whether a name stands there twice.
-    """
+    """What entries with the same parameters share. ``names``; ``stated``: with those without buffer; by place what a
+    convolution only reads, writes, and does not only read (``others``). ``repeats``: a name occurs twice."""
 
     names: frozenset[str]
     stated: frozenset[str]
@@ -43,8 +41,7 @@ class _Form(msgspec.Struct, frozen=True, gc=False):
 
 
 def divided(operations: Sequence[Operation], most: int) -> Sequence[Operation]:
-    """``operations``, each as often as it launches GEMMs where its problem says that it launches a row of them: the
-    count of them bounds the call. Not if there are ``most`` of these parts and more."""
+    """Repeat each operation for each GEMM that it launches, unless there are ``most`` additional parts or more."""
     parts = [
         1 if one.problem is None else one.problem.gemm_count(one.parameters.nulls if one.parameters else ())
         for one in operations
@@ -57,11 +54,9 @@ def divided(operations: Sequence[Operation], most: int) -> Sequence[Operation]:
 class Calls:
     """Calls in the order of the log, by place.
 
-    ``class_of``: calls of one class differ in buffers alone; ``first_of`` each class's first call.
-    ``pointers``: the buffers of each call, each once; ``namings``: how many calls name each of them.
-    ``holed``: whether the entry lacks something: its end, a parameter. ``mixed``: whether it may be the head of one
-    entry and the tail of another.
-    """
+    ``class_of``: calls of one class differ in buffers only; ``first_of``: the first call of each class. ``pointers``:
+    distinct buffers of each call; ``namings``: how many calls name each. ``holed``: the entry lacks its end or a
+    parameter. ``mixed``: it may consist of two entries."""
 
     def __init__(self, operations: Sequence[Operation], *, with_buffers: bool) -> None:
         self.class_of: list[int] = []
@@ -131,7 +126,7 @@ class Calls:
             self.pointers.append(pointers)
 
     def _addresses_of(self, operation: Operation, numbers: dict[object, int]) -> tuple[int, tuple[int, ...]]:
-        """The form of a call's entry, numbered in ``numbers``; all its addresses."""
+        """Return the number of the entry's form and all its addresses."""
         parameters = operation.parameters
         nulls = frozenset[str]() if parameters is None else parameters.nulls
         if parameters is None or operation.arguments:
@@ -152,11 +147,9 @@ class Calls:
         return form, addresses
 
     def _holes(self, operations: Sequence[Operation]) -> tuple[list[bool], list[bool]]:
-        """Of each call whether it is holed, and mixed.
+        """Return for each call whether it is holed, and whether it is mixed.
 
-        A parameter that more than half of a function's entries have, and this one lacks, is lost; a workspace may as
-        well not have been needed.
-        """
+        A parameter that most entries of a function have is lost if missing; but a workspace may be unnecessary."""
         kinds = [(facts.api, facts.direction) for facts in [operation.facts for operation in operations]]
         calls = Counter(kinds)
         parameters: dict[_Kind, Counter[str]] = {}
@@ -184,7 +177,7 @@ class Calls:
         return holed, mixed
 
     def _contradictions(self, operations: Sequence[Operation]) -> list[bool]:
-        """Of each class whether its calls lack a shape that most calls of the function have, or state two calls'."""
+        """Return for each class whether it lacks a usual shape or contradicts itself."""
         calls: Counter[_Kind] = Counter()
         shaped: Counter[tuple[_Kind, str]] = Counter()
         firsts = [operations[place] for place in self.first_of]
@@ -202,7 +195,7 @@ class Calls:
         ]
 
     def only_reads(self, place: int, address: int) -> bool:
-        """Whether a convolution reads this buffer and names it for nothing else."""
+        """Return whether a convolution reads this buffer and names it for nothing else."""
         form = self._forms[self._form_of[place]] if self._form_of else None
         if form is None or not form.reads:
             return False
@@ -212,7 +205,7 @@ class Calls:
         )
 
     def only_writes(self, place: int, address: int) -> bool:
-        """Whether a convolution writes this buffer, and does not read it."""
+        """Return whether a convolution writes this buffer and does not read it."""
         form = self._forms[self._form_of[place]] if self._form_of else None
         if form is None or not form.writes:
             return False
@@ -232,13 +225,10 @@ def _is_workspace(name: str) -> bool:
 
 
 def _is_of_two(operation: Operation) -> bool:
-    """Whether the entry, or what the log printed after it, is that of two calls: the second one's head is lost.
+    """Return whether the entry or the lines after it are those of two calls.
 
-    The second operand of an addition has the first one's sizes, or one where it is spread; a convolution's filters have
-    the channels of its input; what is no convolution
-    launches one kernel that does its work (miopen-log.md 11.3), batch normalisation aside, which may take several. None
-    launches what serves another primitive alone.
-    """
+    The second operand of an addition has the first one's sizes, or one. Filters have the input's channels. Other calls
+    launch one main kernel (miopen-log.md 11.3), except batch normalisation, and no other primitive's."""
     if operation.primitive == "optensor" and operation.weights and operation.input:
         if len(operation.weights) != len(operation.input):
             return True
@@ -258,12 +248,11 @@ def _is_of_two(operation: Operation) -> bool:
 
 
 def alone(name: KernelName) -> bool:
-    """Whether the kernel is the only one of its call that does its work."""
+    """Return whether the kernel is the only main kernel of its call."""
     return name.algorithm is None and len(name.primitives) > 0
 
 
 def _form(operation: Operation, names: Sequence[str], nulls: frozenset[str]) -> _Form:
-    """What the names of an entry's parameters mean, by their places."""
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
     others: tuple[int, ...] = ()
@@ -289,11 +278,11 @@ _USES: Mapping[str, frozenset[str]] = {
 }  # fmt: skip
 """Primitives whose kernels another one launches, too."""
 _TRANSPOSED: Mapping[str | None, OperationDirection] = {"forward": "backward-data", "backward-data": "forward"}
-"""A transposed convolution runs the other one's kernels (miopen-log.md 6)."""
+"""A transposed convolution runs the other direction's kernels (miopen-log.md 6)."""
 
 
 def serves(primitives: Sequence[str], directions: Sequence[str], operation: Operation, way: int = 1) -> bool:
-    """Whether a kernel of these primitives and directions may be one of the call's; ``way`` -1: run the other way."""
+    """Return whether the call may launch a kernel of these primitives and directions; ``way`` -1: transposed."""
     primitive = operation.primitive
     if primitive not in primitives and _USES.get(primitive, frozenset()).isdisjoint(primitives):
         return False

@@ -1,6 +1,4 @@
-"""What the kernels of one queue are: kinds of equal ones, their buffers, what each has to do with the one before it,
-and what the options say that its program was built with: sizes, direction, of what library call it is.
-"""
+"""The kernels of one queue: kinds, buffers, relations between neighbours, and what build options state."""
 
 from __future__ import annotations
 
@@ -23,38 +21,35 @@ from mio2trace.ops.operation import Operation
 from mio2trace.patterns import late
 
 PRE = frozenset(("im2col", "subsample", "fill", "scale", "prepare", "copy", "reshape"))
-"""Helpers that come before the kernel which does the work."""
+"""Helpers before the kernel that does the work."""
 POST = frozenset(("col2im", "reduce", "upsample"))
-"""Helpers that come after it."""
+"""Helpers after it."""
 FIRST_ADDRESS = 1 << 16
-"""8 byte arguments below are sizes."""
+"""Smaller arguments of 8 bytes are sizes."""
 
 _HELPS_NEXT = frozenset(("im2col", "subsample", "prepare", "transform"))
 _NO_HELP = frozenset(("", "main", "bias"))
 _WRITES = frozenset(("main", "scale"))
 _READS = frozenset(("im2col", "subsample", "transpose"))
 _WHOLE_CALLS = late(r"SubTensorOp|CopyTensor")
-"""Helpers that calls for one tensor launch, and nothing else."""
+"""Helpers that only calls for one tensor launch."""
 _WRITES_LAST = late(r"miog_|MIOpenC(?:onv|DFGen|v)|MLOpenCv|Im\d?2|Im2d2Col|Col2Im|transpose_|SubSample")
-"""Convolution kernels whose last buffer is the one they write (the OpenCL sources of MIOpen 1.0 to 2.9)."""
+"""Convolution kernels that write their last buffer (the OpenCL sources of MIOpen 1.0 to 2.9)."""
 _GEMMS = frozenset(("miog_betac_alphaab", "miog_alphaab", "miog_betac"))
 """MIOpenGEMM's kernels: each buffer is followed by its offset in elements; beta is argument 7 of the first."""
 _LOST = "..."
-"""Behind a name of which several are left."""
 _SCALED: tuple[OperationDirection, ...] = ("forward", "backward-data")
-"""In a convolution only the gradient of the weights adds to its result; where that is scaled first, it is another's."""
+"""Only the gradient of the weights adds to its result; a scaled result is another direction's."""
 _NAMED_FILTER = late(r"(?:[Cc]onv|CvD|CvFwd|CvBwd)(\d{1,2})x(\d{1,2})(?!\d)")
 _ZERO, _ONE = "00000000", "0000803f"
 
 
 class KernelKind(msgspec.Struct, frozen=True, gc=False):
-    """What all activities of one name, size, program, GEMM and integer arguments have in common.
+    """What activities of equal name, size, program, GEMM and integer arguments share.
 
-    ``directions`` are those that the name, a build option or a GEMM's beta leave, empty when any; ``offsets`` where in
-    its buffers a GEMM begins, in elements, None when not known; ``filters`` is the filter's size where the name or the
-    build options state it, ``channels`` how many of the output and of the input they state. ``is_unknown``: the name
-    is in no table; what is ``name`` then is by build options.
-    """
+    ``directions``: those that name, options or beta allow, empty for any. ``offsets``: begins of a GEMM in its buffers,
+    in elements, if known. ``filters``, ``channels`` (output, input): as name or options state. ``is_unknown``: the name
+    is unknown, ``name`` comes from options."""
 
     name: KernelName | None
     library: bool
@@ -71,28 +66,24 @@ class KernelKind(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_strange(self) -> bool:
-        """Whether nothing says that it is the library's."""
+        """Whether nothing shows that it is the library's."""
         return self.name is None and not self.library
 
     @property
     def is_gemm(self) -> bool:
-        """Whether it multiplies, as far as its name tells."""
+        """Whether the name is a GEMM's."""
         return self.name is not None and self.name.algorithm == "Gemm" and self.role == "main"
 
 
 class Kernels:
-    """The kernels of one queue, in order: of each its kind, the buffers that some operation names (``named``), and what
-    ties it to the one before.
+    """The kernels of one queue in order: kinds, buffers, relations to the kernel before.
 
-    ``helped[i]``: 2 when kernel i reads what the one before made for it alone, 1 when it probably does, so that both
-    are of one call. ``apart[i]``: both have buffers and none in common. ``again[i]``: one of the two before is alike.
-    ``parted[i]``: the thread moved data between host and device in between.
-    ``in_row[i]``: it goes on a row of GEMMs. ``after_helper[i]``: the one before helps what comes after it.
-    ``gemm_before[i]``: the kind of the last GEMM before, -1 for none.
-    ``written`` and ``read``: the buffer that the kernel writes, that a helper reads; 0 when not known. ``names``: all
-    of the queue's; ``cut``: the length at which a tool cut them off, or 0; ``is_blurred``: so short that a GEMM may be
-    what scales its result.
-    """
+    ``named``: buffers that an operation names. ``helped[i]``: 2 if kernel i reads what the one before made for it, 1 if
+    probably. ``apart[i]``: both have buffers, but no common one. ``again[i]``: equal to one of the two before.
+    ``parted[i]``: the thread moved host data in between. ``in_row[i]``: continues a row of GEMMs. ``after_helper[i]``:
+    follows a helper of what comes next. ``gemm_before[i]``: kind of the last GEMM, or -1. ``written``, ``read``: buffer
+    of the kernel, of a helper, or 0. ``cut``: length at which a tool cut ``names``, or 0. ``is_blurred``: cut names do
+    not distinguish GEMM and scaling."""
 
     def __init__(
         self,
@@ -158,7 +149,6 @@ class Kernels:
         return len(self.of)
 
     def kind(self, at: int) -> KernelKind:
-        """Of the ``at``-th kernel of the queue."""
         return self.kinds[self.of[at]]
 
     def _kind_of(self, activity: Activity, fact: KernelFact | None, *, scaled: bool | None) -> int:
@@ -210,7 +200,7 @@ class Kernels:
         return len(self.kinds) - 1
 
     def _name_of(self, name: str) -> tuple[str, KernelName | None]:
-        """The kernel's name, in full where one of those that have sizes begins as what is left of it; what it means."""
+        """Return the kernel's name, completed if it was cut, and its meaning."""
         if len(name) == self.cut:
             whole = in_full(name, _GEMMS)
             self.is_blurred |= whole is None
@@ -228,7 +218,7 @@ class Kernels:
 
 
 def _parted(profile: Profile, positions: Sequence[int]) -> bytearray:
-    """Of each kernel whether its thread moved data between host and device since the one before it."""
+    """Return whether the kernel's thread moved data between host and device since the one before."""
     activities = profile.activities
     parted = bytearray(len(positions))
     for place, (before, after) in enumerate(pairwise(positions), 1):
@@ -240,7 +230,7 @@ def _parted(profile: Profile, positions: Sequence[int]) -> bytearray:
 
 
 def buffers_among(arguments: Sequence[str]) -> tuple[int, ...]:
-    """8 byte arguments that may be handles, as the little-endian numbers that they are (dvdt-ck.md 1.3)."""
+    """Return arguments of 8 bytes that may be handles, as little-endian numbers (dvdt-ck.md 1.3)."""
     return tuple(
         [
             value
@@ -251,13 +241,13 @@ def buffers_among(arguments: Sequence[str]) -> tuple[int, ...]:
 
 
 def _filters(name: str) -> tuple[int, ...]:
-    """The filter's size that a convolution's name states: ``MIOpenConv1x1``, ``MIOpenCvFwd11x11``."""
+    """Return the filter's size in a name: ``MIOpenConv1x1``, ``MIOpenCvFwd11x11``."""
     match = _NAMED_FILTER.search(name)
     return (int(match[1]), int(match[2])) if match else ()
 
 
 def _integers(arguments: Sequence[str]) -> tuple[int, ...]:
-    """4 byte arguments as the integers that they may be; what is a float gives a number too large to be a size."""
+    """Return arguments of 4 bytes as integers; floats are too large and left out."""
     return tuple(
         [
             value
@@ -268,8 +258,7 @@ def _integers(arguments: Sequence[str]) -> tuple[int, ...]:
 
 
 def _directions_by_beta(name: str, arguments: Sequence[str], *, scaled: bool | None) -> tuple[OperationDirection, ...]:
-    """Beta is 1 where a convolution's GEMM adds to its result, and 0 elsewhere; ``scaled``: whether a kernel before it
-    scaled the result, which beta 0 needs."""
+    """Beta is 1 if a convolution's GEMM adds to its result, else 0. ``scaled``: a kernel before scaled the result."""
     if name == "miog_betac_alphaab":
         beta = arguments[7] if len(arguments) > 7 else ""
     elif name == "miog_betac":
@@ -280,7 +269,7 @@ def _directions_by_beta(name: str, arguments: Sequence[str], *, scaled: bool | N
 
 
 class _Sign(msgspec.Struct, frozen=True, gc=False):
-    """What launches of one kernel with the same arguments have in common: all that `Kernels` tells of each."""
+    """What launches of one kernel with equal arguments share."""
 
     number: int
     name: str
@@ -294,7 +283,6 @@ class _Sign(msgspec.Struct, frozen=True, gc=False):
 
 
 _NO_SIGN = _Sign(-1, "", -1, "", False, (), frozenset(), 0, 0)
-"""Before the first kernel."""
 
 
 def _sign(number: int, activity: Activity, kind_number: int, kind: KernelKind, every: Collection[int]) -> _Sign:
@@ -313,7 +301,7 @@ def _sign(number: int, activity: Activity, kind_number: int, kind: KernelKind, e
 
 
 def _tie(before: _Sign, sign: _Sign, workspaces: frozenset[int]) -> tuple[int, int]:
-    """``helped`` and ``apart`` of a kernel (`Kernels`), by the one before it."""
+    """Return ``helped`` and ``apart`` of `Kernels`."""
     first, second = before.buffers, sign.buffers
     if not first or not second:
         return 0, 0
@@ -333,10 +321,9 @@ def _tie(before: _Sign, sign: _Sign, workspaces: frozenset[int]) -> tuple[int, i
 def _helped(
     first: Sequence[int], role: str, second: Sequence[int], second_role: str, workspaces: frozenset[int], *, both: bool
 ) -> int:
-    """Whether a kernel reads what the one before made for it: 2 surely, 1 probably (``both`` may be a convolution's).
+    """Return 2 if a kernel surely reads what the one before made for it, 1 if probably.
 
-    A workspace is nobody's tensor: who reads it goes on with the same convolution.
-    """
+    Who reads a workspace continues the same convolution."""
     if first[-1] not in second or (role in _NO_HELP and second_role in _NO_HELP):
         return 0
     if role in _HELPS_NEXT or (role in _NO_HELP and second_role in POST) or first[-1] in workspaces:
@@ -345,8 +332,7 @@ def _helped(
 
 
 def second_nats(kind: KernelKind, operation: Operation) -> float:
-    """What it costs that an execution launches such a kernel besides another one that does its work
-    (miopen-log.md 11.3)."""
+    """Return the cost of a further main kernel in an execution (miopen-log.md 11.3)."""
     name = kind.name
     if operation.phase == "find" or operation.primitive in SEVERAL or operation.launches:
         return 0.0
@@ -390,12 +376,12 @@ _PROGRAMS = tuple(
         (r"-D\s*(?:SUBTENSOR_OP_|MIOPEN_ALPHA_TYPE)", (), (), None, "helper"),
     )
 )
-"""Macros of MIOpen's programs, and what their kernels compute; the first that is there tells. In runs with truth each
-stands on kernels of these primitives alone (0 of 1930 otherwise)."""
+"""Macros of MIOpen's programs and the meaning of their kernels; the first match counts. 0 of 1930 kernels with truth
+are of another primitive."""
 
 
 class Stated(NamedTuple):
-    """Numbers, direction, the filter's size, channels, whether they are MIOpen's; what any of its kernels is for."""
+    """What build options state: numbers, direction, filter, channels, whether MIOpen's; the meaning of any kernel."""
 
     numbers: frozenset[int]
     forward: bool | None
@@ -406,7 +392,6 @@ class Stated(NamedTuple):
 
 
 def read_options(options: str) -> Stated:
-    """``options`` as they were given to the compiler."""
     macros = {name: int(value) for name, value in _MACRO.findall(options)}
     forward = macros.get("MLO_DIR_FORWARD")
     filters = tuple(macros[name] for name in _FILTER if name in macros)
@@ -422,7 +407,7 @@ def read_options(options: str) -> Stated:
 
 
 def directions_of(name: KernelName | None, stated: Stated) -> tuple[OperationDirection, ...]:
-    """Those that a kernel's name and its program's options leave."""
+    """Return the directions that name and options allow."""
     directions = () if name is None else name.directions
     if stated.forward is None or len(directions) == 1 or name is None:
         return directions
