@@ -171,6 +171,10 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the slowest device if the process uses several."""
     steps_ns: tuple[int, ...] = ()
     """If the process uses several devices: the length of the steady step of each."""
+    whole_step_ns: int | None = None
+    """The denominator of percentages of the step; None if the length of the step is not known. Times of layers,
+    operations and kernels are sums over all devices and means over all steady steps. So it is the sum over all devices,
+    and a step of unknown length counts in it by its kernel time."""
     causes: tuple[Cause, ...] = ()
     """The causes of idle time in all steady iterations."""
     completeness: Completeness | None = None
@@ -219,22 +223,15 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.step is None else self.step.step_ns
 
     @property
-    def all_steps_ns(self) -> int | None:
-        """Length of a steady step, summed over all devices, because times of layers, operations and kernels are such
-        sums."""
-        return sum(self.steps_ns) or self.step_ns
-
-    @property
     def idle_ns(self) -> int | None:
         """Idle time of the device in a steady step."""
         return None if self.step is None else self.step.idle_ns
 
     @property
     def whole_ns(self) -> int:
-        """The denominator of all percentages of layers, operations and kernels: the step. With several devices it is
-        the sum of their steps, because times are sums over the devices. It is the kernel time if the length of the step
-        is not known."""
-        return self.all_steps_ns or self.kernel_ns
+        """The denominator of all percentages of layers, operations and kernels: the step, or the kernel time if the
+        length of the step is not known."""
+        return self.whole_step_ns or self.kernel_ns
 
     @property
     def of_whole(self) -> str:

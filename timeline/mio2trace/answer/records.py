@@ -94,4 +94,4 @@ def _shares(section: Section, ns: int | None) -> dict[str, float | None]:
     def percent(whole: int | None) -> float | None:
         return None if ns is None or not whole else round(100 * ns / whole, 3)
 
-    return {"percent_of_kernel_time": percent(section.kernel_ns), "percent_of_step": percent(section.all_steps_ns)}
+    return {"percent_of_kernel_time": percent(section.kernel_ns), "percent_of_step": percent(section.whole_step_ns)}
