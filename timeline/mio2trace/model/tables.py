@@ -118,6 +118,18 @@ def distinct(codes: NDArray[Any]) -> tuple[Numbers, Numbers]:
     return first[order], place[place_of]
 
 
+def sorted_pool(column: Numbers) -> Pool[int]:
+    """The pool of a column of numbers, its values in ascending order."""
+    least, most = int(column.min(initial=0)), int(column.max(initial=0))
+    if most - least > len(column):
+        values, codes = np.unique(column, return_inverse=True)
+    else:  # as `np.unique`, without sorting
+        there = np.bincount(column - least) if len(column) else column
+        values = np.flatnonzero(there) + least
+        codes = (np.cumsum(there > 0) - 1)[column - least]
+    return Pool(values.tolist(), codes.astype(np.int32))
+
+
 def by_key(rows: Numbers, keys: Numbers) -> Iterator[tuple[int, Numbers]]:
     """Each key, in order of its first row, and the rows that have it."""
     first, place_of = distinct(keys)
@@ -416,9 +428,13 @@ class Activities(_Table[Activity]):
 
     def of_queue(self, value_of: Mapping[int, int], other: int) -> Numbers:
         """The value of each command's queue; ``other`` of a queue that has none."""
-        queues, place_of = np.unique(self.queue, return_inverse=True)
-        found: Numbers = np.array([value_of.get(queue, other) for queue in queues.tolist()], np.int64)[place_of]
-        return found
+        found: Numbers = np.array([value_of.get(queue, other) for queue in self.queues.values], np.int64)
+        return found[self.queues.codes]
+
+    @cached_property
+    def queues(self) -> Pool[int]:
+        """The same as ``queue``, by distinct queues in ascending order."""
+        return sorted_pool(self.queue)
 
     @cached_property
     def grid(self) -> Pool[Size3 | None]:

@@ -138,14 +138,15 @@ class _Own:
     def __init__(self, commands: Activities, positions: Numbers) -> None:
         self.starts, self.ends = commands.start_ns[positions], commands.end_ns[positions]
         self.is_kernel = commands.is_kernel[positions]
-        queues, names = commands.queue[positions], commands.name
+        names = commands.name
         of_name = np.array([CLASSES.index(class_of_kernel(name)) for name in names.values], np.int8)
         self.classes = np.where(self.is_kernel, of_name[names.codes[positions]], CLASSES.index("copy"))
-        streams, place_of = np.unique(queues, return_inverse=True)
+        streams, place_of = commands.queues.values, commands.queues.codes[positions]
         computes = self.classes == CLASSES.index("compute")
         computing = summed(place_of[computes], commands.time_ns[positions[computes]], len(streams))
-        self.stream = int(streams[np.argmax(computing)])
-        self.is_main = queues == self.stream
+        there = np.bincount(place_of, minlength=len(streams)) > 0
+        main = int(np.argmax(np.where(there, computing, -1)))
+        self.stream, self.is_main = streams[main], place_of == main
 
 
 def _host_spans(alignment: Alignment, place_of: Codes, count: int) -> list[Span | None]:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.model.profile import Clock, Profile, Range, Resources
-from mio2trace.model.tables import NO, Numbers
+from mio2trace.model.tables import NO, Numbers, Pool
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, rank_in, route_of, scope_of, sizes
@@ -55,6 +55,8 @@ _Key = tuple[Hashable, Hashable]
 _Registers = tuple[int | None, int | None, int | None]
 _Value = TypeVar("_Value")
 _MOST_OF_A_GRAPH = 1 << 32
+_PIECES = 64
+"""Blocks of the database that are worked on together."""
 _ODD = 0x9E3779B97F4A7C15
 _LONGEST_NAME = 200
 """Of a counter."""
@@ -174,13 +176,16 @@ class _Reading:
 
     def _blocks(self, query: str) -> Iterator[tuple[Hashable, list[Numbers]]]:
         """Rows of whole numbers in columns, with their guid, which the query asks for first."""
-        for guids, *columns in self._database.blocks(query):
+        pieces = ((piece[0], [*map(_numbers, piece[1:])]) for piece in self._database.blocks(query))
+        while some := list(itertools.islice(pieces, _PIECES)):
+            guids = list(itertools.chain.from_iterable(guids for guids, _ in some))
+            columns = [np.concatenate(parts) for parts in zip(*(numbers for _, numbers in some), strict=True)]
             if guids.count(guids[0]) == len(guids):
-                yield guids[0], [*map(_numbers, columns)]
+                yield guids[0], columns
                 continue
-            for guid in dict.fromkeys(guids):
-                rows = [place for place, one in enumerate(guids) if one == guid]
-                yield guid, [_numbers([column[row] for row in rows]) for column in columns]
+            several = Pool.of(guids)
+            for code, rows in _split(several.codes.astype(np.int64)):
+                yield several.values[code], [column[rows] for column in columns]
 
     def _records(self, table: str, *columns: str) -> Iterator[_Rows]:
         """The rows of a table, by guid; ``columns``: more of the table, `NO` where the schema does not have them."""
@@ -302,9 +307,9 @@ class _Reading:
         """Calls, and the ranges among them."""
         for rows in self._records("rocpd_region", "name_id", "event_id"):
             events, at = self._told(rows)
-            stack = np.append(events.stack, NO)[at]
-            parent = np.append(events.parent, NO)[at]
-            is_marker = np.append(events.is_marker, False)[at]
+            stack = events.stack[at]
+            parent = events.parent[at]
+            is_marker = events.is_marker[at]
             for assembly, its, thread in self._by_thread(rows):
                 start, end = rows["start"][its], rows["end"][its]
                 drawn = assembly.have_times(start, end, "API call or range")
@@ -375,7 +380,7 @@ class _Reading:
         known: dict[tuple[object, ...], int] = {}
         for rows in self._records(table, varying, *columns, "event_id"):
             events, at = self._told(rows)
-            stack = np.append(events.stack, NO)[at]
+            stack = events.stack[at]
             for process, its in _split(rows["pid"]):
                 assembly = self._assembly(rows.guid, _plain(process))
                 its = its[assembly.have_times(rows["start"][its], rows["end"][its], kind)]
@@ -465,7 +470,7 @@ class _Reading:
         recorded: dict[_Key, Counter[int]] = {}
         for rows in self._records("rocpd_graph_launch", "kernel_dispatch_count", "event_id"):
             events, at = self._told(rows)
-            stacks = np.append(events.stack, NO)[at].tolist()
+            stacks = events.stack[at].tolist()
             if not recorded:
                 recorded = {owner: assembly.kernels_by_correlation() for owner, assembly in self._of.items()}
             for stack, (process, count) in zip(stacks, rows.each("pid", "kernel_dispatch_count"), strict=True):
@@ -513,13 +518,14 @@ class _Index:
 
 
 class _Events:
-    """The events of a guid. ``texts``: of those that are of ROCTx, by id, the text or none."""
+    """The events of a guid, and one that is none at the end of each column, for -1. ``texts``: of those that are of
+    ROCTx, by id, the text or none."""
 
     def __init__(self, ids: Numbers, stack: Numbers, parent: Numbers, is_marker: NDArray[np.bool_]) -> None:
         self.index = _Index(ids)
-        self.stack = stack
-        self.parent = parent
-        self.is_marker = is_marker
+        self.stack = np.append(stack, NO)
+        self.parent = np.append(parent, NO)
+        self.is_marker = np.append(is_marker, False)
         self.texts: dict[object, str] = dict.fromkeys(ids[is_marker].tolist(), "")
 
 
