@@ -393,6 +393,13 @@ def test_colours_can_be_told_from_the_paper(dark: bool) -> None:
         assert _contrast(colours[name], colours["paper"]) >= 3, name
 
 
+def test_commands_in_advice_are_code() -> None:
+    """No page shows the backticks of a terminal."""
+    pages = [written(kind) for kind in ("rocpd", "several")]
+    assert not any("`" in text for text in pages)
+    assert any("<code>mio2trace " in text for text in pages)
+
+
 def test_each_class_of_colour_is_in_the_style() -> None:
     """What a mark is coloured by has a colour."""
     style = (ANSWER / "page.css").read_text("utf-8")
