@@ -240,47 +240,40 @@ class _Table(Sequence[Record]):
     def __repr__(self) -> str:
         return repr(self.records)
 
-    def _numbers(self, field: str) -> Numbers:
-        return numbers(map(attrgetter(field), self.records), self._count)
 
-    def _pool(self, field: str) -> Pool[Any]:
-        return Pool.of(map(attrgetter(field), self.records))
+class _Column(Generic[Value]):
+    """A column of a table, made of the records when it is first asked for."""
+
+    def __init__(self, make: Callable[[_Table[Any], str], Value]) -> None:
+        self._make = make
+
+    def __set_name__(self, table: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, table: _Table[Any], kind: type) -> Value:
+        made = table.__dict__[self._name] = self._make(table, self._name)
+        return made
+
+
+def _numbers(table: _Table[Any], field: str) -> Numbers:
+    return numbers(map(attrgetter(field), table.records), len(table))
+
+
+def _pool(table: _Table[Any], field: str) -> Pool[Any]:
+    return Pool.of(map(attrgetter(field), table.records))
 
 
 class Calls(_Table[Call]):
     """Calls of the host."""
 
-    @cached_property
-    def name(self) -> Pool[str]:
-        return self._pool("name")
-
-    @cached_property
-    def thread(self) -> Numbers:
-        return self._numbers("thread")
-
-    @cached_property
-    def start_ns(self) -> Numbers:
-        return self._numbers("start_ns")
-
-    @cached_property
-    def end_ns(self) -> Numbers:
-        return self._numbers("end_ns")
-
-    @cached_property
-    def line(self) -> Numbers:
-        return self._numbers("line")
-
-    @cached_property
-    def number(self) -> Numbers:
-        return self._numbers("number")
-
-    @cached_property
-    def correlation(self) -> Numbers:
-        return self._numbers("correlation")
-
-    @cached_property
-    def prepared_ns(self) -> Numbers:
-        return self._numbers("prepared_ns")
+    name: _Column[Pool[str]] = _Column(_pool)
+    thread: _Column[Numbers] = _Column(_numbers)
+    start_ns: _Column[Numbers] = _Column(_numbers)
+    end_ns: _Column[Numbers] = _Column(_numbers)
+    line: _Column[Numbers] = _Column(_numbers)
+    number: _Column[Numbers] = _Column(_numbers)
+    correlation: _Column[Numbers] = _Column(_numbers)
+    prepared_ns: _Column[Numbers] = _Column(_numbers)
 
     def _empty(self) -> dict[str, Any]:
         none, zero = np.full(self._count, NO), np.zeros(self._count, np.int64)
@@ -317,9 +310,7 @@ class Activities(_Table[Activity]):
     range, -1 for none.
     """
 
-    @cached_property
-    def number(self) -> Numbers:
-        return self._numbers("number")
+    number: _Column[Numbers] = _Column(_numbers)
 
     @cached_property
     def kind(self) -> NDArray[np.int8]:
@@ -331,33 +322,13 @@ class Activities(_Table[Activity]):
         found: NDArray[np.bool_] = self.kind == KERNEL
         return found
 
-    @cached_property
-    def name(self) -> Pool[str]:
-        return self._pool("name")
-
-    @cached_property
-    def line(self) -> Numbers:
-        return self._numbers("line")
-
-    @cached_property
-    def queue(self) -> Numbers:
-        return self._numbers("queue")
-
-    @cached_property
-    def queued_ns(self) -> Numbers:
-        return self._numbers("queued_ns")
-
-    @cached_property
-    def submit_ns(self) -> Numbers:
-        return self._numbers("submit_ns")
-
-    @cached_property
-    def start_ns(self) -> Numbers:
-        return self._numbers("start_ns")
-
-    @cached_property
-    def end_ns(self) -> Numbers:
-        return self._numbers("end_ns")
+    name: _Column[Pool[str]] = _Column(_pool)
+    line: _Column[Numbers] = _Column(_numbers)
+    queue: _Column[Numbers] = _Column(_numbers)
+    queued_ns: _Column[Numbers] = _Column(_numbers)
+    submit_ns: _Column[Numbers] = _Column(_numbers)
+    start_ns: _Column[Numbers] = _Column(_numbers)
+    end_ns: _Column[Numbers] = _Column(_numbers)
 
     @cached_property
     def has_times(self) -> NDArray[np.bool_]:
@@ -436,45 +407,20 @@ class Activities(_Table[Activity]):
         """The same as ``queue``, by distinct queues in ascending order."""
         return sorted_pool(self.queue)
 
-    @cached_property
-    def grid(self) -> Pool[Size3 | None]:
-        return self._pool("grid")
-
-    @cached_property
-    def workgroup(self) -> Pool[Size3 | None]:
-        return self._pool("workgroup")
-
-    @cached_property
-    def opencl(self) -> Pool[OpenClLaunch]:
-        return self._pool("opencl")
-
-    @cached_property
-    def size_bytes(self) -> Numbers:
-        return self._numbers("size_bytes")
-
-    @cached_property
-    def route(self) -> Pool[str]:
-        return self._pool("route")
-
-    @cached_property
-    def correlation(self) -> Numbers:
-        return self._numbers("correlation")
+    grid: _Column[Pool[Size3 | None]] = _Column(_pool)
+    workgroup: _Column[Pool[Size3 | None]] = _Column(_pool)
+    opencl: _Column[Pool[OpenClLaunch]] = _Column(_pool)
+    size_bytes: _Column[Numbers] = _Column(_numbers)
+    route: _Column[Pool[str]] = _Column(_pool)
+    correlation: _Column[Numbers] = _Column(_numbers)
 
     @cached_property
     def range(self) -> Codes:
         return np.fromiter((-1 if one.range is None else one.range for one in self.records), np.int32, self._count)
 
-    @cached_property
-    def resources(self) -> Pool[Resources | None]:
-        return self._pool("resources")
-
-    @cached_property
-    def graph_node(self) -> Pool[tuple[int, int] | None]:
-        return self._pool("graph_node")
-
-    @cached_property
-    def counters(self) -> Pool[tuple[float | None, ...]]:
-        return self._pool("counters")
+    resources: _Column[Pool[Resources | None]] = _Column(_pool)
+    graph_node: _Column[Pool[tuple[int, int] | None]] = _Column(_pool)
+    counters: _Column[Pool[tuple[float | None, ...]]] = _Column(_pool)
 
     def _empty(self) -> dict[str, Any]:
         count = self._count
