@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mio2trace
-from mio2trace.align.clocks.anchors import anchored
-from mio2trace.align.processes import ProcessClock, relate_processes
+from mio2trace.align.processes import ProcessClock, anchored, relate_processes
 from mio2trace.analysis import Run
 from mio2trace.cli import cli
 from mio2trace.jobs import same_job

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import mio2trace
 from mio2trace.align import Alignment
-from mio2trace.align.gradients import split
+from mio2trace.align.exact import split
 from mio2trace.cli import cli
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Inputs

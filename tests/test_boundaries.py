@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mio2trace import memory
 from mio2trace.align import NONE, align
-from mio2trace.align.layers.caffe.boundaries import stamps_bound
+from mio2trace.align.clocks.axis import stamps_bound
 from mio2trace.align.operations.rates import LINE_NS
 from mio2trace.conversion import convert
 from mio2trace.model.log import FrameworkLog

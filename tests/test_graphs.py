@@ -13,7 +13,7 @@ import pytest
 
 import mio2trace
 from mio2trace.align import NONE, Alignment
-from mio2trace.align.replayed import Matcher
+from mio2trace.align.graphs import Matcher
 from mio2trace.answer import Section, report_of
 from mio2trace.ops.operation import Operation
 from tests.conftest import shared_folder

@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mio2trace.align.layers import period as repeating
-from mio2trace.align.layers.period import Repetition, find_repetition
+from mio2trace.align.layers import repetitions as repeating
+from mio2trace.align.layers.repetitions import Repetition, find_repetition
 from mio2trace.cli import cli
 from mio2trace.kernels import find_gemms
 from mio2trace.kernels.split import find_parts

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mio2trace.align.logged_ops import logged_ops
+from mio2trace.align.exact import logged_ops
 from mio2trace.analysis import analyse
 from mio2trace.conversion import convert
 from mio2trace.model.miopen import OperationDirection

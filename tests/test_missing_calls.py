@@ -10,8 +10,7 @@ from benchmarks.damage import measured
 from benchmarks.damages.sets import HANDLES, NO_FRAMEWORK
 from mio2trace.align.links import NONE
 from mio2trace.align.operations import stream as stream_module
-from mio2trace.align.operations.chances import cut_nats, hole_nats
-from mio2trace.align.operations.habits import Habits
+from mio2trace.align.operations.chances import Habits, cut_nats, hole_nats
 from mio2trace.align.operations.rates import CUT, HOLE
 from tests.conftest import shared_folder
 

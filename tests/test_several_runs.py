@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mio2trace.align.several_runs import begun_again
+from mio2trace.align.clocks.log_runs import begun_again
 from mio2trace.ops.operation import Operation
 from tests.records import made_operation
 

@@ -11,10 +11,10 @@ import msgspec
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import sharpened
 from mio2trace.align.clocks.fit import DeviceClock, LogClock, device_clocks
-from mio2trace.align.clocks.log_runs import Chosen, of_profile
+from mio2trace.align.clocks.log_runs import Chosen, of_profile, run_of_profile
 from mio2trace.align.clocks.reach import in_time_order, within_reach
 from mio2trace.align.exact import Calls, calls_of
-from mio2trace.align.graphs import join_replays
+from mio2trace.align.graphs import Replay, join_replays
 from mio2trace.align.ladder import climb
 from mio2trace.align.layers.marked_steps import MarkedStep, step_at
 from mio2trace.align.layers.net import Net, by_place, read_net
@@ -23,7 +23,6 @@ from mio2trace.align.operations.queues import of_its_threads, same_process
 from mio2trace.align.operations.rates import CONTRARY, MISSTATED
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.processes import ProcessClock
-from mio2trace.align.replayed import Replays
 from mio2trace.align.same_run import (
     OTHER_PROCESS,
     OTHER_SIZES,
@@ -36,7 +35,6 @@ from mio2trace.align.same_run import (
     unused_logs,
     without_buffers,
 )
-from mio2trace.align.several_runs import run_of_profile
 from mio2trace.evidence import (
     BOUNDARY_STAMPS,
     BUFFERS,
@@ -155,17 +153,17 @@ def align(  # noqa: PLR0913 - keyword-only options
         runs = [by_place(log) for log in chosen.runs]
         by_ranges = not leaving >= {RANGE, CORRELATION}
         calls = calls_of(profile, operations, behind, notes) if by_ranges else Calls(tuple(operations), ())
-        replays = Replays()
+        replays, replayed = list[Replay](), list[Operation]()
         if not leaving >= {CAPTURE, GRAPH_NODE}:
             of_calls = max((one.index for one in calls.operations), default=NONE) + 1
-            replays = join_replays(profile, captures, of_calls, notes)
+            replays, replayed = join_replays(profile, captures, of_calls, notes)
         attribution = Attribution(
             sharp,
             notes,
             host_error_ns=error_ns,
             host_step_ns=step_ns,
             logs=runs,
-            operations=(*calls.operations, *replays.operations),
+            operations=(*calls.operations, *replayed),
             operation_of_range=calls.of_range,
             opened=calls.opened if sharp is profile else None,
             replays=replays,

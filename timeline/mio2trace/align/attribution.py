@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec.structs import replace
 
 from mio2trace.align.clocks.axis import HostTimes, Timeline, common_axis, host_times, line_axis
-from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, LogClock, nearest_zone
+from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, LogClock, nearest_zone, stamp_resolution
 from mio2trace.align.clocks.relate import ends_at_set_up, relate_clocks
-from mio2trace.align.clocks.resolution import stamp_resolution
 from mio2trace.align.clocks.rhythm import keeps_time, related
 from mio2trace.align.layers.caffe.marks import Marked
 from mio2trace.align.layers.marked_steps import MarkedStep, marked_steps
@@ -21,13 +21,15 @@ from mio2trace.align.links import NONE, LayerRun, Links
 from mio2trace.align.open_ranges import OpenRanges
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.operations.windows import Late
-from mio2trace.align.replayed import Replays
 from mio2trace.evidence import ORDER, RANGE, Evidence
 from mio2trace.kernels import KernelFact
 from mio2trace.model.log import Direction, FrameworkLog, LayerTime
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
+
+if TYPE_CHECKING:
+    from mio2trace.align.graphs import Replay
 
 HOST_LAYER_NS = 1_000_000
 """A layer that launches nothing and takes this long computes on the host."""
@@ -52,7 +54,7 @@ class Attribution:
     operations: Sequence[Operation] = ()
     operation_of_range: Sequence[int] = ()
     opened: OpenRanges | None = None
-    replays: Replays = field(default_factory=Replays)
+    replays: Sequence[Replay] = ()
     beside: Sequence[Profile] = ()
     weights_of: Mapping[int, int] = field(default_factory=dict)
     net: Net = field(default_factory=Net)

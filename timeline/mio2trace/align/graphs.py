@@ -6,8 +6,9 @@ the profiler numbers the graph's nodes, a replay's kernels are in this order."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,11 +16,115 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.exact import calls_of, link_by_ranges
 from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.links import DOUBTED, NONE, LayerRun
-from mio2trace.align.replayed import Fit, Layer, Matcher, Replay, Replays
+from mio2trace.align.sequences import matches
 from mio2trace.evidence import CAPTURE, GRAPH_NODE, Evidence
+from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity, Call, Profile
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
+
+LEAST_KERNELS = 8
+"""A shorter sequence without its last launch may be another graph's."""
+LEAST_IN_PART = 0.5
+"""Share of a replay's kernels that a capture must have in the same order for a guess."""
+_TRIED = 4
+"""Captures that are compared with a part of a replay: those with most common names."""
+
+
+class Layer(NamedTuple):
+    """``within``: the layer around it. ``confidence``: of the captured launch."""
+
+    name: str
+    direction: Direction | None
+    within: str = ""
+    confidence: float = 1.0
+
+
+class Fit(NamedTuple):
+    """``places``: of each kernel's launch in the capture, or `NONE`. ``sure``: kernels with a sure launch."""
+
+    capture: int
+    places: Sequence[int]
+    sure: frozenset[int]
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """A graph launch: positions of kernels by index of their operation, and by layer if sure."""
+
+    by: Evidence
+    operations: Mapping[int, Sequence[int]]
+    layers: Mapping[Layer, Sequence[int]]
+    unsure: frozenset[int]
+
+
+class Matcher:
+    """``tails``: replays that lack the last launch of their capture."""
+
+    def __init__(self, captures: Sequence[tuple[str, ...]]) -> None:
+        self._captures = captures
+        self._equal: dict[tuple[str, ...], list[int]] = defaultdict(list)
+        for number, names in enumerate(captures):
+            self._equal[names].append(number)
+        self._turn: Counter[tuple[str, ...]] = Counter()
+        self._others: dict[tuple[str, ...], Fit | None] = {}
+        self.tails = 0
+
+    def fit(self, names: tuple[str, ...]) -> Fit | None:
+        """Return the capture of a replay; equal captures take turns."""
+        equal = self._equal.get(names)
+        if equal:
+            number = equal[self._turn[names] % len(equal)]
+            self._turn[names] += 1
+            whole = range(len(names))
+            return Fit(number, whole, frozenset(whole) if len(equal) == 1 else frozenset())
+        if names not in self._others:
+            self._others[names] = self._without_tail(names) or self._in_part(names)
+        fit = self._others[names]
+        self.tails += fit is not None and bool(fit.sure)
+        return fit
+
+    def _without_tail(self, names: tuple[str, ...]) -> Fit | None:
+        """The end is unsure where equal names leave open which launch is missing."""
+        longer = [number for number, one in enumerate(self._captures) if one[:-1] == names]
+        if len(longer) != 1 or len(names) < LEAST_KERNELS:
+            return None
+        last = self._captures[longer[0]][-1]
+        sure = len(names)
+        while sure and names[sure - 1] == last:
+            sure -= 1
+        return Fit(longer[0], range(len(names)), frozenset(range(sure)))
+
+    def _in_part(self, names: tuple[str, ...]) -> Fit | None:
+        """Match equal names in another order by count, else the longest common subsequence."""
+        bag = Counter(names)
+        common = sorted(
+            (-(bag & Counter(one)).total(), number) for number, one in enumerate(self._captures)
+        )[:_TRIED]  # fmt: skip
+        for shared, number in common:
+            if -shared == len(names) == len(self._captures[number]):
+                places_of: dict[str, list[int]] = defaultdict(list)
+                for place, name in enumerate(self._captures[number]):
+                    places_of[name].append(place)
+                seen: Counter[str] = Counter()
+                places = []
+                for name in names:
+                    places.append(places_of[name][seen[name]])
+                    seen[name] += 1
+                return Fit(number, places, frozenset())
+        best: tuple[int, int, list[tuple[int, int]]] | None = None
+        for shared, number in common:
+            if -shared < LEAST_IN_PART * len(names) or (best is not None and -shared <= best[0]):
+                continue
+            pairs = matches(names, self._captures[number])
+            if pairs and len(pairs) >= LEAST_IN_PART * len(names) and (best is None or len(pairs) > best[0]):
+                best = len(pairs), number, pairs
+        if best is None:
+            return None
+        places = [NONE] * len(names)
+        for at, place in best[2]:
+            places[at] = place
+        return Fit(best[1], places, frozenset())
+
 
 _RUNTIME = "__amd_rocclr_"
 """Copies and fills of a graph run as kernels of this name; their launches have no name."""
@@ -34,17 +139,19 @@ class _Capture(msgspec.Struct, frozen=True):
     unsure: frozenset[int]
 
 
-def join_replays(profile: Profile, captures: Sequence[Profile], behind: int, notes: Notes) -> Replays:
+def join_replays(
+    profile: Profile, captures: Sequence[Profile], behind: int, notes: Notes
+) -> tuple[list[Replay], list[Operation]]:
     """Join graph launches of ``profile`` with its own captures and ``captures``. Operations begin at ``behind``."""
     launches: dict[int, list[int]] = defaultdict(list)
     of_any = [one for one in (profile, *captures) if one.captured]
     if not of_any:
-        return Replays()
+        return [], []
     for position, activity in enumerate(profile.activities):
         if activity.kind == "kernel" and activity.is_replayed and not activity.name.startswith(_RUNTIME):
             launches[id(activity.call)].append(position)
     if not launches:
-        return Replays()
+        return [], []
     captured = [capture for one in of_any for capture in _captures(one)]
     matcher = Matcher([capture.names for capture in captured])
     found: list[Replay] = []
@@ -68,7 +175,7 @@ def join_replays(profile: Profile, captures: Sequence[Profile], behind: int, not
         )
     if matcher.tails:
         notes.remark("launch at the end of a capture that has no kernel in a replay", count=matcher.tails)
-    return Replays(tuple(found), tuple(operations))
+    return found, operations
 
 
 def _in_order(profile: Profile, positions: list[int]) -> Evidence:
@@ -163,8 +270,8 @@ def link_replays(attribution: Attribution) -> None:
     links, net = attribution.links, attribution.net
     index_of = {one.layer: one.index for one in net.layers}
     known = len(index_of)
-    within = {layer.name: layer.within for one in attribution.replays.replays for layer in one.layers}
-    for replay in attribution.replays.replays:
+    within = {layer.name: layer.within for one in attribution.replays for layer in one.layers}
+    for replay in attribution.replays:
         for index, positions in replay.operations.items():
             unsure = [position for position in positions if position in replay.unsure]
             sure = [position for position in positions if position not in replay.unsure]
@@ -174,7 +281,7 @@ def link_replays(attribution: Attribution) -> None:
             index = index_of.setdefault(layer.name, max(index_of.values(), default=-1) + 1)
             _give_layer(attribution, layer, index, positions, replay.by)
     if len(index_of) > known:
-        backward = any(layer.direction == "backward" for one in attribution.replays.replays for layer in one.layers)
+        backward = any(layer.direction == "backward" for one in attribution.replays for layer in one.layers)
         specs = tuple(
             NetLayerSpec(index=index, layer=name, within=within[name]) for name, index in [*index_of.items()][known:]
         )

@@ -12,9 +12,8 @@ from mio2trace.align.graphs import link_replays
 from mio2trace.align.layers.between import place_between, place_updates
 from mio2trace.align.layers.caffe import marks
 from mio2trace.align.layers.caffe.calls import place_by_calls
-from mio2trace.align.layers.caffe.iterations import place_by_durations
+from mio2trace.align.layers.caffe.iterations import place_by_device_times, place_by_durations
 from mio2trace.align.layers.caffe.layer_lines import place_by_layer_lines, place_by_lines_of_operations
-from mio2trace.align.layers.caffe.unclocked import place_by_device_times
 from mio2trace.align.layers.caffe.unlogged import place_behind_the_log, place_unlogged_iterations
 from mio2trace.align.layers.caffe.warm_up import place_before_iterations
 from mio2trace.align.layers.marked_steps import place_marked_steps

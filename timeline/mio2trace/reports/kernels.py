@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.align.layers.period import find_repetition
+from mio2trace.align.layers.repetitions import find_repetition
 from mio2trace.kernels import KernelFact
 from mio2trace.kernels.names import kernel_name
 from mio2trace.kernels.split import find_parts

@@ -4,18 +4,54 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import msgspec
 from msgspec.structs import replace
 
-from mio2trace.align.clocks.fit import SAME, LogClock, device_clocks
-from mio2trace.align.clocks.resolution import STAMP_NS, host_resolution
+from mio2trace.align.clocks.fit import (
+    MIDDLE_OF_2000_NS,
+    SAME,
+    STAMP_NS,
+    LogClock,
+    device_clocks,
+    host_resolution,
+    local_ns,
+    resolution,
+)
 from mio2trace.align.links import NONE, Links
-from mio2trace.align.operations.rates import WHOLE
+from mio2trace.align.operations.rates import LINE_NS, WHOLE
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION, Evidence
 from mio2trace.model.log import LayerTime, LogEvent
 from mio2trace.model.profile import Activity, Call, Profile
 from mio2trace.notes import Notes
+
+
+def stamps_bound(layers: Sequence[LayerTime]) -> bool:
+    """Return whether at least four fifths of the printed time fits between each stamp and the one before it.
+
+    If layers are as short as the lines take, stamps bound nothing."""
+    stamped = in_order(layers)
+    if len(stamped) < 2 or len(stamped) < len(layers):
+        return False
+    step = resolution([time for time, _ in stamped], STAMP_NS)
+    room = total = 0
+    for (before, _), (after, layer) in pairwise(stamped):
+        total += layer.printed_ns
+        if after - before + step >= layer.printed_ns * 0.95:
+            room += layer.printed_ns
+    return total > max(LINE_NS, step) * len(stamped) and room >= 0.8 * total
+
+
+def in_order(layers: Sequence[LayerTime]) -> list[tuple[int, LayerTime]]:
+    """Return (local ns, layer) of the layers with a stamp, by stamp."""
+    stamped = [(layer.stamp, layer) for layer in layers if layer.stamp is not None]
+    if not stamped:
+        return []
+    first = stamped[0][0]
+    near = local_ns(first, 0) if first.year else local_ns(first, MIDDLE_OF_2000_NS)
+    return sorted(((local_ns(stamp, near), layer) for stamp, layer in stamped), key=lambda pair: pair[0])
+
 
 DISORDER_NS = 1_000_000
 """Activities of several threads may be recorded out of order by this much; more means a clock that was set back."""

@@ -11,11 +11,9 @@ from operator import sub
 
 import msgspec
 
-from mio2trace.align.clocks.axis import DISORDER_NS
-from mio2trace.align.clocks.fit import LogClock, log_clock, nearest_zone
-from mio2trace.align.clocks.resolution import STAMP_NS, host_resolution, stamp_resolution
+from mio2trace.align.clocks.axis import DISORDER_NS, in_order, stamps_bound
+from mio2trace.align.clocks.fit import STAMP_NS, LogClock, host_resolution, log_clock, nearest_zone, stamp_resolution
 from mio2trace.align.clocks.rhythm import StampedLines, Window, agreed
-from mio2trace.align.layers.caffe import boundaries
 from mio2trace.align.layers.caffe.marks import Marked
 from mio2trace.align.operations.queues import SEARCHED_QUEUES
 from mio2trace.align.operations.rates import FIRST, LANDMARK_EARLY_NS, LANDMARK_LATE_NS, LINE_NS
@@ -354,9 +352,9 @@ def _landmark(
             clocks += [log_clock(stamp, at, f"{what} of a queue") for at in profile.ends_ns()]
         likely = [clock for clock in clocks if clock.residual_ns >= -LANDMARK_EARLY_NS] or clocks
         return min(likely, key=lambda clock: abs(clock.residual_ns)), LANDMARK_LATE_NS
-    stamped = [pair for log in logs for pair in boundaries.in_order(log.layers)]
+    stamped = [pair for log in logs for pair in in_order(log.layers)]
     if stamped:
-        bound = any(boundaries.stamps_bound(log.layers) for log in logs)
+        bound = any(stamps_bound(log.layers) for log in logs)
         layer = max(stamped, key=lambda pair: pair[0])[1] if bound else min(stamped, key=lambda pair: pair[0])[1]
         assert layer.stamp is not None
         return log_clock(layer.stamp, last, "the log's layer lines and the last enqueue"), LANDMARK_LATE_NS

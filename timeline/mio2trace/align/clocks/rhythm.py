@@ -11,10 +11,13 @@ from math import inf, log
 
 import msgspec
 
-from mio2trace.align.clocks.fit import MAX_DRIFT, MIDDLE_OF_2000_NS, LogClock, local_ns
-from mio2trace.align.clocks.resolution import (
+from mio2trace.align.clocks.fit import (
+    MAX_DRIFT,
+    MIDDLE_OF_2000_NS,
     STAMP_NS,
+    LogClock,
     host_resolution,
+    local_ns,
     resolution,
     stamp_of_call,
     stamp_resolution,

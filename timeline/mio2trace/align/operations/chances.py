@@ -1,18 +1,19 @@
-"""How often calls are lost or launch nothing, learned from the run itself."""
+"""What the run itself shows: how often calls are lost or launch nothing, and what equal calls launch.
+
+Learned from a posterior (miopen-log.md 10). A pair's own contribution is left out when it is judged."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Set
 from itertools import accumulate, pairwise
-from math import log
+from math import exp, log, prod
 from typing import Literal
 
 import msgspec
 
 from mio2trace.align.links import NONE
-from mio2trace.align.operations.habits import Habits
-from mio2trace.align.operations.likelihood import Likelihood
+from mio2trace.align.operations.likelihood import OTHERS, Likelihood
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.rates import (
     BESIDE_STRANGERS,
@@ -21,14 +22,259 @@ from mio2trace.align.operations.rates import (
     LOST,
     LOST_BESIDE_TORN,
     MAYBE_HOLES,
+    MISSTATED,
     SHORT_CLOSES,
     SILENT,
     SILENT_AGAIN,
     SILENT_SEARCH,
     STRANGERS,
+    UNKNOWN_NAME,
     UNLOGGED,
 )
+from mio2trace.align.operations.rows.calls import SEVERAL
 from mio2trace.ops.operation import Operation
+
+_SEARCH = "conv", "find"
+
+
+class Habits:
+    """Log-likelihood ratios of kinds of kernels in calls, by what other calls launched."""
+
+    def __init__(self, likelihood: Likelihood, posterior: Posterior, *, rows: bool) -> None:
+        self._likelihood = likelihood
+        self._rows = rows
+        kernels, classes = likelihood.kernels, likelihood.class_of
+        self._of_kind = Counter(kernels.of)
+        self._pairs: dict[tuple[int, int], float] = defaultdict(float)
+        self._own: dict[tuple[int, int], float] = defaultdict(float)
+        self._launching: set[int] = set()
+        for kind, place, confidence in zip(kernels.of, posterior.operation, posterior.confidence, strict=True):
+            if place != NONE:
+                self._pairs[kind, classes[place]] += confidence
+                self._own[kind, place] += confidence
+                self._launching.add(place)
+        self._launched: dict[int, float] = defaultdict(float)
+        for (_, number), count in self._pairs.items():
+            self._launched[number] += count
+        self._calls = Counter[int](classes[place] for place in self._launching)
+        self._posed: dict[tuple[int, object], float] = defaultdict(float)
+        self._of_problem: dict[object, float] = defaultdict(float)
+        for (kind, number), count in self._pairs.items():
+            self._posed[kind, likelihood.problem_of[number]] += count
+            self._of_problem[likelihood.problem_of[number]] += count
+        self._learn_work()
+        self._learn_helpers()
+        self._learn_order(posterior)
+        self._learn_lost(posterior)
+        self._learn_unknown(posterior)
+        self._nats: dict[tuple[int, int], float] = {}
+
+    def nats(self, kind: int, place: int) -> float:
+        """Return the ratio for a kernel of this kind in the call at ``place``."""
+        number = self._likelihood.class_of[place]
+        known = self._nats.get((kind, number))
+        if known is None:
+            known = self._nats[kind, number] = self._work_nats(kind, place, number)
+        known += self._helper_nats(kind, place)
+        if self._likelihood.kernels.kinds[kind].is_strange:
+            known += self._unknown_nats(kind, self._own.get((kind, place), 0.0))
+            known += self._served_nats(kind, place)
+        if self._rows:
+            known += self._chosen_nats(kind, place, number)
+        if self._rows and self._calls[number] > 1:
+            return known + self._row_nats(kind, place, number)
+        return known
+
+    # The order of a search
+
+    def _learn_order(self, posterior: Posterior) -> None:
+        """Count per direction whether searches try GEMM before (True) or after another algorithm."""
+        kernels, operations = self._likelihood.kernels, self._likelihood.operations
+        self._orders: dict[tuple[str | None, bool], float] = defaultdict(float)
+        before, gemm_before = NONE, False
+        for kind, place, confidence in zip(kernels.of, posterior.operation, posterior.confidence, strict=True):
+            one = kernels.kinds[kind]
+            if place == NONE or one.role != "main":
+                continue
+            operation = operations[place]
+            if place == before and one.is_gemm != gemm_before and (operation.primitive, operation.phase) == _SEARCH:
+                self._orders[operation.direction, gemm_before] += confidence
+            before, gemm_before = place, one.is_gemm
+
+    def order_nats(self, direction: str | None, *, gemm_first: bool) -> float:
+        same, other = self._orders[direction, gemm_first], self._orders[direction, not gemm_first]
+        return log(2 * (max(0.0, same - 1) + 1) / (max(0.0, same - 1) + other + 2))
+
+    # Calls that the log lost
+
+    def _learn_lost(self, posterior: Posterior) -> None:
+        """Count kernels of lost calls by name: some calls print nothing."""
+        kinds = self._likelihood.kernels.kinds
+        self._named: Counter[str] = Counter()
+        self._lost: dict[str, float] = defaultdict(float)
+        for kind, gone in zip(self._likelihood.kernels.of, posterior.gone, strict=True):
+            if kinds[kind].name is not None:
+                self._named[kinds[kind].launch[0]] += 1
+                self._lost[kinds[kind].launch[0]] += gone
+        kernels, lost = self._named.total(), sum(self._lost.values())
+        self._lost_nats: dict[str, float] = {}
+        for name, count in self._named.items():
+            share, own = count / kernels, self._lost[name] / count
+            again = self._lost[name] - own
+            self._lost_nats[name] = log((again + OTHERS * share) / (lost - own + OTHERS) / share)
+
+    def lost_nats(self, kind: int) -> float:
+        """Return the ratio for a kernel of a lost call."""
+        one = self._likelihood.kernels.kinds[kind]
+        return self._unknown_nats(kind, 0.0) if one.is_strange else self._lost_nats.get(one.launch[0], 0.0)
+
+    # Names that are in no table
+
+    def _learn_unknown(self, posterior: Posterior) -> None:
+        """Count kernels with unknown names in calls, by name and kind of call."""
+        kernels, operations = self._likelihood.kernels, self._likelihood.operations
+        self._strange: Counter[str] = Counter()
+        self._inside: dict[str, float] = defaultdict(float)
+        self._linked: dict[str, float] = defaultdict(float)
+        self._served: dict[tuple[str, object], float] = defaultdict(float)
+        for kind, gone in zip(kernels.of, posterior.gone, strict=True):
+            if kernels.kinds[kind].is_strange:
+                self._strange[kernels.kinds[kind].launch[0]] += 1
+                self._inside[kernels.kinds[kind].launch[0]] += gone
+        for (kind, place), count in self._own.items():
+            if kernels.kinds[kind].is_strange:
+                name = kernels.kinds[kind].launch[0]
+                self._inside[name] += count
+                self._linked[name] += count
+                self._served[name, _sort(operations[place])] += count
+
+    def _unknown_nats(self, kind: int, own: float) -> float:
+        """Return the ratio for an unknown name being the library's; all its kernels are one event."""
+        name = self._likelihood.kernels.kinds[kind].launch[0]
+        others = self._strange[name] - max(1.0, own)
+        again = min(others, max(0.0, self._inside[name] - own))
+        return log((again + UNKNOWN_NAME) / (others - again + 1 - UNKNOWN_NAME) / UNKNOWN_NAME)
+
+    def _served_nats(self, kind: int, place: int) -> float:
+        name, sort = self._likelihood.kernels.kinds[kind].launch[0], _sort(self._likelihood.operations[place])
+        own = self._own.get((kind, place), 0.0)
+        share = (1 + self._sorts[sort]) / (1 + self._sorts.total())
+        others = max(0.0, self._linked[name] - own)
+        again = max(0.0, self._served[name, sort] - own)
+        return log((again + share) / (others + 1) / share)
+
+    # Helpers of any call
+
+    def _learn_helpers(self) -> None:
+        """Count helpers of any primitive by the calls that launch them."""
+        operations, kinds = self._likelihood.operations, self._likelihood.kernels.kinds
+        self._helped: dict[tuple[str, str], float] = defaultdict(float)
+        self._helpers: dict[str, float] = defaultdict(float)
+        self._primitives = Counter(operations[place].primitive for _, place in self._own)
+        self._sorts = Counter(_sort(operations[place]) for _, place in self._own)
+        for (kind, place), count in self._own.items():
+            name = kinds[kind].name
+            if name is not None and not name.primitives:
+                self._helped[kinds[kind].launch[0], operations[place].primitive] += count
+                self._helpers[kinds[kind].launch[0]] += count
+
+    def _helper_nats(self, kind: int, place: int) -> float:
+        one = self._likelihood.kernels.kinds[kind]
+        if one.name is None or one.name.primitives:
+            return 0.0
+        name, primitive = one.launch[0], self._likelihood.operations[place].primitive
+        own = self._own.get((kind, place), 0.0)
+        share = (1 + self._primitives[primitive]) / (1 + self._primitives.total())
+        others = max(0.0, self._helpers.get(name, 0.0) - own)
+        again = max(0.0, self._helped.get((name, primitive), 0.0) - own)
+        return log((again + share) / (others + 1) / share)
+
+    # Work items
+
+    def _learn_work(self) -> None:
+        likelihood = self._likelihood
+        self._work: dict[str, dict[float, float]] = {}
+        self._sized: Counter[str] = Counter()
+        self._items: Counter[tuple[str, int]] = Counter()
+        supported: dict[tuple[str, float], int] = defaultdict(int)
+        for kind, kernels in self._of_kind.items():
+            name, items = self._sized_name(kind)
+            if items:
+                self._sized[name] += kernels
+                self._items[name, items] += kernels
+        for (kind, number), count in self._pairs.items():
+            name, items = self._sized_name(kind)
+            elements = _elements(likelihood.operations[likelihood.first_of[number]])
+            if items and elements:
+                of_name = self._work.setdefault(name, {})
+                of_name[items / elements] = of_name.get(items / elements, 0.0) + count
+                supported[name, items / elements] += 1
+        self._fixed = {
+            name: sum(count for ratio, count in ratios.items() if supported[name, ratio] > 1) / sum(ratios.values())
+            for name, ratios in self._work.items()
+        }
+
+    def _sized_name(self, kind: int) -> tuple[str, int]:
+        one = self._likelihood.kernels.kinds[kind]
+        name, grid = one.launch
+        if grid is None or one.name is None or one.name.algorithm == "Gemm":
+            return name, 0
+        return name, prod(grid)
+
+    def _work_nats(self, kind: int, place: int, number: int) -> float:
+        name, items = self._sized_name(kind)
+        ratios = self._work.get(name)
+        elements = _elements(self._likelihood.operations[place])
+        if not items or not elements or not ratios:
+            return 0.0
+        own = self._pairs.get((kind, number), 0.0)
+        others = sum(ratios.values()) - own
+        if others < 1:
+            return 0.0
+        usual = self._items[name, items] / self._sized[name]
+        fixed = self._fixed[name] * (1 - MISSTATED)
+        again = max(0.0, ratios.get(items / elements, 0.0) - own) / others
+        return log(((1 - fixed) * usual + fixed * again + MISSTATED * usual) / usual)
+
+    # Rows of kernels
+
+    def _row_nats(self, kind: int, place: int, number: int) -> float:
+        """Return the ratio by other calls of the problem.
+
+        A call that launched nothing has as many witnesses as one that did; otherwise kernels next to a hole would move
+        there."""
+        each = self._launched[number] / self._calls[number]
+        others = self._launched[number] - each
+        launched = self._pairs.get((kind, number), 0.0)
+        launched -= self._own.get((kind, place), 0.0) if place in self._launching else launched / self._calls[number]
+        likelihood = self._likelihood
+        expected = exp(
+            min(0.0, likelihood.pair_of_class(kind, number) + log(self._of_kind[kind] / len(likelihood.kernels)))
+        )
+        return log((max(0.0, launched) + expected * each) / ((others + each) * expected))
+
+    def _chosen_nats(self, kind: int, place: int, number: int) -> float:
+        """Return the ratio for a kernel that both a problem's search and its execution launch."""
+        likelihood = self._likelihood
+        problem = likelihood.problem_of[number]
+        others = self._of_problem.get(problem, 0.0) - self._launched.get(number, 0.0)
+        both = self._posed.get((kind, problem), 0.0) - self._pairs.get((kind, number), 0.0)
+        if others < 0.5 or both <= 0:
+            return 0.0
+        expected = min(1.0, exp(likelihood.pair(kind, place)[0]) * self._of_kind[kind] / len(likelihood.kernels))
+        return log(1 - SHORT_CLOSES + SHORT_CLOSES * max(1.0, both / others / expected))
+
+
+def _sort(operation: Operation) -> tuple[str, str | None]:
+    return operation.primitive, operation.direction
+
+
+def _elements(operation: Operation) -> int:
+    if operation.primitive in SEVERAL:
+        return 0  # each of its kernels works on another part of the result
+    shape = operation.output or operation.input
+    return prod(shape) if shape else 0
+
 
 Kind = Literal["run", "search", "search again"]
 FEWEST_STRETCHES = 3

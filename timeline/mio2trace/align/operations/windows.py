@@ -15,8 +15,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from mio2trace.align.clocks.axis import HostTimes, Timeline
-from mio2trace.align.clocks.fit import LogClock
-from mio2trace.align.clocks.resolution import STAMP_NS, resolution, stamp_of_call
+from mio2trace.align.clocks.fit import STAMP_NS, LogClock, resolution, stamp_of_call
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION, Evidence
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent
 from mio2trace.model.profile import Activity

@@ -9,8 +9,7 @@ from itertools import accumulate, pairwise
 import msgspec
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.clocks.axis import Timeline, chances_between
-from mio2trace.align.layers.caffe.boundaries import stamps_bound
+from mio2trace.align.clocks.axis import Timeline, chances_between, stamps_bound
 from mio2trace.align.layers.caffe.intervals import Printed, Row, Times, rows
 from mio2trace.align.links import DOUBTED, NONE, LayerRun
 from mio2trace.align.operations.rates import LIKE, MOST_STRAY

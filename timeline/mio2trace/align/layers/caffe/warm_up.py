@@ -8,7 +8,7 @@ from collections.abc import Set
 
 from mio2trace.align.attribution import DIRECTIONS, Attribution
 from mio2trace.align.clocks.axis import Timeline
-from mio2trace.align.clocks.resolution import STAMP_NS
+from mio2trace.align.clocks.fit import STAMP_NS
 from mio2trace.align.layers.caffe.by_names import place_by_names
 from mio2trace.align.layers.recurrence import is_filler, place_by_recurrence, signature
 from mio2trace.align.links import NONE

@@ -8,31 +8,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from math import log
+from math import exp, log
 from operator import neg
 from typing import NamedTuple
 
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.chances import Chances
-from mio2trace.align.operations.lattice.sources import Source, Sources
-from mio2trace.align.operations.lattice.ways import (
-    BEFORE,
-    GEMM,
-    GONE,
-    HELPERS,
-    LONG,
-    MAIN,
-    OUT,
-    PHASE,
-    STATES,
-    WAITING,
-    Scores,
-    Ways,
-    meet,
-    settle,
-)
 from mio2trace.align.operations.likelihood import Likelihood
-from mio2trace.align.operations.posterior import Posterior
+from mio2trace.align.operations.posterior import LEAST, Posterior
 from mio2trace.align.operations.rates import (
     CANDIDATES_APART,
     CUT,
@@ -48,6 +31,152 @@ from mio2trace.align.operations.repeats import Repeats
 from mio2trace.align.operations.rows.kinds import POST, PRE, second_nats
 from mio2trace.align.operations.windows import Windows
 from mio2trace.kernels.cut import left_of
+
+OUT, GONE, LONG, HELPERS, MAIN, WAITING = range(6)
+GEMM = 8
+"""Set if the call had a GEMM."""
+STATES, PHASE = 16, 7
+BEFORE = OUT
+
+
+Scores = dict[int, float]
+"""Nats of each state over all ways to it."""
+_NEGLIGIBLE, _DIGITS = 1e-12, 9
+"""Less probable ways are not followed back; smaller differences count as equal."""
+
+
+Ways = tuple[float, Sequence[tuple[int, float]], Sequence[float], float]
+"""Ways to a state: nats together, (state before, nats) each, weight of each relative to the best, sum of weights."""
+
+
+def meet(ways: Sequence[tuple[int, float]]) -> Ways:
+    """Combine ways (state before, nats); at least one."""
+    if len(ways) == 1:
+        return ways[0][1], ways, (1.0,), 1.0
+    worth = [nats for _, nats in ways]
+    best = max(worth)
+    parts = [exp(nats - best) for nats in worth]
+    together = sum(parts)
+    return best + log(together), ways, parts, together
+
+
+def settle(
+    posterior: Posterior,
+    started: int,
+    steps: Sequence[Mapping[int, Ways]],
+    end: Mapping[int, float],
+    operations: Sequence[object] = (),
+) -> None:
+    """Fill in the kernels from ``started`` on. ``end``: nats of the states after the last one.
+
+    ``operations``: by place, if some are parts of one call; the probabilities of parts are added. A state's probability
+    is divided among its ways by their weights, backward."""
+    nats, last, parts, together = meet(list(end.items()))
+    posterior.evidence += nats
+    chances = {state: part / together for (state, _), part in zip(last, parts, strict=True)}
+    for at in range(started + len(steps) - 1, started - 1, -1):
+        ways = steps[at - started]
+        by_operation: dict[int, float] = {}
+        earlier: dict[int, float] = {}
+        for state, chance in chances.items():
+            phase = state & PHASE
+            operation = NONE if phase <= LONG else state // STATES - 1
+            by_operation[operation] = by_operation.get(operation, 0.0) + chance
+            if phase in (GONE, LONG):
+                posterior.gone[at] += chance
+            _, before, parts, together = ways[state]
+            share = chance / together
+            for (previous, _), part in zip(before, parts, strict=True):
+                if share * part > _NEGLIGIBLE:
+                    earlier[previous] = earlier.get(previous, 0.0) + share * part
+        if len(by_operation) == 1:
+            posterior.operation[at] = next(iter(by_operation))
+        else:
+            ranked = sorted(by_operation.items(), key=lambda item: (-round(item[1], _DIGITS), item[0]))
+            if operations:
+                ranked = _together(ranked, operations)
+            posterior.operation[at] = ranked[0][0]
+            posterior.confidence[at] = min(1.0, ranked[0][1])
+            posterior.others[at] = tuple(item for item in ranked[1:4] if item[1] >= LEAST)
+        chances = earlier
+
+
+def _together(ranked: Sequence[tuple[int, float]], operations: Sequence[object]) -> list[tuple[int, float]]:
+    """Add the probabilities of the parts of one operation."""
+    merged: dict[int, tuple[int, float]] = {}
+    for place, chance in ranked:
+        key = NONE if place == NONE else id(operations[place])
+        first, before = merged.get(key, (place, 0.0))
+        merged[key] = first, before + chance
+    return sorted(merged.values(), key=lambda item: (-round(item[1], _DIGITS), item[0]))
+
+
+SOURCES = 6
+"""The number of states from which an operation may begin."""
+
+
+class Source(NamedTuple):
+    """A state that an operation may begin from. ``operation``: the last one; ``nats``: state and leaving it;
+    ``passed``: all calls up to there passed over; ``least``: any number of calls passed over; ``own``: class of the
+    current call, or `NONE`."""
+
+    operation: int
+    nats: float
+    state: int
+    passed: float
+    least: float
+    own: int
+
+
+class Sources:
+    """The states before one kernel, ranked once for all operations that it may begin.
+
+    A state costs ``max(passed one by one, a hole)``. Both have one order for all operations, so the best of both orders
+    contain the best. ``row``: the cost of dividing a row of GEMMs, except for calls of one class."""
+
+    def __init__(self, sources: Sequence[Source], row: float) -> None:
+        self._sources = sources
+        self._row = row
+        self.first = min([source.operation for source in sources])
+        self._ranked: list[list[Source]] = []
+        if not row and len(sources) > 2 * SOURCES:
+            near = sorted(sources, key=lambda source: source.nats - source.passed, reverse=True)
+            far = sorted(sources, key=lambda source: source.nats + source.least, reverse=True)
+            self._ranked = [near, far]
+        self._likeliest = self._before(max([source.operation for source in sources]) + 1)
+        self._last = max([source.operation for source in self._likeliest])
+
+    def of(self, target: int, passed: float, of_class: int) -> list[tuple[float, int]]:
+        """Return (nats, state) of the most likely states. ``passed``: all calls before ``target`` passed over."""
+        scores = [
+            (
+                nats
+                + (passed - before if passed - before > least else least)
+                + (0.0 if own in (NONE, of_class) else self._row),
+                state,
+            )
+            for operation, nats, state, before, least, own in (
+                self._likeliest if target > self._last else self._before(target)
+            )
+            if operation < target
+        ]
+        scores.sort(reverse=True)
+        return scores[:SOURCES]
+
+    def _before(self, target: int) -> Sequence[Source]:
+        if not self._ranked:
+            return self._sources
+        candidates = {}
+        for ranked in self._ranked:
+            left = SOURCES
+            for source in ranked:
+                if source.operation < target:
+                    candidates[source.state] = source
+                    left -= 1
+                    if not left:
+                        break
+        return list(candidates.values())
+
 
 FEW_TARGETS = 4
 """With so few operations in a kernel's window all of them are tried."""
