@@ -91,8 +91,15 @@ def from_file(path: Path) -> tuple[TfProfile, Notes]:
 
 
 def decoded(data: bytes) -> tuple[TfProfile, list[str]]:
+    profile, notes = of_bytes(data)
+    return profile, [note.kind for note in notes]
+
+
+def of_bytes(data: bytes) -> tuple[TfProfile, Notes]:
     notes = Notes()
-    return reader.decode(data, 0, "file", notes), [note.kind for note in notes]
+    [profile] = reader.read(Source("-", 0, notes, stdin=io.BytesIO(data)), ReadOptions(), notes)
+    assert isinstance(profile, TfProfile)
+    return profile, notes
 
 
 def from_text(text: str, name: str = "file", notes: Notes | None = None) -> list[TfView]:
@@ -408,8 +415,7 @@ def test_a_cut_file_is_read_up_to_there() -> None:
 )
 def test_a_damaged_node_is_lost_alone(damage: bytes, complaint: str) -> None:
     """It is counted and said; alone in a file it is the reason for refusing it."""
-    notes = Notes()
-    found = reader.decode(damage + profile_proto(small()), 0, "file", notes)
+    found, notes = of_bytes(damage + profile_proto(small()))
     assert found.nodes == small().nodes
     [note] = notes
     assert note.kind == "damaged part of a TFProf profile: skipped"
@@ -441,8 +447,7 @@ def test_times_that_cannot_be_are_passed_over() -> None:
     good = [START_US, 5]
     execution = b"".join(sized(1, pairs(pair)) for pair in [*times, good])
     step = sized(12, sized(2, sized(5, sized(1, CPU) + sized(2, execution))))
-    notes = Notes()
-    found = reader.decode(sized(1, sized(2, sized(1, "n") + step)) + sized(3, packed([0])), 0, "file", notes)
+    found, notes = of_bytes(sized(1, sized(2, sized(1, "n") + step)) + sized(3, packed([0])))
     assert found.nodes[0].steps[0].executions == (Execution(CPU, "cpu", START_US * 1000, 5000),)
     [note] = notes
     assert (note.kind, note.count) == ("execution without a possible time: skipped", len(times))

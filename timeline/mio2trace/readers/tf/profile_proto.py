@@ -18,7 +18,18 @@ from collections import Counter
 from mio2trace.model.tf import Execution, NodeStep, OpMemory, Shape, TfNode, TfProfile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.tf.wire import CutError, Field, WireError, fields, numbers, signed, text, unexpected, varint
+from mio2trace.readers.tf.wire import (
+    CutError,
+    WireError,
+    fields,
+    integers,
+    last,
+    numbers,
+    signed,
+    text,
+    unexpected,
+    varint,
+)
 from mio2trace.source import Source
 
 NAME = "TFProf profile (ProfileProto)"
@@ -52,14 +63,9 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     """Return the profile. Raises `InputError` if no node can be read."""
-    return [decode(source.read(), source.index, source.name, notes)]
-
-
-def decode(data: bytes, index: int, place: str, notes: Notes) -> TfProfile:
-    """Read the bytes of a ProfileProto. Damaged nodes are skipped and counted; a cut file is read up to its end."""
-    profile = _Decoder(data, place, notes)
+    profile = _Decoder(source.read(), source.name, notes)
     profile.walk()
-    return profile.finish(index)
+    return [profile.finish(source.index)]
 
 
 class _Raw:
@@ -139,29 +145,17 @@ class _Decoder:
             self._notes.add("TFProf profile damaged: read up to there", f"{self._place}: {error}")
 
     def _entry(self, at: int, stop: int) -> None:
-        key = 0
-        node = None
-        for tag, a, b in fields(self._data, at, stop):
-            if tag == 0x08:
-                key = signed(a)
-            elif tag == 0x12:
-                node = self._node(a, b)
-            else:
-                raise unexpected(tag, at)
-        if node is None or not node.name:
+        key, span = _pair(self._data, at, stop, 0x12)
+        node = self._node(*span)
+        if not node.name:
             raise WireError(at, "a node without a name")
         if node.name.count("/") >= MOST_COMPONENTS:
             raise WireError(at, f"a name of more than {MOST_COMPONENTS} components")
         self._nodes[key] = node
 
     def _string(self, at: int, stop: int) -> None:
-        key, value = 0, ""
-        for tag, a, b in fields(self._data, at, stop):
-            if tag == 0x08:
-                key = signed(a)
-            elif tag == 0x12:
-                value = text(self._data, a, b)
-        self._strings[key] = value
+        entry = last(fields(self._data, at, stop))
+        self._strings[signed(entry[0x08][0])] = text(self._data, *entry[0x12])
 
     def _text(self, at: int, stop: int) -> str:
         """Return a string; equal strings of many messages are one object."""
@@ -194,11 +188,11 @@ class _Decoder:
             elif tag == 0x20:
                 node.shape.append(signed(a))
             elif tag == 0x12 or tag == 0x72:
-                key, value = int_pair(data, a, b)
-                (node.inputs if tag == 0x12 else node.sources)[key] = value
+                key, value = _pair(data, a, b, 0x10)
+                (node.inputs if tag == 0x12 else node.sources)[key] = signed(value[0])
             elif tag == 0x7A:
-                slot, shape = slot_shape(data, a, b)
-                node.outputs[slot] = shape
+                slot, span = _pair(data, a, b, 0x12)
+                node.outputs[slot] = tuple(_tuple(data, *span))
             elif tag == 0x52:
                 node.trace = a, b
             elif tag >> 3 in (1, 2, 4, 5, 6, 8, 9, 10, 11, 12, 14, 15):
@@ -214,7 +208,7 @@ class _Decoder:
                 if key not in _ATTRIBUTES:
                     return
             elif tag == 0x12 and key:
-                value = attribute_text(data, fields(data, a, b))
+                value = _attribute_text(data, a, b)
                 if value:
                     attributes[key.decode()] = value
 
@@ -234,7 +228,7 @@ class _Decoder:
                 if inner == 0x2A:
                     self._times(executions, c, d, accelerator=False)
                 elif inner == 0x3A:
-                    memory.append(memory_of(data, c, d))
+                    memory.append(_memory(data, c, d))
                 elif inner == 0x22:
                     self._times(executions, c, d, accelerator=True)
                 elif inner == 0x08:
@@ -261,7 +255,7 @@ class _Decoder:
                 for inner, c, d in fields(data, a, b):
                     if inner != 0x0A:
                         raise unexpected(inner, a)
-                    pairs.append(shape_of(data, c, d))
+                    pairs.append(_tuple(data, c, d))
             else:
                 raise unexpected(tag, at)
         for pair in pairs:
@@ -318,24 +312,15 @@ class _Decoder:
                 raw = self._data[a:b]
                 known = self._places.get(raw)
                 if known is None:
-                    known = self._places[raw] = self._frame(fields(self._data, a, b))
+                    frame = last(fields(self._data, a, b))
+                    name = self._strings.get(signed(frame[0x30][0]), "") if 0x30 in frame else ""
+                    known = self._places[raw] = name or text(self._data, *frame[0x0A]), signed(frame[0x10][0])
                 file, line = known
                 if file and "tensorflow/python/" not in file.replace("\\", "/"):
                     return f"{file.replace(chr(92), '/').rsplit('/', 1)[-1]}:{line}"
         except WireError:
             self._notes.add("Python stack that cannot be read: skipped", self._place)
         return ""
-
-    def _frame(self, frame: list[Field]) -> tuple[str, int]:
-        file, line = "", 0
-        for tag, a, b in frame:
-            if tag == 0x30:
-                file = self._strings.get(signed(a), "")
-            elif tag == 0x10:
-                line = signed(a)
-            elif tag == 0x0A and not file:
-                file = text(self._data, a, b)
-        return file, line
 
 
 # -- The parts of a node of a ProfileProto: pairs, shapes, memory, attributes (tfprof.md 2) ----------------------------
@@ -345,70 +330,38 @@ _WORD = re.compile(r"SAME|VALID|EXPLICIT|N[A-Z]{1,4}|N[A-Z]{1,3}_VECT_[A-Z]", re
 _TYPES = {1: "float", 2: "double", 3: "int32", 9: "int64", 10: "bool", 14: "bfloat16", 19: "half"}
 
 
-def int_pair(data: bytes, at: int, stop: int) -> tuple[int, int]:
-    """Read an entry of a map of integers."""
-    key = value = 0
-    for tag, a, _ in fields(data, at, stop):
-        if tag == 0x08:
-            key = signed(a)
-        elif tag == 0x10:
-            value = signed(a)
-        else:
+def _pair(data: bytes, at: int, stop: int, value: int) -> tuple[int, tuple[int, int]]:
+    """Read an entry of a map from integers to fields with the tag ``value``: (key, field without its tag)."""
+    found = fields(data, at, stop)
+    for tag, _, _ in found:
+        if tag not in (0x08, value):
             raise unexpected(tag, at)
-    return key, value
+    entry = last(found)
+    return signed(entry[0x08][0]), entry[value]
 
 
-def slot_shape(data: bytes, at: int, stop: int) -> tuple[int, Shape]:
-    """Read an entry of a map from a slot to a Tuple."""
-    slot = 0
-    shape: list[int] = []
-    for tag, a, b in fields(data, at, stop):
-        if tag == 0x08:
-            slot = signed(a)
-        elif tag == 0x12:
-            shape = shape_of(data, a, b)
-        else:
-            raise unexpected(tag, at)
-    return slot, tuple(shape)
-
-
-def shape_of(data: bytes, at: int, stop: int) -> list[int]:
+def _tuple(data: bytes, at: int, stop: int) -> list[int]:
     """Read a Tuple: its integers, packed or not."""
-    integers: list[int] = []
+    found: list[int] = []
     for tag, a, b in fields(data, at, stop):
         if tag == 0x0A:
-            integers += numbers(data, a, b)
+            found += numbers(data, a, b)
         elif tag == 0x08:
-            integers.append(signed(a))
+            found.append(signed(a))
         else:
             raise unexpected(tag, at)
-    return integers
+    return found
 
 
-def memory_of(data: bytes, at: int, stop: int) -> OpMemory:
+def _memory(data: bytes, at: int, stop: int) -> OpMemory:
     """Read ExecMemory, without the memory of single outputs."""
-    read = requested = peak = residual = output = in_use = 0
-    for tag, a, _ in fields(data, at, stop):
-        if tag == 0x08:
-            read = signed(a) * 1000
-        elif tag == 0x30:
-            requested = signed(a)
-        elif tag == 0x38:
-            peak = signed(a)
-        elif tag == 0x40:
-            residual = signed(a)
-        elif tag == 0x48:
-            output = signed(a)
-        elif tag == 0x50:
-            in_use = signed(a)
-        elif tag >> 3 in (1, 6, 7, 8, 9, 10):
-            raise unexpected(tag, at)
-    return OpMemory(requested, peak, residual, output, read, in_use)
+    got = integers(data, at, stop, 1, 6, 7, 8, 9, 10)
+    return OpMemory(got[6], got[7], got[8], got[9], got[1] * 1000, got[10])
 
 
-def attribute_text(data: bytes, value: list[Field]) -> str:
+def _attribute_text(data: bytes, at: int, stop: int) -> str:
     """Return an AttrValue as text: ``SAME``, ``float``, ``1x2x2x1``; empty for any other value."""
-    for tag, a, b in value:
+    for tag, a, b in fields(data, at, stop):
         if tag == 0x12:
             word = text(data, a, b)
             return word if _WORD.fullmatch(word) else ""

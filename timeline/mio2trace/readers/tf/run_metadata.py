@@ -15,7 +15,7 @@ from mio2trace.model.tf import Shape
 from mio2trace.notes import Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.tf.step_stats import DeviceStats, OpStats, collect
-from mio2trace.readers.tf.wire import Walk, WireError, fields, signed, text, unexpected, varint
+from mio2trace.readers.tf.wire import Walk, WireError, fields, integers, signed, text, unexpected, varint
 from mio2trace.source import Source
 
 NAME = "TensorFlow step statistics (RunMetadata)"
@@ -100,25 +100,19 @@ class _Decoder:
             elif tag == 0x3A:
                 self._output(op, a, b)
             elif tag == 0x62:
-                for inner, value, _ in fields(data, a, b):
-                    if inner == 0x08:
-                        op.temporary_bytes += signed(value)
-                    elif inner == 0x18:
-                        op.kept_bytes += signed(value)
+                memory = integers(data, a, b)
+                op.temporary_bytes += memory[1]
+                op.kept_bytes += memory[3]
             elif tag >> 3 in (1, 2, 4, 6, 7, 8, 12):
                 raise unexpected(tag, at)
         return op
 
     def _allocator(self, op: OpStats, at: int, stop: int) -> None:
-        for tag, a, _ in fields(self._data, at, stop):
-            if tag == 0x10:
-                op.total_bytes += signed(a)
-            elif tag == 0x18:
-                op.peak_bytes += signed(a)
-            elif tag == 0x20:
-                op.live_bytes += signed(a)
-            elif tag == 0x28:
-                op.in_use_bytes = signed(a)
+        memory = integers(self._data, at, stop)
+        op.total_bytes += memory[2]
+        op.peak_bytes += memory[3]
+        op.live_bytes += memory[4]
+        op.in_use_bytes = memory.get(5, op.in_use_bytes)
 
     def _output(self, op: OpStats, at: int, stop: int) -> None:
         data = self._data
@@ -131,13 +125,8 @@ class _Decoder:
                     if inner == 0x12:
                         shape = self._shape(c, d)
                     elif inner == 0x22:
-                        requested = allocated = 0
-                        for deep, value, _ in fields(data, c, d):
-                            if deep == 0x08:
-                                requested = signed(value)
-                            elif deep == 0x10:
-                                allocated = signed(value)
-                        op.output_bytes += max(requested, allocated)
+                        allocation = integers(data, c, d)
+                        op.output_bytes += max(allocation[1], allocation[2])
         if shape is not None:
             op.shapes.append((slot, shape))
 

@@ -7,7 +7,8 @@ https://protobuf.dev/programming-guides/encoding/ describes it. Places in errors
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 
 from mio2trace.notes import Notes
 
@@ -87,6 +88,22 @@ def fields(data: bytes, at: int, end: int) -> list[Field]:
     return found
 
 
+def last(found: Iterable[Field]) -> defaultdict[int, tuple[int, int]]:
+    """Return the last field of each tag, without the tag; (0, 0), which is 0 and empty, for tags that are missing."""
+    return defaultdict(lambda: (0, 0), ((tag, (at, end)) for tag, at, end in found))
+
+
+def integers(data: bytes, at: int, end: int, *known: int) -> Counter[int]:
+    """Return the last integer of each field, by number. Raises `WireError` if a field of ``known`` is no integer."""
+    found: Counter[int] = Counter()
+    for tag, value, _ in fields(data, at, end):
+        if tag & 7 == VARINT:
+            found[tag >> 3] = signed(value)
+        elif tag >> 3 in known:
+            raise unexpected(tag, at)
+    return found
+
+
 class Walk:
     """Walks through messages field by field, so that a cut file is read up to the cut. ``damaged``: the note on
     damage."""
@@ -132,8 +149,7 @@ class Walk:
             at += size
 
     def _stop(self, error: WireError, end: int) -> None:
-        """Handle an error. ``end``: of the message. Only the end of the file counts as a cut; it ends all messages
-        around it."""
+        """Only the end of the file counts as a cut; it ends all messages around it. ``end``: of the message."""
         if self._is_at_end:
             return
         self.is_whole = False

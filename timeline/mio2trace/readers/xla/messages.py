@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from mio2trace.notes import Notes
-from mio2trace.readers.tf.wire import Walk, WireError, fields, signed, text
+from mio2trace.readers.tf.wire import Walk, WireError, fields, last, signed, text
 
 DAMAGED = "damaged event of an XSpace: left out"
 _LONGEST = 1 << 14
@@ -74,18 +74,9 @@ class Reader:
 
     def lines(self, plane: Plane) -> Iterator[Line]:
         for span in plane.lines:
-            number = timestamp_ns = 0
-            name = shown = ""
-            for tag, at, stop in self.walk.parts(*span):
-                if tag == 0x08:
-                    number = at
-                elif tag == 0x12:
-                    name = self._text(at, stop)
-                elif tag == 0x18:
-                    timestamp_ns = signed(at)
-                elif tag == 0x5A:
-                    shown = self._text(at, stop)
-            yield Line(number, shown or name, timestamp_ns, span)
+            line = last(self.walk.parts(*span))
+            name = self._text(*line[0x5A]) or self._text(*line[0x12])
+            yield Line(line[0x08][0], name, signed(line[0x18][0]), span)
 
     def events(self, plane: Plane, line: Line) -> Iterator[Event]:
         """Yield the events of known types that have a time."""
@@ -137,24 +128,23 @@ class Reader:
         return self._data[span[0] : span[1]]
 
     def _stat(self, plane: Plane, span: Span) -> tuple[str, Value | None]:
-        key, value = 0, None
-        made: Value | None = None
+        key = 0
+        value: Value | None = None
         for tag, at, stop in fields(self._data, *span):
             if tag == 0x08:
                 key = signed(at)
             elif tag == 0x11:
-                made = _DOUBLE.unpack_from(self._data, at)[0]
+                value = _DOUBLE.unpack_from(self._data, at)[0]
             elif tag == 0x18:
-                made = at
+                value = at
             elif tag == 0x20:
-                made = signed(at)
+                value = signed(at)
             elif tag == 0x2A:
-                made = self._text(at, stop)
+                value = self._text(at, stop)
             elif tag == 0x32:
-                made = at, stop
+                value = at, stop
             elif tag == 0x38:
-                made = plane.names.get(signed(at), "")
-            value = made if made is not None else value
+                value = plane.names.get(signed(at), "")
         return plane.names.get(key, ""), value
 
     def _plane(self, at: int, stop: int) -> Plane:
@@ -171,37 +161,16 @@ class Reader:
             elif tag == 0x32:
                 stats.append((begin, end))
             elif tag in (0x22, 0x2A):
-                key, span = self._entry(begin, end)
-                if span is None:
+                entry = last(self.walk.parts(begin, end))
+                if 0x12 not in entry:
                     continue
+                key, of = signed(entry[0x08][0]), [*self.walk.parts(*entry[0x12])]
+                title = self._text(*last(of)[0x12])
                 if tag == 0x22:
-                    types[key] = self._type(*span)
+                    types[key] = EventType(title, tuple((a, b) for inner, a, b in of if inner == 0x2A))
                 else:
-                    names[key] = self._named(*span)[0]
+                    names[key] = title
         return Plane(name, tuple(lines), types, names, tuple(stats))
-
-    def _entry(self, at: int, stop: int) -> tuple[int, Span | None]:
-        """Return key and value of a map's entry."""
-        key, span = 0, None
-        for tag, begin, end in self.walk.parts(at, stop):
-            if tag == 0x08:
-                key = signed(begin)
-            elif tag == 0x12:
-                span = begin, end
-        return key, span
-
-    def _type(self, at: int, stop: int) -> EventType:
-        name, stats = self._named(at, stop)
-        return EventType(name, tuple(stats))
-
-    def _named(self, at: int, stop: int) -> tuple[str, list[Span]]:
-        name, stats = "", []
-        for tag, begin, end in self.walk.parts(at, stop):
-            if tag == 0x12:
-                name = self._text(begin, end)
-            elif tag == 0x2A:
-                stats.append((begin, end))
-        return name, stats
 
     def _text(self, at: int, stop: int) -> str:
         return text(self._data, at, min(stop, at + _LONGEST))
