@@ -49,6 +49,16 @@ def of_json(error: Exception) -> str:
     return "file cut off" if "truncated" in str(error) else str(error)
 
 
+def utf8(data: bytes, place: str, notes: Notes) -> bytes:
+    """Return ``data`` with replacement characters for what is no UTF-8, with a note."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        notes.add("text that is no UTF-8 replaced", f"{place}: byte {error.start}")
+        return data.decode(errors="replace").encode()
+    return data
+
+
 def kernel_name(name: str) -> str:
     """Return a kernel's name without suffixes of compilers and loaders: ``.kd``, ``.isra.0``, `` [clone .kd]``."""
     if "." not in name:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from operator import itemgetter
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import (
@@ -94,7 +94,13 @@ def _each_once(profiles: Sequence[TfProfile], notes: Notes) -> Iterator[_Op]:
     twice = 0
     for number, profile in enumerate(profiles):
         here: list[tuple[str, str, int]] = []
-        on_streams = _on_streams(profile)
+        on_streams = Counter(  # ``stream:all`` has the same kernels
+            (node.name, ran.start_ns, ran.dur_ns)
+            for node in profile.nodes
+            for step in node.steps
+            for ran in step.executions
+            if ran.kind == "stream"
+        )
         for node in profile.nodes:
             path = tuple(filter(None, node.name.split("/")[:-1]))[:_DEEPEST]
             for step in node.steps:
@@ -115,17 +121,6 @@ def _each_once(profiles: Sequence[TfProfile], notes: Notes) -> Iterator[_Op]:
         seen.update(here)
     if twice:
         notes.remark("execution that two of TensorFlow's profiles hold drawn once", count=twice)
-
-
-def _on_streams(profile: TfProfile) -> Counter[tuple[str, int, int]]:
-    """Yield (node, start, duration) of executions on single streams; ``stream:all`` has the same kernels."""
-    return Counter(
-        (node.name, ran.start_ns, ran.dur_ns)
-        for node in profile.nodes
-        for step in node.steps
-        for ran in step.executions
-        if ran.kind == "stream"
-    )
 
 
 def _near(ops: list[_Op], notes: Notes) -> list[_Op]:
@@ -152,7 +147,7 @@ class _Assembly:
         self._tasks = {DeviceName.of(op.ran.device).host for op in ops}
         self._devices: dict[tuple[str, str, int], Device] = {}
         self._called: Counter[str] = Counter()
-        self._nodes: dict[str, tuple[int, TfNode]] = {}
+        self._nodes: dict[str, int] = {}
         self._records: list[Node] = []
         self._threads: list[Thread] = []
         self._ranges: list[Range] = []
@@ -209,11 +204,7 @@ class _Assembly:
 
     def _layers(self, ops: Iterable[_Op]) -> None:
         """Make one range of successive ops of a layer in a step; ops of other layers in between separate ranges."""
-        placed: list[tuple[_Op, _Step, tuple[str, Direction]]] = []
-        for op in ops:
-            layer = layer_of(op.node.name)
-            if layer is not None:
-                placed.append((op, op.step, layer))
+        placed = [(op, op.step, layer) for op in ops if (layer := layer_of(op.node.name)) is not None]
         placed.sort(key=lambda item: (item[0].start, -item[0].end))
         spans = []
         for (_, (layer_name, direction)), row in itertools.groupby(placed, key=lambda item: item[1:]):
@@ -222,7 +213,7 @@ class _Assembly:
         self._annotations("Layers (name scopes)", spans)
 
     def _annotations(self, name: str, spans: Sequence[_Span]) -> None:
-        for number, lane in enumerate(in_lanes(spans)):
+        for number, lane in enumerate(_in_lanes(spans)):
             thread = self._thread(name, number)
             self._ranges += [Range("annotation", span.text, thread, span.start, span.end) for span in lane]
 
@@ -232,7 +223,7 @@ class _Assembly:
         return index
 
     def _ops_of(self, name: str, device: DeviceName, ops: Sequence[_Op]) -> None:
-        for number, lane in enumerate(in_lanes(ops, _scopes_in_common)):
+        for number, lane in enumerate(_in_lanes(ops, _scopes_in_common)):
             self._row(self._thread(name, number), device, lane)
 
     def _row(self, thread: int, device: DeviceName, ops: Sequence[_Op]) -> None:
@@ -244,25 +235,17 @@ class _Assembly:
             for depth in range(common, len(op.path)):
                 prefix = op.path[: depth + 1]
                 last = place
-                while last + 1 < len(ops) and _is_in(ops[last + 1], op.step, prefix):
+                while (
+                    last + 1 < len(ops) and ops[last + 1].step == op.step and ops[last + 1].path[: depth + 1] == prefix
+                ):
                     last += 1
                 until = max(ops[last].end, ops[last].start + 1)  # a range without duration is also inside
                 self._ranges.append(Range("frame", prefix[-1], thread, op.start, until))
-            number = len(self._ranges)
-            node = self._node(op.node)
-            inputs = self._records[node].inputs
-            self._ranges.append(
-                Range(
-                    "operator", _leaf(op.node.name), thread, op.start, op.end, inputs=inputs if inputs.shapes else None
-                )
-            )
-            memory = op.memory
-            self._executed[number] = Execution(
-                node,
-                op.step[1],
-                launches_on,
-                None if memory is None else Memory(memory.requested_bytes, memory.peak_bytes, memory.output_bytes),
-            )
+            number, node, memory = len(self._ranges), self._node(op.node), op.memory
+            inputs = self._records[node].inputs if self._records[node].inputs.shapes else None
+            self._ranges.append(Range("operator", _leaf(op.node.name), thread, op.start, op.end, inputs=inputs))
+            used = None if memory is None else Memory(memory.requested_bytes, memory.peak_bytes, memory.output_bytes)
+            self._executed[number] = Execution(node, op.step[1], launches_on, used)
             if memory is not None and memory.in_use_bytes and launches_on is not None and device.kind == "gpu":
                 at = launches_on, memory.read_ns
                 self._allocated[at] = Allocated(*at, memory.in_use_bytes)
@@ -287,31 +270,18 @@ class _Assembly:
                 launched_by = calls[bisect_left(calls, calls[before - 1][0], key=_begin)][1]
             copy = _COPY.search(op.node.name)
             kind: Literal["kernel", "copy"] = "copy" if copy or name.stream == "memcpy" else "kernel"
-            activities.append(
-                Activity(
-                    number,
-                    kind,
-                    _kernel(op),
-                    queue=queues[name].index,
-                    start_ns=op.start,
-                    end_ns=op.end,
-                    route="" if copy is None else f"{_SIDES[copy['from'].upper()]} to {_SIDES[copy['to'].upper()]}",
-                    range=launched_by,
-                )
-            )
+            route = "" if copy is None else f"{_SIDES[copy['from'].upper()]} to {_SIDES[copy['to'].upper()]}"
+            of = {"queue": queues[name].index, "start_ns": op.start, "end_ns": op.end, "range": launched_by}
+            activities.append(Activity(number, kind, _kernel(op), route=route, **of))  # type: ignore[arg-type]
             executed[number] = Execution(self._node(op.node), op.step[1], queues[name].device)
         return tuple(activities), tuple(queues.values()), executed
 
     def _queue(self, index: int, name: DeviceName) -> Queue:
-        stream = _STREAM.fullmatch(name.stream)
+        device, stream = self._device(name).index, _STREAM.fullmatch(name.stream)
+        if stream is not None:
+            return Queue(index=index, device=device, kind="stream", number=int(stream[1]))
         words = {"memcpy": "memcpy"}.get(name.stream, "Op kernels" if "stream:all" in name.stream else "Other work")
-        return Queue(
-            index=index,
-            device=self._device(name).index,
-            kind="stream",
-            number=None if stream is None else int(stream[1]),
-            name="" if stream is not None else words,
-        )
+        return Queue(index=index, device=device, kind="stream", name=words)
 
     def _device(self, name: DeviceName) -> Device:
         key = name.host, name.kind, name.number
@@ -320,8 +290,7 @@ class _Assembly:
             label = self._named(name)
             self._called[label] += 1
             shown = _numbered(f"{label} ({NAME})", self._called[label])
-            device = Device(index=len(self._devices), name=shown, clock=0)
-            self._devices[key] = device
+            device = self._devices[key] = Device(index=len(self._devices), name=shown, clock=0)
         return device
 
     def _named(self, device: DeviceName) -> str:
@@ -336,11 +305,10 @@ class _Assembly:
 
     def _node(self, node: TfNode) -> int:
         """Return the place of a node's record; of two profiles the first one counts."""
-        entry = self._nodes.get(node.name)
-        if entry is None:
-            entry = self._nodes[node.name] = len(self._records), node
+        place = self._nodes.setdefault(node.name, len(self._records))
+        if place == len(self._records):
             self._records.append(_record(node))
-        return entry[0]
+        return place
 
 
 _SIDES: Mapping[str, str] = {"H": "host", "D": "device"}
@@ -363,10 +331,6 @@ def _record(node: TfNode) -> Node:
         flop=node.float_ops if node.float_ops > 0 else None,
         place=node.place,
     )
-
-
-def _is_in(op: _Op, step: _Step, scope: tuple[str, ...]) -> bool:
-    return op.step == step and op.path[: len(scope)] == scope
 
 
 def _kernel(op: _Op) -> str:
@@ -393,19 +357,10 @@ _COMPARED = 64
 """Of this many free lanes, the one whose last span is most similar is chosen."""
 
 
-class Stretch(Protocol):
-    """A span of time from ``start`` to ``end``, in ns."""
-
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
+S = TypeVar("S", _Op, _Span)
 
 
-S = TypeVar("S", bound=Stretch)
-
-
-def in_lanes(stretches: Iterable[S], alike: Callable[[S, S], int] = lambda last, following: 0) -> list[list[S]]:
+def _in_lanes(stretches: Iterable[S], alike: Callable[[S, S], int] = lambda last, following: 0) -> list[list[S]]:
     """Assign each span to the free lane whose last span is most ``alike``, of equal ones to the first.
 
     A span without duration occupies one nanosecond of the lane, so that nothing else begins there.
@@ -476,7 +431,9 @@ def layer_of(name: str) -> tuple[str, Direction] | None:
         scopes = [scope.removesuffix("_grad") for scope in scopes]
     else:
         scopes.append(op)
-    layers = [at for at, scope in enumerate(scopes) if _is_layer(scope, first=not at)]
+    # A batch norm inside another scope belongs to that scope.
+    named = [at for at, scope in enumerate(scopes) if _LAYER.fullmatch(scope)]
+    layers = [at for at in named if not at or _BATCH_NORM.fullmatch(scopes[at]) is None]
     if layers:
         scopes = scopes[: layers[-1] + 1]
     elif not scopes:
@@ -487,8 +444,3 @@ def layer_of(name: str) -> tuple[str, Direction] | None:
     if match["c"] or tower:
         scopes.insert(0, match["c"] or f"tower_{tower}")
     return "/".join(scopes), "backward" if match["backward"] else "forward"
-
-
-def _is_layer(scope: str, *, first: bool) -> bool:
-    """Return whether a scope has the name of a layer; a batch norm inside another scope belongs to that scope."""
-    return _LAYER.fullmatch(scope) is not None and (first or _BATCH_NORM.fullmatch(scope) is None)

@@ -28,17 +28,17 @@ def sniff(head: bytes) -> bool:
 
 def _depth(head: bytes) -> int:
     """Return 2 for StepStats, 3 for RunMetadata, 0 for anything else."""
-    at, depth = 0, 0
-    left = 1 << 63
-    while depth < 3 and head[at : at + 1] == b"\x0a":
+    at, left = 0, 1 << 63
+    for depth in range(1, 4):
+        if head[at : at + 1] != b"\x0a":
+            break
         try:
             size, at = varint(head, at + 1, len(head))
         except WireError:
-            return 0
+            break
         if size >= left:
-            return 0
+            break
         left = size
-        depth += 1
         if depth > 1 and head[at : at + 5] in (b"/job:", b"/devi"):
             return depth
     return 0
@@ -58,17 +58,11 @@ class _Decoder:
         self._walk = Walk(data, place, notes, "step statistics damaged: read up to there")
 
     def devices(self, depth: int) -> Iterator[DeviceStats]:
-        if depth == 3:
-            for tag, at, stop in self._walk.parts(0, len(self._data)):
-                if tag == 0x0A:
-                    yield from self._step(at, stop)
-        else:
-            yield from self._step(0, len(self._data))
-
-    def _step(self, at: int, stop: int) -> Iterator[DeviceStats]:
-        for tag, a, b in self._walk.parts(at, stop):
-            if tag == 0x0A:
-                yield self._device(a, b)
+        whole = [(0x0A, 0, len(self._data))]
+        for tag, at, stop in self._walk.parts(0, len(self._data)) if depth == 3 else whole:
+            for inner, a, b in self._walk.parts(at, stop) if tag == 0x0A else ():
+                if inner == 0x0A:
+                    yield self._device(a, b)
 
     def _device(self, at: int, stop: int) -> DeviceStats:
         ops: list[OpStats] = []
@@ -81,7 +75,7 @@ class _Decoder:
                     ops.append(self._op(a, b))
                 except WireError as error:
                     self._notes.add("damaged record of an op: skipped", f"{self._place}: {error}")
-        return DeviceStats(device=device, ops=ops)
+        return device, ops
 
     def _op(self, at: int, stop: int) -> OpStats:
         data = self._data

@@ -18,12 +18,13 @@ from mio2trace.readers.tf.profile_proto import LAST_US, LONGEST_US, MOST_COMPONE
 
 NOT_NODES = ("RecvTensor", "_SOURCE")
 _HOST_SIDE = late(r"(?:.*/)?(?:device:)?(?:cpu|gpu):\d+", re.ASCII)
+"""A device (lower case) whose records tfprof counts as the op's code on the host."""
 _TYPE = late(r"(?:_(?=[A-Z][a-z]))?[A-Za-z]\w*(?:>\w+)*", re.ASCII)
 """A possible op type; any other text after a colon is part of a name that contains a colon."""
 _ON_HOST = late(r".*? = (?P<op>\w+)\(", re.DOTALL)
 
 
-class OpStats(msgspec.Struct, kw_only=True, gc=False):
+class OpStats(msgspec.Struct, gc=False):
     """The used part of NodeExecStats: times in us, memory in bytes."""
 
     name: str = ""
@@ -40,16 +41,8 @@ class OpStats(msgspec.Struct, kw_only=True, gc=False):
     shapes: list[tuple[int, Shape]] = []
 
 
-class DeviceStats(msgspec.Struct, kw_only=True, gc=False):
-    """DeviceStepStats: a device by its own name, and the ops that ran there."""
-
-    device: str = ""
-    ops: list[OpStats] = []
-
-
-def is_host_side(device: str) -> bool:
-    """Return whether tfprof counts the records of a device (lower case) as the op's code on the host."""
-    return _HOST_SIDE.fullmatch(device) is not None
+DeviceStats = tuple[str, list[OpStats]]
+"""DeviceStepStats: a device by its own name, and the ops that ran there."""
 
 
 def possible(start_us: int, dur_us: int) -> bool:
@@ -93,46 +86,29 @@ class Collector:
         node.executions.append(execution)
         return node
 
-    def finish(self, source: int, *, memory_known: bool, graph_known: bool) -> TfProfile:
+    def finish(self, source: int, *, memory_known: bool) -> TfProfile:
         """Return the profile of the one step. Raises `InputError` if nothing ran."""
         if not self._nodes:
             raise InputError(f"{self._place}: no op with a time; expected the ops of a step")
         nodes = []
         for name, node in sorted(self._nodes.items()):
-            step = NodeStep(
-                0,
-                node.count,
-                min(one.start_ns for one in node.executions),
-                max(one.start_ns + one.dur_ns for one in node.executions),
-                tuple(node.executions),
-                tuple(node.memory),
-            )
-            op = node.op or name
+            start = min(one.start_ns for one in node.executions)
+            end = max(one.start_ns + one.dur_ns for one in node.executions)
+            step = NodeStep(0, node.count, start, end, tuple(node.executions), tuple(node.memory))
+            op, shapes = node.op or name, tuple(node.shapes)
+            types = tuple(filter(None, (op, node.device)))
             nodes.append(
-                TfNode(
-                    name=name,
-                    op=op,
-                    op_types=tuple(filter(None, (op, node.device))),
-                    device=node.device,
-                    output_shapes=tuple(node.shapes),
-                    steps=(step,),
-                )
+                TfNode(name=name, op=op, op_types=types, device=node.device, output_shapes=shapes, steps=(step,))
             )
-        return TfProfile(
-            source=source,
-            steps=(0,),
-            nodes=tuple(nodes),
-            numbered=False,
-            memory_known=memory_known,
-            graph_known=graph_known,
-        )
+        known = {"numbered": False, "memory_known": memory_known, "graph_known": False}
+        return TfProfile(source=source, steps=(0,), nodes=tuple(nodes), **known)
 
 
 def kind_of(device: str) -> str:
     """Return tfprof's kind of a device (lower case); empty: none."""
     if "stream:all" in device:
         return "accelerator"
-    if is_host_side(device):
+    if _HOST_SIDE.fullmatch(device):
         return "cpu"
     return "stream" if "/stream:" in device or device.endswith("/memcpy") else ""
 
@@ -140,15 +116,15 @@ def kind_of(device: str) -> str:
 def collect(stats: Iterable[DeviceStats], source: int, place: str, notes: Notes) -> TfProfile:
     """Return the profile of a step. Raises `InputError` if nothing ran in it."""
     collector = Collector(place, notes)
-    for one in stats:
-        device = one.device.lower()
+    for named, ops in stats:
+        device = named.lower()
         kind = kind_of(device)
-        for op in one.ops:
+        for op in ops:
             name = op.name.split(":", 1)[0]
             if name in NOT_NODES or (kind != "stream" and "MEMCPY" in name):
                 continue
             if not kind:
-                notes.add("record of an unknown sort of device: skipped", f"{place}: {one.device}")
+                notes.add("record of an unknown sort of device: skipped", f"{place}: {named}")
                 continue
             if op.start_us == 0:
                 notes.remark("record without a start: skipped, as in tfprof", f"{place}: {name}")
@@ -157,14 +133,13 @@ def collect(stats: Iterable[DeviceStats], source: int, place: str, notes: Notes)
                 notes.add("execution without a possible time: skipped", f"{place}: {name}")
                 continue
             what, label = _label(op, kind)
-            dur_us = max(1, op.op_end_us)
-            execution = Execution(device, kind, op.start_us * 1000, dur_us * 1000, label)  # type: ignore[arg-type]
-            node = collector.add(name, what, execution)
+            times = op.start_us * 1000, max(1, op.op_end_us) * 1000
+            node = collector.add(name, what, Execution(device, kind, *times, label))  # type: ignore[arg-type]
             if node is not None and kind == "cpu":
                 node.memory.append(_memory(op))
                 known = {slot for slot, _ in node.shapes}
                 node.shapes += [pair for pair in op.shapes if pair[0] not in known]
-    return collector.finish(source, memory_known=True, graph_known=False)
+    return collector.finish(source, memory_known=True)
 
 
 def _label(op: OpStats, kind: str) -> tuple[str, str]:
@@ -186,12 +161,6 @@ def _label(op: OpStats, kind: str) -> tuple[str, str]:
 
 def _memory(op: OpStats) -> OpMemory:
     """Return tfprof's sums (tfprof.md 2, ExecMemory)."""
-    both = op.temporary_bytes + op.kept_bytes
-    return OpMemory(
-        op.total_bytes + both,
-        op.peak_bytes + both,
-        op.live_bytes + op.kept_bytes,
-        op.output_bytes,
-        (op.start_us + op.op_end_us) * 1000,
-        op.in_use_bytes,
-    )
+    both, read_ns = op.temporary_bytes + op.kept_bytes, (op.start_us + op.op_end_us) * 1000
+    requested, peak, residual = op.total_bytes + both, op.peak_bytes + both, op.live_bytes + op.kept_bytes
+    return OpMemory(requested, peak, residual, op.output_bytes, read_ns, op.in_use_bytes)

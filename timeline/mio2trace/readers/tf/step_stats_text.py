@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from mio2trace.model.tf import Shape
 from mio2trace.notes import Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.tf.step_stats import DeviceStats, OpStats, collect
+from mio2trace.readers.tf.step_stats import OpStats, collect
 from mio2trace.source import Source
 
 NAME = "TensorFlow step statistics (text)"
@@ -37,6 +37,7 @@ _INTEGER = late(rb"[-+]?[0-9]+")
 _LONGEST_INTEGER = 21
 _DEEPEST = 100
 Message = dict[str, list[Any]]
+Value = TypeVar("Value", int, str)
 
 
 def sniff(head: bytes) -> bool:
@@ -47,10 +48,9 @@ def sniff(head: bytes) -> bool:
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     """Return the step. Raises `InputError` if none of its records can be read."""
     message = parse(source.read(), source.name, notes)
-    steps = [one for one in message.get("step_stats", []) if isinstance(one, dict)] or [message]
     stats = [
-        DeviceStats(device=_text(device, "device"), ops=[_op(op) for op in _messages(device, "node_stats")])
-        for step in steps
+        (_last(device, "device", ""), [_op(op) for op in _messages(device, "node_stats")])
+        for step in _messages(message, "step_stats") or [message]
         for device in _messages(step, "dev_stats")
     ]
     return [collect(stats, source.index, source.name, notes)]
@@ -59,54 +59,39 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
 def parse(data: bytes, place: str, notes: Notes) -> Message:
     """Return the fields of a text-format message by name: numbers, texts, messages. A cut part is left out, with a
     note."""
-    root: Message = {}
-    stack: list[Message] = [root]
+    stack: list[Message] = [{}]
     name = ""
-    at = 0
-    size = len(data.rstrip())
-    while at < size:
-        found = _TOKEN.match(data, at)
-        if found is None:
-            return _damaged(root, stack, data, at, place, notes)
-        at = found.end()
+    at, size = 0, len(data.rstrip())
+    while at < size and (found := _TOKEN.match(data, at)) is not None:
         if found["name"] and not name:
             name = found["name"].decode()
         elif (sign := found["sign"]) is not None:
-            if sign in b"{<":
-                if len(stack) > _DEEPEST or not name:
-                    return _damaged(root, stack, data, found.start(), place, notes)
+            if sign in b"{<" and name and len(stack) <= _DEEPEST:
                 inner: Message = {}
                 stack[-1].setdefault(name, []).append(inner)
                 stack.append(inner)
                 name = ""
-            elif sign in b"}>":
-                if len(stack) < 2 or name:
-                    return _damaged(root, stack, data, found.start(), place, notes)
+            elif sign in b"}>" and not name and len(stack) > 1:
                 stack.pop()
-            elif sign in b"[]":
-                return _damaged(root, stack, data, found.start(), place, notes)
+            elif sign not in b":;,":
+                break
         elif not name:
-            return _damaged(root, stack, data, found.start(), place, notes)
+            break
         else:
             stack[-1].setdefault(name, []).append(_value(found, place, notes))
             name = ""
-    if len(stack) > 1 or name:
-        _damaged(root, stack, data, size, place, notes)
-    return root
-
-
-def _damaged(root: Message, stack: list[Message], data: bytes, at: int, place: str, notes: Notes) -> Message:
-    """Return the records before byte ``at``, without the incomplete record of an op."""
-    line = data.count(b"\n", 0, at) + 1
-    if b"\n" not in data[at:].rstrip():
-        notes.cut_off(place, f"line {line}")
-    else:
-        notes.add("step statistics damaged: read up to there", f"{place}: line {line}")
-    for outer, inner in pairwise(stack):
-        if outer.get("node_stats", [None])[-1] is inner:
-            outer["node_stats"].pop()
-            break
-    return root
+        at = found.end()
+    if at < size or len(stack) > 1 or name:
+        line = data.count(b"\n", 0, at) + 1
+        if b"\n" not in data[at:].rstrip():
+            notes.cut_off(place, f"line {line}")
+        else:
+            notes.add("step statistics damaged: read up to there", f"{place}: line {line}")
+        for outer, inner in pairwise(stack):
+            if outer.get("node_stats", [None])[-1] is inner:  # the incomplete record of an op
+                outer["node_stats"].pop()
+                break
+    return stack[0]
 
 
 def _value(found: re.Match[bytes], place: str, notes: Notes) -> int | str:
@@ -136,25 +121,19 @@ def _messages(message: Message, name: str) -> list[Message]:
     return [one for one in message.get(name, []) if isinstance(one, dict)]
 
 
+def _last(message: Message, name: str, without: Value) -> Value:
+    """Return the last value, as protocol buffers do; ``without`` if there is none of its type."""
+    value = (message.get(name) or [without])[-1]
+    return value if isinstance(value, type(without)) else without
+
+
 def _number(message: Message, name: str) -> int:
-    """Return the last value, as protocol buffers do; 0 if there is none."""
-    values = message.get(name)
-    return values[-1] if values and isinstance(values[-1], int) else 0
-
-
-def _text(message: Message, name: str) -> str:
-    values = message.get(name)
-    return values[-1] if values and isinstance(values[-1], str) else ""
+    return _last(message, name, 0)
 
 
 def _op(message: Message) -> OpStats:
-    op = OpStats(
-        name=_text(message, "node_name"),
-        start_us=_number(message, "all_start_micros"),
-        op_end_us=_number(message, "op_end_rel_micros"),
-        label=_text(message, "timeline_label"),
-        shapes=[],
-    )
+    start, end = _number(message, "all_start_micros"), _number(message, "op_end_rel_micros")
+    op = OpStats(_last(message, "node_name", ""), start, end, _last(message, "timeline_label", ""), shapes=[])
     for allocator in _messages(message, "memory"):
         op.total_bytes += _number(allocator, "total_bytes")
         op.peak_bytes += _number(allocator, "peak_bytes")

@@ -19,7 +19,7 @@ import msgspec
 from mio2trace.model.tf import Execution
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
-from mio2trace.readers.base import ReadOptions, Records, of_json
+from mio2trace.readers.base import ReadOptions, Records, of_json, utf8
 from mio2trace.readers.tf.step_stats import NOT_NODES, Collector, kind_of, possible
 from mio2trace.source import Source
 
@@ -61,7 +61,7 @@ def sniff(head: bytes) -> bool:
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     """Return the step. Raises `InputError` if none of its ops can be read."""
     place = source.name
-    events = _events(source.read(), place, notes)
+    events = _events(utf8(source.read(), place, notes), place, notes)
     devices: dict[object, str] = {}
     for event in events:
         if event.ph == "M" and event.name == "process_name" and isinstance(event.args, dict):
@@ -92,15 +92,10 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
         label = kernel if isinstance(kernel, str) else ""
         execution = Execution(device, kind, event.ts * 1000, event.dur * 1000, label)  # type: ignore[arg-type]
         collector.add(name, op, execution)
-    return [collector.finish(source.index, memory_known=False, graph_known=False)]
+    return [collector.finish(source.index, memory_known=False)]
 
 
 def _events(data: bytes, place: str, notes: Notes) -> list[_Event]:
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        notes.add("text that is no UTF-8 replaced", f"{place}: byte {error.start}")
-        data = data.decode("utf-8", "replace").encode()
     try:
         return _DECODER.decode(data).events
     except RecursionError:
@@ -109,9 +104,7 @@ def _events(data: bytes, place: str, notes: Notes) -> list[_Event]:
         # A cut file: its complete events are a valid list.
         last = len(data)
         for _ in range(_TRIES):
-            last = data.rfind(b"}", 0, last)
-            if last < 0:
-                break
+            last = data.rfind(b"}", 0, max(last, 0))
             try:
                 events = _DECODER.decode(data[: last + 1] + b"]}").events
             except (msgspec.DecodeError, RecursionError):
