@@ -14,6 +14,7 @@ import msgspec
 
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
+from mio2trace.readers.base import utf8
 
 LAUNCHES = late(r"Launch|Mem[cs]|Copy|Fill")
 """Calls that may start something on a device."""
@@ -46,11 +47,7 @@ Rescue = Callable[[str], Event | None]
 
 def events(data: bytes, rescue: Rescue, place: str, notes: Notes) -> list[Event]:
     """Return all events. Raises `InputError` if there are none."""
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        notes.add("text that is no UTF-8 replaced", f"{place}: byte {error.start}")
-        data = data.decode(errors="replace").encode()
+    data = utf8(data, place, notes)
     try:
         return _ARRAY.decode(data) if data.lstrip()[:1] == b"[" else _OBJECT.decode(data).events
     except (msgspec.DecodeError, RecursionError) as error:
@@ -58,9 +55,8 @@ def events(data: bytes, rescue: Rescue, place: str, notes: Notes) -> list[Event]
             notes.cut_off(place, f"byte {len(data)}")
         found = list(_one_by_one(data, rescue, place, notes))
         if not found:
-            raise InputError(
-                f"{place}: {str(error) or 'nested too deeply'}; expected the trace of a profiler"
-            ) from None
+            what = str(error) or "nested too deeply"
+            raise InputError(f"{place}: {what}; expected the trace of a profiler") from None
         return found
 
 

@@ -11,7 +11,7 @@ there is no grid. Barriers are not drawn.
 from __future__ import annotations
 
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
 from mio2trace.model.profile import Profile, Range, Resources, Size3
 from mio2trace.notes import InputError, Notes
@@ -34,16 +34,9 @@ _IN_BLOCKS = (
 )
 
 
-class _Launch(NamedTuple):
-    """The values of a call in ``rocpd_kernelapi``."""
-
-    grid: Size3 | None = None
-    workgroup: Size3 | None = None
-    resources: Resources | None = None
-    name: str = ""
-
-
-_UNKNOWN = _Launch()
+_Launch = tuple[str, dict[str, Any]]
+"""The kernel's name in ``rocpd_kernelapi``, and the arguments of `Assembly.activity` that are there."""
+_UNKNOWN: _Launch = ("", {})
 
 
 def sniff(head: bytes) -> bool:
@@ -125,36 +118,28 @@ class _Reading:
             pid = self._process_of_call.get(call_of.get(key))
             if pid is not None:
                 self._processes_on.setdefault(gpu, set()).add(pid)
-        operation_of, shown = cache(self._operation), cache(kernel_name)
+
+        @cache
+        def shown(word: str, kernel: str) -> tuple[Kind | None, str, str]:
+            if "barrier" in word.lower() or "marker" in word.lower():  # of a queue
+                return None, "", ""
+            return (kind := kind_of(word)), *named(kind, word, kernel)
+
         for key, gpu, queue, start, end, description, what in ops:
-            kind, route, word = operation_of(what)
+            call, word = call_of.get(key), self._strings.get(what, "")
+            name, more = launches.get(call, _UNKNOWN)
+            kind, name, route = shown(word, self._strings.get(description) or name or word)
             if kind is None:
                 self._notes.remark("barrier of a queue: not drawn", self._source.name)
                 continue
-            call = call_of.get(key)
             assembly = self._assemblies[self._process(call, gpu)]
             times = assembly.times(start, end, "kernel" if kind == "kernel" else "copy")
             if times is None:
                 continue
             lane = assembly.queue(assembly.numbered_device(gpu), queue, "queue")
-            launch = launches.get(call, _UNKNOWN)
-            if kind == "kernel":
-                assembly.activity(
-                    "kernel", shown(self._strings.get(description) or launch.name or word), lane, times,
-                    number=key, correlation=call, grid=launch.grid, workgroup=launch.workgroup,
-                    resources=launch.resources,
-                )  # fmt: skip
-            else:
-                assembly.activity(
-                    kind, f"{kind} {route}".strip(), lane, times, number=key, correlation=call,
-                    size_bytes=copies.get(call, 0), route=route,
-                )  # fmt: skip
-
-    def _operation(self, what: object) -> tuple[Kind | None, str, str]:
-        """Return (kind, route, word) of an operation's type; a queue's barrier has no kind."""
-        word = self._strings.get(what, "")
-        is_barrier = "barrier" in word.lower() or "marker" in word.lower()
-        return None if is_barrier else kind_of(word), route_of(word), word
+            if kind != "kernel":
+                more = {"size_bytes": copies.get(call, 0), "route": route}
+            assembly.activity(kind, name, lane, times, number=key, correlation=call, **more)
 
     def _process(self, call: object, gpu: object) -> object:
         """Return the process of an operation: of its call, else the only one that used its device, else the
@@ -174,10 +159,10 @@ class _Reading:
             " privateSegmentSize, kernelName_id FROM rocpd_kernelapi"
         ):
             group = sizes(wx, wy, wz)
+            grid = _items(names.get(key, ""), sizes(gx, gy, gz), group)
             resources = Resources(lds_bytes=_bytes(lds), scratch_bytes=_bytes(scratch))
-            launches[key] = _Launch(
-                _items(names.get(key, ""), sizes(gx, gy, gz), group), group, resources, self._strings.get(name, "")
-            )
+            more = {"grid": grid, "workgroup": group, "resources": resources}
+            launches[key] = self._strings.get(name, ""), more
         return launches
 
 
@@ -200,3 +185,11 @@ def kind_of(word: str) -> Kind:
     if word.startswith(("Copy", "Memcpy")):
         return "copy"
     return "fill" if word.startswith(("Fill", "Memset")) else "kernel"
+
+
+def named(kind: Kind, word: object, kernel: object) -> tuple[str, str]:
+    """Return name and route of a command: ``kernel`` is the name of a kernel, ``word`` has the route of a copy."""
+    if kind == "kernel":
+        return kernel_name(kernel), ""
+    route = route_of(word)
+    return f"{kind} {route}".strip(), route

@@ -17,9 +17,9 @@ from mio2trace.model.profile import Range
 from mio2trace.notes import Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.rocm.assembly import Assemblies, Assembly, kernel_name, route_of
+from mio2trace.readers.rocm.assembly import Assemblies, Assembly
 from mio2trace.readers.rocm.events import LAUNCHES, Arrows, Event, events, number
-from mio2trace.readers.rocm.rpd import kind_of
+from mio2trace.readers.rocm.rpd import kind_of, named
 from mio2trace.source import Source
 
 NAME = "RPD trace (Chrome JSON of rpd2tracing.py)"
@@ -116,8 +116,7 @@ class _Reading:
         if times is None:
             return
         lane = assembly.queue(assembly.numbered_device(gpu), queue, "queue")
-        route = "" if kind == "kernel" else route_of(word)
-        name = kernel_name(event.name) if kind == "kernel" else f"{kind} {route}".strip()
+        name, route = named(kind, word, event.name)
         assembly.activity(kind, name, lane, times, correlation=call, route=route)
 
     def _times(self, assembly: Assembly, event: Event, what: str) -> tuple[int, int] | None:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from functools import cache
 from operator import itemgetter
+from typing import Any
 
-from mio2trace.model.profile import Resources, Size3
+from mio2trace.model.profile import Resources
 from mio2trace.notes import Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm import tables
@@ -37,7 +38,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
         *table.places("pid", "gpu-id", "queue-id", "tid", "grd", "wgr"),
         *table.places("arch_vgpr" if "arch_vgpr" in table else "vgpr", "accum_vgpr", "sgpr", "lds", "scr"),
     )
-    known: dict[tuple[str, ...], tuple[int, int | None, Size3 | None, Size3 | None, Resources]] = {}
+    known: dict[tuple[str, ...], dict[str, Any]] = {}
     for line, row in table.rows():
         assembly = assemblies[pid_of(row[pid_at])]
         times = assembly.times(integer(row[begin_at]), integer(row[end_at]), "kernel")
@@ -46,16 +47,14 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
         alike = usual(row)
         told = known.get(alike)
         if told is None:
-            numbers = tuple(map(integer, alike[1:]))
-            gpu, queue, tid, grid, group = numbers[:5]
-            told = known[alike] = (
-                assembly.queue(assembly.numbered_device(gpu), queue, "queue"),
-                None if tid is None else assembly.thread(tid),
-                sizes(grid, 1, 1), sizes(group, 1, 1), Resources(*numbers[5:]),
-            )  # fmt: skip
-        lane, thread, grid_size, group_size, resources = told
-        assembly.activity(
-            "kernel", kernel_name(row[name_at]), lane, times, number=integer(row[index_at]), grid=grid_size,
-            workgroup=group_size, resources=resources, line=line, thread=thread,
-        )  # fmt: skip
+            gpu, queue, tid, grid, group, *resources = map(integer, alike[1:])
+            told = known[alike] = {
+                "queue": assembly.queue(assembly.numbered_device(gpu), queue, "queue"),
+                "thread": None if tid is None else assembly.thread(tid),
+                "grid": sizes(grid, 1, 1),
+                "workgroup": sizes(group, 1, 1),
+                "resources": Resources(*resources),
+            }
+        number, name = integer(row[index_at]), kernel_name(row[name_at])
+        assembly.activity("kernel", name, times=times, number=number, line=line, **told)
     return [*assemblies.finish(options.host_calls)]

@@ -16,9 +16,9 @@ from typing import Any
 from mio2trace.model.profile import Profile, Range
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.rocm.assembly import Assemblies, kernel_name, route_of, sizes
+from mio2trace.readers.rocm.assembly import Assemblies, kernel_name, sizes
 from mio2trace.readers.rocm.database import Database, opened, tables
-from mio2trace.readers.rocm.rpd import kind_of
+from mio2trace.readers.rocm.rpd import kind_of, named
 from mio2trace.readers.rocm.v1_json import range_of
 from mio2trace.source import Source
 
@@ -54,11 +54,11 @@ class _Reading:
 
     def profiles(self, every_call: bool) -> list[Profile]:
         self._host()
-        ops = [(kind, row) for table in ("OPS", "COPY") for kind, row in self._ops(table)]
+        ops = [(table, row) for table in ("OPS", "COPY") for row in self._rows(table, _OPS)]
         if not ops:
             self._kernels()
-        for place, (kind, row) in zip(self._ranges_of([row for _, row in ops]), ops, strict=True):
-            self._op(kind, row, place)
+        for place, (table, row) in zip(self._ranges_of([row for _, row in ops]), ops, strict=True):
+            self._op(table, row, place)
         return self._assemblies.finish(every_call)
 
     def _rows(self, table: str, wanted: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
@@ -91,10 +91,6 @@ class _Reading:
                     if key is not None:
                         self._begins.setdefault((pid, key), times[0])
 
-    def _ops(self, table: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        for row in self._rows(table, _OPS):
-            yield table, row
-
     def _ranges_of(self, rows: list[tuple[Any, ...]]) -> list[int | None]:
         """Return the id of each operation's range: the latest one with this text that its thread had begun at the
         launch."""
@@ -124,8 +120,7 @@ class _Reading:
         if times is None:
             return
         lane = assembly.queue(assembly.numbered_device(gpu), stream)
-        route = "" if kind == "kernel" else route_of(name)
-        shown = kernel_name(name) if kind == "kernel" else f"{kind} {route}".strip()
+        shown, route = named(kind, name, name)
         assembly.activity(
             kind, shown, lane, times, number=index, correlation=index, route=route, range_id=range_id,
             thread=assembly.thread(tid),

@@ -22,9 +22,9 @@ from mio2trace.model.profile import Range
 from mio2trace.notes import Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.rocm.assembly import Assemblies, kernel_name, route_of
+from mio2trace.readers.rocm.assembly import Assemblies
 from mio2trace.readers.rocm.events import LAUNCHES, Arrows, Event, events, number
-from mio2trace.readers.rocm.rpd import kind_of
+from mio2trace.readers.rocm.rpd import kind_of, named
 from mio2trace.source import Source
 
 NAME = "rocprof v1 trace (Chrome JSON)"
@@ -107,10 +107,7 @@ class _Reading:
             return
         gpu, tid = number(args.get("dev-id")), number(args.get("tid"))
         lane = assembly.queue(assembly.numbered_device(gpu), number(args.get("stream-id")))
-        name, route = kernel_name(str(args.get("Name") or event.name)), ""
-        if kind != "kernel":
-            route = route_of(event.name)
-            name = f"{kind} {route}".strip()
+        name, route = named(kind, event.name, str(args.get("Name") or event.name))
         assembly.activity(
             kind, name, lane, times, correlation=call, route=route, thread=None if tid is None else assembly.thread(tid)
         )

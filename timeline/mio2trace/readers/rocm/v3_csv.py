@@ -19,9 +19,9 @@ import os
 import re
 from collections.abc import Iterator
 from operator import itemgetter
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
-from mio2trace.model.profile import Clock, Profile, Range, Resources, Size3
+from mio2trace.model.profile import Clock, Profile, Range, Resources
 from mio2trace.notes import Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
@@ -53,16 +53,6 @@ _Process = tuple[str, int | None]
 """(guid, pid)."""
 _Dispatch = tuple[str, int | None, int]
 """(guid, dispatch, start): ids repeat in another pass, which counted the same kernels again."""
-
-
-class _Usual(NamedTuple):
-    """The values that many rows of kernels share."""
-
-    lane: int
-    thread: int | None
-    grid: Size3 | None
-    group: Size3 | None
-    resources: Resources
 
 
 def sniff(head: bytes) -> bool:
@@ -203,7 +193,7 @@ class _Reading:
         lane_at = stream_at if "stream_id" in table else queue_at
         places = agent_at, lane_at, tid_at, *grids, *groups, *taken
         usual = itemgetter(*places)
-        known: dict[tuple[Assembly, tuple[str, ...]], _Usual] = {}
+        known: dict[tuple[Assembly, tuple[str, ...]], dict[str, Any]] = {}
         for line, row in table.rows():
             key, alike = integer(row[key_at]), usual(row)
             assembly = self._assembly(self._owner(row[guid_at], alike[2], key))
@@ -214,10 +204,8 @@ class _Reading:
             if told is None:
                 told = known[assembly, alike] = self._usual(assembly, alike, lane_kind)
             number = integer(row[number_at])
-            place = assembly.activity(
-                "kernel", kernel_name(row[name_at]), told.lane, times, number=number, correlation=key,
-                grid=told.grid, workgroup=told.group, resources=told.resources, line=line, thread=told.thread,
-            )  # fmt: skip
+            name = kernel_name(row[name_at])
+            place = assembly.activity("kernel", name, times=times, number=number, correlation=key, line=line, **told)
             if self._is_counted:
                 self._dispatches[row[guid_at], number, times[0]] = assembly, place
 
@@ -261,15 +249,16 @@ class _Reading:
         )  # fmt: skip
         self._dispatches[dispatch] = assembly, place
 
-    def _usual(self, assembly: Assembly, texts: tuple[str, ...], kind: Literal["queue", "stream"]) -> _Usual:
-        numbers = tuple(map(integer, texts))
-        return _Usual(
-            assembly.queue(self._device(assembly, texts[0]), numbers[1], kind),
-            None if numbers[2] is None else assembly.thread(numbers[2]),
-            sizes(*numbers[3:6]),
-            sizes(*numbers[6:9]),
-            Resources(*numbers[9:]),
-        )
+    def _usual(self, assembly: Assembly, texts: tuple[str, ...], kind: Literal["queue", "stream"]) -> dict[str, Any]:
+        """Return the arguments of `Assembly.activity` that many rows of kernels share."""
+        _, lane, tid, *numbers = map(integer, texts)
+        return {
+            "queue": assembly.queue(self._device(assembly, texts[0]), lane, kind),
+            "thread": None if tid is None else assembly.thread(tid),
+            "grid": sizes(*numbers[:3]),
+            "workgroup": sizes(*numbers[3:6]),
+            "resources": Resources(*numbers[6:]),
+        }
 
     def _device(self, assembly: Assembly, agent: str) -> int:
         """Return the device of an agent, ``4`` or ``Agent 4``; an option of the profiler decides what the number

@@ -13,14 +13,14 @@ Not read: metadata (host, command, configuration), counters, allocations, callba
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from mio2trace.model.profile import Clock, Profile, Range, Resources
 from mio2trace.notes import InputError, Notes
-from mio2trace.readers.base import ReadOptions, Records, of_json
+from mio2trace.readers.base import ReadOptions, Records, of_json, utf8
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, scope_of, sizes
 from mio2trace.source import Source
 
@@ -55,15 +55,6 @@ class _Dispatch(msgspec.Struct, gc=False):
     grid_size: _Dims = msgspec.field(default_factory=_Dims)
 
 
-class _Kernel(msgspec.Struct, gc=False):
-    dispatch_info: _Dispatch
-    thread_id: Any = None
-    correlation_id: _Correlation = msgspec.field(default_factory=_Correlation)
-    start_timestamp: Any = None
-    end_timestamp: Any = None
-    stream_id: _Handle | None = None
-
-
 class _Call(msgspec.Struct, gc=False):
     kind: Any = None
     operation: Any = None
@@ -73,13 +64,12 @@ class _Call(msgspec.Struct, gc=False):
     end_timestamp: Any = None
 
 
-class _Copy(msgspec.Struct, gc=False):
-    kind: Any = None
-    operation: Any = None
-    thread_id: Any = None
-    correlation_id: _Correlation = msgspec.field(default_factory=_Correlation)
-    start_timestamp: Any = None
-    end_timestamp: Any = None
+class _Kernel(_Call, kw_only=True, gc=False):
+    dispatch_info: _Dispatch
+    stream_id: _Handle | None = None
+
+
+class _Copy(_Call, gc=False):
     src_agent_id: _Handle = msgspec.field(default_factory=_Handle)
     dst_agent_id: _Handle = msgspec.field(default_factory=_Handle)
     bytes: Any = None
@@ -152,6 +142,7 @@ class _File(msgspec.Struct, gc=False):
 
 _DECODER = msgspec.json.Decoder(_File)
 R = TypeVar("R", bound=msgspec.Struct)
+D = TypeVar("D")
 
 
 def sniff(head: bytes) -> bool:
@@ -163,26 +154,13 @@ def sniff(head: bytes) -> bool:
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     """Return a profile for each process. Raises `InputError` if the file is no complete JSON of this form."""
     try:
-        file = _DECODER.decode(_unicode(source.read(), source.name, notes))
+        file = _DECODER.decode(utf8(source.read(), source.name, notes))
     except msgspec.DecodeError as error:
         raise InputError(f"{source.name}: {of_json(error)}; expected rocprofv3's JSON as a whole") from None
     except RecursionError:
         raise InputError(f"{source.name}: nested too deeply; expected rocprofv3's JSON") from None
-    records: Records = []
-    for process in file.processes:
-        profile = _Reading(process, source, notes).profile(options.host_calls)
-        if profile is not None:
-            records.append(profile)
-    return records
-
-
-def _unicode(data: bytes, place: str, notes: Notes) -> bytes:
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        notes.add("text that is no UTF-8 replaced", f"{place}: byte {error.start}")
-        return data.decode(errors="replace").encode()
-    return data
+    found = (_Reading(process, source, notes).profile(options.host_calls) for process in file.processes)
+    return [profile for profile in found if profile is not None]
 
 
 class _Reading:
@@ -190,14 +168,8 @@ class _Reading:
         self._process = process
         self._notes = notes
         self._place = source.name
-        pid = process.metadata.pid
-        self._assembly = Assembly(
-            source.index,
-            Clock("boottime", scope=scope_of(process.metadata.machine)),
-            notes,
-            source.name,
-            pid if type(pid) is int else None,
-        )
+        clock = Clock("boottime", scope=scope_of(process.metadata.machine))
+        self._assembly = Assembly(source.index, clock, notes, source.name, _key(process.metadata.pid))
         self._agents = {
             _key(agent.id.handle): str(agent.product_name or agent.name or "")
             for agent in self._listed(process.agents, _Agent)
@@ -212,25 +184,20 @@ class _Reading:
 
     def _listed(self, raw: msgspec.Raw, kind: type[R]) -> Sequence[R]:
         """Return the rows of a list; a row that is not of ``kind`` is lost alone."""
-        try:
-            return msgspec.json.decode(raw, type=list[kind])  # type: ignore[valid-type]
-        except (msgspec.DecodeError, RecursionError):
-            return list(self._one_by_one(raw, kind))
+        found = self._decoded(raw, list[kind], None)  # type: ignore[valid-type]
+        if found is not None:
+            return found
+        lost = "row that cannot be read: skipped"
+        rows = (self._decoded(row, kind, lost) for row in self._decoded(raw, list[msgspec.Raw], lost) or ())
+        return [row for row in rows if row is not None]
 
-    def _one_by_one(self, raw: msgspec.Raw, kind: type[R]) -> Iterator[R]:
+    def _decoded(self, raw: msgspec.Raw, kind: type[D], lost: str | None) -> D | None:
         try:
-            rows = msgspec.json.decode(raw, type=list[msgspec.Raw])
+            return msgspec.json.decode(raw, type=kind)
         except (msgspec.DecodeError, RecursionError):
-            rows = []
-            self._lost()
-        for row in rows:
-            try:
-                yield msgspec.json.decode(row, type=kind)
-            except (msgspec.DecodeError, RecursionError):
-                self._lost()
-
-    def _lost(self) -> None:
-        self._notes.add("row that cannot be read: skipped", self._place)
+            if lost:
+                self._notes.add(lost, self._place)
+            return None
 
     def _rows(self, name: str, kind: type[R]) -> Sequence[R]:
         raw = self._process.buffer_records.pop(name, None)
