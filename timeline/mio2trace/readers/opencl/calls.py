@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -128,7 +129,7 @@ class ProfileFolder:
         self._interned: dict[Any, Any] = {}
         self._launches: dict[tuple[Any, ...], int] = {}
         """What a launch has of its own to its number. Copies have the first."""
-        self._names: dict[str, str] = {}
+        self._kernel_name = cache(kernel_name)
         self._seconds: dict[str, int] = {}
         self._cut_pointers = False
 
@@ -223,10 +224,7 @@ class ProfileFolder:
             route=Pool.of(one.route for one in forms).take(form),
             call=np.arange(count, dtype=np.int32),
             calls=calls,
-            **{
-                field: rows[field]
-                for field in ("number", "line", "queued_ns", "submit_ns", "start_ns", "end_ns", "size_bytes")
-            },
+            **{field: rows[field] for field in (*_ROWS[:6], "size_bytes")},
         )
         return made
 
@@ -270,28 +268,16 @@ class ProfileFolder:
             if call.errcode not in (0, _UNKNOWN_ERROR) or (handle and handle.strip("0x") in _NULL):
                 self._notes.remark("buffer that could not be created", f"call {index}")
                 return
-            self._buffers.append(
-                BufferCreated(
-                    number=index,
-                    line=line,
-                    handle=self._interned.setdefault(handle, handle),
-                    size_bytes=self._bytes(call.size, index),
-                    end_ns=self._host((call.timestamp or NO_STAMPS).end),
-                )
-            )
+            shown, size = self._interned.setdefault(handle, handle), self._bytes(call.size, index)
+            end = self._host((call.timestamp or NO_STAMPS).end)
+            self._buffers.append(BufferCreated(number=index, line=line, handle=shown, size_bytes=size, end_ns=end))
         elif isinstance(call, CreateCommandQueue):
             self._queue(call.queue, call.device)
         elif isinstance(call, (CreateProgramWithSource, CreateProgramWithBinary)):
             source = bytes(call.source) if isinstance(call, CreateProgramWithSource) else b""
-            self._program_of[call.program] = len(self._programs)
-            self._programs.append(
-                Program(
-                    index=len(self._programs),
-                    number=index,
-                    handle=call.program,
-                    source=self._interned.setdefault(source, source),
-                )
-            )
+            source = self._interned.setdefault(source, source)
+            place = self._program_of[call.program] = len(self._programs)
+            self._programs.append(Program(index=place, number=index, handle=call.program, source=source))
         elif isinstance(call, BuildProgram):
             self._change_program(call.program, {"options": call.options})
         elif isinstance(call, CreateKernelsInProgram):
@@ -330,12 +316,8 @@ class ProfileFolder:
         offset = gwo if len(gwo) == 3 else None
         key: tuple[Any, ...] = (call.kernel, kernel.program, offset, *kernel.arguments)
         launch = self._launches.setdefault(key, len(self._launches) + 1)
-        form = _Form(
-            "kernel", self._kernel_name(call.name), _LAUNCH, self._queue(call.queue),
-            gws if len(gws) == 3 else None,
-            lws if len(lws) == 3 and any(lws) else None,
-            launch,
-        )  # fmt: skip
+        grid, group = gws if len(gws) == 3 else None, lws if len(lws) == 3 and any(lws) else None
+        form = _Form("kernel", self._kernel_name(call.name), _LAUNCH, self._queue(call.queue), grid, group, launch)
         times = self._device_times(call, index)
         self._add(form, index, line, times, call.timestamp or NO_STAMPS, prepared.start if prepared else "", 0)
         kernel.prepared = None
@@ -343,17 +325,9 @@ class ProfileFolder:
             # Several kernels share one cut handle: only arguments that were set since the last enqueue are certain.
             kernel.arguments = []
 
-    def _kernel_name(self, name: str) -> str:
-        shown = self._names.get(name)
-        if shown is None:
-            shown = self._names[name] = kernel_name(name)
-        return shown
-
     def _enqueue_copy(self, call: EnqueueReadBuffer | EnqueueWriteBuffer, index: int, line: int) -> None:
         name = "read buffer" if isinstance(call, EnqueueReadBuffer) else "write buffer"
-        form = _Form(
-            "copy", name, str(call.__struct_config__.tag), self._queue(call.queue), route=_COPIES[name]
-        )  # fmt: skip
+        form = _Form("copy", name, str(call.__struct_config__.tag), self._queue(call.queue), route=_COPIES[name])
         times, size = self._device_times(call, index), self._bytes(call.size, index)
         self._add(form, index, line, times, call.timestamp or NO_STAMPS, "", size)
 

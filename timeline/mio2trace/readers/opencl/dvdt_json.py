@@ -9,11 +9,10 @@ that does not decode is counted and skipped. An array that stops (a killed run) 
 
 from __future__ import annotations
 
-import enum
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -75,21 +74,13 @@ def _folded(blocks: Iterable[bytes], folder: ProfileFolder, place: str, options:
     return folder.finish()
 
 
-class Ending(enum.Enum):
-    """How a part of the array ends."""
-
-    NEXT = "another call follows"
-    CLOSED = "the array is closed"
-    CUT = "the input ends"
-    ENDLESS = "a call does not end"
-
-
 class _Part(NamedTuple):
-    """Whole calls as an array, with the place in bytes of the first call."""
+    """Whole calls as an array, with the place in bytes of the first call. ``ending``: after it another call follows,
+    the array is closed, the input ends (``cut``), or a call does not end."""
 
     text: bytes
     offset: int
-    ending: Ending
+    ending: Literal["next", "closed", "cut", "endless"]
 
     @property
     def end(self) -> int:
@@ -124,10 +115,10 @@ def _parts(blocks: Iterable[bytes]) -> Iterator[_Part]:
                 tail = block[-_LONGEST_BORDER:]
                 size += len(held[-1])
                 if size > LONGEST_CALL:
-                    yield _Part(b"[]", offset, Ending.ENDLESS)
+                    yield _Part(b"[]", offset, "endless")
                     return
                 continue
-        part = _Part(b"".join((b"[", *held, tail, memoryview(block)[: cut[0]], b"]")), offset, Ending.NEXT)
+        part = _Part(b"".join((b"[", *held, tail, memoryview(block)[: cut[0]], b"]")), offset, "next")
         yield part
         offset = part.end + cut[1] - cut[0]
         held.clear()
@@ -136,9 +127,9 @@ def _parts(blocks: Iterable[bytes]) -> Iterator[_Part]:
     rest = b"".join((*held, tail))
     end = rest.rfind(b"]")
     if end >= 0 and not rest[end + 1 :].strip():
-        yield _Part(b"[" + rest[: end + 1], offset, Ending.CLOSED)
+        yield _Part(b"[" + rest[: end + 1], offset, "closed")
     else:
-        yield _Part(b"[" + rest + b"]", offset, Ending.CUT)
+        yield _Part(b"[" + rest + b"]", offset, "cut")
 
 
 def _last_cut(block: bytes) -> tuple[int, int] | None:
@@ -163,7 +154,7 @@ class _Decoder:
 
     def calls(self, part: _Part, index: int) -> Sequence[AnyCall]:
         """Return the calls of ``part``, which begins at byte ``offset`` with call ``index``."""
-        if part.ending is Ending.ENDLESS:
+        if part.ending == "endless":
             limit = LONGEST_CALL >> 20
             self._notes.add(f"call longer than {limit} MiB: read up to there", f"{self._place}: byte {part.offset}")
             return ()
@@ -171,7 +162,7 @@ class _Decoder:
             calls = self._decode(part.text)
         except _UNREADABLE:
             return self._one_by_one(part, index)
-        if part.ending is Ending.CUT:
+        if part.ending == "cut":
             self._cut(part.end)
         return calls
 
@@ -179,47 +170,41 @@ class _Decoder:
         try:
             raws: list[msgspec.Raw | None] = list(_RAW_CALLS.decode(part.text))
         except _UNREADABLE as error:
-            raws = self._split(part.text[1:-1], part.offset, part.ending, error)
+            raws = self._split(part.text[1:-1], part.offset, part.ending != "cut", error)
         else:
-            if part.ending is Ending.CUT:
+            if part.ending == "cut":
                 self._cut(part.end)
         return [LostCall() if raw is None else self._call(raw, index + number) for number, raw in enumerate(raws)]
 
     def _cut(self, end: int) -> None:
         self._notes.cut_off(self._place, f"byte {end}")
 
-    def _split(self, part: bytes, offset: int, ending: Ending, error: Exception) -> list[msgspec.Raw | None]:
+    def _split(self, part: bytes, offset: int, is_whole: bool, error: Exception) -> list[msgspec.Raw | None]:
         """Return the calls of a text that is not valid JSON, each decoded by itself; None for a damaged one."""
         raws: list[msgspec.Raw | None] = []
         pieces = _BETWEEN.split(part)
-        damaged = 0
         for number, piece in enumerate(pieces, 1):
             last = number == len(pieces)
             text = piece if last else piece + b"}"
             end = _whole(text)
             if end is None:
                 if last:
-                    ending = Ending.CUT  # even if a bracket ends the text: it may be inside a string
-                    continue
-                raws.append(None)
-                damaged += 1
+                    is_whole = False  # even if a bracket ends the text: it may be inside a string
+                else:
+                    raws.append(None)
                 continue
             raws.append(msgspec.Raw(text[:end]))
             rest = text[end:].strip()
-            if rest and last and ending is Ending.CUT and rest[:1] == b"]":
+            if last and not is_whole and rest[:1] == b"]":
                 self._notes.add("bytes after the end of the profile ignored", self._place)
-                ending = Ending.CLOSED
-            elif rest and not (last and ending is Ending.CUT and rest[:1] == b","):
+                is_whole = True
+            elif rest and not (last and not is_whole and rest[:1] == b","):
                 raws.append(None)
-                damaged += 1
-        if ending is Ending.CUT:
+        if not is_whole:
             self._cut(offset + len(part))
-        if damaged:
-            self._notes.add(
-                "damaged JSON in the profile: a call is lost, calls after it may be miscounted",
-                f"{self._place}: near byte {offset}: {error}",
-                damaged,
-            )
+        if damaged := raws.count(None):
+            what = "damaged JSON in the profile: a call is lost, calls after it may be miscounted"
+            self._notes.add(what, f"{self._place}: near byte {offset}: {error}", damaged)
         return raws
 
     def _call(self, raw: msgspec.Raw, index: int) -> AnyCall:

@@ -12,6 +12,7 @@ cut.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -134,9 +135,8 @@ class BlockDecoder:
         place = f"{self._place}:{self._line}"
         cut = self._cut()
         self._source_end = b""
-        make = _CALLS.get(self._name)
         call: AnyCall = None
-        if make is None:
+        if self._name not in _CALLS:
             self._notes.add("profiled call of an unknown kind", f"{shown_call(self._name)} at {place}")
         else:
             if cut and last:
@@ -144,18 +144,16 @@ class BlockDecoder:
             elif cut:
                 self._notes.add("dv/dt block cut off", place)
             try:
-                call = make(self._fields)
+                call = _made(self._name, self._fields)
             except (ValueError, KeyError, TypeError) as error:
                 if not cut:
                     self._notes.add("profiled call that could not be read", f"{place}: {error}")
                 if self._name in ("clSetKernelArg", "clCreateKernel"):
                     call = LostCall(self._fields.get("kernel"))
-        if self._name == "clSetKernelArg" and self._fields.get("errcode", "0") not in ("0", "-1"):
-            # It failed, so the earlier value stays set.
-            call = None
-            self._notes.remark(
-                "clSetKernelArg that failed: without effect", f"{place}: errcode {self._fields['errcode']}"
-            )
+        errcode = self._fields.get("errcode", "0")
+        if self._name == "clSetKernelArg" and errcode not in ("0", "-1"):
+            call = None  # it failed, so the earlier value stays set
+            self._notes.remark("clSetKernelArg that failed: without effect", f"{place}: errcode {errcode}")
         if isinstance(call, CreateProgramWithSource):
             call.source = msgspec.Raw(b"".join(self._source))
         self._source.clear()
@@ -168,77 +166,44 @@ class BlockDecoder:
         self._fields = {}
 
 
-def _stamps(fields: Fields) -> Stamps | None:
-    return Stamps(fields.get("start", ""), fields.get("end", "")) if "start" in fields else None
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split()))
 
 
-def _counters(fields: Fields) -> Counters | None:
-    if "profiling" not in fields:
-        return None
-    queued, submit, start, end = map(int, fields["profiling"].split())
+def _counters(text: str) -> Counters:
+    queued, submit, start, end = map(int, text.split())
     return Counters(queued, submit, start, end)
 
 
-def _error(fields: Fields) -> int | None:
-    return int(fields["profiling_error"]) if "profiling_error" in fields else None
-
-
-def _errcode(fields: Fields) -> int:
-    return int(fields.get("errcode", "0"))
-
-
-def _sizes(fields: Fields, key: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in fields.get(key, "").split())
-
-
-def _kernel(fields: Fields) -> Call:
-    return EnqueueNDRangeKernel(
-        timestamp=_stamps(fields),
-        queue=fields["queue"],
-        profiling=_counters(fields),
-        profiling_error=_error(fields),
-        errcode=_errcode(fields),
-        name=fields["name"],
-        kernel=fields["kernel"],
-        gwo=_sizes(fields, "gwo"),
-        gws=_sizes(fields, "gws"),
-        lws=_sizes(fields, "lws"),
-    )
-
-
-def _copy(kind: type[EnqueueReadBuffer] | type[EnqueueWriteBuffer]) -> Callable[[Fields], Call]:
-    def make(fields: Fields) -> Call:
-        return kind(
-            timestamp=_stamps(fields),
-            queue=fields["queue"],
-            profiling=_counters(fields),
-            profiling_error=_error(fields),
-            errcode=_errcode(fields),
-            buffer=fields["buffer"],
-            size=int(fields["size"]),
-        )
-
-    return make
-
-
-_CALLS: dict[str, Callable[[Fields], Call]] = {
-    "clSetKernelArg": lambda f: TimedSetKernelArg(
-        timestamp=_stamps(f), kernel=f["kernel"], arg_index=int(f["arg_index"]), arg_value=f["arg_value"]
+_Forms = dict[str, Callable[[str], Any]]
+_COMMAND: _Forms = {"queue": str, "profiling?": _counters, "profiling_error?": int, "errcode?": int}
+_COPY: _Forms = _COMMAND | {"buffer": str, "size": int}
+_CALLS: dict[str, tuple[Callable[..., Call], _Forms]] = {
+    "clSetKernelArg": (TimedSetKernelArg, {"kernel": str, "arg_index": int, "arg_value": str}),
+    "clEnqueueNDRangeKernel": (
+        EnqueueNDRangeKernel,
+        _COMMAND | {"name": str, "kernel": str, "gwo?": _sizes, "gws?": _sizes, "lws?": _sizes},
     ),
-    "clEnqueueNDRangeKernel": _kernel,
-    "clEnqueueReadBuffer": _copy(EnqueueReadBuffer),
-    "clEnqueueWriteBuffer": _copy(EnqueueWriteBuffer),
-    "clCreateBuffer": lambda f: CreateBuffer(
-        timestamp=_stamps(f), size=int(f["size"]), errcode=_errcode(f), buffer=f.get("buffer", "")
-    ),
-    "clCreateKernel": lambda f: CreateKernel(
-        timestamp=_stamps(f), program=f["program"], name=f["name"], kernel=f.get("kernel", "")
-    ),
-    "clCreateKernelsInProgram": lambda f: CreateKernelsInProgram(
-        timestamp=_stamps(f), program=f["program"], num_kernels_ret=int(f.get("num_kernels_ret", "0"))
-    ),
-    "clBuildProgram": lambda f: BuildProgram(timestamp=_stamps(f), program=f["program"], options=f.get("options", "")),
-    "clCreateProgramWithSource": lambda f: CreateProgramWithSource(timestamp=_stamps(f), program=f.get("program", "")),
-    "clCreateProgramWithBinary": lambda f: CreateProgramWithBinary(timestamp=_stamps(f), program=f.get("program", "")),
-    "clCreateCommandQueue": lambda f: CreateCommandQueue(timestamp=_stamps(f), device=f["device"], queue=f["queue"]),
+    "clEnqueueReadBuffer": (EnqueueReadBuffer, _COPY),
+    "clEnqueueWriteBuffer": (EnqueueWriteBuffer, _COPY),
+    "clCreateBuffer": (CreateBuffer, {"size": int, "errcode?": int, "buffer?": str}),
+    "clCreateKernel": (CreateKernel, {"program": str, "name": str, "kernel?": str}),
+    "clCreateKernelsInProgram": (CreateKernelsInProgram, {"program": str, "num_kernels_ret?": int}),
+    "clBuildProgram": (BuildProgram, {"program": str, "options?": str}),
+    "clCreateProgramWithSource": (CreateProgramWithSource, {"program?": str}),
+    "clCreateProgramWithBinary": (CreateProgramWithBinary, {"program?": str}),
+    "clCreateCommandQueue": (CreateCommandQueue, {"device": str, "queue": str}),
 }
+"""The fields of each call; those with a question mark may be missing."""
+
+
+def _made(name: str, fields: Fields) -> Call:
+    """Raises `KeyError` or `ValueError` for a field that is missing or of another form."""
+    kind, forms = _CALLS[name]
+    stamps = Stamps(fields.get("start", ""), fields.get("end", "")) if "start" in fields else None
+    values: dict[str, Any] = {}
+    for field, of in forms.items():
+        key = field.rstrip("?")
+        if key == field or key in fields:
+            values[key] = of(fields[key])
+    return kind(timestamp=stamps, **values)
