@@ -58,20 +58,20 @@ class BlasDecoder:
         if not any(word in line for word in WORDS):
             return False
         text = line.decode(errors="replace").strip()
-        known = self._bench(number, text)
-        if not known and "][HIPBLASLT][" in f"]{text}":
-            known = True
+        if self._bench(number, text):
+            pass
+        elif "][HIPBLASLT][" in f"]{text}":
             if "rocblaslt_matmul]" in text or ("Adesc=[" in text and "Bdesc=[" in text):
                 self._add(number, (_LT, "trace"), _hipblaslt_trace(text))
-        if not known and (traced := _TRACE.search(text)) is not None:
-            known = True
+        elif (traced := _TRACE.search(text)) is not None:
             self._add(number, (_ROC, "trace"), _rocblas_trace(traced[1], [traced[2], traced[3], *traced[4].split(",")]))
-        if not known and (entry := _ENTRY.search(text)) is not None:
-            known = True
-            made, count = _profile_entry(_LT if entry[1] is None else _ROC, entry[2])
-            self._add(number, (_LT if entry[1] is None else _ROC, "profile"), made, count)
-        self.lines += known
-        return known
+        elif (entry := _ENTRY.search(text)) is not None:
+            library = _LT if entry[1] is None else _ROC
+            self._add(number, (library, "profile"), *_profile_entry(library, entry[2]))
+        else:
+            return False
+        self.lines += 1
+        return True
 
     def finish(self) -> GemmTable | None:
         """Return the calls; None if no line was from these libraries."""
@@ -132,27 +132,26 @@ def _options(text: str) -> dict[str, str]:
 
 def _of_options(library: str, options: Mapping[str, str]) -> GemmChoice | None:
     function = options.get("f", "gemm") if library == _ROC else "matmul"
+    if not options.get("a_type", options.get("r", "")):
+        return None  # the tools print all of these options, so the line is cut off
+    return _of_fields(library, function, options, "mnk", "trans" if library == _LT else "transpose")
+
+
+def _of_fields(library: str, function: str, options: Mapping[str, str], sizes: str, trans: str) -> GemmChoice | None:
+    """Return a GEMM by the fields that the bench tools and the profiles have in common."""
     if library == _ROC and "gemm" not in function:
         return None
-    plain = options.get("r", "")
-    types = tuple(options.get(f"{name}_type", plain) for name in ("a", "b", "c", "d", "compute"))
-    names = ("transA", "transB") if library == _LT else ("transposeA", "transposeB")
-    trans = options.get(names[0], ""), options.get(names[1], "")
-    if not types[0]:
-        return None  # the tools print all of these options, so the line is cut off
-    solution = options.get("solution_index", "")
-    return _made(
-        library, function, [options.get(name) for name in ("m", "n", "k")], options.get("batch_count", "1"), trans,
-        types, [options.get(f"ld{name}") for name in "abcd"], _epilogue(options),
-        "" if library == _ROC and solution == "0" else solution,
-    )  # fmt: skip
-
-
-def _epilogue(options: Mapping[str, str]) -> str:
     words = ["bias"] if options.get("bias_vector") not in (None, "false", "0") else []
     activation = options.get("activation_type", "none")
     words += [activation] if activation not in ("none", "") and _NAME.fullmatch(activation) is not None else []
-    return "+".join(words)
+    plain, solution = options.get("r", ""), options.get("solution_index", "")
+    return _made(
+        library, function, [options.get(name) for name in sizes], options.get("batch_count", "1"),
+        (options.get(f"{trans}A", ""), options.get(f"{trans}B", "")),
+        tuple(options.get(f"{name}_type", plain) for name in ("a", "b", "c", "d", "compute")),
+        [options.get(f"ld{name}") for name in "abcd"], "+".join(words),
+        "" if library == _ROC and solution == "0" else solution,
+    )  # fmt: skip
 
 
 def _hipblaslt_trace(text: str) -> GemmChoice | None:
@@ -200,17 +199,8 @@ def _profile_entry(library: str, text: str) -> tuple[GemmChoice | None, int]:
     for field in others:
         name, _, value = field.partition(": ")
         fields[name.strip()] = value.strip("\"' ")
-    function = fields["function"].removeprefix("rocblas_")
-    if library == _ROC and "gemm" not in function:
-        return None, 1
-    solution = fields.get("solution_index", "")
-    made = _made(
-        library, function, [fields.get(name) for name in "MNK"], fields.get("batch_count", "1"),
-        (fields.get("transA", ""), fields.get("transB", "")),
-        tuple(fields.get(f"{name}_type", "") for name in ("a", "b", "c", "d", "compute")),
-        [fields.get(f"ld{name}") for name in "abcd"], _epilogue(fields),
-        "" if library == _ROC and solution == "0" else solution,
-    )  # fmt: skip
+    fields.pop("r", None)
+    made = _of_fields(library, fields["function"].removeprefix("rocblas_"), fields, "MNK", "trans")
     return made, _whole(fields.get("call_count", "1")) or 1
 
 

@@ -56,12 +56,8 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
             notes.add("row of TunableOp that cannot be read: skipped", f"{source.name}:{number}")
     if not gemms:
         raise InputError(f"{source.name}: no row of a GEMM; expected TunableOp's results")
-    found = sorted(gemms.values(), key=lambda gemm: gemm.line)
-    return [
-        GemmTable(
-            source=source.index, kind="tuned", gemms=tuple(found), made_for=tuple(made_for.items()), skipped=skipped
-        )
-    ]
+    found, valid = tuple(sorted(gemms.values(), key=lambda gemm: gemm.line)), tuple(made_for.items())
+    return [GemmTable(source=source.index, kind="tuned", gemms=found, made_for=valid, skipped=skipped)]
 
 
 def _gemm(number: int, text: str) -> GemmChoice | None:
@@ -99,9 +95,9 @@ def _cut(named: str) -> tuple[str, str]:
     return "", ""
 
 
-def _ms(text: str | None) -> float | None:
+def _ms(text: str) -> float | None:
     try:
-        value = float(text or "")
+        value = float(text)
     except ValueError:
         return None
     return value if 0 < value < 1e9 else None

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mio2trace.model.log import Direction, FrameworkLog, LayerTime, LocalTime
+from mio2trace.model.log import Direction, FrameworkLog, LayerTime
 from mio2trace.notes import LEADS_OUT, InputError, Notes
 from mio2trace.outgoing import count
 from mio2trace.patterns import late
@@ -133,18 +133,14 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     if bytes(run.execution_time_list_opencl)[:1] == b"[" and not records:
         notes.add("kernel times without a time line (execution_time_list_opencl) not drawn", source.name)
     layers = _layers(run.per_layer_info, source, f"{path}.per_layer_info", notes)
-    device_name = _device_name(record.features)
     if layers or run.time_fw_ms is not None:
+        forward, backward = _ms(run.time_fw_ms), _ms(run.time_bw_ms)
         records.append(
             FrameworkLog(
-                source=source.index,
-                layers=layers,
-                iterations=_iterations(run.iterations),
-                average_forward_ns=_ms(run.time_fw_ms),
-                average_backward_ns=_ms(run.time_bw_ms),
-                device_name=device_name,
+                source=source.index, layers=layers, iterations=_iterations(run.iterations), average_forward_ns=forward,
+                average_backward_ns=backward, device_name=_device_name(record.features),
             )
-        )
+        )  # fmt: skip
     if not records:
         raise InputError(f"{source.name}: {path}: neither per_layer_info nor dvdt_prof; expected one of them with data")
     return records
@@ -173,9 +169,8 @@ def locate(directory: str, tags: tuple[str, ...], notes: Notes) -> str:
     if len(points) < len(found):
         notes.add("point of a CK directory that is no regular file: skipped", name, len(found) - len(points))
     if not points:
-        raise InputError(
-            f"{name}: a directory without profile, log or ckp-*.0001.json; expected one of a run, or a CK entry"
-        )
+        what = "a directory without profile, log or ckp-*.0001.json"
+        raise InputError(f"{name}: {what}; expected one of a run, or a CK entry")
     chosen = [path for path in points if set(tags) <= _tags(path.parent)]
     if not chosen:
         raise InputError(f"{name}: none of {count(len(points), 'point')} has the tags {','.join(tags)}")
@@ -207,24 +202,17 @@ def _choose(repetitions: list[_Repetition], wanted: int | None, place: str, note
             notes.add("the chosen repetition does not say that it succeeded", f"{place}: {wanted}")
         return wanted
     with_data = [number for number, repetition in enumerate(repetitions) if repetition.run.has_data]
-    for number in with_data:
-        if repetitions[number].run.succeeded:
-            if len(repetitions) > 1:
-                notes.remark(
-                    "one of several repetitions taken, counted from 0 (--repetition chooses)",
-                    f"{place}: {number} of {len(repetitions)}",
-                )
-            return number
-    if with_data:
-        notes.add(
-            "no repetition with data says that it succeeded: took the first with data",
-            f"{place}: {with_data[0]} of {len(repetitions)}",
-        )
-        return with_data[0]
-    raise InputError(
-        f"{place}: $.characteristics_list: {count(len(repetitions), 'repetition')}, none with per_layer_info or"
-        " dvdt_prof"
-    )
+    if not with_data:
+        shown = f"{place}: $.characteristics_list: {count(len(repetitions), 'repetition')}"
+        raise InputError(f"{shown}, none with per_layer_info or dvdt_prof")
+    good = next((number for number in with_data if repetitions[number].run.succeeded), None)
+    taken = with_data[0] if good is None else good
+    where = f"{place}: {taken} of {len(repetitions)}"
+    if good is None:
+        notes.add("no repetition with data says that it succeeded: took the first with data", where)
+    elif len(repetitions) > 1:
+        notes.remark("one of several repetitions taken, counted from 0 (--repetition chooses)", where)
+    return taken
 
 
 def _decode(text: bytes, kind: type[T], place: str) -> T:
@@ -252,25 +240,15 @@ def _layers(raw: msgspec.Raw, source: Source, path: str, notes: Notes) -> tuple[
         except (KeyError, ValueError, RecursionError) as error:
             notes.add("layer entry that could not be read", f"{source.name}: {path}[{position}]: {error}")
             continue
-        label = _LABEL.match(info.label)
+        label, stamp = _LABEL.match(info.label), _STAMP.match(info.timestamp)
+        name = (label[1] if label else info.label) or f"layer {info.index}"
+        when = local_time(*stamp.groups()) if stamp and info.timestamp != _PLACEHOLDER else None
         layers.append(
             LayerTime(
-                source=source.index,
-                index=info.index,
-                layer=(label[1] if label else info.label) or f"layer {info.index}",
-                direction=direction,
-                printed_ns=printed,
-                stamp=_stamp(info.timestamp),
+                source=source.index, index=info.index, layer=name, direction=direction, printed_ns=printed, stamp=when
             )
         )
     return tuple(layers)
-
-
-def _stamp(text: str) -> LocalTime | None:
-    match = _STAMP.match(text)
-    if match is None or text == _PLACEHOLDER:
-        return None
-    return local_time(*match.groups())
 
 
 def _ms(value: Any) -> int | None:

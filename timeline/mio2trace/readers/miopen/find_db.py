@@ -8,6 +8,8 @@ If a key occurs twice, the last line counts. Lines that are no records, and a cu
 
 from __future__ import annotations
 
+from typing import Literal
+
 from mio2trace.model.choices import SolverRecord, SolverTable, solver_record
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
@@ -47,11 +49,5 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     if not records:
         raise InputError(f"{source.name}: no record of a problem; expected MIOpen's find-db")
     has_times = any(solver.time_ms is not None for record in records.values() for solver in record.solvers)
-    return [
-        SolverTable(
-            source=source.index,
-            kind="find-db" if has_times else "perf-db",
-            records=tuple(records.values()),
-            skipped=skipped,
-        )
-    ]
+    kind: Literal["find-db", "perf-db"] = "find-db" if has_times else "perf-db"
+    return [SolverTable(source=source.index, kind=kind, records=tuple(records.values()), skipped=skipped)]

@@ -75,13 +75,13 @@ def instructions(data: bytes, wanted: frozenset[str]) -> dict[str, Instruction]:
 
 
 def _all(data: bytes) -> Iterator[tuple[int, int]]:
-    for tag, at, stop in fields(data, 0, len(data)):
-        if tag == 0x0A:
-            for inner, begin, end in fields(data, at, stop):
-                if inner == 0x1A:
-                    for deep, first, last in fields(data, begin, end):
-                        if deep == 0x12:
-                            yield first, last
+    for module in _parts(data, (0, len(data)), 0x0A):
+        for computation in _parts(data, module, 0x1A):
+            yield from _parts(data, computation, 0x12)
+
+
+def _parts(data: bytes, span: tuple[int, int], wanted: int) -> Iterator[tuple[int, int]]:
+    return ((at, stop) for tag, at, stop in fields(data, *span) if tag == wanted)
 
 
 def _instruction(data: bytes, at: int, stop: int) -> tuple[str, int, _Raw]:
@@ -103,9 +103,7 @@ def _instruction(data: bytes, at: int, stop: int) -> tuple[str, int, _Raw]:
 
 def _told(data: bytes, raw: _Raw, shapes: Mapping[int, tuple[int, int]]) -> Instruction:
     parts = raw.parts
-    path = ""
-    if 7 in parts:
-        path = next((text(data, a, b) for tag, a, b in fields(data, *parts[7]) if tag == 0x12), "")
+    path = next((text(data, *span) for span in _parts(data, parts.get(7, (0, 0)), 0x12)), "")
     operands = tuple(_shape(data, shapes[one]) if one in shapes else Shape() for one in raw.operands[:8])
     target = text(data, *parts[28]) if 28 in parts else ""
     made = Instruction(
@@ -169,7 +167,7 @@ def _convolution(data: bytes, raw: _Raw, made: Instruction) -> Inputs:
         if sorted(order) != list(range(len(lengths))):
             raise ValueError("dimension numbers that are none of the shape")
         shapes.append(tuple(lengths[place] for place in order))
-    windows = [_numbers_of(data, (a, b)) for tag, a, b in fields(data, *raw.parts[15]) if tag == 0x0A]
+    windows = [_numbers_of(data, span) for span in _parts(data, raw.parts[15], 0x0A)]
     if len(windows) != len(shapes[0]) - 2:
         raise ValueError("a window of other dimensions")
     pads = [one.get(3, [0])[0] for one in windows]
@@ -177,15 +175,9 @@ def _convolution(data: bytes, raw: _Raw, made: Instruction) -> Inputs:
     dilations = [max(1, one.get(5, [1])[0]) for one in windows]
     if any(max(1, one.get(6, [1])[0]) != 1 for one in windows) or min(pads) < 0:
         raise ValueError("a window that MIOpen has not got")
-    groups = max(1, _count(raw, 50))
-    return Inputs(
-        tuple(shapes), tuple(one.dtype for one in made.operands[:2]), (),
-        ("conv", way, *map(str, (pads, strides, dilations, groups))),
-    )  # fmt: skip
-
-
-def _count(raw: _Raw, field: int) -> int:
-    return signed(raw.parts[field][0]) if field in raw.parts else 0
+    groups = max(1, signed(raw.parts.get(50, (0, 0))[0]))
+    values = ("conv", way, *map(str, (pads, strides, dilations, groups)))
+    return Inputs(tuple(shapes), tuple(one.dtype for one in made.operands[:2]), (), values)
 
 
 class _DotDimensions(msgspec.Struct, gc=False):

@@ -20,8 +20,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
-from typing import Literal, NamedTuple
+from itertools import groupby, pairwise
+from typing import Any, Literal, NamedTuple
 
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import (
@@ -59,14 +59,9 @@ _DERIVED = 0xDEADBEEF
 _UNIX_FROM_NS = 10**15
 _MOST_NS = (1 << 62) - 1
 _ROUTES = {
-    "H2D": "host to device",
-    "D2H": "device to host",
-    "D2D": "device to device",
-    "P2P": "device to device",
-    "HostToDevice": "host to device",
-    "DeviceToHost": "device to host",
-    "DeviceToDevice": "device to device",
-    "PeerToPeer": "device to device",
+    **dict.fromkeys(("H2D", "HostToDevice"), "host to device"),
+    **dict.fromkeys(("D2H", "DeviceToHost"), "device to host"),
+    **dict.fromkeys(("D2D", "P2P", "DeviceToDevice", "PeerToPeer"), "device to device"),
 }
 _DETAILS = ("kernel_details", "memcpy_details", "memset_details")
 _Kind = Literal["kernel", "copy", "fill"]
@@ -142,15 +137,14 @@ class _Assembly:
         self._called: Counter[str] = Counter()
         self._devices: list[Device] = []
         self._queues: list[Queue] = []
-        self._queue_of: dict[tuple[int, int], Queue] = {}
+        self._queue_of: dict[tuple[int, int], int] = {}
         self._ran: list[_Ran] = []
-        self._calls: dict[int, tuple[Call, _Op | None]] = {}
+        self._calls: dict[int | None, tuple[Call, _Op | None]] = {}
         self._others: list[Call] = []
         self._ranges: list[Range] = []
         self._steps: list[Range] = []
         self._records = 0
-        self._shared: dict[object, object] = {}
-        self._details: dict[str, _Details] = {}
+        self._shared: dict[Any, Any] = {}
 
     def profile(self) -> Profile:
         for plane in self._planes:
@@ -204,22 +198,18 @@ class _Assembly:
             else:
                 self._notes.add("event whose times are no numbers in order: not drawn", self._source.name)
 
-    def _same(self, value: object) -> object:
-        return self._shared.setdefault(value, value)
-
     def _op(self, stats: Mapping[str, Value]) -> _Op | None:
         """Return the op: XLA's by its instruction, TensorFlow's by the op's own name."""
         hlo, path = _text(stats.get("hlo_op")), _text(stats.get("name"))
-        of_tf = _text(stats.get("tf_op"))
-        scope, _, _ = of_tf.rpartition(":")
+        scope = _text(stats.get("tf_op")).rpartition(":")[0]
         if scope == "XlaModule":
             scope = ""
         if not hlo and not scope:
             return None
         program = stats.get("program_id")
         key = program if type(program) is int else None, _text(stats.get("hlo_module")), hlo or scope
-        made = self._same(_Op(key, path or scope))
-        assert isinstance(made, _Op)
+        op = _Op(key, path or scope)
+        made: _Op = self._shared.setdefault(op, op)
         return made
 
     # -- devices -----------------------------------------------------------------------------------------------------
@@ -235,55 +225,28 @@ class _Assembly:
             queue = self._queue(device.index, int(stream[1]))
             for event, start, end in self._events(plane, line):
                 stats = self._reader.stats(plane, event.stats)
-                key = stats.get("correlation_id")
-                self._ran.append(
-                    _Ran(
-                        event.type.name,
-                        start,
-                        end,
-                        queue.index,
-                        key if type(key) is int and 0 <= key < 1 << 63 else None,
-                        self._op(stats),
-                        self._detail(next(filter(None, (_text(stats.get(name)) for name in _DETAILS)), "")),
-                        _kind(event.type.name, stats),
-                    )
-                )
+                details = _details(next(filter(None, (_text(stats.get(name)) for name in _DETAILS)), ""))
+                name, key = event.type.name, _correlation(stats)
+                self._ran.append(_Ran(name, start, end, queue, key, self._op(stats), details, _kind(name, stats)))
         if known is None and len(self._queues) > begun:  # a GPU without work has no lines
             self._devices.append(device)
 
-    def _queue(self, device: int, number: int) -> Queue:
+    def _queue(self, device: int, number: int) -> int:
         """Return the queue of a stream: two lines of one stream are one queue."""
-        queue = self._queue_of.get((device, number))
-        if queue is None:
-            queue = Queue(index=len(self._queues), device=device, kind="stream", number=number)
-            self._queue_of[device, number] = queue
-            self._queues.append(queue)
-        return queue
-
-    def _detail(self, text: str) -> _Details:
-        """Read ``grid:16,1,1 block:512,1,1 private_mem:0 group_mem:0``: the number of blocks, and their size."""
-        known = self._details.get(text)
-        if known is None:
-            values = dict(_DETAIL.findall(text[:400]))
-            blocks, group = _size3(values.get("grid", "")), _size3(values.get("block", ""))
-            grid = None
-            if blocks is not None and group is not None:
-                grid = (blocks[0] * group[0], blocks[1] * group[1], blocks[2] * group[2])
-            private, local, vgprs = (_integer(values.get(name)) for name in ("private_mem", "group_mem", "regs"))
-            has_resources = private is not None or local is not None or vgprs is not None
-            resources = Resources(vgprs=vgprs, lds_bytes=local, scratch_bytes=private) if has_resources else None
-            known = self._details[text] = _Details(grid, group, resources, _integer(values.get("size")) or 0)
-        return known
+        index = self._queue_of.setdefault((device, number), len(self._queues))
+        if index == len(self._queues):
+            self._queues.append(Queue(index=index, device=device, kind="stream", number=number))
+        return index
 
     def _order(self, ran: _Ran) -> tuple[int, int]:
         """Sort by launch; a command without a launch by its begin."""
-        call = self._calls.get(ran.correlation) if ran.correlation is not None else None
+        call = self._calls.get(ran.correlation)
         return (ran.start if call is None else call[0].start_ns or 0), ran.start
 
     def _activity(self, number: int, ran: _Ran, place: int | None) -> Activity:
         is_copy = ran.kind == "copy"
         route = next((route for word, route in _ROUTES.items() if word in ran.name), "") if is_copy else ""
-        called = self._calls.get(ran.correlation) if ran.correlation is not None else None
+        called = self._calls.get(ran.correlation)
         grid, workgroup, resources, size_bytes = ran.details
         return Activity(
             number, ran.kind, f"copy {route}".strip() if is_copy else kernel_name(ran.name), queue=ran.queue,
@@ -296,10 +259,8 @@ class _Assembly:
 
     def _thread(self, name: str, tid: int | None = None) -> int:
         self._called[name] += 1
-        number = self._called[name]
-        self._threads.append(
-            Thread(index=len(self._threads), tid=tid, name=name if number == 1 else f"{name} ({number})")
-        )
+        shown = name if self._called[name] == 1 else f"{name} ({self._called[name]})"
+        self._threads.append(Thread(index=len(self._threads), tid=tid, name=shown))
         return self._threads[-1].index
 
     def _host(self, plane: Plane) -> None:
@@ -321,8 +282,8 @@ class _Assembly:
         """Take a HIP call, a step, or any other event of the host with a duration."""
         name = event.type.name
         stats = self._reader.stats(plane, event.stats) if event.stats else {}
-        key, step = stats.get("correlation_id"), stats.get("step_num")
-        if type(key) is int and 0 <= key < 1 << 63:
+        key, step = _correlation(stats), stats.get("step_num")
+        if key is not None:
             call = Call(name, thread, *times, 0, None, key)
             if key in self._calls:
                 self._others.append(call)
@@ -339,18 +300,16 @@ class _Assembly:
         """Make the ranges of programs, layers and ops that the host launched; return the place of each command's op."""
         lanes: dict[tuple[int, int | None], list[_Launched]] = defaultdict(list)
         for position, ran in enumerate(self._ran):
-            called = self._calls.get(ran.correlation) if ran.correlation is not None else None
-            op = ran.op or (None if called is None else called[1])
+            call, of_call = self._calls.get(ran.correlation, (None, None))
+            op = ran.op or of_call
             if op is None:
                 continue
             device = self._queues[ran.queue].device
-            if called is None:
+            if call is None:
                 lanes[device, None].append(_Launched(ran.start, ran.end, position, op))
             else:
-                call = called[0]
-                assert call.start_ns is not None
-                assert call.end_ns is not None
-                lanes[device, call.thread].append(_Launched(call.start_ns, call.end_ns, position, op))
+                times = call.start_ns or 0, call.end_ns or 0  # which it has
+                lanes[device, call.thread].append(_Launched(*times, position, op))
         told = self._instructions({launched.op.key for lane in lanes.values() for launched in lane})
         executions: dict[int, list[list[_Launched]]] = defaultdict(list)
         range_of: dict[int, int] = {}
@@ -370,15 +329,14 @@ class _Assembly:
         module = execution[0].op.key[1]
         if module:
             self._ranges.append(Range("frame", module, thread, *_span(execution)))
-        paths = {one.op: one.op.path or _path(told.get(one.op.key)) for one in execution}
-        for in_layer in _unbroken(execution, [layer_of(paths[one.op]) for one in execution]):
-            layer, direction = layer_of(paths[in_layer[0].op])
+        paths = {one.op: one.op.path or (told[one.op.key].path if one.op.key in told else "") for one in execution}
+        for (layer, direction), neighbours in groupby(execution, lambda one: layer_of(paths[one.op])):
+            in_layer = [*neighbours]
             if layer:
-                self._ranges.append(
-                    Range("annotation", f"{layer} {direction}" if direction else layer, thread, *_span(in_layer))
-                )
-            for of_op in _unbroken(in_layer, [one.op for one in in_layer]):
-                key = of_op[0].op.key
+                text = f"{layer} {direction}" if direction else layer
+                self._ranges.append(Range("annotation", text, thread, *_span(in_layer)))
+            for op, same in groupby(in_layer, lambda one: one.op):
+                of_op, key = [*same], op.key
                 range_of |= dict.fromkeys((one.position for one in of_op), len(self._ranges))
                 text = f"{module}/{key[2]}" if module else key[2]
                 inputs = self._given(told.get(key))
@@ -388,9 +346,8 @@ class _Assembly:
         """Return the inputs for the table of operations; the opcode if nothing else is known."""
         if instruction is None:
             return None
-        plain = Inputs(values=(instruction.opcode,)) if instruction.given is None else instruction.given
-        made = self._same(plain)
-        assert isinstance(made, Inputs)
+        inputs = Inputs(values=(instruction.opcode,)) if instruction.given is None else instruction.given
+        made: Inputs = self._shared.setdefault(inputs, inputs)
         return made
 
     def _instructions(self, keys: set[_Key]) -> dict[_Key, Instruction]:
@@ -456,24 +413,27 @@ def _executions(lane: Sequence[_Launched]) -> Iterator[list[_Launched]]:
         yield execution
 
 
-def _unbroken(launched: Sequence[_Launched], keys: Sequence[object]) -> Iterator[list[_Launched]]:
-    """Group neighbours with equal keys."""
-    group: list[_Launched] = []
-    for place, one in enumerate(launched):
-        if group and keys[place] != keys[place - 1]:
-            yield group
-            group = []
-        group.append(one)
-    if group:
-        yield group
-
-
 def _span(launched: Sequence[_Launched]) -> tuple[int, int]:
     return launched[0].start, max(one.end for one in launched)
 
 
-def _path(instruction: Instruction | None) -> str:
-    return "" if instruction is None else instruction.path
+@lru_cache(maxsize=1 << 14)
+def _details(text: str) -> _Details:
+    """Read ``grid:16,1,1 block:512,1,1 private_mem:0 group_mem:0``: the number of blocks, and their size."""
+    values = dict(_DETAIL.findall(text[:400]))
+    blocks, group = _size3(values.get("grid", "")), _size3(values.get("block", ""))
+    grid = None
+    if blocks is not None and group is not None:
+        grid = (blocks[0] * group[0], blocks[1] * group[1], blocks[2] * group[2])
+    private, local, vgprs = (_integer(values.get(name)) for name in ("private_mem", "group_mem", "regs"))
+    has_resources = private is not None or local is not None or vgprs is not None
+    resources = Resources(vgprs=vgprs, lds_bytes=local, scratch_bytes=private) if has_resources else None
+    return _Details(grid, group, resources, _integer(values.get("size")) or 0)
+
+
+def _correlation(stats: Mapping[str, Value]) -> int | None:
+    key = stats.get("correlation_id")
+    return key if type(key) is int and 0 <= key < 1 << 63 else None
 
 
 def _kind(name: str, stats: Mapping[str, Value]) -> _Kind:
@@ -493,14 +453,10 @@ def _integer(text: str | None) -> int | None:
 
 
 def _size3(text: str) -> Size3 | None:
-    parts = [_integer(part) for part in text.split(",")]
-    if len(parts) != 3 or any(part is None or not 0 < part < 1 << 32 for part in parts):
+    parts = [_integer(part) or 0 for part in text.split(",")]
+    if len(parts) != 3 or not all(0 < part < 1 << 32 for part in parts):
         return None
-    x, y, z = parts
-    assert x is not None
-    assert y is not None
-    assert z is not None
-    return x, y, z
+    return parts[0], parts[1], parts[2]
 
 
 # -- The part of a network that an op is in, by the path that JAX and TensorFlow give it (xspace.md 6) -----------------
