@@ -46,23 +46,7 @@ READERS: tuple[Reader, ...] = (
 """At most one of them recognises a file, except `run_log`, the last one: it accepts any text that no other reader
 knows."""
 
-PROFILES: tuple[Reader, ...] = (
-    dvdt_json,
-    rocpd,
-    rpd,
-    rpd_json,
-    v3_csv,
-    v3_json,
-    v1_csv,
-    v1_db,
-    v1_json,
-    kineto,
-    xplane,
-    find_db,
-    perf_db,
-    tunable,
-    bundled,
-)
+PROFILES = tuple(reader for reader in READERS if reader not in (ck, *OF_TENSORFLOW, run_log))
 """Readers whose files a directory may represent."""
 _KEYS = re.compile(rb'"([^"\\]{1,40})"\s*:')
 

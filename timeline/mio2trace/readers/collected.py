@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import chain, groupby
 
 import msgspec
 
@@ -133,13 +133,8 @@ def _without_colours(blocks: Iterator[bytes]) -> Iterator[bytes]:
         if _ESCAPE not in block:
             yield block
             continue
-        yield from (_COLOUR.sub(b"", one) for one in _whole_lines(_and(block, blocks)))
+        yield from (_COLOUR.sub(b"", one) for one in _whole_lines(chain((block,), blocks)))
         return
-
-
-def _and(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from rest
 
 
 def _whole_lines(blocks: Iterator[bytes]) -> Iterator[bytes]:

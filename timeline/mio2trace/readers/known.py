@@ -11,15 +11,11 @@ from mio2trace.readers.rocm.database import MAGIC
 from mio2trace.readers.rocm.tables import header
 from mio2trace.readers.tf.wire import WireError, varint
 
+_PROFILE = "a profile of a ROCm tool, of PyTorch, or dv/dt"
+_ROCPD = "rocprofv3's database (--output-format rocpd), JSON or CSV of the same run"
 _BY_NAME = {
-    (".nsys-rep", ".qdrep", ".ncu-rep"): (
-        "a report of NVIDIA's Nsight",
-        "a profile of a ROCm tool, of PyTorch, or dv/dt",
-    ),
-    (".otf2", ".def", ".evt"): (
-        "a part of an OTF2 archive",
-        "rocprofv3's database (--output-format rocpd), JSON or CSV of the same run",
-    ),
+    (".nsys-rep", ".qdrep", ".ncu-rep"): ("a report of NVIDIA's Nsight", _PROFILE),
+    (".otf2", ".def", ".evt"): ("a part of an OTF2 archive", _ROCPD),
 }
 """Endings of names, for binary files whose content does not show their format."""
 _OWN_JSON = re.compile(rb'\s*\{[^\[]{0,300}?"generator"\s*:\s*"mio2trace ')
@@ -54,24 +50,16 @@ def _database(*words: bytes) -> Callable[[bytes], bool]:
     return lambda head: head.startswith(MAGIC) and any(word in head for word in words)
 
 
-def _first_message(head: bytes) -> tuple[int, int] | None:
-    """Return (begin, end) of the first field of a protocol buffer, if it is a message in field 1."""
-    if head[:1] != b"\x0a":
-        return None
-    try:
-        size, at = varint(head, 1, len(head))
-    except WireError:
-        return None
-    return (at, at + size) if at + size <= len(head) or len(head) >= _WHOLE_HEAD else None
-
-
 def _is_perfetto(head: bytes) -> bool:
-    """Return whether it is a packet with fields of Perfetto, followed by another packet or the end."""
-    first = _first_message(head)
-    if first is None or first[0] == first[1] or head[first[1] : first[1] + 1] not in (b"\x0a", b""):
+    """Return whether it is a packet (field 1) with fields of Perfetto, followed by another packet or the end."""
+    if head[:1] != b"\x0a":
         return False
     try:
-        tag, _ = varint(head, first[0], min(first[1], len(head)))
+        size, at = varint(head, 1, len(head))
+        end = at + size
+        if not size or (end > len(head) and len(head) < _WHOLE_HEAD) or head[end : end + 1] not in (b"\x0a", b""):
+            return False
+        tag, _ = varint(head, at, min(end, len(head)))
     except WireError:
         return False
     return tag >> 3 in _PACKET_FIELDS and tag & 7 in (0, 2)
@@ -107,7 +95,7 @@ KNOWN: tuple[Known, ...] = (
     Known(lambda head: _SCHEMA.match(head) is not None, "a JSON schema, which holds no data", _TRACE),
     Known(
         _database(b"CUPTI_ACTIVITY", b"TARGET_INFO_NIC", b"TARGET_INFO_GPU"),
-        "a database of NVIDIA's Nsight Systems", "a profile of a ROCm tool, of PyTorch, or dv/dt",
+        "a database of NVIDIA's Nsight Systems", _PROFILE,
     ),
     Known(
         _database(b"kern_db"), "MIOpen's database of compiled kernels, which has no times",

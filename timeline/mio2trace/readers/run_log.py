@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain, pairwise
-from typing import Any
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -105,16 +105,7 @@ def _together(of_writer: Mapping[int, _Log], lines: int) -> Records:
         except InputError:  # one of the ranks printed no known line
             if not made and writer == [*of_writer][-1]:
                 raise
-    ids: dict[int, set[int]] = {}
-    for writer, records in made.items():
-        threads = [record.threads for record in records if isinstance(record, FrameworkLog)]
-        ids[writer] = {one for own in threads for one in own} | {
-            one.thread
-            for record in records
-            if isinstance(record, MiopenLog)
-            for one in record.records
-            if one.thread is not None
-        }
+    ids = {writer: _threads(records) for writer, records in made.items()}
     counts = Counter(one for own in ids.values() for one in own)
 
     def of(writer: int, thread: int | None) -> int:
@@ -132,11 +123,8 @@ def _together(of_writer: Mapping[int, _Log], lines: int) -> Records:
                 logs.append(_renumbered(record, partial(of, writer)))
             elif isinstance(record, MiopenLog):
                 calls: dict[int, LoggedCall] = {}
-                libraries.append(
-                    replace(
-                        record, records=tuple(_of_thread(one, partial(of, writer), calls) for one in record.records)
-                    )
-                )
+                its = tuple(_of_thread(one, partial(of, writer), calls) for one in record.records)
+                libraries.append(replace(record, records=its))
     if logs:
         together.append(
             replace(
@@ -156,9 +144,17 @@ def _together(of_writer: Mapping[int, _Log], lines: int) -> Records:
     return together
 
 
-def _line(record: Any) -> int:
-    line: int = record.line
-    return line
+_line = attrgetter("line")
+
+
+def _threads(records: Records) -> set[int]:
+    threads: set[int | None] = set()
+    for record in records:
+        if isinstance(record, FrameworkLog):
+            threads.update(record.threads)
+        elif isinstance(record, MiopenLog):
+            threads.update(one.thread for one in record.records)
+    return {one for one in threads if one is not None}
 
 
 def _renumbered(log: FrameworkLog, of: Callable[[int | None], int]) -> FrameworkLog:
@@ -319,10 +315,8 @@ class _Log:
         gemms = self._blas.finish()
         if not self._profiles and not found and gemms is None:
             if self._empty_arrays:
-                raise InputError(
-                    f"{place}: {count(self._empty_arrays, 'empty [dv/dt] block')}, and no other line of it is known; "
-                    "expected the calls of the profiled program"
-                )
+                what = f"{count(self._empty_arrays, 'empty [dv/dt] block')}, and no other line of it is known"
+                raise InputError(f"{place}: {what}; expected the calls of the profiled program")
             first = "first " if self._source.stopped else ""
             unknown = f"none of its {first}{lines} lines is known" if lines != 1 else "its only line is not known"
             raise InputError(f"{place}: {unknown}; expected Caffe's `time` log, MIOpen's log, or [dv/dt] blocks")
@@ -460,9 +454,8 @@ class _Numbered:
                 break
             size += len(block)
             if size > LONGEST_LINE:
-                self._notes.add(
-                    f"line longer than {LONGEST_LINE >> 20} MiB cut into several", f"line {self.number + 1}"
-                )
+                what = f"line longer than {LONGEST_LINE >> 20} MiB cut into several"
+                self._notes.add(what, f"line {self.number + 1}")
                 held.append(b"\n")
                 break
         self._data, self._at = b"".join(held), 0

@@ -12,7 +12,7 @@ import calendar
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import AnyStr
+from typing import Any
 
 import msgspec
 
@@ -54,7 +54,6 @@ _PHRASES: tuple[tuple[str, LogEventKind], ...] = (
     ("*** Benchmark ends ***", "benchmark ends"),
 )
 _OF_BENCHMARK = ("benchmark begins", "benchmark ends")
-_BEGINNINGS = tuple(phrase for phrase, _ in _PHRASES)
 _SETTING_UP = late(r"Setting up (.+)")
 _CREATING = late(r"Creating [Ll]ayer (.+)")
 _BACKWARD = late(r"(.+) (?:needs|does not need) backward computation\.")
@@ -85,18 +84,13 @@ def _nanoseconds(text: str, unit: int) -> int | None:
     return round(value * unit) if 0 <= value * unit < LONGEST_PRINTED_NS else None
 
 
-def local_time(
-    year: AnyStr | None,
-    month: AnyStr,
-    day: AnyStr,
-    hour: AnyStr,
-    minute: AnyStr,
-    second: AnyStr,
-    fraction: AnyStr | None,
-) -> LocalTime | None:
-    """Return a stamp from its digits (at most nine for the ``fraction`` of a second); None if there is no such
-    moment."""
-    begins = _second(year, month, day, hour, minute, second)
+Digits = str | bytes | None
+
+
+def local_time(*digits: Digits) -> LocalTime | None:
+    """Return a stamp from the digits of year (or None), month, day, hour, minute, second and its fraction (at most
+    nine, or None); None if there is no such moment."""
+    begins, fraction = _second(digits[:6]), digits[6]
     if begins is None:
         return None
     years, months, days, clock = begins
@@ -105,22 +99,14 @@ def local_time(
 
 
 @lru_cache(maxsize=1 << 8)
-def _second(
-    year: str | bytes | None,
-    month: str | bytes,
-    day: str | bytes,
-    hour: str | bytes,
-    minute: str | bytes,
-    second: str | bytes,
-) -> tuple[int, int, int, int] | None:
+def _second(digits: tuple[Digits, ...]) -> tuple[int, int, int, int] | None:
     """Return the date and the ns from midnight; cached, because a log has thousands of lines per second."""
-    years, months, days = int(year or 0), int(month), int(day)
-    if not 1 <= months <= 12 or (year and not years):
+    year, month, day, hour, minute, second = (int(part or 0) for part in digits)
+    if not 1 <= month <= 12 or (digits[0] and not year):
         return None
-    hours, minutes, seconds = int(hour), int(minute), int(second)
-    if not 1 <= days <= calendar.monthrange(years or LEAP_YEAR, months)[1] or hours > 23 or seconds > 60:
+    if not 1 <= day <= calendar.monthrange(year or LEAP_YEAR, month)[1] or hour > 23 or second > 60:
         return None
-    return years, months, days, ((hours * 60 + minutes) * 60 + seconds) * 1_000_000_000
+    return year, month, day, ((hour * 60 + minute) * 60 + second) * 1_000_000_000
 
 
 class CaffeDecoder:
@@ -141,7 +127,8 @@ class CaffeDecoder:
         self._printed: dict[str, dict[str, None]] = {"forward": {}, "backward": {}}
         self._created: dict[str, None] = {}
         self._asked: dict[str, None] = {}  # whether layers need a backward pass, from the last layer to the first
-        self._in_net_text = False
+        self.in_net_text = False
+        """Whether the next line may belong to a printed net."""
         self._net_name = ""
         self._setting_up = ""
         self._iterations: int | None = None
@@ -151,23 +138,16 @@ class CaffeDecoder:
         self._thread: int | None = None
         self.lines = 0
 
-    @property
-    def in_net_text(self) -> bool:
-        """Whether the next line may belong to a printed net."""
-        return self._in_net_text
-
     def feed(self, number: int, line: bytes) -> bool:
         """Take a line if it is a glog line or part of a printed net."""
         match = None
         if b"]" in line:
             match = GLOG.match(line) or (GLOG.search(line) if HEAD_ENDS.search(line) else None)
-        if match is None:
-            return self._in_net_text and self.takes_of_net(line)
-        *digits, thread, text = match.groups()
-        stamp = local_time(*digits)
+        *digits, thread, text = match.groups() if match is not None else (b"", b"")
+        stamp = local_time(*digits) if digits else None
         if stamp is None:
-            return self._in_net_text and self.takes_of_net(line)
-        self._in_net_text = False
+            return self.in_net_text and self.takes_of_net(line)
+        self.in_net_text = False
         self.lines += 1
         self._first = self._first or stamp
         self._last = stamp
@@ -176,7 +156,8 @@ class CaffeDecoder:
             self._thread = self._threads[thread] = int(thread)
         text = text.rstrip()
         if not self._layer_again(number, stamp, text):
-            self._text(number, stamp, text.decode(errors="replace"))
+            shown = text.decode(errors="replace")
+            any(decode(self, number, stamp, shown) for decode in _DECODERS)
         return True
 
     def takes_of_net(self, line: bytes) -> bool:
@@ -206,63 +187,31 @@ class CaffeDecoder:
         backward = list(self._printed["backward"])
         order = merged([*tellings, oriented(backward, merged(tellings))])
         index = {name: place for place, name in enumerate(order)}
-        names = order if any(built) else []
+        net = []
+        for name in order if any(built) else ():
+            line, tops = self._position.get(name, 0), tuple(self._tops.get(name, ()))
+            of = self._types.get(name, "")
+            net.append(NetLayer(source=self._source, line=line, layer=name, type=of, tops=tops))
         return FrameworkLog(
             source=self._source,
             layers=tuple(msgspec.structs.replace(layer, index=index[layer.layer]) for layer in self._layers),
             events=tuple(self._events),
-            net=tuple(
-                NetLayer(
-                    source=self._source,
-                    line=self._position.get(name, 0),
-                    layer=name,
-                    type=self._types.get(name, ""),
-                    tops=tuple(self._tops.get(name, ())),
-                )
-                for name in names
-            ),
+            net=tuple(net),
             iterations=self._iterations,
             first_stamp=self._first,
             last_stamp=self._last,
             threads=tuple(dict.fromkeys(self._threads.values())),
         )
 
-    def _text(self, number: int, stamp: LocalTime, text: str) -> None:
-        for decode in _DECODERS:
-            if decode(self, number, stamp, text):
-                return
-
-    def _event(
-        self,
-        kind: LogEventKind,
-        line: int,
-        stamp: LocalTime,
-        *,
-        text: str = "",
-        direction: Direction | None = None,
-        number: int | None = None,
-        duration_ns: int | None = None,
-    ) -> None:
-        self._events.append(
-            LogEvent(
-                source=self._source,
-                line=line,
-                kind=kind,
-                stamp=stamp,
-                text=text,
-                direction=direction,
-                number=number,
-                duration_ns=duration_ns,
-                thread=self._thread,
-            )
-        )
+    def _event(self, kind: LogEventKind, line: int, stamp: LocalTime, **more: Any) -> None:
+        event = LogEvent(source=self._source, line=line, kind=kind, stamp=stamp, thread=self._thread, **more)
+        self._events.append(event)
 
     def _layer(self, line: int, stamp: LocalTime, text: str) -> bool:
         match = _LAYER.match(text) if "ward:" in text.lower() else None
         if match is None:
             return False
-        printed = _nanoseconds(match[3], _UNIT_NS[match[4].lower()])
-        name = match[1]
+        printed, name = _nanoseconds(match[3], _UNIT_NS[match[4].lower()]), match[1]
         direction: Direction = "forward" if match[2].lower() == "forward" else "backward"
         self._printed[direction][name] = None
         if printed is None:
@@ -286,26 +235,17 @@ class CaffeDecoder:
 
     def _took(self, line: int, stamp: LocalTime, name: str, direction: Direction, printed_ns: int) -> None:
         self._layers.append(
-            LayerTime(
-                source=self._source,
-                line=line,
-                index=0,  # set by all lines together: `finish`
-                layer=name,
-                direction=direction,
-                printed_ns=printed_ns,
-                stamp=stamp,
-                thread=self._thread,
+            LayerTime(  # its index is set by all lines together: `finish`
+                source=self._source, line=line, index=0, layer=name, direction=direction, printed_ns=printed_ns,
+                stamp=stamp, thread=self._thread,
             )
-        )
+        )  # fmt: skip
 
     def _phrase(self, line: int, stamp: LocalTime, text: str) -> bool:
-        if not text.startswith(_BEGINNINGS):
-            return False
-        for phrase, kind in _PHRASES:
-            if text.startswith(phrase):
-                self._event(kind, line, stamp)
-                return True
-        return False
+        kind = next((kind for phrase, kind in _PHRASES if text.startswith(phrase)), None)
+        if kind is not None:
+            self._event(kind, line, stamp)
+        return kind is not None
 
     def _number(self, line: int, stamp: LocalTime, text: str) -> bool:
         if text[:1] not in "ITA":
@@ -325,14 +265,12 @@ class CaffeDecoder:
         match = _LAYER_ENDED.match(text) if "] Layer " in text else None
         if match is None:
             return False
-        self._event(
-            "layer ended", line, stamp, text=match[2], direction="forward" if match[1] == "Forward" else "backward"
-        )
+        self._event("layer ended", line, stamp, text=match[2], direction=match[1].lower())
         return True
 
     def _construction(self, line: int, stamp: LocalTime, text: str) -> bool:
         if text.startswith(_NET_TEXT):
-            self._in_net_text = True
+            self.in_net_text = True
             self._net_name = ""
         elif match := _SETTING_UP.match(text):
             self._setting_up = match[1]

@@ -174,17 +174,13 @@ class MiopenDecoder:
         """Return the log. Open entries are kept, marked incomplete. ``foreign``: lines that no decoder knew."""
         self._entries.finish()
         self._replay.settle()
-        counts = self._out.counts
+        counts, records = self._out.counts, tuple(self._out.records)
         if stray := counts.get("stray", 0):
             self._notes.remark("line with MIOpen's prefix of an unknown form", count=stray)
-        other = counts.get("level other", 0)
-        if other:
+        if other := counts.get("level other", 0):
             self._notes.remark("MIOpen message of an unknown kind", count=other)
         return MiopenLog(
-            source=self._out.source,
-            records=tuple(self._out.records),
-            counts=tuple(sorted(counts.items())),
-            foreign=foreign,
+            source=self._out.source, records=records, counts=tuple(sorted(counts.items())), foreign=foreign
         )
 
     # Lines
@@ -269,11 +265,8 @@ class MiopenDecoder:
             self._entries.header(number, body, raw, None, self._plain)
         elif PARAM.match(body) and entry is None:
             # the log starts inside an entry
-            self._entries.append(
-                self._entries.begin(Header(api="", thread=self._entries.thread), b"", None, number),
-                number,
-                body.lstrip(),
-            )
+            entry = self._entries.begin(Header(api="", thread=self._entries.thread), b"", None, number)
+            self._entries.append(entry, number, body.lstrip())
         elif body.strip() == b"}":
             self._out.counts["brace alone"] += 1
         elif body.strip():
@@ -373,17 +366,8 @@ class MiopenDecoder:
                 self._texts[text] = content
         if level in ("Driver", "Performance", "Debug", "Database") or (level == "Error" and not tag):
             self._out.counts["line " + kind] += 1
-        message = Message(
-            source=self._out.source,
-            line=number,
-            level=level,
-            function=tag,
-            text=content,
-            kind=kind,
-            thread=self._entries.thread,
-            stamp=self._out.stamp,
-            elapsed_ns=self._out.elapsed,
-        )
+        out, thread = self._out, self._entries.thread
+        message = Message(out.source, number, level, tag, content, kind, thread, out.stamp, out.elapsed)
         if raw and raw.startswith(self._plain):
             self._replay.learn_line(raw, "level " + kind, self._entries.thread, message)
         self._out.add_message(message, key_of(message))

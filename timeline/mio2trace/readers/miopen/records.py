@@ -89,15 +89,11 @@ class Collected:
 
     def call(self, header: Header, template: bytes, lines: int, complete: bool) -> LoggedCall:
         """Return the object that equal calls share."""
+        nested = header.nested or template.startswith((b'"', b"name + "))
         call = LoggedCall(
-            source=self.source,
-            api=header.api,
-            template=template,
-            lines=lines,
-            thread=header.thread,
-            nested=header.nested or template.startswith((b'"', b"name + ")),
+            source=self.source, api=header.api, template=template, lines=lines, thread=header.thread, nested=nested,
             complete=complete,
-        )
+        )  # fmt: skip
         if len(self._calls) > INTERN:
             self._calls.clear()
         return self._calls.setdefault(call, call)

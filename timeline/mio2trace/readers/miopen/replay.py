@@ -257,19 +257,11 @@ class Replay:
         if self._run_bytes + size > _RUNS_BYTES:
             self._settle_runs()
         self._run_bytes += size
-        run = _Run(
-            units,
-            _cutter(pieces, digits),
-            tuple(pieces),
-            size,
-            offset,
-            bool(prefixed),
-            prefixed[-1].thread if prefixed else None,
-            tuple(steps),
-            tuple(sets.items()),
-            bare,
-        )
-        self._runs[first] = run
+        thread = prefixed[-1].thread if prefixed else None
+        run = self._runs[first] = _Run(
+            units, _cutter(pieces, digits), tuple(pieces), size, offset, bool(prefixed), thread, tuple(steps),
+            tuple(sets.items()), bare,
+        )  # fmt: skip
         self._all_runs.append(run)
 
     def _settle_runs(self) -> None:
@@ -345,14 +337,8 @@ class Replay:
         for one in digits:
             before, _, rest = rest.partition(b"0x" + one)
             pieces.append(before + b"0x")
-        unit = Unit(
-            "entry " + header.api,
-            (*pieces, rest),
-            tuple(map(len, digits)),
-            len(raw),
-            header.thread,
-            len(inner) + 2,
-        )
+        lengths = tuple(map(len, digits))
+        unit = Unit("entry " + header.api, (*pieces, rest), lengths, len(raw), header.thread, len(inner) + 2)
         if digits:
             unit.cut = _cutter(unit.pieces, unit.digits)
         unit.prefixed = header.prefix != NO_PREFIX
