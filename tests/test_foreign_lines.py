@@ -6,7 +6,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mio2trace.model.log import FrameworkLog
@@ -98,6 +98,7 @@ def outcome(folder: Path, data: bytes, block: int) -> object:
     last=st.sampled_from([b"", b"\n"]),
     block=st.sampled_from([64, 1 << 20]),
 )  # fmt: skip
+@example(lines=[OURS[0], b"\x1e", OURS[0]], end=b"\n", last=b"", block=64)
 def test_what_is_read_does_not_depend_on_how(
     tmp_path_factory: object, lines: list[bytes], end: bytes, last: bytes, block: int
 ) -> None:

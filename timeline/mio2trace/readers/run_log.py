@@ -426,8 +426,9 @@ class _Numbered:
             if found is not None:
                 self.number += 1
                 if found.startswith(WRITER):
-                    number, _, found = found[1:].partition(WRITER)
-                    self.writer = int(number) if number.isdigit() and len(number) < _PLAIN else self.writer
+                    number, _, line = found[1:].partition(WRITER)
+                    if number.isdigit() and len(number) < _PLAIN:
+                        self.writer, found = int(number), line
                 return found
 
     def skip(self, take: Callable[[bytes, int, int], tuple[int, int, bool]]) -> None:
