@@ -247,6 +247,28 @@ def test_other_names_of_the_same_categories(named: dict[str, str], tmp_path: Pat
     assert notes == expected_notes
 
 
+def test_the_form_of_pytorch_1_8(tmp_path: Path) -> None:
+    """Steps are among the ops, streams have words, shapes another name, and flows no use."""
+    events = [event for event in rows() if event["cat"] != "python_function" and event["args"].get("correlation") != 45]
+    expected, _ = read_bytes(tmp_path, trace(events))
+    oldest = OLDER | {"user_annotation": "Operator"}
+    changed = []
+    for event in events:
+        args = {"Input dims" if key == "Input Dims" else key: value for key, value in event["args"].items()}
+        on_device = "stream" in args
+        tid = f"stream {event['tid']}" if on_device else str(event["tid"])
+        changed.append(event | {"cat": oldest[event["cat"]], "args": args, "tid": tid})
+        changed.append({"ph": "f" if on_device else "s", "id": 71, "pid": 542, "tid": 542, "ts": event["ts"],
+                        "cat": "async", "name": "launch"})  # fmt: skip
+    profile, notes = read_bytes(tmp_path, trace(changed))
+    assert comparable(profile) == comparable(expected)
+    assert [one.number for one in profile.queues] == [one.number for one in expected.queues]
+    (op,) = (one for one in profile.ranges if one.text == "aten::miopen_convolution")
+    assert op.inputs is not None
+    assert op.inputs.shapes[:2] == ((10, 64, 56, 56), (64, 64, 3, 3))
+    assert not [note for note in notes if "async" in note]
+
+
 def test_an_op_of_triton_has_its_grid_as_text(tmp_path: Path) -> None:
     """And keeps its inputs."""
     op = row(

@@ -206,6 +206,29 @@ def test_kinds_are_counted_in_each_step(tmp_path: Path, marks: tuple[str, str]) 
     ]
 
 
+ALIKE: Op = "aten::linear", "aten::addmm", []
+CONVOLVED: Op = "aten::conv2d", "aten::convolution", []
+NORMED: Op = "aten::batch_norm", "aten::native_batch_norm", []
+POOLED: Op = "aten::max_pool2d", "aten::max_pool2d_with_indices", []
+
+
+@pytest.mark.parametrize(
+    ("ops", "is_trained"),
+    [([ALIKE] * 3, True), ([CONVOLVED, NORMED] * 3, True), ([CONVOLVED, NORMED] * 3 + [POOLED], False)],
+)
+def test_layers_that_are_alike_are_no_steps(tmp_path: Path, ops: list[Op], is_trained: bool) -> None:
+    """Without shapes and marks, ops that repeat within a step are told from steps by what else runs in each step."""
+    events = []
+    for number in range(4):
+        rows = step(ops, FIRST_US + 1000 * number, 100 + 200 * number)
+        events += rows if is_trained else rows[: 4 * len(ops)]
+    found = told(tmp_path, events[: -4 if is_trained else None])  # the last step may lack its end
+    assert [iteration for _, direction, iteration, _ in found if direction == "forward"] == [
+        number for number in range(1, 5) for _ in ops
+    ]
+    assert len({layer for layer, _, _, _ in found}) == len(ops)
+
+
 def test_a_step_of_other_ops_is_a_guess(tmp_path: Path) -> None:
     """Its positions may be others: two steps agree, the third has an op less."""
     ops = [CONV, LINEAR, WIDE]

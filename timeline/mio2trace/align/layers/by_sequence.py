@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from mio2trace.align.layers.blocks import Block, Op, find_blocks
@@ -82,6 +82,13 @@ def kind_of(text: str) -> str:
     if text.startswith("aten::") or "::" not in text or text.startswith(_BACKWARD):
         return ""
     return next((kind for kind, pattern in _CUSTOM.items() if pattern.search(text) is not None), "")
+
+
+def part_of_step(text: str) -> str:
+    """Return whether a range is of a backward pass or an optimizer; an empty text for any other."""
+    if text.startswith(_OPTIMIZER):
+        return "optimizer"
+    return "backward" if text.startswith(_BACKWARD) or _IS_BACKWARD.match(text) is not None else ""
 
 
 def forward_ops(profile: Profile, opened: OpenRanges) -> list[ForwardOp]:
@@ -212,7 +219,7 @@ def layers_by_sequence(
         return found
     ops = forward_ops(profile, opened)
     own = [op for op in ops if op.again_in == NONE]
-    number_of = _numbering(own, steps)
+    number_of = _numbering(own, steps, profile)
     parts: dict[int, list[ForwardOp]] = defaultdict(list)
     for op in own:
         number = number_of(op.start_ns)
@@ -248,8 +255,12 @@ def layers_by_sequence(
     return found
 
 
-def _numbering(ops: Sequence[ForwardOp], steps: Sequence[MarkedStep]) -> Callable[[int], int | None]:
-    """Return a function that gives the step at a time: marked steps, else what the ops with parameters repeat."""
+def _numbering(ops: Sequence[ForwardOp], steps: Sequence[MarkedStep], profile: Profile) -> Callable[[int], int | None]:
+    """Return a function that gives the step at a time: marked steps, else what the ops repeat.
+
+    A step begins at an op with parameters. What comes before the next one counts, too: other ops, a backward pass, an
+    optimizer. Without shapes, a net of convolutions and norms by turns seems to begin again at each of them.
+    """
     if steps:
         marked = [step.start_ns for step in steps]
 
@@ -258,9 +269,23 @@ def _numbering(ops: Sequence[ForwardOp], steps: Sequence[MarkedStep]) -> Callabl
             return steps[at].number if at >= 0 and ns < steps[at].end_ns else None
 
         return number_of
-    with_parameters = [op for op in ops if op.kind in WITH_PARAMETERS]
-    period = max(1, _period([op.signature for op in with_parameters]))
-    starts = [op.start_ns for op in with_parameters[period::period]]
+    parts = {text: part for text in {made.text for made in profile.ranges} if (part := part_of_step(text))}
+    began: list[tuple[int, bool, Hashable]] = [
+        (made.start_ns, False, parts[made.text]) for made in profile.ranges if made.text in parts
+    ]
+    began += [
+        (op.start_ns, op.kind in WITH_PARAMETERS, op.signature) for op in ops if op.kind in NAMED or op.kind in ANCHORS
+    ]
+    begins: list[int] = []
+    signatures: list[list[Hashable]] = []
+    for ns, has_parameters, what in sorted(began, key=itemgetter(0)):
+        if has_parameters:
+            begins.append(ns)
+            signatures.append([what])
+        elif signatures and signatures[-1][-1] != what:  # a backward pass is many ranges
+            signatures[-1].append(what)
+    period = max(1, _period([*map(tuple, signatures)]))
+    starts = begins[period::period]
     return lambda ns: bisect_right(starts, ns)
 
 
@@ -394,16 +419,17 @@ def _name_again(group: Sequence[ForwardOp], once: _Once, found: Sequenced) -> No
     once.before = at + begin - first
 
 
-def _period(signatures: Sequence[Hashable]) -> int:
-    """Return the smallest period of the whole sequence; its length if it has none."""
+def _period(signatures: Sequence[tuple[Hashable, ...]]) -> int:
+    """Return the smallest period of the whole sequence; its length if it has none. The end of the last may lack."""
     count = len(signatures)
     tried = 0
     for period in range(1, count // 2 + 1):
-        if count % period or signatures[period] != signatures[0]:
+        last = signatures[-1]
+        if count % period or signatures[-1 - period][: len(last)] != last:
             continue
         tried += 1
         if tried > _MOST_PERIODS:
             break
-        if all(one == other for one, other in zip(signatures, signatures[period:], strict=False)):
+        if all(one == other for one, other in zip(signatures, signatures[period:-1], strict=False)):
             return period
     return count

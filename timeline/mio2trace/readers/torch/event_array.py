@@ -47,6 +47,8 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     external: Id | None = msgspec.field(name="External id", default=None)
     sequence: Id | None = msgspec.field(name="Sequence number", default=None)
     dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NOTHING)
+    dims_before: msgspec.Raw = msgspec.field(name="Input dims", default=NOTHING)
+    """Of PyTorch 1.8."""
     types: msgspec.Raw = msgspec.field(name="Input type", default=NOTHING)
     strides: msgspec.Raw = msgspec.field(name="Input Strides", default=NOTHING)
     values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=NOTHING)
@@ -57,6 +59,7 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     size: Id | str | None = msgspec.field(name="bytes", default=None)
     kind: Any = None
     device: Any = None
+    stream: Any = None
     collective: msgspec.Raw = msgspec.field(name="Collective name", default=NOTHING)
     sent: Any = msgspec.field(name="In msg nelems", default=None)
     received: Any = msgspec.field(name="Out msg nelems", default=None)

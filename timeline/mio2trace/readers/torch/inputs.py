@@ -72,13 +72,14 @@ class InputsCache:
         if args.collective is not NOTHING:
             return self._of_collective(args)
         kernel_file = "" if args.kernel_file is None else _file(args.kernel_file)
-        if args.dims is NOTHING and not kernel_file:
+        dims = args.dims if args.dims is not NOTHING else args.dims_before
+        if dims is NOTHING and not kernel_file:
             return None
-        key = b"|".join((args.dims, args.types, args.strides, args.values, kernel_file.encode()))
+        key = b"|".join((dims, args.types, args.strides, args.values, kernel_file.encode()))
         try:
             return self._made[key]
         except KeyError:
-            made = self._made[key] = self._inputs(args, kernel_file)
+            made = self._made[key] = self._inputs(args, dims, kernel_file)
             return made
 
     def _of_collective(self, args: Args) -> Inputs:
@@ -98,10 +99,10 @@ class InputsCache:
             )  # fmt: skip
         return made
 
-    def _inputs(self, args: Args, kernel_file: str) -> Inputs | None:
+    def _inputs(self, args: Args, dims: msgspec.Raw, kernel_file: str) -> Inputs | None:
         try:
             return Inputs(
-                _SHAPES.decode(bytes(args.dims) or b"[]"),  # type: ignore[arg-type]
+                _SHAPES.decode(bytes(dims) or b"[]"),  # type: ignore[arg-type]
                 tuple(DTYPES.get(word, "") for word in _WORDS.decode(bytes(args.types) or b"[]")),
                 _SHAPES.decode(bytes(args.strides) or b"[]"),  # type: ignore[arg-type]
                 _WORDS.decode(bytes(args.values) or b"[]"),

@@ -283,6 +283,12 @@ class _Reading:
             name = self._same.setdefault(name, name)
             assembly.range(Range("operator", name, thread, times[0], times[1], args.external, inputs, args.sequence))
 
+    def _old_op(self, event: Event) -> None:
+        if "#" in event.name:  # PyTorch 1.8 has steps, optimizers and data loaders among the ops
+            self._defer(event)
+        else:
+            self._op(event)
+
     def _annotations(self) -> None:
         """Add annotations to their processes. An annotation of a process without other rows belongs to the launching
         process, if there is one: a process may have two numbers, inside and outside of a container."""
@@ -348,6 +354,9 @@ class _Reading:
             return
         start += self._base
         args = event.args
+        stream = _integer(event.tid)
+        if stream is None:  # PyTorch 1.8: "stream 7"
+            stream = _integer(args.stream)
         place = None
         if args.correlation is None:
             place = event.pid, event.tid, event.ts
@@ -355,7 +364,7 @@ class _Reading:
             self._flows = self._handlers["ac2g"] = None
         self._gpu.append(
             _Gpu(
-                what, self._once(event.name), event.pid, device or 0, _integer(event.tid), (start, start + length),
+                what, self._once(event.name), event.pid, device or 0, stream, (start, start + length),
                 place, args.correlation, args.external, self._once(_size(args.grid)), self._once(args.block),
                 _integer(args.size),
                 _ROUTES.get(args.kind, "") if isinstance(args.kind, str) else "",
@@ -463,9 +472,10 @@ _HANDLERS: Mapping[str, Callable[[_Reading, Event], None] | None] = {
     "cpu_op": _Reading._op,
     "ac2g": _Reading._flow,
     # of versions before 1.13
-    "Operator": _Reading._op,
+    "Operator": _Reading._old_op,
     "Runtime": _Reading._call,
     "async_gpu": _Reading._flow,
+    "async": None,  # flows whose ends have correlation ids
 }
 
 
