@@ -139,6 +139,15 @@ def test_archives_are_runs_and_what_this_program_wrote_is_none(tmp_path: Path) -
     assert found(tmp_path, {}) == {"runs/bundle": ["bundle.zip"], "runs/x": ["x/prof.json", "x/run.log"]}
 
 
+def test_archives_in_folders_of_ranks_are_one_run(tmp_path: Path) -> None:
+    for rank in range(2):
+        folder = tmp_path / "runs" / f"rank{rank}"
+        folder.mkdir(parents=True)
+        with zipfile.ZipFile(folder / "run.zip", "w") as archive:
+            archive.writestr("run.log", LOG)
+    assert found(tmp_path, {}) == {"runs": ["rank0/run.zip", "rank1/run.zip"]}
+
+
 def test_files_that_are_given_are_paired_as_those_of_a_folder(tmp_path: Path) -> None:
     files = {"runs/a.json": PROFILE, "runs/a.log": LOG, "runs/b.json": PROFILE}
     assert found(tmp_path, files, *files) == {"a": ["a.json", "a.log"], "b": ["b.json"]}

@@ -23,6 +23,7 @@ from mio2trace.draw.selection import parse_duration, parse_iterations
 from mio2trace.measures import Measures
 from mio2trace.notes import Notes, OptionError
 from mio2trace.trace import CounterValue, Event, Flow, InvariantError, Slice, Trace, checked, each
+from tests import kineto_files
 from tests.conftest import ROOT, Engine
 from tests.test_trace import tangled
 
@@ -195,9 +196,9 @@ def test_a_layer_to_a_layer_is_the_stretch_from_its_start_to_the_others_end() ->
     ("options", "message"),
     [
         ({"begin": "soon"}, "--from soon: expected a time"),
-        ({"end": "iteration 9"}, "--to iteration 9: nothing of it; there are 0 to 1"),
+        ({"end": "iteration 9"}, "--to iteration 9: nothing of it; the run has iterations 0 to 1"),
         ({"begin": "layer conv99"}, "--from layer conv99: nothing of it; there is no such layer"),
-        ({"iterations": "5"}, "--iterations: no kernel is in one of them; there are 0 to 1"),
+        ({"iterations": "5"}, "--iterations 5: no kernel is in them; the run has iterations 0 to 1 .0: the warm-up."),
         ({"begin": "iteration 1", "end": "1ms"}, "ends before it begins"),
         ({"min_duration": "1min"}, "--min-duration 1min: leaves no kernel to draw"),
         ({"begin": "100s"}, "--from 100s: leaves no kernel to draw"),
@@ -209,6 +210,14 @@ def test_what_is_not_there_is_said(options: dict[str, Any], message: str, tmp_pa
     with pytest.raises(OptionError, match=message):
         mio2trace.convert(*TRAIN, output=output, **options)
     assert output.read_text() == "as before"
+
+
+def test_the_steps_of_a_pytorch_trace_have_the_numbers_of_their_marks(tmp_path: Path) -> None:
+    """And none of them is called a warm-up."""
+    path = tmp_path / "trace.json"
+    path.write_bytes(kineto_files.trace())
+    with pytest.raises(OptionError, match=r"--iterations 1, 4-5: no kernel is in them; the run has iteration 3$"):
+        mio2trace.convert(path, iterations="1,4-5")
 
 
 def test_a_log_alone_has_no_kernels_to_choose_from() -> None:

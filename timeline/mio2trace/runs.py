@@ -63,10 +63,11 @@ class Gathered:
 
     @cached_property
     def folders_of_ranks(self) -> set[str]:
-        """The same as `folders`, but with the parent of a folder that is named for a rank (``rank0``), and of an
-        archive: the other ranks are in the same parent."""
+        """The same as `folders`, but with the parent of an archive, and of a folder that is named for a rank
+        (``rank0``): the other ranks are in the same parent."""
         archives = {os.path.abspath(file.archive) for file in self.inputs if file.archive}
-        return {os.path.dirname(path) if is_of_rank(path) or path in archives else path for path in self.folders}
+        outside = {os.path.dirname(path) if path in archives else path for path in self.folders}
+        return {os.path.dirname(path) if is_of_rank(path) else path for path in outside}
 
     @property
     def held(self) -> list[Profile]:

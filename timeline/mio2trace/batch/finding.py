@@ -199,7 +199,8 @@ def _runs_of(folder: _Folder, notes: Notes) -> list[tuple[str, list[_File]]]:
     has_log = any(file.kind == "log" for file in folder.files)
     of_run = [file for file in folder.below if file.kind in ("profile", "log") or file.is_no_profile]
     if not has_profile and all(is_of_rank(below.path) for below in folder.folders):
-        return [(folder.name, of_run)]
+        archives = [file for below in folder.folders for file in below.below if file.kind == "archive"]
+        return [(folder.name, [*of_run, *archives])]
     if has_log and not has_profile and len(folder.folders) == 1:
         kinds = {file.kind for file in folder.folders[0].below}
         if "profile" in kinds and not kinds & {"log", "archive"}:

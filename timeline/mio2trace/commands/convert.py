@@ -78,7 +78,12 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
 @click.option(
     "--to", "end", default="", metavar="WHEN", help="End the trace at the end of this: the first end after --from."
 )
-@click.option("--iterations", default="", metavar="N-M", help="Write only these iterations: 3, 2-4, 1,5-7; 0: warm-up.")
+@click.option(
+    "--iterations",
+    default="",
+    metavar="N-M",
+    help="Write only these iterations: 3, 2-4, 1,5-7; 0: the warm-up of a log.",
+)
 @click.option(
     "--all",
     "everything",

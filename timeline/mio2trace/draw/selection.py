@@ -218,6 +218,12 @@ def _reaches(times: _Times, codes: NDArray[Any], rows: NDArray[np.bool_]) -> dic
     return dict(zip(known.tolist(), zip(first.tolist(), last.tolist(), strict=True), strict=True))
 
 
+def _listed(numbers: Sequence[int]) -> str:
+    """Return ``iteration 7`` or ``iterations 7 to 9``."""
+    first, last = numbers[0], numbers[-1]
+    return f"iteration {first}" if first == last else f"iterations {first} to {last}"
+
+
 def _among(ranges: Sequence[tuple[int, int]], number: int | None) -> bool:
     if not ranges:
         return True
@@ -233,13 +239,17 @@ class _Passes:
         self._pass_of = np.asarray(links.pass_of, np.int64)
         kept = [_among(iterations, pass_.iteration) for pass_ in links.passes]
         if iterations and not any(kept):
-            raise OptionError(f"--iterations: no kernel is in one of them; {self._there_are()}")
+            wanted = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in iterations)
+            raise OptionError(f"--iterations {wanted}: no kernel is in them; {self._there_are()}")
         self.chosen: NDArray[np.bool_] = np.array([*kept, not iterations])[self._pass_of]
         """Of each activity whether it is in one of the iterations, or all are wanted."""
 
     def _there_are(self) -> str:
         numbers = sorted({one.iteration for one in self._links.passes if one.iteration is not None})
-        return f"there are {numbers[0]} to {numbers[-1]} (0: the warm-up)" if numbers else "the run has no iterations"
+        if not numbers:
+            return "the run has no iterations"
+        warm_up = " (0: the warm-up)" if any(one.phase == "warm-up" for one in self._links.passes) else ""
+        return f"the run has {_listed(numbers)}{warm_up}"
 
     def spans(self, inside: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
         """Return each chosen iteration, from its first to its last command."""

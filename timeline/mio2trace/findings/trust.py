@@ -23,9 +23,7 @@ _EXACT = (
     "Record exact evidence: MIOpen's ranges (MIOPEN_ENABLE_LOGGING_ROCTX=1), or its entries with buffers"
     " (MIOPEN_ENABLE_LOGGING=1). `--explain 'kernel N'` shows the reasons."
 )
-_RECORD_MODULES = (
-    "Record modules: torch.profiler.profile(..., with_modules=True), or with_stack=True, and record_shapes=True."
-)
+_RECORD_MODULES = "Record modules: torch.profiler.profile(..., record_shapes=True, with_stack=True)."
 _RECORD_CAPTURE = (
     "Record the capture as well: run torch.profiler (record_shapes=True, with_stack=True) while graphs are captured"
     " (server's warm-up, first call of a compiled model). Give both files to mio2trace."
