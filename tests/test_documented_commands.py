@@ -31,6 +31,19 @@ COMMANDS = [(page, shown.command) for page, shown in SHOWN]
 PYTHON = {page.name: code for page in PAGES if (code := list(documented.python(page.read_text("utf-8"))))}
 
 
+def test_the_recommended_recording_of_pytorch_is_one() -> None:
+    """The same code on each page that shows how to use PyTorch's profiler."""
+    pieces = [(page, code.text) for page, codes in PYTHON.items() for code in codes if "torch.profiler" in code.text]
+    assert {page for page, _ in pieces} == {"faq.md", "capture.md", "pytorch.md"}
+    assert len({text for _, text in pieces}) == 1
+    prose = [page.name for page in PAGES if "with torch.profiler.profile(" in page.read_text("utf-8")]
+    assert not prose
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 120
+
+
 def unpacked(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.suffix == ".gz" and target.suffix != ".gz":
@@ -52,6 +65,10 @@ def desk(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
             "run.log": traces / "lenet-rocpd" / "run.log.gz",
             "run_results.db": traces / "lenet-rocpd" / "results.db.gz",
             "prof/run_results.db": traces / "lenet-rocpd" / "results.db.gz",
+            "old.log": traces / "lenet-rocpd" / "run.log.gz",
+            "old_results.db": traces / "lenet-rocpd" / "results.db.gz",
+            "new.log": traces / "lenet-rocpd" / "run.log.gz",
+            "new_results.db": traces / "lenet-rocpd" / "results.db.gz",
         },
         "rpd": {"run.log": train / "run.hip.log", "trace.rpd": next((train / "rpd").glob("*.rpd*"))},
         "rocprof": {"run.log": train / "run.hip.log", "results.db": next((train / "rocprof-v1").glob("*.db*"))},
@@ -190,6 +207,9 @@ def test_a_documented_command_runs(desk: Path, page: str, shown: documented.Show
             inputs = "profile.tfprof" if page == "tfprof.md" else "run.log prof.json"
             first = run(desk, f"mio2trace {inputs} -o {made[0]} -q", folder)
             assert first.returncode == 0, first.stderr
+    if "serving.parquet" in alone and " -o " not in alone and not (folder / "serving.parquet").exists():
+        first = run(desk, "mio2trace trace.json.gz -o serving.parquet -q", folder)
+        assert first.returncode == 0, first.stderr
     if "base.json" in alone and "--save" not in alone and not (folder / "base.json").exists():
         first = run(desk, "mio2trace compare run.log,run_results.db --save base.json -q", folder)
         assert first.returncode == 0, first.stderr

@@ -51,7 +51,7 @@ _VOCABULARY = (
     _named("operation_index", "count", 7, "index of the operation in the log"),
     _named("problem", "text", 0, "the operation's problem: name, pad, mode, type and layout"),
     _named("call_index", "count", 2, "place of the call in the profile, from 0"),
-    _named("iteration", "count", 2, "0 is the warm-up"),
+    _named("iteration", "count", 2, "its number; 0 is the warm-up, if a log names the iterations"),
     _named("pass", "text", 1, "set-up, warm-up or iteration, with its direction"),
     _named("repetition", "count", 2, "number of the run in a record of several runs, from 0"),
     _named("kernel_index", "count", 1, "place in what the kernels repeat, from 0"),

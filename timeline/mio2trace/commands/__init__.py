@@ -27,7 +27,7 @@ class Later(click.Command):
 LATER = (
     Later("convert", "Write a trace for the Perfetto UI, or print the answer (without -o)."),
     Later("record", "Run a program under a profiler, with MIOpen's log on, and write one archive.", "share"),
-    Later("bundle", "Write an archive of a run to give away, without private data.", "share"),
+    Later("bundle", "Write an archive of a run to give away. Text with the form of private data is cut.", "share"),
     Later("report", "Show where the time of a run went and what to do about it."),
     Later(
         "ops",

@@ -144,11 +144,12 @@ def _nothing(line: str) -> None:
 )
 @reading_options
 def bundle(files: tuple[str, ...], output: str, raw: bool, check: bool, reading: Reading, quiet: bool) -> None:
-    """Write an archive of a run to give away, without private data.
+    """Write an archive of a run to give away. Text with the form of private data is cut.
 
     FILEs are the inputs of `mio2trace convert`, or archives of `mio2trace record`. Paths, hosts, users, tokens, command
-    line and environment are left out. Addresses are replaced: equal addresses stay equal. The archive is an input of
-    every command and gives the same links as the files. Nothing is sent anywhere.
+    line and environment are left out. Names that have no such form stay, such as those of layers: --check lists them.
+    Addresses are replaced: equal addresses stay equal. The archive is an input of every command and gives the same
+    links as the files. Nothing is sent anywhere.
 
     \b
     Examples:

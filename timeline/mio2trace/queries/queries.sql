@@ -204,7 +204,7 @@ select round((ts - queued_ns) / 1e3, 3) as wait_us, round(dur / 1e3, 3) as run_u
 from commands where queued_ns is not null order by ts - queued_ns desc, ts limit 30;
 
 -- query: launch bound
--- Layers whose span is much longer than their kernels: they are host-bound. Sums per steady iteration, by the time between kernels.
+-- Layers with much time between their kernels, whatever the cause (the finding "idle" has the causes). Sums per steady iteration.
 select nullif(process, '') as process, name as layer, direction, round(sum(dur) / 1e6 / iterations, 3) as span_ms,
   round(sum(kernel_ns) / 1e6 / iterations, 3) as kernel_ms,
   round(sum(dur - kernel_ns) / 1e6 / iterations, 3) as idle_ms,
