@@ -179,8 +179,8 @@ def page() -> str:
         "# Tables as data",
         "",
         "One schema for Parquet ([many-runs.md](many-runs.md)), SQL ([queries.md](queries.md)) and Python",
-        "([python.md](python.md)). Columns have the names of the printed tables ([reports.md](reports.md)), which have more",
-        "columns, such as `overhead`. Times are in ns: means are fractions, all others are whole numbers. Unknown values are",
+        "([python.md](python.md)). Columns have the names of the printed tables ([reports.md](reports.md)), which have more",  # noqa: E501
+        "columns, such as `overhead`. Times are in ns: means are fractions, all others are whole numbers. Unknown values are",  # noqa: E501
         f"null. The version of this schema is {VERSION}; a file has it in its metadata, under `schema`. (The JSON of `report` has",  # noqa: E501
         "a version of its own.)",
         "",
