@@ -52,6 +52,7 @@ def test_every_benchmark_that_needs_samples_is_tried() -> None:
     assert sorted(reached) == ["conftest.py", "samples.py"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", [one for one in WRITTEN if one not in BY_PATH])
 def test_a_benchmark_runs_as_it_is_written(command: str) -> None:
     """From the root of the repository, with nothing set."""
@@ -60,6 +61,7 @@ def test_a_benchmark_runs_as_it_is_written(command: str) -> None:
     assert done.stdout.startswith("usage: ")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SAMPLES)
 def test_missing_samples_are_one_line_that_names_the_option(name: str) -> None:
     done = run(f"benchmarks/{name}.py", *MORE.get(name, []))

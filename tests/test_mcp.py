@@ -10,16 +10,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
-from mcp import Client, StdioServerParameters
-from mcp.client.stdio import stdio_client
-from mcp.types import CallToolResult, TextContent
 
 from mio2trace.cli import cli
 from mio2trace.notes import InputError
@@ -27,6 +24,10 @@ from mio2trace.serving.calls import Folders
 from tests.canaries import CANARIES, leaks
 from tests.conftest import ROOT
 from tests.planted import FORMATS
+
+if TYPE_CHECKING:  # a second for each process that collects tests
+    from mcp import Client
+    from mcp.types import CallToolResult
 
 RUN = ["rocpd/run.log.gz", "rocpd/results.db.gz"]
 TOOLS = {"files", "report", "layers", "ops", "kernels", "query", "compare", "driver"}
@@ -51,29 +52,39 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return inside
 
 
-Ask = Callable[[Client], Coroutine[Any, Any, None]]
+Ask = Callable[["Client"], Coroutine[Any, Any, None]]
 
 
-def served(ask: Ask, *arguments: str | Path) -> None:
-    """Start the server on ``arguments`` and let ``ask`` talk to it."""
+def served(*asks: Ask, on: Sequence[str | Path]) -> None:
+    """Start the server with these arguments and let each of ``asks`` talk to it."""
+    from mcp import Client, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
     parameters = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "mio2trace", "mcp", *map(str, arguments)],
+        args=["-m", "mio2trace", "mcp", *map(str, on)],
         env={**os.environ, "PYTHONPATH": str(ROOT / "timeline")},
     )
 
     async def talk() -> None:
         async with Client(stdio_client(parameters)) as client:
-            await ask(client)
+            for ask in asks:
+                await ask(client)
 
     # a thread of its own: a browser of another test may keep a loop in this one
     with ThreadPoolExecutor(1) as thread:
         thread.submit(lambda: asyncio.run(talk())).result()
 
 
+def said(result: CallToolResult) -> list[str]:
+    from mcp.types import TextContent
+
+    return [part.text for part in result.content if isinstance(part, TextContent)]
+
+
 def texts(result: CallToolResult) -> list[str]:
     assert not result.is_error, result.content
-    return [part.text for part in result.content if isinstance(part, TextContent)]
+    return said(result)
 
 
 def rows(result: CallToolResult) -> list[dict[str, Any]]:
@@ -83,7 +94,7 @@ def rows(result: CallToolResult) -> list[dict[str, Any]]:
 async def refused(client: Client, tool: str, **arguments: Any) -> str:
     result = await client.call_tool(tool, arguments)
     assert result.is_error, result.content
-    return "".join(part.text for part in result.content if isinstance(part, TextContent))
+    return "".join(said(result))
 
 
 def printed(folder: Path, *words: str) -> str:
@@ -94,8 +105,11 @@ def printed(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_each_tool_answers_what_its_command_prints(folder: Path) -> None:
-    async def ask(client: Client) -> None:
+def test_each_tool_answers_what_its_command_prints_and_nothing_else(folder: Path) -> None:
+    """What is outside of the folder, writes, or never ends is refused."""
+    outside = folder.parent / "outside"
+
+    async def answers(client: Client) -> None:
         listed = (await client.list_tools()).tools
         assert {tool.name for tool in listed} == TOOLS
         for tool in listed:
@@ -128,13 +142,7 @@ def test_each_tool_answers_what_its_command_prints(folder: Path) -> None:
         assert rows(compared)
         assert texts(compared)[0] == printed(folder, "compare", "--format", "jsonl", ",".join(RUN), "opencl")
 
-    served(ask, folder)
-
-
-def test_what_is_outside_writes_or_never_ends_is_refused(folder: Path) -> None:
-    outside = folder.parent / "outside"
-
-    async def ask(client: Client) -> None:
+    async def refuses(client: Client) -> None:
         for path in (
             "../outside",
             str(outside),
@@ -150,10 +158,9 @@ def test_what_is_outside_writes_or_never_ends_is_refused(folder: Path) -> None:
         assert "leads out" in await refused(client, "compare", before=["rocpd"], after=["out"])
         assert "comma" in await refused(client, "compare", before=["rocpd"], after=[comma(folder)])
         # of a folder all is read that is its own
-        alone = await client.call_tool("layers", {"files": ["mixed"]})
-        said = "".join(part.text for part in alone.content if isinstance(part, TextContent))
-        assert "conv1 forward" not in said
-        assert "link that leads out of the folder: skipped" in said
+        alone = "".join(said(await client.call_tool("layers", {"files": ["mixed"]})))
+        assert "conv1 forward" not in alone
+        assert "link that leads out of the folder: skipped" in alone
 
         for sql in (
             "insert into slice (name) values ('x')",
@@ -167,7 +174,7 @@ def test_what_is_outside_writes_or_never_ends_is_refused(folder: Path) -> None:
             path.name for path in (ROOT / "traces" / "alexnet-b1-train").iterdir()
         )
 
-    served(ask, folder)
+    served(answers, refuses, on=[folder])
 
 
 def test_an_endless_query_is_stopped_and_the_server_lives_on(folder: Path) -> None:
@@ -177,7 +184,7 @@ def test_an_endless_query_is_stopped_and_the_server_lives_on(folder: Path) -> No
         assert time.monotonic() - begun < 30
         assert texts(await client.call_tool("files"))
 
-    served(ask, folder, "--timeout", "1")
+    served(ask, on=[folder, "--timeout", "1"])
 
 
 def comma(folder: Path) -> str:
@@ -197,7 +204,7 @@ def test_an_answer_is_cut_and_says_so_and_memory_has_an_end(folder: Path) -> Non
         rows_without_end = ENDLESS.replace("count(*)", "x, hex(zeroblob(100000))")
         assert "memory" in await refused(client, "query", files=RUN, sql=rows_without_end)
 
-    served(ask, folder, "--max-answer", "5KB", "--memory-limit", "500MB")
+    served(ask, on=[folder, "--max-answer", "5KB", "--memory-limit", "500MB"])
 
 
 def test_nothing_private_is_in_an_answer(tmp_path: Path) -> None:
@@ -217,14 +224,14 @@ def test_nothing_private_is_in_an_answer(tmp_path: Path) -> None:
             files = {"files": [f"{number}/{path.name}" for path in sorted((tmp_path / f"{number}").iterdir())]}
             for tool in ("report", "kernels"):
                 answers.append(await client.call_tool(tool, files))
-        said = ["".join(part.text for part in answer.content if isinstance(part, TextContent)) for answer in answers]
-        assert "1 name left out" in said[0]
+        told = ["".join(said(answer)) for answer in answers]
+        assert "1 name left out" in told[0]
         assert sum(not answer.is_error for answer in answers) >= len(formats)
-        for text in said:
+        for text in told:
             assert not leaks(text)
             assert str(tmp_path) not in text
 
-    served(ask, tmp_path)
+    served(ask, on=[tmp_path])
 
 
 def test_a_dataset_is_asked_and_one_with_a_link_that_leads_out_is_not(folder: Path, tmp_path: Path) -> None:
@@ -249,12 +256,12 @@ def test_a_dataset_is_asked_and_one_with_a_link_that_leads_out_is_not(folder: Pa
     (tmp_path / "served").mkdir()
     shutil.move(tmp_path / "ds", tmp_path / "served" / "ds")
     shutil.move(tmp_path / "bad", tmp_path / "served" / "bad")
-    served(ask, tmp_path / "served")
+    served(ask, on=[tmp_path / "served"])
 
     async def below(client: Client) -> None:
         assert "begins outside" in await refused(client, "query", files=[run], sql="slowest problems")
 
-    served(below, tmp_path / "served" / "ds" / "runs")
+    served(below, on=[tmp_path / "served" / "ds" / "runs"])
 
 
 def test_paths_are_resolved_in_the_folders_alone(tmp_path: Path) -> None:

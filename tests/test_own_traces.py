@@ -49,6 +49,7 @@ def test_one_bit_or_a_cut_is_said(tmp_path: Path, form: str) -> None:
         assert out.startswith("count(*),sum(dur)\n")
 
 
+@pytest.mark.thorough
 def test_changed_traces_are_read_equal_or_said() -> None:
     """Bytes, cuts, pieces moved; `benchmarks/fuzz_own.py` runs many more."""
     verdicts = Counter(own_traces.judge(data, form) for form, data in map(own_traces.changed, _seeds("changed", 1500)))
@@ -63,6 +64,7 @@ def test_a_cut_at_every_place_is_said(form: str) -> None:
         assert own_traces.judge(data[:length], form) == "refused", length
 
 
+@pytest.mark.thorough
 def test_a_trace_of_a_stranger_is_read_or_refused() -> None:
     """Whatever is in it, its checksum is right."""
     verdicts = Counter(

@@ -179,6 +179,7 @@ def test_the_engine_reads_gzip(tmp_path: Path, engine: Engine) -> None:
 
 
 @pytest.mark.engine
+@pytest.mark.thorough
 @pytest.mark.parametrize(("check", "damage"), BROKEN, ids=[f"{i}-{name}" for i, (name, _) in enumerate(BROKEN)])
 def test_a_broken_trace_fails_its_check(tmp_path: Path, engine: Engine, check: str, damage: Break) -> None:
     """Each check finds the fault that it is for."""

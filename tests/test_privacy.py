@@ -210,6 +210,7 @@ UNITS = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.form)
 def test_long_texts_take_no_longer_than_their_length(rule: Rule) -> None:
     """No expression backtracks: what would make it is met in time that grows with the length, not with its square."""

@@ -308,8 +308,7 @@ def test_the_page_can_be_read_by_all(tree: Any) -> None:
     assert set(links) <= set(ids)
 
 
-@pytest.mark.parametrize("sections", [1, 8])
-@pytest.mark.parametrize("name", ["conv", hostile(), "&" * 2000])
+@pytest.mark.parametrize(("name", "sections"), [("conv", 1), (hostile(), 8), ("&" * 2000, 1), ("&" * 2000, 8)])
 def test_the_page_is_small_for_any_run(name: str, sections: int) -> None:
     """At most 150 KB, whatever is in it; something of each table is shown."""
     text = page(large(sections, name=name))
@@ -325,8 +324,7 @@ def test_the_page_of_a_fleet_is_small(name: str) -> None:
     assert len(fleet(name, 60).encode()) <= 150_000
 
 
-@pytest.mark.parametrize("name", ["", hostile(), "&" * 2000])
-@pytest.mark.parametrize("sides", [1, 9])
+@pytest.mark.parametrize(("name", "sides"), [("", 1), (hostile(), 9), ("&" * 2000, 1), ("&" * 2000, 9)])
 def test_the_page_of_a_comparison_is_small(name: str, sides: int) -> None:
     """At most 150 KB of any number of sides and parts; the slower problem is shown first."""
     comparison = Comparison(side(name=name, times=8), side(slower=1.8, name=name, times=8))
@@ -339,7 +337,7 @@ def test_the_page_of_a_comparison_is_small(name: str, sides: int) -> None:
     assert '<b class="severity">slower</b>' in first.partition("</tr>")[0]
 
 
-@pytest.mark.parametrize("sections", [1, 3, 8])
+@pytest.mark.parametrize("sections", [1, 8])
 @pytest.mark.parametrize("name", ["conv", hostile(), "x" * 5000, "|`*" * 2000])
 def test_markdown_fits_into_a_comment(name: str, sections: int) -> None:
     """Fewer than 60,000 characters, with the first run's tables whole."""

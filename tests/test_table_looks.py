@@ -53,7 +53,7 @@ def run(*args: str, width: int | None = None) -> Result:
     return done
 
 
-@pytest.mark.parametrize("width", [80, 120, 200])
+@pytest.mark.parametrize("width", [80, pytest.param(120, marks=pytest.mark.thorough), 200])
 @pytest.mark.parametrize("name", TABLES)
 def test_no_line_is_longer_than_the_terminal(name: str, width: int, golden: Golden) -> None:
     """Of the whole table; its first rows look as they did."""

@@ -314,6 +314,7 @@ def test_error_what_has_nothing_of_a_gpu_is_one_line(data: bytes, tmp_path: Path
     assert result.stderr.startswith("mio2trace: ")
 
 
+@pytest.mark.thorough
 def test_changed_bytes_never_end_the_program(tmp_path: Path) -> None:
     """Every 29th byte of a small run, three values each."""
     data = jax_run(devices=1, steps=2)
