@@ -66,12 +66,10 @@ class SolverTable(msgspec.Struct, frozen=True, kw_only=True):
 
 class GemmChoice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A GEMM as a BLAS library is asked for it, column-major (m, n, k, batch), and the kernel that computed it.
-
     ``function``: the library's function, or TunableOp's name of the op. ``types``: of A, B, C, D, then of the
     computation, as the source spells them. ``leading``: leading dimensions of A, B, C, D. ``solution``: as the source
     names it; empty if it does not. ``time_ms``: measured when the kernel was chosen. ``count``: the number of calls
-    that the source states.
-    """
+    that the source states."""
 
     line: int
     library: Word
@@ -91,12 +89,10 @@ class GemmChoice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class GemmTable(msgspec.Struct, frozen=True, kw_only=True):
-    """GEMMs of a library's log (``log``) in order, or of a TunableOp file (``tuned``), each problem once.
-
-    ``order``: the place of the GEMM of each call in the log; empty if the log does not state the order of calls.
-    ``made_for``: the versions and devices for which a TunableOp file is valid, by name. ``skipped``: the number of
-    lines that are no GEMM of a known form.
-    """
+    """GEMMs of a library's log (``log``) in order, or of a TunableOp file (``tuned``), each problem once. ``order``:
+    the place of the GEMM of each call in the log; empty if the log does not state the order of calls. ``made_for``: the
+    versions and devices for which a TunableOp file is valid, by name. ``skipped``: the number of lines that are no GEMM
+    of a known form."""
 
     source: int
     kind: Literal["log", "tuned"]
@@ -110,11 +106,9 @@ SideFile = SolverTable | GemmTable
 
 
 def solver_record(text: str, line: int = 0) -> SolverRecord | None:
-    """Return the record in a line, with any text before it; None if there is no record.
-
-    The form is ``key=item;item``. An item is ``solver:time,workspace,algorithm``; in files up to 2020
-    ``algorithm:solver,time,workspace,algorithm,kernel key``; in a perf-db ``solver:parameters``.
-    """
+    """Return the record in a line, with any text before it; None if there is no record. The form is ``key=item;item``.
+    An item is ``solver:time,workspace,algorithm``; in files up to 2020
+    ``algorithm:solver,time,workspace,algorithm,kernel key``; in a perf-db ``solver:parameters``."""
     found = _RECORD.search(text)
     if found is None or len(found[1]) > _LONGEST_KEY:
         return None

@@ -16,10 +16,8 @@ Sort = Literal["layer", "name", "text"]
 
 
 class Column(NamedTuple):
-    """A column. ``unit``: of its numbers; empty for texts and plain counts.
-
-    ``rank``: the order in which a narrow terminal drops columns: 9 first, 0 last; of equal ranks the right one first.
-    """
+    """A column. ``unit``: of its numbers; empty for texts and plain counts. ``rank``: the order in which a narrow
+    terminal drops columns: 9 first, 0 last; of equal ranks the right one first."""
 
     name: str
     kind: Kind

@@ -43,10 +43,8 @@ class LocalTime(msgspec.Struct, frozen=True, gc=False):
 
 class LayerTime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A printed time of a layer: a mean over iterations, or one execution; only ``stamp`` can show which of the two.
-
     ``index``: the position in the net from 0, equal in both directions. ``stamp``: when the line was printed; None if
-    there is no stamp (or CK's placeholder, dvdt-ck.md 2.2).
-    """
+    there is no stamp (or CK's placeholder, dvdt-ck.md 2.2)."""
 
     source: int
     line: int = 0
@@ -73,8 +71,7 @@ class LogEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class NetLayer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A layer as the net was built: its type if the log prints the net, and the shape of each top as
-    ``"1x96x55x55"``."""
+    """A layer as the net was built: its type if the log prints it, and the shape of each top, ``1x96x55x55``."""
 
     source: int
     line: int
@@ -84,12 +81,10 @@ class NetLayer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class FrameworkLog(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a framework's log (or CK's digest of a log) states, in the order of its lines.
-
-    ``average_*_ns``: from CK's ``time_fw_ms`` and similar fields; a log states them as events. ``iterations``: the
-    requested number. ``threads``: the ids of the threads that printed the lines, in order. ``facts``: short statements
-    about the run that are worth showing (device, model), never paths.
-    """
+    """All that a framework's log (or CK's digest of a log) states, in the order of its lines. ``average_*_ns``: from
+    CK's ``time_fw_ms`` and similar fields; a log states them as events. ``iterations``: the requested number.
+    ``threads``: the ids of the threads that printed the lines, in order. ``facts``: short statements about the run that
+    are worth showing (device, model), never paths."""
 
     source: int
     layers: tuple[LayerTime, ...] = ()

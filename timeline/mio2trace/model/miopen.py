@@ -19,8 +19,7 @@ Params = tuple[tuple[str, str], ...]
 
 @lru_cache(maxsize=1 << 14)
 def parse_params(body: bytes) -> Params:
-    """Return (name, value) of each ``name = value`` line, split at the first `` = ``; the blank before an empty value
-    may be missing."""
+    """Return (name, value) of each line ``name = value``; the blank before an empty value may be missing."""
     out = []
     for line in body.decode(errors="replace").split("\n"):
         name, sep, value = line.partition(" = ")
@@ -40,9 +39,7 @@ _MARK = b"\0"
 
 def cut_addresses(body: bytes) -> tuple[bytes, bytes]:
     """Return (template, addresses) of parameter lines: the template has a NUL in place of the digits of each address.
-
-    Calls that differ only in their buffers have equal templates.
-    """
+    Calls that differ only in their buffers have equal templates."""
     if _MARK in body:
         body = body.replace(_MARK, b"?")
     found = _ADDRESS.findall(body)
@@ -52,13 +49,10 @@ def cut_addresses(body: bytes) -> tuple[bytes, bytes]:
 
 
 class LoggedCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The common content of entries that differ only in their addresses.
-
-    ``api``: the function name as logged, without ``_impl`` and namespace; empty if the log starts inside the entry.
-    ``template``: the parameter lines without prefix, from `cut_addresses`. ``lines``: their number from the header to
-    the closing brace or to the last line seen. ``nested``: an internal entry (miopen-log.md 3.4). ``complete``: False
-    if header or closing brace is missing.
-    """
+    """The common content of entries that differ only in their addresses. ``api``: the function name as logged, without
+    ``_impl`` and namespace; empty if the log starts inside the entry. ``template``: the parameter lines without prefix,
+    from `cut_addresses`. ``lines``: their number from the header to the closing brace or to the last line seen.
+    ``nested``: an internal entry (miopen-log.md 3.4). ``complete``: False if header or closing brace is missing."""
 
     source: int
     api: Word
@@ -70,12 +64,9 @@ class LoggedCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """An API entry: printed when the call begins (miopen-log.md 3).
-
-    ``line``: of the header. ``addresses``: the digits that were cut out of ``call.template``, with commas between them;
-    entries of equal calls share the object. ``elapsed_ns``: since the log's first stamped line (sum of the elapsed-time
-    prefixes).
-    """
+    """An API entry: printed when the call begins (miopen-log.md 3). ``line``: of the header. ``addresses``: the digits
+    that were cut out of ``call.template``, with commas between them; entries of equal calls share the object.
+    ``elapsed_ns``: since the log's first stamped line (sum of the elapsed-time prefixes)."""
 
     line: int
     call: LoggedCall
@@ -122,10 +113,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Command(msgspec.Struct, frozen=True, gc=False):
-    """A MIOpenDriver command line. ``text``: from the base word on.
-
-    ``tag``: the function that printed it; empty for a bare line (a script, or the driver's own first line).
-    """
+    """A MIOpenDriver command line. ``text``: from the base word on. ``tag``: the function that printed it; empty for a
+    bare line (a script, or the driver's own first line)."""
 
     source: int
     line: int
@@ -138,10 +127,8 @@ class Command(msgspec.Struct, frozen=True, gc=False):
 
 class Message(msgspec.Struct, frozen=True, gc=False):
     """A line with a level. ``level``: Error .. Trace. ``function``: the tag in brackets. ``kind``: the kind of message.
-
     Lines without a level are messages as well. Their ``level`` is ``Driver`` (MIOpenDriver's standard output),
-    ``Performance`` (JSON records, miopen-log.md 9.3) or ``Debug`` (launch lines of debug builds).
-    """
+    ``Performance`` (JSON records, miopen-log.md 9.3) or ``Debug`` (launch lines of debug builds)."""
 
     source: int
     line: int
@@ -155,13 +142,11 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class MiopenLog(msgspec.Struct, frozen=True, kw_only=True):
-    """The records of a MIOpen log in the order of their lines.
-
-    ``counts``: the number of records of each kind: ``entry <api>``, ``command <base word>``, ``level <kind>``, ``cut
-    entry`` (without its end), ``brace alone`` (without its beginning), ``stray`` (another line with MIOpen's prefix).
-    Records without information about an operation are only counted: Create, Destroy and Get calls; a Set call that
-    repeats a type; lines about candidates and databases. ``foreign``: the number of lines that no decoder recognised.
-    """
+    """The records of a MIOpen log in the order of their lines. ``counts``: the number of records of each kind: ``entry
+    <api>``, ``command <base word>``, ``level <kind>``, ``cut entry`` (without its end), ``brace alone`` (without its
+    beginning), ``stray`` (another line with MIOpen's prefix). Records without information about an operation are only
+    counted: Create, Destroy and Get calls; a Set call that repeats a type; lines about candidates and databases.
+    ``foreign``: the number of lines that no decoder recognised."""
 
     source: int
     records: tuple[Entry | Command | Message, ...] = ()

@@ -9,11 +9,9 @@ from itertools import pairwise
 
 
 def merged(tellings: Iterable[Sequence[str]]) -> list[str]:
-    """Merge lists that are parts of one order: the longest one, with the names that only others have.
-
-    Such a name is inserted before the name that follows it in its own list. If lists leave out different names, a split
-    of a layer's output follows that layer.
-    """
+    """Merge lists that are parts of one order: the longest one, with the names that only others have. Such a name is
+    inserted before the name that follows it in its own list. If lists leave out different names, a split of a layer's
+    output follows that layer."""
     by_length = sorted((list(dict.fromkeys(telling)) for telling in tellings), key=len, reverse=True)
     return _as_told(_joined(by_length), by_length)
 
@@ -40,11 +38,8 @@ def _joined(by_length: Sequence[list[str]]) -> list[str]:
 
 def _as_told(order: list[str], tellings: Sequence[Sequence[str]]) -> list[str]:
     """Change ``order`` as little as possible so that no list contradicts it; return it as it is if the lists contradict
-    each other.
-
-    Two names that are missing in a list between the same neighbours may be in the wrong order, which another list
-    shows.
-    """
+    each other. Two names that are missing in a list between the same neighbours may be in the wrong order, which
+    another list shows."""
     place = {name: number for number, name in enumerate(order)}
     told = {(place[before], place[after]) for telling in tellings for before, after in pairwise(telling)}
     if all(before < after for before, after in told):

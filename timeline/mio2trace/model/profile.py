@@ -32,12 +32,10 @@ class UnixTime(msgspec.Struct, frozen=True, gc=False):
 
 class Clock(msgspec.Struct, frozen=True, gc=False):
     """A clock: a device's own counter, Unix time, time since boot, or a counter with an unknown zero.
-
     ``resolution_ns``: times are whole multiples of it, rounded down. Two sides that share a clock need no relation.
     ``scope``: the place of the clock. Processes with equal scopes share one clock; ``""`` is unknown. It is a hash of
     what names the machine, only for comparisons and in no output. ``unix``: known if clocks were read before and after
-    the run (`mio2trace.model.anchors`).
-    """
+    the run (`mio2trace.model.anchors`)."""
 
     kind: Literal["device", "unix", "boottime", "opaque"]
     resolution_ns: int = 1
@@ -54,8 +52,7 @@ DVDT_HOST = Clock("unix", 1000)
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A process of the job. ``rank``: None if not recorded. ``label``: a short name if there are several (``rank 0``,
-    ``pid 4711``), never a command line."""
+    """A process of the job. ``label``: a short name if there are several (``rank 0``), never a command line."""
 
     index: int
     pid: int | None = None
@@ -73,8 +70,7 @@ class Thread(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A device. ``clock``: a place in the profile's clocks; 0 is the host's clock. ``number``: given by the
-    profiler."""
+    """A device. ``clock``: a place in the profile's clocks; 0 is the host's. ``number``: given by the profiler."""
 
     index: int
     name: Text = ""
@@ -84,9 +80,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A command queue or a stream. ``index``: from 0 in order of first appearance. ``number``: given by the profiler.
-
-    ``name``: the profiler's name of the queue, if that is not a number. ``handle``: joins records and is never shown.
-    """
+    ``name``: the profiler's name of the queue, if that is not a number. ``handle``: joins records and is never
+    shown."""
 
     index: int
     device: int
@@ -98,12 +93,10 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
-    """An API call on the host. Times are None if the source has none.
-
-    ``number``: the number that a person sees (dv/dt: the position in the file). ``correlation``: the value that a call
-    and its activities share within a process. ``prepared_ns``: when the program began to prepare the launch (OpenCL
-    sets the arguments of a kernel before the launch).
-    """
+    """An API call on the host. Times are None if the source has none. ``number``: the number that a person sees (dv/dt:
+    the position in the file). ``correlation``: the value that a call and its activities share within a process.
+    ``prepared_ns``: when the program began to prepare the launch (OpenCL sets the arguments of a kernel before the
+    launch)."""
 
     name: Name
     thread: int = 0
@@ -116,12 +109,10 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
 
 class OpenClLaunch(msgspec.Struct, frozen=True, gc=False):
-    """Values of a kernel launch that only OpenCL records. A reader uses one object for equal values.
-
-    ``kernel``: the handle of the kernel object. ``arguments[i]``: the current argument i as lower-case hex in memory
-    order, ``""`` if unknown. ``program``: an index of the programs, None if the source does not link them. ``offset``:
-    the global work offset.
-    """
+    """Values of a kernel launch that only OpenCL records. A reader uses one object for equal values. ``kernel``: the
+    handle of the kernel object. ``arguments[i]``: the current argument i as lower-case hex in memory order, ``""`` if
+    unknown. ``program``: an index of the programs, None if the source does not link them. ``offset``: the global work
+    offset."""
 
     kernel: Hidden = ""
     arguments: tuple[Hidden, ...] = ()
@@ -136,8 +127,7 @@ _SLICE = frozenset[Place](("slice",))
 
 
 class Resources(msgspec.Struct, frozen=True, gc=False):
-    """Recorded values of a kernel, such as registers and local memory. The annotation of each field names the outputs
-    in which it is a column."""
+    """Recorded values of a kernel, such as registers. The annotation of a field names its column in outputs."""
 
     vgprs: Annotated[int | None, Column("vgpr", "int", "vector registers", shown=_SLICE)] = None
     accum_vgprs: Annotated[int | None, Column("agpr", "int", "accumulation registers", shown=_SLICE)] = None
@@ -158,17 +148,15 @@ NAMELESS = frozenset(("KernelExecution", "Task"))
 
 
 class Activity(msgspec.Struct, frozen=True, gc=False):
-    """One command that ran on a device.
-
-    ``number``: the number that a person sees and that SQL has (dv/dt: the call's position in the file; ROCm: the
-    dispatch). The order of enqueuing is the position in the profile. Times are on the clock of the queue's device; both
-    are None if the source has none. ``call``: the call that launched it; all activities of a graph launch share it.
-    None is normal: then ``correlation`` has the id of the call that is not recorded. ``range``: the place of the
-    innermost range that launched it, if the source states that. ``grid``: in work-items; missing dimensions are 1.
-    ``workgroup``: None if the runtime chose it. ``route``: of copies, such as ``host to device``. ``graph_node``: the
-    executable graph that replayed it and its node, equal in each replay, if the source has both. ``counters``: the
-    values of the profile's counters, None for those that were not collected here; empty if no counter was collected.
-    """
+    """One command that ran on a device. ``number``: the number that a person sees and that SQL has (dv/dt: the call's
+    position in the file; ROCm: the dispatch). The order of enqueuing is the position in the profile. Times are on the
+    clock of the queue's device; both are None if the source has none. ``call``: the call that launched it; all
+    activities of a graph launch share it. None is normal: then ``correlation`` has the id of the call that is not
+    recorded. ``range``: the place of the innermost range that launched it, if the source states that. ``grid``: in
+    work-items; missing dimensions are 1. ``workgroup``: None if the runtime chose it. ``route``: of copies, such as
+    ``host to device``. ``graph_node``: the executable graph that replayed it and its node, equal in each replay, if the
+    source has both. ``counters``: the values of the profile's counters, None for those that were not collected here;
+    empty if no counter was collected."""
 
     number: int
     kind: Literal["kernel", "copy", "fill"]
@@ -218,10 +206,8 @@ class Activity(msgspec.Struct, frozen=True, gc=False):
 
 
 class Collective(msgspec.Struct, frozen=True, gc=False):
-    """The data of a rank in a collective: elements sent and received, size and number of its group.
-
-    ``name`` and ``dtype`` are words of the framework.
-    """
+    """The data of a rank in a collective: elements sent and received, size and number of its group. ``name`` and
+    ``dtype`` are words of the framework."""
 
     name: Word
     dtype: Word = ""
@@ -232,10 +218,8 @@ class Collective(msgspec.Struct, frozen=True, gc=False):
 
 
 class Inputs(msgspec.Struct, frozen=True, gc=False):
-    """The inputs of an operator: shapes, types, strides in elements, other values as text.
-
-    ``kernel_file``: the base name of the file from which its kernel was compiled (Triton).
-    """
+    """The inputs of an operator: shapes, types, strides in elements, other values as text. ``kernel_file``: the base
+    name of the file from which its kernel was compiled (Triton)."""
 
     shapes: tuple[Sizes | tuple[Sizes, ...] | None, ...] = ()
     dtypes: tuple[Word, ...] = ()
@@ -246,12 +230,9 @@ class Inputs(msgspec.Struct, frozen=True, gc=False):
 
 
 class Range(msgspec.Struct, frozen=True, gc=False):
-    """A named span of a thread's time.
-
-    Kinds: ``range``: pushed and popped by the program or a library (ROCTx). ``operator``: an op of a framework.
-    ``annotation``: named by the user. ``mark``: an instant. ``frame``: a function or module of the program. ``id``:
-    given by the profiler. ``sequence``: joins a backward op to its forward op.
-    """
+    """A named span of a thread's time. Kinds: ``range``: pushed and popped by the program or a library (ROCTx).
+    ``operator``: an op of a framework. ``annotation``: named by the user. ``mark``: an instant. ``frame``: a function
+    or module of the program. ``id``: given by the profiler. ``sequence``: joins a backward op to its forward op."""
 
     kind: Literal["range", "operator", "annotation", "mark", "frame"]
     text: Text
@@ -265,9 +246,7 @@ class Range(msgspec.Struct, frozen=True, gc=False):
 
 class Captured(msgspec.Struct, frozen=True, gc=False):
     """The launch of a kernel into a graph, which ran nothing itself. ``capture``: the number of the capture, from 0.
-
-    ``name``: of the kernel. ``range``: the place of the range that launched it, if the source states that.
-    """
+    ``name``: of the kernel. ``range``: the place of the range that launched it, if the source states that."""
 
     name: Name
     capture: int
@@ -287,12 +266,10 @@ class SourceLine(msgspec.Struct, frozen=True, gc=False):
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A program object and its last build.
-
-    ``source``: the program text as in the file (the JSON object of its strings, or the text of its block); ``b""`` if
-    it was made from a binary. It serves as evidence only and is never written to an output. ``kernels``: the number
-    that clCreateKernelsInProgram returned, None without such a call. ``number``: of the call that made the program.
-    """
+    """A program object and its last build. ``source``: the program text as in the file (the JSON object of its strings,
+    or the text of its block); ``b""`` if it was made from a binary. It serves as evidence only and is never written to
+    an output. ``kernels``: the number that clCreateKernelsInProgram returned, None without such a call. ``number``: of
+    the call that made the program."""
 
     index: int
     number: int
@@ -333,12 +310,10 @@ NumberKind = Literal["call_index", "dispatch_id", "event_index"]
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An op of a framework's graph, which runs many times.
-
-    ``layer``: the part of the network that it is in, empty if none, with its ``direction``. ``inputs``: shapes by slot.
-    ``output``: shape of its first output, empty if unknown. ``attributes``: strides and similar values. ``flop``: the
-    framework's own estimate for one execution. ``place``: the file and line that made the node.
-    """
+    """An op of a framework's graph, which runs many times. ``layer``: the part of the network that it is in, empty if
+    none, with its ``direction``. ``inputs``: shapes by slot. ``output``: shape of its first output, empty if unknown.
+    ``attributes``: strides and similar values. ``flop``: the framework's own estimate for one execution. ``place``: the
+    file and line that made the node."""
 
     name: LayerName
     op: LayerName = ""
@@ -360,10 +335,8 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
 
 
 class Execution(msgspec.Struct, frozen=True, gc=False):
-    """An execution of a node, in a step of the framework if that is recorded (step 0 is iteration 1).
-
-    ``device``: the device on which the op launches its kernels; None: the op runs on the host.
-    """
+    """An execution of a node, in a step of the framework if that is recorded (step 0 is iteration 1). ``device``: the
+    device on which the op launches its kernels; None: the op runs on the host."""
 
     node: int
     step: int | None = None
@@ -380,10 +353,8 @@ class Allocated(msgspec.Struct, frozen=True, gc=False):
 
 
 class Framework(msgspec.Struct, frozen=True, kw_only=True):
-    """Records of a framework's own profiler: the ops that ranges and activities execute, by their places.
-
-    ``name``: of the framework.
-    """
+    """Records of a framework's own profiler: the ops that ranges and activities execute, by their places. ``name``: of
+    the framework."""
 
     name: Word = ""
     nodes: tuple[Node, ...] = ()
@@ -394,18 +365,16 @@ class Framework(msgspec.Struct, frozen=True, kw_only=True):
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """All that a profiler states of one process; activities in the order in which they were enqueued. A reader of a
-    file of several processes gives a profile for each.
-
-    ``records``: the number of records in the source (dv/dt: calls). ``clocks[0]``: the host's clock, which calls and
-    ranges use. ``calls_wait``: a call returns after its activity has ended (dv/dt); only then the ends of calls bound
-    anything. ``numbers``: the key under which outputs show the number of an activity. ``defects``: counts of defects
-    that make a profile incomplete, by id (`mio2trace.measures.completeness`). ``counters``: those for which activities
-    have values. ``other_calls``: calls that launched none of the activities. ``interleaved``: ``line`` places
-    activities and log lines in one order of execution. ``captured``: launches into graphs, in order. ``line_of``: by
-    the number of an activity, places in ``lines``: of the innermost line outside of the framework that launched it, and
-    of the innermost line outside of the libraries that build on the framework; -1 if there is none. ``functions``: only
-    those Python functions outside of the framework in which a thread stayed long while nothing ran on a device.
-    """
+    file of several processes gives a profile for each. ``records``: the number of records in the source (dv/dt: calls).
+    ``clocks[0]``: the host's clock, which calls and ranges use. ``calls_wait``: a call returns after its activity has
+    ended (dv/dt); only then the ends of calls bound anything. ``numbers``: the key under which outputs show the number
+    of an activity. ``defects``: counts of defects that make a profile incomplete, by id
+    (`mio2trace.measures.completeness`). ``counters``: those for which activities have values. ``other_calls``: calls
+    that launched none of the activities. ``interleaved``: ``line`` places activities and log lines in one order of
+    execution. ``captured``: launches into graphs, in order. ``line_of``: by the number of an activity, places in
+    ``lines``: of the innermost line outside of the framework that launched it, and of the innermost line outside of the
+    libraries that build on the framework; -1 if there is none. ``functions``: only those Python functions outside of
+    the framework in which a thread stayed long while nothing ran on a device."""
 
     source: int
     records: int
@@ -452,8 +421,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return self.lines[line] if line >= 0 else None, self.lines[own] if own >= 0 else None
 
     def launched_by(self, activity: Activity) -> str:
-        """Return the line of the program that launched the activity, else of a library: ``train.py:88``; empty if the
-        source records none."""
+        """Return the line of the program that launched it, else of a library: ``train.py:88``; empty without."""
         line, own = self.source_lines(activity) if self.line_of else (None, None)
         return str(own or line or "")
 

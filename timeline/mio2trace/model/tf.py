@@ -18,11 +18,9 @@ Kind = Literal["cpu", "accelerator", "stream"]
 
 class Execution(msgspec.Struct, frozen=True, gc=False):
     """An op, or one of its kernels, on a device (canonical name, lower case), as tfprof groups them (tfprof.md 3.1).
-
     ``cpu``: the op's code on the host, even if the device is a GPU (then it mostly launches kernels). ``accelerator``:
     kernel time, on a device ``.../stream:all``. ``stream``: kernels and copies of one stream, which a ProfileProto does
-    not keep; each kernel is also under ``stream:all``. ``label``: the kernel's name, if there is one.
-    """
+    not keep; each kernel is also under ``stream:all``. ``label``: the kernel's name, if there is one."""
 
     device: Hidden
     kind: Kind
@@ -32,10 +30,8 @@ class Execution(msgspec.Struct, frozen=True, gc=False):
 
 
 class OpMemory(msgspec.Struct, frozen=True, gc=False):
-    """Memory of one execution on the node's canonical device, in bytes (tfprof.md 2, ExecMemory).
-
-    ``in_use_bytes``: of the GPU allocator, at ``read_ns``; 0 on a CPU.
-    """
+    """Memory of one execution on the node's canonical device, in bytes (tfprof.md 2, ExecMemory). ``in_use_bytes``: of
+    the GPU allocator, at ``read_ns``; 0 on a CPU."""
 
     requested_bytes: int = 0
     peak_bytes: int = 0
@@ -47,9 +43,7 @@ class OpMemory(msgspec.Struct, frozen=True, gc=False):
 
 class NodeStep(msgspec.Struct, frozen=True, gc=False):
     """A node in one step. ``start_ns`` to ``end_ns`` covers all its devices; both are 0 if the source has none.
-
-    ``executions`` may be empty: then only copies or single streams were recorded.
-    """
+    ``executions`` may be empty: then only copies or single streams were recorded."""
 
     step: int
     run_count: int
@@ -60,13 +54,10 @@ class NodeStep(msgspec.Struct, frozen=True, gc=False):
 
 
 class TfNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A graph node, or a name that only occurs in the run (``op`` then equals the name).
-
-    ``device``: its canonical device, empty if it never ran. ``input_shapes``: (slot, shape), an empty shape if unknown;
-    a scalar is ``(1,)``, an unknown dimension -1. ``shape``: of a variable. ``float_ops``: a static estimate for one
-    execution. ``attributes``: strides and similar values as text. ``place``: the file name and line that created the
-    node.
-    """
+    """A graph node, or a name that only occurs in the run (``op`` then equals the name). ``device``: its canonical
+    device, empty if it never ran. ``input_shapes``: (slot, shape), an empty shape if unknown; a scalar is ``(1,)``, an
+    unknown dimension -1. ``shape``: of a variable. ``float_ops``: a static estimate for one execution. ``attributes``:
+    strides and similar values as text. ``place``: the file name and line that created the node."""
 
     name: LayerName
     op: LayerName
@@ -82,13 +73,9 @@ class TfNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class TfProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one file states. ``steps``: the ids given to ``add_step``.
-
-    ``numbered``: False if the file has one step without its number; the number is then 0.
-
-    ``memory_known``: False if the source does not record the memory of ops. ``graph_known``: False if it records
-    nothing of the graph: shapes, float_ops and types are then unknown, not 0.
-    """
+    """All that one file states. ``steps``: the ids given to ``add_step``. ``numbered``: False if the file has one step
+    without its number; the number is then 0. ``memory_known``: False if the source does not record the memory of ops.
+    ``graph_known``: False if it records nothing of the graph: shapes, float_ops and types are then unknown, not 0."""
 
     source: int
     steps: tuple[int, ...]
@@ -100,10 +87,8 @@ class TfProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 class ViewRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A printed row: numbers as (self, total), rounded as they were printed; None if TensorFlow prints ``--``.
-
     ``bytes``, ``micros``, ``accelerator_micros``, ``cpu_micros`` are absent if the view does not show them. An op view
-    has no total.
-    """
+    has no total."""
 
     name: LayerName
     line: int
@@ -119,8 +104,7 @@ class Printed(msgspec.Struct, frozen=True, gc=False):
 
 
 class TfView(msgspec.Struct, frozen=True, kw_only=True):
-    """A printed scope or op view of one step, of the average over the steps (``step`` is -1), or of an unknown step
-    (None)."""
+    """A printed scope or op view of a ``step``: -1 is the average over the steps, None an unknown one."""
 
     source: int
     view: Literal["scope", "op"]

@@ -43,8 +43,7 @@ READERS: tuple[Reader, ...] = (
     bundled,
     run_log,
 )
-"""At most one of them recognises a file, except `run_log`, the last one: it accepts any text that no other reader
-knows."""
+"""At most one of them recognises a file, except `run_log`, the last one, which accepts any text."""
 
 PROFILES = tuple(reader for reader in READERS if reader not in (ck, *OF_TENSORFLOW, run_log))
 """Readers whose files a directory may represent."""
@@ -56,8 +55,7 @@ class GoesWithATrace(InputError):
 
 
 class Accepted(NamedTuple):
-    """The accepted formats of a file. ``readers``: of the format (None: all). ``rest``: for text that none of them
-    knows."""
+    """The accepted formats of a file. ``readers``: None is all. ``rest``: for text that none of them knows."""
 
     expected: str = "a log or a profile"
     readers: tuple[Reader, ...] | None = None

@@ -43,8 +43,7 @@ _ARRAY_BLOCK = 1 << 20
 _EMPTY_ARRAY = b"[dv/dt] <<\n[]\n[dv/dt] >>\n"
 """A child process of a profiled program leaves this if it makes no call; there may be one per iteration."""
 LONGEST_LINE = 64 << 20
-"""Bytes; no known log has longer lines. A longer line is cut here, because a line without an end would fill the
-memory."""
+"""Bytes; no known log has longer lines. A longer line is cut: without an end it would fill the memory."""
 LONGEST_LOG_LINE = 64 << 10
 """Bytes; lines of Caffe and MIOpen are far shorter. Calls in JSON and sources of programs may be longer."""
 _MIOPEN = re.compile(rb"^.{0,120}?\bMIOpen(?:\((?:HIP|OpenCL)\))?: ", re.MULTILINE)
@@ -93,11 +92,9 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
 
 
 def _together(of_writer: Mapping[int, _Log], lines: int) -> Records:
-    """Join the output of several processes, each read by itself, in the order of the file's lines.
-
-    Threads with an id that several processes use get distinct ids (`PROCESS`). A record without a thread belongs to the
-    only thread of its process.
-    """
+    """Join the output of several processes, each read by itself, in the order of the file's lines. Threads with an id
+    that several processes use get distinct ids (`PROCESS`). A record without a thread belongs to the only thread of its
+    process."""
     made: dict[int, Records] = {}
     for writer, log in of_writer.items():
         try:
@@ -169,8 +166,7 @@ def _renumbered(log: FrameworkLog, of: Callable[[int | None], int]) -> Framework
 def _of_thread(
     record: Entry | Command | Message, of: Callable[[int | None], int], calls: dict[int, LoggedCall]
 ) -> Entry | Command | Message:
-    """Return the record with the thread ``of``. ``calls``: new calls by the identity of the old ones, so that entries
-    that shared an object still do."""
+    """Return the record with the thread ``of``. ``calls``: the new call of each old one, which entries share."""
     if not isinstance(record, Entry):
         return replace(record, thread=of(record.thread))
     if id(record.call) not in calls:
@@ -217,13 +213,11 @@ class _Log:
 
     @property
     def is_between(self) -> bool:
-        """Whether the next line can be read by itself: it is not in a program's text, and no entry of a call is
-        open."""
+        """Whether the next line can be read by itself: no text of a program and no entry of a call is open."""
         return self._miopen.between and not self._blocks.in_source
 
     def take(self, data: bytes, at: int, number: int) -> tuple[int, int, bool]:
-        """Take records of MIOpen that equal earlier ones, like `MiopenDecoder.take`; between them also lines of Caffe
-        and of other programs, and empty arrays."""
+        """Take what `MiopenDecoder.take` takes, and between it lines of Caffe and other programs, and empty arrays."""
         while True:
             others = self._others
             at, following, more = self._miopen.take(data, at, number, self._other)
@@ -390,11 +384,9 @@ class _Log:
 
 
 class _Numbered:
-    """Lines with the number of the last one taken, shared by all consumers.
-
-    If MIOpen has written, the bytes are cut into lines one by one (``uncut``), because its decoder may take several
-    lines at once. With ``all_at_once``, later blocks are cut into all their lines at once.
-    """
+    """Lines with the number of the last one taken, shared by all consumers. If MIOpen has written, the bytes are cut
+    into lines one by one (``uncut``), because its decoder may take several lines at once. With ``all_at_once``, later
+    blocks are cut into all their lines at once."""
 
     def __init__(self, blocks: Iterator[bytes], notes: Notes) -> None:
         self._blocks = blocks
@@ -440,8 +432,7 @@ class _Numbered:
             more = more and self._read()
 
     def give_back(self, rest: bytes) -> None:
-        """Use the text after the last line's known part as the next line: of several arrays on one line, each becomes
-        one."""
+        """Use ``rest``, the end of a line, as the next line; each of several arrays in it becomes a line."""
         ends = [0, *(closes.end() for closes in _ARRAY_CLOSES.finditer(rest)), len(rest)]
         self._again += [rest[begin:end] for begin, end in pairwise(ends) if rest[begin:end].strip()][::-1]
 
@@ -568,10 +559,8 @@ _END = b"] "
 
 
 def glued_parts(line: bytes) -> list[bytes]:
-    """Return the parts of a line: cut where a line of glog begins in it, or a line of MIOpen in one of glog.
-
-    MIOpen's decoder cuts its own lines. The text before the first head may be a prefix, or the rest of any line.
-    """
+    """Return the parts of a line: cut where a line of glog begins in it, or a line of MIOpen in one of glog. MIOpen's
+    decoder cuts its own lines. The text before the first head may be a prefix, or the rest of any line."""
     first = line.find(_END)
     if first < 0 or (line[1:2].isdigit() and line.find(_END, first + 2) < 0 and b"MIOpen(" not in line):
         return [line]  # at most one head, at the beginning of the line

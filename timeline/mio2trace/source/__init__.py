@@ -34,12 +34,10 @@ MAX_EXPANSION = 200
 
 
 class Source:
-    """One input. ``head``: its first 64 KiB, decompressed. `blocks`, `lines` and `read` each consume it.
-
-    ``progress``: is called with the name, the bytes read, and all bytes (0 if unknown). ``max_input``: limits the
-    decoded bytes; without it only compressed files are limited (`FREE_EXPANSION`, `MAX_EXPANSION`). Raises `InputError`
-    if the path cannot be opened or read, or if the input holds more.
-    """
+    """One input. ``head``: its first 64 KiB, decompressed. `blocks`, `lines` and `read` each consume it. ``progress``:
+    is called with the name, the bytes read, and all bytes (0 if unknown). ``max_input``: limits the decoded bytes;
+    without it only compressed files are limited (`FREE_EXPANSION`, `MAX_EXPANSION`). Raises `InputError` if the path
+    cannot be opened or read, or if the input holds more."""
 
     def __init__(
         self,
@@ -123,8 +121,7 @@ class Source:
 
     @property
     def content_sha256(self) -> str:
-        """The hash of the decoded content: equal for a file and its gzipped copy. For a closed source, like
-        `sha256`."""
+        """The hash of the decoded content, equal for a file and its gzipped copy. The source must be closed."""
         return (self._content_hash or self._hash).hexdigest()
 
     @property
@@ -152,10 +149,7 @@ class Source:
 
     def companion(self, path: str) -> Source | None:
         """Open a file that belongs to this one, under the same limits; None if it does not exist. Both are closed
-        together.
-
-        Raises `InputError` like opening this one.
-        """
+        together. Raises `InputError` like opening this one."""
         if not self._own or not os.path.isfile(path):
             return None
         made = Source(path, self.index, self.notes, progress=self._progress, max_input=self._max_input)
@@ -310,10 +304,8 @@ def gunzip(
     blocks: Iterator[bytes], block_size: int, name: str, bytes_read: Callable[[], int], notes: Notes
 ) -> Iterator[bytes]:
     """Decompress one member after another, as ``gzip -d`` does; of a cut or damaged file, return the readable part.
-
     Blocks have at most ``block_size`` bytes. ``bytes_read``: of the file so far, for messages. Raises `InputError` if
-    nothing can be read.
-    """
+    nothing can be read."""
     decoder = zlib.decompressobj(31)
     fresh, members, empty = True, 0, True
     for block in blocks:
@@ -422,10 +414,8 @@ def leads_out(path: str, folder: str) -> bool:
 
 
 def opened_pipe(path: str, name: str, block_size: int) -> tuple[BinaryIO, bytes]:
-    """Open a named pipe and return the bytes written so far, at most ``block_size``.
-
-    Raises `InputError` if there is no writer for `WRITER_S`.
-    """
+    """Open a named pipe and return the bytes written so far, at most ``block_size``. Raises `InputError` if there is no
+    writer for `WRITER_S`."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     until = time.monotonic() + WRITER_S
     try:

@@ -95,8 +95,7 @@ def is_unpacked(path: str) -> bool:
 
 
 def unpacked_in(folder: str) -> Unpacked:
-    """Return the members of an archive that somebody unpacked into ``folder``. Raises `InputError` if a member is
-    missing."""
+    """Return the members of an archive that was unpacked into ``folder``. Raises `InputError` if one is missing."""
     with open(os.path.join(folder, MANIFEST), "rb") as file:
         manifest = _manifest(file.read(_MOST_OF_A_DIRECTORY))
     assert manifest is not None
@@ -110,12 +109,10 @@ def unpacked_in(folder: str) -> Unpacked:
 
 @contextmanager
 def unpacked(path: str, max_input: int | None = None) -> Iterator[Unpacked]:
-    """Unpack the archive at ``path`` into a folder that is removed when the context ends.
-
-    All members together hold at most ``max_input`` bytes; without it, the limit of any compressed input
-    (`FREE_EXPANSION`, `MAX_EXPANSION`). Raises `InputError` for an archive that is damaged, locked or too large, that
-    contains an archive, or whose names lead elsewhere.
-    """
+    """Unpack the archive at ``path`` into a folder that is removed when the context ends. All members together hold at
+    most ``max_input`` bytes; without it, the limit of any compressed input (`FREE_EXPANSION`, `MAX_EXPANSION`). Raises
+    `InputError` for an archive that is damaged, locked or too large, that contains an archive, or whose names lead
+    elsewhere."""
     name = os.path.basename(path)
     most = max(FREE_EXPANSION, MAX_EXPANSION * os.path.getsize(path)) if max_input is None else max_input
     try:

@@ -192,8 +192,7 @@ def _rocblas_trace(function: str, fields: list[str]) -> GemmChoice | None:
 
 
 def _profile_entry(library: str, text: str) -> tuple[GemmChoice | None, int]:
-    """Return the fields of an entry, and the number of calls. Some versions neither quote nor end the fields as YAML
-    requires."""
+    """Return the GEMM of an entry and the number of calls. Some versions do not quote and end fields as YAML does."""
     first, *others = text.rstrip(" }").split(", ")[:_MOST_FIELDS]
     fields = {"function": first.strip("\"' ")}
     for field in others:

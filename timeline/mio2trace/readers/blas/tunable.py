@@ -85,8 +85,7 @@ def _gemm(number: int, text: str) -> GemmChoice | None:
 
 
 def _cut(named: str) -> tuple[str, str]:
-    """Return the function in a name (the shortest possible one), and the types after it; both empty if there
-    are none."""
+    """Return the shortest possible function in a name, and the types after it; both empty if there are none."""
     at = named.find("_", named.index("Gemm"))
     while at >= 0:
         if _TYPES.fullmatch(named, at + 1) is not None:

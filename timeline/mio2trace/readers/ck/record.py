@@ -106,8 +106,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    """Return the chosen repetition. Raises `InputError` for damaged JSON, a missing repetition or a record without
-    data."""
+    """Return the chosen repetition. Raises `InputError` for damaged JSON, and without repetition or data."""
     text = source.read()
     if text.lstrip()[:1] == b"[":
         layers = _layers(msgspec.Raw(text), source, "$", notes)
@@ -153,10 +152,8 @@ def is_directory(directory: str) -> bool:
 
 def locate(directory: str, tags: tuple[str, ...], notes: Notes) -> str:
     """Return the raw repetitions of a point (``ckp-*.0001.json``) below a CK entry, module or repository directory.
-
     With ``tags``, only entries whose ``.cm/meta.json`` has all of them, as in `ck search --tags`. If there are several
-    points, the first one by path is used, and a note says so. Raises `InputError` if there is none.
-    """
+    points, the first one by path is used, and a note says so. Raises `InputError` if there is none."""
     root = Path(directory)
     there = sorted(path for pattern in _POINTS for path in root.glob(pattern))
     found = [path for path in there if not leads_out(str(path), directory)]
@@ -281,10 +278,8 @@ def _device_name(features: msgspec.Raw) -> str:
 
 def runs(text: bytes, place: str, notes: Notes) -> list[RunTimes]:
     """Return all repetitions of a record, or the single run of a ``tmp-ck-timer.json`` or of a bare ``per_layer_info``.
-
     An impossible time is noted and left out: a negative one, or one of months (records contain differences that went
-    below zero and were printed as unsigned numbers). Raises `InputError` for damaged JSON.
-    """
+    below zero and were printed as unsigned numbers). Raises `InputError` for damaged JSON."""
     if text.lstrip()[:1] == b"[":
         return [RunTimes(repetition=None, succeeded=True, has_data=True, times_ns={})]
     record = _decode(text, _Record, place)
@@ -297,8 +292,7 @@ def runs(text: bytes, place: str, notes: Notes) -> list[RunTimes]:
 
 
 def kept_runs(found: Sequence[RunTimes], place: str, notes: Notes) -> Sequence[RunTimes]:
-    """Return the repetitions with data that state success; if there are none, all with data. Raises `InputError` for
-    none."""
+    """Return the repetitions with data that state success, else all with data. Raises `InputError` without any."""
     with_data = [run for run in found if run.has_data or run.times_ns]
     if not with_data:
         raise InputError(f"{place}: {count(len(found), 'repetition')}, none with per_layer_info, dvdt_prof or times")

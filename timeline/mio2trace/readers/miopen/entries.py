@@ -13,9 +13,7 @@ from mio2trace.readers.miopen.replay import Replay
 
 class Open(msgspec.Struct):
     """An open entry. ``raw``: the line of the header. ``lines``: the parameter lines without prefix, with their ends.
-
-    ``bare``: whether parameters have no prefix; None until the first parameter shows it.
-    """
+    ``bare``: whether parameters have no prefix; None until the first parameter shows it."""
 
     header: Header
     raw: bytes
@@ -149,8 +147,7 @@ class Entries:
         return True
 
     def give_up_header(self, *, goes_on: bool = False) -> None:
-        """Keep the existing part of a header whose brace never came. ``goes_on``: its parameters follow, because the
-        line was cut off."""
+        """Keep the part of a header whose brace never came. ``goes_on``: the line was cut, and parameters follow."""
         text = b"".join(self.wrapped)
         self.wrapped = []
         self.header(self._line, text + b"{", b"", None if goes_on else False, NO_PREFIX)
@@ -180,8 +177,7 @@ class Entries:
 
 
 def _params(text: bytes, names: set[bytes]) -> list[bytes]:
-    """Return the parameters of a line: several if line ends are lost and ``names`` has the name of the
-    following one."""
+    """Return the parameters of a line: several if line ends are lost and ``names`` has the following name."""
     params: list[bytes] = []
     while len(params) < MAX_PARAMS and (cut := _end(text, names)) is not None:
         params.append(text[:cut])

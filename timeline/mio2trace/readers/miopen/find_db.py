@@ -21,8 +21,7 @@ _LOOKED_AT = 4
 
 
 def sniff(head: bytes) -> bool:
-    """Return whether the first line and most of the next ones are records; a file with other lines around them is a
-    log."""
+    """Return whether the first line and most of the next ones are records; otherwise it is a log."""
     lines = [line for line in head[:_LONGEST].split(b"\n")[:_LOOKED_AT] if line.strip()]
     return bool(lines) and _is_record(lines[0]) and 2 * sum(map(_is_record, lines)) >= len(lines)
 

@@ -94,11 +94,8 @@ def parse_range(text: str) -> tuple[str, bytes] | None:
 
 def api_name(name: bytes) -> str:
     """Return a function's name without the suffix of wrapper builds (miopen-log.md 9.5); ``unnamed`` for an impossible
-    name.
-
-    A word in small letters may be the beginning of an address (``bob(at)example``): names of the library have a
-    capital.
-    """
+    name. A word in small letters may be the beginning of an address (``bob(at)example``): names of the library have a
+    capital."""
     is_one = _FUNCTION.fullmatch(name) is not None and name != name.lower()
     return name.decode().removesuffix("_impl") if is_one else "unnamed"
 

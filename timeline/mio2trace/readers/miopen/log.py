@@ -61,10 +61,7 @@ _LONGEST_HEAD = 1024
 
 class MiopenDecoder:
     """Reads the lines of a log, and returns the `MiopenLog` at the end. Memory grows only with the records that are
-    kept.
-
-    ``everything``: also keep records that show nothing about an operation.
-    """
+    kept. ``everything``: also keep records that show nothing about an operation."""
 
     def __init__(self, source: int, notes: Notes, *, everything: bool = False) -> None:
         self._notes = notes
@@ -129,12 +126,10 @@ class MiopenDecoder:
         return self._slow(number, whole)
 
     def take(self, data: bytes, at: int, number: int, other: Other = nothing) -> tuple[int, int, bool]:
-        """Read the records from ``data[at:]``, line ``number``, as long as they equal earlier ones.
-
-        The result is that of `feed` line by line, but many times faster. ``other`` reads the lines between them that
-        begin like glog's, and returns whether it did. Return the place and the line of the first new record, and
-        whether it is an entry whose end may be in the following bytes.
-        """
+        """Read the records from ``data[at:]``, line ``number``, as long as they equal earlier ones. The result is that
+        of `feed` line by line, but many times faster. ``other`` reads the lines between them that begin like glog's,
+        and returns whether it did. Return the place and the line of the first new record, and whether it is an entry
+        whose end may be in the following bytes."""
         if not self.between:
             return at, number, False
         if not self._timed or self._timed_prefixes.pattern is None:
@@ -160,8 +155,7 @@ class MiopenDecoder:
         return not self._entries.opens and not self._entries.wrapped
 
     def _turned_to(self, thread: int | None) -> None:
-        """Return the thread of the last line that was taken; the prefix of the last line fed may belong to another
-        thread."""
+        """Turn to the thread of the last line taken; the prefix of the last line fed may be of another thread."""
         if thread != self._entries.thread:
             self._entries.thread = thread
             self._prefix = self._plain = NO_PREFIX

@@ -26,12 +26,10 @@ SUBJECTS: tuple[Subject, ...] = (
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """A kind of message.
-
-    ``tags``: functions that print it, each with a text that the message must contain (empty: any text). ``text``: a
-    pattern for messages of all functions. ``function``: a pattern for the function's name, if no text decided.
-    ``kept``: the messages show something about an operation, or report an error; others are only counted.
-    """
+    """A kind of message. ``tags``: functions that print it, each with a text that the message must contain (empty: any
+    text). ``text``: a pattern for messages of all functions. ``function``: a pattern for the function's name, if no
+    text decided. ``kept``: the messages show something about an operation, or report an error; others are only
+    counted."""
 
     name: str
     subject: Subject

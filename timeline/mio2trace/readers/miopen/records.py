@@ -21,14 +21,12 @@ NO_PREFIX = b"\n\n"  # no line has this number
 
 class Unit(msgspec.Struct):
     """A text that was met before, and its effect when it comes again: a line with the same meaning, or an entry.
-
     ``pieces``: the texts between the addresses. ``digits``: the length of each address. ``cut``: takes a text apart
     into both (None without addresses). ``size``: in bytes. One of ``call``, ``command`` and ``message`` is the record;
     the line number of the last two does not count. ``shape`` and ``dtype``: of a Set call, which is kept if it changes
     the type of a shape. ``key``: looked up by a message. ``thread``: the thread to which a line with a prefix switches;
     a line without one belongs to the current thread. ``after``: the place in the history after its last occurrence.
-    ``taken``: its number of occurrences.
-    """
+    ``taken``: its number of occurrences."""
 
     count: str
     pieces: tuple[bytes, ...]
@@ -49,11 +47,9 @@ class Unit(msgspec.Struct):
 
 
 class Header(msgspec.Struct, kw_only=True):
-    """A header line, learned once per distinct line, so that its next entry can be taken as a whole.
-
-    ``prefix``: the beginning of the line. ``units``: the entries with this header, by their text without addresses and
-    the lengths of these; None for one that must be read line by line.
-    """
+    """A header line, learned once per distinct line, so that its next entry can be taken as a whole. ``prefix``: the
+    beginning of the line. ``units``: the entries with this header, by their text without addresses and the lengths of
+    these; None for one that must be read line by line."""
 
     api: str
     nested: bool = False
@@ -68,10 +64,8 @@ Clock = Callable[[int], tuple[LocalTime | None, int | None]]
 
 
 class Collected:
-    """Records and counts so far. ``stamp`` and ``elapsed``: of the current line.
-
-    ``everything``: also keep records that show nothing about an operation.
-    """
+    """Records and counts so far. ``stamp`` and ``elapsed``: of the current line. ``everything``: also keep records that
+    show nothing about an operation."""
 
     def __init__(self, source: int, *, everything: bool = False) -> None:
         self.source = source
@@ -132,8 +126,7 @@ class Collected:
         self.records.append(Command(self.source, line, tag, text, thread, self.stamp, self.elapsed))
 
     def add_message(self, message: Message, key: str | None) -> None:
-        """Add a message. A message that looks up a key is kept if the key differs from the one before (see
-        `key_of`)."""
+        """Add a message; one that looks up a key (`key_of`) is kept if the key differs from the one before."""
         if message.kind != "key" or self.is_new_key(key):
             self.records.append(message)
 

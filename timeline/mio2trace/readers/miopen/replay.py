@@ -52,8 +52,7 @@ class _Run(msgspec.Struct):
 
 
 class Replay:
-    """Knows the headers and lines that were met, by their whole text. ``names``: parameter names that were met without
-    a prefix."""
+    """Knows the headers and lines that were met. ``names``: of parameters that were met without a prefix."""
 
     def __init__(self, out: Collected, names: set[bytes]) -> None:
         self._out = out
@@ -95,12 +94,10 @@ class Replay:
     def take(
         self, data: bytes, at: int, number: int, thread: int | None, other: Other
     ) -> tuple[int, int, int | None, bool]:
-        """Read the records from ``data[at:]``, line ``number``, as long as they equal earlier ones.
-
-        ``other`` gets the lines that begin like glog's, and returns whether it took them. Return the place and the line
-        of the first new record, the thread of the last one taken, and whether the new one is an entry whose end may be
-        in the following bytes.
-        """
+        """Read the records from ``data[at:]``, line ``number``, as long as they equal earlier ones. ``other`` gets the
+        lines that begin like glog's, and returns whether it took them. Return the place and the line of the first new
+        record, the thread of the last one taken, and whether the new one is an entry whose end may be in the following
+        bytes."""
         history, runs = self._history, self._runs
         place, until, met = self._place, len(data), len(self._history)
         begin = met  # correctly predicted units that are no run of full length
@@ -276,8 +273,7 @@ class Replay:
     # Single records
 
     def _seen(self, data: bytes, at: int, thread: int | None) -> tuple[Unit | None, Sequence[bytes], bool]:
-        """Return the unit at ``data[at]`` if it was met before, its addresses, and whether more bytes may make
-        it one."""
+        """Return the known unit at ``data[at]``, its addresses, and whether more bytes may make it one."""
         end = data.find(b"\n", at) + 1
         known = self._known.get(data[at:end]) if end else None
         if not isinstance(known, Header):

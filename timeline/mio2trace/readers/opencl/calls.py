@@ -104,10 +104,8 @@ class _Form(NamedTuple):
 
 
 class ProfileFolder:
-    """Turns calls, in call order, into a `Profile`.
-
-    ``host_calls``: keep every call as a `HostCall`; otherwise only program builds are kept.
-    """
+    """Turns calls, in call order, into a `Profile`. ``host_calls``: keep every call as a `HostCall`; otherwise only
+    program builds are kept."""
 
     def __init__(self, source: int, notes: Notes, place: str, host_calls: bool = False) -> None:
         self._source = source
@@ -357,8 +355,7 @@ class ProfileFolder:
         return 0
 
     def _host(self, text: str) -> int | None:
-        """Return Unix time in ns of a stamp such as ``2018-02-09T10:36:48.553314`` (dvdt-ck.md 1.4); None without a
-        stamp."""
+        """Return Unix time in ns of ``2018-02-09T10:36:48.553314`` (dvdt-ck.md 1.4); None without a stamp."""
         if len(text) == 26:
             try:
                 return self._seconds[text[:19]] + int(text[20:]) * 1000
@@ -394,8 +391,7 @@ _LATEST = (1 << 63) - 1_000_000_001
 
 
 def _time_of(second: str) -> int | None:
-    """Return Unix time in ns of a second such as ``2018-02-09T10:36:48``; None if it is invalid, or too far
-    from today."""
+    """Return Unix time in ns of ``2018-02-09T10:36:48``; None if it is invalid, or too far from today."""
     try:
         # Much faster than `strptime`; but it also accepts weeks, and times without colons.
         if _SECOND.fullmatch(second) is None:

@@ -46,8 +46,7 @@ _SET_NO_ARGUMENT = ("clEnqueueNDRangeKernel", "clEnqueueReadBuffer", "clEnqueueW
 _SEARCH_BACK = 1 << 20
 _LONGEST_BORDER = 1 << 14
 LONGEST_CALL = 256 << 20
-"""Bytes; the longest calls (program sources and binaries) have a few million. Reading stops at a longer one: a text
-without an end would fill the memory."""
+"""Bytes; the longest known calls have a few million. A text without an end would fill the memory."""
 
 
 def sniff(head: bytes) -> bool:

@@ -119,10 +119,8 @@ class EnqueueWriteBuffer(Command, tag="clEnqueueWriteBuffer", gc=False):
 
 
 class LostCall(msgspec.Struct, gc=False):
-    """A call that cannot be read. ``kernel``: if it is known to concern only this kernel.
-
-    It may have set an argument, so the earlier values are unknown from here on.
-    """
+    """A call that cannot be read. ``kernel``: if it is known to concern only this kernel. It may have set an argument,
+    so the earlier values are unknown from here on."""
 
     kernel: str | None = None
 

@@ -88,11 +88,9 @@ def number(value: object) -> int | None:
 
 
 class Arrows:
-    """Finds the call of a device's operation by arrows, whose ends are points in time, in us.
-
-    An arrow begins at a point of its call, or where the operation began if that was earlier; it ends where the
-    operation begins. So its call is the first one of its thread whose point is not before it.
-    """
+    """Finds the call of a device's operation by arrows, whose ends are points in time, in us. An arrow begins at a
+    point of its call, or where the operation began if that was earlier; it ends where the operation begins. So its call
+    is the first one of its thread whose point is not before it."""
 
     def __init__(self, slack_us: int) -> None:
         """``slack_us``: the point may be this much earlier, because it is a sum of truncated numbers."""

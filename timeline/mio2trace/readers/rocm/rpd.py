@@ -180,8 +180,7 @@ def _bytes(value: object) -> int | None:
 
 
 def kind_of(word: str) -> Kind:
-    """Return the kind by the runtime's word for the operation: ``CopyHostToDevice``, ``FillBuffer``,
-    ``KernelExecution``, ``Task``."""
+    """Return the kind by the runtime's word: ``CopyHostToDevice``, ``FillBuffer``, ``KernelExecution``, ``Task``."""
     if word.startswith(("Copy", "Memcpy")):
         return "copy"
     return "fill" if word.startswith(("Fill", "Memset")) else "kernel"

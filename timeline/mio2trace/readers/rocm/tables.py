@@ -77,8 +77,7 @@ class Table:
             yield from self._possible(guessed, low, high)
 
     def _possible(self, guessed: list[tuple[int, list[str]]], low: int, high: int) -> Iterator[tuple[int, list[str]]]:
-        """Yield guessed rows whose times are near those of the others (``low`` to ``high``), or without others near
-        those of most."""
+        """Yield guessed rows whose times are near those of the others, ``low`` to ``high``, or of most guessed rows."""
         times = [[integer(fields[place]) for place in self._numbers] for _, fields in guessed]
         if low > high:
             starts = sorted(row[0] for row in times if row and row[0] is not None) or [0]

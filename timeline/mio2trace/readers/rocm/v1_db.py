@@ -92,8 +92,7 @@ class _Reading:
                         self._begins.setdefault((pid, key), times[0])
 
     def _ranges_of(self, rows: list[tuple[Any, ...]]) -> list[int | None]:
-        """Return the id of each operation's range: the latest one with this text that its thread had begun at the
-        launch."""
+        """Return the id of each operation's range: the latest of its thread with this text before the launch."""
         found: list[int | None] = [None] * len(rows)
         asked: dict[_Key, list[tuple[int, int, str]]] = {}
         for place, (begin, _, pid, tid, name, index, _, _, text) in enumerate(rows):

@@ -133,8 +133,7 @@ class _Reading:
         return assembly
 
     def _owner(self, guid: str, tid: str, correlation: int | None) -> _Process:
-        """Return the owner: kernels and copies do not state theirs. It is the process of their call, their thread, or
-        their guid."""
+        """Return the process of a kernel or copy, which does not state it: that of its call, thread or guid."""
         if len(self._of) > 1:
             process = self._process_of.get((guid, integer(tid)))
             made = (one for one, assembly in self._of.items() if one[0] == guid and assembly.has_call(correlation))
@@ -261,8 +260,7 @@ class _Reading:
         }
 
     def _device(self, assembly: Assembly, agent: str) -> int:
-        """Return the device of an agent, ``4`` or ``Agent 4``; an option of the profiler decides what the number
-        counts."""
+        """Return the device of an agent, ``4`` or ``Agent 4``; the profiler's options decide what is counted."""
         name = self._agents.get(agent)
         if name is None:
             number = _AGENT.fullmatch(agent)

@@ -361,10 +361,8 @@ S = TypeVar("S", _Op, _Span)
 
 
 def _in_lanes(stretches: Iterable[S], alike: Callable[[S, S], int] = lambda last, following: 0) -> list[list[S]]:
-    """Assign each span to the free lane whose last span is most ``alike``, of equal ones to the first.
-
-    A span without duration occupies one nanosecond of the lane, so that nothing else begins there.
-    """
+    """Assign each span to the free lane whose last span is most ``alike``, of equal ones to the first. A span without
+    duration occupies one nanosecond of the lane, so that nothing else begins there."""
     lanes: list[list[S]] = []
     busy: list[tuple[int, int]] = []  # (end, lane), a heap
     free: list[int] = []  # in order
@@ -420,9 +418,7 @@ class DeviceName(NamedTuple):
 
 def layer_of(name: str) -> tuple[str, Direction] | None:
     """Return (layer, direction) of a node of tf_cnn_benchmarks; None for a node outside of layers (tfprof.md 1, 7).
-
-    ``v/tower_0/gradients/v/tower_0/cg/conv0/conv2d/Conv2D_grad/Conv2DBackpropInput`` -> ``conv0``, backward.
-    """
+    ``v/tower_0/gradients/v/tower_0/cg/conv0/conv2d/Conv2D_grad/Conv2DBackpropInput`` -> ``conv0``, backward."""
     match = _TOWER.fullmatch(name)
     if match is None:
         return None

@@ -44,8 +44,7 @@ _FIELD_MASK = 7
 
 
 def sniff(head: bytes) -> bool:
-    """Return whether it begins with a map entry: first the key, then a node with this id, or with a name as first
-    field."""
+    """Return whether it begins with a map entry: first the key, then a node with a name as first field."""
     if head[:1] != b"\x0a":
         return False
     try:

@@ -57,8 +57,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
 
 
 def parse(data: bytes, place: str, notes: Notes) -> Message:
-    """Return the fields of a text-format message by name: numbers, texts, messages. A cut part is left out, with a
-    note."""
+    """Return the fields of a message by name: numbers, texts, messages. A cut part is left out, with a note."""
     stack: list[Message] = [{}]
     name = ""
     at, size = 0, len(data.rstrip())

@@ -52,8 +52,7 @@ _SNIFF = late(rb"(?:^|\n)_TFProfRoot \(")
 
 
 def sniff(head: bytes) -> bool:
-    """Return whether it has the root line of a scope view and no line of MIOpen's log. An op view is in a console's
-    text, which counts as a log."""
+    """Return whether it has the root line of a scope view, and is no log. An op view is in a console's text."""
     return b"_TFProfRoot (" in head and b"MIOpen" not in head and _SNIFF.search(head) is not None
 
 

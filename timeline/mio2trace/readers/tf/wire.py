@@ -105,8 +105,7 @@ def integers(data: bytes, at: int, end: int, *known: int) -> Counter[int]:
 
 
 class Walk:
-    """Walks through messages field by field, so that a cut file is read up to the cut. ``damaged``: the note on
-    damage."""
+    """Walks through messages field by field, up to the cut of a cut file. ``damaged``: the note on damage."""
 
     def __init__(self, data: bytes, place: str, notes: Notes, damaged: str) -> None:
         self._data = data

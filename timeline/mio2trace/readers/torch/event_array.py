@@ -21,8 +21,7 @@ LONGEST_EVENT = 64 << 20
 EXACT_BELOW = 1 << 43
 """Microseconds: a smaller double distinguishes any three decimals; rounding the fraction restores them."""
 ROUNDED_BELOW = 1 << 42
-"""Microseconds: for smaller doubles, rounding a thousand times the double restores ns, because its error is below half
-a nanosecond."""
+"""Microseconds: rounding a thousand times a smaller double restores ns: its error is below half a nanosecond."""
 # Inside a JSON string every quote is escaped, so this can only be the end of one object and the start of the next.
 _FIRST_KEYS = r'"(?:ph|name|cat|args|bp|dur)"\s*:'
 _BETWEEN = late(rb"\}\s*,\s*(?=\{\s*" + _FIRST_KEYS.encode() + b")")
@@ -203,8 +202,7 @@ class EventArray:
             return self._one_by_one(text[1:-1], is_last)
 
     def _read_args(self, event: _LooseEvent) -> Event:
-        """Return ``event`` with decoded arguments: numbers may be text; arguments that still do not decode are counted
-        and left out."""
+        """Return ``event`` with decoded arguments, in which numbers may be text; without those that do not decode."""
         try:
             args = _ARGS.decode(event.args)
         except _UNREADABLE:

@@ -18,8 +18,7 @@ DTYPES = {
     "bool": "bool", "c10::Float8_e4m3fn": "float8", "c10::Float8_e4m3fnuz": "float8", "c10::Float8_e5m2": "bfloat8",
     "c10::Float8_e5m2fnuz": "bfloat8", "c10::complex<float>": "complex64", "c10::complex<double>": "complex128",
 }  # fmt: skip
-"""PyTorch's names of types in the words of the driver. Lists of tensors, and inputs that are no tensors, have
-no type."""
+"""PyTorch's names of types in the words of the driver. Inputs that are no tensors have no type."""
 
 
 _COMM_DTYPES = {

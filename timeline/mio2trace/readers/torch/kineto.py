@@ -133,8 +133,7 @@ class _Reading:
         """None as soon as a kernel has a correlation of its own: then all have one."""
         self._inputs = InputsCache(notes, source.name)
         self._one_id = False
-        """Whether calls and rows of devices use ``External id`` for their correlation; then it is no id of an op. Some
-        versions for ROCm do this."""
+        """Whether ``External id`` is the correlation id, and no op's id, as in some versions for ROCm."""
         self._frames = 0
         self._stacks = Frames()
         self._steps: list[int] = []
@@ -447,8 +446,7 @@ class _Reading:
         self._any_device = names.pop() if len(names) == 1 else ""
 
     def _say(self, is_recorded: bool) -> None:
-        """Add notes. ``is_recorded``: whether there was any row of a device; otherwise a row that was left out may be
-        its work."""
+        """Add notes. ``is_recorded``: there are rows of devices; otherwise a row that was left out may be one."""
         place = self._source.name
         if self._frames:
             self._notes.remark(
@@ -517,8 +515,7 @@ _LEAST_NUMBERS = 10
 
 
 def _with_filtered(profile: Profile) -> Profile:
-    """Return the profile with the defect ``sampled``, the number of ops that were filtered out, if it has work of a
-    device."""
+    """Return the profile with the number of ops that were filtered out as the defect ``sampled``."""
     numbers = [one.id for one in profile.ranges if one.id is not None] if profile.activities else []
     if not numbers or len(numbers) > _FOLLOWED * (max(numbers) - min(numbers) + 1):
         return profile  # most are present: nothing needs to be sorted

@@ -17,8 +17,7 @@ from mio2trace.model.profile import Call
 from mio2trace.notes import Notes
 
 MOST_ALIKE = 64
-"""The most processes that are checked for one correlation id, and the most devices that are considered together: a file
-may have thousands."""
+"""The most processes that are checked for one correlation id, and the most devices that are considered together."""
 Launch = tuple[Call, int | None]
 """A call, and the id of the op in which it was made."""
 _CALLS = {"kernel": "launch", "copy": "memcpy", "fill": "memset"}
@@ -108,8 +107,7 @@ def _is_of_graph(row: DeviceRow) -> bool:
 
 
 def _in_order(rows: Sequence[DeviceRow], same: Sequence[int], found: list[int | None]) -> None:
-    """Assign rows with equal ids in order: one row per call if the numbers are equal, else each row to the last call
-    before it."""
+    """Assign rows with equal ids in order: as many to each call, else each row to the last call before it."""
     launches = rows[same[0]].launches
     calls = sorted(launches, key=lambda process: launches[process][0].start_ns or 0)
     in_order = sorted(same, key=lambda number: rows[number].start_ns)

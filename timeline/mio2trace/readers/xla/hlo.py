@@ -145,8 +145,7 @@ def _numbers_of(data: bytes, span: tuple[int, int]) -> dict[int, list[int]]:
 
 
 def _convolution(data: bytes, raw: _Raw, made: Instruction) -> Inputs:
-    """Return x, w and y in the order N, C, spatial; pads, strides, dilations, groups. Raises `ValueError`,
-    `KeyError`."""
+    """Return x, w, y in the order N, C, spatial; pads, strides, dilations, groups. Raises `ValueError`, `KeyError`."""
     way = _WAYS[made.target]
     dims = _numbers_of(data, raw.parts[16])
     # of input, kernel and output: the two leading dimensions, then the spatial ones

@@ -398,8 +398,7 @@ class _Assembly:
 
 
 def _executions(lane: Sequence[_Launched]) -> Iterator[list[_Launched]]:
-    """Split into executions: a new one begins with another program, or if the first op of the current one
-    occurs again."""
+    """Split into executions: a new one begins with another program, or with the first op of the current one."""
     execution: list[_Launched] = []
     for launched in lane:
         if execution:
@@ -437,8 +436,7 @@ def _correlation(stats: Mapping[str, Value]) -> int | None:
 
 
 def _kind(name: str, stats: Mapping[str, Value]) -> _Kind:
-    """Return the kind of a copy from its details; older builds name it after the call: ``CopyDeviceToDevice`` on a line
-    ``MemcpyOther``."""
+    """Return the kind by the details; older builds name copies after the call: ``CopyDeviceToDevice``."""
     if name.startswith("Memset") or "memset_details" in stats:
         return "fill"
     return "copy" if name.startswith("Memcpy") or "memcpy_details" in stats else "kernel"
