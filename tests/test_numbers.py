@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from mio2trace.cli import cli
 from mio2trace.ops.command import parse
-from mio2trace.readers.caffe.log import milliseconds
+from mio2trace.readers.caffe.log import nanoseconds
 from mio2trace.readers.tf.executions import layer_of
 from mio2trace.reports.tfprof import short_name
 from tests.planted.tensorflow import view
@@ -77,8 +77,8 @@ def test_a_tower_of_any_number_is_named_by_it(tower: str, prefix: str) -> None:
 
 @pytest.mark.parametrize("text", ["٣", "1_0", "²", "１", LONG, "-1", "nan", "inf", ""])
 def test_what_is_no_printed_time_is_none(text: str) -> None:
-    assert milliseconds("1.5e+01") == 15_000_000
-    assert milliseconds(text) is None
+    assert nanoseconds("1.5e+01") == 15_000_000
+    assert nanoseconds(text) is None
 
 
 @pytest.mark.parametrize("digits", [LONG, "²", "٣"])

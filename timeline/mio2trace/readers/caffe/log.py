@@ -69,19 +69,15 @@ LONGEST_PRINTED_NS = 10**16
 """115 days: a longer time comes from a broken timer (1.8e13 ms occurs in published records)."""
 
 
-def milliseconds(text: str) -> int | None:
-    """Return the nanoseconds of a printed ``%g`` number of milliseconds; None if it is no number or negative."""
-    return _nanoseconds(text, 1_000_000)
-
-
-def _nanoseconds(text: str, unit: int) -> int | None:
+def nanoseconds(text: str, unit_ns: int = 1_000_000) -> int | None:
+    """Return the ns of a printed ``%g`` number, of milliseconds by default; None if it is no number or negative."""
     if not text.isascii() or "_" in text:  # characters that Python accepts as digits, and that no program prints
         return None
     try:
         value = float(text)
     except ValueError:
         return None
-    return round(value * unit) if 0 <= value * unit < LONGEST_PRINTED_NS else None
+    return round(value * unit_ns) if 0 <= value * unit_ns < LONGEST_PRINTED_NS else None
 
 
 Digits = str | bytes | None
@@ -211,7 +207,7 @@ class CaffeDecoder:
         match = _LAYER.match(text) if "ward:" in text.lower() else None
         if match is None:
             return False
-        printed, name = _nanoseconds(match[3], _UNIT_NS[match[4].lower()]), match[1]
+        printed, name = nanoseconds(match[3], _UNIT_NS[match[4].lower()]), match[1]
         direction: Direction = "forward" if match[2].lower() == "forward" else "backward"
         self._printed[direction][name] = None
         if printed is None:
@@ -251,12 +247,12 @@ class CaffeDecoder:
         if text[:1] not in "ITA":
             return False
         if match := _ITERATION.match(text):
-            self._event("iteration", line, stamp, number=int(match[1]), duration_ns=milliseconds(match[2]))
+            self._event("iteration", line, stamp, number=int(match[1]), duration_ns=nanoseconds(match[2]))
         elif match := _TESTING.match(text):
             self._iterations = int(match[1])
             self._event("testing", line, stamp, number=int(match[1]))
         elif match := _AVERAGE.match(text):
-            self._event(_AVERAGES[match[1]], line, stamp, duration_ns=milliseconds(match[2]))
+            self._event(_AVERAGES[match[1]], line, stamp, duration_ns=nanoseconds(match[2]))
         else:
             return False
         return True

@@ -168,7 +168,8 @@ class _Assembly:
         names: Counter[str] = Counter()
         for (name, device), row in sorted(rows.items(), key=lambda item: item[0][0]):
             names[name] += 1
-            self._ops_of(_numbered(name, names[name]), device, row)
+            for number, lane in enumerate(_in_lanes(row, _scopes_in_common)):
+                self._row(self._thread(_numbered(name, names[name]), number), device, lane)
         activities, queues, told = self._activities()
         return Profile(
             source=source,
@@ -222,16 +223,11 @@ class _Assembly:
         self._threads.append(Thread(index=index, name=f"{name} ({number + 1})" if number else name))
         return index
 
-    def _ops_of(self, name: str, device: DeviceName, ops: Sequence[_Op]) -> None:
-        for number, lane in enumerate(_in_lanes(ops, _scopes_in_common)):
-            self._row(self._thread(name, number), device, lane)
-
     def _row(self, thread: int, device: DeviceName, ops: Sequence[_Op]) -> None:
         """Make ranges for ops under the scopes that they share with their neighbours, outermost first."""
         launches_on = None if device.kind == "cpu" else self._device(device).index
         for place, op in enumerate(ops):
-            before = ops[place - 1] if place else None
-            common = _common(before.path, op.path) if before is not None and before.step == op.step else 0
+            common = _scopes_in_common(ops[place - 1], op) if place else 0
             for depth in range(common, len(op.path)):
                 prefix = op.path[: depth + 1]
                 last = place
@@ -272,7 +268,9 @@ class _Assembly:
             kind: Literal["kernel", "copy"] = "copy" if copy or name.stream == "memcpy" else "kernel"
             route = "" if copy is None else f"{_SIDES[copy['from'].upper()]} to {_SIDES[copy['to'].upper()]}"
             of = {"queue": queues[name].index, "start_ns": op.start, "end_ns": op.end, "range": launched_by}
-            activities.append(Activity(number, kind, _kernel(op), route=route, **of))  # type: ignore[arg-type]
+            # ``void relu()`` of ``void relu()@@v/cg/Relu:Relu#id=7#``, else the op's name
+            shown = op.ran.label.partition("@@")[0] or _leaf(op.node.name)
+            activities.append(Activity(number, kind, shown, route=route, **of))  # type: ignore[arg-type]
             executed[number] = Execution(self._node(op.node), op.step[1], queues[name].device)
         return tuple(activities), tuple(queues.values()), executed
 
@@ -333,22 +331,16 @@ def _record(node: TfNode) -> Node:
     )
 
 
-def _kernel(op: _Op) -> str:
-    """Return ``void relu()`` of ``void relu()@@v/cg/Relu:Relu#id=7#``, else the op's name."""
-    return op.ran.label.partition("@@")[0] or _leaf(op.node.name)
-
-
 def _leaf(name: str) -> str:
     return name.rpartition("/")[2]
 
 
 def _scopes_in_common(last: _Op, following: _Op) -> int:
-    return _common(last.path, following.path) if last.step == following.step else 0
-
-
-def _common(path: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """Count the first components that two paths share."""
-    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(path, other, strict=False)))
+    if last.step != following.step:
+        return 0
+    return sum(
+        1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(last.path, following.path, strict=False))
+    )
 
 
 # -- Lanes for spans of time that do not overlap, because the threads that ran them are not recorded -------------------

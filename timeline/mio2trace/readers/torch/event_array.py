@@ -110,7 +110,7 @@ class _LooseEvent(_ExactEvent, gc=False):
 _EVENTS = msgspec.json.Decoder(list[_QuickEvent])
 _EXACT_EVENTS = msgspec.json.Decoder(list[_ExactEvent])
 _LOOSE_EVENTS = msgspec.json.Decoder(list[_LooseEvent])
-_ARGS = msgspec.json.Decoder(Args)
+_ARGS = msgspec.json.Decoder(Args, strict=False)
 
 
 class EventArray:
@@ -124,14 +124,11 @@ class EventArray:
         self._decoder: msgspec.json.Decoder[Any] = _EVENTS
         self._closed = False
         self._after = b""
-        before = b""
-        opening = None
-        for block in blocks:
+        before, opening = b"", None
+        while opening is None and len(before) <= LONGEST_EVENT and (block := next(blocks, b"")):
             at = max(0, len(before) - _LONGEST_BORDER)
             before += block
             opening = _OPENING.search(before, at)
-            if opening is not None or len(before) > LONGEST_EVENT:
-                break
         if opening is None:
             if not before.rstrip().endswith(b"}"):
                 notes.cut_off(place)
@@ -203,14 +200,11 @@ class EventArray:
 
     def _read_args(self, event: _LooseEvent) -> Event:
         """Return ``event`` with decoded arguments, in which numbers may be text; without those that do not decode."""
+        args = Args()
         try:
             args = _ARGS.decode(event.args)
         except _UNREADABLE:
-            try:
-                args = msgspec.json.decode(event.args, type=Args, strict=False)
-            except _UNREADABLE:
-                self._notes.add("arguments of a row that could not be read", self._place)
-                args = Args()
+            self._notes.add("arguments of a row that could not be read", self._place)
         return Event(event.ph, event.cat, event.name, event.pid, event.tid, event.ts, event.dur, event.id, args)
 
     def _one_by_one(self, text: bytes, is_last: bool) -> list[Event]:
@@ -239,12 +233,9 @@ class EventArray:
             except (ValueError, RecursionError):
                 failed += 1
                 following = following or _NEXT.search(plain, at + 1)
-                if following is None:
-                    if not is_last:
-                        self._notes.add("event that could not be read", self._place)
-                    break
-                self._notes.add("event that could not be read", self._place)
-                at = following.start()
+                if following is not None or not is_last:
+                    self._notes.add("event that could not be read", self._place)
+                at = len(plain) if following is None else following.start()
                 continue
             at = _end_of_space(plain, at)
             if isinstance(made, dict):

@@ -176,10 +176,8 @@ class _Reading:
 
     def _with_python(self, assembly: Assembly, profile: Profile, base: int) -> Profile:
         """Add the Python line of each launch, and the functions that ran in long gaps between commands."""
-        if not self._stacks:
-            return profile
-        profile = self._with_lines(assembly, profile, base)
-        if not self._with_functions:
+        profile = self._with_lines(assembly, profile, base) if self._stacks else profile
+        if not self._stacks or not self._with_functions:
             return profile
         functions = []
         for key, text, start, end in self._stacks.during(_gaps(profile, self._stacks, self._steps, base)):
@@ -297,20 +295,17 @@ class _Reading:
             event = self._named.popleft()
             if owner is not None and _integer(event.pid) not in (0, None, *self._of):
                 self._threads[event.pid, event.tid] = owner, owner.thread(_integer(event.tid))
-            self._annotation(event)
+            assembly, thread = self._where(event)
+            times = self._times(assembly, event, "annotation")
+            if times is not None:
+                assembly.range(Range("annotation", self._once(event.name), thread, *times, event.args.external))
+                if event.name.startswith(_STEP):
+                    self._steps.append(times[0] - self._base)
 
     def _defer(self, event: Event) -> None:
         # The rest of other annotations would keep the file's blocks in memory.
         event.args = Args(external=event.args.external)
         self._named.append(event)
-
-    def _annotation(self, event: Event) -> None:
-        assembly, thread = self._where(event)
-        times = self._times(assembly, event, "annotation")
-        if times is not None:
-            assembly.range(Range("annotation", self._once(event.name), thread, *times, event.args.external))
-            if event.name.startswith(_STEP):
-                self._steps.append(times[0] - self._base)
 
     def _frame(self, event: Event) -> None:
         assembly, thread = self._where(event)
@@ -449,10 +444,8 @@ class _Reading:
         """Add notes. ``is_recorded``: there are rows of devices; otherwise a row that was left out may be one."""
         place = self._source.name
         if self._frames:
-            self._notes.remark(
-                "Python function not drawn: --host-calls draws all of them, modules are drawn anyway", place,
-                self._frames,
-            )  # fmt: skip
+            what = "Python function not drawn: --host-calls draws all of them, modules are drawn anyway"
+            self._notes.remark(what, place, self._frames)
         say = self._notes.remark if is_recorded else self._notes.add
         for category, count in self._unknown.most_common(5):
             say(f"row of category {category} not drawn", place, count)
@@ -486,18 +479,14 @@ def _gaps(profile: Profile, stacks: Frames, steps: Sequence[int], base: int) -> 
     if not commands:
         return []
     first, last = (base + round(at * 1000) for at in stacks.span)
-    long: list[tuple[int, int]] = []
+    begun = sorted(base + at for at in steps)
+    gaps: list[tuple[int, int]] = []
     until = min(first, commands[0][0])
     for start, end in chain(commands, [(last, last)]):
         if start - until >= LONG_GAP_NS:
-            long.append((until, start))
-        if end > until:
-            until = end
-    begun = sorted(base + at for at in steps)
-    gaps: list[tuple[int, int]] = []
-    for start, end in long:
-        bounds = [start, *(at for at in begun if start < at < end), end]
-        gaps += [gap for gap in pairwise(bounds) if gap[1] - gap[0] >= LONG_GAP_NS]
+            bounds = [until, *(at for at in begun if until < at < start), start]
+            gaps += [gap for gap in pairwise(bounds) if gap[1] - gap[0] >= LONG_GAP_NS]
+        until = max(until, end)
     gaps = sorted(sorted(gaps, key=lambda gap: gap[0] - gap[1])[:MOST_GAPS])
     return [((start - base) / 1000, (end - base) / 1000) for start, end in gaps]
 

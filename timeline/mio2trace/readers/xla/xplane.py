@@ -131,7 +131,7 @@ class _Assembly:
         self._notes = notes
         self._every_call = every_call
         self._planes = list(reader.planes())
-        begun = [self._stat(plane).get("profile_start_time") for plane in self._planes]
+        begun = [reader.stats(plane, plane.stats).get("profile_start_time") for plane in self._planes]
         self._begun = next((one for one in begun if type(one) is int and 0 < one < _MOST_NS), None)
         self._threads: list[Thread] = []
         self._called: Counter[str] = Counter()
@@ -180,9 +180,6 @@ class _Assembly:
         )
 
     # -- times and stats ---------------------------------------------------------------------------------------------
-
-    def _stat(self, plane: Plane) -> dict[str, Value]:
-        return self._reader.stats(plane, plane.stats)
 
     def _events(self, plane: Plane, line: Line) -> Iterator[tuple[Event, int, int]]:
         """Yield (event, start, end) in ns; events without a usable time are left out."""
@@ -399,17 +396,14 @@ class _Assembly:
 
 def _executions(lane: Sequence[_Launched]) -> Iterator[list[_Launched]]:
     """Split into executions: a new one begins with another program, or with the first op of the current one."""
-    execution: list[_Launched] = []
-    for launched in lane:
-        if execution:
-            first, last = execution[0].op.key, execution[-1].op.key
-            is_other = launched.op.key[:2] != first[:2]
-            if is_other or (first[1] and launched.op.key == first and last != first):
-                yield execution
-                execution = []
+    execution = [*lane[:1]]
+    for launched in lane[1:]:
+        first, last, key = execution[0].op.key, execution[-1].op.key, launched.op.key
+        if key[:2] != first[:2] or (first[1] and key == first and last != first):
+            yield execution
+            execution = []
         execution.append(launched)
-    if execution:
-        yield execution
+    yield execution
 
 
 def _span(launched: Sequence[_Launched]) -> tuple[int, int]:
