@@ -269,6 +269,32 @@ def test_the_form_of_pytorch_1_8(tmp_path: Path) -> None:
     assert not [note for note in notes if "async" in note]
 
 
+def test_an_external_id_that_repeats_the_correlation_names_no_op(tmp_path: Path) -> None:
+    """As PyTorch 2.0 writes it. The op with that number launched something else, or nothing."""
+
+    def launched_by(events: list[Row]) -> dict[str, str]:
+        path = tmp_path / "made.json"
+        path.write_bytes(trace(events))
+        alignment = mio2trace.analyse([path]).run.alignment
+        assert alignment is not None
+        names = {operation.index: operation.primitive for operation in alignment.links.operations}
+        of = alignment.links.operation_of
+        return {one.name: names.get(of[at], "") for at, one in enumerate(alignment.profile.activities)}
+
+    events = [event for event in rows() if event["args"].get("correlation") != 45]
+    expected = launched_by(events)
+    changed = []
+    for event in events:
+        args = dict(event["args"])
+        if event["cat"] == "cpu_op":
+            args["External id"] = 73  # the correlation of the copy, which no op launched
+        elif "correlation" in args:
+            args["External id"] = args["correlation"]
+        changed.append(event | {"args": args})
+    assert launched_by(changed) == expected
+    assert len(set(expected.values())) == 2
+
+
 def test_an_op_of_triton_has_its_grid_as_text(tmp_path: Path) -> None:
     """And keeps its inputs."""
     op = row(

@@ -325,6 +325,8 @@ class _Reading:
             self._one_id = True
         elif correlation is None and self._flows:
             correlation = self._flows.get((event.pid, event.tid, event.ts))
+        if parent == correlation:  # PyTorch 2.0 writes it twice: then only the time tells the op
+            parent = None
         if correlation is not None and (event.name in _IN_BLOCKS or event.name in _IN_ITEMS):
             launch = self._once(event.name), _size(args.grid), args.block
             self._launches.setdefault(id(assembly), {})[correlation] = self._once(launch)
@@ -398,8 +400,8 @@ class _Reading:
         return self._flows.get(row.place) if self._flows and row.place is not None else None
 
     def _op_of(self, row: _Gpu) -> int | None:
-        """Return the id of the op that launched it, if its row has one."""
-        return None if self._one_id and row.correlation is None else row.external
+        """Return the id of the op that launched it, if its row has one (`_call`)."""
+        return None if row.external == row.correlation or (self._one_id and row.correlation is None) else row.external
 
     def _processes(self, assemblies: Sequence[Assembly]) -> list[int]:
         """Return the place of the process of each row of a device."""
