@@ -14,7 +14,18 @@ from mio2trace.findings import Gpu, Subject
 from mio2trace.measures import Measures
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import Message
-from mio2trace.model.profile import Activity, Call, Captured, Clock, Counter, Device, Profile, Queue, Range
+from mio2trace.model.profile import (
+    Activity,
+    Call,
+    Captured,
+    Clock,
+    Counter,
+    Device,
+    NumberKind,
+    Profile,
+    Queue,
+    Range,
+)
 from mio2trace.ops.choices import Choices
 from mio2trace.ops.operation import Operation
 from tests.records import made_operation
@@ -39,6 +50,10 @@ class Ran(msgspec.Struct, frozen=True):
     unsure: bool = False
     confidence: float = 1.0
     copy: bool = False
+    route: str = ""
+    size_bytes: int = 0
+    called: str = ""
+    """The name of the call; empty: that of a launch."""
     counters: tuple[float | None, ...] = ()
 
 
@@ -71,6 +86,7 @@ def measures(
     other_calls: Sequence[Call] = (),
     ranges: Sequence[Range] = (),
     captured: int = 0,
+    numbers: NumberKind = "dispatch_id",
 ) -> Measures:
     """``iterations``: by number, `SETUP` what is before them. ``host_ns``: how long before an iteration's first command
     the host is in it already. Each begins a second after the one before. ``captured``: launches into one graph.
@@ -85,12 +101,22 @@ def measures(
             launched = now - 1 if one.queued else start
             if not place:
                 launched = start - (host_ns or {}).get(number, 0)
-            name = f"{api}GraphLaunch" if one.graph else f"{api}LaunchKernel"
+            name = one.called or (f"{api}GraphLaunch" if one.graph else f"{api}LaunchKernel")
             call = Call(name, 0, launched, launched if one.queued else max(launched, start)) if calls else None
             now = start + one.ns
             kind: Any = "copy" if one.copy else "kernel"
             activities.append(
-                Activity(len(activities), kind, one.name, start_ns=start, end_ns=now, call=call, counters=one.counters)
+                Activity(
+                    len(activities),
+                    kind,
+                    one.name,
+                    start_ns=start,
+                    end_ns=now,
+                    call=call,
+                    counters=one.counters,
+                    route=one.route,
+                    size_bytes=one.size_bytes,
+                )
             )
             where.append((number, one))
     profile = Profile(
@@ -104,7 +130,7 @@ def measures(
         ranges=tuple(ranges),
         calls_wait=calls_wait,
         captured=tuple(Captured("a", 0, 0, number, None) for number in range(captured)),
-        numbers="dispatch_id",
+        numbers=numbers,
         counters=tuple(Counter(f"C{number}") for number in range(max(len(one.counters) for _, one in where))),
     )
     links = Links(profile.activities, operations)

@@ -53,6 +53,12 @@ def talking(ns: int) -> Subject:
     return subject({1: [Ran("work", 100 * MS - ns), Ran("ncclDevKernel_AllReduce_Sum_f32_RING_LL", ns)]})
 
 
+def copying(ns: int) -> Subject:
+    """Two iterations of 100 ms with a copy that nothing runs beside."""
+    each = [Ran("work", 100 * MS - ns), Ran("copy host to device", ns, copy=True, route="host to device")]
+    return subject({1: each, 2: each})
+
+
 def searching(ns: int) -> Subject:
     """Two iterations of 100 ms, the second with a search."""
     find = operation(1, phase="find")
@@ -337,6 +343,8 @@ CASES = [
          ns=1_500_000, share=0.015, count=1, severity="low", scope=("Conv fwd 2x3x8x8 -> 2x4x8x8 k3x3 p1",)),
     Case(rule="not-the-best-solver", has=lambda: by_a_find_db(1.0, 0.25), lacks=lambda: by_a_find_db(1.0, 0.25, "X"),
          ns=1_500_000, share=0.015, count=1, severity="low", scope=("Conv fwd 2x3x8x8 -> 2x4x8x8 k3x3 p1",)),
+    Case(rule="copies", has=lambda: copying(6 * MS), lacks=lambda: copying(5 * MS), ns=6 * MS, share=0.06, count=1,
+         severity="medium", scope=("host to device",)),
     Case(rule="counter-run", has=lambda: subject({1: [Ran("a", MS, counters=(3.0,)), Ran("b", MS)]}),
          lacks=lambda: subject({1: [Ran("a", MS), Ran("b", MS)]}), ns=None, share=None, count=1, severity="low",
          scope=("C0",)),
@@ -384,9 +392,9 @@ def test_every_rule_has_a_case() -> None:
 def test_the_worst_stands_first() -> None:
     """By severity, then by the time at stake."""
     found = findings(pausing(20 * MS, 0)) + findings(changing(10 * MS, 20 * MS))
-    assert [one.severity for one in found] == ["high", "medium"]  # of one iteration, which may be cold
+    assert [one.severity for one in found] == ["high", "high", "medium"]  # the last of one, which may be cold
     both = findings(pausing(20 * MS, 0, calls=False))
-    assert [(one.rule.id, one.severity) for one in both] == [("idle", "high")]
+    assert [(one.rule.id, one.severity) for one in both] == [("copies", "high"), ("idle", "high")]
 
 
 def test_a_pause_says_what_it_waits_for() -> None:

@@ -141,6 +141,34 @@ def counters_were_collected(files: Sequence[Path]) -> bool:
     return bool(next(csv.DictReader(files[-1].read_text().splitlines()))["Counter_Value"])
 
 
+def no_step_and_no_call(files: Sequence[Path]) -> bool:
+    """Neither calls nor ranges are recorded, so nothing names steps or causes; the GPU idles for most of the time."""
+    made = oracle.read(files[-1])
+    of = facts(made)
+    return not made.calls and not made.marks and 2 * of.idle > of.length
+
+
+def one_gap_before_the_first_kernel(files: Sequence[Path]) -> bool:
+    """No range; most idle time is one gap, between the copies at the beginning and the first kernel."""
+    made = oracle.read(files[-1])
+    commands = sorted(made.commands, key=lambda one: one.start)
+    at = next(at for at, one in enumerate(commands) if one.kind == "kernel")
+    gap = commands[at].start - max(one.end for one in commands[:at])
+    return not made.marks and at == 2 and gap > 0.9 * facts(made).idle
+
+
+def copies_block(files: Sequence[Path]) -> bool:
+    """Most of the time is copies, most of it to the host; each copy is by `hipMemcpy`, which returns after the copy."""
+    rows = json.loads(files[-1].read_text())["traceEvents"]
+    times = [(row["name"], int(row["ts"]), int(row["ts"]) + int(row["dur"])) for row in rows if "dur" in row]
+    copies = [one for one in times if re.match("Copy(Host|Device)To", one[0])]
+    calls = [one for one in times if one[0].startswith("hipMemcpy")]
+    on_device = [one for one in times if not one[0].startswith("hip")]
+    whole = max(end for _, _, end in on_device) - min(start for _, start, _ in on_device)
+    back = sum(end - start for name, start, end in copies if name == "CopyDeviceToHost")
+    return 2 * back > whole and len(calls) == len(copies) and {name for name, _, _ in calls} == {"hipMemcpy"}
+
+
 def graphs_without_capture(files: Sequence[Path]) -> bool:
     """Nearly all kernels are of graph launches; no launch into a graph is recorded."""
     made = oracle.read(files[-1])
@@ -258,6 +286,13 @@ ROWS = (
         launches_are_lost, "the rows of half of the kernels were cut out"),
     Row(("rocm/rocprofv3_csv_decode_fetch_counter_collection.csv",), "low counter-run", "from a run without --pmc",
         counters_were_collected, "the table has values of a counter"),
+    Row(("rocm/rocprofv3_json_kernel_dispatch_a.json.gz",), "medium idle",
+        "No steps are known, so this may be start-up", no_step_and_no_call,
+        "82 % of the time without a command; no call and no range is recorded"),
+    Row(("rocm/rpd_torch_matmul.rpd.gz",), "medium idle", "No steps are known, so this may be start-up",
+        one_gap_before_the_first_kernel, "one gap of 2.7 s between the first copies and the first kernel; no range"),
+    Row(("rocm/rocprofv1_hiptrace_mi300a.json",), "medium copies", "Copy only what the host needs, to pinned memory",
+        copies_block, "97 % of the time is copies, most of it one copy to the host by `hipMemcpy`; not PyTorch"),
     Row(("dvdt/clblast-lenet-seq-x3.prof.json",), "medium first-iteration", "It built or loaded programs.",
         builds_in_the_first_iteration, "`clBuildProgram` runs within it; no MIOpen in the run"),
     Row(("dvdt/offline-parser.prof.json",), "medium first-iteration", "It built or loaded programs.",

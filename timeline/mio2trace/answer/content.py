@@ -176,7 +176,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     operations and kernels are sums over all devices and means over all steady steps. So it is the sum over all devices,
     and a step of unknown length counts in it by its kernel time."""
     causes: tuple[Cause, ...] = ()
-    """The causes of idle time in all steady iterations."""
+    """The causes of idle time in all steady iterations; in the recording if no steps are known."""
     completeness: Completeness | None = None
     """Whether the profile holds all work; None without a profile."""
     machine: str = ""

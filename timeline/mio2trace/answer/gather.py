@@ -31,7 +31,7 @@ from mio2trace.findings import Problem, Subject, findings
 from mio2trace.findings.rule import ms, percent
 from mio2trace.findings.work import bound
 from mio2trace.measures import LayerKey, Steady
-from mio2trace.measures.device_time import Busy, DeviceTime
+from mio2trace.measures.device_time import DeviceTime
 from mio2trace.measures.iterations import Iterations
 from mio2trace.measures.makeup import Part as PartKey
 from mio2trace.measures.ranking import SteadyCost
@@ -61,14 +61,14 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (),
         noun=subject.noun,
         kernel_ns=each(subject.total_ns),
         step=step,
-        recording=_recording(timed),
+        recording=timed.recording,
         device=_devices(timed, steps),
         steps_ns=steps,
         whole_step_ns=_whole_step(timed, steps),
-        causes=timed.causes if step is not None else (),
+        causes=timed.causes if timed.spent is not None else (),
         completeness=subject.measures.completeness,
         machine=machine(subject.alignment.profile, libraries),
-        idle_because=_because(timed) if step is not None else "",
+        idle_because=_because(timed) if timed.spent is not None else "",
         reference=_reference(subject) if step is not None else "",
         timed_by_reference=step is not None and timed is not subject,
         waits=subject.alignment.profile.calls_wait,
@@ -123,15 +123,6 @@ def _step_and_idle(step: StepTime) -> str:
     return f"{ms(step.step_ns)}, {percent(step.percent('idle') / 100)}"
 
 
-def _recording(subject: Subject) -> Busy | None:
-    """How the slowest device spent the whole recording; None if steps are known, or if the profiler waits for each
-    command."""
-    device = subject.steady.device
-    if subject.alignment.profile.calls_wait or subject.has_iterations or device is None:
-        return None
-    return device.recording
-
-
 def _computing(told: Iterations) -> list[DeviceTime]:
     """Return the devices that ran kernels in the iterations. A device that only copies, to feed another one, does not
     count."""
@@ -169,14 +160,10 @@ def _whole_step(subject: Subject, steps: Sequence[int]) -> int | None:
 
 
 def _devices(subject: Subject, steps: Sequence[int]) -> str:
-    """Return ``device 1, the slowest of 4 (11.2 to 12.3 ms)``; empty for a process with one device. The number is the
-    one that the profiler gave: the second of two devices may be device 7."""
-    told = subject.steady.told
-    if not steps or told.device is None:
+    """Return ``device 1, the slowest of 4 (11.2 to 12.3 ms)``; empty for a process with one device."""
+    number = subject.device_number
+    if not steps or number is None:
         return ""
-    names = {device.index: device.number for device in subject.alignment.profile.devices}
-    shown = names.get(told.device.device)
-    number = told.device.device if shown is None else shown
     least, most = ms(min(steps)), ms(max(steps))
     if least == most:
         return f"device {number}; each of {len(steps)} devices takes {most}"
@@ -201,11 +188,13 @@ _BECAUSE = {
 
 def _because(timed: Subject) -> str:
     """Return the main cause of idle time. The gaps of a capture of graphs are by design; gaps may be work if much of
-    the work is not in the profile."""
+    the work is not in the profile; a profiler that reads hardware counters makes gaps."""
     if timed.is_capture:
         return "by design"
     if timed.lacks_work:
         return "or missing work"
+    if timed.has_counters:
+        return "or by the profiler"
     return _BECAUSE[timed.causes[0].why] if timed.causes else ""
 
 

@@ -110,11 +110,12 @@ def _times(section: Section, rows: Sequence[LayerRow | OperationRow | ProblemRow
 
 
 def idle(section: Section, room: Room) -> dict[str, Any] | None:
-    """The causes of idle time, and the host's calls meanwhile."""
-    step = section.step
-    if step is None or not section.causes:
+    """The causes of idle time in a step or in the recording, and the host's calls meanwhile."""
+    step, recording = section.step, section.recording
+    if not section.causes or (step is None and recording is None):
         return None
-    count_of, rows = len(step.steps_ns), []
+    count_of, rows = 1 if step is None else len(step.steps_ns), []
+    whole = step.step_ns if step is not None else recording.length_ns if recording is not None else 0
     for cause in section.causes[: room.rows]:
         each = cause.ns / count_of
         during = [f"{name}: {ms(ns / count_of)}" for name, ns in cause.during]
@@ -122,13 +123,17 @@ def idle(section: Section, room: Room) -> dict[str, Any] | None:
         longest = ms(cause.longest_ns) + (f" in {cause.longest_during}" if cause.longest_during else "")
         cells = (
             IDLE[cause.why], calls(cause.count / count_of), ms_cell(each),
-            fixed(100 * each / step.step_ns, 1), shortened(longest, room.name),
+            fixed(100 * each / whole, 1), shortened(longest, room.name),
         )  # fmt: skip
         rows.append({"cells": cells, "details": during, "detail_head": "host calls during these gaps"})
     heads = [("cause", "text"), ("gaps", "number"), ("ms", "number"), ("%", "number"), ("longest gap", "text")]
     table = grid(heads, rows, "")
     return part(
-        "Idle time", note="per step; % of the step", table=table, caption="Gaps by cause, most time first", id="idle"
+        "Idle time",
+        note="per step; % of the step" if step is not None else "% of the recording",
+        table=table,
+        caption="Gaps by cause, most time first",
+        id="idle",
     )
 
 

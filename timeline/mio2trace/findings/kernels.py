@@ -143,8 +143,8 @@ def _short(subject: Subject) -> Iterator[Found]:
         limited = subject.host_bound
         why, advice = "", _launched(subject)
         severity: Severity | None = None
-        if subject.alignment.profile.counters:
-            return  # the profiler runs kernels one at a time to read counters
+        if subject.has_counters:
+            return
         if limited is None:
             why, severity = " The profile does not show whether launches limit them.", "info"
         elif limited < HOST_BOUND:

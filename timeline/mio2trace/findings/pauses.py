@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from mio2trace.align import NONE
-from mio2trace.findings.rule import Found, Rule, Severity, ms, part_of, percent, severity_of
+from mio2trace.findings.rule import Found, Rule, Severity, ms, percent, severity_of
 from mio2trace.findings.subject import MOST_LOST, Problem, Subject, drivers
 from mio2trace.measures.cost import Bandwidth, bandwidth
-from mio2trace.measures.device_time import Window
+from mio2trace.measures.device_time import Busy, Window
 from mio2trace.measures.device_time.busy import class_of_kernel
 from mio2trace.measures.device_time.gaps import WAITS, Cause
 from mio2trace.measures.statistics import deviation, mean, median
@@ -65,7 +65,11 @@ _FORMS = (
         "The step waits for data: use more loader workers, prefetching and pinned memory.",
     ),
 )
+LEAST_IDLE_NS = 1_000_000
+"""Without steps, less idle time is no finding: a recording of a few kernels shows nothing about a program."""
 _BUILDS = "Programs are built or loaded in the step: run a warm-up before you measure."
+_BUILDS_ALONE = "Programs are built or loaded in this time: run a warm-up, and record after it."
+_NO_STEPS = "No steps are known, so this may be start-up: {how}."
 _KEEP_CACHE = " Keep MIOpen's kernel cache between runs (MIOPEN_CUSTOM_CACHE_DIR)."
 _ONE_STEP = (
     "Record several steps after a warm-up: the only complete step may include one-time work (builds, allocations)."
@@ -85,23 +89,24 @@ MOST_REPLAYED = 0.5
 """"Use graphs" is no advice if graphs launch at least this part of the kernel time."""
 
 
-def cause(one: Cause, count_: int, *, is_filtered: bool = False) -> str:
+def cause(one: Cause, count_: int, *, is_filtered: bool = False, longest: bool = False) -> str:
     """Return ``0.42 ms host-bound (0.31 ms of it in aten::mm at train.py:12) in 12 gaps``. ``count_``: the number of
-    iterations. ``is_filtered``: rows were filtered out, so a gap may be work."""
+    iterations. ``is_filtered``: rows were filtered out, so a gap may be work. ``longest``: with the longest gap, also
+    if it does not have most of the time."""
     if one.why == "short":
         return f"{ms(one.ns / count_)} in {_WHY[one.why]}"
     name, ns = one.during[0] if one.during else ("", 0)
     gaps = count(max(1, round(one.count / count_)), "gap")
     why = "queued, or work that was filtered out," if is_filtered and one.why == "queued" else _WHY[one.why]
     in_one = one.count > 1 and _is_one_gap(one)
-    longest = f", the longest {ms(one.longest_ns)}" if in_one else ""
+    most = f", the longest {ms(one.longest_ns)}" if in_one or (longest and one.count > 1) else ""
     if not name or ns < WORTH_NAMING * one.ns:
-        return f"{ms(one.ns / count_)} {why} in {gaps}{longest}"
+        return f"{ms(one.ns / count_)} {why} in {gaps}{most}"
     at = f" at {one.line}" if one.line else ""
     where = ""
     if in_one and name == one.longest_during and ns <= one.longest_ns:
-        where, longest = " in one gap,", ""
-    return f"{ms(one.ns / count_)} {why} ({ms(ns / count_)} of it{where} in {name}{at}) in {gaps}{longest}"
+        where, most = " in one gap,", ""
+    return f"{ms(one.ns / count_)} {why} ({ms(ns / count_)} of it{where} in {name}{at}) in {gaps}{most}"
 
 
 def _is_one_gap(one: Cause) -> bool:
@@ -122,6 +127,8 @@ def _of_calls(largest: Cause) -> str:
 def _advice(subject: Subject, largest: Cause) -> str:
     """Return the advice for the largest cause of idle time in this run."""
     told = subject.steady.told
+    if subject.step_time is None:
+        return _of_recording(subject, largest)
     if told.part:
         return _PART
     if told.may_be_cold:
@@ -152,6 +159,15 @@ def _advice(subject: Subject, largest: Cause) -> str:
     return _LAUNCH_LESS.format(how=fuse if subject.is_torch else "fusion, hipGraph")
 
 
+def _of_recording(subject: Subject, largest: Cause) -> str:
+    """Return the advice if no steps are known: start-up may be in the recording."""
+    if largest.why == "builds":
+        return _BUILDS_ALONE + _KEEP_CACHE * subject.uses_miopen
+    if largest.why == "queued":
+        return _QUEUED
+    return _NO_STEPS.format(how=subject.recorded_anew(calls=largest.why == "unknown"))
+
+
 def _how_to_see(subject: Subject) -> str:
     """Say how to see the host's work between two launches."""
     if not subject.is_torch:
@@ -168,35 +184,35 @@ def _busiest(step: StepTime) -> tuple[list[Window], Window]:
 
 def _idle(subject: Subject) -> Iterator[Found]:
     timed = subject.timed
-    step = timed.step_time
-    if step is None or step.idle_ns <= IDLE * step.step_ns or timed.is_capture:
+    step, spent = timed.step_time, timed.spent
+    if spent is None or spent.idle_ns <= IDLE * spent.length_ns or timed.is_capture or timed.has_counters:
         return
-    number = len(step.windows)
+    if step is None and spent.idle_ns < LEAST_IDLE_NS:
+        return
+    number = 1 if step is None else len(step.windows)
     told = timed.steady.told
     without = ", measured without MIOpen's log" if timed is not subject else ""
     causes = "; ".join(
-        cause(one, number, is_filtered=timed.is_filtered)
+        cause(one, number, is_filtered=timed.is_filtered, longest=step is None)
         for one in timed.causes
         if one.ns >= SHOWN * timed.causes[0].ns
     )
-    sentences = [
-        f"{percent(step.idle_ns / step.step_ns)} of {timed.noun} ({part_of(step.idle_ns, step.step_ns)}{without}):"
-        f" {causes}."
-    ]
+    sentences = [f"{timed.of_spent(spent.idle_ns, without)}: {causes}."]
     advice = _advice(timed, timed.causes[0]) if timed.causes else ""
     severity: Severity | None = None
-    idle, longest = _busiest(step)
     if timed.lacks_work:
         lost = timed.lost_launches
         advice, severity = _LOST.format(part=percent(lost)) if lost >= MOST_LOST else _FILTERED, "low"
-    elif 2 * len(idle) < number:
-        are = "is" if len(idle) == 1 else "are"
-        of = count(number, "step") + (" of known length" if number < timed.count else "")
-        sentences.append(f"Only {len(idle)} of {of} {are} idle for more than {percent(IDLE)}.")
-        advice, severity = _FEW.format(number=told.all[longest.place].number), "low"
+    elif step is not None:
+        idle, longest = _busiest(step)
+        if 2 * len(idle) < number:
+            are = "is" if len(idle) == 1 else "are"
+            of = count(number, "step") + (" of known length" if number < timed.count else "")
+            sentences.append(f"Only {len(idle)} of {of} {are} idle for more than {percent(IDLE)}.")
+            advice, severity = _FEW.format(number=told.all[longest.place].number), "low"
     yield Found(
-        ns=step.idle_ns,
-        share=step.idle_ns / step.step_ns,
+        ns=spent.idle_ns,
+        share=spent.idle_ns / spent.length_ns,
         count=round(sum(one.count for one in timed.causes) / number),
         number=" ".join(sentences),
         names=tuple(one.during[0][0] for one in timed.causes if one.during),
@@ -214,6 +230,8 @@ SAMPLES, SPREAD, OF_T = 10, 0.3, 0.05
 WAITING_GBPS, LARGE_BYTES = 10.0, 1 << 20
 """A collective of at least ``LARGE_BYTES`` below ``WAITING_GBPS`` GB/s waits for other ranks, or the network is
 slow."""
+WAITS_FOR_OTHERS = 10.0
+"""Collectives this many times longer than the median wait for other ranks, if they have most of the time."""
 OVERLAPPED = 0.1
 """The run overlaps its collectives already if other kernels run during at least this part of their time."""
 
@@ -319,8 +337,8 @@ def _takes_its_own_time(operation: Operation) -> bool:
 
 
 def _communication(subject: Subject) -> Iterator[Found]:
-    step = subject.timed.step_time
-    if step is None or step.communication_ns <= COMMUNICATION * step.step_ns:
+    spent = subject.timed.spent
+    if spent is None or spent.communication_ns <= COMMUNICATION * spent.length_ns:
         return
     named = []
     slowest = None
@@ -332,17 +350,16 @@ def _communication(subject: Subject) -> Iterator[Found]:
             slowest = slowest or rate
     most = f"; most in {named[0][1]}" if named else ""
     yield Found(
-        ns=step.communication_ns,
-        share=step.communication_ns / step.step_ns,
+        ns=spent.communication_ns,
+        share=spent.communication_ns / spent.length_ns,
         count=len(named) or 1,
-        number=f"{percent(step.communication_ns / step.step_ns)} of {subject.timed.noun}"
-        f" ({part_of(step.communication_ns, step.step_ns)}) runs only collectives{most}.",
+        number=f"{subject.timed.of_spent(spent.communication_ns)} runs only collectives{most}.",
         scope=tuple(name for name, _ in named),
-        advice=_communicate(subject.timed, step, slowest),
+        advice=_communicate(subject.timed, spent, slowest),
     )
 
 
-def _communicate(subject: Subject, step: StepTime, slowest: Bandwidth | None) -> str:
+def _communicate(subject: Subject, spent: StepTime | Busy, slowest: Bandwidth | None) -> str:
     """Return the advice against exposed communication in this run. ``slowest``: the rate of the longest collective."""
     ranks = "`mio2trace ranks JOB` shows which rank comes last."
     bus = slowest.bus if slowest is not None and slowest.message_bytes >= LARGE_BYTES else None
@@ -351,18 +368,32 @@ def _communicate(subject: Subject, step: StepTime, slowest: Bandwidth | None) ->
             f"{bus:.3g} GB/s is slow for a GPU link: ranks wait for each other, or the network is slow. Record all"
             f" ranks; {ranks}"
         )
-    profile, counted = subject.alignment.profile, subject.steady.counted
-    own = [queue.index for queue in profile.queues if queue.device == step.device]
-    is_collective = profile.commands.name.where(lambda name: class_of_kernel(name) == "communication")
-    chosen = (is_collective & np.isin(profile.commands.queue, own))[counted.kernels]
-    collectives = sum(counted.ns[chosen].tolist())
-    hidden = 1 - subject.count * step.communication_ns / collectives if collectives else 0.0
+    times = _collectives(subject)
+    collectives = sum(times)
+    if subject.step_time is None:
+        usual = median(times) if times else 0.0
+        slow = [ns for ns in times if ns > WAITS_FOR_OTHERS * usual]
+        if 2 * sum(slow) > collectives:
+            return (
+                f"The longest of {count(len(times), 'collective')} takes {ms(max(times))}, the median {ms(usual)}:"
+                f" ranks probably wait for each other, as in start-up. Record all ranks after a warm-up; {ranks}"
+            )
+    hidden = 1 - subject.count * spent.communication_ns / collectives if collectives else 0.0
     if hidden >= OVERLAPPED:
         return (
             f"{percent(hidden)} of the collectives' time is overlapped already: send less (a smaller type, gradient"
             f" accumulation), or wait less: {ranks}"
         )
     return f"Overlap collectives with computation (DDP's buckets, FSDP's prefetch), or send less. {ranks}"
+
+
+def _collectives(subject: Subject) -> list[int]:
+    """Return the time of each collective of the slowest device."""
+    profile, counted, device = subject.alignment.profile, subject.steady.counted, subject.steady.device
+    own = [queue.index for queue in profile.queues if device is not None and queue.device == device.device]
+    is_collective = profile.commands.name.where(lambda name: class_of_kernel(name) == "communication")
+    times: list[int] = counted.ns[(is_collective & np.isin(profile.commands.queue, own))[counted.kernels]].tolist()
+    return times
 
 
 def _unsteady(subject: Subject) -> Iterator[Found]:
@@ -404,30 +435,36 @@ RULES = (
     Rule(
         id="idle",
         title="GPU idle.",
-        fires="the slowest device runs nothing for > 15 % of its steady iterations. It never fires for captures of"
-        " graphs (`capture`), or for dv/dt profiles, because dv/dt waits for each command. It is low if fewer than"
-        " half of the iterations are idle for > 15 %. It is also low if the gaps may be work: at least 10 % of"
-        " the launches have no kernel in the profile, or rows were filtered out of the file",
-        formula="time in gaps between commands, per steady iteration; share of the iteration's length. If `record"
+        fires="the slowest device runs nothing for > 15 % of its steady iterations. Without iterations: for > 15 % of"
+        " the recording, and for at least 1 ms. It never fires for captures of graphs (`capture`), for runs with"
+        " hardware counters (`counter-run`), or for dv/dt profiles, because dv/dt waits for each command. It is low if"
+        " fewer than half of the iterations are idle for > 15 %. It is also low if the gaps may be work: at least 10 %"
+        " of the launches have no kernel in the profile, or rows were filtered out of the file",
+        formula="time in gaps between commands, per steady iteration; share of the iteration's length. Without"
+        " iterations: all gaps, as a share of the recording. If `record"
         " --reference` recorded a run without MIOpen's log, that run is measured. Gaps in which the device did"
         " work that was not recorded are not idle time. Each gap has one of five causes: host-bound, program"
         " builds, queued, unknown, short (docs/glossary.md defines them). For each cause the finding names the"
         " host call, op, range or Python function with the most time, if this is at least 10 % of the cause. It"
         " also names the source line of the launch that ended most of these gaps. If one gap holds most of the"
-        " time, the finding says so",
+        " time, the finding says so. Without iterations it always names the longest gap of a cause",
         advice="by the largest cause of this run. If calls of one kind take a third of it: remove the call that waits"
         " (synchronisation, .item(), blocking copy, allocation, data loading). Builds: warm up. Queued: look for what"
         " the work waits for. Short gaps between launches: launch less (fusion, torch.compile, graphs, larger batches)."
-        " Long gaps: look at what the host does in them.",
+        " Long gaps: look at what the host does in them. Without iterations the gaps may be start-up: record steps"
+        " after a warm-up.",
         find=_idle,
     ),
     Rule(
         id="communication",
         title="Collectives run alone.",
-        fires="exposed communication is > 10 % of a steady iteration of the slowest device",
-        formula="time in which collectives run and no computation runs, per iteration; share of the iteration",
+        fires="exposed communication is > 10 % of a steady iteration of the slowest device; without iterations, of the"
+        " recording",
+        formula="time in which collectives run and no computation runs, per iteration; share of the iteration or the"
+        " recording",
         advice="by the longest collective of this run. If it has at least 1 MiB and its bus bandwidth is below 10"
-        " GB/s: record all ranks, and let `mio2trace ranks` show who comes last. If 10 % of the collectives' time is"
+        " GB/s: record all ranks, and let `mio2trace ranks` show who comes last. Without iterations the same, if"
+        " collectives of more than 10 times the median have most of the time. If 10 % of the collectives' time is"
         " overlapped already: send less (a smaller type, gradient accumulation). Else: overlap collectives with"
         " computation (DDP's buckets, FSDP's prefetch).",
         find=_communication,

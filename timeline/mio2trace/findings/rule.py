@@ -88,6 +88,8 @@ def severity_of(share: float | None) -> Severity | None:
 
 WHOLE, PART = "the iteration", "the recorded part of the iteration"
 """The denominator of a share: a mean steady iteration, or the recorded part of the only iteration."""
+RECORDING = "the recording"
+"""The denominator if no iterations are known: from the first to the last command of the device."""
 
 
 def ms(ns: float) -> str:

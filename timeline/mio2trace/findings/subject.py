@@ -16,10 +16,11 @@ import numpy as np
 
 from mio2trace.align import NONE
 from mio2trace.findings.gpus import Gpu, known
-from mio2trace.findings.rule import PART, WHOLE, ms, of_one
+from mio2trace.findings.rule import PART, RECORDING, WHOLE, ms, of_one, part_of, percent
 from mio2trace.kernels.names import kernel_name
 from mio2trace.measures import Measures
-from mio2trace.measures.device_time.gaps import Cause, causes, prepared
+from mio2trace.measures.device_time import Busy
+from mio2trace.measures.device_time.gaps import Cause, prepared
 from mio2trace.measures.iterations import Iteration
 from mio2trace.measures.makeup import Makeup, makeup
 from mio2trace.measures.ranking import SteadyCost
@@ -168,6 +169,45 @@ class Subject:
         return self.steady.step_time
 
     @property
+    def recording(self) -> Busy | None:
+        """How the slowest device spent the whole recording; None if steps are known, or if the profiler waits for each
+        command."""
+        return self.steady.recording
+
+    @property
+    def spent(self) -> StepTime | Busy | None:
+        """The time of that device to which shares of idle time, communication and copies refer: a steady step, or the
+        recording if no steps are known."""
+        return self.step_time if self.step_time is not None else self.recording
+
+    def of_spent(self, ns: int, more: str = "") -> str:
+        """``83.8 % of the iteration (234.0 of 279.3 ms)``: a part of this time. ``more``: words at the end of the
+        brackets."""
+        spent = self.spent
+        whole = 0 if spent is None else spent.length_ns
+        noun, ends = self.noun, ""
+        if self.step_time is None:
+            of = f" of device {self.device_number}" if len(self.steady.told.devices) > 1 else ""
+            noun, ends = RECORDING + of, ", first to last command"
+        return f"{percent(ns / whole if whole else 0)} of {noun} ({part_of(ns, whole)}{more}{ends})"
+
+    @property
+    def device_number(self) -> int | None:
+        """The number that the profiler gave the slowest device: the second of two devices may be device 7."""
+        device = self.steady.device
+        names = {one.index: one.number for one in self.alignment.profile.devices}
+        shown = None if device is None else names.get(device.device)
+        return device.device if shown is None and device is not None else shown
+
+    def recorded_anew(self, *, calls: bool = False) -> str:
+        """Say how to record steps of this program after a warm-up. ``calls``: with the host's calls, too."""
+        if self.is_torch:
+            return "record some steps after a warm-up with torch.profiler (schedule, profiler.step())"
+        by = " (ROCTx, rocprofv3 --marker-trace)" * (self.alignment.profile.numbers == "dispatch_id")
+        also = " and the host's calls (--hip-trace)" if calls and by else " and the host's calls" if calls else ""
+        return f'record after a warm-up, with a range such as "step 1" around each step{by}{also}'
+
+    @property
     def causes(self) -> tuple[Cause, ...]:
         """The causes of idle time on that device."""
         return self.steady.idle_causes
@@ -301,6 +341,11 @@ class Subject:
         return {problem: of.most_common(1)[0][0] for problem, of in times.items()}
 
     @property
+    def has_counters(self) -> bool:
+        """Whether the profiler read hardware counters. It runs kernels one at a time then, so gaps are its own."""
+        return bool(self.alignment.profile.counters)
+
+    @property
     def waits(self) -> bool:
         """Whether the profiler waits for each command (dv/dt, OpenCL), so that gaps between commands mean nothing."""
         return self.alignment.profile.calls_wait
@@ -316,14 +361,9 @@ class Subject:
     def host_bound(self) -> float | None:
         """The part of the step (of the recording without steps) in which the GPU waits for the host; None if the
         profile does not show it."""
-        step, device = self.step_time, self.steady.device
-        if self.waits or device is None or self.lacks_work:
+        if self.waits or self.steady.device is None or self.lacks_work:
             return None
-        if step is not None:
-            of, whole = self.causes, step.step_ns * len(step.windows)
-        else:
-            covered, whole = device.occupation.commands, device.recording.length_ns
-            of = causes(self.alignment, device, [(int(covered.starts[0]), int(covered.ends[-1]))])
+        of, whole = self.causes, sum(end - begin for begin, end in self.steady.spans)
         unknown = 2 * sum(cause.ns for cause in of if cause.why == "unknown") > sum(cause.ns for cause in of)
         ns = sum(cause.ns for cause in of if cause.why in ("host", "builds"))
         return None if unknown or not whole else ns / whole

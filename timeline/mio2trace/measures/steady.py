@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from mio2trace.align import NONE
 from mio2trace.measures.cost import Cost, Sums
-from mio2trace.measures.device_time import DeviceTime, Window
+from mio2trace.measures.device_time import Busy, DeviceTime, Window
+from mio2trace.measures.device_time.busy import Span
 from mio2trace.measures.device_time.gaps import Cause, causes
 from mio2trace.measures.executions import LayerKey
 from mio2trace.measures.iterations import Iterations, hull, iterations_of
@@ -256,12 +257,28 @@ class Steady:
         return step_time(self.device.device, self.windows)
 
     @cached_property
+    def recording(self) -> Busy | None:
+        """How that device spent the time from its first to its last command, if nothing shows steps.
+
+        None if the profiler waited for each command.
+        """
+        if self.device is None or self.told.told_by != "whole" or self._alignment.profile.calls_wait:
+            return None
+        return self.device.recording
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """Begin and end of the steady iterations of `step_time` on that device; without these of its commands."""
+        spans = tuple((window.begin_ns, window.end_ns) for window in self.windows if window.end_ns is not None)
+        if spans or self.device is None:
+            return spans
+        covered = self.device.occupation.commands
+        return ((int(covered.starts[0]), int(covered.ends[-1])),)
+
+    @cached_property
     def idle_causes(self) -> tuple[Cause, ...]:
-        """The causes of idle time of that device in them, most time first."""
-        if self.device is None:
-            return ()
-        spans = [(window.begin_ns, window.end_ns) for window in self.windows if window.end_ns is not None]
-        return causes(self._alignment, self.device, spans)
+        """The causes of idle time of that device in `spans`, most time first."""
+        return () if self.device is None else causes(self._alignment, self.device, self.spans)
 
     def of_operations(self) -> dict[int, float]:
         """By index of the operations that ran in the steady iterations: kernel time per iteration."""

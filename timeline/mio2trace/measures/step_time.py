@@ -43,6 +43,11 @@ class StepTime(msgspec.Struct, frozen=True, kw_only=True):
     windows: tuple[Window, ...]
 
     @property
+    def length_ns(self) -> int:
+        """The length of the step, by the name that it has in `Busy`."""
+        return self.step_ns
+
+    @property
     def parts(self) -> dict[str, int]:
         """By name in `PARTS`, in ns."""
         return {name: getattr(self, f"{name}_ns") for name in PARTS}

@@ -60,6 +60,9 @@ _ROUTES = {
     "HtoD": "host to device", "DtoH": "device to host", "DtoD": "device to device", "HtoH": "host to host",
     "PtoP": "device to device",
 }  # fmt: skip
+_COPY = "Memcpy "
+_MEMORY = "Pageable", "Pinned"
+"""Kinds of the host's memory in the name of a copy, if CUDA runs it."""
 _NONE: dict[int, Any] = {}
 _DERIVED = frozenset(("", "fwdbwd", "Trace", "gpu_user_annotation", "cpu_instant_event"))
 """Rows that only repeat others, or have no duration."""
@@ -363,7 +366,7 @@ class _Reading:
                 what, self._once(event.name), event.pid, device or 0, stream, (start, start + length),
                 place, args.correlation, args.external, self._once(_size(args.grid)), self._once(args.block),
                 _integer(args.size),
-                _ROUTES.get(args.kind, "") if isinstance(args.kind, str) else "",
+                _route(args.kind, event.name) if what == "copy" else "",
                 None if args.node is None else (_integer(args.graph), _integer(args.node)),
             )
         )  # fmt: skip
@@ -384,7 +387,7 @@ class _Reading:
             assembly = assemblies[next(placed)]
             launch = None if correlation is None else self._launches.get(id(assembly), _NONE).get(correlation)
             grid, block = work(row.grid, row.block, launch) if row.kind == "kernel" else (None, None)
-            name = kernel_name(row.name) if row.kind == "kernel" else f"{row.kind} {row.route}".strip()
+            name = kernel_name(row.name) if row.kind == "kernel" else _shown(row)
             queue = queue_of(assembly, row.device, row.stream)
             assembly.activity(
                 row.kind, name, queue, row.times, correlation=correlation, grid=grid, workgroup=block,
@@ -470,6 +473,19 @@ _HANDLERS: Mapping[str, Callable[[_Reading, Event], None] | None] = {
     "async_gpu": _Reading._flow,
     "async": None,  # flows whose ends have correlation ids
 }
+
+
+def _route(kind: Any, name: str) -> str:
+    """Return the direction of a copy: ROCm records it as an argument, CUDA in the name, ``Memcpy HtoD (Pageable ->
+    Device)``."""
+    way = kind if isinstance(kind, str) else name[len(_COPY) :][:4] if name.startswith(_COPY) else ""
+    return _ROUTES.get(way, "")
+
+
+def _shown(row: _Gpu) -> str:
+    """Return the name of a copy or a fill: ``copy host to device, pageable`` if the profiler names the memory."""
+    memory = next((word for word in _MEMORY if row.kind == "copy" and word in row.name), "")
+    return f"{row.kind} {row.route}".strip() + f", {memory.lower()}" * bool(memory)
 
 
 def _gaps(profile: Profile, stacks: Frames, steps: Sequence[int], base: int) -> list[tuple[float, float]]:
