@@ -185,21 +185,24 @@ def align(  # noqa: PLR0913 - keyword-only options
     known = notes.copy()
     attribution, chosen, chance = joined(0)
     of_last = notes.copy()
-    for before in range(1, min(MOST_RUNS, chosen.among) if attribution.keeps_time is False else 1):
+    left = chosen.among
+    for before in range(1, min(MOST_RUNS, left) if left > 1 and attribution.rhythm is False else 1):
         notes.go_back_to(known)
         with suppress(InputError):
             other = joined(before)
-            if other.attribution.keeps_time:
-                attribution, chosen, chance = other
+            # A run whose stamps are the profile's; or may be, where those of all later ones like it are not.
+            if other.attribution.rhythm or (chosen.are_alike and other.attribution.rhythm is None):
+                (attribution, chosen, chance), left = other, left - before
                 break
         notes.go_back_to(of_last)
     chance_of_log = chosen.chance
-    if chosen.among > 1 and attribution.keeps_time:
+    if chosen.among > 1 and attribution.rhythm:
         chance_of_log = 1.0
     elif chosen.among > 1:
+        chance_of_log = 1 - CONTRARY if left == 1 else chosen.chance
         notes.add(
-            f"log of {chosen.among} runs without evidence which one is the profile's: the last one is used, with low"
-            " confidence"
+            f"log of {chosen.among} runs without evidence which one is the profile's: the last one"
+            f"{'' if left == chosen.among else ' whose stamps may be its'} is used, with low confidence"
         )
     if any(log.layers for log in attribution.logs) and profile.activities and not attribution.links.runs:
         notes.add("log whose layers nothing relates to the profile: no kernel is in one")

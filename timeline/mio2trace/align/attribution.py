@@ -143,6 +143,11 @@ class Attribution:
     def steps(self) -> tuple[MarkedStep, ...]:
         return () if RANGE in self.without else marked_steps(self.profile)
 
+    @cached_property
+    def rhythm(self) -> bool | None:
+        """Whether the log's stamps keep time with the calls. To be asked for after these are linked."""
+        return self.keeps_time if self.fitted else keeps_time(self.profile, self.logs, self.operations, self.links)
+
     # -- what the sources say ----------------------------------------------------------------------------------------
 
     def iterations(self) -> int | None:

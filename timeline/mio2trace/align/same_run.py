@@ -11,7 +11,7 @@ import msgspec
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.log_runs import of_profile
 from mio2trace.align.clocks.relate import ran_at_once, relate_clocks
-from mio2trace.align.clocks.rhythm import keeps_time
+from mio2trace.align.clocks.rhythm import comes_in_blocks
 from mio2trace.align.links import NONE, Links
 from mio2trace.align.operations.queues import ENOUGH_BUFFERS, same_process
 from mio2trace.align.operations.rates import EXPLAINED, UNEVEN
@@ -118,15 +118,15 @@ def doubt_of_run(attribution: Attribution) -> str | None:
         return None  # stamps with a date
     if ran_at_once(profile, attribution.logs):
         return None  # stamps with a date, of a clock that was set or goes wrong
-    by_rhythm = attribution.keeps_time
-    if not attribution.fitted:
-        by_rhythm = keeps_time(profile, attribution.logs, attribution.operations, attribution.links)
+    by_rhythm = attribution.rhythm
     by_threads = _threads_in_common(profile, attribution.logs, attribution.operations)
     links = attribution.links
     # Calls of another program do not explain the kernels; those of another run of this one do.
     is_like = links.has_operations and _explains(profile, links, UNEVEN)
     if clock is not None and clock.is_apart and not by_rhythm and not is_like:
         raise InputError(f"the log and the profile are not of one run: {_APART} (--align order joins them by order)")
+    if by_rhythm is False and is_like and comes_in_blocks(profile, attribution.logs, attribution.operations, links):
+        by_rhythm = None
     if by_rhythm is not None:
         if by_rhythm:
             return None

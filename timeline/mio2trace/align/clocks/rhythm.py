@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence, Set
+from itertools import pairwise
 from math import inf, log
 
 import msgspec
@@ -38,11 +39,13 @@ TRIED = 6
 
 
 class Window(msgspec.Struct, frozen=True, gc=False):
-    """The log's clock is ahead of the profile's by ``low`` to ``high`` ns at the profile's time ``at_ns``."""
+    """The log's clock is ahead of the profile's by ``low`` to ``high`` ns at the profile's time ``at_ns``. What was
+    called between the two lines took ``took_ns``."""
 
     at_ns: int
     low: float
     high: float
+    took_ns: float = 0.0
 
 
 class StampedLines:
@@ -76,6 +79,15 @@ def keeps_time(
     if True in told:
         return True
     return False if False in told else None
+
+
+def comes_in_blocks(
+    profile: Profile, logs: Sequence[FrameworkLog], operations: Sequence[Operation], links: Links
+) -> bool:
+    """Whether a log has calls between two lines that are stamped at most half as far apart as these calls took: no run
+    prints so. One of its streams was buffered, and its stamps say nothing of the calls beside them."""
+    each = _each(profile, logs, operations, links)
+    return any(2 * (window.high - window.low) < -window.took_ns for _, windows in each for window in windows)
 
 
 def related(
@@ -186,7 +198,8 @@ def _windows(
         known = met.get(between)
         if known is not None:
             low, high = max(low, known.low), min(high, known.high)
-        met[between] = Window(begin if known is None else known.at_ns, low, high)
+        took = before - after - (high - low)
+        met[between] = Window(begin if known is None else known.at_ns, low, high, took)
     yield from met.values()
 
 
@@ -196,7 +209,7 @@ def _told(windows: Sequence[Window]) -> bool | None:
         return None
     rates = sorted({0.0, *_rates(windows)}, key=abs)
     possible = [rate for rate in rates if abs(rate) <= MAX_DRIFT]
-    most, nats = MOST_STRAY * len(windows), _nats(windows)
+    most, nats = MOST_STRAY * len(windows), min(_nats(windows), _prompt_nats(windows))
     if any(_offset(windows, rate)[0] <= most for rate in possible):
         return True if nats <= log(1 - SURE) else None
     if any(_offset(windows, rate)[0] <= most for rate in rates[len(possible) :]) and nats <= log(1 - SURE):
@@ -251,3 +264,16 @@ def _nats(windows: Sequence[Window]) -> float:
             told.append(best[number] + (log(room / width) if width > room else 0.0))
         best.append(min(told))
     return min(best, default=0.0)
+
+
+def _prompt_nats(windows: Sequence[Window]) -> float:
+    """The same as a line is printed right behind what it waited for: the highest offsets that the windows allow are one
+    then, for about half of the windows. Those of another run are as near to it by chance.
+    """
+    closed = [window for window in windows if window.high < inf]
+    least = min((window.high for window in closed), default=0.0)
+    nats = log(max(1, len(closed)))
+    for before, after in pairwise(closed):
+        width = 2 * OTHERWISE * (after.at_ns - before.at_ns)
+        nats -= log((1 + (after.high <= least + TOLERANCE_NS) * width / TOLERANCE_NS) / 2)
+    return nats

@@ -4,7 +4,8 @@ Log lines bound the warm-up; its layers follow from similarity to iteration 1.""
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
+from itertools import pairwise
 
 from mio2trace.align.attribution import DIRECTIONS, Attribution
 from mio2trace.align.clocks.axis import Timeline
@@ -12,11 +13,13 @@ from mio2trace.align.clocks.fit import STAMP_NS
 from mio2trace.align.layers.caffe.by_names import place_by_names
 from mio2trace.align.layers.recurrence import is_filler, place_by_recurrence, signature
 from mio2trace.align.links import NONE
-from mio2trace.align.operations.rates import FEW, UNEVEN
+from mio2trace.align.operations.rates import FEW, LIKE, UNEVEN
 from mio2trace.align.sequences import matches
 from mio2trace.evidence import NAME_AND_SIZES, RECURRENCE
 from mio2trace.model.log import Direction
 
+_SHARED = 2
+"""Buffers that a net fills once, with its first layer: its input, and one that its convolutions share."""
 _OF_WARM_UP = frozenset(("forward begins", "forward ends", "backward begins"))
 """Events of a pass before the benchmark."""
 
@@ -138,10 +141,34 @@ def _place_by_likeness(attribution: Attribution, limit: int) -> None:
     runs = {direction: attribution.runs_of_pass(pass_) for direction, pass_ in passes.items()}
     place_by_recurrence(attribution, reference, range(limit), lambda key: runs[key[1]](key), attribution.unlaunched())
     # What comes before the first kernel that is known may as well be set-up: no line divides them.
-    links.doubt_layer(p for p in range(pairs[0][1]) if links.run_of[p] != NONE)
+    first = pairs[0][1]
+    if _is_prepared_as_others(attribution, [place for _, place in pairs]):
+        links.doubt_layer(range(first), LIKE)
+        first = 0
+    for position in range(first):  # of made-up runs whose set-up writes first, 28 of 333 are the warm-up's
+        links.take_layer(position)
     if 10 * len(pairs) < 9 * len(forward):
         # It may be something else; of 900 such links 95 % are right.
         links.doubt_layer((p for p in range(pairs[0][1], limit) if links.run_of[p] != NONE), UNEVEN)
     turn = next((p for p in range(limit) if links.pass_of[p] == passes["backward"]), limit)
-    links.give_pass(range(turn), passes["forward"])
+    links.give_pass(range(first, turn), passes["forward"])
     links.give_pass(range(turn, limit), passes["backward"])
+
+
+def _is_prepared_as_others(attribution: Attribution, known: Sequence[int]) -> bool:
+    """Whether the warm-up writes and fills as much for a later kernel with the name of the first one that is ``known``:
+    it makes the memory of each layer when this first runs. With the first one it makes what all share, and the input.
+    """
+    activities = attribution.profile.activities
+
+    def prepared(start: int, stop: int) -> tuple[int, int]:
+        fills = sum(activities[place].kind == "kernel" for place in range(start, stop))
+        return stop - start - fills, fills
+
+    writes, fills = prepared(0, known[0])
+    later = [
+        prepared(before + 1, after)
+        for before, after in pairwise(known)
+        if activities[after].name == activities[known[0]].name
+    ]
+    return any(writes <= its_writes and fills <= its_fills + _SHARED for its_writes, its_fills in later)
