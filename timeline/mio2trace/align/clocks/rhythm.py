@@ -24,7 +24,7 @@ from mio2trace.align.clocks.fit import (
     stamp_resolution,
 )
 from mio2trace.align.links import NONE, SURE, Links
-from mio2trace.align.operations.rates import FEW, MOST_STRAY, OTHERWISE, TOLERANCE_NS
+from mio2trace.align.operations.rates import FEW, LANDMARK_EARLY_NS, MOST_STRAY, OTHERWISE, TOLERANCE_NS
 from mio2trace.align.operations.windows import lines_behind
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION
 from mio2trace.model.log import FrameworkLog, LocalTime
@@ -84,10 +84,12 @@ def keeps_time(
 def comes_in_blocks(
     profile: Profile, logs: Sequence[FrameworkLog], operations: Sequence[Operation], links: Links
 ) -> bool:
-    """Whether a log has calls between two lines that are stamped at most half as far apart as these calls took: no run
-    prints so. One of its streams was buffered, and its stamps say nothing of the calls beside them."""
-    each = _each(profile, logs, operations, links)
-    return any(2 * (window.high - window.low) < -window.took_ns for _, windows in each for window in windows)
+    """Return whether calls took more than twice the time between the lines around them, and `LANDMARK_EARLY_NS` more.
+
+    No run prints so: one of the log's streams was buffered, and stamps say nothing of the calls beside them.
+    """
+    windows = (window for _, windows in _each(profile, logs, operations, links) for window in windows)
+    return any(one.low - one.high > max(one.took_ns / 2, LANDMARK_EARLY_NS) for one in windows)
 
 
 def related(

@@ -151,7 +151,7 @@ def _place_by_likeness(attribution: Attribution, limit: int) -> None:
         # It may be something else; of 900 such links 95 % are right.
         links.doubt_layer((p for p in range(pairs[0][1], limit) if links.run_of[p] != NONE), UNEVEN)
     turn = next((p for p in range(limit) if links.pass_of[p] == passes["backward"]), limit)
-    links.give_pass(range(first, turn), passes["forward"])
+    links.give_pass(range(turn), passes["forward"])
     links.give_pass(range(turn, limit), passes["backward"])
 
 
