@@ -6,10 +6,15 @@ import gzip
 import re
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from benchmarks.damage import measured
+from benchmarks.damages.processes import APART
+from benchmarks.damages.sets import HIDDEN, TWIN
 from mio2trace.align import Alignment
+from mio2trace.align.clocks.rhythm import Window, _told
 from mio2trace.align.operations.rates import CONTRARY
 from mio2trace.align.same_run import UNLIKELY
 from mio2trace.analysis import AnalysisOptions, analyse
@@ -137,6 +142,54 @@ def test_what_ranges_state_stands_beside_any_log(tmp_path: Path) -> None:
     stated = [position for position, word in enumerate(alignment.links.operation_by) if word == "range"]
     assert len(stated) > 20
     assert alignment.links.operation_unsure.isdisjoint(stated)
+
+
+def windows_of(rng: Random, *, another: bool) -> list[Window]:
+    """What calls tell between which lines were printed at once, of this run or of another one of the program."""
+    told, at, ahead = [], 0, 0.0
+    for _ in range(rng.randint(6, 12)):
+        took, stretch = rng.uniform(2e7, 2e8), rng.uniform(*APART) if another else 1.0
+        low, ahead = ahead - rng.uniform(0, 2e7), ahead + took * (stretch - 1)
+        told.append(Window(at, low, ahead + rng.uniform(1e5, 1.8e5), took))
+        at += int(took)
+    return told
+
+
+def test_lines_right_behind_their_calls_tell_the_run() -> None:
+    """Of 300 short runs whose stamps alone bound next to nothing, and of 3000 others of their programs."""
+    own = [_told(windows_of(Random(seed), another=False)) for seed in range(300)]
+    assert False not in own
+    assert own.count(True) >= 290
+    assert not any(_told(windows_of(Random(seed), another=True)) for seed in range(3000))
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("row", ["MIOpen's lines in blocks", "framework's lines in blocks"])
+@pytest.mark.parametrize("name", ["run.rank0-rocpd", "run-rocpd"])
+def test_stamps_of_a_stream_that_came_in_blocks_say_nothing_of_the_run(row: str, name: str) -> None:
+    """Its calls took longer than passed between the lines around them: in no run did they."""
+    layers = measured(shared_folder(), (row, f"twin-resnet-immediate-2ranks-{name}", TWIN, 0)).layers
+    assert layers.links == 0 or layers.said >= 0.9 * layers.links
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["alexnet-level6-none-run.hip-rocpd", "alexnet-level6-none-run.hip-rocprof-v1"])
+def test_of_two_runs_in_a_log_that_one_is_used_whose_stamps_may_be_the_profiles(name: str) -> None:
+    """Those of the last one are not; what is left is in doubt, as neither may be it."""
+    calls = measured(shared_folder(), ("the program's later run after", f"twin-{name}", TWIN, 0)).operations
+    assert calls.right == calls.kernels
+    assert calls.mean == pytest.approx(1 - CONTRARY, abs=0.01)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("seed", range(4))
+def test_another_day_s_stamps_are_not_those_of_a_short_run(seed: int) -> None:
+    """Of a run of half a second few calls tell, and another run's may fit as well."""
+    row = "the program's log of another day"
+    assert measured(shared_folder(), (row, "m121-rnn-infer-first", HIDDEN, seed)).layers.believed == 0
+    row = "stamps 0.8 s late"
+    layers = measured(shared_folder(), (row, "m121-rnn-infer-first", HIDDEN, seed)).layers
+    assert layers.said >= 0.99 * layers.links > 0
 
 
 @pytest.mark.shared

@@ -88,6 +88,28 @@ def test_what_runs_before_a_benchmark_without_a_warm_up_is_set_up(*, warm_up: bo
     assert seen >= 5
 
 
+def test_what_a_set_up_writes_first_is_in_no_layer() -> None:
+    """Where no line tells where it ends: the warm-up writes less for each of its layers."""
+    seen = 0
+    for seed in range(30):
+        run = without_host_times(random_run(Random(seed), 3 * US))
+        links = align(run.profile, [run.log], Notes()).links
+        begun = next((at for at, place in enumerate(run.places) if place), 0)
+        seen += begun > 0 and any(run != NONE for run in links.run_of)
+        assert set(links.run_of[:begun]) <= {NONE}
+    assert seen > 10
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["alexnet-b1-train", "squeezenet11-b1-libdnn-fwd", "lenet-b2-viennacl-fwd"])
+def test_what_a_warm_up_makes_as_for_other_layers_is_its_first_layers(name: str) -> None:
+    """A write and fills before the first kernel that an iteration repeats: conv2 has the same made."""
+    layers = measured(shared_folder(), ("no host times", name, HANDLES, 0)).layers
+    assert (layers.right, layers.wrong_and_sure) == (layers.kernels, 0)
+    assert layers.bins[-2][0] == layers.links
+    assert layers.bins[-2][0] > layers.bins[-1][0]
+
+
 REAL = {"alexnet-b1-train": 202, "alexnet-b3-libdnn-train-iter2": 170}
 """Of sets that train so many kernels are right; of all others every one."""
 

@@ -256,7 +256,7 @@ def _rates(windows: Sequence[Window]) -> Iterator[float]:
 
 def _nats(windows: Sequence[Window]) -> float:
     """Return the log-probability that stamps of another run, off by up to `OTHERWISE` of each time, fit as well."""
-    closed = [window for window in windows if window.high < inf]
+    closed = [window for window in windows if window.low <= window.high < inf]
     best: list[float] = []  # of the windows up to each, those that tell most and end with it
     for place, after in enumerate(closed):
         told = [0.0]
