@@ -13,10 +13,9 @@ import shlex
 from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 
-from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.families import OPTIONS, WORDS
 from mio2trace.ops.families.gemm import Library
-from mio2trace.ops.family import ANY, PATH, Line
+from mio2trace.ops.family import ANY, PATH, Line, direction_in
 from mio2trace.ops.problem import CommandError, Form, Problem
 from mio2trace.patterns import late
 
@@ -66,13 +65,6 @@ _TYPES = (("bfp16fp32", "bfloat16"), ("fp16fp32", "half"), ("bfp16", "bfloat16")
           ("fp32", "float"), ("fp64", "double"))  # fmt: skip
 _NEWEST_BNORM = late(r"bnorm.* -r 1 -s 1|bnorm.* -b 1 -s 1 --layout")
 _SECOND_OR_FOURTH = late(r" -F [24]\b")
-_TAG_DIRECTION: tuple[tuple[str, OperationDirection], ...] = (
-    ("BackwardWeights", "backward-weights"),
-    ("BackwardBias", "backward-weights"),
-    ("BackwardData", "backward-data"),
-    ("Backward", "backward-data"),
-    ("Forward", "forward"),
-)
 
 
 @lru_cache(maxsize=1 << 13)
@@ -154,11 +146,6 @@ def base(word: str) -> tuple[str, str | None]:
     return word, "float"
 
 
-def tag_direction(tag: str) -> OperationDirection | None:
-    """Return the direction in the name of the function that printed the command."""
-    return next((direction for part, direction in _TAG_DIRECTION if part in tag), None)
-
-
 @lru_cache(maxsize=1 << 13)
 def parse(text: str, tag: str = "") -> Problem | None:
     """Return the problem that a command states; None if it is cut, has an unknown base word, or is not plain
@@ -173,7 +160,7 @@ def parse(text: str, tag: str = "") -> Problem | None:
     name, dtype = base(word)
     row = WORDS.get(name)
     try:
-        return None if row is None else row.read(Line(word, name, flags, dtype, tag, tag_direction(tag)))
+        return None if row is None else row.read(Line(word, name, flags, dtype, tag, direction_in(tag)))
     except (KeyError, ValueError):  # an option that the problem needs is missing, or its value is invalid
         return None
 

@@ -28,28 +28,40 @@ _THREE_WAYS: dict[str, OperationDirection] = {"1": FORWARD, "2": DATA, "4": WEIG
 # API calls
 
 
-class Op(msgspec.Struct, frozen=True, kw_only=True):
-    """An API call. ``read`` makes the problem from its parameters; None if they do not contain it."""
+Read = Callable[[Params, "Op"], Problem | None]
+
+
+class Op(msgspec.Struct, frozen=True):
+    """An API call. ``read`` makes the problem from its parameters; None if they do not contain it. ``names``: parameter
+    names in the order that ``read`` needs."""
 
     api: str
     primitive: str
-    direction: OperationDirection | None = None
-    phase: Phase = "run"
-    read: Callable[[Params, Op], Problem | None]
-    names: tuple[str, ...] = ()
-    """Parameter names in the order that ``read`` needs."""
+    direction: OperationDirection | None
+    phase: Phase
+    read: Read
+    names: tuple[str, ...]
 
 
-def op(
-    name: str,
-    primitive: str,
-    direction: OperationDirection | None,
-    read: Callable[[Params, Op], Problem | None],
-    names: tuple[str, ...] = (),
-    phase: Phase = "run",
-) -> Op:
-    """Return the row of ``miopen<name>``."""
-    return Op(api=f"miopen{name}", primitive=primitive, direction=direction, phase=phase, read=read, names=names)
+def ops(
+    apis: str, primitive: str, read: Read, names: str = "", direction: OperationDirection | None = None
+) -> tuple[Op, ...]:
+    """Return the rows of these API names, which are without ``miopen``. ``direction``: None if the names show it."""
+    return tuple(
+        Op(f"miopen{api}", primitive, direction or direction_in(api), "find" if api.startswith("Find") else "run", read,
+           tuple(names.split()))
+        for api in apis.split()
+    )  # fmt: skip
+
+
+_DIRECTIONS: tuple[tuple[str, OperationDirection], ...] = (
+    ("BackwardWeights", WEIGHTS), ("BackwardBias", WEIGHTS), ("Backward", DATA), ("Forward", FORWARD),
+)  # fmt: skip
+
+
+def direction_in(function: str) -> OperationDirection | None:
+    """Return the direction in the name of a function."""
+    return next((direction for part, direction in _DIRECTIONS if part in function), None)
 
 
 def tensor(params: Params, *names: str) -> Tensor | None:
@@ -142,8 +154,8 @@ class Word(msgspec.Struct, frozen=True):
 class Family(msgspec.Struct, frozen=True, kw_only=True):
     """A family. ``ops``: its API calls. ``words``: the driver's base words. ``names``: what people call its primitives.
 
-    ``invoked``: the beginnings of the names of its algorithms in level lines, with primitive and direction. ``find_2``:
-    parts of the names of its tensors in Find 2.0, with the primitive.
+    ``invoked``: the beginnings of the names of its algorithms in level lines, with the primitive. ``find_2``: parts
+    of the names of its tensors in Find 2.0, with the primitive.
     """
 
     ops: tuple[Op, ...] = ()
@@ -151,7 +163,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     names: Mapping[str, str] = {}
     two_gradients: frozenset[str] = frozenset()
     """Primitives whose backward pass has two calls, one for the data and one for the weights."""
-    invoked: tuple[tuple[str, str, OperationDirection], ...] = ()
+    invoked: tuple[tuple[str, str], ...] = ()
     find_2: tuple[tuple[str, str], ...] = ()
 
 
@@ -161,25 +173,29 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
 # Digits are ASCII's: the driver's atoi and atof take no others.
 
 INTEGER = r"-?[0-9]{1,18}"
-SIZE = r"[0-9]{1,18}"
-DECIMAL = r"[-+]?(?:(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,4})?|nan|inf)"
-LIST = r"[0-9]{1,18}(?:,[0-9]{1,18}){0,1023}"
-DIMENSIONS = r"[0-9]{1,18}(?:,[0-9]{1,18}){0,15}"
-SHAPE = r"[0-9]{1,18}(?:x[0-9]{1,18}){0,7}(?:,[0-9]{1,18}(?:x[0-9]{1,18}){0,7})?"
-LAYOUT = r"N(?:CHW|HWC|CDHW|DHWC|CW|WC)|NCHWc[48]|CHWNc?[48]?"
-TYPE = r"fp(?:8|16|32|64)|bfp(?:8|16)|int8"
 PATH = r"[A-Za-z0-9_./~:-]{1,255}|\((?:path|user|host)\)"  # in brackets: a replaced private text
 ANY = r"[A-Za-z0-9_.,:+-]{1,255}"
+_KINDS = {
+    "integer": INTEGER,
+    "size": r"[0-9]{1,18}",
+    "decimal": r"[-+]?(?:(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,4})?|nan|inf)",
+    "list": r"[0-9]{1,18}(?:,[0-9]{1,18}){0,1023}",
+    "dimensions": r"[0-9]{1,18}(?:,[0-9]{1,18}){0,15}",
+    "shape": r"[0-9]{1,18}(?:x[0-9]{1,18}){0,7}(?:,[0-9]{1,18}(?:x[0-9]{1,18}){0,7})?",
+    "layout": r"N(?:CHW|HWC|CDHW|DHWC|CW|WC)|NCHWc[48]|CHWNc?[48]?",
+    "type": r"fp(?:8|16|32|64)|bfp(?:8|16)|int8",
+    "path": PATH,
+}
 
 Options = Mapping[str, str]
 """Short names, and a regular expression for the whole value of each."""
 
 
-def options(names: str, kind: str) -> dict[str, str]:
-    """Return options with values of one kind."""
-    return dict.fromkeys(names.split(), kind)
+def options(**names: str) -> dict[str, str]:
+    """Return options, by the kind of their values."""
+    return {name: _KINDS[kind] for kind, of_kind in names.items() for name in of_kind.split()}
 
 
-SIZES = options("n c D H W", SIZE) | options("t V i w F forw", INTEGER)
-SCALING = options("A B G", DECIMAL)
-LAYOUTS = options("in_layout fil_layout out_layout layout I O", LAYOUT)
+SIZES = options(size="n c D H W", integer="t V i w F forw")
+SCALING = options(decimal="A B G")
+LAYOUTS = options(layout="in_layout fil_layout out_layout layout I O")

@@ -16,6 +16,7 @@ Form = Literal["1.2", "1.7", "2.0", "2.1", "2.3", "5.4", "6.3", "newest"]
 to 6.2, 6.3 to 6.x, 2025 and later."""
 
 FORMS: tuple[Form, ...] = ("1.2", "1.7", "2.0", "2.1", "2.3", "5.4", "6.3", "newest")
+BEFORE_2_3 = FORMS[:4]
 
 
 class CommandError(ValueError):
@@ -273,6 +274,10 @@ class SameShapeProblem(Problem, frozen=True, kw_only=True, gc=False):
             return None
         return elements * (forward if self.direction == "forward" else backward)
 
+    def elements_moved(self) -> int | None:
+        """Forward: x, y. Backward: one of x and y, dy, dx."""
+        return self.per_element(2, 3)
+
 
 def base_word(word: str, dtype: str | None, has: tuple[str, ...] = ("half",)) -> str:
     """Return the driver's base word: ``conv`` for float, ``convfp16`` and so on. Raises `CommandError` for a type that
@@ -281,6 +286,13 @@ def base_word(word: str, dtype: str | None, has: tuple[str, ...] = ("half",)) ->
     if suffix is None or (suffix and dtype not in has):
         raise CommandError(f"the driver has no {word} for {dtype}")
     return word + suffix
+
+
+def way_flag(direction: OperationDirection | None) -> int:
+    """Return 1 for forward, 2 for backward. Raises `CommandError` for an unknown direction."""
+    if direction is None:
+        raise CommandError("the direction is unknown")
+    return 1 if direction == "forward" else 2
 
 
 def nchw(shape: Shape, word: str) -> str:

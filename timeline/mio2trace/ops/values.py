@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
+from typing import Any
 
 import msgspec
 
@@ -55,10 +57,7 @@ class Tensor(msgspec.Struct, frozen=True, gc=False):
 
 def product(values: Shape) -> int:
     """Return the product; 1 for no values."""
-    result = 1
-    for value in values:
-        result *= value
-    return result
+    return prod(values)
 
 
 def integers(text: str) -> Shape:
@@ -181,18 +180,9 @@ def is_cut(text: str) -> bool:
     return text.count("{") > text.count("}")
 
 
-class PoolDescriptor(msgspec.Struct, frozen=True, gc=False):
-    """``first`` and ``second``: pads and strides, or strides and pads in 1.0-1.1; the output size shows the order."""
-
-    mode: str
-    window: Shape
-    first: Shape
-    second: Shape
-
-
-@lru_cache(maxsize=1 << 12)
-def pool_descriptor(text: str) -> PoolDescriptor | None:
-    """``mode, window, A, B`` with two or three numbers each (miopen-log.md 4.5)."""
+def pool_descriptor(text: str) -> tuple[str, Shape, Shape, Shape] | None:
+    """``mode, window, A, B`` with two or three numbers each (miopen-log.md 4.5). A and B: pads and strides, or strides
+    and pads in 1.0-1.1; the output size shows the order."""
     name, _, rest = text.partition(",")
     name = name.strip()
     if name.startswith("Unknown: "):
@@ -205,46 +195,28 @@ def pool_descriptor(text: str) -> PoolDescriptor | None:
     if len(numbers) not in (6, 9):
         return None
     third = len(numbers) // 3
-    return PoolDescriptor(mode, numbers[:third], numbers[third : 2 * third], numbers[2 * third :])
+    return mode, numbers[:third], numbers[third : 2 * third], numbers[2 * third :]
 
 
-class ActivDescriptor(msgspec.Struct, frozen=True, gc=False):
-    """``mode``: the number in `ACTIVATIONS`. The three values keep their text."""
-
-    mode: int
-    alpha: str
-    beta: str
-    gamma: str
-
-
-@lru_cache(maxsize=1 << 12)
-def activ_descriptor(text: str) -> ActivDescriptor | None:
-    """``miopenActivationRELU, alpha, beta, gamma,`` (miopen-log.md 4.6)."""
+def activ_descriptor(text: str) -> dict[str, Any]:
+    """``miopenActivationRELU, alpha, beta, gamma,`` (miopen-log.md 4.6): the mode's number in `ACTIVATIONS`, and the
+    three values as text; empty for another text."""
     parts = [part.strip() for part in text.split(",")]
     name = parts[0].removeprefix("miopenActivation").replace("PATHTRU", "PASTHRU")
     if name not in ACTIVATIONS or len(parts) < 4:
-        return None
-    return ActivDescriptor(ACTIVATIONS.index(name), parts[1], parts[2], parts[3])
+        return {}
+    return {"mode": ACTIVATIONS.index(name), "alpha": parts[1], "beta": parts[2], "gamma": parts[3]}
 
 
-class LrnDescriptor(msgspec.Struct, frozen=True, gc=False):
-    """``mode``: 0 within channel, 1 cross channel. The values keep their text."""
-
-    mode: int
-    window: int
-    alpha: str
-    beta: str
-    k: str
-
-
-@lru_cache(maxsize=1 << 10)
-def lrn_descriptor(text: str) -> LrnDescriptor | None:
-    """``mode, N, alpha, beta, K,``."""
+def lrn_descriptor(text: str) -> dict[str, Any]:
+    """``mode, N, alpha, beta, K,``: the mode is 0 within channel, 1 cross channel; the last three are text. Empty for
+    another text."""
     parts = [part.strip() for part in text.split(",")]
     window = number(parts[1]) if len(parts) >= 5 else None
     if window is None or window < 0:
-        return None
-    return LrnDescriptor(1 if "Cross" in parts[0] or parts[0] == "1" else 0, window, *parts[2:5])
+        return {}
+    mode = 1 if "Cross" in parts[0] or parts[0] == "1" else 0
+    return {"mode": mode, "window": window, "alpha": parts[2], "beta": parts[3], "k": parts[4]}
 
 
 def pointer(text: str) -> int:

@@ -5,32 +5,11 @@ This module collects the rows of all families: by API call, by the driver's base
 
 from __future__ import annotations
 
-from mio2trace.ops.families import (
-    activation,
-    collective,
-    conv,
-    fusion,
-    gemm,
-    normalisation,
-    other,
-    pool,
-    rnn,
-    tensor,
-)
-from mio2trace.ops.family import Family, Op, Options, Word
+from mio2trace.ops.families import activation, collective, conv, fusion, gemm, normalisation, other, pool, rnn, tensor
+from mio2trace.ops.family import Family, Op, Options, Word, direction_in
 
-FAMILIES: tuple[Family, ...] = (
-    conv.FAMILY,
-    fusion.FAMILY,
-    pool.FAMILY,
-    normalisation.FAMILY,
-    activation.FAMILY,
-    tensor.FAMILY,
-    rnn.FAMILY,
-    gemm.FAMILY,
-    collective.FAMILY,
-    other.FAMILY,
-)
+_MODULES = conv, fusion, pool, normalisation, activation, tensor, rnn, gemm, collective, other
+FAMILIES: tuple[Family, ...] = tuple(module.FAMILY for module in _MODULES)
 
 OPS: dict[str, Op] = {op.api: op for family in FAMILIES for op in family.ops}
 """By API name without ``_impl``. `miopenFindSolutions` and `miopenRunSolution` have no problem of their own."""
@@ -41,7 +20,7 @@ WORDS: dict[str, Word] = {name: word for family in FAMILIES for name, word in fa
 OPTIONS: dict[str, Options] = {name: word.options for name, word in WORDS.items() if word.options is not None}
 """The base words for which commands are offered."""
 
-INVOKED = tuple(row for family in FAMILIES for row in family.invoked)
+INVOKED = tuple((name, primitive, direction_in(name)) for family in FAMILIES for name, primitive in family.invoked)
 """The beginning of an algorithm's name, its primitive and its direction."""
 FIND_2_TENSORS = tuple(row for family in FAMILIES for row in family.find_2)
 """A part of a tensor's name in `miopenRunSolution`, and the primitive."""

@@ -4,25 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import msgspec
-
 from mio2trace.ops import values
-from mio2trace.ops.family import (
-    DATA,
-    FORWARD,
-    INTEGER,
-    SCALING,
-    SIZES,
-    Family,
-    Line,
-    Op,
-    Params,
-    Word,
-    op,
-    options,
-    tensor,
-)
-from mio2trace.ops.problem import CommandError, Form, Problem, SameShapeProblem, base_word, nchw
+from mio2trace.ops.family import SCALING, SIZES, Family, Line, Op, Params, Word, ops, options, tensor
+from mio2trace.ops.problem import BEFORE_2_3, CommandError, Form, Problem, SameShapeProblem, base_word, nchw, way_flag
 
 
 class ActivProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
@@ -43,42 +27,29 @@ class ActivProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
         """1 per element for any function; 2 for the gradient, which also multiplies by dy."""
         return self.per_element(1, 2)
 
-    def elements_moved(self) -> int | None:
-        """Forward: x, y. Backward: one of x and y, dy, dx."""
-        return self.per_element(2, 3)
-
     def command(self, form: Form = "newest") -> str:
-        if form in ("1.2", "1.7", "2.0", "2.1"):
+        if form in BEFORE_2_3:
             raise CommandError("activations printed nothing before 2.3")
         if self.direction is None or not self.alpha:
             raise CommandError("the log does not show the descriptor")
-        word = base_word("activ", self.dtype)
-        return (
-            f"{word} {nchw(self.x, 'activ')} -m {self.mode} --forw {1 if self.direction == 'forward' else 2}"
-            f" -A {self.alpha} -B {self.beta} -G {self.gamma}"
-        )
+        way, word, sizes = way_flag(self.direction), base_word("activ", self.dtype), nchw(self.x, "activ")
+        return f"{word} {sizes} -m {self.mode} --forw {way} -A {self.alpha} -B {self.beta} -G {self.gamma}"
 
 
 def _activ_from_entry(params: Params, op: Op) -> Problem | None:
     x = tensor(params, "xDesc", "yDesc", "dyDesc")
     if x is None:
         return None
-    descriptor = values.activ_descriptor(params.get("activDesc", ""))
-    stated = {} if descriptor is None else msgspec.structs.asdict(descriptor)
-    return ActivProblem(direction=op.direction, x=x.lengths, **stated)
+    return ActivProblem(direction=op.direction, x=x.lengths, **values.activ_descriptor(params.get("activDesc", "")))
 
 
-def _activ_from_command(line: Line) -> ActivProblem | None:
+def _activ_from_command(line: Line) -> ActivProblem:
     """``-m mode --forw 1|2 -A -B -G``."""
+    alpha, beta, gamma = (line.flags.get(name, "") for name in "ABG")
     return ActivProblem(
-        direction=line.two_ways("forw"),
-        dtype=line.dtype,
-        x=line.integers("n c H W"),
-        mode=int(line.flags["m"]),
-        alpha=line.flags.get("A", ""),
-        beta=line.flags.get("B", ""),
-        gamma=line.flags.get("G", ""),
-    )
+        direction=line.two_ways("forw"), dtype=line.dtype, x=line.integers("n c H W"), mode=int(line.flags["m"]),
+        alpha=alpha, beta=beta, gamma=gamma,
+    )  # fmt: skip
 
 
 class SoftmaxProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
@@ -101,63 +72,42 @@ class SoftmaxProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
         """Per element: maximum, subtract, exponential, add, divide; the gradient: multiply, add, subtract, multiply."""
         return self.per_element(5, 4)
 
-    def elements_moved(self) -> int | None:
-        return self.per_element(2, 3)
-
     def command(self, form: Form = "newest") -> str:
-        if form in ("1.2", "1.7", "2.0", "2.1"):
+        if form in BEFORE_2_3:
             raise CommandError("softmax printed nothing before 2.3")
-        if self.direction is None:
-            raise CommandError("the direction is unknown")
-        word = base_word("softmax", self.dtype)
+        way, word, sizes = way_flag(self.direction), base_word("softmax", self.dtype), nchw(self.x, "softmax")
         # The entry has pointers for alpha and beta, so the driver uses its defaults 1 and 0.
         scaling = f" -A {self.alpha} -B {self.beta}" if self.alpha and self.beta else ""
-        return (
-            f"{word} {nchw(self.x, 'softmax')} -F {1 if self.direction == 'forward' else 2} -a {self.algorithm}"
-            f" -m {self.mode}{scaling}"
-        )
+        return f"{word} {sizes} -F {way} -a {self.algorithm} -m {self.mode}{scaling}"
 
 
 def _softmax_from_entry(params: Params, op: Op) -> Problem | None:
     x = tensor(params, "xDesc", "yDesc", "dxDesc")
     if x is None:
         return None
-    algorithm, mode = values.number(params.get("algorithm")), values.number(params.get("mode"))
-    return SoftmaxProblem(
-        direction=op.direction,
-        x=x.lengths,
-        algorithm=1 if algorithm is None else algorithm,
-        mode=1 if mode is None else mode,
-    )
+    stated = {name: number for name in ("algorithm", "mode") if (number := values.number(params.get(name))) is not None}
+    return SoftmaxProblem(direction=op.direction, x=x.lengths, **stated)
 
 
-def _softmax_from_command(line: Line) -> SoftmaxProblem | None:
+def _softmax_from_command(line: Line) -> SoftmaxProblem:
     """``-F 1|2 -a algorithm -m mode [-A alpha -B beta]``."""
+    algorithm, mode = (int(line.flags.get(name, "1")) for name in "am")
     return SoftmaxProblem(
-        direction=line.two_ways(),
-        dtype=line.dtype,
-        x=line.integers("n c H W"),
-        algorithm=int(line.flags.get("a", "1")),
-        mode=int(line.flags.get("m", "1")),
-        alpha=line.flags.get("A", ""),
-        beta=line.flags.get("B", ""),
-    )
+        direction=line.two_ways(), dtype=line.dtype, x=line.integers("n c H W"), algorithm=algorithm, mode=mode,
+        alpha=line.flags.get("A", ""), beta=line.flags.get("B", ""),
+    )  # fmt: skip
 
 
 FAMILY = Family(
     ops=(
-        op("ActivationForward", "activ", FORWARD, _activ_from_entry),
-        op("ActivationBackward", "activ", DATA, _activ_from_entry),
-        op("SoftmaxForward", "softmax", FORWARD, _softmax_from_entry),
-        op("SoftmaxBackward", "softmax", DATA, _softmax_from_entry),
-        op("SoftmaxForward_V2", "softmax", FORWARD, _softmax_from_entry),
-        op("SoftmaxBackward_V2", "softmax", DATA, _softmax_from_entry),
+        *ops("ActivationForward ActivationBackward", "activ", _activ_from_entry),
+        *ops("SoftmaxForward SoftmaxBackward SoftmaxForward_V2 SoftmaxBackward_V2", "softmax", _softmax_from_entry),
     ),
     words={
-        "activ": Word(_activ_from_command, "activ", SIZES | SCALING | options("m", INTEGER)),
-        "softmax": Word(_softmax_from_command, "softmax", SIZES | SCALING | options("m a", INTEGER)),
+        "activ": Word(_activ_from_command, "activ", SIZES | SCALING | options(integer="m")),
+        "softmax": Word(_softmax_from_command, "softmax", SIZES | SCALING | options(integer="m a")),
     },
     names={"activ": "Activation", "softmax": "Softmax"},
-    invoked=(("miopenActivationForward", "activ", FORWARD), ("miopenActivationBackward", "activ", DATA)),
+    invoked=(("miopenActivationForward", "activ"), ("miopenActivationBackward", "activ")),
     find_2=(("Activ", "activ"), ("Softmax", "softmax")),
 )

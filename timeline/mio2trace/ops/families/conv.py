@@ -13,35 +13,20 @@ import msgspec
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops import values
-from mio2trace.ops.family import (
-    DATA,
-    DECIMAL,
-    FORWARD,
-    INTEGER,
-    LAYOUTS,
-    PATH,
-    SHAPE,
-    SIZE,
-    SIZES,
-    TYPE,
-    WEIGHTS,
-    Family,
-    Line,
-    Op,
-    Params,
-    Word,
-    op,
-    options,
-    tensor,
-)
+from mio2trace.ops.family import LAYOUTS, SIZES, Family, Line, Op, Params, Word, ops, options, tensor
 from mio2trace.ops.problem import CommandError, Form, Geometry, Problem, ShapedProblem, base_word
 from mio2trace.ops.values import ConvDescriptor, Shape, Tensor, product
 
 _DIRECTION_FLAG = {"forward": 1, "backward-data": 2, "backward-weights": 4}
-_KEY_LETTERS = {FORWARD: "F", DATA: "B", WEIGHTS: "W"}
+_KEY_LETTERS = {"forward": "F", "backward-data": "B", "backward-weights": "W"}
 _KEY_TYPES = {word: name for name, word in reversed(values.KEY_DTYPES.items())} | {"bfloat16": "BF16"}
-_TRANSPOSED: dict[OperationDirection, OperationDirection] = {FORWARD: DATA, DATA: FORWARD, WEIGHTS: WEIGHTS}
+_TRANSPOSED = {"forward": "backward-data", "backward-data": "forward", "backward-weights": "backward-weights"}
 DEFAULT_LAYOUT = {2: "NCHW", 3: "NCDHW"}
+_FLAGS = {
+    2: "-n -c -H -W -k -y -x -p -q -u -v -l -j",
+    3: "-n -c --in_d -H -W -k --fil_d -y -x --pad_d -p -q --conv_stride_d -u -v --dilation_d -l -j --spatial_dim",
+}
+"""By the number of spatial dimensions."""
 
 
 def output_length(length: int, pad: int, stride: int, dilation: int, window: int) -> int:
@@ -112,13 +97,10 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         x, y, rank = self.x, self.output, self.spatial
         if dtype is None or not y or not self.well_formed() or self.direction is None:
             return None
-        direction = self.direction
+        direction = _TRANSPOSED[self.direction] if self.transpose else self.direction
         layouts = tuple(layout or DEFAULT_LAYOUT.get(rank, "") for layout in self.layouts)
-        if self.transpose:
-            direction = _TRANSPOSED[direction]
-            x, y, layouts = y, x, (layouts[2], layouts[1], layouts[0])
-        if direction != "forward":
-            x, y, layouts = y, x, (layouts[2], layouts[1], layouts[0])
+        if self.transpose != (direction != "forward"):
+            x, y, layouts = y, x, layouts[::-1]
         if set(layouts) == {DEFAULT_LAYOUT.get(rank)}:
             layouts = layouts[:1]
         sizes = ("x".join(map(str, one)) for one in (self.pads, self.strides, self.dilations))
@@ -149,15 +131,9 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         window = self.w[2:]
         if self.transpose:
             extra = self.output_pads or (0,) * self.spatial
-            sizes = [
-                transposed_length(*one)
-                for one in zip(self.x[2:], self.pads, self.strides, self.dilations, window, extra, strict=False)
-            ]
+            sizes = [*map(transposed_length, self.x[2:], self.pads, self.strides, self.dilations, window, extra)]
         else:
-            sizes = [
-                output_length(*one)
-                for one in zip(self.x[2:], self.pads, self.strides, self.dilations, window, strict=True)
-            ]
+            sizes = [*map(output_length, self.x[2:], self.pads, self.strides, self.dilations, window)]
         return (self.x[0], self.out_channels, *sizes) if min(sizes) > 0 else ()
 
     def check(self) -> str:
@@ -212,19 +188,8 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         if self.spatial not in (2, 3):
             raise CommandError("the driver knows 2-D and 3-D convolutions")
         k = self.w[0] if self.transpose and form in ("1.2", "1.7", "2.0") else self.out_channels
-        if self.spatial == 2:
-            text = (
-                f"-n {self.x[0]} -c {self.x[1]} -H {self.x[2]} -W {self.x[3]} -k {k} -y {self.w[2]} -x {self.w[3]}"
-                f" -p {self.pads[0]} -q {self.pads[1]} -u {self.strides[0]} -v {self.strides[1]}"
-                f" -l {self.dilations[0]} -j {self.dilations[1]}"
-            )
-        else:
-            text = (
-                f"-n {self.x[0]} -c {self.x[1]} --in_d {self.x[2]} -H {self.x[3]} -W {self.x[4]} -k {k}"
-                f" --fil_d {self.w[2]} -y {self.w[3]} -x {self.w[4]} --pad_d {self.pads[0]} -p {self.pads[1]}"
-                f" -q {self.pads[2]} --conv_stride_d {self.strides[0]} -u {self.strides[1]} -v {self.strides[2]}"
-                f" --dilation_d {self.dilations[0]} -l {self.dilations[1]} -j {self.dilations[2]} --spatial_dim 3"
-            )
+        sizes = *self.x, k, *self.w[2:], *self.pads, *self.strides, *self.dilations
+        text = " ".join(f"{flag} {size}" for flag, size in zip(_FLAGS[self.spatial].split(), (*sizes, 3), strict=False))
         default = DEFAULT_LAYOUT[self.spatial]
         for flag, layout in zip(("--in_layout", "--fil_layout", "--out_layout"), self.layouts, strict=True):
             if layout and layout != default:
@@ -363,30 +328,27 @@ def from_flags(flags: Mapping[str, str], direction: OperationDirection | None, d
 OPTIONS = (
     SIZES
     | LAYOUTS
-    | options("k y x g in_d fil_d spatial_dim", SIZE)
-    | options("p q u v l j S Z L s P b o X Y pad_d conv_stride_d dilation_d", INTEGER)
-    | options("time verify iter wall search solution", INTEGER)
-    | options("input in weights filter", SHAPE)
-    | options("U R T", TYPE)
-    | options("C verification_cache", PATH)
-    | {"m": "conv|trans", "z": "default|same|valid", "r": DECIMAL}
-)
-_FORWARD, _DATA, _WEIGHTS = (
-    ("xDesc", "wDesc", "yDesc", "convDesc"),
-    ("dxDesc", "wDesc", "dyDesc", "convDesc"),
-    ("xDesc", "dwDesc", "dyDesc", "convDesc"),
+    | options(
+        size="k y x g in_d fil_d spatial_dim",
+        integer="p q u v l j S Z L s P b o X Y pad_d conv_stride_d dilation_d time verify iter wall search solution",
+        shape="input in weights filter",
+        type="U R T",
+        path="C verification_cache",
+        decimal="r",
+    )
+    | {"m": "conv|trans", "z": "default|same|valid"}
 )
 FAMILY = Family(
-    ops=(
-        op("ConvolutionForward", "conv", FORWARD, from_entry, _FORWARD),
-        op("ConvolutionBackwardData", "conv", DATA, from_entry, _DATA),
-        op("ConvolutionBackwardWeights", "conv", WEIGHTS, from_entry, _WEIGHTS),
-        op("ConvolutionForwardImmediate", "conv", FORWARD, from_entry, _FORWARD),
-        op("ConvolutionBackwardDataImmediate", "conv", DATA, from_entry, _DATA),
-        op("ConvolutionBackwardWeightsImmediate", "conv", WEIGHTS, from_entry, _WEIGHTS),
-        op("FindConvolutionForwardAlgorithm", "conv", FORWARD, from_entry, _FORWARD, phase="find"),
-        op("FindConvolutionBackwardDataAlgorithm", "conv", DATA, from_entry, _DATA, phase="find"),
-        op("FindConvolutionBackwardWeightsAlgorithm", "conv", WEIGHTS, from_entry, _WEIGHTS, phase="find"),
+    ops=tuple(
+        row
+        for way, names in (
+            ("Forward", "xDesc wDesc yDesc convDesc"),
+            ("BackwardData", "dxDesc wDesc dyDesc convDesc"),
+            ("BackwardWeights", "xDesc dwDesc dyDesc convDesc"),
+        )
+        for row in ops(
+            f"Convolution{way} Convolution{way}Immediate FindConvolution{way}Algorithm", "conv", from_entry, names
+        )
     ),
     words={"conv": Word(from_command, "conv", OPTIONS)},
     names={"conv": "Conv"},

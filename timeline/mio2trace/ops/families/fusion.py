@@ -11,7 +11,7 @@ from mio2trace.model.gemm import Gemm
 from mio2trace.ops import values
 from mio2trace.ops.families import conv
 from mio2trace.ops.families.conv import ConvProblem
-from mio2trace.ops.family import FORWARD, INTEGER, SCALING, Family, Line, Op, Params, Word, op, options, tensor
+from mio2trace.ops.family import FORWARD, SCALING, Family, Line, Op, Params, Word, ops, options, tensor
 from mio2trace.ops.problem import CommandError, Form, Geometry, Operators, ShapedProblem, base_word, nchw, work
 from mio2trace.ops.values import Shape, Tensor, product
 
@@ -165,28 +165,17 @@ def _in_one_call(params: Params, op: Op) -> FusionProblem | None:
     first = conv.from_entry(params, op)
     if first is None:
         return None
-    activation = values.activ_descriptor(params.get("activationDesc", ""))
-    return FusionProblem(
-        direction="forward",
-        parts=("conv", "bias", "activ"),
-        x=first.x,
-        conv=first,
-        activation=activation.mode if activation else None,
-    )
+    activation = values.activ_descriptor(params.get("activationDesc", "")).get("mode")
+    parts = ("conv", "bias", "activ")
+    return FusionProblem(direction="forward", parts=parts, x=first.x, conv=first, activation=activation)
 
 
 FAMILY = Family(
     ops=(
-        op("ExecuteFusionPlan", "fusion", FORWARD, _executed),
-        op(
-            "ConvolutionBiasActivationForward",
-            "fusion",
-            FORWARD,
-            _in_one_call,
-            ("xDesc", "wDesc", "ydesc", "conv_desc"),
-        ),
+        *ops("ExecuteFusionPlan", "fusion", _executed, direction=FORWARD),
+        *ops("ConvolutionBiasActivationForward", "fusion", _in_one_call, "xDesc wDesc ydesc conv_desc"),
     ),
-    words={"CBAInfer": Word(from_command, "fusion", conv.OPTIONS | SCALING | options("m M", INTEGER))},
+    words={"CBAInfer": Word(from_command, "fusion", conv.OPTIONS | SCALING | options(integer="m M"))},
     names={"fusion": "Fusion"},
     two_gradients=frozenset(("fusion",)),
 )

@@ -5,13 +5,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import msgspec
-
 from mio2trace.ops import values
 from mio2trace.ops.family import (
-    DATA,
-    DECIMAL,
-    FORWARD,
     INTEGER,
     LAYOUTS,
     SCALING,
@@ -23,11 +18,11 @@ from mio2trace.ops.family import (
     Word,
     is_given,
     lengths,
-    op,
+    ops,
     options,
     tensor,
 )
-from mio2trace.ops.problem import CommandError, Form, Problem, SameShapeProblem, base_word, nchw
+from mio2trace.ops.problem import BEFORE_2_3, CommandError, Form, Problem, SameShapeProblem, base_word, nchw, way_flag
 from mio2trace.ops.values import DTYPE_BYTES, Shape, product
 
 _TYPES = {
@@ -87,9 +82,6 @@ class BnormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
         """Per element: inference 2, training 6, gradient 10 (docs/operations.md)."""
         return self.per_element(6 if self.training else 2, 10)
 
-    def elements_moved(self) -> int | None:
-        return self.per_element(2, 3)
-
     def bytes_min(self) -> int | None:
         """The parameters are float (4 bytes) in all calls except the V2 ones."""
         moved, size = self.elements_moved(), DTYPE_BYTES.get(self.dtype or "")
@@ -111,27 +103,24 @@ class BnormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
         else:
             text = nchw(self.x, "bnorm")
         backward = self.direction != "forward"
-        if form in ("1.2", "1.7", "2.0", "2.1"):
+        # -s and -r changed places in 2025
+        names = zip("rs" if form == "newest" else "sr", (self.running, self.saved), strict=True)
+        kept = "".join(f" -{name} 1" for name, is_kept in names if is_kept)
+        if form in BEFORE_2_3:
             if backward:
                 return "bnorm"  # nothing else was printed (miopen-log.md 7.3)
             if not self.training:
                 raise CommandError("inference printed nothing before 2.3")
-            return f"bnorm {text} -m {self.mode}{' -s 1' if self.running else ''}{' -r 1' if self.saved else ''}"
+            return f"bnorm {text} -m {self.mode}{kept}"
         word = base_word("bnorm", self.dtype, ("half", "bfloat16"))
         if self.scale_dtype in ("half", "bfloat16") and self.dtype != "float":
             word += "fp32"
         if self.activation:
             mode, alpha, beta, gamma = self.activation
             text += f" -f {mode} -x {alpha} -y {beta} -z {gamma}"
-        text += f" -m {self.mode} --forw {0 if backward else 1 if self.training else 2} -b {int(backward)}"
-        if form == "newest":
-            text += (" -r 1" if self.running else "") + (" -s 1" if self.saved else "")
-            if self.layout or len(self.x) == 4:
-                text += f" --layout {self.layout or 'NCHW'}"
-        else:
-            text += (" -s 1" if self.running else "") + (" -r 1" if self.saved else "")
-            if form == "6.3":
-                text += f" --layout {self.layout or ('NCHW' if len(self.x) == 4 else 'NCDHW')}"
+        text += f" -m {self.mode} --forw {0 if backward else 1 if self.training else 2} -b {int(backward)}{kept}"
+        if form == "6.3" or (form == "newest" and (self.layout or len(self.x) == 4)):
+            text += f" --layout {self.layout or ('NCHW' if len(self.x) == 4 else 'NCDHW')}"
         return f"{word} {text}"
 
 
@@ -236,13 +225,13 @@ class LrnProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
     def command(self, form: Form = "newest") -> str:
         if self.direction is None or not self.x or not self.window:
             raise CommandError("the log does not show the descriptor")
-        word = base_word("lrn", self.dtype)
+        word, way = base_word("lrn", self.dtype), way_flag(self.direction)
         n, c, h, w = (*self.x, 1, 1, 1)[:4]
         if len(self.x) > 4:
             raise CommandError("the driver's lrn takes 4 lengths")
         return (
-            f"{word} -A {self.alpha} -B {self.beta} -F {1 if self.direction == 'forward' else 2} -H {h} -K {self.k}"
-            f" -N {self.window} -W {w} -c {c} -m {self.mode} -n {n}"
+            f"{word} -A {self.alpha} -B {self.beta} -F {way} -H {h} -K {self.k} -N {self.window} -W {w} -c {c}"
+            f" -m {self.mode} -n {n}"
         )
 
     def with_command(self, command: Problem) -> Problem:
@@ -254,9 +243,7 @@ def _lrn_from_entry(params: Params, op: Op) -> Problem | None:
     x = tensor(params, "xDesc", "yDesc", "dxDesc")
     if x is None:
         return None
-    descriptor = values.lrn_descriptor(params.get("lrnDesc", ""))
-    stated = {} if descriptor is None else msgspec.structs.asdict(descriptor)
-    return LrnProblem(direction=op.direction, x=x.lengths, **stated)
+    return LrnProblem(direction=op.direction, x=x.lengths, **values.lrn_descriptor(params.get("lrnDesc", "")))
 
 
 def _lrn_from_command(line: Line) -> LrnProblem | None:
@@ -304,15 +291,11 @@ def _norm_from_entry(params: Params, op: Op) -> Problem | None:
     x = lengths(params, "xDesc", "dyDesc")
     if not x:
         return None
+    mode, normalized, groups = (values.number(params.get(name)) for name in ("mode", "normalized_dim", "num_groups"))
     return NormProblem(
-        direction=op.direction,
-        kind=op.primitive,
-        x=x,
-        scale=lengths(params, "weightDesc"),
-        mode=values.number(params.get("mode")),
-        normalized=values.number(params.get("normalized_dim")),
-        groups=values.number(params.get("num_groups")),
-    )
+        direction=op.direction, kind=op.primitive, x=x, scale=lengths(params, "weightDesc"), mode=mode,
+        normalized=normalized, groups=groups,
+    )  # fmt: skip
 
 
 def _norm_from_command(line: Line) -> NormProblem:
@@ -322,44 +305,38 @@ def _norm_from_command(line: Line) -> NormProblem:
 
 FAMILY = Family(
     ops=(
-        op("BatchNormalizationForwardTraining", "bnorm", FORWARD, _bnorm_from_entry),
-        op("BatchNormalizationForwardInference", "bnorm", FORWARD, _bnorm_from_entry),
-        op("BatchNormalizationForwardInferenceInvVariance", "bnorm", FORWARD, _bnorm_from_entry),
-        op("BatchNormalizationBackward", "bnorm", DATA, _bnorm_from_entry),
-        op("BatchNormalizationForwardTraining_V2", "bnorm", FORWARD, _bnorm_from_entry),
-        op("BatchNormalizationForwardTraining_V3", "bnorm", FORWARD, _bnorm_from_entry),
-        op("BatchNormalizationForwardInference_V2", "bnorm", FORWARD, _bnorm_from_entry),
-        op("BatchNormalizationBackward_V2", "bnorm", DATA, _bnorm_from_entry),
-        op("BatchNormForwardInferenceActivation", "bnorm", FORWARD, _bnorm_from_entry),
-        op("BatchNormForwardInferenceActivationInvVariance", "bnorm", FORWARD, _bnorm_from_entry),
-        op("BatchNormForwardTrainingActivation", "bnorm", FORWARD, _bnorm_from_entry),
-        op("BatchNormForwardTrainingActivation_V2", "bnorm", FORWARD, _bnorm_from_entry),
-        op("BatchNormBackwardActivation", "bnorm", DATA, _bnorm_from_entry),
-        op("LRNForward", "lrn", FORWARD, _lrn_from_entry),
-        op("LRNBackward", "lrn", DATA, _lrn_from_entry),
-        op("LayerNormForward", "layernorm", FORWARD, _norm_from_entry),
-        op("AddLayerNormForward", "addlayernorm", FORWARD, _norm_from_entry),
-        op("T5LayerNormForward", "t5layernorm", FORWARD, _norm_from_entry),
-        op("T5LayerNormBackward", "t5layernorm", DATA, _norm_from_entry),
-        op("GroupNormForward", "groupnorm", FORWARD, _norm_from_entry),
+        *ops(
+            "BatchNormalizationForwardTraining BatchNormalizationForwardTraining_V2 "
+            "BatchNormalizationForwardTraining_V3 BatchNormalizationForwardInference "
+            "BatchNormalizationForwardInference_V2 BatchNormalizationForwardInferenceInvVariance "
+            "BatchNormalizationBackward BatchNormalizationBackward_V2 "
+            "BatchNormForwardInferenceActivation BatchNormForwardInferenceActivationInvVariance "
+            "BatchNormForwardTrainingActivation BatchNormForwardTrainingActivation_V2 BatchNormBackwardActivation",
+            "bnorm",
+            _bnorm_from_entry,
+        ),
+        *ops("LRNForward LRNBackward", "lrn", _lrn_from_entry),
+        *ops("LayerNormForward", "layernorm", _norm_from_entry),
+        *ops("AddLayerNormForward", "addlayernorm", _norm_from_entry),
+        *ops("T5LayerNormForward T5LayerNormBackward", "t5layernorm", _norm_from_entry),
+        *ops("GroupNormForward", "groupnorm", _norm_from_entry),
     ),
     words={
         "bnorm": Word(
             _bnorm_from_command,
             "bnorm",
-            SIZES | LAYOUTS | SCALING | options("m b s r f", INTEGER) | options("x y z e", DECIMAL),
+            SIZES | LAYOUTS | SCALING | options(integer="m b s r f", decimal="x y z e"),
         ),
         "lrn": Word(
-            _lrn_from_command, "lrn", SIZES | SCALING | {"m": f"{INTEGER}|within|cross", "N": INTEGER, "K": DECIMAL}
+            _lrn_from_command,
+            "lrn",
+            SIZES | SCALING | options(integer="N", decimal="K") | {"m": f"{INTEGER}|within|cross"},
         ),
         **{word: Word(_norm_from_command, word) for word in ("layernorm", "addlayernorm", "t5layernorm", "groupnorm")},
     },
     names={"bnorm": "BatchNorm", "lrn": "LRN", "layernorm": "LayerNorm", "groupnorm": "GroupNorm"},
-    invoked=(
-        ("miopenBatchNormForward", "bnorm", FORWARD),
-        ("miopenBatchNormBackward", "bnorm", DATA),
-        ("miopenBatchNormalizationForward", "bnorm", FORWARD),
-        ("miopenBatchNormalizationBackward", "bnorm", DATA),
+    invoked=tuple(
+        (f"miopenBatchNorm{way}", "bnorm") for way in ("Forward", "Backward", "alizationForward", "alizationBackward")
     ),
     find_2=(("miopenTensorB", "bnorm"),),
 )

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from mio2trace.ops.family import DATA, FORWARD, Family, Line, Op, Params, Word, lengths, op
+from mio2trace.ops.family import FORWARD, Family, Line, Op, Params, Word, lengths, ops
 from mio2trace.ops.problem import Problem, ShapedProblem
 from mio2trace.ops.values import product
 
@@ -19,9 +19,7 @@ class GenericProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return self.kind
 
     def elements_moved(self) -> int | None:
-        if self.kind != "dropout" or not self.x:
-            return None
-        return 2 * product(self.x)
+        return 2 * product(self.x) if self.kind == "dropout" and self.x else None
 
 
 def from_entry(params: Params, op: Op) -> Problem | None:
@@ -54,25 +52,23 @@ _WORDS = (
 )  # fmt: skip
 FAMILY = Family(
     ops=(
-        op("SetDropoutDescriptor", "dropoutstates", None, from_states),
-        op("DropoutForward", "dropout", FORWARD, from_entry, ("xDesc", "yDesc")),
-        op("DropoutBackward", "dropout", DATA, from_entry, ("dxDesc", "dyDesc")),
-        op("GLUForward", "glu", FORWARD, from_entry, ("inputDesc", "outputDesc")),
-        op("GLUBackward", "glu", DATA, from_entry, ("inputDesc", "outputGradDesc")),
-        op("PReLUBackward", "prelu", DATA, from_entry, ("inputDesc", "doutputDesc")),
-        op("RoPEForward", "rope", FORWARD, from_entry, ("xDesc", "yDesc")),
-        op("RoPEBackward", "rope", DATA, from_entry, ("dxDesc", "dyDesc")),
-        op("CatForward", "cat", FORWARD, from_entry, ("xDescs", "yDesc")),
-        op("GetitemBackward", "getitem", DATA, from_entry, ("dxDesc", "dyDesc")),
-        op("KthvalueForward", "kthvalue", FORWARD, from_entry, ("inputDesc", "outputDesc")),
-        op("MultiMarginLossForward", "multimarginloss", FORWARD, from_entry, ("inputDesc", "outputDesc")),
-        op("SoftMarginLossForward", "softmarginloss", FORWARD, from_entry, ("inputDesc", "outputDesc")),
-        op("SoftMarginLossBackward", "softmarginloss", DATA, from_entry, ("inputDesc", "doutputDesc")),
-        op("CTCLoss", "ctc", FORWARD, from_entry, ("probsDesc", "gradientsDesc")),
-        op("FusedAdam", "adam", None, from_entry, ("paramDesc", "paramDesc")),
-        op("FusedAdamWithOutput", "adam", None, from_entry, ("paramInDesc", "paramDesc")),
-        op("TransformersAdamW", "adam", None, from_entry, ("paramDesc", "paramDesc")),
-        op("TransformersAdamWWithOutput", "adam", None, from_entry, ("paramInDesc", "paramDesc")),
+        *ops("SetDropoutDescriptor", "dropoutstates", from_states),
+        *ops("DropoutForward", "dropout", from_entry, "xDesc yDesc"),
+        *ops("DropoutBackward", "dropout", from_entry, "dxDesc dyDesc"),
+        *ops("GLUForward", "glu", from_entry, "inputDesc outputDesc"),
+        *ops("GLUBackward", "glu", from_entry, "inputDesc outputGradDesc"),
+        *ops("PReLUBackward", "prelu", from_entry, "inputDesc doutputDesc"),
+        *ops("RoPEForward", "rope", from_entry, "xDesc yDesc"),
+        *ops("RoPEBackward", "rope", from_entry, "dxDesc dyDesc"),
+        *ops("CatForward", "cat", from_entry, "xDescs yDesc"),
+        *ops("GetitemBackward", "getitem", from_entry, "dxDesc dyDesc"),
+        *ops("KthvalueForward", "kthvalue", from_entry, "inputDesc outputDesc"),
+        *ops("MultiMarginLossForward", "multimarginloss", from_entry, "inputDesc outputDesc"),
+        *ops("SoftMarginLossForward", "softmarginloss", from_entry, "inputDesc outputDesc"),
+        *ops("SoftMarginLossBackward", "softmarginloss", from_entry, "inputDesc doutputDesc"),
+        *ops("CTCLoss", "ctc", from_entry, "probsDesc gradientsDesc", FORWARD),
+        *ops("FusedAdam TransformersAdamW", "adam", from_entry, "paramDesc paramDesc"),
+        *ops("FusedAdamWithOutput TransformersAdamWWithOutput", "adam", from_entry, "paramInDesc paramDesc"),
     ),
     words={word: Word(from_command, word) for word in _WORDS},
     names={"dropout": "Dropout", "dropoutstates": "Dropout states", "mha": "MHA"},

@@ -7,27 +7,14 @@ from typing import ClassVar
 import msgspec
 
 from mio2trace.ops import values
-from mio2trace.ops.family import (
-    DATA,
-    FORWARD,
-    INTEGER,
-    LAYOUTS,
-    SHAPE,
-    SIZES,
-    Family,
-    Line,
-    Op,
-    Params,
-    Word,
-    op,
-    options,
-    tensor,
-)
-from mio2trace.ops.problem import CommandError, Form, Geometry, ShapedProblem, base_word
+from mio2trace.ops.family import DATA, LAYOUTS, SIZES, Family, Line, Op, Params, Word, ops, options, tensor
+from mio2trace.ops.problem import BEFORE_2_3, CommandError, Form, Geometry, ShapedProblem, base_word
 from mio2trace.ops.values import Shape, packed_strides, product, shape_text
 
 MODE_FLAG = {"max": "max", "average": "avg", "average-inclusive": "avg_in"}
 FLAG_MODE = {flag: mode for mode, flag in MODE_FLAG.items()}
+_FLAGS = ("-Z", "-y", "-x"), ("-o", "-p", "-q"), ("-s", "-v", "-u")
+"""Of window, pads and strides, each with the depth first."""
 
 
 class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
@@ -114,7 +101,7 @@ class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return product(self.x) + product(y) if y else None
 
     def command(self, form: Form = "newest") -> str:
-        if self.direction is None and form not in ("1.2", "1.7", "2.0", "2.1"):
+        if self.direction is None and form not in BEFORE_2_3:
             raise CommandError("the direction is unknown")
         if self.mode not in MODE_FLAG:
             raise CommandError(f"pooling mode {self.mode}")
@@ -124,9 +111,11 @@ class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         if rank not in (2, 3) or len(self.window) != rank or len(self.pads) != rank or len(self.strides) != rank:
             raise CommandError("the driver knows 2-D and 3-D pooling")
         forward = self.direction == "forward"
-        win, pad, stride = self.window[-2:], self.pads[-2:], self.strides[-2:]
         mode = MODE_FLAG[self.mode]
         index = self.index_mode if self.index_mode is not None else int(rank == 3)
+        sizes = zip(_FLAGS, (self.window, self.pads, self.strides), strict=True)
+        pairs = (pair for flags, own in sizes for pair in zip(flags[3 - rank :], own, strict=True))
+        geometry = "".join(f" {flag} {size}" for flag, size in pairs)
         if form in ("5.4", "6.3", "newest"):
             if form == "newest" and (self.check() or self.y not in ((), self.expected_output())):
                 raise CommandError(
@@ -134,32 +123,24 @@ class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
                 )
             word = base_word("pool", self.dtype, ("half", "bfloat16") if form == "newest" else ("half",))
             strides = self.x_strides or packed_strides(self.x, "NCHW" if rank == 2 else "NCDHW")
-            depth = [f" {flag} {one[0]}" if rank == 3 else "" for flag, one in self._depth()]
             return (
-                f"{word} -M {index} --input {shape_text(self.x)},{shape_text(strides)}"
-                f"{depth[0]} -y {win[0]} -x {win[1]}{depth[1]} -p {pad[0]} -q {pad[1]}"
-                f"{depth[2]} -v {stride[0]} -u {stride[1]} -m {mode}"
+                f"{word} -M {index} --input {shape_text(self.x)},{shape_text(strides)}{geometry} -m {mode}"
                 f" -F {int(forward)} -t 1"
             )
         word = base_word("pool", self.dtype)
         if form == "2.3":
-            depth = [f" {flag} {one[0]}" if rank == 3 else "" for flag, one in self._depth()]
-            three = " -d 3" if rank == 3 else ""
-            deep = f" -D {self.x[2]}" if rank == 3 else ""
+            three, deep = (" -d 3", f" -D {self.x[2]}") if rank == 3 else ("", "")
             return (
                 f"{word}{three} -M {index} -n {self.x[0]} -c {self.x[1]}{deep} -H {self.x[-2]} -W {self.x[-1]}"
-                f"{depth[0]} -y {win[0]} -x {win[1]}{depth[1]} -p {pad[0]} -q {pad[1]}"
-                f"{depth[2]} -v {stride[0]} -u {stride[1]} -m {mode} -F {1 if forward else 2} -t 1"
+                f"{geometry} -m {mode} -F {1 if forward else 2} -t 1"
             )
         if rank != 2:
             raise CommandError("3-D pooling before MIOpen 2.3")
+        (y, x), (p, q), (u, v) = self.window, self.pads, self.strides
         return (
-            f"{word} -n {self.x[0]} -c {self.x[1]} -H {self.x[2]} -W {self.x[3]} -y {win[0]} -x {win[1]}"
-            f" -p {pad[0]} -q {pad[1]} -u {stride[0]} -v {stride[1]} -m {mode} -t 1"
+            f"{word} -n {self.x[0]} -c {self.x[1]} -H {self.x[2]} -W {self.x[3]} -y {y} -x {x} -p {p} -q {q} -u {u}"
+            f" -v {v} -m {mode} -t 1"
         )
-
-    def _depth(self) -> tuple[tuple[str, Shape], ...]:
-        return (("-Z", self.window), ("-o", self.pads), ("-s", self.strides))
 
 
 def from_entry(params: Params, op: Op) -> PoolProblem | None:
@@ -167,19 +148,14 @@ def from_entry(params: Params, op: Op) -> PoolProblem | None:
     descriptor = values.pool_descriptor(params.get("poolDesc", ""))
     if x is None or descriptor is None:
         return None
+    mode, window, pads, strides = descriptor
     problem = PoolProblem(
-        direction=op.direction,
-        x=x.lengths,
-        y=y.lengths if y is not None else (),
-        window=descriptor.window,
-        pads=descriptor.first,
-        strides=descriptor.second,
-        mode=descriptor.mode,
-        x_strides=x.strides,
-    )
+        direction=op.direction, x=x.lengths, y=y.lengths if y is not None else (), window=window, pads=pads,
+        strides=strides, mode=mode, x_strides=x.strides,
+    )  # fmt: skip
     if problem.y not in ((), problem.expected_output(), problem.expected_output(up=True)):
         # MIOpen 1.0-1.1 prints strides before pads; the output size shows the order (miopen-log.md 4.5)
-        other = msgspec.structs.replace(problem, pads=descriptor.second, strides=descriptor.first)
+        other = msgspec.structs.replace(problem, pads=strides, strides=pads)
         if not other.check():
             return other
     return problem
@@ -221,23 +197,15 @@ def from_command(line: Line) -> PoolProblem | None:
     return problem if problem.expected_output() else None
 
 
+_OPTIONS = (
+    SIZES
+    | LAYOUTS
+    | options(integer="M d Z y x o p q s v u", shape="input")
+    | {"m": "max|avg|avg_in", "z": "default|same|valid"}
+)
 FAMILY = Family(
-    ops=(op("PoolingForward", "pool", FORWARD, from_entry), op("PoolingBackward", "pool", DATA, from_entry)),
-    words={
-        "pool": Word(
-            from_command,
-            "pool",
-            SIZES
-            | LAYOUTS
-            | options("M d Z y x o p q s v u", INTEGER)
-            | {"m": "max|avg|avg_in", "input": SHAPE, "z": "default|same|valid"},
-        )
-    },
+    ops=ops("PoolingForward PoolingBackward", "pool", from_entry),
+    words={"pool": Word(from_command, "pool", _OPTIONS)},
     names={"pool": "Pool"},
-    invoked=(
-        ("miopenPooling2dForward", "pool", FORWARD),
-        ("miopenPoolingNdForward", "pool", FORWARD),
-        ("miopenPooling2dBackward", "pool", DATA),
-        ("miopenPoolingNdBackward", "pool", DATA),
-    ),
+    invoked=tuple((f"miopenPooling{way}", "pool") for way in ("2dForward", "NdForward", "2dBackward", "NdBackward")),
 )

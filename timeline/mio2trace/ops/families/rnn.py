@@ -9,23 +9,7 @@ import msgspec
 
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops import values
-from mio2trace.ops.family import (
-    DATA,
-    DECIMAL,
-    FORWARD,
-    INTEGER,
-    LIST,
-    SIZES,
-    WEIGHTS,
-    Family,
-    Line,
-    Op,
-    Params,
-    Word,
-    lengths,
-    op,
-    options,
-)
+from mio2trace.ops.family import SIZES, Family, Line, Op, Params, Word, lengths, ops, options
 from mio2trace.ops.problem import CommandError, Form, Problem, base_word
 from mio2trace.ops.values import Shape, integers
 
@@ -174,19 +158,14 @@ def from_entry(params: Params, op: Op) -> Problem | None:
 
 
 _OPTIONS = (
-    SIZES
-    | options("l b p r q k U L M a I o f u s", INTEGER)
-    | {"n": LIST, "K": LIST, "m": "relu|tanh|lstm|gru", "P": DECIMAL}
+    SIZES | options(integer="l b p r q k U L M a I o f u s", list="n K", decimal="P") | {"m": "relu|tanh|lstm|gru"}
 )
 FAMILY = Family(
-    ops=(
-        op("RNNForwardTraining", "rnn", FORWARD, from_entry),
-        op("RNNForwardInference", "rnn", FORWARD, from_entry),
-        op("RNNForward", "rnn", FORWARD, from_entry),
-        op("RNNBackwardData", "rnn", DATA, from_entry),
-        op("RNNBackwardSeqData", "rnn", DATA, from_entry),
-        op("RNNBackwardWeights", "rnn", WEIGHTS, from_entry),
-        op("RNNBackwardWeightsSeqTensor", "rnn", WEIGHTS, from_entry),
+    ops=ops(
+        "RNNForwardTraining RNNForwardInference RNNForward RNNBackwardData RNNBackwardSeqData RNNBackwardWeights "
+        "RNNBackwardWeightsSeqTensor",
+        "rnn",
+        from_entry,
     ),
     words={word: Word(from_command, "rnn", _OPTIONS) for word in ("rnn", "rnn_seq")},
     names={"rnn": "RNN"},

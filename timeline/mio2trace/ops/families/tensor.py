@@ -7,28 +7,29 @@ from typing import ClassVar
 
 from mio2trace.ops import values
 from mio2trace.ops.families import other
-from mio2trace.ops.family import (
-    DECIMAL,
-    DIMENSIONS,
-    FORWARD,
-    INTEGER,
-    SCALING,
-    SIZES,
-    WEIGHTS,
-    Family,
-    Line,
-    Op,
-    Params,
-    Word,
-    lengths,
-    op,
-    options,
+from mio2trace.ops.family import SCALING, SIZES, Family, Line, Op, Params, Word, lengths, ops, options
+from mio2trace.ops.problem import (
+    BEFORE_2_3,
+    CommandError,
+    Form,
+    Problem,
+    ShapedProblem,
+    base_word,
+    four_lengths,
+    nchw,
+    work,
 )
-from mio2trace.ops.problem import CommandError, Form, Problem, base_word, four_lengths, nchw, work
 from mio2trace.ops.values import TENSOR_OPS, Shape, product
 
 _OF_ONE = {"set": "settensor", "scale": "scaletensor", "copy": "transformtensor"}
 _PRIMITIVES = frozenset((*_OF_ONE.values(), "optensor"))
+_CODES = ("set", "scale", *TENSOR_OPS)
+"""In the order of the driver's numbers."""
+
+
+def _broadcasts(shape: Shape, to: Shape) -> bool:
+    """Return whether each length is 1 or that of ``to``; True if that is not known."""
+    return not shape or len(shape) != len(to) or all(n in (1, m) for n, m in zip(shape, to, strict=True))
 
 
 class OpTensorProblem(Problem, frozen=True, kw_only=True, gc=False):
@@ -67,19 +68,12 @@ class OpTensorProblem(Problem, frozen=True, kw_only=True, gc=False):
         return self.op
 
     def check(self) -> str:
-        if (
-            self.b
-            and self.c
-            and len(self.b) == len(self.c)
-            and any(n not in (1, m) for n, m in zip(self.b, self.c, strict=True))
-        ):
-            return "the second operand does not broadcast to the result"
-        return ""
+        return "" if _broadcasts(self.b, self.c) else "the second operand does not broadcast to the result"
 
     def flop(self) -> int | None:
         """1 per element of the result; none for set and copy."""
         elements = work(self.output)
-        return None if elements is None else elements * (0 if self.op in ("set", "copy") else 1)
+        return 0 if elements is not None and self.op in ("set", "copy") else elements
 
     def elements_moved(self) -> int | None:
         elements = work(self.output)
@@ -87,10 +81,10 @@ class OpTensorProblem(Problem, frozen=True, kw_only=True, gc=False):
             return None
         if self.op == "set":
             return elements
-        return elements + product(self.a) + (product(self.b) if self.b else 0)
+        return elements + product(self.a) + (work(self.b) or 0)
 
     def command(self, form: Form = "newest") -> str:
-        if form in ("1.2", "1.7", "2.0", "2.1"):
+        if form in BEFORE_2_3:
             raise CommandError("tensor operations printed nothing before 2.3")
         if form == "newest":
             if self.op == "copy":
@@ -100,11 +94,9 @@ class OpTensorProblem(Problem, frozen=True, kw_only=True, gc=False):
             if self.b and not self.a == self.b == self.c:
                 raise CommandError("the driver's tensorop takes three tensors of one shape")
         word = base_word("tensorop", self.dtype)
-        code = {"set": 0, "scale": 1, "copy": 2}.get(self.op)  # the log shows a copy as an addition
-        if code is None:
-            if self.op not in TENSOR_OPS:
-                raise CommandError(f"tensor operation {self.op}")
-            code = 2 + TENSOR_OPS.index(self.op)
+        if self.op not in (*_CODES, "copy"):
+            raise CommandError(f"tensor operation {self.op}")
+        code = _CODES.index("add" if self.op == "copy" else self.op)  # the log shows a copy as an addition
         before = "".join(f" -{name} {value}" for name, value in self.scaling if name != "v")
         after = "".join(f" -{name} {value}" for name, value in self.scaling if name == "v")
         return f"{word}{before} {nchw(self.a, 'tensorop')} -o {code}{after}"
@@ -118,28 +110,13 @@ class OpTensorProblem(Problem, frozen=True, kw_only=True, gc=False):
         return not entry.input or self.a in (four_lengths(entry.input), four_lengths(entry.output))
 
 
-class BiasProblem(Problem, frozen=True, kw_only=True, gc=False):
-    """The bias of a convolution: y += b, or db = sum of dy; b is <1, k, 1, 1>."""
+class BiasProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
+    """The bias of a convolution: y += w, or dw = sum of dy; w is <1, k, 1, 1>, x is y."""
 
     primitive: ClassVar[str] = "bias"
 
-    y: Shape
-    b: Shape = ()
-
-    @property
-    def input(self) -> Shape:
-        return self.y
-
-    @property
-    def weights(self) -> Shape:
-        return self.b
-
-    @property
-    def output(self) -> Shape:
-        return self.y
-
     def check(self) -> str:
-        if self.b and len(self.y) > 1 and product(self.b) != self.y[1]:
+        if self.w and len(self.y) > 1 and product(self.w) != self.y[1]:
             return "the bias does not have one value per channel"
         return ""
 
@@ -148,9 +125,7 @@ class BiasProblem(Problem, frozen=True, kw_only=True, gc=False):
 
     def elements_moved(self) -> int | None:
         elements = work(self.y)
-        if elements is None:
-            return None
-        return elements * (2 if self.direction == "forward" else 1) + product(self.b)
+        return None if elements is None else elements * (2 if self.direction == "forward" else 1) + product(self.w)
 
     def command(self, form: Form = "newest") -> str:
         raise CommandError("the driver runs a bias only as part of a convolution or fusion")
@@ -172,25 +147,22 @@ def _of_one(params: Params, op: Op) -> Problem | None:
 
 def _of_bias(params: Params, op: Op) -> Problem | None:
     y = lengths(params, op.names[0])
-    return BiasProblem(direction=op.direction, y=y, b=lengths(params, op.names[1])) if y else None
+    return BiasProblem(direction=op.direction, x=y, w=lengths(params, op.names[1]), y=y) if y else None
 
 
 def _tensor_from_command(line: Line) -> OpTensorProblem | None:
     """``[-A a1 -B a2 -G beta] -n -c -H -W -o code [-v value]``: one shape for all (the first operand's)."""
     x, code = line.integers("n c H W"), int(line.flags["o"])
-    names = ("set", "scale", *TENSOR_OPS)
-    if not 0 <= code < len(names):
+    if not 0 <= code < len(_CODES):
         return None
     scaling = tuple((name, line.flags[name]) for name in ("A", "B", "G", "v") if name in line.flags)
-    return OpTensorProblem(dtype=line.dtype, op=names[code], a=x, scaling=scaling)
+    return OpTensorProblem(dtype=line.dtype, op=_CODES[code], a=x, scaling=scaling)
 
 
-class ReduceProblem(Problem, frozen=True, kw_only=True, gc=False):
-    """a reduced to c: dimensions that are 1 in c but not in a are reduced. ``flags``: as stated by a command."""
+class ReduceProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
+    """x reduced to y: dimensions that are 1 in y but not in x are reduced."""
 
     kind: str = "reduce"
-    a: Shape
-    c: Shape = ()
     op: int | None = None
     comp: int | None = None
     nan: int | None = None
@@ -200,26 +172,16 @@ class ReduceProblem(Problem, frozen=True, kw_only=True, gc=False):
     def primitive(self) -> str:
         return self.kind
 
-    @property
-    def input(self) -> Shape:
-        return self.a
-
-    @property
-    def output(self) -> Shape:
-        return self.c
-
     def check(self) -> str:
-        if self.c and len(self.c) == len(self.a) and any(n not in (1, m) for n, m in zip(self.c, self.a, strict=True)):
-            return "the result is no reduction of the input"
-        return ""
+        return "" if _broadcasts(self.y, self.x) else "the result is no reduction of the input"
 
     def flop(self) -> int | None:
         """1 per element of the input."""
-        return work(self.a)
+        return work(self.x)
 
     def elements_moved(self) -> int | None:
-        elements = work(self.a)
-        return None if elements is None else elements + (product(self.c) if self.c else 0)
+        elements = work(self.x)
+        return None if elements is None else elements + (work(self.y) or 0)
 
     def command(self, form: Form = "newest") -> str:
         if self.kind != "reduce":
@@ -228,13 +190,13 @@ class ReduceProblem(Problem, frozen=True, kw_only=True, gc=False):
 
 
 def _reduce_from_entry(params: Params, op: Op) -> Problem | None:
-    a = lengths(params, *op.names[:2])
-    if not a:
+    x = lengths(params, *op.names[:2])
+    if not x:
         return None
     stated = [value[0] for value in map(values.integers, params.get("reduceTensorDesc", "").split(" : ")[1:]) if value]
     kind, comp, nan, indices = (number if number >= 0 else None for number in (*stated, -1, -1, -1, -1)[:4])
-    c = lengths(params, *op.names[2:])
-    return ReduceProblem(kind=op.primitive, a=a, c=c, op=kind, comp=comp, nan=nan, indices=indices)
+    y = lengths(params, *op.names[2:])
+    return ReduceProblem(kind=op.primitive, x=x, y=y, op=kind, comp=comp, nan=nan, indices=indices)
 
 
 def _reduce_from_command(line: Line) -> Problem | None:
@@ -246,33 +208,31 @@ def _reduce_from_command(line: Line) -> Problem | None:
     number = flags.get("O", "")
     return ReduceProblem(
         dtype=_TYPES.get(line.word, line.dtype),
-        a=shape,
-        c=tuple(1 if at in dimensions else length for at, length in enumerate(shape)),
+        x=shape,
+        y=tuple(1 if at in dimensions else length for at, length in enumerate(shape)),
         op=int(number) if number.isdecimal() else None,
     )
 
 
 _TYPES = {"reduceint": "int32", "reducefp": "float"}
 """Types of the base words that have a suffix of their own."""
-_OPTIONS = SIZES | SCALING | options("D R", DIMENSIONS) | options("C I N O", INTEGER)
+_OPTIONS = SIZES | SCALING | options(dimensions="D R", integer="C I N O")
 FAMILY = Family(
     ops=(
-        op("OpTensor", "optensor", None, _of_two),
-        op("SetTensor", "settensor", None, _of_one, ("set", "yDesc")),
-        op("ScaleTensor", "scaletensor", None, _of_one, ("scale", "yDesc")),
-        op("TransformTensor", "transformtensor", None, _of_one, ("copy", "xDesc", "yDesc")),
-        op("ConvolutionForwardBias", "bias", FORWARD, _of_bias, ("yDesc", "bDesc")),
-        op("ConvolutionBackwardBias", "bias", WEIGHTS, _of_bias, ("dyDesc", "dbDesc")),
-        op("ReduceTensor", "reduce", None, _reduce_from_entry, ("aDesc", "xDesc", "cDesc")),
-        op("SumForward", "sum", FORWARD, _reduce_from_entry, ("xDesc", "xDesc", "yDesc")),
-        op("ReduceCalculationForward", "reducecalculation", FORWARD, _reduce_from_entry,
-           ("xDesc", "xDesc", "reduceDesc")),
-        op("ArgmaxForward", "argmax", FORWARD, _reduce_from_entry, ("xDesc", "xDesc", "yDesc")),
-        op("ReduceExtremeForward", "reduceextreme", FORWARD, _reduce_from_entry,
-           ("xDesc", "xDesc", "yDesc", "indiceDesc")),
+        *ops("OpTensor", "optensor", _of_two),
+        *ops("SetTensor", "settensor", _of_one, "set yDesc"),
+        *ops("ScaleTensor", "scaletensor", _of_one, "scale yDesc"),
+        *ops("TransformTensor", "transformtensor", _of_one, "copy xDesc yDesc"),
+        *ops("ConvolutionForwardBias", "bias", _of_bias, "yDesc bDesc"),
+        *ops("ConvolutionBackwardBias", "bias", _of_bias, "dyDesc dbDesc"),
+        *ops("ReduceTensor", "reduce", _reduce_from_entry, "aDesc xDesc cDesc"),
+        *ops("SumForward", "sum", _reduce_from_entry, "xDesc xDesc yDesc"),
+        *ops("ReduceCalculationForward", "reducecalculation", _reduce_from_entry, "xDesc xDesc reduceDesc"),
+        *ops("ArgmaxForward", "argmax", _reduce_from_entry, "xDesc xDesc yDesc"),
+        *ops("ReduceExtremeForward", "reduceextreme", _reduce_from_entry, "xDesc xDesc yDesc indiceDesc"),
     ),
     words={
-        "tensorop": Word(_tensor_from_command, "optensor", SIZES | SCALING | {"o": INTEGER, "v": DECIMAL}),
+        "tensorop": Word(_tensor_from_command, "optensor", SIZES | SCALING | options(integer="o", decimal="v")),
         **{word: Word(_reduce_from_command, "reduce", _OPTIONS) for word in ("reduce", *_TYPES)},
         **{word: Word(_reduce_from_command, "reduce") for word in ("reduceextreme", "reducecalculation")},
     },

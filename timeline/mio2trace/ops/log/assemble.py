@@ -10,8 +10,9 @@ import msgspec
 
 from mio2trace.model.miopen import Command, Entry, Message, MiopenLog, OperationDirection
 from mio2trace.ops import values
-from mio2trace.ops.command import base, driver_line, first_word, form_of, parse, refusal, tag_direction
+from mio2trace.ops.command import base, driver_line, first_word, form_of, parse, refusal
 from mio2trace.ops.families import FIND_2, FIND_2_TENSORS, OPS, WORDS
+from mio2trace.ops.family import direction_in
 from mio2trace.ops.log.draft import Draft, State, stated
 from mio2trace.ops.log.level_lines import LevelLines
 from mio2trace.ops.log.plans import run_buffers, run_tensors
@@ -249,7 +250,7 @@ def belongs(draft: Draft, command: Command, problem: Problem | None) -> bool:
         return primitive_of(command.text) == draft.primitive
     if ("Find" in command.tag and draft.phase != "find") or not problem.may_print(draft.primitive):
         return False
-    by_call = tag_direction(command.tag) if command.tag.startswith("miopen") else None
+    by_call = direction_in(command.tag) if command.tag.startswith("miopen") else None
     if direction is not None and any(way not in (None, direction) for way in (problem.direction, by_call)):
         return False
     return entry is None or problem.fits(entry)
