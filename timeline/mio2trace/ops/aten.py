@@ -17,7 +17,7 @@ import msgspec
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import Collective, Inputs, Sizes
-from mio2trace.ops.command import offered, offered_bench
+from mio2trace.ops.command import facts_of, offered, offered_bench
 from mio2trace.ops.families.activation import ActivProblem, SoftmaxProblem
 from mio2trace.ops.families.collective import CollectiveProblem
 from mio2trace.ops.families.collective import kind_of as collective_kind
@@ -31,6 +31,7 @@ from mio2trace.ops.operation import Operation, OperationFacts, of_problem
 from mio2trace.ops.problem import CommandError, Form, Problem, ShapedProblem
 from mio2trace.ops.values import DTYPE_BYTES, ConvDescriptor, Shape, Tensor, integers, layouts, product
 
+_NO_INPUTS = "the profiler did not record the inputs"
 _MOST = 1 << 40
 """A larger length cannot be that of a tensor."""
 
@@ -77,17 +78,18 @@ class Given(NamedTuple):
 
 
 Made = tuple[Problem, ...]
-_Maker = Callable[[Given], Made]
+_Direction = OperationDirection | None
+_Maker = Callable[[Given, _Direction], Made]
 
 
 class _Row(NamedTuple):
-    """A row of the table. ``primitive`` and ``direction`` are known even if the inputs do not show the problem.
-    ``miopen``: MIOpen computes the op."""
+    """An op. ``primitive`` and ``direction`` are known even if the inputs do not show the problem. ``miopen``: MIOpen
+    computes the op."""
 
     primitive: str
-    direction: OperationDirection | None
+    direction: _Direction
     make: _Maker
-    miopen: bool = False
+    miopen: bool
 
 
 # Convolutions
@@ -96,10 +98,9 @@ class _Row(NamedTuple):
 def _conv(first: int = 3, transpose: bool = False, order: str = "pad stride dilation") -> _Maker:
     """Inputs: x, w, bias, then lists from ``first`` on in this order, then the groups."""
 
-    def make(given: Given) -> Made:
+    def make(given: Given, direction: _Direction) -> Made:
         x, w = given.tensor(0), given.tensor(1)
-        rank = len(x.lengths) - 2
-        lists = {name: given.numbers(first + at, rank) for at, name in enumerate(order.split())}
+        lists = {name: given.numbers(first + at, len(x.lengths) - 2) for at, name in enumerate(order.split())}
         groups = integers(given.text(first + len(lists)))
         descriptor = ConvDescriptor(
             lists["pad"], lists["stride"], lists["dilation"], "transpose" if transpose else "convolution",
@@ -110,60 +111,48 @@ def _conv(first: int = 3, transpose: bool = False, order: str = "pad stride dila
     return make
 
 
-def _any_conv(given: Given) -> Made:
-    """Inputs: x, w, bias, stride, padding, dilation, transposed, output padding, groups."""
-    x, w = given.tensor(0), given.tensor(1)
-    rank = len(x.lengths) - 2
-    transposed = given.is_true(6)
+def _any_conv(given: Given, direction: _Direction) -> Made:
+    """Inputs: x, w, bias, stride, padding, dilation, transposed, output padding, groups. Of a gradient: dy, these, the
+    wanted gradients."""
+    first = 0 if direction == "forward" else 1
+    y = given.tensor(0) if first else None
+    x, w = given.tensor(first), given.tensor(first + 1)
+    rank, transposed = len(x.lengths) - 2, given.is_true(first + 6)
+    strides, pads, dilations = (given.numbers(first + place, rank) for place in (3, 4, 5))
     descriptor = ConvDescriptor(
-        given.numbers(4, rank), given.numbers(3, rank), given.numbers(5, rank),
-        "transpose" if transposed else "convolution", output_pads=given.numbers(7, rank) if transposed else (),
+        pads, strides, dilations, "transpose" if transposed else "convolution",
+        output_pads=given.numbers(first + 7, rank) if transposed else (),
     )  # fmt: skip
-    return (from_tensors(FORWARD, (x, w, None), descriptor, integers(given.text(8))[0]),)
-
-
-def _conv_backward(given: Given) -> Made:
-    """Inputs: dy, x, w, bias, stride, padding, dilation, transposed, output padding, groups, the wanted gradients."""
-    y, x, w = (given.tensor(place) for place in range(3))
-    rank = len(x.lengths) - 2
-    descriptor = ConvDescriptor(
-        given.numbers(5, rank), given.numbers(4, rank), given.numbers(6, rank),
-        "transpose" if given.is_true(7) else "convolution",
-        output_pads=given.numbers(8, rank) if given.is_true(7) else (),
-    )  # fmt: skip
-    groups = integers(given.text(9))
-    wanted = given.text(10).strip("[] ").split(",")
-    ways = [way for way, mask in zip((DATA, WEIGHTS), wanted, strict=False) if mask.strip() == "True"]
-    return tuple(from_tensors(way, (x, w, y), descriptor, groups[0]) for way in ways)
+    groups = integers(given.text(first + 8))
+    wanted = given.text(first + 9).strip("[] ").split(",")
+    gradients = [way for way, mask in zip((DATA, WEIGHTS), wanted, strict=False) if mask.strip() == "True"]
+    return tuple(from_tensors(way, (x, w, y), descriptor, groups[0]) for way in (gradients if first else (FORWARD,)))
 
 
 # Normalisation, pooling, activations, softmax
 
 
-def _bnorm(direction: OperationDirection, place: int, training: int | None) -> _Maker:
+def _bnorm(place: int, training: int | None) -> _Maker:
     """``place``: of x. ``training``: the place of the flag; None if the op always trains."""
 
-    def make(given: Given) -> Made:
-        x = given.tensor(place)
-        names = layouts(x)
-        train = given.is_true(training) if training is not None else direction != "forward"
-        running = None
-        if direction == "forward":
-            running = len(given.inputs.shapes) > 3 and bool(given.inputs.shapes[3])
+    def make(given: Given, direction: _Direction) -> Made:
+        x, forward = given.tensor(place), direction == "forward"
+        train = training is None or given.is_true(training)
         return (
             BnormProblem(
-                direction=direction, x=x.lengths, training=train and direction == "forward", running=running,
-                saved=train if train or direction != "forward" else None, layout=names[0] if names else "",
+                direction=direction, x=x.lengths, training=train and forward,
+                running=len(given.inputs.shapes) > 3 and bool(given.inputs.shapes[3]) if forward else None,
+                saved=train if train or not forward else None, layout=next(iter(layouts(x)), ""),
             ),
         )  # fmt: skip
 
     return make
 
 
-def _norm(kind: str, direction: OperationDirection) -> _Maker:
+def _norm(kind: str) -> _Maker:
     """Inputs: [dy,] x, ..., then the scale, after the normalised shape; a group norm has no such shape."""
 
-    def make(given: Given) -> Made:
+    def make(given: Given, direction: _Direction) -> Made:
         x = given.tensor(0 if direction == "forward" else 1)
         place = {"layernorm": 2, "groupnorm": 1}[kind] if direction == "forward" else 5 if kind == "layernorm" else 4
         try:
@@ -175,11 +164,11 @@ def _norm(kind: str, direction: OperationDirection) -> _Maker:
     return make
 
 
-def _pool(mode: str, direction: OperationDirection) -> _Maker:
+def _pool(mode: str) -> _Maker:
     """Inputs: [dy,] x, window, stride, pad; then dilation for max pooling; whether sizes are rounded up; for average
     pooling whether padding counts."""
 
-    def make(given: Given) -> Made:
+    def make(given: Given, direction: _Direction) -> Made:
         first = 0 if direction == "forward" else 1
         x = given.tensor(first)
         rank = len(x.lengths) - 2
@@ -199,51 +188,43 @@ def _pool(mode: str, direction: OperationDirection) -> _Maker:
     return make
 
 
-def _activ(number: int, direction: OperationDirection) -> _Maker:
-    def make(given: Given) -> Made:
-        return (ActivProblem(direction=direction, x=given.shape(0), mode=number),)
-
-    return make
+def _activ(number: int) -> _Maker:
+    return lambda given, direction: (ActivProblem(direction=direction, x=given.shape(0), mode=number),)
 
 
-def _relu(given: Given) -> Made:
+def _relu(given: Given, direction: _Direction) -> Made:
     """``clamp_min`` at 0 is a ReLU; at another value it is not."""
-    return () if given.text(1) not in ("0", "0.", "0.0") else _activ(3, FORWARD)(given)
+    return () if given.text(1) not in ("0", "0.", "0.0") else _activ(3)(given, direction)
 
 
-def _softmax(algorithm: int, direction: OperationDirection) -> _Maker:
-    def make(given: Given) -> Made:
-        return (SoftmaxProblem(direction=direction, x=given.shape(0), algorithm=algorithm),)
-
-    return make
+def _softmax(algorithm: int) -> _Maker:
+    return lambda given, direction: (SoftmaxProblem(direction=direction, x=given.shape(0), algorithm=algorithm),)
 
 
-def _rnn(given: Given) -> Made:
+def _nothing(given: Given, direction: _Direction) -> Made:
+    return ()
+
+
+def _rnn(given: Given, direction: _Direction) -> Made:
     """Inputs: x, weights, number of weights per layer, hx, cx, mode, hidden, layers, batch first, dropout, training,
     bidirectional."""
     steps, batch, width = given.shape(0)
     if given.is_true(8):
         steps, batch = batch, steps
     (mode,), (hidden,), (layers,) = (integers(given.text(place)) for place in (5, 6, 7))
+    known = MODES[mode] if 0 <= mode < len(MODES) else None
+    bias, bidirectional = integers(given.text(2)) == (4,), given.is_true(11)
+    flags = {
+        "n": batch, "W": width, "H": hidden, "l": layers, "b": int(bias), "m": known, "r": int(bidirectional),
+        "k": steps, "F": 1,
+    }  # fmt: skip
     return (
         RnnProblem(
-            direction=FORWARD, batches=(batch,), steps=steps, inputs=width, hidden=hidden, layers=layers,
-            mode=MODES[mode] if 0 <= mode < len(MODES) else None, bidirectional=given.is_true(11),
-            flags=_rnn_flags(given, (steps, batch, width), (mode, hidden, layers)),
+            direction=direction, batches=(batch,), steps=steps, inputs=width, hidden=hidden, layers=layers, mode=known,
+            bidirectional=bidirectional,
+            flags=tuple((name, str(value)) for name, value in flags.items()) if known else (),
         ),
     )  # fmt: skip
-
-
-def _rnn_flags(given: Given, sizes: Shape, cell: Shape) -> tuple[tuple[str, str], ...]:
-    (steps, batch, width), (mode, hidden, layers) = sizes, cell
-    if not 0 <= mode < len(MODES):
-        return ()
-    bias = integers(given.text(2)) == (4,)
-    values = {
-        "n": batch, "W": width, "H": hidden, "l": layers, "b": int(bias), "m": MODES[mode],
-        "r": int(given.is_true(11)), "k": steps, "F": 1,
-    }  # fmt: skip
-    return tuple((name, str(value)) for name, value in values.items())
 
 
 # Matrix products
@@ -269,26 +250,25 @@ def _gemm(a: int, b: int, scales: _Scales = _PLAIN, transposed: bool = False) ->
     """Inputs: ``a`` <..., m, k>, and ``b`` <..., k, n>, or <n, k> if ``transposed``."""
     added = scales.added is not None
 
-    def make(given: Given) -> Made:
+    def make(given: Given, direction: _Direction) -> Made:
         left, right = given.shape(a), given.shape(b)
         if len(right) < 2 or not left:
             return ()
         k, n = (right[-1], right[-2]) if transposed else right[-2:]
         if left[-1] != k:
             raise ValueError("sizes that do not belong together")
+        x, batches = given.tensor(a), ()
         if len(right) == 2:  # one matrix for all rows
-            size = Gemm(product(left[:-1]), n, k)
-            x, w = view(flattened(given.tensor(a))), view(given.tensor(b), turned=transposed)
-            asked = _blas(given, (a, b), size, (x, w), scales)
-            return (GemmProblem(x=left, w=right, y=(*left[:-1], n), product=size, added=added, blas=asked),)
-        batches = _broadcast(left[:-2], right[:-2])
-        m = left[-2] if len(left) > 1 else 1
-        size = Gemm(m, n, k, product(batches))
+            size, x, y = Gemm(product(left[:-1]), n, k), flattened(x), (*left[:-1], n)
+        else:
+            batches = _broadcast(left[:-2], right[:-2])
+            m = left[-2] if len(left) > 1 else 1
+            size, y = Gemm(m, n, k, product(batches)), (*batches, m, n)
         blas = None
-        if len(left) > 1:
-            x, w = view(given.tensor(a), batches), view(given.tensor(b), batches, turned=transposed)
-            blas = _blas(given, (a, b), size, (x, w), scales)
-        return (GemmProblem(x=left, w=right, y=(*batches, m, n), product=size, added=added, blas=blas),)
+        if len(left) > 1 or len(right) == 2:
+            views = view(x, batches), view(given.tensor(b), batches, turned=transposed)
+            blas = _blas(given, (a, b), size, views, scales)
+        return (GemmProblem(x=left, w=right, y=y, product=size, added=added, blas=blas),)
 
     return make
 
@@ -328,10 +308,11 @@ def _broadcast(one: Shape, other: Shape) -> Shape:
     return sizes
 
 
-def _attention(first: int, causal: int, heads_first: bool, direction: OperationDirection = FORWARD) -> _Maker:
-    """Inputs: q, k, v from ``first`` on, as <n, heads, length, d> or <n, length, heads, d>."""
+def _attention(causal: int, *, heads_first: bool = True) -> _Maker:
+    """Inputs: [dy,] q, k, v, as <n, heads, length, d> or <n, length, heads, d>."""
 
-    def make(given: Given) -> Made:
+    def make(given: Given, direction: _Direction) -> Made:
+        first = 0 if direction == "forward" else 1
         q, k, v = (given.shape(first + at) for at in range(3))
         if not len(q) == len(k) == len(v) == 4:
             return ()
@@ -344,89 +325,59 @@ def _attention(first: int, causal: int, heads_first: bool, direction: OperationD
     return make
 
 
-_CONV, _DEPTH = _Row("conv", FORWARD, _conv(), miopen=True), "pad out stride dilation"
+_DEPTH, _RELU = "pad out stride dilation", "stride pad dilation"
+_TABLE: tuple[tuple[str, _Maker, dict[_Direction, str]], ...] = (
+    ("conv", _conv(), {FORWARD: "miopen_convolution miopen_depthwise_convolution"}),
+    ("conv", _conv(3, True, _DEPTH), {FORWARD: "miopen_convolution_transpose"}),
+    ("conv", _conv(3, order=_RELU), {FORWARD: "miopen_convolution_relu cudnn_convolution_relu"}),
+    ("conv", _conv(5, order=_RELU), {FORWARD: "miopen_convolution_add_relu cudnn_convolution_add_relu"}),
+    ("conv", _conv(2), {FORWARD: "cudnn_convolution"}),
+    ("conv", _conv(2, True, _DEPTH), {FORWARD: "cudnn_convolution_transpose"}),
+    ("conv", _any_conv, {FORWARD: "convolution _convolution", None: "convolution_backward"}),
+    ("bnorm", _bnorm(0, 5), {FORWARD: "miopen_batch_norm cudnn_batch_norm native_batch_norm"}),
+    ("bnorm", _bnorm(0, None), {DATA: "miopen_batch_norm_backward cudnn_batch_norm_backward"}),
+    ("bnorm", _bnorm(1, 7), {DATA: "native_batch_norm_backward"}),
+    ("rnn", _rnn, {FORWARD: "miopen_rnn"}),
+    ("rnn", _nothing, {FORWARD: "_cudnn_rnn", None: "miopen_rnn_backward _cudnn_rnn_backward"}),
+    ("layernorm", _norm("layernorm"), {FORWARD: "native_layer_norm", DATA: "native_layer_norm_backward"}),
+    ("groupnorm", _norm("groupnorm"), {FORWARD: "native_group_norm", DATA: "native_group_norm_backward"}),
+    ("pool", _pool("max"), {
+        FORWARD: "max_pool2d_with_indices max_pool3d_with_indices",
+        DATA: "max_pool2d_with_indices_backward max_pool3d_with_indices_backward",
+    }),
+    ("pool", _pool("average"), {FORWARD: "avg_pool2d avg_pool3d", DATA: "avg_pool2d_backward avg_pool3d_backward"}),
+    ("activ", _activ(3), {FORWARD: "relu relu_", DATA: "threshold_backward"}),
+    ("activ", _relu, {FORWARD: "clamp_min clamp_min_"}),
+    ("activ", _activ(1), {FORWARD: "sigmoid sigmoid_", DATA: "sigmoid_backward"}),
+    ("activ", _activ(2), {FORWARD: "tanh tanh_", DATA: "tanh_backward"}),
+    ("activ", _activ(8), {FORWARD: "leaky_relu leaky_relu_", DATA: "leaky_relu_backward"}),
+    ("activ", _activ(9), {FORWARD: "elu elu_", DATA: "elu_backward"}),
+    ("activ", _activ(-1), {FORWARD: "gelu silu silu_", DATA: "gelu_backward silu_backward"}),
+    ("softmax", _softmax(1), {FORWARD: "_softmax", DATA: "_softmax_backward_data"}),
+    ("softmax", _softmax(2), {FORWARD: "_log_softmax", DATA: "_log_softmax_backward_data"}),
+    ("gemm", _gemm(0, 1), {None: "mm bmm matmul"}),
+    ("gemm", _gemm(1, 2, _ADDED), {None: "addmm addmm_ baddbmm baddbmm_"}),
+    ("gemm", _gemm(1, 2, _ADDED._replace(gelu=5)), {None: "_addmm_activation"}),
+    ("gemm", _gemm(0, 1, transposed=True), {None: "linear"}),
+    ("gemm", _gemm(0, 1, _Scales(result=6)), {None: "_scaled_mm"}),
+    ("mha", _attention(5), {FORWARD: "scaled_dot_product_attention"}),
+    ("mha", _attention(4), {FORWARD: "_scaled_dot_product_flash_attention"}),
+    ("mha", _attention(6), {FORWARD: "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention"}),
+    ("mha", _attention(11), {
+        DATA: "_scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention_backward",
+    }),
+    ("mha", _attention(14), {DATA: "_scaled_dot_product_cudnn_attention_backward"}),
+    ("mha", _attention(8, heads_first=False), {FORWARD: "_flash_attention_forward"}),
+    ("mha", _attention(9, heads_first=False), {FORWARD: "_efficient_attention_forward"}),
+    ("mha", _attention(11, heads_first=False), {DATA: "_flash_attention_backward"}),
+    ("mha", _attention(14, heads_first=False), {DATA: "_efficient_attention_backward"}),
+)  # fmt: skip
+"""Primitive, maker, and the names of ops by direction."""
 ROWS: dict[str, _Row] = {
-    "aten::miopen_convolution": _CONV,
-    "aten::miopen_depthwise_convolution": _CONV,
-    "aten::miopen_convolution_transpose": _Row("conv", FORWARD, _conv(3, True, _DEPTH), miopen=True),
-    "aten::miopen_convolution_relu": _Row("conv", FORWARD, _conv(3, order="stride pad dilation"), miopen=True),
-    "aten::miopen_convolution_add_relu": _Row("conv", FORWARD, _conv(5, order="stride pad dilation"), miopen=True),
-    "aten::convolution": _Row("conv", FORWARD, _any_conv),
-    "aten::_convolution": _Row("conv", FORWARD, _any_conv),
-    "aten::cudnn_convolution": _Row("conv", FORWARD, _conv(2)),
-    "aten::cudnn_convolution_transpose": _Row("conv", FORWARD, _conv(2, True, _DEPTH)),
-    "aten::cudnn_convolution_relu": _Row("conv", FORWARD, _conv(3, order="stride pad dilation")),
-    "aten::cudnn_convolution_add_relu": _Row("conv", FORWARD, _conv(5, order="stride pad dilation")),
-    "aten::convolution_backward": _Row("conv", None, _conv_backward, miopen=True),
-    "aten::miopen_batch_norm": _Row("bnorm", FORWARD, _bnorm(FORWARD, 0, 5), miopen=True),
-    "aten::miopen_batch_norm_backward": _Row("bnorm", DATA, _bnorm(DATA, 0, None), miopen=True),
-    "aten::cudnn_batch_norm": _Row("bnorm", FORWARD, _bnorm(FORWARD, 0, 5)),
-    "aten::cudnn_batch_norm_backward": _Row("bnorm", DATA, _bnorm(DATA, 0, None)),
-    "aten::native_batch_norm": _Row("bnorm", FORWARD, _bnorm(FORWARD, 0, 5)),
-    "aten::native_batch_norm_backward": _Row("bnorm", DATA, _bnorm(DATA, 1, 7)),
-    "aten::miopen_rnn": _Row("rnn", FORWARD, _rnn, miopen=True),
-    "aten::miopen_rnn_backward": _Row("rnn", None, lambda _: (), miopen=True),
-    "aten::_cudnn_rnn": _Row("rnn", FORWARD, lambda _: ()),
-    "aten::_cudnn_rnn_backward": _Row("rnn", None, lambda _: ()),
-    "aten::native_layer_norm": _Row("layernorm", FORWARD, _norm("layernorm", FORWARD)),
-    "aten::native_layer_norm_backward": _Row("layernorm", DATA, _norm("layernorm", DATA)),
-    "aten::native_group_norm": _Row("groupnorm", FORWARD, _norm("groupnorm", FORWARD)),
-    "aten::native_group_norm_backward": _Row("groupnorm", DATA, _norm("groupnorm", DATA)),
-    "aten::max_pool2d_with_indices": _Row("pool", FORWARD, _pool("max", FORWARD)),
-    "aten::max_pool3d_with_indices": _Row("pool", FORWARD, _pool("max", FORWARD)),
-    "aten::max_pool2d_with_indices_backward": _Row("pool", DATA, _pool("max", DATA)),
-    "aten::max_pool3d_with_indices_backward": _Row("pool", DATA, _pool("max", DATA)),
-    "aten::avg_pool2d": _Row("pool", FORWARD, _pool("average", FORWARD)),
-    "aten::avg_pool3d": _Row("pool", FORWARD, _pool("average", FORWARD)),
-    "aten::avg_pool2d_backward": _Row("pool", DATA, _pool("average", DATA)),
-    "aten::avg_pool3d_backward": _Row("pool", DATA, _pool("average", DATA)),
-    "aten::relu": _Row("activ", FORWARD, _activ(3, FORWARD)),
-    "aten::relu_": _Row("activ", FORWARD, _activ(3, FORWARD)),
-    "aten::clamp_min": _Row("activ", FORWARD, _relu),
-    "aten::clamp_min_": _Row("activ", FORWARD, _relu),
-    "aten::threshold_backward": _Row("activ", DATA, _activ(3, DATA)),
-    "aten::sigmoid": _Row("activ", FORWARD, _activ(1, FORWARD)),
-    "aten::sigmoid_": _Row("activ", FORWARD, _activ(1, FORWARD)),
-    "aten::sigmoid_backward": _Row("activ", DATA, _activ(1, DATA)),
-    "aten::tanh": _Row("activ", FORWARD, _activ(2, FORWARD)),
-    "aten::tanh_": _Row("activ", FORWARD, _activ(2, FORWARD)),
-    "aten::tanh_backward": _Row("activ", DATA, _activ(2, DATA)),
-    "aten::leaky_relu": _Row("activ", FORWARD, _activ(8, FORWARD)),
-    "aten::leaky_relu_": _Row("activ", FORWARD, _activ(8, FORWARD)),
-    "aten::leaky_relu_backward": _Row("activ", DATA, _activ(8, DATA)),
-    "aten::elu": _Row("activ", FORWARD, _activ(9, FORWARD)),
-    "aten::elu_": _Row("activ", FORWARD, _activ(9, FORWARD)),
-    "aten::elu_backward": _Row("activ", DATA, _activ(9, DATA)),
-    "aten::gelu": _Row("activ", FORWARD, _activ(-1, FORWARD)),
-    "aten::gelu_backward": _Row("activ", DATA, _activ(-1, DATA)),
-    "aten::silu": _Row("activ", FORWARD, _activ(-1, FORWARD)),
-    "aten::silu_": _Row("activ", FORWARD, _activ(-1, FORWARD)),
-    "aten::silu_backward": _Row("activ", DATA, _activ(-1, DATA)),
-    "aten::_softmax": _Row("softmax", FORWARD, _softmax(1, FORWARD)),
-    "aten::_log_softmax": _Row("softmax", FORWARD, _softmax(2, FORWARD)),
-    "aten::_softmax_backward_data": _Row("softmax", DATA, _softmax(1, DATA)),
-    "aten::_log_softmax_backward_data": _Row("softmax", DATA, _softmax(2, DATA)),
-    "aten::mm": _Row("gemm", None, _gemm(0, 1)),
-    "aten::bmm": _Row("gemm", None, _gemm(0, 1)),
-    "aten::matmul": _Row("gemm", None, _gemm(0, 1)),
-    "aten::addmm": _Row("gemm", None, _gemm(1, 2, _ADDED)),
-    "aten::addmm_": _Row("gemm", None, _gemm(1, 2, _ADDED)),
-    "aten::_addmm_activation": _Row("gemm", None, _gemm(1, 2, _ADDED._replace(gelu=5))),
-    "aten::baddbmm": _Row("gemm", None, _gemm(1, 2, _ADDED)),
-    "aten::baddbmm_": _Row("gemm", None, _gemm(1, 2, _ADDED)),
-    "aten::linear": _Row("gemm", None, _gemm(0, 1, transposed=True)),
-    "aten::_scaled_mm": _Row("gemm", None, _gemm(0, 1, _Scales(result=6))),
-    "aten::scaled_dot_product_attention": _Row("mha", FORWARD, _attention(0, 5, True)),
-    "aten::_scaled_dot_product_flash_attention": _Row("mha", FORWARD, _attention(0, 4, True)),
-    "aten::_scaled_dot_product_efficient_attention": _Row("mha", FORWARD, _attention(0, 6, True)),
-    "aten::_scaled_dot_product_cudnn_attention": _Row("mha", FORWARD, _attention(0, 6, True)),
-    "aten::_scaled_dot_product_cudnn_attention_backward": _Row("mha", DATA, _attention(1, 14, True, DATA)),
-    "aten::_flash_attention_forward": _Row("mha", FORWARD, _attention(0, 8, False)),
-    "aten::_efficient_attention_forward": _Row("mha", FORWARD, _attention(0, 9, False)),
-    "aten::_flash_attention_backward": _Row("mha", DATA, _attention(1, 11, False, DATA)),
-    "aten::_scaled_dot_product_flash_attention_backward": _Row("mha", DATA, _attention(1, 11, True, DATA)),
-    "aten::_efficient_attention_backward": _Row("mha", DATA, _attention(1, 14, False, DATA)),
-    "aten::_scaled_dot_product_efficient_attention_backward": _Row("mha", DATA, _attention(1, 11, True, DATA)),
+    f"aten::{name}": _Row(primitive, direction, make, name.startswith("miopen_") or name == "convolution_backward")
+    for primitive, make, names in _TABLE
+    for direction, of_direction in names.items()
+    for name in of_direction.split()
 }
 
 
@@ -440,7 +391,7 @@ def operations_of(name: str, inputs: Inputs | None) -> tuple[Operation, ...]:
     row = ROWS.get(name)
     if row is None:
         return ()
-    doubt = "the profiler did not record the inputs"
+    doubt = _NO_INPUTS
     problems: Made = ()
     dtype = None
     if inputs is not None:
@@ -448,12 +399,11 @@ def operations_of(name: str, inputs: Inputs | None) -> tuple[Operation, ...]:
         doubt = "the inputs do not show the problem"
         dtype = given.dtype(0) or given.dtype(1)
         try:
-            problems = row.make(given)
-        except (ValueError, IndexError):
-            problems = ()
-        else:
-            if not problems and name.startswith("aten::clamp_min"):
+            problems = row.make(given, row.direction)
+            if not problems and row.make is _relu:
                 return ()
+        except (ValueError, IndexError):
+            pass
     if not problems:
         facts = OperationFacts(
             source=0, api=name, primitive=row.primitive, direction=row.direction, dtype=dtype, command_reason=doubt,
@@ -476,8 +426,7 @@ def plain(name: str, inputs: Inputs | None, around: str = "") -> Operation:
         return _collective(name, Collective(name=around))
     facts = OperationFacts(source=0, api=name, primitive=name, command_reason=NOT_MIOPEN)
     if inputs is None:
-        doubts = ("the profiler did not record the inputs",)
-        return Operation(facts=msgspec.structs.replace(facts, doubts=doubts))
+        return Operation(facts=msgspec.structs.replace(facts, doubts=(_NO_INPUTS,)))
     facts = msgspec.structs.replace(facts, kernel_file=inputs.kernel_file or None)
     problem = framework_problem(name, inputs)
     return Operation(facts=facts if problem is None else of_problem(problem, facts))
@@ -495,19 +444,12 @@ def _collective(name: str, made: Collective) -> Operation:
 
 
 def _operation(name: str, row: _Row, problem: Problem) -> Operation:
-    command, reason = None, f"{name} is PyTorch's own or a BLAS library's, not MIOpen's"
+    given: tuple[str | None, str] = None, f"{name} is PyTorch's own or a BLAS library's, not MIOpen's"
     if problem.has_bench:
-        command, reason = offered_bench(problem)
+        given = offered_bench(problem)
     elif row.miopen:
-        command, reason = offered(problem)
-    doubt = problem.check()
-    if command is not None and problem.is_copied:
-        doubt = doubt or "the command assumes row-major operands: the library gets copies, or no strides were recorded"
-    facts = OperationFacts(
-        source=0, api=name, primitive=row.primitive, command=command, command_reason=reason,
-        doubts=(doubt,) if doubt else (),
-    )  # fmt: skip
-    return Operation(facts=of_problem(problem, facts))
+        given = offered(problem)
+    return Operation(facts=facts_of(problem, given, api=name, primitive=row.primitive))
 
 
 def placed(facts: OperationFacts, source: int, thread: int | None) -> OperationFacts:

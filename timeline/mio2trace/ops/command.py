@@ -16,6 +16,7 @@ from functools import cache, lru_cache
 from mio2trace.ops.families import OPTIONS, WORDS
 from mio2trace.ops.families.gemm import Library
 from mio2trace.ops.family import ANY, PATH, Line, direction_in
+from mio2trace.ops.operation import OperationFacts, of_problem
 from mio2trace.ops.problem import CommandError, Form, Problem
 from mio2trace.patterns import late
 
@@ -24,7 +25,6 @@ _LONGEST = 4096
 fewer."""
 
 _pattern = cache(re.compile)
-"""The most remembered values of a kind; a log contains only a few of the many possible ones."""
 _SUFFIXES = ("bfp16fp32", "fp16fp32", "bfp16", "fp16", "fp32", "fp64", "int8", "int", "fp", "")
 _WITHOUT_OFFER = (PATH, ANY)
 """Values that a log may state but that a command never offers."""
@@ -196,6 +196,20 @@ def offered_bench(problem: Problem, library: Library = "hipblaslt") -> tuple[str
         return problem.bench(library), ""
     except CommandError as error:
         return None, str(error)
+
+
+def facts_of(
+    problem: Problem, given: tuple[str | None, str], *, api: str = "", primitive: str = "", dtype_by: str | None = None
+) -> OperationFacts:
+    """Return the facts that follow from a problem. ``given``: its command, or the reason why there is none."""
+    (command, reason), doubt = given, problem.check()
+    if command is not None and problem.is_copied:
+        doubt = doubt or "the command assumes row-major operands: the library gets copies, or no strides were recorded"
+    facts = OperationFacts(
+        source=0, api=api, primitive=primitive, dtype_by=dtype_by, command=command, command_reason=reason,
+        doubts=(doubt,) if doubt else (),
+    )  # fmt: skip
+    return of_problem(problem, facts)
 
 
 _MARKS: tuple[tuple[Form, Callable[[str, str], bool]], ...] = (

@@ -17,13 +17,13 @@ from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import Entry, LoggedCall, MiopenLog, OperationDirection, cut_addresses
 from mio2trace.model.profile import Inputs, Profile, Range
 from mio2trace.ops.aten import ROWS, Given, operations_of, placed, plain
-from mio2trace.ops.command import offered
+from mio2trace.ops.command import facts_of, offered
 from mio2trace.ops.families.collective import is_annotation
 from mio2trace.ops.families.conv import from_tensors
 from mio2trace.ops.families.gemm import GemmProblem
 from mio2trace.ops.family import DATA, FORWARD, WEIGHTS
 from mio2trace.ops.log.assemble import operations
-from mio2trace.ops.operation import Operation, OperationFacts, of_problem
+from mio2trace.ops.operation import Operation, OperationFacts
 from mio2trace.ops.problem import Problem
 from mio2trace.ops.values import ConvDescriptor, Tensor, integers
 
@@ -77,7 +77,7 @@ def _of_framework(profile: Profile, launching: Iterable[Iterable[int]]) -> list[
     ranges = profile.ranges
     if profile.framework.name == FRAMEWORK:
         return [
-            (Operation(facts=placed(facts_of(made.text, made.inputs), profile.source, None)), place)
+            (Operation(facts=placed(_facts(made.text, made.inputs), profile.source, None)), place)
             for place, made in enumerate(ranges)
             if made.kind == "operator"
         ]
@@ -161,7 +161,7 @@ _WAYS: dict[str, OperationDirection] = {way: way for way in (FORWARD, DATA, WEIG
 
 
 @lru_cache(maxsize=1 << 13)
-def facts_of(text: str, inputs: Inputs | None) -> OperationFacts:
+def _facts(text: str, inputs: Inputs | None) -> OperationFacts:
     try:
         problem = None if inputs is None else _problem(Given(inputs))
     except (ValueError, IndexError):
@@ -173,13 +173,8 @@ def facts_of(text: str, inputs: Inputs | None) -> OperationFacts:
             source=0, api=api, primitive=f"hlo {name}", mode=module or None,
             command_reason="XLA compiled it, no library has it",
         )  # fmt: skip
-    command, reason = offered(problem)
-    doubt = problem.check()
-    facts = OperationFacts(
-        source=0, api=api, primitive=problem.primitive, dtype_by="program" if problem.dtype else None, command=command,
-        command_reason=reason, doubts=(doubt,) if doubt else (),
-    )  # fmt: skip
-    return of_problem(problem, facts)
+    by = "program" if problem.dtype else None
+    return facts_of(problem, offered(problem), api=api, primitive=problem.primitive, dtype_by=by)
 
 
 def _problem(given: Given) -> Problem | None:

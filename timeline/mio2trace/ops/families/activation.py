@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from mio2trace.ops import values
 from mio2trace.ops.family import SCALING, SIZES, Family, Line, Op, Params, Word, ops, options, tensor
@@ -85,7 +85,8 @@ def _softmax_from_entry(params: Params, op: Op) -> Problem | None:
     x = tensor(params, "xDesc", "yDesc", "dxDesc")
     if x is None:
         return None
-    stated = {name: number for name in ("algorithm", "mode") if (number := values.number(params.get(name))) is not None}
+    numbers = ((name, values.number(params.get(name))) for name in ("algorithm", "mode"))
+    stated: dict[str, Any] = {name: number for name, number in numbers if number is not None}
     return SoftmaxProblem(direction=op.direction, x=x.lengths, **stated)
 
 

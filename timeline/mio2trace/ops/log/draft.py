@@ -15,10 +15,11 @@ from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import LocalTime
 from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, OperationDirection, parse_params
 from mio2trace.ops import values
+from mio2trace.ops.command import facts_of as worked_out
 from mio2trace.ops.command import offered, refusal
 from mio2trace.ops.families import OPS
 from mio2trace.ops.log.plans import DescriptorTypes, Find2Problems, FusionPlans
-from mio2trace.ops.operation import Buffers, GemmCall, Launch, Operation, OperationFacts, Parameters, Phase, of_problem
+from mio2trace.ops.operation import Buffers, GemmCall, Launch, Operation, OperationFacts, Parameters, Phase
 from mio2trace.ops.problem import Problem
 from mio2trace.ops.solvers import family
 
@@ -101,12 +102,7 @@ class Draft(msgspec.Struct, eq=False):
 @lru_cache(maxsize=1 << 13)
 def _meaning(problem: Problem) -> OperationFacts:
     """Return the values that follow from the problem alone; computed once per problem."""
-    command, reason = offered(problem)
-    doubt = problem.check()
-    facts = OperationFacts(
-        source=0, api="", primitive="", command=command, command_reason=reason, doubts=(doubt,) if doubt else ()
-    )
-    return of_problem(problem, facts)
+    return worked_out(problem, offered(problem))
 
 
 def _nothing_told(draft: Draft) -> OperationFacts:

@@ -42,9 +42,9 @@ _DRIVER: dict[str, OperationDirection] = {
     "Backward Weights": "backward-weights",
 }
 _ASSIGNED = late(r"(?<!\w)(\w++) = (-?[0-9]{1,18})")
-REGISTERED = late(r"Solver (\S+) registered as find 1.0 best for (\S+) in (\S+)")
-INVOKER_REGISTERED = late(r"for algorithm (\S+) and solver (\S+)")
-INVOKER = late(r"problem (\S+) and (algorithm|solver) (\S+)")
+REGISTERED = late(r"Solver (?P<solver>\S+) registered as find 1.0 best for (?P<algorithm>\S+) in (?P<key>\S+)")
+INVOKER_REGISTERED = late(r"for algorithm (?P<key>\S+) and solver (?P<solver>\S+)")
+INVOKER = late(r"problem (?P<key>\S+) and (?:algorithm (?P<algorithm>\S+)|solver (?P<solver>\S+))")
 _SOLVER_ID = late(r"solver_id = ([^,\s]+)")
 _CHOSEN_TEXT = late(r"(?<!\w)(\w++) Chosen Algorithm: (\S++) , ([0-9]{1,18}), ")
 _KEY = late(r"[Kk]ey:? (\S+)|^(\S+), content inserted: ")
@@ -232,9 +232,9 @@ class LevelLines:
         invoker = INVOKER.search(message.text)
         if invoker is None:
             return
-        config, what, name = invoker.groups()
-        if what == "algorithm" and not name.startswith("miopenConvolution"):
-            row = next((row for row in INVOKED if name.startswith(row[0])), None)
+        config, algorithm, solver = invoker.groups()
+        if algorithm is not None and not algorithm.startswith("miopenConvolution"):
+            row = next((row for row in INVOKED if algorithm.startswith(row[0])), None)
             if row is None:
                 return
             _, primitive, direction = row
@@ -250,7 +250,7 @@ class LevelLines:
         draft.end_line = message.line
         self._shape(draft, network_config(config, draft.direction))
         if draft.phase == "run" and (draft.solver is None or draft.is_solver_inferred):
-            stated = name if what == "solver" else self._state.registered(name, config)
+            stated = self._state.registered(algorithm, config) if solver is None else solver
             if stated is not None:
                 draft.solver, draft.is_solver_inferred = stated, False
 

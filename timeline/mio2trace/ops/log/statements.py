@@ -39,9 +39,6 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
 
 NOTHING = Statement()
 
-_NUMBER = r"([0-9]{1,9}(?:\.[0-9]{0,9})?(?:e[-+]?[0-9]{1,3})?)"
-_BYTES = r"([0-9]{1,18})\b"
-_SOLVER = r"([A-Za-z]\w*+(?:<[\w,-]*>)?)"
 _WRITTEN = late(", content (?:inserted|overwritten): ")
 
 
@@ -55,10 +52,10 @@ def _state(kind: str, function: str, text: str) -> Statement:
     read = _WHOLE.get(kind)
     if read is not None:
         return read(function, text) or NOTHING
-    for pattern, make in _FORMS.get(kind, ()):
+    for pattern, outcome, problem in _FORMS.get(kind, ()):
         found = pattern.search(text)
         if found is not None:
-            return make(found) or NOTHING
+            return _of_match(found, outcome, problem)
     return NOTHING
 
 
@@ -74,145 +71,31 @@ def _ms(text: str | None) -> float | None:
 
 # -- Messages by the form of their text --------------------------------------------------------------------------------
 
-_Read = Callable[[re.Match[str]], Statement | None]
-_FORMS: dict[str, list[tuple[re.Pattern[str], _Read]]] = {}
-"""By kind of message; the first form that matches counts."""
+_Match = re.Match[str]
+_Outcome = str | Callable[[_Match], str | None] | None
+_Read = Callable[[_Match], Problem | None] | None
 
 
-def _form(pattern: re.Pattern[str], *kinds: str) -> Callable[[_Read], _Read]:
-    """Register a function that reads the matches of a pattern in messages of these kinds."""
-
-    def registered(read: _Read) -> _Read:
-        for kind in kinds:
-            _FORMS.setdefault(kind, []).append((pattern, read))
-        return read
-
-    return registered
-
-
-@_form(late(rf"(?<!\w)(\w++) Chosen Algorithm: (\S++) , {_BYTES}, {_NUMBER}"), "chosen")
-def _chosen(choice: re.Match[str]) -> Statement:
+def _of_match(found: _Match, outcome: _Outcome, problem: _Read) -> Statement:
+    """Return the values of an expression's groups, by their names. A text as ``outcome`` may contain such names."""
+    parts = found.groupdict()
     return Statement(
-        solvers=(choice[2],),
-        outcome="chosen",
-        workspace_bytes=int(choice[3]),
-        time_ms=_ms(choice[4]),
-        direction=CHOSEN.get(choice[1]),
+        solvers=(parts["solver"],) if parts.get("solver") else (),
+        algorithm=parts.get("algorithm"),
+        outcome=outcome.format_map(parts) if isinstance(outcome, str) else outcome and outcome(found),
+        kernels=parts.get("kernels") or None,
+        time_ms=_ms(parts.get("time")),
+        workspace_bytes=_bytes(parts.get("size")),
+        given_bytes=_bytes(parts.get("given") or parts.get("limit")),
+        direction=CHOSEN.get(parts.get("way") or ""),
+        problem=problem and problem(found),
+        key=parts.get("key"),
     )
 
 
-@_form(late(rf"^(miopen\w++)\s+{_NUMBER}\s+{_BYTES}"), "result")
-def _result(result: re.Match[str]) -> Statement:
-    return Statement(
-        algorithm=result[1], outcome="best of its algorithm", time_ms=_ms(result[2]), workspace_bytes=int(result[3])
-    )
-
-
-@_form(late(rf"^{_SOLVER}: (.*): {_NUMBER} (<|>=) \S+$", re.DOTALL), "benchmark")
-def _benchmark(measured: re.Match[str]) -> Statement:
-    outcome = "best so far" if measured[4] == "<" else "slower"
-    return Statement(solvers=(measured[1],), outcome=outcome, kernels=measured[2] or None, time_ms=_ms(measured[3]))
-
-
-@_form(late(rf"^Selected: {_SOLVER}: (.*?)(?:: {_NUMBER})?(?:, worksp\w*_sz = {_BYTES})?$", re.DOTALL), "selected")
-def _selected(selected: re.Match[str]) -> Statement:
-    return Statement(
-        solvers=(selected[1],),
-        outcome="selected",
-        kernels=selected[2] or None,
-        time_ms=_ms(selected[3]),
-        workspace_bytes=_bytes(selected[4]),
-    )
-
-
-@_form(late(rf"^Perf Db: (record (?:loaded|not found))(?: for)?: {_SOLVER}"), "candidate")
-def _tuned_before(record: re.Match[str]) -> Statement:
-    return Statement(solvers=(record[2],), outcome=f"perf-db {record[1]}")
-
-
-@_form(
-    late(
-        rf"(?:Solver <(?P<solver>[^<>]*+(?>(?:<[^<>]*+>)?))>, )?[Ww]orkspace required: (?P<required>{_BYTES})"
-        rf"(?:, limit: (?P<limit>{_BYTES})|, provided ptr: \S+ size: (?P<size>{_BYTES}))?"
-    ),
-    "candidate",
-    "workspace",
-    "workspace warning",
-)
-def _workspace(required: re.Match[str]) -> Statement:
-    given = required["limit"] or required["size"]
-    return Statement(
-        solvers=(required["solver"],) if required["solver"] else (),
-        workspace_bytes=int(required["required"]),
-        given_bytes=_bytes(given),
-        outcome="too little" if given is not None and int(given) < int(required["required"]) else None,
-    )
-
-
-@_form(late(rf"^{_BYTES}$"), "workspace", "workspace warning")
-def _answered(answered: re.Match[str]) -> Statement:
-    return Statement(outcome="answered", workspace_bytes=int(answered[1]))
-
-
-@_form(late(rf"^(Not searchable): {_SOLVER}$"), "candidate")
-def _not_searchable(old: re.Match[str]) -> Statement:
-    return Statement(solvers=(old[2],), outcome=old[1].lower())
-
-
-@_form(late(rf"^{_SOLVER}(?:: ([^,]*))?(?: \((.*)\))?\.?$"), "candidate")
-def _candidate(candidate: re.Match[str]) -> Statement:
-    outcome = (candidate[2] or candidate[3] or "considered").strip(" .").lower()
-    return Statement(solvers=(candidate[1],), outcome=outcome)
-
-
-@_form(late(r"^Preparing kernel: (.*)$", re.DOTALL), "prepare")
-def _prepare(prepared: re.Match[str]) -> Statement:
-    return Statement(outcome="prepared", kernels=prepared[1])
-
-
-@_form(late(rf"^{_SOLVER}: Searching the best solution among ([0-9]+)"), "tuning")
-def _tuning_begins(among: re.Match[str]) -> Statement:
-    return Statement(solvers=(among[1],), outcome=f"tuning begins, {among[2]} configurations")
-
-
-@_form(late(r"^Done: ([0-9]+)/([0-9]+)/([0-9]+), best #[0-9]+ " + _NUMBER), "tuning")
-def _tuning_ends(done: re.Match[str]) -> Statement:
-    return Statement(outcome=f"tuning ends, {done[3]} configurations, {done[2]} failed", time_ms=_ms(done[4]))
-
-
-@_form(late(rf"^Starting search: {_SOLVER}"), "tuning")
-def _starting(starting: re.Match[str]) -> Statement:
-    return Statement(solvers=(starting[1],), outcome="tuning begins")
-
-
-@_form(late(rf"^Search failed for: {_SOLVER}"), "search failed")
-def _search_failed(failed: re.Match[str]) -> Statement:
-    return Statement(solvers=(failed[1],), outcome="search failed")
-
-
-@_form(REGISTERED, "registered")
-def _registered(registered: re.Match[str]) -> Statement:
-    return Statement(
-        solvers=(registered[1],),
-        algorithm=registered[2],
-        outcome="best, kept for later calls",
-        problem=network_config(registered[3]),
-        key=registered[3],
-    )
-
-
-@_form(INVOKER_REGISTERED, "invoker registered")
-def _invoker_registered(registered: re.Match[str]) -> Statement:
-    problem = network_config(registered[1])
-    return Statement(solvers=(registered[2],), outcome="compiled", problem=problem, key=registered[1])
-
-
-@_form(INVOKER, "invoker")
-def _invoker(invoker: re.Match[str]) -> Statement:
-    solver = (invoker[3],) if invoker[2] == "solver" else ()
-    algorithm = invoker[3] if invoker[2] == "algorithm" else None
-    problem = network_config(invoker[1], _of_algorithm(invoker[3]))
-    return Statement(solvers=solver, algorithm=algorithm, problem=problem, key=invoker[1])
+def _is_too_little(found: _Match) -> str | None:
+    given = found["limit"] or found["given"]
+    return "too little" if given is not None and int(given) < int(found["size"]) else None
 
 
 def _of_algorithm(name: str) -> OperationDirection | None:
@@ -223,26 +106,87 @@ def _of_algorithm(name: str) -> OperationDirection | None:
     return None
 
 
-@_form(late(rf"Contents found: {_SOLVER}"), "key found")
-def _contents(contents: re.Match[str]) -> Statement:
-    return Statement(solvers=(contents[1],), outcome="found")
+_NUMBER = r"[0-9]{1,9}(?:\.[0-9]{0,9})?(?:e[-+]?[0-9]{1,3})?"
+_BYTES = r"[0-9]{1,18})\b"
+_TIME, _SIZE, _GIVEN = f"(?P<time>{_NUMBER})", f"(?P<size>{_BYTES}", f"(?P<given>{_BYTES}"
+_SOLVER = r"(?P<solver>[A-Za-z]\w*+(?:<[\w,-]*>)?)"
+_ROWS: tuple[tuple[str, re.Pattern[str], _Outcome, _Read], ...] = (
+    ("chosen", late(rf"(?<!\w)(?P<way>\w++) Chosen Algorithm: (?P<solver>\S++) , {_SIZE}, {_TIME}"), "chosen", None),
+    ("result", late(rf"^(?P<algorithm>miopen\w++)\s+{_TIME}\s+{_SIZE}"), "best of its algorithm", None),
+    ("benchmark", late(rf"^{_SOLVER}: (?P<kernels>.*): {_TIME} (?P<than><|>=) \S+$", re.DOTALL),
+     lambda measured: "best so far" if measured["than"] == "<" else "slower", None),
+    ("selected",
+     late(rf"^Selected: {_SOLVER}: (?P<kernels>.*?)(?:: {_TIME})?(?:, worksp\w*_sz = {_SIZE})?$", re.DOTALL),
+     "selected", None),
+    ("candidate", late(rf"^Perf Db: (?P<record>record (?:loaded|not found))(?: for)?: {_SOLVER}"), "perf-db {record}",
+     None),
+    ("candidate|workspace|workspace warning",
+     late(rf"(?:Solver <(?P<solver>[^<>]*+(?>(?:<[^<>]*+>)?))>, )?[Ww]orkspace required: {_SIZE}"
+          rf"(?:, limit: (?P<limit>{_BYTES}|, provided ptr: \S+ size: {_GIVEN})?"), _is_too_little, None),
+    ("workspace|workspace warning", late(f"^{_SIZE}$"), "answered", None),
+    ("candidate", late(f"^Not searchable: {_SOLVER}$"), "not searchable", None),
+    ("candidate", late(rf"^{_SOLVER}(?:: (?P<said>[^,]*))?(?: \((?P<why>.*)\))?\.?$"),
+     lambda candidate: (candidate["said"] or candidate["why"] or "considered").strip(" .").lower(), None),
+    ("prepare", late(r"^Preparing kernel: (?P<kernels>.*)$", re.DOTALL), "prepared", None),
+    ("tuning", late(rf"^{_SOLVER}: Searching the best solution among (?P<all>[0-9]+)"),
+     "tuning begins, {all} configurations", None),
+    ("tuning", late(rf"^Done: [0-9]+/(?P<failed>[0-9]+)/(?P<all>[0-9]+), best #[0-9]+ {_TIME}"),
+     "tuning ends, {all} configurations, {failed} failed", None),
+    ("tuning", late(f"^Starting search: {_SOLVER}"), "tuning begins", None),
+    ("search failed", late(f"^Search failed for: {_SOLVER}"), "search failed", None),
+    ("registered", REGISTERED, "best, kept for later calls", lambda registered: network_config(registered["key"])),
+    ("invoker registered", INVOKER_REGISTERED, "compiled", lambda registered: network_config(registered["key"])),
+    ("invoker", INVOKER, None,
+     lambda invoker: network_config(invoker["key"], _of_algorithm(invoker["algorithm"] or invoker["solver"]))),
+    ("key found", late(f"Contents found: {_SOLVER}"), "found", None),
+    ("key|key found", late(r"(?:[Kk]ey:? |Key match: |Read record )(?P<key>[^\s=]+)"),
+     lambda key: "found" if key.string.startswith(("Key match", "Read record")) else "looked up",
+     lambda key: find_db_key(key["key"])),
+    ("perf-db key", late(r"^\[(?P<key>.*)\]$"), "looked up", lambda values: perf_db_values(values["key"])),
+    ("kernel key", late(r"key: miopenConvolution(?P<name>\w+) \"(?P<key>[^\"]+)\""), None,
+     lambda key: network_config(key["key"], _of_algorithm(key["name"]))),
+    ("solutions", late(rf"id: [0-9]+,? algo: [0-9]+, time: {_TIME}(?: ms)?, ws: {_SIZE}, name: {_SOLVER}"), "known",
+     None),
+    ("solutions", late(rf"^{_SOLVER} Estimated WTI = (?P<part>-?[0-9.]+)"), "estimated, {part} of the best possible",
+     None),
+    ("execution|immediate", late(rf"(?:algo = [0-9]|solver_id = (?P<solver>[^,\s]+)), workspace = {_GIVEN}"),
+     "executed", None),
+    ("summary",
+     late(r"Problem=\"(?P<problem>[^\"]*)\"(?: Solver=\"(?:N/A|(?P<solver>[^\"]*))\")?(?: Config\S*=\"[^\"]*\")?"
+          rf"(?: Time\S*={_TIME})?"), "executed", lambda summary: parse(summary["problem"])),
+)  # fmt: skip
+"""Kinds, the form of the text, the outcome, the problem. The first form of a kind that matches counts."""
+_FORMS: dict[str, list[tuple[re.Pattern[str], _Outcome, _Read]]] = {}
+for _kinds, *_row in _ROWS:
+    for _kind in _kinds.split("|"):
+        _FORMS.setdefault(_kind, []).append((_row[0], _row[1], _row[2]))
 
 
-@_form(late(r"(?:[Kk]ey:? |Key match: |Read record )([^\s=]+)"), "key", "key found")
-def _key(key: re.Match[str]) -> Statement:
-    outcome = "found" if key.string.startswith(("Key match", "Read record")) else "looked up"
-    return Statement(outcome=outcome, problem=find_db_key(key[1]), key=key[1])
+# -- Messages that need more than one pattern --------------------------------------------------------------------------
 
-
-@_form(
-    late(rf"^(\S*), content (?:inserted|overwritten): ([^:\s]+)(?::{_SOLVER}(?:,{_NUMBER},{_BYTES})?)?"),
-    "find-db insert",
+_SEARCH = late(f"workspace = {_GIVEN}")
+_DRIVER_SOLUTION = late(r" Conv\. Algorithm: [0-9]++, Solution: [0-9]++/(\S+)")
+_DRIVER_TIME = late(f"Elapsed: {_TIME} ms")
+_JSON_SOLUTION = late(r'"solution":"(?:[0-9]+/)?([^"/]+)"')
+_JSON_TIME = late(f'"(?:average_time_ms|time_ms)":{_TIME}')
+_JSON_WORKSPACE = late(f'"workspace_bytes":{_SIZE}')
+_INSERTED = late(
+    rf"^(?P<key>\S*), content (?:inserted|overwritten): (?P<name>[^:\s]+)(?::{_SOLVER}(?:,{_TIME},{_SIZE})?)?"
 )
-def _inserted(inserted: re.Match[str]) -> Statement:
-    record = solver_record(_WRITTEN.sub("=", inserted.string, 1))
+
+
+def _search(function: str, text: str) -> Statement:
+    given = _SEARCH.search(text)
+    return Statement(outcome="begins", given_bytes=_bytes(given and given[1]), direction=SEARCHED.get(function))
+
+
+def _inserted(function: str, text: str) -> Statement | None:
+    inserted = _INSERTED.search(text)
+    if inserted is None:
+        return None
+    record = solver_record(_WRITTEN.sub("=", text, 1))
     if record is not None and record.solvers[0].time_ms is not None:
-        (one, *_) = record.solvers
-        return _of_record(record, one, "written")
+        return _of_record(record, record.solvers[0], "written")
     key, name, solver, time, workspace = inserted.groups()
     return Statement(
         solvers=(solver or name,),
@@ -265,62 +209,6 @@ def _of_record(record: SolverRecord, one: SolverTime, outcome: str) -> Statement
         problem=find_db_key(record.key),
         key=record.key,
     )
-
-
-@_form(late(r"^\[(.*)\]$"), "perf-db key")
-def _perf_db_key(values: re.Match[str]) -> Statement:
-    return Statement(outcome="looked up", problem=perf_db_values(values[1]), key=values[1])
-
-
-@_form(late(r"key: miopenConvolution(\w+) \"([^\"]+)\""), "kernel key")
-def _kernel_key(key: re.Match[str]) -> Statement:
-    return Statement(problem=network_config(key[2], _of_algorithm(key[1])), key=key[2])
-
-
-@_form(late(rf"id: [0-9]+,? algo: ([0-9]+), time: {_NUMBER}(?: ms)?, ws: {_BYTES}, name: {_SOLVER}"), "solutions")
-def _solution(solution: re.Match[str]) -> Statement:
-    return Statement(
-        solvers=(solution[4],), outcome="known", time_ms=_ms(solution[2]), workspace_bytes=int(solution[3])
-    )
-
-
-@_form(late(rf"^{_SOLVER} Estimated WTI = (-?[0-9.]+)"), "solutions")
-def _estimate(estimate: re.Match[str]) -> Statement:
-    return Statement(solvers=(estimate[1],), outcome=f"estimated, {estimate[2]} of the best possible")
-
-
-@_form(late(rf"(?:algo = ([0-9])|solver_id = ([^,\s]+)), workspace = {_BYTES}"), "execution", "immediate")
-def _execution(executed: re.Match[str]) -> Statement:
-    return Statement(solvers=(executed[2],) if executed[2] else (), outcome="executed", given_bytes=int(executed[3]))
-
-
-@_form(
-    late(r"Problem=\"([^\"]*)\"(?: Solver=\"([^\"]*)\")?(?: Config\S*=\"[^\"]*\")?(?: Time\S*=" + _NUMBER + ")?"),
-    "summary",
-)
-def _summary(summary: re.Match[str]) -> Statement:
-    solver = summary[2] if summary[2] and summary[2] != "N/A" else ""
-    return Statement(
-        solvers=(solver,) if solver else (),
-        outcome="executed",
-        time_ms=_ms(summary[3]),
-        problem=parse(summary[1]),
-    )
-
-
-# -- Messages that need more than one pattern --------------------------------------------------------------------------
-
-_SEARCH = late(rf"workspace = {_BYTES}")
-_DRIVER_SOLUTION = late(r" Conv\. Algorithm: [0-9]++, Solution: [0-9]++/(\S+)")
-_DRIVER_TIME = late(rf"Elapsed: {_NUMBER} ms")
-_JSON_SOLUTION = late(r'"solution":"(?:[0-9]+/)?([^"/]+)"')
-_JSON_TIME = late(rf'"(?:average_time_ms|time_ms)":{_NUMBER}')
-_JSON_WORKSPACE = late(rf'"workspace_bytes":{_BYTES}')
-
-
-def _search(function: str, text: str) -> Statement:
-    given = _SEARCH.search(text)
-    return Statement(outcome="begins", given_bytes=_bytes(given and given[1]), direction=SEARCHED.get(function))
 
 
 def _database(function: str, text: str) -> Statement | None:
@@ -360,6 +248,7 @@ def _performance(function: str, text: str) -> Statement | None:
 _WHOLE: Mapping[str, Callable[[str, str], Statement | None]] = {
     "search": _search,
     "find-db record": _database,
+    "find-db insert": _inserted,
     "driver": _driver,
     "performance": _performance,
 }
