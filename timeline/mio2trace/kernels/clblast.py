@@ -12,9 +12,21 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from mio2trace.kernels.facts import MAIN, Context, KernelFact, Place, Triple, argument, each_alone, number, row, size
+from mio2trace.kernels.facts import (
+    MAIN,
+    Context,
+    KernelFact,
+    Place,
+    Triple,
+    argument,
+    by_arguments,
+    each_alone,
+    number,
+    row,
+    size,
+)
 from mio2trace.model.gemm import Gemm
-from mio2trace.model.profile import Activity, Size3
+from mio2trace.model.profile import Activity
 from mio2trace.patterns import late
 
 A, B, C = 1, 2, 4  # matrices, as bits of a mask
@@ -30,28 +42,21 @@ _INSIDE: dict[int, dict[int, tuple[int, int]]] = {
 # --- kernels with their own real sizes ---
 
 
-def _first_three(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    return arguments[:3]
+def _direct(context: Context, kernel: Activity) -> KernelFact:
+    m, n, k = (size(argument(kernel.opencl.arguments, index)) for index in (0, 1, 2))
+    return by_arguments(Gemm(m, n, k) if m and n and k else None)
 
 
-def _direct(stated: tuple[str, ...], gws: Size3 | None) -> Gemm | None:
-    m, n, k = (size(argument(stated, index)) for index in (0, 1, 2))
-    return Gemm(m, n, k) if m and n and k else None
+def _batched(context: Context, kernel: Activity) -> KernelFact:
+    gemm, gws = _direct(context, kernel).gemm, kernel.grid
+    return by_arguments(Gemm(gemm.m, gemm.n, gemm.k, gws[2]) if gemm and gws and gws[2] > 0 else None)
 
 
-def _batched(stated: tuple[str, ...], gws: Size3 | None) -> Gemm | None:
-    gemm = _direct(stated, gws)
-    return Gemm(gemm.m, gemm.n, gemm.k, gws[2]) if gemm and gws and gws[2] > 0 else None
-
-
-def _first_two_and_bands(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    return arguments[:2] + arguments[16:18]
-
-
-def _gemv(stated: tuple[str, ...], gws: Size3 | None) -> Gemm | None:
+def _gemv(context: Context, kernel: Activity) -> KernelFact:
     """y (m) = A (m x n) * x (n). A banded matrix (args 16, 17: kl, ku) has no such product."""
+    stated = kernel.opencl.arguments
     m, n = size(argument(stated, 0)), size(argument(stated, 1))
-    return Gemm(m, 1, n) if m and n and not any(number(band) for band in stated[2:]) else None
+    return by_arguments(Gemm(m, 1, n) if m and n and not any(map(number, stated[16:18])) else None)
 
 
 # --- the indirect path ---
@@ -344,27 +349,19 @@ def _gemmk(context: Context, main: Activity) -> int | None:
 
     Sources before 1.4 do not have the macro and contain kernel 0. None if no source has it.
     """
-    programs = context.profile.opencl.programs
-    linked = (
-        [programs[main.opencl.program]]
-        if main.opencl.program is not None and main.opencl.program < len(programs)
-        else []
-    )
-    with_source = [program for program in linked if b"Xgemm(" in program.source]
-    if not with_source:
-        with_source = [program for program in programs if b"Xgemm(" in program.source]
-    told: set[int] = set()
-    for program in with_source:
-        match = _GEMMK.search(program.source)
-        told.add(int(match[1]) if match else 0)
+    programs, linked = context.profile.opencl.programs, main.opencl.program
+    with_source = [(at, program) for at, program in enumerate(programs) if b"Xgemm(" in program.source]
+    matches = [_GEMMK.search(program.source) for at, program in with_source if at == linked] or [
+        _GEMMK.search(program.source) for _, program in with_source
+    ]
+    told = {int(match[1]) if match else 0 for match in matches}
     answer = told.pop() if len(told) == 1 else None
     return answer if answer in _INSIDE else None
 
 
 ROWS = (
-    row("CLBlast", "XgemmDirect(NN|NT|TN|TT)", each_alone(_first_three, _direct)),
-    row("CLBlast", "XgemmDirect(Strided)?Batched(NN|NT|TN|TT)", each_alone(_first_three, _batched)),
+    row("CLBlast", "XgemmDirect(NN|NT|TN|TT)", each_alone(_direct)),
+    row("CLBlast", "XgemmDirect(Strided)?Batched(NN|NT|TN|TT)|Xconvgemm(Normal|Flip)?", each_alone(_batched)),
     row("CLBlast", "|".join(_INDIRECT), _find_indirect),
-    row("CLBlast", "Xgemv(Fast|FastRot)?", each_alone(_first_two_and_bands, _gemv)),
-    row("CLBlast", "Xconvgemm(Normal|Flip)?", each_alone(_first_three, _batched)),
+    row("CLBlast", "Xgemv(Fast|FastRot)?", each_alone(_gemv)),
 )

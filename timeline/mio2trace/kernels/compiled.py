@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from mio2trace.kernels.facts import MAIN, Context, KernelFact, Place, row, size
+from mio2trace.kernels.facts import MAIN, Context, KernelFact, Place, each_alone, row, size
 from mio2trace.kernels.sources import whole
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Activity, Size3
@@ -59,18 +59,10 @@ def _agrees(length: int, option: str, items: int, stated: dict[str, int], idle: 
     return items == blocks or (idle and items == 1 << (blocks - 1).bit_length())
 
 
-def _find_armcl(context: Context, places: list[Place]) -> None:
-    programs = context.profile.opencl.programs
-    for line, index in places:
-        activity = context.activities[line[index]]
-        program = activity.opencl.program
-        options = programs[program].options if program is not None and program < len(programs) else ""
-        context.facts[line[index]] = _armcl_fact(activity.name, activity.opencl.arguments, options, activity.grid)
-
-
-def _find_rounded(context: Context, places: list[Place]) -> None:
-    for line, index in places:
-        context.facts[line[index]] = MAIN
+def _armcl(context: Context, kernel: Activity) -> KernelFact:
+    programs, program = context.profile.opencl.programs, kernel.opencl.program
+    options = programs[program].options if program is not None and program < len(programs) else ""
+    return _armcl_fact(kernel.name, kernel.opencl.arguments, options, kernel.grid)
 
 
 # -- MIOpenGEMM --------------------------------------------------------------------------------------------------------
@@ -83,17 +75,17 @@ def _find_rounded(context: Context, places: list[Place]) -> None:
 _GEOMETRY = late(r"/\*\s*tC\d_tA\d_tB\d_colMaj\d_m([0-9]{1,18})_n([0-9]{1,18})_k([0-9]{1,18})_lda")
 
 
-def _sizes(context: Context, program: int, name: str) -> tuple[Gemm, int | None] | None:
+def _sizes(context: Context, program: int, name: str) -> tuple[KernelFact, int | None]:
     """Return the GEMM of a program, and the global work size that it asks for."""
     macros = context.sources.defines(program, name)
     m, n = _covered(macros, "A"), _covered(macros, "B")
     k = whole(macros, "KV__") or whole(macros, "__K__")
     if not (m and n and k):
-        return None
+        return MAIN, None
     geometry = _GEOMETRY.search(context.sources.text(program))
     if geometry and tuple(map(int, geometry.groups())) != (m, n, k):
-        return None
-    return Gemm(m, n, k), whole(macros, "GLOBAL_WORK_SIZE")
+        return MAIN, None
+    return KernelFact(role="main", gemm=Gemm(m, n, k), gemm_by="source"), whole(macros, "GLOBAL_WORK_SIZE")
 
 
 def _covered(macros: Mapping[str, str], matrix: str) -> int | None:
@@ -109,28 +101,24 @@ def _covered(macros: Mapping[str, str], matrix: str) -> int | None:
 
 
 def _find_miopengemm(context: Context, places: list[Place]) -> None:
-    known: dict[tuple[int | None, str], tuple[Gemm, int | None] | None] = {}
+    known: dict[tuple[int | None, str], tuple[KernelFact, int | None]] = {}
     for line, index in places:
         activity = context.activities[line[index]]
         key = activity.opencl.program, activity.name
         if key not in known:
             program = context.sources.program_of(*key)
-            known[key] = None if program is None else _sizes(context, program, activity.name)
-        context.facts[line[index]] = _miopengemm_fact(activity, known[key])
-
-
-def _miopengemm_fact(activity: Activity, sizes: tuple[Gemm, int | None] | None) -> KernelFact:
-    if sizes is None:
-        return MAIN
-    gemm, work_items = sizes
-    if work_items and activity.grid and activity.grid[0] != work_items:
-        return MAIN  # another program's kernel
-    return KernelFact(role="main", gemm=gemm, gemm_by="source")
+            known[key] = (MAIN, None) if program is None else _sizes(context, program, activity.name)
+        fact, work_items = known[key]
+        is_another = work_items and activity.grid and activity.grid[0] != work_items  # another program's kernel
+        context.facts[line[index]] = MAIN if is_another else fact
 
 
 MIOPENGEMM_ROWS = (row("MIOpenGEMM", "(miog|tg)_(betac_)?alphaab", _find_miopengemm),)
 ARMCL_ROWS = (
-    row("ARM CL", r"gemm_mm_(reshaped_lhs_n?t_rhs_n?t|reshaped_only_rhs_n?t(_mmul)?)(_texture)?(_fp16)?", _find_armcl),
-    row("ARM CL", r"gemm_mm_native", _find_armcl),
-    row("ARM CL", r"gemm_mm_(floating_point|interleaved_transposed)\w*", _find_rounded),
+    row(
+        "ARM CL",
+        r"gemm_mm_(reshaped_lhs_n?t_rhs_n?t|reshaped_only_rhs_n?t(_mmul)?)(_texture)?(_fp16)?|gemm_mm_native",
+        each_alone(_armcl),
+    ),
+    row("ARM CL", r"gemm_mm_(floating_point|interleaved_transposed)\w*", each_alone(lambda context, kernel: MAIN)),
 )

@@ -106,31 +106,22 @@ def row(library: str, kernels: str, find: Callable[[Context, list[Place]], None]
     return Row(library, late(kernels), find)
 
 
-Stated = tuple[str, ...]
-
-
-def each_alone(
-    stated: Callable[[tuple[str, ...]], Stated], read: Callable[[Stated, Size3 | None], Gemm | None]
-) -> Callable[[Context, list[Place]], None]:
-    """For kernels that are a whole GEMM each: ``stated`` picks the arguments with sizes, ``read`` reads them."""
+def each_alone(read: Callable[[Context, Activity], KernelFact]) -> Callable[[Context, list[Place]], None]:
+    """For kernels whose facts do not depend on the kernels around them."""
 
     def find(context: Context, places: list[Place]) -> None:
-        activities, facts = context.activities, context.facts
-        known: dict[tuple[Stated, Size3 | None], KernelFact] = {}
-        of_launch: dict[tuple[int, Size3 | None], KernelFact] = {}  # equal launches are one object
+        known: dict[tuple[int, str, Size3 | None], KernelFact] = {}  # equal launches are one object
         for line, index in places:
-            position = line[index]
-            activity = activities[position]
-            launch = activity.opencl
-            fact = of_launch.get((id(launch), activity.grid))
-            if fact is None:
-                key = stated(launch.arguments), activity.grid
-                fact = known.get(key)
-                if fact is None:
-                    gemm = read(*key)
-                    fact = MAIN if gemm is None else KernelFact(role="main", gemm=gemm, gemm_by="arguments")
-                    known[key] = fact
-                of_launch[id(launch), activity.grid] = fact
-            facts[position] = fact
+            activity = context.activities[line[index]]
+            key = id(activity.opencl), activity.name, activity.grid
+            if key not in known:
+                known[key] = read(context, activity)
+            context.facts[line[index]] = known[key]
 
     return find
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def by_arguments(gemm: Gemm | None) -> KernelFact:
+    """Return the fact of a kernel whose arguments state its GEMM."""
+    return MAIN if gemm is None else KernelFact(role="main", gemm=gemm, gemm_by="arguments")

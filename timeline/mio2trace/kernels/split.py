@@ -10,7 +10,19 @@ import itertools
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from mio2trace.kernels.facts import MAIN, Context, KernelFact, Place, Triple, argument, number, row, size
+from mio2trace.kernels.facts import (
+    MAIN,
+    Context,
+    KernelFact,
+    Place,
+    Triple,
+    argument,
+    by_arguments,
+    each_alone,
+    number,
+    row,
+    size,
+)
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Activity, Profile
 from mio2trace.patterns import late
@@ -32,10 +44,9 @@ _CLBLAS = late(
 _MAY_BE_SPLIT = late(r"sgemm_Col_NT_B1_MX(128_NX128|096_NX096)_KX16")
 
 
-@functools.lru_cache(maxsize=1 << 12)
-def _clblas_fact(name: str, arguments: tuple[str, ...]) -> KernelFact:
+def _clblas(context: Context, kernel: Activity) -> KernelFact:
     """The GEMM belongs to its first kernel, which is the tile kernel if there is one."""
-    match = _CLBLAS.fullmatch(name)
+    arguments, match = kernel.opencl.arguments, _CLBLAS.fullmatch(kernel.name)
     m, n, k = (size(argument(arguments, index)) for index in (5, 6, 7))
     if match is None or match["beside"] or not (m and n and k):
         return MAIN
@@ -44,17 +55,11 @@ def _clblas_fact(name: str, arguments: tuple[str, ...]) -> KernelFact:
     rows, columns = m // int(match["rows"]) > 0, n // int(match["columns"]) > 0
     if (match["m"] == "X", match["n"] == "X") != (rows, columns):
         return MAIN
-    if _MAY_BE_SPLIT.fullmatch(name):
+    if _MAY_BE_SPLIT.fullmatch(kernel.name):
         lda, ldb = size(argument(arguments, 8)), size(argument(arguments, 9))
         if lda is None or (lda == ldb and lda in (6144, 7168, 8192)):
             return MAIN  # perhaps one of the 4 or 16 products into which clBLAS divides such a GEMM
-    return KernelFact(role="main", gemm=Gemm(m, n, k), gemm_by="arguments")
-
-
-def _find_clblas(context: Context, places: list[Place]) -> None:
-    for line, index in places:
-        activity = context.activities[line[index]]
-        context.facts[line[index]] = _clblas_fact(activity.name, activity.opencl.arguments)
+    return by_arguments(Gemm(m, n, k))
 
 
 # -- ViennaCL ----------------------------------------------------------------------------------------------------------
@@ -148,7 +153,6 @@ def _fit(parts: tuple[Part, ...], shape: Triple) -> Triple | None:
 
 def _find_viennacl(context: Context, places: list[Place]) -> None:
     facts, activities = context.facts, context.activities
-    known: dict[Triple, KernelFact] = {}
     last = context.last_if_final
     taken: dict[int, int] = {}  # per queue: index of the first kernel that is not yet part of a GEMM
     for line, index in places:
@@ -171,13 +175,10 @@ def _find_viennacl(context: Context, places: list[Place]) -> None:
         count, sizes = divide(tuple(parts), at_end) if len(parts) > 1 or at_end else (1, block.sizes)
         taken[id(line)] = index + count
         if sizes is not None:
-            fact = known.get(sizes)
-            if fact is None:
-                fact = known[sizes] = KernelFact(role="main", gemm=Gemm(*sizes), gemm_by="arguments")
-            facts[position] = fact
+            facts[position] = by_arguments(Gemm(*sizes))
 
 
-CLBLAS_ROWS = (row("clBLAS", _CLBLAS.pattern, _find_clblas),)
+CLBLAS_ROWS = (row("clBLAS", _CLBLAS.pattern, each_alone(_clblas)),)
 VIENNACL_ROWS = (row("ViennaCL", _VIENNACL.pattern, _find_viennacl),)
 
 

@@ -257,7 +257,8 @@ def _gemm(a: int, b: int, scales: _Scales = _PLAIN, transposed: bool = False) ->
         k, n = (right[-1], right[-2]) if transposed else right[-2:]
         if left[-1] != k:
             raise ValueError("sizes that do not belong together")
-        x, batches = given.tensor(a), ()
+        x = given.tensor(a)
+        batches: Shape = ()
         if len(right) == 2:  # one matrix for all rows
             size, x, y = Gemm(product(left[:-1]), n, k), flattened(x), (*left[:-1], n)
         else:

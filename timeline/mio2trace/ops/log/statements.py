@@ -157,9 +157,9 @@ _ROWS: tuple[tuple[str, re.Pattern[str], _Outcome, _Read], ...] = (
 )  # fmt: skip
 """Kinds, the form of the text, the outcome, the problem. The first form of a kind that matches counts."""
 _FORMS: dict[str, list[tuple[re.Pattern[str], _Outcome, _Read]]] = {}
-for _kinds, *_row in _ROWS:
+for _kinds, _pattern, _outcome, _problem in _ROWS:
     for _kind in _kinds.split("|"):
-        _FORMS.setdefault(_kind, []).append((_row[0], _row[1], _row[2]))
+        _FORMS.setdefault(_kind, []).append((_pattern, _outcome, _problem))
 
 
 # -- Messages that need more than one pattern --------------------------------------------------------------------------
