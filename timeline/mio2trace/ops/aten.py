@@ -407,7 +407,7 @@ def operations_of(name: str, inputs: Inputs | None) -> tuple[Operation, ...]:
             pass
     if not problems:
         facts = OperationFacts(
-            source=0, api=name, primitive=row.primitive, direction=row.direction, dtype=dtype, command_reason=doubt,
+            api=name, primitive=row.primitive, direction=row.direction, dtype=dtype, command_reason=doubt,
             doubts=(doubt,),
         )  # fmt: skip
         return (Operation(facts=facts),)
@@ -425,7 +425,7 @@ def plain(name: str, inputs: Inputs | None, around: str = "") -> Operation:
         return _collective(name, inputs.collective)
     if collective_kind(around):
         return _collective(name, Collective(name=around))
-    facts = OperationFacts(source=0, api=name, primitive=name, command_reason=NOT_MIOPEN)
+    facts = OperationFacts(api=name, primitive=name, command_reason=NOT_MIOPEN)
     if inputs is None:
         return Operation(facts=msgspec.structs.replace(facts, doubts=(_NO_INPUTS,)))
     facts = msgspec.structs.replace(facts, kernel_file=inputs.kernel_file or None)
@@ -435,7 +435,7 @@ def plain(name: str, inputs: Inputs | None, around: str = "") -> Operation:
 
 def _collective(name: str, made: Collective) -> Operation:
     kind = collective_kind(made.name)
-    facts = OperationFacts(source=0, api=name, primitive=kind or name, command_reason=NOT_MIOPEN)
+    facts = OperationFacts(api=name, primitive=kind or name, command_reason=NOT_MIOPEN)
     if not kind:
         return Operation(facts=facts)
     problem = CollectiveProblem(

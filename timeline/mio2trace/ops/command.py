@@ -17,7 +17,7 @@ from mio2trace.ops.families import OPTIONS, WORDS
 from mio2trace.ops.families.gemm import Library
 from mio2trace.ops.family import ANY, PATH, Line, direction_in
 from mio2trace.ops.operation import OperationFacts, of_problem
-from mio2trace.ops.problem import CommandError, Form, Problem
+from mio2trace.ops.problem import FORMS, CommandError, Form, Problem
 from mio2trace.patterns import late
 
 _LONGEST = 4096
@@ -206,7 +206,7 @@ def facts_of(
     if command is not None and problem.is_copied:
         doubt = doubt or "the command assumes row-major operands: the library gets copies, or no strides were recorded"
     facts = OperationFacts(
-        source=0, api=api, primitive=primitive, dtype_by=dtype_by, command=command, command_reason=reason,
+        api=api, primitive=primitive, dtype_by=dtype_by, command=command, command_reason=reason,
         doubts=(doubt,) if doubt else (),
     )  # fmt: skip
     return of_problem(problem, facts)
@@ -226,11 +226,5 @@ _MARKS: tuple[tuple[Form, Callable[[str, str], bool]], ...] = (
 def form_of(commands: Iterable[tuple[str, str]]) -> Form | None:
     """Return the form of a log's commands, each (tag, text): the newest form that any of them shows; None without
     commands."""
-    best: int | None = None
-    order = [form for form, _ in _MARKS]
-    for tag, text in commands:
-        mark = next((at for at, (_, test) in enumerate(_MARKS) if test(tag, text)), len(_MARKS))
-        best = mark if best is None else min(best, mark)
-    if best is None:
-        return None
-    return order[best] if best < len(order) else "1.2"
+    shown = (next((form for form, test in _MARKS if test(tag, text)), FORMS[0]) for tag, text in commands)
+    return max(shown, key=FORMS.index, default=None)

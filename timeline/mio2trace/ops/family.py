@@ -21,6 +21,7 @@ Params = Mapping[str, str]
 FORWARD: OperationDirection = "forward"
 DATA: OperationDirection = "backward-data"
 WEIGHTS: OperationDirection = "backward-weights"
+DIRECTIONS = FORWARD, DATA, WEIGHTS
 _TWO_WAYS: dict[str, OperationDirection] = {"1": FORWARD, "2": DATA, "0": DATA}
 _THREE_WAYS: dict[str, OperationDirection] = {"1": FORWARD, "2": DATA, "4": WEIGHTS}
 

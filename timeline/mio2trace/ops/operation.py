@@ -102,9 +102,9 @@ class OperationFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kernel was compiled (Triton).
     """
 
-    source: int
-    api: str
-    primitive: str
+    source: int = 0
+    api: str = ""
+    primitive: str = ""
     direction: OperationDirection | None = None
     phase: Phase = "run"
     input: Shape = ()
@@ -150,49 +150,19 @@ def of_problem(problem: Problem, facts: OperationFacts) -> OperationFacts:
     )  # fmt: skip
 
 
-class _OfFacts:
-    """Gives an operation the fields of its facts."""
+if TYPE_CHECKING:
 
-    __slots__ = ()
+    class _OfFacts(OperationFacts, frozen=True, kw_only=True): ...
 
-    if TYPE_CHECKING:
-        source: int
-        api: str
-        primitive: str
-        direction: OperationDirection | None
-        phase: Phase
-        input: Shape
-        weights: Shape
-        output: Shape
-        pad: Shape
-        stride: Shape
-        dilation: Shape
-        groups: int | None
-        mode: str | None
-        window: Shape
-        layout: str | None
-        dtype: str | None
-        dtype_by: str | None
-        algorithm: str | None
-        solver: str | None
-        workspace_bytes: int | None
-        gemm: Gemm | None
-        flop: int | None
-        bytes_min: int | None
-        command: str | None
-        command_reason: str
-        logged_command: str
-        parameters: Parameters | None
-        nested: tuple[str, ...]
-        thread: int | None
-        doubts: tuple[str, ...]
-        torn: bool
-        unread: bool
-        problem: Problem | None
+else:
 
+    class _OfFacts:
+        """Gives an operation the fields of its facts."""
 
-for _name in OperationFacts.__struct_fields__:
-    setattr(_OfFacts, _name, property(attrgetter(f"facts.{_name}")))
+        __slots__ = ()
+
+    for _name in OperationFacts.__struct_fields__:
+        setattr(_OfFacts, _name, property(attrgetter(f"facts.{_name}")))
 
 
 class Operation(_OfFacts, msgspec.Struct, frozen=True, kw_only=True, gc=False):

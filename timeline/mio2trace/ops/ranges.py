@@ -170,7 +170,7 @@ def _facts(text: str, inputs: Inputs | None) -> OperationFacts:
     api = text if module else f"hlo {text}"
     if problem is None:
         return OperationFacts(
-            source=0, api=api, primitive=f"hlo {name}", mode=module or None,
+            api=api, primitive=f"hlo {name}", mode=module or None,
             command_reason="XLA compiled it, no library has it",
         )  # fmt: skip
     by = "program" if problem.dtype else None

@@ -124,15 +124,8 @@ def common_layout(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
     allowed = [layouts(shape) for shape in tensors]
     shared = [name for name in (allowed[0] if allowed else ()) if all(name in names for names in allowed if names)]
     decided = [names[0] for names in allowed if len(names) == 1]
-    out = []
-    for names in allowed:
-        if not names:
-            out.append("")
-        elif shared:
-            out.append(shared[0])
-        else:
-            out.append(next((name for name in decided if name in names), names[0]))
-    return tuple(out)
+    return tuple(next((name for name in (*shared[:1], *decided) if name in names), names[0]) if names else ""
+                 for names in allowed)  # fmt: skip
 
 
 class ConvDescriptor(msgspec.Struct, frozen=True, gc=False):
@@ -150,11 +143,9 @@ class ConvDescriptor(msgspec.Struct, frozen=True, gc=False):
 @lru_cache(maxsize=1 << 12)
 def conv_descriptor(text: str) -> ConvDescriptor | None:
     """Read the three forms of miopen-log.md 4.4."""
-    parts = [found[1] if found[1] is not None else found[2].strip() for found in _GROUPS.finditer(text)]
-    braced = [found[1] is not None for found in _GROUPS.finditer(text)]
-    fields = [(part, is_braced) for part, is_braced in zip(parts, braced, strict=True) if part.strip() or is_braced]
-    words = [part for part, is_braced in fields if not is_braced]
-    braces = [part for part, is_braced in fields if is_braced]
+    parts = [found.groups() for found in _GROUPS.finditer(text)]
+    words = [word.strip() for _, word in parts if word and word.strip()]
+    braces = [braced for braced, _ in parts if braced is not None]
     if not all(map(_ONLY_INTS.fullmatch, braces)):
         return None
     lists = [integers(part) for part in braces]

@@ -6,6 +6,8 @@ a log with only level lines gives one per search and per execution.
 
 from __future__ import annotations
 
+from operator import methodcaller
+
 import msgspec
 
 from mio2trace.model.miopen import Command, Entry, Message, MiopenLog, OperationDirection
@@ -221,8 +223,7 @@ class Assembly:
         return "find" if new or not self._other_command_seen else "run"
 
 
-def _immediate(problem: Problem) -> Problem:
-    return problem.immediate()
+_immediate = methodcaller("immediate")
 
 
 def _tells(record: Entry | Command | Message) -> bool:

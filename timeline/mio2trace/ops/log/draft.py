@@ -109,7 +109,7 @@ def _nothing_told(draft: Draft) -> OperationFacts:
     """Return the facts of an operation without a problem: the reason why it has no command."""
     reason = "" if draft.command is None else refusal(draft.command.text)
     said = f"no plain driver command: {reason}" if reason else "the log does not show it"
-    return OperationFacts(source=0, api="", primitive="", command_reason=said)
+    return OperationFacts(command_reason=said)
 
 
 @lru_cache(maxsize=1 << 13)

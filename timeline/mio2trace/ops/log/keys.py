@@ -8,14 +8,12 @@ from functools import lru_cache
 
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.families.conv import ConvProblem, output_length, transposed_length
+from mio2trace.ops.family import DIRECTIONS
 from mio2trace.ops.values import KEY_DTYPES, ConvDescriptor, Shape, integers
 from mio2trace.patterns import late
 
-_DIRECTIONS: dict[str, OperationDirection] = {"F": "forward", "B": "backward-data", "W": "backward-weights"}
-_FIND_DB = late(
-    r"([0-9][0-9x-]*)-((?:[A-Z]{3}\w*+-)+?)(\w++)-([FBW])(?:_g([0-9]{1,6}))?(?:_.*)?",
-    re.DOTALL,
-)
+_DIRECTIONS = dict(zip("FBW", DIRECTIONS, strict=True))
+_FIND_DB = late(r"([0-9][0-9x-]*)-((?:[A-Z]{3}\w*+-)+?)(\w++)-([FBW])(?:_g([0-9]{1,6}))?(?:_.*)?", re.DOTALL)
 _FIELD = late(r"-?[0-9]{1,9}")
 _LAYOUT = late(r"N[CDHW]{2,4}\w*|C[DHW]{2,3}N\w*")
 
@@ -72,12 +70,7 @@ def network_config(text: str, direction: OperationDirection | None = None) -> Co
 
 
 _MIXED = late("|".join(sorted(KEY_DTYPES, key=len, reverse=True)))
-
-
-def _input_type(name: str) -> str | None:
-    """Return the type of the input. The types of input, weights and output are one word if they are equal."""
-    first = _MIXED.match(name)
-    return None if first is None else KEY_DTYPES[first[0]]
+"""The type of the input comes first. The types of input, weights and output are one word if they are equal."""
 
 
 _PERF_DB_WORDS = 3
@@ -136,16 +129,10 @@ def _problem(
         layouts = layouts[:1] * 3
     elif not forward:
         layouts = (layouts[2], layouts[1], layouts[0])
+    stated = _MIXED.match(dtype)
     problem = ConvProblem(
-        direction=direction,
-        dtype=_input_type(dtype),
-        x=(batch, *x),
-        w=(y[0], x[0] // groups, *window),
-        y=(batch, *y),
-        pads=descriptor.pads,
-        strides=descriptor.strides,
-        dilations=descriptor.dilations,
-        groups=groups,
-        layouts=(layouts[0], layouts[1], layouts[2]),
-    )
+        direction=direction, dtype=None if stated is None else KEY_DTYPES[stated[0]], x=(batch, *x),
+        w=(y[0], x[0] // groups, *window), y=(batch, *y), pads=descriptor.pads, strides=descriptor.strides,
+        dilations=descriptor.dilations, groups=groups, layouts=(layouts[0], layouts[1], layouts[2]),
+    )  # fmt: skip
     return problem if problem.well_formed() else None

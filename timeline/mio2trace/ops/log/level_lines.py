@@ -15,6 +15,7 @@ from mio2trace.ops import values
 from mio2trace.ops.command import parse
 from mio2trace.ops.families import INVOKED
 from mio2trace.ops.families.conv import ConvProblem
+from mio2trace.ops.family import DIRECTIONS
 from mio2trace.ops.log.draft import Draft, State
 from mio2trace.ops.log.keys import find_db_key, network_config
 from mio2trace.ops.operation import GemmCall, Launch, Phase
@@ -22,25 +23,13 @@ from mio2trace.ops.problem import DirectionOnly, Problem
 from mio2trace.ops.solvers import family, solver_name
 from mio2trace.patterns import late
 
-SEARCHED: Mapping[str, OperationDirection] = {
-    "FindConvFwdAlgorithm": "forward",
-    "FindConvBwdDataAlgorithm": "backward-data",
-    "FindConvBwdWeightsAlgorithm": "backward-weights",
-}
-CHOSEN: Mapping[str, OperationDirection] = {"FW": "forward", "BWD": "backward-data", "BWrW": "backward-weights"}
-_EXECUTED: dict[str, OperationDirection] = {
-    "ConvolutionForward": "forward",
-    "ConvolutionBackwardData": "backward-data",
-    "ConvolutionBackwardWeights": "backward-weights",
-    "ConvolutionForwardImmediate": "forward",
-    "ConvolutionBackwardImmediate": "backward-data",
-    "ConvolutionWrwImmediate": "backward-weights",
-}
-_DRIVER: dict[str, OperationDirection] = {
-    "Forward": "forward",
-    "Backward Data": "backward-data",
-    "Backward Weights": "backward-weights",
-}
+_FIND = ("FindConvFwdAlgorithm", "FindConvBwdDataAlgorithm", "FindConvBwdWeightsAlgorithm")
+SEARCHED = dict(zip(_FIND, DIRECTIONS, strict=True))
+CHOSEN = dict(zip(("FW", "BWD", "BWrW"), DIRECTIONS, strict=True))
+_RUN = ("ConvolutionForward", "ConvolutionBackwardData", "ConvolutionBackwardWeights")
+_IMMEDIATE = ("ConvolutionForwardImmediate", "ConvolutionBackwardImmediate", "ConvolutionWrwImmediate")
+_EXECUTED = dict(zip(_RUN + _IMMEDIATE, DIRECTIONS * 2, strict=True))
+_DRIVER = dict(zip(("Forward", "Backward Data", "Backward Weights"), DIRECTIONS, strict=True))
 _ASSIGNED = late(r"(?<!\w)(\w++) = (-?[0-9]{1,18})")
 REGISTERED = late(r"Solver (?P<solver>\S+) registered as find 1.0 best for (?P<algorithm>\S+) in (?P<key>\S+)")
 INVOKER_REGISTERED = late(r"for algorithm (?P<key>\S+) and solver (?P<solver>\S+)")

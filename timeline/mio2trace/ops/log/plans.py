@@ -10,6 +10,7 @@ import msgspec
 from mio2trace.model.miopen import Entry, OperationDirection
 from mio2trace.ops import values
 from mio2trace.ops.families.conv import ConvProblem, from_tensors
+from mio2trace.ops.family import DIRECTIONS, FORWARD
 from mio2trace.ops.operation import Buffers
 from mio2trace.ops.problem import Operators, Problem
 from mio2trace.ops.values import DTYPES, Shape, Tensor
@@ -20,14 +21,7 @@ _NAME = late(r"(?<!\w)(\w++): ")
 _WORD = late(r"\w+")
 _LENGTH = late(r"[0-9]{1,12}")
 _CONV_IDS = {"1": "x", "2": "w", "3": "y"}
-_PROBLEM_DIRECTIONS: dict[str, OperationDirection] = {
-    "0": "forward",
-    "1": "backward-data",
-    "2": "backward-weights",
-    "4": "forward",
-}
-
-
+_PROBLEM_DIRECTIONS = dict(zip("0124", (*DIRECTIONS, FORWARD), strict=True))
 _SEARCHES_KEPT, _SOLUTIONS_KEPT = 64, 1 << 12
 
 
@@ -99,7 +93,7 @@ class Find2Problems:
     def create(self, entry: Entry) -> None:
         """``miopenCreateConvProblem``."""
         params = dict(entry.params)
-        direction = _PROBLEM_DIRECTIONS.get(params.get("direction", ""), "forward")
+        direction = _PROBLEM_DIRECTIONS.get(params.get("direction", ""), FORWARD)
         self._created.append(_Find2(params.get("operatorDesc", ""), direction, {}))
 
     def set(self, entry: Entry) -> None:
@@ -197,13 +191,7 @@ def _conv_of(problem: _Find2) -> ConvProblem | None:
 # operators are the ones that arguments were just set for, and among these by order. Arguments set since the execution
 # before are this one's; without any the plan keeps those it had.
 
-_CREATED = (
-    ("CreateOpConvForward", "conv"),
-    ("CreateOpBiasForward", "bias"),
-    ("CreateOpActivation", "activ"),
-    ("CreateOpBatchNorm", "bnorm"),
-)
-_SET = (("ConvForward", "conv"), ("BiasForward", "bias"), ("Activ", "activ"), ("BatchNorm", "bnorm"))
+_PARTS = (("ConvForward", "conv"), ("BiasForward", "bias"), ("Activ", "activ"), ("BatchNorm", "bnorm"))
 
 
 class _Plan(msgspec.Struct):
@@ -247,7 +235,7 @@ class FusionPlans:
         elif entry.api == "miopenCompileFusionPlan":
             self._made, self._open = self._open, None
         elif self._open is not None:
-            part = next((part for name, part in _CREATED if name in entry.api), "")
+            part = _part(entry, "miopenCreateOp")
             if part:
                 self._open.parts.append(part)
             if part == "conv":
@@ -258,8 +246,7 @@ class FusionPlans:
                 self._open.activation = values.number(params.get("mode"))
 
     def arguments(self, entry: Entry, buffers: Buffers) -> None:
-        name = entry.api.removeprefix("miopenSetOpArgs")
-        part = next((part for begin, part in _SET if name.startswith(begin)), "")
+        part = _part(entry, "miopenSetOpArgs")
         if part:
             args = next((value for name, value in entry.params if name == "args"), "")
             given = self._set.setdefault((entry.thread, _pointer(args)), {})
@@ -284,7 +271,7 @@ class FusionPlans:
             given = plan.own
         self._made = None
         plan.last = given or plan.last or plan.own
-        if not plan.last and _takes_arguments(plan.parts):
+        if not plan.last and set(plan.parts) - {"activ"}:  # a forward activation has no buffer of its own
             doubts.append("the arguments of the fused operators were not logged")
         plan.kernel = plan.kernel or kernel
         return problem.planned(plan.operators()), _joined(plan.last), doubts
@@ -302,7 +289,7 @@ class FusionPlans:
         if not plans:
             doubts.append("the fusion plan was not logged")
             return None
-        fitting = [plan for plan in plans if given and set(given) == set(filter(_has_arguments, plan.parts))] or plans
+        fitting = [plan for plan in plans if given and set(given) == set(plan.parts)] or plans
         fitting = [plan for plan in fitting if not kernel or plan.kernel in ("", kernel)] or fitting
         turn = tuple(map(id, fitting))
         at = self._next.get(turn, 0) % len(fitting)
@@ -318,13 +305,10 @@ def _pointer(text: str) -> str:
     return text if values.pointer(text) else ""
 
 
-def _has_arguments(part: str) -> bool:
-    return part in ("conv", "bias", "bnorm", "activ")
-
-
-def _takes_arguments(parts: list[str]) -> bool:
-    """Return whether an operator has a buffer of its own; a forward activation has none."""
-    return any(part in ("conv", "bias", "bnorm") for part in parts)
+def _part(entry: Entry, begin: str) -> str:
+    """Return the operator in the name of a call; empty if it is none."""
+    name = entry.api.removeprefix(begin)
+    return next((part for beginning, part in _PARTS if name.startswith(beginning)), "")
 
 
 def _joined(given: dict[str, Buffers]) -> Buffers:

@@ -11,6 +11,7 @@ import msgspec
 from mio2trace.model.choices import SOLVER, SolverRecord, SolverTime, solver_record
 from mio2trace.model.miopen import Message, OperationDirection
 from mio2trace.ops.command import parse
+from mio2trace.ops.family import DIRECTIONS
 from mio2trace.ops.log.keys import find_db_key, network_config, perf_db_values
 from mio2trace.ops.log.level_lines import CHOSEN, INVOKER, INVOKER_REGISTERED, REGISTERED, SEARCHED
 from mio2trace.ops.problem import Problem
@@ -100,10 +101,8 @@ def _is_too_little(found: _Match) -> str | None:
 
 def _of_algorithm(name: str) -> OperationDirection | None:
     """Return the direction in the name of a convolution's algorithm."""
-    for part, direction in (("Fwd", "forward"), ("BwdData", "backward-data"), ("BwdWeights", "backward-weights")):
-        if part in name:
-            return direction  # type: ignore[return-value]
-    return None
+    ways = zip(("Fwd", "BwdData", "BwdWeights"), DIRECTIONS, strict=True)
+    return next((direction for part, direction in ways if part in name), None)
 
 
 _NUMBER = r"[0-9]{1,9}(?:\.[0-9]{0,9})?(?:e[-+]?[0-9]{1,3})?"
