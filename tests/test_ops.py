@@ -876,6 +876,13 @@ def test_numbers_that_the_library_never_prints_are_no_lengths(text: str) -> None
     assert integers(text) == ()
 
 
+def test_a_cut_group_convolution_with_fewer_channels_than_its_weights_is_no_product() -> None:
+    """Its groups would be 0."""
+    sizes = {"xDesc": "1, 3, 8, 8,", "wDesc": "8, 4, 3, 3,", "yDesc": "1, 8, 6, 6,"}
+    made = one(entry("ConvolutionForward", **sizes, convDesc="conv2d, miopenGroupConv, {1, 1}, {1,"))
+    assert (made.gemm, made.flop, made.command) == (None, None, None)
+
+
 @settings(deadline=None)
 @given(conv_problems(), st.sampled_from(DIRECTIONS))
 def test_a_convolution_with_more_groups_than_channels_is_no_product(

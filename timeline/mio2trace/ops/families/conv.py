@@ -154,7 +154,8 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         """The im2col form: one product per image and group; the weights' gradient sums over the images
         (docs/operations.md)."""
         y = self.output
-        if not y or not (self.well_formed() or (not self.strides and len(self.x) == len(self.w) == len(y) > 2)):
+        is_cut = not self.strides and len(self.x) == len(self.w) == len(y) > 2
+        if not y or not self.groups or not (self.well_formed() or is_cut):
             return None
         window, g = product(self.w[2:]), self.groups
         # In transpose mode x and y change places: the forward pass is the gradient of the convolution that maps y to x.
