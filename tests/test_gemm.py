@@ -24,6 +24,7 @@ from mio2trace.kernels.sources import Sources, plain_text
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Activity, BufferCreated, Profile, Program, Size3, TimerMark
 from tests.records import changed, enqueued, opencl_profile, with_opencl
+from tests.small_runs import read
 
 ONE, ZERO = struct.pack("<f", 1.0).hex(), struct.pack("<f", 0.0).hex()
 
@@ -911,65 +912,7 @@ def test_the_last_definition_before_a_kernel_counts() -> None:
 
 
 def load(path: Path) -> Profile:
-    """A dv/dt JSON profile, as far as this room needs it (dvdt-ck.md 1.2 .. 1.3)."""
-    programs: list[Program] = []
-    buffers: list[BufferCreated] = []
-    enqueues: list[Activity] = []
-    program_of: dict[str, int] = {}
-    made_by: dict[str, int] = {}
-    in_force: dict[str, dict[int, str]] = {}
-    queues: dict[str, int] = {}
-    interned: dict[tuple[str, ...], tuple[str, ...]] = {}
-    calls = json.loads(path.read_text("utf-8"))
-    for at, call in enumerate(calls):
-        match call["call"]:
-            case "clCreateProgramWithSource" | "clCreateProgramWithBinary":
-                parts = call.get("source") or {}
-                source = "".join(parts[key] for key in sorted(parts, key=int)).encode()
-                program_of[call["program"]] = len(programs)
-                programs.append(Program(index=len(programs), number=at, handle=call["program"], source=source))
-            case "clBuildProgram":
-                built = program_of[call["program"]]
-                programs[built] = msgspec.structs.replace(programs[built], options=call["options"])
-            case "clCreateKernelsInProgram":
-                built = program_of[call["program"]]
-                programs[built] = msgspec.structs.replace(programs[built], kernels=call["num_kernels_ret"])
-            case "clCreateKernel":
-                in_force[call["kernel"]] = {}
-                made_by[call["kernel"]] = program_of[call["program"]]
-            case "clSetKernelArg":
-                in_force.setdefault(call["kernel"], {})[call["arg_index"]] = call["arg_value"]
-            case "clCreateBuffer":
-                buffers.append(BufferCreated(number=at, handle=call.get("buffer", ""), size_bytes=call["size"]))
-            case "clEnqueueNDRangeKernel":
-                known = in_force.get(call["kernel"], {})
-                arguments = tuple(known.get(index, "") for index in range(max(known, default=-1) + 1))
-                enqueues.append(
-                    enqueued(
-                        number=at,
-                        kind="kernel",
-                        name=call["name"],
-                        queue=queues.setdefault(call["queue"], len(queues)),
-                        grid=tuple(call["gws"]),
-                        workgroup=tuple(call["lws"]) if any(call["lws"]) else None,
-                        kernel=call["kernel"],
-                        arguments=interned.setdefault(arguments, arguments),
-                        program=made_by.get(call["kernel"]),
-                    )
-                )
-            case "clEnqueueReadBuffer" | "clEnqueueWriteBuffer":
-                kind: Any = "read" if "Read" in call["call"] else "write"
-                queue = queues.setdefault(call["queue"], len(queues))
-                enqueues.append(enqueued(number=at, kind=kind, name=call["call"], queue=queue))
-            case _:
-                pass
-    return opencl_profile(
-        source=0,
-        records=len(calls),
-        programs=tuple(programs),
-        buffers=tuple(buffers),
-        activities=tuple(enqueues),
-    )
+    return read(path.read_bytes())
 
 
 def blas_sizes(call: dict[str, Any]) -> Gemm | None:

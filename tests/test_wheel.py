@@ -301,7 +301,7 @@ def test_the_tests_pass_with_the_oldest_libraries(environment: Environment, tmp_
     python = environment("minimum")
     tools = tmp_path / "tools"
     pip(python, "install", "-q", "--target", str(tools), "pytest>=8", "hypothesis>=6.100")
-    chosen = ["test_damaged_input.py", "test_chrome_json.py", "test_ck.py", "test_run_log.py"]
+    chosen = ["test_damage.py", "test_chrome_json.py", "test_ck.py", "test_run_log.py"]
     result = subprocess.run(
         [str(python), "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *(f"tests/{name}" for name in chosen)],
         cwd=ROOT,

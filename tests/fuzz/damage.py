@@ -5,14 +5,84 @@ from __future__ import annotations
 import gzip
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.test_damaged_input import DAMAGES
-
 Chance = random.Random
+TOKENS = [
+    *(b"0", b"-1", b"1e400", b"1.5", b"9" * 30, b"null", b"true", b"NaN", b'""', b"{}", b"[]", b"}, {", b'"', b"\\"),
+    *(
+        b"18446744073709551615",
+        b"9223372036854775807",
+        b"00000000",
+        b"\\u0000",
+        b"\\ud800",
+        b"\xff",
+        b"\0",
+        b"\x1f\x8b",
+    ),
+    *(b"1970-01-01 00:00:00.000", b"9999-12-31T23:59:59", b"0001-01-01T00:00:00", b"\n", b"\r\n", b"\x1b[31m"),
+    *(b"[dv/dt] <<\n", b"\n[dv/dt] >>\n", b"[dv/dt] clEnqueueNDRangeKernel\n"),
+]
 _BETWEEN_CALLS = b"\n\t}, {\n"
 _LARGEST_PIECE = 24_000
+NUMBER = re.compile(rb"-?\d+(?:\.\d+)?")
+STRING = re.compile(rb'"[^"\\\n]*"')
+Damage = Callable[[bytes, Chance], bytes]
+
+
+def cut_out(data: bytes, chance: Chance) -> bytes:
+    at = chance.randrange(len(data))
+    return data[:at] + data[at + chance.choice([1, 2, 5, 50, 500, 5000]) :]
+
+
+def repeat(data: bytes, chance: Chance) -> bytes:
+    at = chance.randrange(len(data))
+    return data[: at + chance.choice([1, 5, 100, 2000])] + data[at:]
+
+
+def flip(data: bytes, chance: Chance) -> bytes:
+    at = chance.randrange(len(data))
+    return data[:at] + bytes([chance.randrange(256)]) + data[at + 1 :]
+
+
+def truncate(data: bytes, chance: Chance) -> bytes:
+    return data[: chance.randrange(len(data))]
+
+
+def insert(data: bytes, chance: Chance) -> bytes:
+    at = chance.randrange(len(data))
+    return data[:at] + chance.choice(TOKENS) + data[at:]
+
+
+def move_lines(data: bytes, chance: Chance) -> bytes:
+    lines = data.split(b"\n")
+    one, other = chance.randrange(len(lines)), chance.randrange(len(lines))
+    how = chance.randrange(3)
+    if how == 0:
+        del lines[one]
+    elif how == 1:
+        lines.insert(one, lines[other])
+    else:
+        lines[one], lines[other] = lines[other], lines[one]
+    return b"\n".join(lines)
+
+
+def change(pattern: re.Pattern[bytes]) -> Damage:
+    def put(data: bytes, chance: Chance) -> bytes:
+        found = list(pattern.finditer(data))
+        if not found:
+            return data
+        place = chance.choice(found)
+        return data[: place.start()] + chance.choice(TOKENS) + data[place.end() :]
+
+    return put
+
+
+DAMAGES: list[Damage] = [
+    *(cut_out, repeat, flip, truncate, insert, insert, move_lines, move_lines),
+    *(change(NUMBER), change(NUMBER), change(STRING)),
+]
 
 
 def damaged(files: Sequence[bytes], chance: Chance) -> list[bytes]:
