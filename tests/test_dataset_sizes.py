@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import resource
 import shutil
+import tempfile
 import time
 from pathlib import Path
 
@@ -36,12 +38,17 @@ def with_table(written: Path, place: Path, table: str, rows: str) -> int:
     """The dataset with other rows in a table; bytes of that."""
     shutil.copytree(written, place)
     (path,) = (place / table).iterdir()
-    with contextlib.closing(connection()) as database:
-        selected = rows.format(of=f"read_parquet({sql_text(path)})")
-        options = "FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 10000000"
-        database.execute(f"COPY ({selected}) TO {sql_text(path.with_name('new'))} ({options})")
-    path.with_name("new").replace(path)
+    path.write_bytes(of_rows(path.relative_to(place), written, rows))
     return path.stat().st_size
+
+
+@functools.cache
+def of_rows(name: Path, written: Path, rows: str) -> bytes:
+    with contextlib.closing(connection()) as database, tempfile.NamedTemporaryFile() as file:
+        selected = rows.format(of=f"read_parquet({sql_text(written / name)})")
+        options = "FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 10000000"
+        database.execute(f"COPY ({selected}) TO {sql_text(Path(file.name))} ({options})")
+        return Path(file.name).read_bytes()
 
 
 @pytest.mark.parametrize(

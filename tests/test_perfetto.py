@@ -245,6 +245,7 @@ def test_the_ui_opens_a_trace(tmp_path: Path, ui: UI) -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.thorough
 def test_a_blank_page_is_seen_as_blank(tmp_path: Path, ui: UI) -> None:
     """The look at the picture can fail."""
     page = ui(write(tmp_path / "small.json", small_trace()))
@@ -254,6 +255,7 @@ def test_a_blank_page_is_seen_as_blank(tmp_path: Path, ui: UI) -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.thorough
 @pytest.mark.parametrize("damage", [change("Xgemm", dur=7.0), without("Xgemm", "dur")])
 def test_the_ui_reports_import_errors(tmp_path: Path, ui: UI, damage: Break) -> None:
     """What the UI shows as an error fails a test."""
@@ -264,6 +266,7 @@ def test_the_ui_reports_import_errors(tmp_path: Path, ui: UI, damage: Break) -> 
 
 
 @pytest.mark.browser
+@pytest.mark.thorough
 def test_the_ui_reports_what_it_cannot_open(tmp_path: Path, ui: UI) -> None:
     """A file that is no trace is an error too."""
     path = tmp_path / "bad.json"
@@ -373,6 +376,7 @@ def test_perfetto_finds_nothing_wrong_in_real_runs(
 
 
 @pytest.mark.browser
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", COMMITTED)
 def test_the_ui_opens_our_traces(tmp_path: Path, ui: UI, name: str) -> None:
     """No error shown, the tracks are there, and there is a picture to look at."""

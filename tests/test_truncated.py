@@ -218,7 +218,9 @@ SHARED = (
     "rocprofv3_csv_decode_kernel_trace.csv", "rocprofv3_json_kernel_dispatch_a.json.gz",
     "xplane_jax08_mi300x_conv3d.xplane.pb.gz",
 )  # fmt: skip
-SHARES = (0.3, 0.6, 0.9, None)
+SHARES = (
+    pytest.param(0.3, marks=pytest.mark.thorough), 0.6, pytest.param(0.9, marks=pytest.mark.thorough), None,
+)  # fmt: skip
 """Of the bytes; None: in the middle of a record."""
 
 
