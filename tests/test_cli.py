@@ -209,7 +209,11 @@ def test_error_usage_is_exit_2_and_changes_nothing(args: tuple[str, ...], messag
         ("missing", None, "missing: No such file or directory"),
         ("empty", b"", "empty: empty; expected a log or a profile"),
         ("words", b"hello\nworld\n", "words: none of its 2 lines is known; expected Caffe's `time` log, MIOpen's log"),
-        ("x.json", b'{"traceEvents": []}', "x.json: JSON with the keys traceEvents; expected dv/dt profile (JSON)"),
+        (
+            "x.json",
+            b'{"traceEvents": []}',
+            "x.json: JSON with the keys traceEvents; expected a profile of PyTorch, ROCm",
+        ),
         ("cut.json", b'{"per_layer_info": [{"label"', "cut.json: not a readable CK record"),
         (
             "cut.gz",

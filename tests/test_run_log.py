@@ -182,9 +182,9 @@ def test_a_log_is_recognised_behind_whatever_begins_it(tmp_path: Path, text: byt
         (EMPTY * 2, r"^anything: 2 empty \[dv/dt\] blocks, and no other line of it is known; expected"),
         (
             b"\x89HDF\r\n" + bytes(99),
-            r"^anything: binary data that begins 89 48 44 46 0d 0a 00 00; expected dv/dt profile",
+            r"^anything: binary data that begins 89 48 44 46 0d 0a 00 00; expected a profile of PyTorch",
         ),
-        (b'{"a": 1, "b": {"c": 2}}', r"^anything: JSON with the keys a, b, c; expected dv/dt profile \(JSON\), CK"),
+        (b'{"a": 1, "b": {"c": 2}}', r"^anything: JSON with the keys a, b, c; expected a profile of PyTorch"),
         (b"[[1, 2], [3]]", r"^anything: JSON of no known form; expected"),
         (b'["a", "b"]', r"^anything: JSON of no known form; expected"),
     ],

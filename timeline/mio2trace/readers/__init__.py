@@ -64,6 +64,10 @@ class Accepted(NamedTuple):
 
 
 ANY = Accepted()
+_FAMILIES = (
+    "a profile of PyTorch, ROCm (rocprofv3, rocpd, rocprof, RPD), OpenCL (dv/dt), TensorFlow or JAX, or a log of MIOpen"
+    " or Caffe (all formats: docs/inputs.md)"
+)
 A_LOG = Accepted(expected="MIOpen's log", rest=run_log)
 """Lines of JSON are also a log (miopen-log.md 9.3), if no other reader knows them."""
 A_TF_PROFILE = Accepted(
@@ -93,9 +97,7 @@ def detect(source: Source, accepted: Accepted = ANY) -> Reader:
             raise InputError(f"{source.name}: is a {other.NAME}; expected {accepted.expected}")
     if accepted.rest is not None and (accepted.rest is run_log or run_log.sniff(head)):
         return accepted.rest
-    expected = f"expected {accepted.expected}"
-    if accepted is ANY:
-        expected = "expected " + ", ".join(reader.NAME for reader in READERS)
+    expected = f"expected {_FAMILIES if accepted is ANY else accepted.expected}"
     if head.lstrip()[:1] in (b"{", b"["):
         keys = list(dict.fromkeys(key.decode(errors="replace") for key in _KEYS.findall(head)))[:4]
         what = f"JSON with the keys {', '.join(keys)}" if keys else "JSON of no known form"
