@@ -182,6 +182,15 @@ def test_of_two_runs_in_a_log_that_one_is_used_whose_stamps_may_be_the_profiles(
 
 
 @pytest.mark.shared
+def test_the_rank_whose_stamps_keep_time_with_the_profile_is_known() -> None:
+    """Both ranks of a launcher end with it, and print the same ids."""
+    row = "ranks of a launcher with equal ids"
+    operations = measured(shared_folder(), (row, "m121-lenet-train-debugbuild", HIDDEN, 0)).operations
+    assert operations.right == operations.kernels
+    assert operations.mean >= 0.99
+
+
+@pytest.mark.shared
 @pytest.mark.parametrize("seed", range(4))
 def test_another_day_s_stamps_are_not_those_of_a_short_run(seed: int) -> None:
     """Of a run of half a second few calls tell, and another run's may fit as well."""

@@ -196,7 +196,7 @@ def align(  # noqa: PLR0913 - keyword-only options
                 break
         notes.go_back_to(of_last)
     chance_of_log = chosen.chance
-    if chosen.among > 1 and attribution.rhythm:
+    if chance_of_log < 1 and attribution.rhythm:
         chance_of_log = 1.0
     elif chosen.among > 1:
         chance_of_log = 1 - CONTRARY if left == 1 else chosen.chance
