@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+import mio2trace
+from mio2trace.answer import report_of
 from mio2trace.measures import Measures
 from tests import oracle
 from tests import test_v3_json as v3
@@ -159,3 +161,18 @@ def test_a_run_without_steps_has_none(tmp_path: Path) -> None:
     kernels = [kernel(rng.randrange(8), 1, 10**15 + at * US, 10**15 + at * US + 900, at + 1) for at in range(60)]
     kernels += [kernel(at % 3, 2, 10**15 + at * US + 100, 10**15 + at * US + 950, 100 + at) for at in range(30)]
     assert agreed(profile(tmp_path, kernels)).steady.told.told_by == "whole"
+
+
+@pytest.mark.parametrize(
+    ("long", "said"), [(10, ""), (2000, ", found by repetition; 55.6 % of the kernel time is in none")]
+)
+def test_kernel_time_in_no_step_is_mentioned(long: int, said: str, tmp_path: Path) -> None:
+    """A kernel of ``long`` us before eight steps of 200 us each: 2,000 of 3,600 us."""
+    kernels = [kernel(6, 1, 10**15 - (long + 9) * US, 10**15 - 9 * US, 90)]
+    for step in range(STEPS):
+        for at in range(5):
+            start = 10**15 + step * LENGTH + at * 50 * US
+            kernels.append(kernel(at, 1, start, start + 40 * US, 100 + 5 * step + at))
+    analysis = mio2trace.analyse([profile(tmp_path, kernels)])
+    verdict = report_of(analysis, analysis.runs).sections[0].verdict
+    assert verdict.endswith(f"(8 iterations{said}).")

@@ -178,6 +178,8 @@ SPREAD = 1.1
 """Least and most are shown if the times of steady iterations differ by more than this factor."""
 GUARD = 1.5
 """Sources that did not define the iterations may differ from their time by this factor."""
+OUTSIDE = 0.1
+"""Kernel time outside the iterations is mentioned from this share on."""
 
 
 _BECAUSE = {
@@ -226,7 +228,16 @@ def _times(subject: Subject) -> str:
     per = "" if step else " per iteration"
     if (devices := len(_computing(told))) > 1:
         per = f" on {devices} GPUs{per}"
-    return f"{step}{kernels} of kernels{per} ({of}{kind}{cold}){_guarded(subject)}."
+    return f"{step}{kernels} of kernels{per} ({of}{kind}{cold}{_outside(subject)}){_guarded(subject)}."
+
+
+def _outside(subject: Subject) -> str:
+    """Mention much kernel time before and after the iterations if nothing but the order of kernels shows these."""
+    told, whole_ns = subject.steady.told, subject.measures.whole.kernel_ns or 0
+    outside_ns = whole_ns - sum(one.kernel_ns for one in told.all)
+    if told.told_by != "repetition" or outside_ns < OUTSIDE * whole_ns:
+        return ""
+    return f", found by repetition; {100 * outside_ns / whole_ns:.1f} % of the kernel time is in none"
 
 
 def _step(subject: Subject) -> str:
