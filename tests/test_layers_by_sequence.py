@@ -229,6 +229,24 @@ def test_layers_that_are_alike_are_no_steps(tmp_path: Path, ops: list[Op], is_tr
     assert len({layer for layer, _, _, _ in found}) == len(ops)
 
 
+@pytest.mark.parametrize("is_trained", [True, False])
+def test_an_unmarked_step_of_training_lasts_until_the_next(tmp_path: Path, is_trained: bool) -> None:
+    """The loop loads its data in between. An unmarked forward pass may answer a request: the time until the next one
+    is in no step."""
+    events = []
+    for number in range(4):
+        rows = step([ALIKE] * 3, FIRST_US + 1000 * number, 100 + 200 * number)
+        events += (
+            rows if is_trained else [*rows[:12], *step([POOLED], FIRST_US + 1000 * number + 100, 1000 + number)[:4]]
+        )
+    path = tmp_path / "made.json"
+    path.write_bytes(trace(events))
+    (measures,) = mio2trace.analyse([path]).run.measures
+    lengths = [one.step_ns or 0 for one in measures.steady.told.all]
+    assert [length // 1000 for length in lengths[:3]] == [1000 if is_trained else lengths[3] // 1000] * 3
+    assert lengths[3] < 200_000
+
+
 def test_a_step_of_other_ops_is_a_guess(tmp_path: Path) -> None:
     """Its positions may be others: two steps agree, the third has an op less."""
     ops = [CONV, LINEAR, WIDE]

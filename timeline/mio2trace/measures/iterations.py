@@ -31,6 +31,7 @@ import msgspec
 import numpy as np
 
 from mio2trace.align import NONE, Alignment
+from mio2trace.align.layers.by_sequence import part_of_step
 from mio2trace.align.layers.caffe.names import types_of
 from mio2trace.align.layers.net import LayerKey
 from mio2trace.align.links import Phase
@@ -130,7 +131,11 @@ def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Ite
         searched = Counter(place_of[searching & commands.is_kernel].tolist())
         place_of[searching] = NONE
     windows = np.full_like(place_of, NONE) if told_by == "whole" else place_of
-    devices = device_times(alignment, windows, len(numbers), launches, repeated=told_by == "repetition")
+    # a training loop without marks also loads its data before the first op of a step
+    contiguous = not alignment.steps and not alignment.logs and any(map(part_of_step, _texts(alignment)))
+    devices = device_times(
+        alignment, windows, len(numbers), launches, repeated=told_by == "repetition", contiguous=contiguous
+    )
     slowest = _slowest(devices)
     step_ns = {one.place: one.step_ns for one in devices[slowest].windows} if devices else {}
     builds = _builds(alignment, place_of, len(numbers)) if told_by != "whole" else {}
@@ -212,6 +217,10 @@ def _slowest(devices: Sequence[DeviceTime]) -> int:
         return 0
     lengths = [(sum(w.step_ns or 0 for w in one.windows), sum(w.kernel_ns for w in one.windows)) for one in devices]
     return max(range(len(devices)), key=lambda at: (*lengths[at], devices[at].recording.compute_ns, -at))
+
+
+def _texts(alignment: Alignment) -> AbstractSet[str]:
+    return {made.text for made in alignment.profile.ranges}
 
 
 def _numbered(alignment: Alignment, searches: AbstractSet[int]) -> tuple[Codes, Source, Phase | None]:

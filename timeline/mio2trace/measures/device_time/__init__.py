@@ -90,12 +90,12 @@ class _Step(NamedTuple):
 
 
 def device_times(
-    alignment: Alignment, place_of: Codes, count: int, launches: Launches, *, repeated: bool
+    alignment: Alignment, place_of: Codes, count: int, launches: Launches, *, repeated: bool, contiguous: bool
 ) -> tuple[DeviceTime, ...]:
     """Return the steps of each device that ran commands. ``place_of``: for each activity, the place of its step among
     ``count``.
 
-    ``repeated``: only the repetition of kernels shows the steps.
+    ``repeated``: only the repetition of kernels shows the steps. ``contiguous``: a step lasts until the next begins.
     """
     profile, commands = alignment.profile, alignment.profile.commands
     devices = commands.of_queue({queue.index: queue.device for queue in profile.queues}, 0)
@@ -121,7 +121,7 @@ def device_times(
             DeviceTime(
                 device=device,
                 stream=own.stream,
-                windows=tuple(_windows(steps, hosts, occupation, repeated=repeated)),
+                windows=tuple(_windows(steps, hosts, occupation, repeated=repeated, contiguous=contiguous)),
                 recording=occupation.busy(int(covered.starts[0]), int(covered.ends[-1])),
                 occupation=occupation,
                 blocked=len(blocked),
@@ -203,7 +203,12 @@ def _last(before: int | None, ns: int) -> int | None:
 
 
 def _windows(
-    steps: Mapping[int, _Step], hosts: Sequence[Span | None], occupation: Occupation, *, repeated: bool
+    steps: Mapping[int, _Step],
+    hosts: Sequence[Span | None],
+    occupation: Occupation,
+    *,
+    repeated: bool,
+    contiguous: bool,
 ) -> list[Window]:
     begins: dict[int, int | None] = {}
     last: int | None = None
@@ -229,7 +234,7 @@ def _windows(
         if repeated:
             end = following
         elif following is not None and end is not None:
-            end = min(end, following)
+            end = following if contiguous else min(end, following)
         made.append(
             Window(
                 place=place,
