@@ -13,7 +13,6 @@ from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import Entry, MiopenLog
 from mio2trace.readers.base import kernel_name
 from mio2trace.readers.collected import plain_lines
-from tests.small_runs import as_json, benchmark
 
 LOG = b"""I1120 11:34:29.509450 30462 caffe.cpp:361] Use GPU with device ID 0
 I1120 11:34:29.509858 30462 net.cpp:150] Setting up conv1
@@ -144,19 +143,6 @@ def test_a_few_lines_like_a_collectors_stay(line: str) -> None:
 def test_what_compilers_hang_on_is_no_part_of_a_name(name: str, plain: str) -> None:
     assert kernel_name(name) == plain
     assert kernel_name(name + ".kd" * 40_000).startswith(plain)
-
-
-def test_kernels_with_suffixes_are_those_without(tmp_path: Path) -> None:
-    """An OpenCL profile's kernels, too: their sizes and their links go by the name."""
-    calls, _ = benchmark()
-    path = tmp_path / "prof.json"
-    path.write_bytes(as_json(calls))
-    expected = [activity.name for activity in analyse([path]).run.profiles[0].activities]
-    for call in calls:
-        if call["call"] in ("clEnqueueNDRangeKernel", "clCreateKernel"):
-            call["name"] += ".kd"
-    path.write_bytes(as_json(calls))
-    assert [activity.name for activity in analyse([path]).run.profiles[0].activities] == expected
 
 
 def test_a_log_without_miopens_prefix_tells_the_same(tmp_path: Path) -> None:

@@ -52,25 +52,6 @@ def lines(done: Result) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_a_profile_line_by_line(tmp_path: Path) -> None:
-    path = tmp_path / "prof.json"
-    path.write_bytes(as_json(small()))
-    found = lines(run(str(path)))
-    assert found[0]["record"] == "input"
-    assert (found[0]["file"], found[0]["format"]) == ("prof.json", "dv/dt profile (JSON)")
-    assert found[0]["size"] == path.stat().st_size
-    assert found[1]["record"] == "profile"
-    assert found[1]["records"] == len(small())
-    assert Counter(row["record"] for row in found[2:]) == {
-        "queue": 1, "program": 1, "activity": 4, "call": len(small()) - 4, "buffer_created": 1,
-        "device": 1, "thread": 1, "process": 1, "clock": 2,
-    }  # fmt: skip
-    kernel = next(row for row in found if row["record"] == "activity")
-    assert kernel["opencl"]["arguments"] == ["5000000000000000", "2c010000"]
-    assert kernel["grid"] == [64, 2, 1]
-    assert kernel["end_ns"] - kernel["start_ns"] == 47000
-
-
 def test_nothing_is_lost_and_programs_are_not_printed(tmp_path: Path) -> None:
     """Every field of every record is there, unless it is None; a program's text is its length."""
     profile = read(as_json(small()), host_calls=True)

@@ -164,31 +164,6 @@ def sample(at: int, value: float, track: int | None = 101) -> CounterValue:
     return CounterValue(100, "GEMM", "GFLOP/s", at, value, track)
 
 
-def test_counters_among_slices_are_exact_whatever_is_open() -> None:
-    """Before the first slice, beside one, inside one, at an end, after the last: times are from packet to packet."""
-    events: list[Event] = [
-        sample(2, 1.5),
-        Slice(101, 10, 90, "outer", "layer", {}),
-        Slice(101, 10, 20, "a", "kernel", {}),
-        sample(10, 2.5),
-        sample(20, 0.1),
-        sample(30, 0),
-        Slice(101, 50, 10, "b", "kernel", {}),
-        Flow(1, "enqueue", 11, 5, 101, 50),
-        sample(55, 7),
-        sample(200, 3),
-        Slice(11, 5, 5, "c", "api", {}),
-    ]
-    found, unlike = both(traced(events))
-    assert unlike == []
-    times = [at for _, name, at, _ in found.picture.samples if name == "GEMM GFLOP/s"]
-    assert times == [2, 10, 20, 30, 55, 200]
-    assert len(found.picture.arrows) == 1
-    again, unlike = both(traced([sample(100, 1.0), sample(50, 2.0), Slice(101, 60, 1, "d", "kernel", {})]))
-    assert unlike == []
-    assert [at for _, _, at, _ in again.picture.samples] == [50, 100]
-
-
 @given(st.floats(1e-200, 1e200), st.booleans())
 def test_rates_keep_what_is_in_them(value: float, four: bool) -> None:
     """One part in two million, of four digits one in eight thousand; what needs few bits is exact."""
