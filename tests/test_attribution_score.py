@@ -111,12 +111,6 @@ def flat(one: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return out
 
 
-def given_to_run(events: list[dict[str, Any]], kernel: int) -> None:
-    """A kernel goes to the convolution by order, unsure."""
-    events[kernel]["args"].update(operation=1, operation_by="order", sure=False)
-    events[8]["args"].update(kernels=2)
-
-
 def test_the_perfect_trace_has_every_point() -> None:
     result = score(faked(TRUTH), TRUTH)
     assert (result["kernels"], result["right"], result["wrong"]) == (7, 7, 0)
@@ -383,12 +377,6 @@ def result_of(change: Change = lambda events: None) -> dict[str, Any]:
 
 def test_what_is_promised() -> None:
     """As recorded everything; masked 99 %; damaged one in a thousand of all, held together."""
-
-    def moved(events: list[dict[str, Any]]) -> None:
-        events[2]["args"].update(operation=3)
-        events[8]["args"].update(kernels=0)
-        events[10]["args"].update(kernels=2)
-
     recorded, mask, lost = Way(AS_RECORDED), Way(MASKED, ("buffers",)), Way("5 % of entries lost", (), 1)
     assert not [text for way in (recorded, mask, lost) for text in shortfalls("x", way, result_of())]
     wrong = result_of(

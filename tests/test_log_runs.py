@@ -19,7 +19,6 @@ from mio2trace.model.log import FrameworkLog, LogEvent, LogEventKind
 from tests.conftest import shared_folder
 
 pytestmark = pytest.mark.shared
-TRAINED = "m290-resnet-train-entries-cmd"
 
 
 def run_of(name: str, variant: str = HANDLES) -> Run:
