@@ -261,7 +261,6 @@ def test_the_seed_columns_of_a_real_run(shared: Path) -> None:
 def test_an_argument_that_is_not_known_is_left_out_of_the_picture(tmp_path: Path) -> None:
     """A printed command need not tell of which API call it is."""
     line = "MIOpen(HIP): Command [] ./bin/MIOpenDriver bnorm -n 4 -c 3 -H 6 -W 8 -m 1 --forw 1\n"
-    line = "MIOpen(HIP): Command [] ./bin/MIOpenDriver bnorm -n 4 -c 3 -H 6 -W 8 -m 1 --forw 1\n"
     (tmp_path / "run.log").write_text(line)
     run_ = mio2trace.analyse([tmp_path / "run.log"]).runs[0]
     (operation,) = operations(run_.libraries[0])
