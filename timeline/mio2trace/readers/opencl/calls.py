@@ -34,27 +34,8 @@ from mio2trace.model.timer_marks import TimerMarks
 from mio2trace.notes import Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import kernel_name
-from mio2trace.readers.opencl.records import (
-    NO_STAMPS,
-    AnyCall,
-    Began,
-    BuildProgram,
-    Call,
-    Command,
-    CreateBuffer,
-    CreateCommandQueue,
-    CreateKernel,
-    CreateKernelsInProgram,
-    CreateProgramWithBinary,
-    CreateProgramWithSource,
-    EnqueueNDRangeKernel,
-    EnqueueReadBuffer,
-    EnqueueWriteBuffer,
-    LostCall,
-    SetKernelArg,
-    Stamps,
-    TimedSetKernelArg,
-)
+from mio2trace.readers.opencl import records as cl
+from mio2trace.readers.opencl.records import EnqueueNDRangeKernel, SetKernelArg, TimedSetKernelArg
 
 _MAX_ARGUMENTS = 1024
 _MAX_INTEGER = (1 << 63) - 1
@@ -75,7 +56,7 @@ class _KernelObject:
 
     def __init__(self, program: int | None = None) -> None:
         self.arguments: list[str] = []
-        self.prepared: Began | None = None
+        self.prepared: cl.Began | None = None
         self.program = program
         self.enqueued = False
         self.zeros: list[tuple[int, int, int | None]] = []  # (call index, line, host time)
@@ -131,7 +112,7 @@ class ProfileFolder:
         self._seconds: dict[str, int] = {}
         self._cut_pointers = False
 
-    def add(self, calls: Sequence[AnyCall], lines: Sequence[int] | None = None) -> None:
+    def add(self, calls: Sequence[cl.AnyCall], lines: Sequence[int] | None = None) -> None:
         """Take the next calls; ``None`` is an irrelevant call. ``lines``: their first lines."""
         first = self.calls
         kernels = self._kernels
@@ -226,7 +207,9 @@ class ProfileFolder:
         )
         return made
 
-    def _add(self, form: _Form, index: int, line: int, times: _Times, stamps: Stamps, prepared: str, size: int) -> None:
+    def _add(
+        self, form: _Form, index: int, line: int, times: _Times, stamps: cl.Stamps, prepared: str, size: int
+    ) -> None:
         """Add a command; its call has its number."""
         host = self._host
         self._rows.add((
@@ -245,21 +228,21 @@ class ProfileFolder:
         )
         return TimerMarks(*zip(*best, strict=True)) if len(best) >= 2 else ()
 
-    def _other(self, call: Call | LostCall, index: int, line: int) -> None:
-        if isinstance(call, LostCall):
+    def _other(self, call: cl.Call | cl.LostCall, index: int, line: int) -> None:
+        if isinstance(call, cl.LostCall):
             if call.kernel is None:  # there may be a great many; none is checked before it occurs again
                 self._forgotten.update(self._kernels)
                 self._kernels.clear()
             elif (kernel := self._kernels.get(call.kernel)) is not None:
                 kernel.arguments = [""] * len(kernel.arguments)
             return
-        if isinstance(call, (EnqueueReadBuffer, EnqueueWriteBuffer)):
+        if isinstance(call, (cl.EnqueueReadBuffer, cl.EnqueueWriteBuffer)):
             self._enqueue_copy(call, index, line)
             return
-        if isinstance(call, CreateKernel):
+        if isinstance(call, cl.CreateKernel):
             # Handles are reused and releases are not recorded: a new kernel starts without arguments.
             self._kernels[call.kernel] = _KernelObject(self._program_of.get(call.program))
-        elif isinstance(call, CreateBuffer):
+        elif isinstance(call, cl.CreateBuffer):
             handle = call.buffer
             if not handle and call.queue:
                 handle, self._cut_pointers = call.queue, True
@@ -267,20 +250,20 @@ class ProfileFolder:
                 self._notes.remark("buffer that could not be created", f"call {index}")
                 return
             shown, size = self._interned.setdefault(handle, handle), self._bytes(call.size, index)
-            end = self._host((call.timestamp or NO_STAMPS).end)
+            end = self._host((call.timestamp or cl.NO_STAMPS).end)
             self._buffers.append(BufferCreated(number=index, line=line, handle=shown, size_bytes=size, end_ns=end))
-        elif isinstance(call, CreateCommandQueue):
+        elif isinstance(call, cl.CreateCommandQueue):
             self._queue(call.queue, call.device)
-        elif isinstance(call, (CreateProgramWithSource, CreateProgramWithBinary)):
-            source = bytes(call.source) if isinstance(call, CreateProgramWithSource) else b""
+        elif isinstance(call, (cl.CreateProgramWithSource, cl.CreateProgramWithBinary)):
+            source = bytes(call.source) if isinstance(call, cl.CreateProgramWithSource) else b""
             source = self._interned.setdefault(source, source)
             place = self._program_of[call.program] = len(self._programs)
             self._programs.append(Program(index=place, number=index, handle=call.program, source=source))
-        elif isinstance(call, BuildProgram):
+        elif isinstance(call, cl.BuildProgram):
             self._change_program(call.program, {"options": call.options})
-        elif isinstance(call, CreateKernelsInProgram):
+        elif isinstance(call, cl.CreateKernelsInProgram):
             self._change_program(call.program, {"kernels": _count(call.num_kernels_ret)})
-        if self._all_calls or isinstance(call, BuildProgram):
+        if self._all_calls or isinstance(call, cl.BuildProgram):
             self._keep_call(str(call.__struct_config__.tag), call.timestamp, index, line)
 
     def _change_program(self, handle: str, changes: dict[str, Any]) -> None:
@@ -288,9 +271,9 @@ class ProfileFolder:
         if position is not None:
             self._programs[position] = msgspec.structs.replace(self._programs[position], **changes)
 
-    def _keep_call(self, name: str, stamps: Began | None, index: int, line: int) -> None:
+    def _keep_call(self, name: str, stamps: cl.Began | None, index: int, line: int) -> None:
         start = self._host(stamps.start) if stamps else None
-        end = self._host(stamps.end) if isinstance(stamps, Stamps) else None
+        end = self._host(stamps.end) if isinstance(stamps, cl.Stamps) else None
         self._other_calls.append(HostCall(name, 0, start, end, line, index))
 
     def _queue(self, handle: str, device: str = "") -> int:
@@ -317,19 +300,19 @@ class ProfileFolder:
         grid, group = gws if len(gws) == 3 else None, lws if len(lws) == 3 and any(lws) else None
         form = _Form("kernel", self._kernel_name(call.name), _LAUNCH, self._queue(call.queue), grid, group, launch)
         times = self._device_times(call, index)
-        self._add(form, index, line, times, call.timestamp or NO_STAMPS, prepared.start if prepared else "", 0)
+        self._add(form, index, line, times, call.timestamp or cl.NO_STAMPS, prepared.start if prepared else "", 0)
         kernel.prepared = None
         if self._cut_pointers:
             # Several kernels share one cut handle: only arguments that were set since the last enqueue are certain.
             kernel.arguments = []
 
-    def _enqueue_copy(self, call: EnqueueReadBuffer | EnqueueWriteBuffer, index: int, line: int) -> None:
-        name = "read buffer" if isinstance(call, EnqueueReadBuffer) else "write buffer"
+    def _enqueue_copy(self, call: cl.EnqueueReadBuffer | cl.EnqueueWriteBuffer, index: int, line: int) -> None:
+        name = "read buffer" if isinstance(call, cl.EnqueueReadBuffer) else "write buffer"
         form = _Form("copy", name, str(call.__struct_config__.tag), self._queue(call.queue), route=_COPIES[name])
         times, size = self._device_times(call, index), self._bytes(call.size, index)
-        self._add(form, index, line, times, call.timestamp or NO_STAMPS, "", size)
+        self._add(form, index, line, times, call.timestamp or cl.NO_STAMPS, "", size)
 
-    def _device_times(self, call: Command, index: int) -> _Times:
+    def _device_times(self, call: cl.Command, index: int) -> _Times:
         times = call.profiling
         if call.errcode not in (0, _UNKNOWN_ERROR):
             self._notes.add("enqueue that failed: not drawn", f"call {index}: errcode {call.errcode}")

@@ -19,26 +19,8 @@ import msgspec
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.readers.base import ReadOptions
+from mio2trace.readers.opencl import records as cl
 from mio2trace.readers.opencl.calls import ProfileFolder
-from mio2trace.readers.opencl.records import (
-    AnyCall,
-    BuildProgram,
-    Call,
-    Counters,
-    CreateBuffer,
-    CreateCommandQueue,
-    CreateKernel,
-    CreateKernelsInProgram,
-    CreateProgramWithBinary,
-    CreateProgramWithSource,
-    EnqueueNDRangeKernel,
-    EnqueueReadBuffer,
-    EnqueueWriteBuffer,
-    LostCall,
-    Stamps,
-    TimedSetKernelArg,
-    shown_call,
-)
 
 PREFIX = b"[dv/dt] cl"
 _BATCH = 4096
@@ -62,7 +44,7 @@ class BlockDecoder:
         self._folder = ProfileFolder(source, notes, place, host_calls=options.host_calls)
         self._notes = notes
         self._place = place
-        self._calls: list[AnyCall] = []
+        self._calls: list[cl.AnyCall] = []
         self._lines: list[int] = []
         self._name = ""
         self._line = 0
@@ -135,9 +117,9 @@ class BlockDecoder:
         place = f"{self._place}:{self._line}"
         cut = self._cut()
         self._source_end = b""
-        call: AnyCall = None
+        call: cl.AnyCall = None
         if self._name not in _CALLS:
-            self._notes.add("profiled call of an unknown kind", f"{shown_call(self._name)} at {place}")
+            self._notes.add("profiled call of an unknown kind", f"{cl.shown_call(self._name)} at {place}")
         else:
             if cut and last:
                 self._notes.cut_off(self._place, f"line {self._line}")
@@ -149,12 +131,12 @@ class BlockDecoder:
                 if not cut:
                     self._notes.add("profiled call that could not be read", f"{place}: {error}")
                 if self._name in ("clSetKernelArg", "clCreateKernel"):
-                    call = LostCall(self._fields.get("kernel"))
+                    call = cl.LostCall(self._fields.get("kernel"))
         errcode = self._fields.get("errcode", "0")
         if self._name == "clSetKernelArg" and errcode not in ("0", "-1"):
             call = None  # it failed, so the earlier value stays set
             self._notes.remark("clSetKernelArg that failed: without effect", f"{place}: errcode {errcode}")
-        if isinstance(call, CreateProgramWithSource):
+        if isinstance(call, cl.CreateProgramWithSource):
             call.source = msgspec.Raw(b"".join(self._source))
         self._source.clear()
         self._calls.append(call)
@@ -170,37 +152,37 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split()))
 
 
-def _counters(text: str) -> Counters:
+def _counters(text: str) -> cl.Counters:
     queued, submit, start, end = map(int, text.split())
-    return Counters(queued, submit, start, end)
+    return cl.Counters(queued, submit, start, end)
 
 
 _Forms = dict[str, Callable[[str], Any]]
 _COMMAND: _Forms = {"queue": str, "profiling?": _counters, "profiling_error?": int, "errcode?": int}
 _COPY: _Forms = _COMMAND | {"buffer": str, "size": int}
-_CALLS: dict[str, tuple[Callable[..., Call], _Forms]] = {
-    "clSetKernelArg": (TimedSetKernelArg, {"kernel": str, "arg_index": int, "arg_value": str}),
+_CALLS: dict[str, tuple[Callable[..., cl.Call], _Forms]] = {
+    "clSetKernelArg": (cl.TimedSetKernelArg, {"kernel": str, "arg_index": int, "arg_value": str}),
     "clEnqueueNDRangeKernel": (
-        EnqueueNDRangeKernel,
+        cl.EnqueueNDRangeKernel,
         _COMMAND | {"name": str, "kernel": str, "gwo?": _sizes, "gws?": _sizes, "lws?": _sizes},
     ),
-    "clEnqueueReadBuffer": (EnqueueReadBuffer, _COPY),
-    "clEnqueueWriteBuffer": (EnqueueWriteBuffer, _COPY),
-    "clCreateBuffer": (CreateBuffer, {"size": int, "errcode?": int, "buffer?": str}),
-    "clCreateKernel": (CreateKernel, {"program": str, "name": str, "kernel?": str}),
-    "clCreateKernelsInProgram": (CreateKernelsInProgram, {"program": str, "num_kernels_ret?": int}),
-    "clBuildProgram": (BuildProgram, {"program": str, "options?": str}),
-    "clCreateProgramWithSource": (CreateProgramWithSource, {"program?": str}),
-    "clCreateProgramWithBinary": (CreateProgramWithBinary, {"program?": str}),
-    "clCreateCommandQueue": (CreateCommandQueue, {"device": str, "queue": str}),
+    "clEnqueueReadBuffer": (cl.EnqueueReadBuffer, _COPY),
+    "clEnqueueWriteBuffer": (cl.EnqueueWriteBuffer, _COPY),
+    "clCreateBuffer": (cl.CreateBuffer, {"size": int, "errcode?": int, "buffer?": str}),
+    "clCreateKernel": (cl.CreateKernel, {"program": str, "name": str, "kernel?": str}),
+    "clCreateKernelsInProgram": (cl.CreateKernelsInProgram, {"program": str, "num_kernels_ret?": int}),
+    "clBuildProgram": (cl.BuildProgram, {"program": str, "options?": str}),
+    "clCreateProgramWithSource": (cl.CreateProgramWithSource, {"program?": str}),
+    "clCreateProgramWithBinary": (cl.CreateProgramWithBinary, {"program?": str}),
+    "clCreateCommandQueue": (cl.CreateCommandQueue, {"device": str, "queue": str}),
 }
 """The fields of each call; those with a question mark may be missing."""
 
 
-def _made(name: str, fields: Fields) -> Call:
+def _made(name: str, fields: Fields) -> cl.Call:
     """Raises `KeyError` or `ValueError` for a field that is missing or of another form."""
     kind, forms = _CALLS[name]
-    stamps = Stamps(fields.get("start", ""), fields.get("end", "")) if "start" in fields else None
+    stamps = cl.Stamps(fields.get("start", ""), fields.get("end", "")) if "start" in fields else None
     values: dict[str, Any] = {}
     for field, of in forms.items():
         key = field.rstrip("?")

@@ -17,24 +17,8 @@ from heapq import heappop, heappush
 from operator import itemgetter
 from typing import Literal, NamedTuple, TypeVar
 
+from mio2trace.model import profile as model
 from mio2trace.model.log import Direction
-from mio2trace.model.profile import (
-    Activity,
-    Allocated,
-    Clock,
-    Device,
-    Execution,
-    Framework,
-    Inputs,
-    Memory,
-    Node,
-    Process,
-    Profile,
-    Queue,
-    Range,
-    Sizes,
-    Thread,
-)
 from mio2trace.model.tf import Execution as Ran
 from mio2trace.model.tf import OpMemory, TfNode, TfProfile
 from mio2trace.notes import Notes
@@ -81,7 +65,7 @@ class _Span(NamedTuple):
     text: str
 
 
-def executions(profiles: Sequence[TfProfile], notes: Notes) -> Profile | None:
+def executions(profiles: Sequence[TfProfile], notes: Notes) -> model.Profile | None:
     """Return the executions of one run's profiles, each once; None if nothing ran."""
     ops = _near(list(_each_once(profiles, notes)), notes)
     if not ops:
@@ -145,18 +129,18 @@ class _Assembly:
     def __init__(self, ops: Sequence[_Op]) -> None:
         self._ops = ops
         self._tasks = {DeviceName.of(op.ran.device).host for op in ops}
-        self._devices: dict[tuple[str, str, int], Device] = {}
+        self._devices: dict[tuple[str, str, int], model.Device] = {}
         self._called: Counter[str] = Counter()
         self._nodes: dict[str, int] = {}
-        self._records: list[Node] = []
-        self._threads: list[Thread] = []
-        self._ranges: list[Range] = []
-        self._executed: dict[int, Execution] = {}
-        self._allocated: dict[tuple[int, int], Allocated] = {}
+        self._records: list[model.Node] = []
+        self._threads: list[model.Thread] = []
+        self._ranges: list[model.Range] = []
+        self._executed: dict[int, model.Execution] = {}
+        self._allocated: dict[tuple[int, int], model.Allocated] = {}
         self._on_host: dict[tuple[str, _Step], list[tuple[int, int]]] = {}
         """(start, range) of a node's executions in a step."""
 
-    def profile(self, source: int) -> Profile:
+    def profile(self, source: int) -> model.Profile:
         self._steps()
         rows: dict[tuple[str, DeviceName], list[_Op]] = {}
         for op in self._ops:
@@ -171,7 +155,7 @@ class _Assembly:
             for number, lane in enumerate(_in_lanes(row, _scopes_in_common)):
                 self._row(self._thread(_numbered(name, names[name]), number), device, lane)
         activities, queues, told = self._activities()
-        return Profile(
+        return model.Profile(
             source=source,
             records=len(self._ops),
             activities=activities,
@@ -179,10 +163,10 @@ class _Assembly:
             queues=queues,
             devices=tuple(self._devices.values()),
             threads=tuple(self._threads),
-            processes=(Process(index=0),),
-            clocks=(Clock("unix", 1000),),
+            processes=(model.Process(index=0),),
+            clocks=(model.Clock("unix", 1000),),
             numbers="event_index",
-            framework=Framework(
+            framework=model.Framework(
                 name=NAME,
                 nodes=tuple(self._records),
                 ranges=self._executed,
@@ -216,11 +200,11 @@ class _Assembly:
     def _annotations(self, name: str, spans: Sequence[_Span]) -> None:
         for number, lane in enumerate(_in_lanes(spans)):
             thread = self._thread(name, number)
-            self._ranges += [Range("annotation", span.text, thread, span.start, span.end) for span in lane]
+            self._ranges += [model.Range("annotation", span.text, thread, span.start, span.end) for span in lane]
 
     def _thread(self, name: str, number: int) -> int:
         index = len(self._threads)
-        self._threads.append(Thread(index=index, name=f"{name} ({number + 1})" if number else name))
+        self._threads.append(model.Thread(index=index, name=f"{name} ({number + 1})" if number else name))
         return index
 
     def _row(self, thread: int, device: DeviceName, ops: Sequence[_Op]) -> None:
@@ -236,23 +220,25 @@ class _Assembly:
                 ):
                     last += 1
                 until = max(ops[last].end, ops[last].start + 1)  # a range without duration is also inside
-                self._ranges.append(Range("frame", prefix[-1], thread, op.start, until))
+                self._ranges.append(model.Range("frame", prefix[-1], thread, op.start, until))
             number, node, memory = len(self._ranges), self._node(op.node), op.memory
             inputs = self._records[node].inputs if self._records[node].inputs.shapes else None
-            self._ranges.append(Range("operator", _leaf(op.node.name), thread, op.start, op.end, inputs=inputs))
-            used = None if memory is None else Memory(memory.requested_bytes, memory.peak_bytes, memory.output_bytes)
-            self._executed[number] = Execution(node, op.step[1], launches_on, used)
+            self._ranges.append(model.Range("operator", _leaf(op.node.name), thread, op.start, op.end, inputs=inputs))
+            used = None
+            if memory is not None:
+                used = model.Memory(memory.requested_bytes, memory.peak_bytes, memory.output_bytes)
+            self._executed[number] = model.Execution(node, op.step[1], launches_on, used)
             if memory is not None and memory.in_use_bytes and launches_on is not None and device.kind == "gpu":
                 at = launches_on, memory.read_ns
-                self._allocated[at] = Allocated(*at, memory.in_use_bytes)
+                self._allocated[at] = model.Allocated(*at, memory.in_use_bytes)
             self._on_host.setdefault((op.node.name, op.step), []).append((op.start, number))
 
     # -- devices -----------------------------------------------------------------------------------------------------
 
-    def _activities(self) -> tuple[tuple[Activity, ...], tuple[Queue, ...], dict[int, Execution]]:
-        queues: dict[DeviceName, Queue] = {}
-        activities: list[Activity] = []
-        executed: dict[int, Execution] = {}
+    def _activities(self) -> tuple[tuple[model.Activity, ...], tuple[model.Queue, ...], dict[int, model.Execution]]:
+        queues: dict[DeviceName, model.Queue] = {}
+        activities: list[model.Activity] = []
+        executed: dict[int, model.Execution] = {}
         ran = [op for op in self._ops if op.ran.kind != "cpu"]
         on_host = {key: sorted(calls, key=_begin) for key, calls in self._on_host.items()}
         for name in sorted({DeviceName.of(op.ran.device) for op in ran}):
@@ -270,25 +256,25 @@ class _Assembly:
             of = {"queue": queues[name].index, "start_ns": op.start, "end_ns": op.end, "range": launched_by}
             # ``void relu()`` of ``void relu()@@v/cg/Relu:Relu#id=7#``, else the op's name
             shown = op.ran.label.partition("@@")[0] or _leaf(op.node.name)
-            activities.append(Activity(number, kind, shown, route=route, **of))  # type: ignore[arg-type]
-            executed[number] = Execution(self._node(op.node), op.step[1], queues[name].device)
+            activities.append(model.Activity(number, kind, shown, route=route, **of))  # type: ignore[arg-type]
+            executed[number] = model.Execution(self._node(op.node), op.step[1], queues[name].device)
         return tuple(activities), tuple(queues.values()), executed
 
-    def _queue(self, index: int, name: DeviceName) -> Queue:
+    def _queue(self, index: int, name: DeviceName) -> model.Queue:
         device, stream = self._device(name).index, _STREAM.fullmatch(name.stream)
         if stream is not None:
-            return Queue(index=index, device=device, kind="stream", number=int(stream[1]))
+            return model.Queue(index=index, device=device, kind="stream", number=int(stream[1]))
         words = {"memcpy": "memcpy"}.get(name.stream, "Op kernels" if "stream:all" in name.stream else "Other work")
-        return Queue(index=index, device=device, kind="stream", name=words)
+        return model.Queue(index=index, device=device, kind="stream", name=words)
 
-    def _device(self, name: DeviceName) -> Device:
+    def _device(self, name: DeviceName) -> model.Device:
         key = name.host, name.kind, name.number
         device = self._devices.get(key)
         if device is None:
             label = self._named(name)
             self._called[label] += 1
             shown = _numbered(f"{label} ({NAME})", self._called[label])
-            device = self._devices[key] = Device(index=len(self._devices), name=shown, clock=0)
+            device = self._devices[key] = model.Device(index=len(self._devices), name=shown, clock=0)
         return device
 
     def _named(self, device: DeviceName) -> str:
@@ -312,18 +298,18 @@ class _Assembly:
 _SIDES: Mapping[str, str] = {"H": "host", "D": "device"}
 
 
-def _record(node: TfNode) -> Node:
+def _record(node: TfNode) -> model.Node:
     layer = layer_of(node.name)
     output = dict(node.output_shapes).get(0, ())
     shapes = {slot: shape for slot, shape in node.input_shapes if shape and 0 <= slot < _MOST_SLOTS}
-    by_slot: tuple[Sizes | None, ...] = tuple(shapes.get(slot) for slot in range(max(shapes, default=-1) + 1))
+    by_slot: tuple[model.Sizes | None, ...] = tuple(shapes.get(slot) for slot in range(max(shapes, default=-1) + 1))
     dtype = node.attributes.get("T")
-    return Node(
+    return model.Node(
         name=node.name,
         op=node.op,
         layer="" if layer is None else layer[0],
         direction=None if layer is None else layer[1],
-        inputs=Inputs(by_slot, (dtype,) if dtype else ()),
+        inputs=model.Inputs(by_slot, (dtype,) if dtype else ()),
         output=output if output and min(output) >= 0 else (),
         attributes={key: value for key, value in node.attributes.items() if key != "T" and value},
         flop=node.float_ops if node.float_ops > 0 else None,

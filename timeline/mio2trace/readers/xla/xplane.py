@@ -23,22 +23,8 @@ from functools import lru_cache
 from itertools import groupby, pairwise
 from typing import Any, Literal, NamedTuple
 
+from mio2trace.model import profile as model
 from mio2trace.model.log import Direction
-from mio2trace.model.profile import (
-    Activity,
-    Call,
-    Clock,
-    Device,
-    Framework,
-    Inputs,
-    Process,
-    Profile,
-    Queue,
-    Range,
-    Resources,
-    Size3,
-    Thread,
-)
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records, kernel_name
@@ -73,9 +59,9 @@ _Key = tuple[int | None, str, str]
 
 
 class _Details(NamedTuple):
-    grid: Size3 | None = None
-    workgroup: Size3 | None = None
-    resources: Resources | None = None
+    grid: model.Size3 | None = None
+    workgroup: model.Size3 | None = None
+    resources: model.Resources | None = None
     size_bytes: int = 0
 
 
@@ -133,20 +119,20 @@ class _Assembly:
         self._planes = list(reader.planes())
         begun = [reader.stats(plane, plane.stats).get("profile_start_time") for plane in self._planes]
         self._begun = next((one for one in begun if type(one) is int and 0 < one < _MOST_NS), None)
-        self._threads: list[Thread] = []
+        self._threads: list[model.Thread] = []
         self._called: Counter[str] = Counter()
-        self._devices: list[Device] = []
-        self._queues: list[Queue] = []
+        self._devices: list[model.Device] = []
+        self._queues: list[model.Queue] = []
         self._queue_of: dict[tuple[int, int], int] = {}
         self._ran: list[_Ran] = []
-        self._calls: dict[int | None, tuple[Call, _Op | None]] = {}
-        self._others: list[Call] = []
-        self._ranges: list[Range] = []
-        self._steps: list[Range] = []
+        self._calls: dict[int | None, tuple[model.Call, _Op | None]] = {}
+        self._others: list[model.Call] = []
+        self._ranges: list[model.Range] = []
+        self._steps: list[model.Range] = []
         self._records = 0
         self._shared: dict[Any, Any] = {}
 
-    def profile(self) -> Profile:
+    def profile(self) -> model.Profile:
         for plane in self._planes:
             number = _GPU.fullmatch(plane.name)
             if number is not None:
@@ -163,7 +149,7 @@ class _Assembly:
         launches = {ran.correlation for ran in self._ran}
         others = [call for key, (call, _) in self._calls.items() if key not in launches] + self._others
         others.sort(key=lambda call: call.start_ns or 0)
-        return Profile(
+        return model.Profile(
             source=self._source.index,
             records=self._records,
             activities=tuple(self._activity(place, ran, range_of.get(place)) for place, ran in enumerate(self._ran)),
@@ -172,10 +158,10 @@ class _Assembly:
             queues=tuple(self._queues),
             devices=tuple(self._devices),
             threads=tuple(self._threads),
-            processes=(Process(index=0),),
-            clocks=(Clock("opaque" if self._begun is None else "unix"),),
+            processes=(model.Process(index=0),),
+            clocks=(model.Clock("opaque" if self._begun is None else "unix"),),
             numbers="event_index",
-            framework=Framework(name=FRAMEWORK),
+            framework=model.Framework(name=FRAMEWORK),
             defects={} if self._reader.walk.is_whole else {"cut-off": 1},
         )
 
@@ -213,7 +199,7 @@ class _Assembly:
 
     def _device(self, plane: Plane, number: int) -> None:
         known = next((one for one in self._devices if one.number == number), None)
-        device = known or Device(index=len(self._devices), name=f"GPU {number}", clock=0, number=number)
+        device = known or model.Device(index=len(self._devices), name=f"GPU {number}", clock=0, number=number)
         begun = len(self._queues)
         for line in self._reader.lines(plane):
             stream = _STREAM.match(line.name)
@@ -232,7 +218,7 @@ class _Assembly:
         """Return the queue of a stream: two lines of one stream are one queue."""
         index = self._queue_of.setdefault((device, number), len(self._queues))
         if index == len(self._queues):
-            self._queues.append(Queue(index=index, device=device, kind="stream", number=number))
+            self._queues.append(model.Queue(index=index, device=device, kind="stream", number=number))
         return index
 
     def _order(self, ran: _Ran) -> tuple[int, int]:
@@ -240,12 +226,12 @@ class _Assembly:
         call = self._calls.get(ran.correlation)
         return (ran.start if call is None else call[0].start_ns or 0), ran.start
 
-    def _activity(self, number: int, ran: _Ran, place: int | None) -> Activity:
+    def _activity(self, number: int, ran: _Ran, place: int | None) -> model.Activity:
         is_copy = ran.kind == "copy"
         route = next((route for word, route in _ROUTES.items() if word in ran.name), "") if is_copy else ""
         called = self._calls.get(ran.correlation)
         grid, workgroup, resources, size_bytes = ran.details
-        return Activity(
+        return model.Activity(
             number, ran.kind, f"copy {route}".strip() if is_copy else kernel_name(ran.name), queue=ran.queue,
             start_ns=ran.start, end_ns=ran.end, call=None if called is None else called[0], grid=grid,
             workgroup=workgroup, size_bytes=size_bytes, route=route, correlation=ran.correlation, range=place,
@@ -257,7 +243,7 @@ class _Assembly:
     def _thread(self, name: str, tid: int | None = None) -> int:
         self._called[name] += 1
         shown = name if self._called[name] == 1 else f"{name} ({self._called[name]})"
-        self._threads.append(Thread(index=len(self._threads), tid=tid, name=shown))
+        self._threads.append(model.Thread(index=len(self._threads), tid=tid, name=shown))
         return self._threads[-1].index
 
     def _host(self, plane: Plane) -> None:
@@ -281,15 +267,15 @@ class _Assembly:
         stats = self._reader.stats(plane, event.stats) if event.stats else {}
         key, step = _correlation(stats), stats.get("step_num")
         if key is not None:
-            call = Call(name, thread, *times, 0, None, key)
+            call = model.Call(name, thread, *times, 0, None, key)
             if key in self._calls:
                 self._others.append(call)
             else:
                 self._calls[key] = call, self._op(stats)
         elif type(step) is int and 0 <= step < 10**9:
-            self._steps.append(Range("annotation", f"step {step}", thread, *times))
+            self._steps.append(model.Range("annotation", f"step {step}", thread, *times))
         elif times[0] < times[1]:
-            self._ranges.append(Range("frame", name.removeprefix(_PYTHON), thread, *times))
+            self._ranges.append(model.Range("frame", name.removeprefix(_PYTHON), thread, *times))
 
     # -- programs ----------------------------------------------------------------------------------------------------
 
@@ -325,26 +311,26 @@ class _Assembly:
         """Add one execution of a program: its range, with those of its layers and ops inside."""
         module = execution[0].op.key[1]
         if module:
-            self._ranges.append(Range("frame", module, thread, *_span(execution)))
+            self._ranges.append(model.Range("frame", module, thread, *_span(execution)))
         paths = {one.op: one.op.path or (told[one.op.key].path if one.op.key in told else "") for one in execution}
         for (layer, direction), neighbours in groupby(execution, lambda one: layer_of(paths[one.op])):
             in_layer = [*neighbours]
             if layer:
                 text = f"{layer} {direction}" if direction else layer
-                self._ranges.append(Range("annotation", text, thread, *_span(in_layer)))
+                self._ranges.append(model.Range("annotation", text, thread, *_span(in_layer)))
             for op, same in groupby(in_layer, lambda one: one.op):
                 of_op, key = [*same], op.key
                 range_of |= dict.fromkeys((one.position for one in of_op), len(self._ranges))
                 text = f"{module}/{key[2]}" if module else key[2]
                 inputs = self._given(told.get(key))
-                self._ranges.append(Range("operator", text, thread, *_span(of_op), inputs=inputs))
+                self._ranges.append(model.Range("operator", text, thread, *_span(of_op), inputs=inputs))
 
-    def _given(self, instruction: Instruction | None) -> Inputs | None:
+    def _given(self, instruction: Instruction | None) -> model.Inputs | None:
         """Return the inputs for the table of operations; the opcode if nothing else is known."""
         if instruction is None:
             return None
-        inputs = Inputs(values=(instruction.opcode,)) if instruction.given is None else instruction.given
-        made: Inputs = self._shared.setdefault(inputs, inputs)
+        inputs = model.Inputs(values=(instruction.opcode,)) if instruction.given is None else instruction.given
+        made: model.Inputs = self._shared.setdefault(inputs, inputs)
         return made
 
     def _instructions(self, keys: set[_Key]) -> dict[_Key, Instruction]:
@@ -366,7 +352,7 @@ class _Assembly:
                     found |= {(program, module, op): one for op, one in made.items()}
         return found
 
-    def _steps_of(self, executions: Mapping[int, Sequence[Sequence[_Launched]]]) -> list[Range]:
+    def _steps_of(self, executions: Mapping[int, Sequence[Sequence[_Launched]]]) -> list[model.Range]:
         """Return each execution of the program with the most device time, up to the next launch of it. The devices run
         it together; none if launches of one step and the next one overlap."""
         time: Counter[_Key] = Counter()
@@ -391,7 +377,7 @@ class _Assembly:
             return []
         thread = self._thread(f"{FRAMEWORK} steps")
         spans = [*pairwise(begins), (begins[-1], ends[-1])]
-        return [Range("annotation", f"step {number}", thread, *span) for number, span in enumerate(spans, 1)]
+        return [model.Range("annotation", f"step {number}", thread, *span) for number, span in enumerate(spans, 1)]
 
 
 def _executions(lane: Sequence[_Launched]) -> Iterator[list[_Launched]]:
@@ -420,7 +406,7 @@ def _details(text: str) -> _Details:
         grid = (blocks[0] * group[0], blocks[1] * group[1], blocks[2] * group[2])
     private, local, vgprs = (_integer(values.get(name)) for name in ("private_mem", "group_mem", "regs"))
     has_resources = private is not None or local is not None or vgprs is not None
-    resources = Resources(vgprs=vgprs, lds_bytes=local, scratch_bytes=private) if has_resources else None
+    resources = model.Resources(vgprs=vgprs, lds_bytes=local, scratch_bytes=private) if has_resources else None
     return _Details(grid, group, resources, _integer(values.get("size")) or 0)
 
 
@@ -444,7 +430,7 @@ def _integer(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdigit() and len(text) < 19 else None
 
 
-def _size3(text: str) -> Size3 | None:
+def _size3(text: str) -> model.Size3 | None:
     parts = [_integer(part) or 0 for part in text.split(",")]
     if len(parts) != 3 or not all(0 < part < 1 << 32 for part in parts):
         return None
