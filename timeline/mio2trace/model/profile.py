@@ -6,7 +6,7 @@ same records. Fields that only OpenCL has are in a side table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import msgspec
@@ -452,15 +452,11 @@ def misplaced(profile: Profile) -> str:
         ("range", set(commands.range.tolist()) - {-1}, len(profile.ranges)),
         ("range", profile.framework.ranges, len(profile.ranges)),
         ("activity", profile.framework.activities, len(profile.activities)),
-        ("node", (one.node for one in _executions(profile)), len(profile.framework.nodes)),
+        ("node", (one.node for one in profile.framework.ranges.values()), len(profile.framework.nodes)),
+        ("node", (one.node for one in profile.framework.activities.values()), len(profile.framework.nodes)),
     ]
     for what, numbers, count in places:
         wrong = next((one for one in numbers if one is not None and not 0 <= one < max(count, 1)), None)
         if wrong is not None:
             return f"{what} {wrong} of {count}"
     return ""
-
-
-def _executions(profile: Profile) -> Iterator[Execution]:
-    yield from profile.framework.ranges.values()
-    yield from profile.framework.activities.values()

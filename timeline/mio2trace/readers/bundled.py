@@ -13,7 +13,7 @@ last whole line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
@@ -129,7 +129,8 @@ class _Draft:
     def add(self, line: bytes) -> None:
         words, brace, text = line[1:].partition(b"{")
         field, _, name = words.decode("ascii", "replace").strip().partition(" ")
-        kinds = _members(self._kind).get(field, ())
+        # Of a profile also the members of its framework have lines.
+        kinds = {**ROWS[self._kind], **(ROWS[Framework] if self._kind is Profile else {})}.get(field, ())
         kind = next((one for one in kinds if one.__name__ == name or (not name and len(kinds) == 1)), None)
         if kind is None:
             raise _Damaged(f"a member of {words[:40]!r}")
@@ -168,16 +169,9 @@ class _Draft:
             if not isinstance(fields["framework"], Framework):
                 fields["framework"] = Framework(**_as_dict(fields["framework"]))
         record = self._kind(**fields)
-        if isinstance(record, Profile):
-            wrong = misplaced(record)
-            if wrong:
-                raise _Damaged(wrong)
+        if isinstance(record, Profile) and (wrong := misplaced(record)):
+            raise _Damaged(wrong)
         return _of_source(record, source)  # type: ignore[return-value]
-
-
-def _members(kind: type[msgspec.Struct]) -> Mapping[str, tuple[type[msgspec.Struct], ...]]:
-    """Return the tuples whose members have lines; for a profile also those of its framework."""
-    return {**ROWS[kind], **(ROWS[Framework] if kind is Profile else {})}
 
 
 # -- types: those of the model, except types that msgspec cannot distinguish -------------------------------------------
@@ -193,8 +187,9 @@ def _wire(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
     hints = get_type_hints(kind)
     left_out = ROWS.get(kind, {})
     replaced: dict[Any, Any] = {bytes: str, Sequence[TimerMark]: tuple[TimerMark, ...]}
+    inside = {inner for hint in hints.values() for inner in (hint, *get_args(hint))}
     for inner in (*_WIRED, Framework):
-        if inner is not kind and inner in _inside(hints.values()):
+        if inner is not kind and inner in inside:
             wire: Any = _wire(inner)
             model: Any = inner
             replaced |= {model: wire, model | None: wire | None, tuple[model, ...]: tuple[wire, ...]}
@@ -207,23 +202,15 @@ def _wire(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
         hint = replaced.get(hints[field.name], hints[field.name])
         if field.required:
             fields.append((field.name, hint))
+        elif hint is hints[field.name] and field.default is msgspec.NODEFAULT:
+            fields.append((field.name, hint, msgspec.field(default_factory=field.default_factory)))
         elif hint is hints[field.name]:
-            fields.append((field.name, hint, _default(field)))
+            fields.append((field.name, hint, field.default))
         elif isinstance(hint, type) and issubclass(hint, msgspec.Struct):
             fields.append((field.name, hint, msgspec.field(default_factory=hint)))
         else:
             fields.append((field.name, hint, "" if hint is str else field.default))
     return msgspec.defstruct(kind.__name__, fields, frozen=True, kw_only=True)
-
-
-def _default(field: msgspec.structs.FieldInfo) -> Any:
-    if field.default is not msgspec.NODEFAULT:
-        return field.default
-    return msgspec.field(default_factory=field.default_factory)
-
-
-def _inside(hints: Iterable[Any]) -> set[Any]:
-    return {inner for hint in hints for inner in (hint, *get_args(hint))}
 
 
 @cache

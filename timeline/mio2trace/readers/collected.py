@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain, groupby
 
 import msgspec
@@ -75,8 +76,8 @@ def plain_lines(head: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
         form = next((form for form in FORMS if _fits(form, head)), None)
         if form is None:
             break
-        numbers = _numbers(form, head)
-        head, blocks = _told(form, numbers, head), _without(form, numbers, blocks)
+        without = partial(_without, form, _numbers(form, head))
+        head, blocks = without(head), map(without, _whole_lines(blocks))
     return _without_colours(_once(blocks) if _is_twice(head) else blocks)
 
 
@@ -117,15 +118,11 @@ def _numbers(form: re.Pattern[bytes], head: bytes) -> dict[bytes, int]:
     return own if len(named) > 1 else {}
 
 
-def _told(form: re.Pattern[bytes], numbers: dict[bytes, int], block: bytes) -> bytes:
+def _without(form: re.Pattern[bytes], numbers: dict[bytes, int], block: bytes) -> bytes:
     """Return lines without the prefix, or with the number of the process in its place if there are several."""
     if not numbers:
         return form.sub(rb"\g<own>", block)
     return form.sub(lambda line: b"\x1e%d\x1e" % numbers.setdefault(line["who"], len(numbers)), block)
-
-
-def _without(form: re.Pattern[bytes], numbers: dict[bytes, int], blocks: Iterator[bytes]) -> Iterator[bytes]:
-    return (_told(form, numbers, block) for block in _whole_lines(blocks))
 
 
 def _without_colours(blocks: Iterator[bytes]) -> Iterator[bytes]:

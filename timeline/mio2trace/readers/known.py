@@ -65,10 +65,6 @@ def _is_perfetto(head: bytes) -> bool:
     return tag >> 3 in _PACKET_FIELDS and tag & 7 in (0, 2)
 
 
-def _is_own_perfetto(head: bytes) -> bool:
-    return b"generator" in head[:400] and b"mio2trace " in head[:400] and _is_perfetto(head)
-
-
 _TRACE = (
     "the trace of the same run: rocprofv3's database, JSON or *_kernel_trace.csv, rocprof's results.json or results.db"
 )
@@ -76,7 +72,10 @@ _TIMES = "a run with --kernel-trace (rocprofv3) or --stats (rocprof), which reco
 _SOURCE = "what it was made from"
 KNOWN: tuple[Known, ...] = (
     Known(lambda head: _OWN_JSON.match(head) is not None, "a trace that mio2trace wrote", _SOURCE),
-    Known(_is_own_perfetto, "a trace that mio2trace wrote", _SOURCE),
+    Known(
+        lambda head: b"generator" in head[:400] and b"mio2trace " in head[:400] and _is_perfetto(head),
+        "a trace that mio2trace wrote", _SOURCE,
+    ),
     Known(lambda head: head.startswith(_JOURNAL), "a journal of an SQLite database", "the database beside it"),
     Known(_table("name", "calls", "totaldurationns"), "a summary of calls or kernels without their times", _TRACE),
     Known(_table("counter_name", "counter_value"), "a table of counters", _TRACE),

@@ -117,7 +117,10 @@ def _together(of_writer: Mapping[int, _Log], lines: int) -> Records:
     for writer, records in made.items():
         for record in records:
             if isinstance(record, FrameworkLog):
-                logs.append(_renumbered(record, partial(of, writer)))
+                events = tuple(replace(one, thread=of(writer, one.thread)) for one in record.events)
+                layers = tuple(replace(one, thread=of(writer, one.thread)) for one in record.layers)
+                threads = tuple(of(writer, one) for one in record.threads)
+                logs.append(replace(record, events=events, layers=layers, threads=threads))
             elif isinstance(record, MiopenLog):
                 calls: dict[int, LoggedCall] = {}
                 its = tuple(_of_thread(one, partial(of, writer), calls) for one in record.records)
@@ -152,15 +155,6 @@ def _threads(records: Records) -> set[int]:
         elif isinstance(record, MiopenLog):
             threads.update(one.thread for one in record.records)
     return {one for one in threads if one is not None}
-
-
-def _renumbered(log: FrameworkLog, of: Callable[[int | None], int]) -> FrameworkLog:
-    return replace(
-        log,
-        events=tuple(replace(one, thread=of(one.thread)) for one in log.events),
-        layers=tuple(replace(one, thread=of(one.thread)) for one in log.layers),
-        threads=tuple(map(of, log.threads)),
-    )
 
 
 def _of_thread(

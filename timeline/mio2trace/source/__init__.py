@@ -238,18 +238,15 @@ class Source:
             except OSError as error:
                 raise InputError(f"{self.name}: {error.strerror or error} after {self.size} bytes") from None
             if not block:
-                self._note_a_new_size()
+                if self._total and not self._resized and os.fstat(self._file.fileno()).st_size != self._total:
+                    self._resized = True
+                    self.notes.add("file changed its size while it was read", f"{self.name}: read {self.size} bytes")
                 return
             self.size += len(block)
             self._hash.update(block)
             if self._progress is not None:
                 self._progress(self.name, self.size, self._total)
             yield block
-
-    def _note_a_new_size(self) -> None:
-        if self._total and not self._resized and os.fstat(self._file.fileno()).st_size != self._total:
-            self._resized = True
-            self.notes.add("file changed its size while it was read", f"{self.name}: read {self.size} bytes")
 
     def _limited(self, blocks: Iterator[bytes], packed: bool = True) -> Iterator[bytes]:
         """Yield the same blocks, unless they exceed the limit."""

@@ -364,7 +364,8 @@ class MiopenDecoder:
         message = Message(out.source, number, level, tag, content, kind, thread, out.stamp, out.elapsed)
         if raw and raw.startswith(self._plain):
             self._replay.learn_line(raw, "level " + kind, self._entries.thread, message)
-        self._out.add_message(message, key_of(message))
+        if kind != "key" or out.is_new_key(key_of(message)):
+            out.records.append(message)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

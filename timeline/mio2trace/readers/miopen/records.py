@@ -125,11 +125,6 @@ class Collected:
         self.counts[command_kind(text)] += 1
         self.records.append(Command(self.source, line, tag, text, thread, self.stamp, self.elapsed))
 
-    def add_message(self, message: Message, key: str | None) -> None:
-        """Add a message; one that looks up a key (`key_of`) is kept if the key differs from the one before."""
-        if message.kind != "key" or self.is_new_key(key):
-            self.records.append(message)
-
     def is_new_key(self, key: str | None) -> bool:
         """Return whether a line looks up another key than the line before: every database is asked for the same one."""
         if self.everything:

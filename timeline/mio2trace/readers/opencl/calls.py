@@ -262,7 +262,8 @@ class ProfileFolder:
         elif isinstance(call, cl.BuildProgram):
             self._change_program(call.program, {"options": call.options})
         elif isinstance(call, cl.CreateKernelsInProgram):
-            self._change_program(call.program, {"kernels": _count(call.num_kernels_ret)})
+            count = int(call.num_kernels_ret) if 0 <= call.num_kernels_ret < _NO_COUNT else None
+            self._change_program(call.program, {"kernels": count})
         if self._all_calls or isinstance(call, cl.BuildProgram):
             self._keep_call(str(call.__struct_config__.tag), call.timestamp, index, line)
 
@@ -360,10 +361,6 @@ class ProfileFolder:
 
 def _or_no(number: int | None) -> int:
     return NO if number is None else number
-
-
-def _count(number: int | float) -> int | None:
-    return int(number) if 0 <= number < _NO_COUNT else None
 
 
 # -- dv/dt: the host's stamps (dvdt-ck.md 1.4) -------------------------------------------------------------------------

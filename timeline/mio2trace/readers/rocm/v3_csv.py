@@ -150,10 +150,14 @@ class _Reading:
         )
         threads: dict[tuple[str, str, str], tuple[Assembly, int]] = {}
         for line, row in table.rows():
-            owner = row[guid_at], row[pid_at], row[tid_at]
+            owner = guid, pid, tid = row[guid_at], row[pid_at], row[tid_at]
             known = threads.get(owner)
             if known is None:
-                known = threads[owner] = self._thread(*owner)
+                process, number = (guid, integer(pid)), integer(tid)
+                self._process_of.setdefault((guid, number), process)
+                self._guids.setdefault(guid, process)
+                assembly = self._assembly(process)
+                known = threads[owner] = assembly, assembly.thread(number)
             assembly, thread = known
             times = assembly.times(integer(row[start_at]), integer(row[end_at]), "API call or range")
             if times is None:
@@ -166,14 +170,6 @@ class _Reading:
                 assembly.range(Range(kind, row[name_at], thread, *times, number))  # type: ignore[arg-type]
             else:
                 assembly.call(row[name_at], thread, times, key, line=line)
-
-    def _thread(self, guid: str, pid: str, tid: str) -> tuple[Assembly, int]:
-        process = guid, integer(pid)
-        number = integer(tid)
-        self._process_of.setdefault((guid, number), process)
-        self._guids.setdefault(guid, process)
-        assembly = self._assembly(process)
-        return assembly, assembly.thread(number)
 
     def kernels(self, part: Source) -> None:
         table = self._table(part, _KERNELS)

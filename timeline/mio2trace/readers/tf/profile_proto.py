@@ -126,7 +126,8 @@ class _Decoder:
                 elif tag == 0x18:
                     self._steps.append(signed(number))
                 elif tag == 0x22:
-                    self._string(at, stop)
+                    entry = last(fields(data, at, stop))
+                    self._strings[signed(entry[0x08][0])] = text(data, *entry[0x12])
                 elif tag >> 3 in (1, 4):
                     raise unexpected(tag, start)
             except WireError as error:
@@ -151,10 +152,6 @@ class _Decoder:
         if node.name.count("/") >= MOST_COMPONENTS:
             raise WireError(at, f"a name of more than {MOST_COMPONENTS} components")
         self._nodes[key] = node
-
-    def _string(self, at: int, stop: int) -> None:
-        entry = last(fields(self._data, at, stop))
-        self._strings[signed(entry[0x08][0])] = text(self._data, *entry[0x12])
 
     def _text(self, at: int, stop: int) -> str:
         """Return a string; equal strings of many messages are one object."""
@@ -227,7 +224,8 @@ class _Decoder:
                 if inner == 0x2A:
                     self._times(executions, c, d, accelerator=False)
                 elif inner == 0x3A:
-                    memory.append(_memory(data, c, d))
+                    got = integers(data, c, d, 1, 6, 7, 8, 9, 10)  # ExecMemory
+                    memory.append(OpMemory(got[6], got[7], got[8], got[9], got[1] * 1000, got[10]))
                 elif inner == 0x22:
                     self._times(executions, c, d, accelerator=True)
                 elif inner == 0x08:
@@ -350,12 +348,6 @@ def _tuple(data: bytes, at: int, stop: int) -> list[int]:
         else:
             raise unexpected(tag, at)
     return found
-
-
-def _memory(data: bytes, at: int, stop: int) -> OpMemory:
-    """Read ExecMemory, without the memory of single outputs."""
-    got = integers(data, at, stop, 1, 6, 7, 8, 9, 10)
-    return OpMemory(got[6], got[7], got[8], got[9], got[1] * 1000, got[10])
 
 
 def _attribute_text(data: bytes, at: int, stop: int) -> str:

@@ -90,7 +90,11 @@ class _Decoder:
             elif tag == 0x42:
                 op.label = text(data, a, b)
             elif tag == 0x32:
-                self._allocator(op, a, b)
+                memory = integers(data, a, b)
+                op.total_bytes += memory[2]
+                op.peak_bytes += memory[3]
+                op.live_bytes += memory[4]
+                op.in_use_bytes = memory.get(5, op.in_use_bytes)
             elif tag == 0x3A:
                 self._output(op, a, b)
             elif tag == 0x62:
@@ -100,13 +104,6 @@ class _Decoder:
             elif tag >> 3 in (1, 2, 4, 6, 7, 8, 12):
                 raise unexpected(tag, at)
         return op
-
-    def _allocator(self, op: OpStats, at: int, stop: int) -> None:
-        memory = integers(self._data, at, stop)
-        op.total_bytes += memory[2]
-        op.peak_bytes += memory[3]
-        op.live_bytes += memory[4]
-        op.in_use_bytes = memory.get(5, op.in_use_bytes)
 
     def _output(self, op: OpStats, at: int, stop: int) -> None:
         data = self._data

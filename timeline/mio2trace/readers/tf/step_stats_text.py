@@ -17,7 +17,6 @@ import re
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from mio2trace.model.tf import Shape
 from mio2trace.notes import Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
@@ -147,10 +146,7 @@ def _op(message: Message) -> OpStats:
                 op.output_bytes += max(_number(allocation, "requested_bytes"), _number(allocation, "allocated_bytes"))
             for shape in _messages(tensor, "shape"):
                 if "unknown_rank" not in shape:
-                    op.shapes.append((_number(output, "slot"), _shape(shape)))
+                    # A scalar is (1,), as in a ProfileProto.
+                    sizes = tuple(_number(dim, "size") for dim in _messages(shape, "dim")) or (1,)
+                    op.shapes.append((_number(output, "slot"), sizes))
     return op
-
-
-def _shape(message: Message) -> Shape:
-    """Return a tensor's shape; a scalar is (1,), as in a ProfileProto."""
-    return tuple(_number(dim, "size") for dim in _messages(message, "dim")) or (1,)

@@ -187,7 +187,8 @@ class EventArray:
             return self._one_by_one(text[1:-1], is_last)
         try:
             events: Sequence[Event] = self._decoder.decode(text)
-            if self._decoder is _EVENTS and _has_inexact_times(events):
+            times = [event.ts for event in events if type(event.ts) is float]
+            if self._decoder is _EVENTS and times and not -EXACT_BELOW < min(times) <= max(times) < EXACT_BELOW:
                 self._decoder = _EXACT_EVENTS
                 events = self._decoder.decode(text)
             return events
@@ -247,11 +248,6 @@ class EventArray:
         return events
 
 
-def _has_inexact_times(events: Sequence[Event]) -> bool:
-    times = [event.ts for event in events if type(event.ts) is float]
-    return bool(times) and not -EXACT_BELOW < min(times) <= max(times) < EXACT_BELOW
-
-
 def nanoseconds(value: object) -> int | None:
     """Convert microseconds to ns, exactly; None if it is no time."""
     if type(value) is float and -EXACT_BELOW < value < EXACT_BELOW:
@@ -269,11 +265,6 @@ def _number(text: str) -> Number:
     return Decimal(text) if len(text) < 40 and text.replace(".", "").lstrip("-").isdecimal() else float(text)
 
 
-def _plain(value: Any) -> Any:
-    """Return a number or text unchanged; None for a list, an object and the like."""
-    return value if isinstance(value, (int, float, str, Decimal)) else None
-
-
 def _event(made: dict[str, Any]) -> _LooseEvent:
     raw = _NO_ARGS
     if "args" in made:
@@ -282,8 +273,9 @@ def _event(made: dict[str, Any]) -> _LooseEvent:
         except (ValueError, TypeError, RecursionError, OverflowError):
             raw = _UNREADABLE_ARGS
     ph, cat, name = (word if isinstance(word := made.get(key), str) else "" for key in ("ph", "cat", "name"))
-    pid, tid, ts, dur, number = (_plain(made.get(key)) for key in ("pid", "tid", "ts", "dur", "id"))
-    return _LooseEvent(ph, cat, name, pid, tid, ts, dur, number, raw)
+    plain = [made.get(key) for key in ("pid", "tid", "ts", "dur", "id")]  # no lists, objects and the like
+    pid, tid, ts, dur, number = (one if isinstance(one, (int, float, str, Decimal)) else None for one in plain)
+    return _LooseEvent(ph, cat, name, pid, tid, ts, dur, number, raw)  # type: ignore[arg-type]
 
 
 def _end_of_space(text: str, at: int) -> int:

@@ -193,21 +193,17 @@ class Frames:
             return rows
         return dict(zip(ids, range(len(ids)), strict=True))
 
-    def _parent(self, row: int) -> int:
-        parent, row_of = self._parents[row], self._row_of
-        if parent < 0:
-            return -1
-        if isinstance(row_of, array):
-            return row_of[parent] if parent < len(row_of) else -1
-        return row_of.get(parent, -1)
-
     def _lines_of(self, row: int) -> Lines:
         """Return the row's own frame, or the nearest one around it."""
-        told = self._told
+        told, row_of = self._told, self._row_of
         climbed: list[int] = []
         while row not in told and len(climbed) < _MOST_STEPS:
             climbed.append(row)
-            row = self._parent(row)
+            parent = self._parents[row]
+            if isinstance(row_of, array):
+                row = row_of[parent] if 0 <= parent < len(row_of) else -1
+            else:
+                row = row_of.get(parent, -1) if parent >= 0 else -1
         known = told.get(row, told[-1])
         for row in reversed(climbed):
             frame = self._frames[self._name_of[row]]

@@ -49,10 +49,6 @@ def _file(value: object) -> str:
     return "" if found is None else found[1]
 
 
-def _count(value: object) -> int | None:
-    return value if type(value) is int and 0 <= value < _MOST else None
-
-
 _Lengths = tuple[int | tuple[int, ...], ...]
 _SHAPES = msgspec.json.Decoder(tuple[_Lengths | None, ...])
 _WORDS = msgspec.json.Decoder(tuple[str, ...])
@@ -83,7 +79,8 @@ class InputsCache:
 
     def _of_collective(self, args: Args) -> Inputs:
         """Return the message of a collective; its other inputs are only its tensors again."""
-        numbers = tuple(_count(one) for one in (args.sent, args.received, args.ranks))
+        given = args.sent, args.received, args.ranks
+        numbers = tuple(one if type(one) is int and 0 <= one < _MOST else None for one in given)
         key = b"|".join((args.collective, args.dtype, args.group, repr(numbers).encode()))
         made = self._made.get(key)
         if made is None:

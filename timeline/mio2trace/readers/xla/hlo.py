@@ -9,6 +9,7 @@ show the problem.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -57,8 +58,12 @@ def instructions(data: bytes, wanted: frozenset[str]) -> dict[str, Instruction]:
     raw: dict[str, _Raw] = {}
     shapes: dict[int, tuple[int, int]] = {}
     try:
-        for at, stop in _all(data):
-            name, number, one = _instruction(data, at, stop)
+        for span in chain.from_iterable(
+            _parts(data, computation, 0x12)
+            for module in _parts(data, (0, len(data)), 0x0A)
+            for computation in _parts(data, module, 0x1A)
+        ):
+            name, number, one = _instruction(data, *span)
             if 3 in one.parts:
                 shapes[number] = one.parts[3]
             if name in wanted:
@@ -72,12 +77,6 @@ def instructions(data: bytes, wanted: frozenset[str]) -> dict[str, Instruction]:
         except (WireError, ValueError, IndexError, KeyError, TypeError):
             continue
     return found
-
-
-def _all(data: bytes) -> Iterator[tuple[int, int]]:
-    for module in _parts(data, (0, len(data)), 0x0A):
-        for computation in _parts(data, module, 0x1A):
-            yield from _parts(data, computation, 0x12)
 
 
 def _parts(data: bytes, span: tuple[int, int], wanted: int) -> Iterator[tuple[int, int]]:

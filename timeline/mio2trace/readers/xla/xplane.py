@@ -144,7 +144,8 @@ class _Assembly:
             tpu = any(plane.name.startswith("/device:TPU") for plane in self._planes)
             what = "the profile of a TPU" if tpu else "no event of a GPU or of its host"
             raise InputError(f"{self._source.name}: {what}; expected an XSpace of a run on a GPU")
-        self._ran.sort(key=self._order)
+        begun = {key: call.start_ns or 0 for key, (call, _) in self._calls.items()}
+        self._ran.sort(key=lambda ran: (begun.get(ran.correlation, ran.start), ran.start))
         range_of = self._program_ranges()
         launches = {ran.correlation for ran in self._ran}
         others = [call for key, (call, _) in self._calls.items() if key not in launches] + self._others
@@ -220,11 +221,6 @@ class _Assembly:
         if index == len(self._queues):
             self._queues.append(model.Queue(index=index, device=device, kind="stream", number=number))
         return index
-
-    def _order(self, ran: _Ran) -> tuple[int, int]:
-        """Sort by launch; a command without a launch by its begin."""
-        call = self._calls.get(ran.correlation)
-        return (ran.start if call is None else call[0].start_ns or 0), ran.start
 
     def _activity(self, number: int, ran: _Ran, place: int | None) -> model.Activity:
         is_copy = ran.kind == "copy"
