@@ -17,7 +17,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from mio2trace.notes import InputError, Notes
 
@@ -291,12 +291,6 @@ GZIP_MAGIC = b"\x1f\x8b"
 MARK_BYTES = len(codecs.BOM_UTF8)
 
 
-class Decompressor(Protocol):
-    """A zlib decompression object, whose type has no public name."""
-
-    def decompress(self, data: bytes, max_length: int = ..., /) -> bytes: ...
-
-
 def gunzip(
     blocks: Iterator[bytes], block_size: int, name: str, bytes_read: Callable[[], int], notes: Notes
 ) -> Iterator[bytes]:
@@ -338,7 +332,7 @@ def gunzip(
         notes.cut_off(name)
 
 
-def _up_to_the_damage(decoder: Decompressor, block: bytes) -> bytes:
+def _up_to_the_damage(decoder: zlib._Decompress, block: bytes) -> bytes:
     """Return the part of a damaged ``block`` that can be decoded; zlib itself returns a whole block or nothing."""
     out: list[bytes] = []
     try:

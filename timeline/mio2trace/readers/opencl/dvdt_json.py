@@ -21,6 +21,7 @@ from mio2trace.notes import Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.opencl.calls import ProfileFolder
 from mio2trace.readers.opencl.records import AnyCall, Call, LostCall, TimedCall, shown_call
+from mio2trace.readers.pieces import UNREADABLE, pieces
 from mio2trace.source import Source
 
 NAME = "dv/dt profile (JSON)"
@@ -32,9 +33,7 @@ _SNIFF = re.compile(
     rb'(?:\]|\{(?:.{0,60000}?)"call"\s*:\s*"cl[A-Z]|\{[^{}]*"source"\s*:\s*\{\s*"0"\s*:)',
     re.DOTALL,
 )
-# Inside a JSON string every quote is escaped, so this can only be the end of one object and the start of the next.
 _BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*"[\w ]+"\s*:)')
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _CALLS = msgspec.json.Decoder(list[Call])
 _TIMED_CALLS = msgspec.json.Decoder(list[TimedCall])
 _RAW_CALLS = msgspec.json.Decoder(list[msgspec.Raw])
@@ -43,7 +42,6 @@ _ONE_CALL = msgspec.json.Decoder(Call, strict=False)
 _ONE_TIMED_CALL = msgspec.json.Decoder(TimedCall, strict=False)
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _SET_NO_ARGUMENT = ("clEnqueueNDRangeKernel", "clEnqueueReadBuffer", "clEnqueueWriteBuffer", "clCreateBuffer")
-_SEARCH_BACK = 1 << 20
 _LONGEST_BORDER = 1 << 14
 LONGEST_CALL = 256 << 20
 """Bytes; the longest known calls have a few million. A text without an end would fill the memory."""
@@ -81,11 +79,6 @@ class _Part(NamedTuple):
     offset: int
     ending: Literal["next", "closed", "cut", "endless"]
 
-    @property
-    def end(self) -> int:
-        """The place after the last call."""
-        return self.offset + len(self.text) - 2
-
 
 def _parts(blocks: Iterable[bytes]) -> Iterator[_Part]:
     iterator = iter(blocks)
@@ -98,48 +91,17 @@ def _parts(blocks: Iterable[bytes]) -> Iterator[_Part]:
         rest += block
         opening = _OPENING.match(rest)
     offset = opening.end() if opening else 0
-    tail = rest[offset:]
-    # A call may be longer than a block, and the border of two calls may be in two blocks.
-    held: list[bytes] = []
-    size = 0
-    for block in iterator:
-        cut = _last_cut(block)
-        if cut is None:
-            tail += block
-            block = tail
-            tail = b""
-            cut = _last_cut(block)
-            if cut is None:
-                held.append(block[:-_LONGEST_BORDER])
-                tail = block[-_LONGEST_BORDER:]
-                size += len(held[-1])
-                if size > LONGEST_CALL:
-                    yield _Part(b"[]", offset, "endless")
-                    return
-                continue
-        part = _Part(b"".join((b"[", *held, tail, memoryview(block)[: cut[0]], b"]")), offset, "next")
-        yield part
-        offset = part.end + cut[1] - cut[0]
-        held.clear()
-        size = 0
-        tail = block[cut[1] :]
-    rest = b"".join((*held, tail))
-    end = rest.rfind(b"]")
-    if end >= 0 and not rest[end + 1 :].strip():
-        yield _Part(b"[" + rest[: end + 1], offset, "closed")
-    else:
-        yield _Part(b"[" + rest + b"]", offset, "cut")
-
-
-def _last_cut(block: bytes) -> tuple[int, int] | None:
-    """Return where the last complete call in ``block`` ends, and where the next one begins."""
-    for back in (1 << 11, 1 << 14, _SEARCH_BACK, len(block)):
-        last = None
-        for found in _BETWEEN.finditer(block, max(0, len(block) - back)):
-            last = found
-        if last:
-            return last.start() + 1, last.end()
-    return None
+    try:
+        for text, gap, _ in pieces(rest[offset:], iterator, _BETWEEN, _LONGEST_BORDER, LONGEST_CALL):
+            if gap < 0:
+                end = text.rfind(b"]", 0, -1)
+                is_closed = end >= 0 and not text[end + 1 : -1].strip()
+                yield _Part(text[: end + 1] if is_closed else text, offset, "closed" if is_closed else "cut")
+            else:
+                yield _Part(text, offset, "next")
+                offset += len(text) - 2 + gap
+    except OverflowError:
+        yield _Part(b"[]", offset, "endless")
 
 
 class _Decoder:
@@ -159,31 +121,32 @@ class _Decoder:
             return ()
         try:
             calls = self._decode(part.text)
-        except _UNREADABLE:
+        except UNREADABLE:
             return self._one_by_one(part, index)
         if part.ending == "cut":
-            self._cut(part.end)
+            self._cut(part)
         return calls
 
     def _one_by_one(self, part: _Part, index: int) -> list[AnyCall]:
         try:
             raws: list[msgspec.Raw | None] = list(_RAW_CALLS.decode(part.text))
-        except _UNREADABLE as error:
-            raws = self._split(part.text[1:-1], part.offset, part.ending != "cut", error)
+        except UNREADABLE as error:
+            raws = self._split(part, error)
         else:
             if part.ending == "cut":
-                self._cut(part.end)
+                self._cut(part)
         return [LostCall() if raw is None else self._call(raw, index + number) for number, raw in enumerate(raws)]
 
-    def _cut(self, end: int) -> None:
-        self._notes.cut_off(self._place, f"byte {end}")
+    def _cut(self, part: _Part) -> None:
+        self._notes.cut_off(self._place, f"byte {part.offset + len(part.text) - 2}")
 
-    def _split(self, part: bytes, offset: int, is_whole: bool, error: Exception) -> list[msgspec.Raw | None]:
+    def _split(self, part: _Part, error: Exception) -> list[msgspec.Raw | None]:
         """Return the calls of a text that is not valid JSON, each decoded by itself; None for a damaged one."""
         raws: list[msgspec.Raw | None] = []
-        pieces = _BETWEEN.split(part)
-        for number, piece in enumerate(pieces, 1):
-            last = number == len(pieces)
+        is_whole = part.ending != "cut"
+        texts = _BETWEEN.split(part.text[1:-1])
+        for number, piece in enumerate(texts, 1):
+            last = number == len(texts)
             text = piece if last else piece + b"}"
             end = _whole(text)
             if end is None:
@@ -200,10 +163,10 @@ class _Decoder:
             elif rest and not (last and not is_whole and rest[:1] == b","):
                 raws.append(None)
         if not is_whole:
-            self._cut(offset + len(part))
+            self._cut(part)
         if damaged := raws.count(None):
             what = "damaged JSON in the profile: a call is lost, calls after it may be miscounted"
-            self._notes.add(what, f"{self._place}: near byte {offset}: {error}", damaged)
+            self._notes.add(what, f"{self._place}: near byte {part.offset}: {error}", damaged)
         return raws
 
     def _call(self, raw: msgspec.Raw, index: int) -> AnyCall:
@@ -215,7 +178,7 @@ class _Decoder:
                 call = self._decode_one(bytes(raw).decode("utf-8", "replace").encode())
                 self._notes.add("text in the profile that is not UTF-8", f"[{index}]")
             return call
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             reason = str(error)
         where = f"[{index}]"
         name, kernel, errcode = (_field(raw, key) for key in ("call", "kernel", "errcode"))
@@ -250,6 +213,6 @@ def _field(raw: msgspec.Raw, key: str) -> object:
     """Return a field of a call that does not decode as a whole; None if the field cannot be read."""
     try:
         value: object = msgspec.json.decode(_FIELDS.decode(raw)[key])
-    except (*_UNREADABLE, KeyError):
+    except (*UNREADABLE, KeyError):
         return None
     return value

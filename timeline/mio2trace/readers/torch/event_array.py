@@ -15,6 +15,7 @@ import msgspec
 
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
+from mio2trace.readers.pieces import UNREADABLE, pieces
 
 LONGEST_EVENT = 64 << 20
 """Bytes; also of the text around the array. Reading stops at a longer text: without an end it would fill the memory."""
@@ -22,7 +23,6 @@ EXACT_BELOW = 1 << 43
 """Microseconds: a smaller double distinguishes any three decimals; rounding the fraction restores them."""
 ROUNDED_BELOW = 1 << 42
 """Microseconds: rounding a thousand times a smaller double restores ns: its error is below half a nanosecond."""
-# Inside a JSON string every quote is escaped, so this can only be the end of one object and the start of the next.
 _FIRST_KEYS = r'"(?:ph|name|cat|args|bp|dur)"\s*:'
 _BETWEEN = late(rb"\}\s*,\s*(?=\{\s*" + _FIRST_KEYS.encode() + b")")
 _NEXT = late(r"\{\s*" + _FIRST_KEYS)
@@ -31,9 +31,7 @@ _SPACE = late(r"[\s,]*")
 _MOST_FAILED = 16
 """Events of a piece that may be searched up to its end. Later events end at the latest where another may begin: a text
 without an end would be read again for every event after it."""
-_SEARCH_BACK = 1 << 14
 _LONGEST_BORDER = 1 << 10
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _NO_ARGS, _UNREADABLE_ARGS = msgspec.Raw(b"{}"), msgspec.Raw(b"null")
 NOTHING = msgspec.Raw(b"")
 Number = int | float | Decimal
@@ -155,32 +153,13 @@ class EventArray:
 
     def _texts(self) -> Iterator[tuple[bytes, bool]]:
         """Yield whole events as an array (the last one with all text after it), and whether it is the last."""
-        # An event may be longer than a block, and the border of two events may be in two blocks.
-        tail, self._rest = self._rest, b""
-        parts: list[bytes] = []
-        size = 0
-        for block in self._blocks:
-            cut = _last_cut(block)
-            if cut is None:
-                tail, block = b"", tail + block
-                cut = _last_cut(block)
-                if cut is None:
-                    parts.append(block[:-_LONGEST_BORDER])
-                    tail = block[-_LONGEST_BORDER:]
-                    size += len(parts[-1])
-                    if size > LONGEST_EVENT:
-                        limit = LONGEST_EVENT >> 20
-                        self._notes.add(f"event longer than {limit} MiB: read up to there", self._place)
-                        return
-                    continue
-            text = b"".join((b"[", *parts, tail, memoryview(block)[: cut[0]], b"]"))
-            parts.clear()
-            size = 0
-            tail = block[cut[1] :]
-            self._rest = b"," + tail
-            yield text, False
-        self._rest = b""
-        yield b"".join((b"[", *parts, tail, b"]")), True
+        first, self._rest = self._rest, b""
+        try:
+            for text, gap, rest in pieces(first, self._blocks, _BETWEEN, _LONGEST_BORDER, LONGEST_EVENT):
+                self._rest = b"" if gap < 0 else b"," + rest
+                yield text, gap < 0
+        except OverflowError:
+            self._notes.add(f"event longer than {LONGEST_EVENT >> 20} MiB: read up to there", self._place)
 
     def _events(self, text: bytes, is_last: bool) -> Sequence[Event]:
         if is_last:
@@ -192,11 +171,11 @@ class EventArray:
                 self._decoder = _EXACT_EVENTS
                 events = self._decoder.decode(text)
             return events
-        except _UNREADABLE:
+        except UNREADABLE:
             pass
         try:
             return [self._read_args(event) for event in _LOOSE_EVENTS.decode(text)]
-        except _UNREADABLE:
+        except UNREADABLE:
             return self._one_by_one(text[1:-1], is_last)
 
     def _read_args(self, event: _LooseEvent) -> Event:
@@ -204,7 +183,7 @@ class EventArray:
         args = Args()
         try:
             args = _ARGS.decode(event.args)
-        except _UNREADABLE:
+        except UNREADABLE:
             self._notes.add("arguments of a row that could not be read", self._place)
         return Event(event.ph, event.cat, event.name, event.pid, event.tid, event.ts, event.dur, event.id, args)
 
@@ -281,14 +260,3 @@ def _event(made: dict[str, Any]) -> _LooseEvent:
 def _end_of_space(text: str, at: int) -> int:
     space = _SPACE.match(text, at)
     return space.end() if space is not None else at
-
-
-def _last_cut(block: bytes) -> tuple[int, int] | None:
-    """Return where the last complete event in ``block`` ends, and where the next one begins."""
-    for back in (_SEARCH_BACK, len(block)):
-        last = None
-        for border in _BETWEEN.finditer(block, max(0, len(block) - back)):
-            last = border
-        if last is not None:
-            return last.start() + 1, last.end()
-    return None

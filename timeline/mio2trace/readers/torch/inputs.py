@@ -9,9 +9,9 @@ import msgspec
 from mio2trace.model.profile import Collective, Inputs
 from mio2trace.notes import Notes
 from mio2trace.patterns import late
+from mio2trace.readers.pieces import UNREADABLE
 from mio2trace.readers.torch.event_array import NOTHING, Args
 
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 DTYPES = {
     "float": "float", "double": "double", "c10::Half": "half", "c10::BFloat16": "bfloat16", "long": "int64",
     "long int": "int64", "int": "int32", "short": "int16", "signed char": "int8", "unsigned char": "uint8",
@@ -104,6 +104,6 @@ class InputsCache:
                 _WORDS.decode(bytes(args.values) or b"[]"),
                 kernel_file=kernel_file,
             )
-        except _UNREADABLE:
+        except UNREADABLE:
             self._notes.add("inputs of an op that could not be read", self._place)
             return None

@@ -58,13 +58,6 @@ _Key = tuple[int | None, str, str]
 """(program, module, op)."""
 
 
-class _Details(NamedTuple):
-    grid: model.Size3 | None = None
-    workgroup: model.Size3 | None = None
-    resources: model.Resources | None = None
-    size_bytes: int = 0
-
-
 class _Op(NamedTuple):
     """The op of a kernel. ``path``: the name that JAX or TensorFlow gave the op."""
 
@@ -81,7 +74,8 @@ class _Ran(NamedTuple):
     queue: int
     correlation: int | None
     op: _Op | None
-    details: _Details
+    details: Mapping[str, Any]
+    """Arguments of `Activity`."""
     kind: _Kind
 
 
@@ -226,12 +220,10 @@ class _Assembly:
         is_copy = ran.kind == "copy"
         route = next((route for word, route in _ROUTES.items() if word in ran.name), "") if is_copy else ""
         called = self._calls.get(ran.correlation)
-        grid, workgroup, resources, size_bytes = ran.details
         return model.Activity(
             number, ran.kind, f"copy {route}".strip() if is_copy else kernel_name(ran.name), queue=ran.queue,
-            start_ns=ran.start, end_ns=ran.end, call=None if called is None else called[0], grid=grid,
-            workgroup=workgroup, size_bytes=size_bytes, route=route, correlation=ran.correlation, range=place,
-            resources=resources,
+            start_ns=ran.start, end_ns=ran.end, call=None if called is None else called[0], route=route,
+            correlation=ran.correlation, range=place, **ran.details,
         )  # fmt: skip
 
     # -- the host ----------------------------------------------------------------------------------------------------
@@ -393,7 +385,7 @@ def _span(launched: Sequence[_Launched]) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=1 << 14)
-def _details(text: str) -> _Details:
+def _details(text: str) -> Mapping[str, Any]:
     """Read ``grid:16,1,1 block:512,1,1 private_mem:0 group_mem:0``: the number of blocks, and their size."""
     values = dict(_DETAIL.findall(text[:400]))
     blocks, group = _size3(values.get("grid", "")), _size3(values.get("block", ""))
@@ -403,7 +395,8 @@ def _details(text: str) -> _Details:
     private, local, vgprs = (_integer(values.get(name)) for name in ("private_mem", "group_mem", "regs"))
     has_resources = private is not None or local is not None or vgprs is not None
     resources = model.Resources(vgprs=vgprs, lds_bytes=local, scratch_bytes=private) if has_resources else None
-    return _Details(grid, group, resources, _integer(values.get("size")) or 0)
+    size = _integer(values.get("size")) or 0
+    return {"grid": grid, "workgroup": group, "resources": resources, "size_bytes": size}
 
 
 def _correlation(stats: Mapping[str, Value]) -> int | None:
