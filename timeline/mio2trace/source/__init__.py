@@ -49,7 +49,8 @@ class Source:
         max_input: int | None = None,
     ) -> None:
         self.index = index
-        self._path = path
+        self.path = "" if path == "-" else path
+        """Of the file; empty for standard input."""
         self.name = "standard input" if path == "-" else os.path.basename(path) or path
         self.block_size = BLOCK
         self.size = 0
@@ -61,8 +62,7 @@ class Source:
         self._content_hash: hashlib._Hash | None = None
         """Hash of the decoded content, if it differs from the file's own bytes."""
         self._file: BinaryIO
-        self._own = path != "-"
-        self._total = 0
+        self.total_bytes = 0
         """Bytes of a regular file when it was opened; 0 for any other file."""
         self._first = b""
         self.companions: list[Source] = []
@@ -84,7 +84,7 @@ class Source:
                     self._file, self._first = opened_pipe(path, self.name, self.block_size)
                 else:
                     self._file = open(path, "rb")  # noqa: SIM115 - closed by close()
-                self._total = os.fstat(self._file.fileno()).st_size
+                self.total_bytes = os.fstat(self._file.fileno()).st_size
             except ValueError:  # a NUL in the path
                 raise InputError(f"{path}: no valid path; expected that of a file") from None
             except OSError as error:
@@ -125,32 +125,22 @@ class Source:
         return (self._content_hash or self._hash).hexdigest()
 
     @property
-    def total_bytes(self) -> int:
-        """Size of a regular file when it was opened; 0 for any other file."""
-        return self._total
-
-    @property
     def plain_path(self) -> str:
         """The path of a file that needs no decoding, for readers that need more than a stream; else empty."""
-        is_within = self._max_input is None or self._total <= self._max_input
-        return self._path if self._total and self._content_hash is None and is_within else ""
-
-    @property
-    def path(self) -> str:
-        """The path of the file; empty for standard input."""
-        return self._path if self._own else ""
+        is_within = self._max_input is None or self.total_bytes <= self._max_input
+        return self.path if self.total_bytes and self._content_hash is None and is_within else ""
 
     def require_room(self, more: int) -> None:
         """Raises `InputError` if this file and ``more`` bytes beside it exceed ``max_input``."""
         most = self._max_input
-        if most is not None and self._total + more > most:
+        if most is not None and self.total_bytes + more > most:
             size = f"more than {most // 1_000_000} MB"
             raise InputError(f"{self.name}: with its journal, {size}; --max-input sets another limit")
 
     def companion(self, path: str) -> Source | None:
         """Open a file that belongs to this one, under the same limits; None if it does not exist. Both are closed
         together. Raises `InputError` like opening this one."""
-        if not self._own or not os.path.isfile(path):
+        if not self.path or not os.path.isfile(path):
             return None
         made = Source(path, self.index, self.notes, progress=self._progress, max_input=self._max_input)
         self.companions.append(made)
@@ -223,7 +213,7 @@ class Source:
     def close(self) -> None:
         """Close the file (but not standard input)."""
         self._decoded = iter(())
-        if self._own:
+        if self.path:
             self._file.close()
         for other in self.companions:
             other.close()
@@ -232,20 +222,20 @@ class Source:
         while not self.stopped:
             try:
                 most = self.block_size
-                left = self._total - self.size if self._total else most
+                left = self.total_bytes - self.size if self.total_bytes else most
                 block, self._first = self._first, b""
                 block = block or self._file.read(min(most, left))
             except OSError as error:
                 raise InputError(f"{self.name}: {error.strerror or error} after {self.size} bytes") from None
             if not block:
-                if self._total and not self._resized and os.fstat(self._file.fileno()).st_size != self._total:
+                if self.total_bytes and not self._resized and os.fstat(self._file.fileno()).st_size != self.total_bytes:
                     self._resized = True
                     self.notes.add("file changed its size while it was read", f"{self.name}: read {self.size} bytes")
                 return
             self.size += len(block)
             self._hash.update(block)
             if self._progress is not None:
-                self._progress(self.name, self.size, self._total)
+                self._progress(self.name, self.size, self.total_bytes)
             yield block
 
     def _limited(self, blocks: Iterator[bytes], packed: bool = True) -> Iterator[bytes]:

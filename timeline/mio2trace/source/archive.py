@@ -84,20 +84,23 @@ def is_archive(path: str) -> bool:
 
 def is_unpacked(path: str) -> bool:
     """Return whether a folder holds the manifest of one of our archives."""
+    return _read_manifest(path) is not None
+
+
+def _read_manifest(folder: str) -> Manifest | None:
     try:
-        manifest = os.path.join(path, MANIFEST)
-        if not os.path.isfile(manifest):
-            return False  # reading from a pipe would block
-        with open(manifest, "rb") as file:
-            return _manifest(file.read(_MOST_OF_A_DIRECTORY)) is not None
+        path = os.path.join(folder, MANIFEST)
+        if not os.path.isfile(path):
+            return None  # reading from a pipe would block
+        with open(path, "rb") as file:
+            return _manifest(file.read(_MOST_OF_A_DIRECTORY))
     except (OSError, ValueError):
-        return False
+        return None
 
 
 def unpacked_in(folder: str) -> Unpacked:
     """Return the members of an archive that was unpacked into ``folder``. Raises `InputError` if one is missing."""
-    with open(os.path.join(folder, MANIFEST), "rb") as file:
-        manifest = _manifest(file.read(_MOST_OF_A_DIRECTORY))
+    manifest = _read_manifest(folder)
     assert manifest is not None
     members = _named(manifest, os.path.basename(folder))
     for member in members:

@@ -77,11 +77,6 @@ class _Run(msgspec.Struct):
     def has_data(self) -> bool:
         return any(_EMPTY.fullmatch(raw) is None for raw in (self.per_layer_info, self.dvdt_prof))
 
-    @property
-    def failed(self) -> bool:
-        """Whether the run states that it failed: many records state neither."""
-        return self.run_success == "no" or self.run_success_bool is False
-
 
 class _Repetition(msgspec.Struct):
     run: _Run = msgspec.field(default_factory=_Run)
@@ -116,7 +111,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     record = _decode(text, _Record, source.name)
     if record.characteristics_list is None:
         run, path = _decode(text, _Run, source.name), "$"
-        if run.failed:
+        if run.run_success == "no" or run.run_success_bool is False:  # many records state neither
             notes.add("the run says that it failed", source.name)
         if options.repetition:
             raise InputError(f"{source.name}: no repetition {options.repetition}; it holds a single run")

@@ -36,8 +36,7 @@ class Unit(msgspec.Struct):
     lines: int = 1
     cut: Callable[[bytes, int], tuple[bytes, ...]] | None = None
     call: LoggedCall | None = None
-    command: Command | None = None
-    message: Message | None = None
+    line: Command | Message | None = None
     shape: bytes = b""
     dtype: bytes = b""
     key: str | None = None

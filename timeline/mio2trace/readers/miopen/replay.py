@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, cut_addresses
 from mio2trace.readers.miopen.lines import MAX_PARAMS, PREFIX, type_and_shape
@@ -84,11 +85,8 @@ class Replay:
     ) -> None:
         """Learn a line with its count and its record, if one is kept. A text with carriage returns is several lines."""
         if len(self._known) < INTERN and b"\r" not in line and line not in self._known:
-            unit = Unit(count, (line,), (), len(line), thread, prefixed=prefixed)
-            if isinstance(record, Command):
-                unit.command = record
-            elif record is not None:
-                unit.message, unit.key = record, key_of(record)
+            key = key_of(record) if isinstance(record, Message) else None
+            unit = Unit(count, (line,), (), len(line), thread, line=record, key=key, prefixed=prefixed)
             self._known[line] = unit
 
     def take(
@@ -183,22 +181,13 @@ class Replay:
 
     def _again(self, unit: Unit, number: int) -> None:
         """Add a line that repeats: its command or message, if one is kept."""
-        out, command, message = self._out, unit.command, unit.message
-        if command is None and message is None:
+        out, record = self._out, unit.line
+        if record is None:
             return
         if out.clock is not None:
             out.stamp, out.elapsed = out.clock(number)
-        if command is not None:
-            out.records.append(
-                Command(command.source, number, command.tag, command.text, command.thread, out.stamp, out.elapsed)
-            )
-        elif message is not None and (message.kind != "key" or out.is_new_key(unit.key)):
-            out.records.append(
-                Message(
-                    message.source, number, message.level, message.function, message.text, message.kind,
-                    message.thread, out.stamp, out.elapsed,
-                )
-            )  # fmt: skip
+        if not isinstance(record, Message) or record.kind != "key" or out.is_new_key(unit.key):
+            out.records.append(replace(record, line=number, stamp=out.stamp, elapsed_ns=out.elapsed))
 
     # Runs
 
@@ -218,8 +207,8 @@ class Replay:
                 stamp, elapsed = clock(line)
             if call is not None:
                 add(Entry(line, call, join(digits[first:end]), stamp, elapsed))
-            elif (command := unit.command) is not None:
-                add(Command(command.source, line, command.tag, command.text, command.thread, stamp, elapsed))
+            elif type(record := unit.line) is Command:
+                add(replace(record, line=line, stamp=stamp, elapsed_ns=elapsed))
             else:
                 self._again(unit, line)
         return True
@@ -247,7 +236,7 @@ class Replay:
             if unit.shape and not self._out.everything:
                 if sets.setdefault(unit.shape, unit.dtype) != unit.dtype:
                     return  # one shape with two types: each Set call must be kept
-            elif unit.call is not None or unit.command is not None or unit.message is not None:
+            elif unit.call is not None or unit.line is not None:
                 steps.append((offset, unit.call, begin, len(digits), unit))
             offset += unit.lines
         size = sum(unit.size for unit in units)

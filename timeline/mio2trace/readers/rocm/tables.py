@@ -125,25 +125,17 @@ class Table:
 
     def _fields(self, line: str) -> list[str] | None:
         """Return the fields; None if it is no complete row."""
-        count = len(self.columns)
-        fields: list[str] | None = line.split(",")
-        assert fields is not None
+        count, cells = len(self.columns), line.split(",")
+        fields: list[str] | None = cells
         self._is_guess = False
         if '"' in line:
-            plain = _without_quotes(fields)
-            if len(plain) == count and '"' not in "".join(plain):
-                fields = plain
-            else:
-                fields = _cells(line)
-                if fields is None:
-                    fields = self._guessed(line)
-        elif len(fields) != count or ", " in line:  # no writer puts a space before a cell
+            plain = _without_quotes(cells)
+            is_plain = len(plain) == count and '"' not in "".join(plain)
+            fields = plain if is_plain else _cells(line) or self._guessed(line)
+        elif len(cells) != count or ", " in line:  # no writer puts a space before a cell
             fields = self._guessed(line)
-        if fields is None or len(fields) != count:
+        if fields is None or len(fields) != count or not all(fields[place].isdigit() for place in self._numbers):
             return None
-        for place in self._numbers:
-            if not fields[place].isdigit():
-                return None
         fields.append("")
         return fields
 
