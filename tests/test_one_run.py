@@ -191,6 +191,15 @@ def test_the_rank_whose_stamps_keep_time_with_the_profile_is_known() -> None:
 
 
 @pytest.mark.shared
+@pytest.mark.parametrize("row", ["stamps 0.8 s late", "stamps 0.8 s early"])
+def test_stamps_bound_layers_as_exactly_as_their_clock_is_known(row: str) -> None:
+    """To 73 us: bounds that an activity crosses by less contradict nothing."""
+    layers = measured(shared_folder(), (row, "m121-lenet-train-ownkernels", HIDDEN, 0)).layers
+    assert layers.right >= 49
+    assert layers.mean >= 0.95
+
+
+@pytest.mark.shared
 @pytest.mark.parametrize("seed", range(4))
 def test_another_day_s_stamps_are_not_those_of_a_short_run(seed: int) -> None:
     """Of a run of half a second few calls tell, and another run's may fit as well."""

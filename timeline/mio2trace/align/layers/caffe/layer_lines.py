@@ -143,7 +143,9 @@ def _rows(
     """Return each layer's row of the activities of one queue."""
     host = attribution.host_times
     ends = _latest(axis.ends, positions)
-    error = 0 if axis.by_line or host is None else host.error_ns
+    clock = attribution.clock
+    unsharp = clock.error_ns if clock is not None and clock.is_fitted and not axis.by_line else 0
+    error = 0 if axis.by_line or host is None else host.error_ns + unsharp
     # What ended before the line that begins the iteration is in none of its layers.
     floor_of = {
         event.line: 0 if (place := axis.event(event)) is None else bisect_right(ends, place - error)
@@ -159,7 +161,7 @@ def _rows(
     assert host is not None
     if axis.ends is not host.own_ends:
         ends = _latest(host.own_ends, positions)
-    times = Times(begins=_latest(host.called, positions), ends=ends, error_ns=host.error_ns)
+    times = Times(begins=_latest(host.called, positions), ends=ends, error_ns=host.error_ns + unsharp)
     printed = []
     resolution = attribution.stamp_ns
     for layer, place, floor, stop, follow in zip(layers, places, floors, stops, follows, strict=True):
