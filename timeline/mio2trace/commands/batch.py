@@ -7,20 +7,19 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from mio2trace.commands.options import Command, Reading, Size, complete_files, reading_options
-from mio2trace.commands.printing import is_terminal, say, tell
-from mio2trace.outgoing import count, shortened, visible
+from mio2trace.commands.options import Command, Reading, complete_files, flag, reading_options, size
+from mio2trace.commands.printing import ProgressLine, is_terminal, say, tell
+from mio2trace.outgoing import count, shortened
 
 if TYPE_CHECKING:
     from mio2trace.batch.engines import Engine
+    from mio2trace.batch.finding import FoundRun
     from mio2trace.batch.journal import Entry
     from mio2trace.batch.running import Batch
-
-from mio2trace.batch.journal import Entry
 
 SHOWN = 10
 """The most failed runs in the last lines of the output."""
@@ -35,16 +34,12 @@ LEAST_MEMORY = 300_000_000
 _SHARD = re.compile(r"(\d{1,6})/(\d{1,6})", re.ASCII)
 
 
-class Shard(click.ParamType):  # type: ignore[type-arg]
-    """``I/N``: part I of N parts. Job arrays count from 0 or from 1, so part N is part 0."""
-
-    name = "shard"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        match = _SHARD.fullmatch(str(value))
-        if match is None or not 0 <= int(match[1]) <= int(match[2]) or not int(match[2]):
-            self.fail(f"{value!r} is no part such as 3/8", param, ctx)
-        return int(match[1]) % int(match[2]), int(match[2])
+def _shard(text: str) -> tuple[int, int]:
+    """Convert ``I/N``, part I of N parts. Job arrays count from 0 or from 1, so part N is part 0."""
+    match = _SHARD.fullmatch(text)
+    if match is None or not 0 <= int(match[1]) <= int(match[2]) or not int(match[2]):
+        raise click.BadParameter(f"{text!r} is no part such as 3/8")
+    return int(match[1]) % int(match[2]), int(match[2])
 
 
 @click.command(cls=Command, no_args_is_help=True)
@@ -52,7 +47,7 @@ class Shard(click.ParamType):  # type: ignore[type-arg]
 @click.option("-o", "--output", required=True, metavar="FOLDER", help="The dataset. An existing dataset is resumed.")
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Number of processes on this machine.")
 @click.option("--scheduler-file", metavar="FILE", help="Use the Dask cluster of this scheduler file.")
-@click.option("--shard", type=Shard(), metavar="I/N", help="Convert only this part of the runs, for job arrays.")
+@click.option("--shard", type=_shard, metavar="I/N", help="Convert only this part of the runs, for job arrays.")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, max=1e7),
@@ -62,15 +57,14 @@ class Shard(click.ParamType):  # type: ignore[type-arg]
     help="A run that takes longer fails. 0: no limit.",
 )
 @click.option(
-    "--memory-limit", type=Size(), metavar="SIZE", help="A run that needs more memory than this, such as 4GB, fails."
+    "--memory-limit", type=size, metavar="SIZE", help="A run that needs more memory than this, such as 4GB, fails."
 )
-@click.option(
+@flag(
     "--tables-only",
-    is_flag=True,
     help="Write only the tables, without the snapshots that other commands read. Smaller and faster.",
 )
-@click.option("--retry", is_flag=True, help="Repeat runs that failed before.")
-@click.option("--strict", is_flag=True, help="Exit with 1 if a run failed.")
+@flag("--retry", help="Repeat runs that failed before.")
+@flag("--strict", help="Exit with 1 if a run failed.")
 @reading_options
 def batch(  # noqa: PLR0913 - click gives each option by keyword
     paths: tuple[str, ...],
@@ -107,9 +101,8 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
     _require_libraries()
     if memory_limit is not None and memory_limit < LEAST_MEMORY:
         raise click.UsageError(f"--memory-limit: a run needs {LEAST_MEMORY // 1_000_000} MB at least")
-    given = [f"--{name}" for name, value in (("workers", workers), ("scheduler-file", scheduler_file)) if value]
-    if len(given) > 1:
-        raise click.UsageError(f"{given[0]} cannot be combined with {given[1]}")
+    if workers and scheduler_file:
+        raise click.UsageError("--workers cannot be combined with --scheduler-file")
     begun = time.monotonic()
     notes = Notes()
     runs = find_runs(paths, notes, leave_out=output)
@@ -119,7 +112,7 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
     pace = Pace({}, begun)
     progress = _Progress(quiet)
 
-    def planned(to_do: Sequence[Any]) -> None:
+    def planned(to_do: Sequence[FoundRun]) -> None:
         nonlocal pace
         pace = Pace({run.name: run.size for run in to_do}, time.monotonic())
 
@@ -140,31 +133,24 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
         made = run_batch(runs, output, _engine(workers, scheduler_file), options, planned, ended)
     finally:
         progress.done()
-    said = _said(made, output, time.monotonic() - begun)
+    said = [] if quiet else _said(made, output, time.monotonic() - begun)
     for entry in (*made.done, *made.before):
         for kind in entry.cut:
             notes.add(kind, entry.run)
     say(notes, [], quiet)
-    if not quiet:
-        for line in said:
-            tell(line)
+    for line in said:
+        tell(line)
     if strict and made.failed:
         raise click.exceptions.Exit(1)
 
 
 def _require_libraries() -> None:
     """Raises `InputError` if the libraries that write the tables are not installed."""
-    import importlib.util
+    from importlib.util import find_spec
 
     from mio2trace.notes import InputError
 
-    def is_there(name: str) -> bool:
-        try:
-            return importlib.util.find_spec(name) is not None
-        except ImportError:
-            return False
-
-    missing = [name for name in ("duckdb", "nanoarrow") if not is_there(name)]
+    missing = [name for name in ("duckdb", "nanoarrow") if find_spec(name) is None]
     if missing:
         raise InputError(f"this needs {' and '.join(missing)}: pip install 'mio2trace[batch]'")
 
@@ -191,7 +177,6 @@ def _warn_of_an_open_cluster(scheduler_file: str) -> None:
 
 def _said(made: Batch, output: str, seconds: float) -> list[str]:
     """Return the last lines: counts, then the runs that failed."""
-
     entries = (*made.done, *made.before)
     failed = made.failed
     converted = len(entries) - len(failed)
@@ -212,36 +197,27 @@ def _said(made: Batch, output: str, seconds: float) -> list[str]:
 
 
 def _short(number: int, noun: str) -> str:
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if number >= size:
-            return f"{number / (1e3 if unit == 'k' else size):.1f} {unit} {noun}s"
+    for least, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if number >= least:
+            return f"{number / (1e3 if unit == 'k' else least):.1f} {unit} {noun}s"
     return count(number, noun)
 
 
-class _Progress:
+class _Progress(ProgressLine):
     """Progress: one line of the terminal that is rewritten, or a new line from time to time."""
 
     def __init__(self, quiet: bool) -> None:
+        super().__init__()
         self._quiet = quiet
-        self._terminal = is_terminal()
+        self._say: Callable[[str], None] = self.show if is_terminal() else tell
+        self._every_s = DRAWN_EVERY_S if is_terminal() else SAID_EVERY_S
         self._last = time.monotonic()
-        self._drawn = False
 
     def __call__(self, pace: Pace) -> None:
         now = time.monotonic()
-        if self._quiet or now - self._last < (DRAWN_EVERY_S if self._terminal else SAID_EVERY_S):
-            return
-        self._last = now
-        if self._terminal:
-            click.echo(f"\r\x1b[2K{visible(pace.line(now))}", nl=False, err=True)
-            self._drawn = True
-        else:
-            tell(pace.line(now))
-
-    def done(self) -> None:
-        """Clear the line of progress."""
-        if self._drawn:
-            click.echo("\r\x1b[2K", nl=False, err=True)
+        if not self._quiet and now - self._last >= self._every_s:
+            self._last = now
+            self._say(pace.line(now))
 
 
 # ----------------------------------------------------------------------------------------------------------------------

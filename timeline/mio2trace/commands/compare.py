@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,32 +18,22 @@ if TYPE_CHECKING:
     from mio2trace.comparing.sides import Source
     from mio2trace.notes import Notes
 
-_PAGES = (".html", ".htm")
 REGRESSION = 3
 """Exit code if a limit is exceeded."""
 
 
-class Limits(NamedTuple):
-    """The allowed growth of the iteration and of each part, 0.05 for 5 %."""
-
-    total: float | None = None
-    problem: float | None = None
-
-
-class _Limit(click.ParamType):  # type: ignore[type-arg]
-    name = "limit"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, float]:
-        if isinstance(value, tuple):
-            return value
-        what, _, number = str(value).rpartition(":")
-        try:
-            part = float(number.removesuffix("%")) / 100
-            if what not in ("", "total", "problem") or not number.endswith("%") or not 0 <= part < 1e6:
-                raise ValueError
-        except ValueError:
-            self.fail(f"{value!r}: expected 5% (of an iteration), or problem:10% (of each of its parts)", param, ctx)
-        return what or "total", part
+def _limit(text: str) -> tuple[str, float]:
+    """Return ``total`` or ``problem``, and the allowed growth: 0.05 for 5 %."""
+    what, _, number = text.rpartition(":")
+    try:
+        part = float(number.removesuffix("%")) / 100
+        if what not in ("", "total", "problem") or not number.endswith("%") or not 0 <= part < 1e6:
+            raise ValueError
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r}: expected 5% (of an iteration), or problem:10% (of each of its parts)"
+        ) from None
+    return what or "total", part
 
 
 @click.command(cls=options.TableCommand, no_args_is_help=True)
@@ -51,7 +41,7 @@ class _Limit(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--fail-above",
     "limits",
-    type=_Limit(),
+    type=_limit,
     multiple=True,
     metavar="LIMIT",
     help="Exit with 3 if the iteration of the last side is slower than that of the first by more than this limit: 5%."
@@ -64,7 +54,7 @@ class _Limit(click.ParamType):  # type: ignore[type-arg]
     help="Write both runs into one trace; their iterations begin together. .pftrace or .json, either with .gz. -o"
     " accepts the same suffixes except .json.",
 )
-@click.option("--all", "everything", is_flag=True, help="Print every row, not only the rows that changed.")
+@options.flag("--all", "everything", help="Print every row, not only the rows that changed.")
 @options.damaged_option
 @options.printing_options
 @options.reading_options
@@ -109,7 +99,8 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
         raise click.UsageError("expected two sides or more; --save needs exactly one side")
     if save is not None and len(sides) > 1:
         raise click.UsageError(f"--save needs one side, not {len(sides)}")
-    is_page, picture = _outputs(printing.path, picture)
+    is_page = (printing.path or "").lower().endswith((".html", ".htm"))
+    picture = _path_of_picture(printing.path, picture)
     for output in (printing.path, picture, save):
         options.refuse_to_overwrite([file for files in sides for file in files.split(",")], output)
     if picture is not None and len(sides) != 2:
@@ -137,23 +128,18 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
     _gate(comparisons[-1], limits)
 
 
-class _Outputs(NamedTuple):
-    """Return whether the path of ``-o`` is a page's, and the path of the comparison trace."""
+def _path_of_picture(path: str | None, picture: str | None) -> str | None:
+    """Return the path of the comparison trace: that of ``--picture``, or of ``-o`` if it has the suffix of one.
 
-    is_page: bool
-    picture: str | None
-
-
-def _outputs(path: str | None, picture: str | None) -> _Outputs:
-    """Choose the forms by the suffixes. Raises `click.UsageError` for a comparison trace with an unknown suffix."""
+    Raises `click.UsageError` for an unknown suffix.
+    """
     from mio2trace.writers import by_suffix, suffixes
 
-    name = "" if path is None else path.lower()
-    if picture is None and name.endswith(tuple(end for end in suffixes() if end != ".json")):
+    if picture is None and (path or "").lower().endswith(tuple(end for end in suffixes() if end != ".json")):
         picture = path
     if picture is not None and (picture == "-" or by_suffix(picture) is None):
         raise click.UsageError(f"--picture {picture}: expected a name that ends in {', '.join(suffixes())}")
-    return _Outputs(name.endswith(_PAGES), picture)
+    return picture
 
 
 def _save(side: Side, path: str) -> None:
@@ -179,7 +165,6 @@ def _draw(comparison: Comparison, sides: Sequence[Source], path: str) -> None:
 
 
 def _verdicts(comparisons: Sequence[Comparison]) -> list[str]:
-    """Yield a line for each side that is compared with the first one."""
     from mio2trace.comparing.changes import headline
 
     several = len(comparisons) > 1
@@ -202,28 +187,20 @@ def _print(
     import orjson
 
     from mio2trace.comparing import text
-    from mio2trace.comparing.text import document, pivot, table
 
-    form = printing.printed_as() if printing.form is not None or printing.path not in (None, "-") else "table"
-    chosen = any((printing.columns, printing.sort, printing.top, printing.where))
-    if form == "table" and len(comparisons) == 1 and not chosen:
-        lines = text.block(comparisons[0], everything=everything)
-        said = "".join(f"{line}\n" for line in lines)
+    form, one = printing.of_answer(), comparisons[0]
+    several = len(comparisons) > 1
+    if form == "table" and not several and not printing.selects:
+        said = "".join(f"{line}\n" for line in text.block(one, everything=everything))
         put([coloured(said) if printing.path in (None, "-") else said], printing.path)
-    elif form == "markdown" and not chosen:
+    elif form == "markdown" and not printing.selects:
         put([text.comment(comparisons, everything=everything)], printing.path)
-    elif form == "json" and not chosen:
-        made = [document(one, everything=everything) for one in comparisons]
-        put(
-            [json_text(orjson.dumps(made[0] if len(made) == 1 else made, option=orjson.OPT_INDENT_2).decode()), "\n"],
-            printing.path,
-        )
+    elif form == "json" and not printing.selects:
+        made = [text.document(one, everything=everything) for one in comparisons]
+        data = orjson.dumps(made if several else made[0], option=orjson.OPT_INDENT_2)
+        put([json_text(data.decode()), "\n"], printing.path)
     else:
-        rows = (
-            table(comparisons[0], everything=everything)
-            if len(comparisons) == 1
-            else pivot(comparisons, everything=everything)
-        )
+        rows = text.pivot(comparisons, everything=everything) if several else text.table(one, everything=everything)
         verdicts = _verdicts(comparisons)
         if form in ("table", "markdown") and printing.path in (None, "-"):
             _write_first(verdicts)
@@ -235,9 +212,9 @@ def _print(
 
 def _gate(comparison: Comparison, limits: Sequence[tuple[str, float]]) -> None:
     """Print which limits are exceeded; if there is one, exit with `REGRESSION`."""
-    wanted = Limits(**dict(limits))
+    wanted = dict(limits)
     try:
-        failures = comparison.failures(wanted.total, wanted.problem)
+        failures = comparison.failures(wanted.get("total"), wanted.get("problem"))
     except ValueError as error:
         raise click.UsageError(f"--fail-above problem: {error}") from None
     for failure in failures:

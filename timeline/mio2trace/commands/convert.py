@@ -13,7 +13,16 @@ import msgspec
 from click.core import ParameterSource
 
 from mio2trace.analysis import Run, analyse
-from mio2trace.commands.options import Command, Reading, Words, files_argument, only_reading_options
+from mio2trace.commands.options import (
+    Command,
+    Reading,
+    check_option,
+    files_argument,
+    flag,
+    only_reading_options,
+    quiet_option,
+    words_option,
+)
 from mio2trace.commands.printing import INCOMPLETE, Progress, is_terminal, say, tell
 from mio2trace.evidence import EVIDENCE
 from mio2trace.files import STANDARD_INPUT
@@ -52,19 +61,15 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
     show_default=True,
     help="API calls of the host that the trace shows. 'enqueue': calls that launch GPU commands, and program builds.",
 )
-@click.option(
+@words_option(
     "--tracks",
-    type=Words(TRACK_WORDS),
-    default="",
-    metavar="WORD,...",
-    help="Add tracks: kernels (one track per kernel name), operations (one track per type).",
+    TRACK_WORDS,
+    "Add tracks: kernels (one track per kernel name), operations (one track per type).",
 )
-@click.option(
+@words_option(
     "--fold",
-    type=Words(FOLD_WORDS),
-    default="",
-    metavar="WORD,...",
-    help="Move this work to a track of its own, so that the iterations are alone on theirs: find, set-up (find"
+    FOLD_WORDS,
+    "Move this work to a track of its own, so that the iterations are alone on theirs: find, set-up (find"
     " included), warm-up.",
 )
 @click.option(
@@ -84,10 +89,9 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
     metavar="N-M",
     help="Write only these iterations: 3, 2-4, 1,5-7; 0: the warm-up of a log.",
 )
-@click.option(
+@flag(
     "--all",
     "everything",
-    is_flag=True,
     help="Write the whole run. Without this option, the trace of a very large run has only the steady iterations in"
     " the middle.",
 )
@@ -114,9 +118,8 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
     help=f"Ignore one kind of evidence (repeatable): {', '.join(EVIDENCE)}.",
 )
 @only_reading_options
-@click.option(
+@flag(
     "--several",
-    is_flag=True,
     help="Write the runs of FILEs into one trace, each run from time zero. Without this option, files of several runs"
     " are refused.",
 )
@@ -128,22 +131,19 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
     " 'operation N', 'line N'.",
 )
 @click.option("--summary", "summary_file", metavar="FILE", help="Also write the trace's metadata object as JSON.")
-@click.option(
+@words_option(
     "--keep",
-    type=Words(KEEP_WORDS),
-    default="",
-    metavar="WORD,...",
-    help=f"Leave in the trace what is taken out of it by default: {', '.join(KEEP_WORDS)}.",
+    KEEP_WORDS,
+    f"Leave in the trace what is taken out of it by default: {', '.join(KEEP_WORDS)}.",
 )
-@click.option("--check", is_flag=True, help="Verify the invariants of the trace while writing it.")
-@click.option(
+@check_option
+@flag(
     "--strict",
-    is_flag=True,
     help="With -o: if the inputs have a problem, exit with 1 and write nothing. With and without -o: exit with 4 if"
     " the profile is incomplete.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Also print the evidence of the links, the clocks and the sums.")
-@click.option("-q", "--quiet", is_flag=True, help="Print only errors and problems on stderr.")
+@flag("-v", "--verbose", help="Also print the evidence of the links, the clocks and the sums.")
+@quiet_option
 def convert(
     files: tuple[str, ...], output: str | None, reading: Reading, verbose: bool, quiet: bool, **drawing: Any
 ) -> object:

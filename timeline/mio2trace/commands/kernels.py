@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     type=click.Choice(["name", "repetition", "layer", "bucket"]),
     help="Print one row per kernel name, repetition, layer, or size class of GEMMs (bucket).",
 )
-@click.option("--gemm", is_flag=True, help="Print one row per GEMM: M, N, K, GFLOP/s, the nearest powers of two.")
+@options.flag("--gemm", help="Print one row per GEMM: M, N, K, GFLOP/s, the nearest powers of two.")
 @click.option(
     "--per",
     type=click.IntRange(min=1),
@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 @click.option(
     "--skip", type=click.IntRange(min=0), metavar="N", help="With --per: number of kernels before the first repetition."
 )
-@click.option(
+@options.flag(
     "--raw",
-    is_flag=True,
     help="Use the column names of the dv/dt notebook (t1_t0, p3_p2, p0_ns, ...). --by name then counts all kernels.",
 )
 @options.table_options

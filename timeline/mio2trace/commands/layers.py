@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=options.Command, no_args_is_help=True)
 @options.files_argument
-@click.option(
-    "--each", is_flag=True, help="Print one row per execution of a layer, also those of the warm-up (iteration 0)."
-)
+@options.flag("--each", help="Print one row per execution of a layer, also those of the warm-up (iteration 0).")
 @click.option(
     "--by",
     type=click.Choice(["layer", "class"]),
@@ -30,14 +28,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="One row per layer, or per class of modules: Conv2d_3 and Conv2d_7 are one class.",
 )
-@click.option(
+@options.flag(
     "--tree",
-    is_flag=True,
     help="Print the tree of layers, their operations and kernels. Each row has its own time and its total time.",
 )
-@click.option(
-    "--times", is_flag=True, help="Print times of the whole run: forward, backward, total, with mean and deviation."
-)
+@options.flag("--times", help="Print times of the whole run: forward, backward, total, with mean and deviation.")
 @options.table_options
 @options.reading_options
 def layers(

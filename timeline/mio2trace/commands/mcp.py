@@ -6,7 +6,7 @@ import os
 
 import click
 
-from mio2trace.commands.options import Command, Size, complete_files
+from mio2trace.commands.options import Command, complete_files, size
 
 INSTALL = "pip install 'mio2trace[mcp]'"
 
@@ -23,13 +23,13 @@ INSTALL = "pip install 'mio2trace[mcp]'"
 )
 @click.option(
     "--memory-limit",
-    type=Size(),
+    type=size,
     metavar="SIZE",
     help="A call that needs more, such as 8GB, is stopped. Default: half of the machine's memory.",
 )
 @click.option(
     "--max-answer",
-    type=Size(),
+    type=size,
     default="100KB",
     show_default=True,
     metavar="SIZE",

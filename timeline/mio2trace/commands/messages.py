@@ -17,13 +17,7 @@ SUBJECT_WORDS = (
 
 @click.command(cls=options.Command, no_args_is_help=True)
 @options.files_argument
-@click.option(
-    "--about",
-    type=options.Words(SUBJECT_WORDS),
-    default="",
-    metavar="WORD,...",
-    help=f"Only these subjects: {', '.join(SUBJECT_WORDS)}. Default: all.",
-)
+@options.words_option("--about", SUBJECT_WORDS, f"Only these subjects: {', '.join(SUBJECT_WORDS)}. Default: all.")
 @options.printing_options
 @options.reading_options
 def messages(

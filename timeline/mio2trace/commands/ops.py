@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     " most frequent first.",
     shell_complete=options.complete_columns,
 )
-@click.option("--each", is_flag=True, help="With the profile: print one row per call, in the order of the log.")
+@options.flag("--each", help="With the profile: print one row per call, in the order of the log.")
 @click.option(
     "--phase",
     type=click.Choice(["all", "run", "find"]),
@@ -38,12 +38,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="'run': without searches. 'find': only searches.",
 )
-@click.option(
-    "--seed-csv", is_flag=True, help="Print nine columns of forward convolutions, poolings and training batch norms."
-)
-@click.option(
+@options.flag("--seed-csv", help="Print nine columns of forward convolutions, poolings and training batch norms.")
+@options.flag(
     "--coverage",
-    is_flag=True,
     help="Print one row per file: the number of records, and the number of understood records.",
 )
 @options.table_options

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mio2trace.analysis import AnalysisOptions
     from mio2trace.reports.tables import Form, TableSelection, Unit
 
+_Command = Callable[..., Any]
 RARE = frozenset({
     "repetition", "tags", "align", "max_input", "damaged", "tracks", "fold", "min_duration", "with_args", "without",
     "several", "explain", "summary_file", "keep", "seed_csv", "coverage", "engine", "download", "header",
@@ -77,41 +78,32 @@ def complete_files(ctx: click.Context, param: click.Parameter | None, incomplete
 
 
 files_argument = click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=complete_files)
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only errors and problems on stderr.")
-format_option = click.option(
-    "--format", "form", type=click.Choice(FORMS), help="Default: table on a terminal, csv otherwise."
-)
+flag = functools.partial(click.option, is_flag=True)
+"""An option without a value."""
+quiet_option = flag("-q", "--quiet", help="Print only errors and problems on stderr.")
+check_option = flag("--check", help="Verify the invariants of the trace while writing it.")
 _SIZE = re.compile(r"(\d{1,15})\s*([KMGT]?)B?", re.IGNORECASE | re.ASCII)
 
 
-class Size(click.ParamType):  # type: ignore[type-arg]
-    """A number of bytes such as ``500MB``, ``64G`` or ``1000``; K, M, G and T are powers of 1000."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        match = _SIZE.fullmatch(str(value).strip())
-        if match is None:
-            self.fail(f"{value!r} is no size such as 500MB or 64G", param, ctx)
-        return int(match[1]) * int(1000 ** " KMGT".index(match[2].upper() or " "))
+def size(text: str) -> int:
+    """Convert a number of bytes such as ``500MB``, ``64G`` or ``1000``; K, M, G and T are powers of 1000."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise click.BadParameter(f"{text!r} is no size such as 500MB or 64G")
+    return int(match[1]) * int(1000 ** " KMGT".index(match[2].upper() or " "))
 
 
-class Words(click.ParamType):  # type: ignore[type-arg]
-    """Words from the list ``words``, with commas between them."""
+def words_option(name: str, known: Sequence[str], help: str) -> Callable[[_Command], _Command]:
+    """Return an option for words from the list ``known``, with commas between them."""
 
-    name = "words"
-
-    def __init__(self, words: tuple[str, ...]) -> None:
-        self._words = words
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        found = tuple(word for part in str(value).lower().split(",") if (word := part.strip()))
+    def words(text: str) -> tuple[str, ...]:
+        found = tuple(word for part in text.lower().split(",") if (word := part.strip()))
         for word in found:
-            if word not in self._words:
-                self.fail(f"{word!r} is none of {', '.join(self._words)}", param, ctx)
+            if word not in known:
+                raise click.BadParameter(f"{word!r} is none of {', '.join(known)}")
         return found
+
+    return click.option(name, type=words, default="", metavar="WORD,...", help=help)
 
 
 class Printing(NamedTuple):
@@ -126,13 +118,18 @@ class Printing(NamedTuple):
     path: str | None = None
 
     @property
+    def selects(self) -> bool:
+        """Whether rows or columns are chosen."""
+        return any((self.columns, self.sort, self.top, self.where))
+
+    @property
     def is_chosen(self) -> bool:
         """Whether an option about the table is given. Otherwise a command that has an answer prints the answer."""
-        return (
-            self.form not in (None, "table")
-            or any((self.columns, self.sort, self.top, self.where))
-            or (self.path not in (None, "-") and self.printed_as() != "table")
-        )
+        return self.selects or self.of_answer() != "table"
+
+    def of_answer(self) -> Form:
+        """Return the form as `printed_as` does; without an option it is a table on every output."""
+        return "table" if self.form is None and self.path in (None, "-") else self.printed_as()
 
     def printed_as(self) -> Form:
         """Return the form that the option or the suffix of the file names, else the default form of the output."""
@@ -172,13 +169,8 @@ def complete_columns(ctx: click.Context, param: click.Parameter, incomplete: str
     return [f"{before}{comma}{name}" for name in COLUMNS if name.startswith(last)]
 
 
-damaged_option = click.option(
-    "--damaged",
-    is_flag=True,
-    help="Read a trace that was changed or cut off since mio2trace wrote it, as far as possible.",
-)
-columns_option = click.option(
-    "--columns", metavar="COLUMN,...", help="Print only these columns, in this order.", shell_complete=complete_columns
+damaged_option = flag(
+    "--damaged", help="Read a trace that was changed or cut off since mio2trace wrote it, as far as possible."
 )
 _unit_option = click.option(
     "--unit",
@@ -187,7 +179,7 @@ _unit_option = click.option(
     " forms.",
 )
 _PRINTING = (
-    format_option,
+    click.option("--format", "form", type=click.Choice(FORMS), help="Default: table on a terminal, csv otherwise."),
     click.option(
         "-o",
         "--output",
@@ -195,7 +187,12 @@ _PRINTING = (
         metavar="OUT",
         help="Output file; .csv, .json, .jsonl, .md or .txt choose the form. Default: standard output.",
     ),
-    columns_option,
+    click.option(
+        "--columns",
+        metavar="COLUMN,...",
+        help="Print only these columns, in this order.",
+        shell_complete=complete_columns,
+    ),
     click.option(
         "--sort",
         metavar="COLUMN,...",
@@ -215,27 +212,35 @@ _PRINTING = (
 )
 
 
-def printing_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of `Printing` except the unit; the command gets them as ``printing``."""
-    return _with_printing(command, _PRINTING)
+def _collected(
+    options: Sequence[Callable[[_Command], _Command]], keyword: str, make: Callable[[dict[str, Any]], Any]
+) -> Callable[[_Command], _Command]:
+    """Return a decorator that adds ``options``. The command gets as ``keyword`` what ``make`` takes out of them."""
+
+    def decorate(command: _Command) -> _Command:
+        @functools.wraps(command)
+        def collected(**given: Any) -> Any:
+            made = make(given)
+            return command(**{keyword: made}, **given)
+
+        decorated: _Command = collected
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
 
 
-def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of `Printing`; the command gets them as ``printing``."""
-    return _with_printing(command, (_unit_option, *_PRINTING))
+def _printing(given: dict[str, Any]) -> Printing:
+    printing = Printing(**{name: given.pop(name) for name in Printing._fields if name in given})
+    refuse_to_overwrite(given.get("files") or (), printing.path)
+    return printing
 
 
-def _with_printing(command: Callable[..., Any], options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
-    @functools.wraps(command)
-    def with_printing(*args: Any, **rest: Any) -> Any:
-        printing = Printing(**{name: rest.pop(name) for name in Printing._fields if name in rest})
-        refuse_to_overwrite(rest.get("files") or (), printing.path)
-        return command(*args, printing=printing, **rest)
-
-    decorated: Callable[..., Any] = with_printing
-    for option in reversed(options):
-        decorated = option(decorated)
-    return decorated
+printing_options = _collected(_PRINTING, "printing", _printing)
+"""Adds the options of `Printing` except the unit; the command gets them as ``printing``."""
+table_options = _collected((_unit_option, *_PRINTING), "printing", _printing)
+"""Adds the options of `Printing`; the command gets them as ``printing``."""
 
 
 def refuse_to_overwrite(files: Sequence[str], path: str | None) -> None:
@@ -279,7 +284,7 @@ _READING = (
     ),
     click.option(
         "--max-input",
-        type=Size(),
+        type=size,
         metavar="SIZE",
         help="Refuse an input that is larger than this after decompression. Default: no limit for plain files; for"
         " compressed files 200 times their size, but at least 256 MB.",
@@ -287,23 +292,15 @@ _READING = (
 )
 
 
-def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def _reading(given: dict[str, Any]) -> Reading:
+    tags, align = tuple(tag for tag in given.pop("tags").split(",") if tag), given.pop("align")
+    return Reading(tags, given.pop("repetition"), align == "order", align == "start", given.pop("max_input"))
+
+
+only_reading_options = _collected(_READING, "reading", _reading)
+"""Adds the options of `Reading`, which the command gets as ``reading``."""
+
+
+def reading_options(command: _Command) -> _Command:
     """Add the options of `Reading`, which the command gets as ``reading``, and ``--quiet``."""
     return only_reading_options(quiet_option(command))
-
-
-def only_reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of `Reading`, which the command gets as ``reading``."""
-
-    @functools.wraps(command)
-    def with_reading(
-        *args: Any, tags: str, repetition: int | None, align: str, max_input: int | None, **rest: Any
-    ) -> Any:
-        chosen = tuple(tag for tag in tags.split(",") if tag)
-        reading = Reading(chosen, repetition, align == "order", align == "start", max_input)
-        return command(*args, reading=reading, **rest)
-
-    decorated: Callable[..., Any] = with_reading
-    for option in reversed(_READING):
-        decorated = option(decorated)
-    return decorated

@@ -154,25 +154,30 @@ def _in_colour(line: str) -> str:
     return line if colour is None or os.environ.get("NO_COLOR") else click.style(line, fg=colour)
 
 
-class Progress:
-    """Show how much of a large input has been read, on one line of the terminal."""
+class ProgressLine:
+    """One line of the terminal that is rewritten."""
 
     def __init__(self) -> None:
         self._shown = ""
 
-    def __call__(self, name: str, done: int, total: int) -> None:
-        if max(done, total) < 20_000_000:
-            return
-        text = f"reading {name}: {100 * done // total} %" if total else f"reading {name}: {done >> 20} MB"
+    def show(self, text: str) -> None:
         if text != self._shown:
             self._shown = text
             click.echo(f"\r\x1b[2K{visible(text)}", nl=False, err=True)
 
     def done(self) -> None:
-        """Clear the line of progress."""
+        """Clear the line."""
         if self._shown:
             click.echo("\r\x1b[2K", nl=False, err=True)
             self._shown = ""
+
+
+class Progress(ProgressLine):
+    """Show how much of a large input has been read."""
+
+    def __call__(self, name: str, done: int, total: int) -> None:
+        if max(done, total) >= 20_000_000:
+            self.show(f"reading {name}: {100 * done // total} %" if total else f"reading {name}: {done >> 20} MB")
 
 
 # -- The column that distinguishes the processes of a job --------------------------------------------------------------

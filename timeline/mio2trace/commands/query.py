@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands.options import Command, Printing, complete_files, damaged_option, printing_options
+from mio2trace.commands.options import Command, Printing, complete_files, damaged_option, flag, printing_options
 from mio2trace.commands.printing import show, write
 from mio2trace.notes import InputError
 
@@ -35,7 +35,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 @click.command(cls=Command, no_args_is_help=True)
 @click.argument("words", nargs=-1, metavar="FILE... [NAME|SQL]", shell_complete=_complete)
-@click.option("--list", "list_", is_flag=True, help="List the stored queries.")
+@flag("--list", "list_", help="List the stored queries.")
 @click.option(
     "--sql",
     "show",
@@ -44,11 +44,9 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 )
 @printing_options
 @damaged_option
-@click.option("--perfetto", is_flag=True, help="Use Perfetto's own engine, for any trace and all of its tables.")
+@flag("--perfetto", help="Use Perfetto's own engine, for any trace and all of its tables.")
 @click.option("--engine", metavar="PATH", help="The trace_processor_shell to use. Implies --perfetto.")
-@click.option(
-    "--download", is_flag=True, help="As --perfetto. If no engine is installed, the perfetto package fetches one."
-)
+@flag("--download", help="As --perfetto. If no engine is installed, the perfetto package fetches one.")
 def query(
     words: tuple[str, ...],
     list_: bool,

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=options.TableCommand, no_args_is_help=True)
 @options.files_argument
-@click.option(
-    "--each", is_flag=True, help="Print one row per collective: the rank that came last, by how much, and why."
-)
+@options.flag("--each", help="Print one row per collective: the rank that came last, by how much, and why.")
 @options.table_options
 @options.reading_options
 def ranks(
@@ -89,7 +87,7 @@ def labels_of(run: Run) -> list[str]:
     help="Output file. .pftrace: Perfetto's native format. .json: for other viewers. Both may end in .gz. .tar: one"
     " trace per rank in an archive. -: stdout.",
 )
-@click.option("--check", is_flag=True, help="Verify the invariants of the trace while writing it.")
+@options.check_option
 @options.reading_options
 def merge(files: tuple[str, ...], output: str, check: bool, reading: options.Reading, quiet: bool) -> object:
     """Write one trace for all ranks of a job.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import mio2trace
-from mio2trace.commands.options import Command, Reading, files_argument, reading_options
+from mio2trace.commands.options import Command, Reading, files_argument, flag, reading_options
 from mio2trace.commands.printing import INCOMPLETE, coloured, put, say, tell
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", 
     metavar="NAME|FILE",
     help="Peaks for the roofline: a device such as MI300X, or a JSON file with mem_bw_gbps and max_achievable_tflops.",
 )
-@click.option("--strict", is_flag=True, help="Exit with 4 if the profile is incomplete.")
+@flag("--strict", help="Exit with 4 if the profile is incomplete.")
 @reading_options
 def report(
     files: tuple[str, ...], output: str, form: Any, gpu: str | None, strict: bool, reading: Reading, quiet: bool

@@ -14,6 +14,7 @@ from mio2trace.commands.options import (
     Command,
     Reading,
     files_argument,
+    flag,
     quiet_option,
     reading_options,
     refuse_to_overwrite,
@@ -38,12 +39,9 @@ SECONDS = click.FloatRange(min=0, min_open=True)
     metavar="OUT",
     help="The archive. {rank}, {pid} and {env:NAME} in its name are replaced.",
 )
-@click.option(
-    "--detail", is_flag=True, help="Log at MIOpen's level 6: also solvers and launch lines. The log is twice as large."
-)
-@click.option(
+@flag("--detail", help="Log at MIOpen's level 6: also solvers and launch lines. The log is twice as large.")
+@flag(
     "--reference",
-    is_flag=True,
     help="Run the program once more without MIOpen's log, to measure idle time and step time.",
 )
 @click.option("--for", "length", type=SECONDS, metavar="S", help="Profile only S seconds (rocprofv3).")
@@ -58,7 +56,7 @@ SECONDS = click.FloatRange(min=0, min_open=True)
     show_default=True,
     help="auto: rocprofv3 if it is installed, else rocprof if it is, else none.",
 )
-@click.option("--dry-run", is_flag=True, help="Print the commands as lines of a shell, and run nothing.")
+@flag("--dry-run", help="Print the commands as lines of a shell, and run nothing.")
 @quiet_option
 def record(  # noqa: PLR0913 - click gives each option by keyword
     program: tuple[str, ...],
@@ -136,10 +134,9 @@ def _nothing(line: str) -> None:
 @click.command(cls=Command, no_args_is_help=True)
 @files_argument
 @click.option("-o", "--output", default="bundle.zip", show_default=True, metavar="OUT", help="The archive.")
-@click.option("--raw", is_flag=True, help="Also put the unchanged files in, with all private data.")
-@click.option(
+@flag("--raw", help="Also put the unchanged files in, with all private data.")
+@flag(
     "--check",
-    is_flag=True,
     help="List every word that stayed, except numbers and known names. Read this list before you send the archive.",
 )
 @reading_options

