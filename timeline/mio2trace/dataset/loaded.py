@@ -200,13 +200,13 @@ class Table:
         """Return the first rows as a table of the report; columns without values are left out."""
         rows = [{name: cell for name, cell in row.items() if cell is not None} for row in self.head(SHOWN)]
         heads, lines = [], []
-        columns = list(shown_columns(Printed(columns=self.columns, rows=rows)))
-        for name, _, is_number in columns:
+        columns = shown_columns(Printed(columns=self.columns, rows=rows))
+        for name, _, is_number, _ in columns:
             heads.append(f'<th{_class(is_number)} title="{escape(self._meaning(name))}">{escape(name)}</th>')
         for at in range(len(rows)):
             cells = (
                 f"<td{_class(is_number)}>{escape(visible(shortened(texts[at], LONGEST)))}</td>"
-                for _, texts, is_number in columns
+                for _, texts, is_number, _ in columns
             )
             lines.append(f"<tr>{''.join(cells)}</tr>")
         more = f", the first {len(rows)}" if len(rows) < len(self) else ""

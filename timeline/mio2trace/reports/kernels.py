@@ -8,9 +8,11 @@ are not kernels. Sums and statistics cover the kernels with times; kernels witho
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import zip_longest
+from typing import NamedTuple
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.layers.repetitions import find_repetition
@@ -27,7 +29,7 @@ from mio2trace.model.profile import Activity, Profile, Size3
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.naming import operation_name, problem_name
 from mio2trace.outgoing import count
-from mio2trace.reports.tables import STATISTICS, Cell, MadeRows, Row, Table, Unit, describe
+from mio2trace.reports.tables import STATISTICS, Cell, MadeRows, Row, Table, Unit, describe, known
 from mio2trace.schema import recorded, shown_in
 
 _RAW = {
@@ -44,14 +46,10 @@ _MEASURED = frozenset(f"measured_{name}" for name in MEASURED)
 
 def quantities(activity: Activity) -> dict[str, int]:
     """Return the known ones of `QUANTITIES`, in ns."""
-    found = {}
-    if activity.host_start_ns is not None and activity.host_end_ns is not None:
-        found["t1_t0"] = activity.host_end_ns - activity.host_start_ns
     p0, p1, p2, p3 = activity.queued_ns, activity.submit_ns, activity.start_ns, activity.end_ns
-    for name, end, start in (("p3_p0", p3, p0), ("p3_p2", p3, p2), ("p2_p1", p2, p1), ("p1_p0", p1, p0)):
-        if end is not None and start is not None:
-            found[name] = end - start
-    return found
+    host = activity.host_start_ns, activity.host_end_ns
+    spans = zip(QUANTITIES, (host, (p0, p3), (p2, p3), (p1, p2), (p0, p1)), strict=True)
+    return {name: end - start for name, (start, end) in spans if end is not None and start is not None}
 
 
 def spoken(name: str) -> str:
@@ -80,17 +78,17 @@ def enqueue_table(profile: Profile, unit: Unit) -> Table:
 
     p0 to p3 are in ns for any unit: they are too long for fractions.
     """
-    times = [unit.column(name) for name in QUANTITIES]
+    times = unit.columns(*QUANTITIES)
     shown = ("call_index", "name", "gws", "lws", "gwo", *times, unit.column("overhead"))
     of_reader = (column.name for column in shown_in("table"))
     columns = (*shown, unit.column("in_queue"), "queue", "line", "p0_ns", "p1_ns", "p2_ns", "p3_ns", *of_reader)
     counted = counter_columns(profile, (*columns, *PLACE))
     brief = (*shown, *(("queue",) if len(profile.queues) > 1 else ()), *counted)
-    of_one = _row_maker(profile, unit)
+    of_one = _row_maker(profile, unit, counted)
     kernels = kernels_of(profile)
 
     def row(at: int) -> Row:
-        return of_one(kernels[at]) | counter_cells(kernels[at], profile, counted)
+        return of_one(kernels[at])
 
     return Table(columns=(*columns, *counted), rows=MadeRows(row, range(len(kernels))), brief=brief)
 
@@ -109,44 +107,31 @@ def counter_columns(profile: Profile, taken: Sequence[str]) -> tuple[str, ...]:
     return (*columns, *(f"measured_{name}" for name in MEASURED if name in of_some))
 
 
-def counter_cells(activity: Activity, profile: Profile, columns: Sequence[str]) -> dict[str, Cell]:
-    if not activity.counters:
-        return {}
-    cells: dict[str, Cell] = {
-        name: plain(value) for name, value in zip(columns, activity.counters, strict=False) if value is not None
-    }
-    return cells | {f"measured_{name}": value for name, value in measured(activity, profile.counters).shown.items()}
-
-
 def joined_table(alignment: Alignment, unit: Unit) -> Table:
     """Return `enqueue_table` with the layer and the operation of each kernel (`PLACE`)."""
     profile, links = alignment.profile, alignment.links
     activities = profile.activities
     counted = counter_columns(profile, (*enqueue_table(profile, unit).columns, *PLACE)) if profile.counters else ()
     operations = {operation.index: operation for operation in links.operations}
-    of_one = _row_maker(profile, unit)
+    of_one = _row_maker(profile, unit, counted)
 
     @lru_cache(maxsize=1 << 12)
     def of_operation(index: int) -> dict[str, Cell]:
         operation = operations[index]
-        solver = {} if operation.solver is None else {"solver": operation.solver}
-        return {"operation": operation_name(operation), "problem": problem_name(operation), **solver}
+        names = {"operation": operation_name(operation), "problem": problem_name(operation)}
+        return known({**names, "solver": operation.solver, "operation_index": index})
 
     def row(at: int) -> Row:
         position = positions[at]
-        cells = {**of_one(activities[position]), **counter_cells(activities[position], profile, counted)}
-        run, index, iteration = links.run_of[position], links.operation_of[position], links.iteration_of(position)
+        run, index = links.run_of[position], links.operation_of[position]
+        cells: dict[str, Cell | None] = {"iteration": links.iteration_of(position)}
         if run != NONE:
-            cells["layer"] = links.runs[run].layer
-            direction = links.runs[run].direction
-            cells |= {} if direction is None else {"direction": direction}
-        if iteration is not None:
-            cells["iteration"] = iteration
-        return cells if index == NONE else {**cells, **of_operation(index), "operation_index": index}
+            cells |= {"layer": links.runs[run].layer, "direction": links.runs[run].direction}
+        return of_one(activities[position]) | known(cells) | ({} if index == NONE else of_operation(index))
 
     plain = enqueue_table(alignment.profile, unit)
     positions = [position for position, activity in enumerate(activities) if activity.kind == "kernel"]
-    times = (unit.column("p3_p2"), unit.column("overhead"), unit.column("in_queue"))
+    times = unit.columns("p3_p2", "overhead", "in_queue")
     return Table(
         columns=(*plain.columns, *PLACE),
         rows=MadeRows(row, range(len(positions))),
@@ -154,37 +139,43 @@ def joined_table(alignment: Alignment, unit: Unit) -> Table:
     )
 
 
-def _row_maker(profile: Profile, unit: Unit) -> Callable[[Activity], dict[str, Cell]]:
-    """Return `_row` with the time of the kernel in its queue."""
+def _row_maker(profile: Profile, unit: Unit, counted: Sequence[str]) -> Callable[[Activity], dict[str, Cell]]:
+    """Return `_row` with the time of the kernel in its queue, and its counters in the columns ``counted``."""
     on_one_clock = not profile.calls_wait and all(device.clock == 0 for device in profile.devices)
 
     def make(activity: Activity) -> dict[str, Cell]:
-        ns = queue_ns(activity, on_one_clock=on_one_clock)
-        return _row(activity, unit) | ({} if ns is None else {unit.column("in_queue"): unit.of(ns)})
+        cells = _row(activity, unit) | unit.cells({"in_queue": queue_ns(activity, on_one_clock=on_one_clock)})
+        if activity.counters:
+            values = zip(counted, activity.counters, strict=False)
+            cells |= {name: plain(value) for name, value in values if value is not None}
+            shown = measured(activity, profile.counters).shown
+            cells |= {f"measured_{name}": value for name, value in shown.items()}
+        return cells
 
     return make
 
 
 def _row(activity: Activity, unit: Unit) -> dict[str, Cell]:
-    cells: dict[str, Cell | None] = {
-        "call_index": activity.number,
-        "name": activity.name,
-        "gws": _size(activity.grid),
-        "lws": _size(activity.workgroup),
-        "gwo": _size(activity.opencl.offset),
-        "queue": activity.queue,
-        "line": activity.line or None,
-        "p0_ns": activity.queued_ns,
-        "p1_ns": activity.submit_ns,
-        "p2_ns": activity.start_ns,
-        "p3_ns": activity.end_ns,
-    }
     found = quantities(activity)
     if "t1_t0" in found and "p3_p0" in found:
         found["overhead"] = found["t1_t0"] - found["p3_p0"]
-    cells |= {unit.column(name): unit.of(ns) for name, ns in found.items()}
-    cells |= recorded(activity.resources, "table")
-    return {name: cell for name, cell in cells.items() if cell is not None}
+    return known(
+        {
+            "call_index": activity.number,
+            "name": activity.name,
+            "gws": _size(activity.grid),
+            "lws": _size(activity.workgroup),
+            "gwo": _size(activity.opencl.offset),
+            "queue": activity.queue,
+            "line": activity.line or None,
+            "p0_ns": activity.queued_ns,
+            "p1_ns": activity.submit_ns,
+            "p2_ns": activity.start_ns,
+            "p3_ns": activity.end_ns,
+            **unit.cells(found),
+            **recorded(activity.resources, "table"),
+        }
+    )
 
 
 def _size(size: Size3 | None) -> str | None:
@@ -216,9 +207,8 @@ def _sum_columns(unit: Unit) -> list[str]:
 
 
 def _sums(found: Mapping[str, int], whole: int, unit: Unit) -> dict[str, Cell]:
-    cells: dict[str, Cell] = {unit.column(f"{name}_sum"): unit.of(ns) for name, ns in found.items()}
     share = percent(found["p3_p2"], whole) if "p3_p2" in found else None
-    return cells if share is None else {**cells, "percent_of_kernel_time": share}
+    return unit.cells({f"{name}_sum": ns for name, ns in found.items()}) | known({"percent_of_kernel_time": share})
 
 
 # -- statistics by repetition ----------------------------------------------------------------------------------------
@@ -229,26 +219,21 @@ def by_repetition(repetitions: Sequence[Sequence[Activity]], unit: Unit) -> Tabl
 
     The last repetition may be incomplete. ``name`` has several names if the repetitions differ.
     """
-    length = max(map(len, repetitions), default=0)
     rows: list[Row] = []
-    for index in range(length):
-        found = [repetition[index] for repetition in repetitions if index < len(repetition)]
+    for index, of_all in enumerate(zip_longest(*repetitions)):
+        found = [activity for activity in of_all if activity is not None]
         names = tuple(dict.fromkeys(activity.name for activity in found))
-        cells: dict[str, Cell] = {
-            "kernel_index": index,
-            "name": names[0] if len(names) == 1 else names,
-            "count": len(found),
-        }
         values: dict[str, list[int]] = {}
         for activity in found:
             for name, ns in quantities(activity).items():
                 values.setdefault(name, []).append(ns)
+        cells: dict[str, Cell] = {"kernel_index": index, "name": names[0] if len(names) == 1 else names}
         for name, samples in values.items():
-            cells |= {unit.column(f"{name}_{word}"): unit.of(value) for word, value in describe(samples).items()}
-        rows.append(cells)
+            cells |= unit.cells({f"{name}_{word}": value for word, value in describe(samples).items()})
+        rows.append({**cells, "count": len(found)})
     first = ("kernel_index", "name", "count")
-    shown = tuple(unit.column(f"p3_p2_{word}") for word in STATISTICS)
-    others = (unit.column(f"{name}_{word}") for name in QUANTITIES if name != "p3_p2" for word in STATISTICS)
+    shown = unit.columns(*(f"p3_p2_{word}" for word in STATISTICS))
+    others = unit.columns(*(f"{name}_{word}" for name in QUANTITIES if name != "p3_p2" for word in STATISTICS))
     return Table(columns=(*first, *shown, *others), rows=rows, brief=(*first, *shown))
 
 
@@ -266,30 +251,26 @@ _NO_GEMM = "of no kernel the sizes of a GEMM are known"
 _OBJECTS = {"gemm": GEMM, "padded": PADDED, "bucket": BUCKET}
 
 
-class _Product:
+class _Product(NamedTuple):
     """A GEMM, its kernels, and their time (None if the time of one of them is not known)."""
 
-    def __init__(self, activities: Sequence[Activity], fact: KernelFact, gemm: Gemm) -> None:
-        self.activities = activities
-        self.fact = fact
-        self.gemm = gemm
-        times = [duration(activity) for activity in activities]
-        known = [ns for ns in times if ns is not None]
-        self.ns = sum(known) if len(known) == len(times) else None
+    activities: Sequence[Activity]
+    fact: KernelFact
+    gemm: Gemm
+    ns: int | None
 
     @property
-    def bucket(self) -> tuple[int, int, int]:
-        return nearest_power(self.gemm.m), nearest_power(self.gemm.n), nearest_power(self.gemm.k)
+    def bucket(self) -> tuple[int, ...]:
+        return tuple(map(nearest_power, (self.gemm.m, self.gemm.n, self.gemm.k)))
 
 
-def _products(profile: Profile, facts: Mapping[int, KernelFact]) -> list[_Product]:
-    activities = profile.activities
-    found = []
+def _products(profile: Profile, facts: Mapping[int, KernelFact]) -> Iterator[_Product]:
     for position, parts in find_parts(profile, facts).items():
         fact = facts[position]
         assert fact.gemm is not None
-        found.append(_Product([activities[part] for part in parts], fact, fact.gemm))
-    return found
+        own = [profile.activities[part] for part in parts]
+        times = [ns for ns in map(duration, own) if ns is not None]
+        yield _Product(own, fact, fact.gemm, sum(times) if len(times) == len(own) else None)
 
 
 def gemm_table(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) -> Table:
@@ -300,23 +281,14 @@ def gemm_table(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) ->
     """
     rows: list[Row] = []
     for product in _products(profile, facts):
-        gemm, fact = product.gemm, product.fact
+        gemm, fact, ns = product.gemm, product.fact, product.ns
         first = _row(product.activities[0], unit)
-        cells: dict[str, Cell] = {
-            key: first[key] for key in ("call_index", "name", "gws", "lws", "gwo") if key in first
-        }
+        cells: dict[str, Cell | None] = {name: first.get(name) for name in ("call_index", "name", "gws", "lws", "gwo")}
         cells |= {"M": gemm.m, "N": gemm.n, "K": gemm.k, "kernels": len(product.activities), "flop": gemm.flop}
-        if gemm.batch > 1:
-            cells["batch"] = gemm.batch
-        if fact.padded is not None:
-            cells |= dict(zip(PADDED, fact.padded, strict=True))
-        cells |= dict(zip(BUCKET, product.bucket, strict=True))
-        cells["gemm_by"] = fact.gemm_by
-        if product.ns is not None:
-            cells[unit.column("p3_p2")] = unit.of(product.ns)
-            if product.ns:
-                cells["gflops"] = gemm.flop / product.ns
-        rows.append(cells)
+        cells |= zip(PADDED, fact.padded or (), strict=fact.padded is not None)
+        cells |= zip(BUCKET, product.bucket, strict=True)
+        cells |= {"batch": gemm.batch if gemm.batch > 1 else None, "gemm_by": fact.gemm_by}
+        rows.append(known({**cells, "gflops": gemm.flop / ns if ns else None}) | unit.cells({"p3_p2": ns}))
     shown = ("call_index", "name", *GEMM, "kernels", unit.column("p3_p2"), "gflops")
     return Table(
         columns=(*shown, "flop", "gemm_by", *PADDED, *BUCKET, "gws", "lws", "gwo"),
@@ -332,27 +304,20 @@ def by_bucket(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) -> 
 
     ``gflops``: the FLOPs of the bucket's GEMMs divided by their time. GEMMs without times are only counted.
     """
-    counts: Counter[tuple[int, int, int]] = Counter()
-    time: Counter[tuple[int, int, int]] = Counter()
-    flop: Counter[tuple[int, int, int]] = Counter()
-    timed: Counter[tuple[int, int, int]] = Counter()
+    buckets: dict[tuple[int, ...], list[_Product]] = defaultdict(list)
+    time: Counter[tuple[int, ...]] = Counter()
     for product in _products(profile, facts):
-        counts[product.bucket] += 1
-        if product.ns is not None:
-            timed[product.bucket] += 1
-            time[product.bucket] += product.ns
-            flop[product.bucket] += product.gemm.flop
+        buckets[product.bucket].append(product)
+        time[product.bucket] += product.ns or 0
     whole = time.total()
     rows: list[Row] = []
-    for bucket in sorted(counts, key=lambda bucket: (-time[bucket], bucket)):
-        cells: dict[str, Cell] = {**dict(zip(BUCKET, bucket, strict=True)), "count": counts[bucket]}
-        if timed[bucket]:
-            cells |= {unit.column("p3_p2_sum"): unit.of(time[bucket]), "flop": flop[bucket]}
-            share = percent(time[bucket], whole)
-            if share is not None:
-                cells["percent_of_gemm_time"] = share
-            if time[bucket]:
-                cells["gflops"] = flop[bucket] / time[bucket]
+    for bucket in sorted(buckets, key=lambda bucket: (-time[bucket], bucket)):
+        cells: dict[str, Cell] = {**dict(zip(BUCKET, bucket, strict=True)), "count": len(buckets[bucket])}
+        timed = [product.gemm.flop for product in buckets[bucket] if product.ns is not None]
+        if timed:
+            ns, flop = time[bucket], sum(timed)
+            rates = {"percent_of_gemm_time": percent(ns, whole), "gflops": flop / ns if ns else None}
+            cells |= known({"flop": flop, **rates}) | unit.cells({"p3_p2_sum": ns})
         rows.append(cells)
     columns = (*BUCKET, "count", unit.column("p3_p2_sum"), "percent_of_gemm_time", "flop", "gflops")
     return Table(columns=columns, rows=rows, objects={"bucket": BUCKET}, empty=_NO_GEMM)
@@ -390,19 +355,13 @@ def by_layer(measures: Measures, unit: Unit) -> Table:
     whole = measures.whole.timed_ns
     rows: list[Row] = []
     for (number, layer), positions in groups.items():
-        pass_ = None if number == NONE else links.passes[number]
-        cells: dict[str, Cell] = {"count": len(positions)}
-        if pass_ is not None:
-            cells["pass"] = pass_.name
-            if pass_.iteration is not None:
-                cells["iteration"] = pass_.iteration
-            if pass_.direction is not None:
-                cells["direction"] = pass_.direction
+        cells: dict[str, Cell | None] = {"count": len(positions)}
+        if number != NONE:
+            pass_ = links.passes[number]
+            cells |= {"pass": pass_.name, "iteration": pass_.iteration, "direction": pass_.direction}
         if layer is not None:
-            cells["layer_index"], cells["layer"] = layer[:2]
-            if layer[2] is not None:
-                cells["direction"] = layer[2]
-        rows.append({**cells, **_of_positions(measures, positions, whole, unit)})
+            cells |= {"layer_index": layer[0], "layer": layer[1], "direction": layer[2] or cells.get("direction")}
+        rows.append(known(cells) | _of_positions(measures, positions, whole, unit))
     time = unit.column("p3_p2_sum")
     shown = ("pass", "layer_index", "layer", "count", time, "percent_of_kernel_time", "names", "layer_by")
     columns = (
@@ -422,17 +381,15 @@ def _of_positions(measures: Measures, positions: Sequence[int], whole: int, unit
     cost = measures.of(positions)
     if cost.untimed < cost.kernels:
         sums["p3_p2"] = cost.timed_ns
-    cells = _sums(sums, whole, unit)
-    cells["first_call_index"] = activities[0].number
-    cells["last_call_index"] = activities[-1].number
-    cells["names"] = dict(Counter(activity.name for activity in activities))
     evidence: Counter[str] = Counter(word for position in positions if (word := links.layer_by[position]))
-    if evidence:
-        cells["layer_by"] = dict(evidence)
-    unsure = sum(position in links.layer_unsure for position in positions)
-    if unsure:
-        cells["unsure"] = unsure
-    return cells
+    cells: dict[str, Cell | None] = {
+        "first_call_index": activities[0].number,
+        "last_call_index": activities[-1].number,
+        "names": dict(Counter(activity.name for activity in activities)),
+        "layer_by": dict(evidence) or None,
+        "unsure": sum(position in links.layer_unsure for position in positions) or None,
+    }
+    return _sums(sums, whole, unit) | known(cells)
 
 
 # -- The kernels of each repetition of a run; the length of a repetition is given or found ---------------------------

@@ -9,15 +9,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mio2trace.measures import Cost, Execution, LayerKey, Measures, Steady, total
+from mio2trace.measures import Execution, LayerKey, Measures, Steady, total
 from mio2trace.measures.executions import in_net_order, printed_times
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import deviation, mean, part_of, percent
 from mio2trace.measures.steady import class_of
 from mio2trace.measures.tree import Node, layer_tree
 from mio2trace.model.log import FrameworkLog, NetLayer
-from mio2trace.reports.steady import cost_cells
-from mio2trace.reports.tables import Cell, Row, Table, Unit
+from mio2trace.reports.steady import COST, cost_cells
+from mio2trace.reports.tables import Cell, Row, Table, Unit, known
 
 
 class Repetition(NamedTuple):
@@ -31,7 +31,7 @@ class Repetition(NamedTuple):
 
 _FIRST = ("layer_index", "layer", "direction", "type", "output")
 _LAST = ("flop", "gflops", "flop_by", "host_by", "layer_by", "unsure")
-_TIMES = ("kernel", "kernel_median", "kernel_min", "kernel_max", "kernel_std")
+_TIMES = ("host", "kernel", "launch_overhead", "copy")
 _HOST = ("host", "host_std", "launch_overhead", "launch_overhead_std")
 
 
@@ -45,39 +45,37 @@ def layer_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
     printed = printed_times(one.log for one in repetitions if one.log is not None)
     ran: dict[LayerKey, list[Execution]] = {}
     costs: dict[LayerKey, list[SteadyCost[LayerKey]]] = {}
-    steady = [repetition.measures.steady for repetition in repetitions if repetition.measures is not None]
-    for repetition in repetitions:
-        if repetition.measures is not None:
-            for key, all_of in repetition.measures.executions.items():
-                ran.setdefault(key, []).extend(one for one in all_of if repetition.measures.steady.has(one.iteration))
-            for cost in repetition.measures.steady.layers:
-                costs.setdefault(cost.key, []).append(cost)
-    built = {layer.layer: layer for r in repetitions if r.log is not None for layer in r.log.net}
+    measured = [repetition.measures for repetition in repetitions if repetition.measures is not None]
+    for measures in measured:
+        for key, all_of in measures.executions.items():
+            ran.setdefault(key, []).extend(one for one in all_of if measures.steady.has(one.iteration))
+        for cost in measures.steady.layers:
+            costs.setdefault(cost.key, []).append(cost)
+    steady = [measures.steady for measures in measured]
+    time_of = {key: sum(cost.total_ns for cost in own) for key, own in costs.items()}
+    net = _net(repetitions)
     whole_printed = sum(map(mean, printed.values()))
     iterations = sum(len(of.iterations) for of in steady)
     whole_ns = sum(of.total.total_ns for of in steady)
     keys = sorted({*printed, *ran, *costs}, key=in_net_order)
-    keys.sort(key=lambda key: -sum(cost.total_ns for cost in costs.get(key, ())))
+    keys.sort(key=lambda key: -time_of.get(key, 0))
     if not whole_ns:
         keys.sort(key=lambda key: -mean(printed[key]) if key in printed else 0)
     rows: list[Row] = []
     before = 0
     for key in keys:
-        cells = _name_cells(key, built) | _printed_cells(printed.get(key, ()), whole_printed, unit)
+        cells = _name_cells(key, net) | _printed_cells(printed.get(key, ()), whole_printed, unit)
         if ran.get(key):
             cells |= _host_cells(ran[key], unit)
         if key in costs and (costs[key][0].cost.kernels or ran.get(key)):
-            before += sum(cost.total_ns for cost in costs[key])
-            cells |= cost_cells(costs[key], iterations, unit)
-            if whole_ns:
-                cells["cumulative_percent"] = 100 * before / whole_ns
-                cells["percent_of_kernel_time"] = 100 * sum(cost.total_ns for cost in costs[key]) / whole_ns
+            before += time_of[key]
+            cells |= cost_cells(costs[key], iterations, unit) | _shares(time_of[key], before, whole_ns)
         elif ran.get(key):
             cells |= {"iterations": iterations, "kernels": 0, "copies": 0, unit.column("kernel"): 0}
         rows.append(cells)
-    printed_names = tuple(map(unit.column, ("printed", "printed_std", "printed_min", "printed_max")))
-    times = tuple(map(unit.column, _TIMES))
-    host, find = tuple(map(unit.column, _HOST)), (unit.column("find"), "find_kernels")
+    printed_names = unit.columns("printed", "printed_std", "printed_min", "printed_max")
+    times = unit.columns(*COST)
+    host, find = unit.columns(*_HOST), (unit.column("find"), "find_kernels")
     columns = (
         *_FIRST, *times[:1], "percent_of_kernel_time", "cumulative_percent", *times[1:], "iterations", "kernels", *find,
         *host, "copies", unit.column("copy"), *printed_names, "percent_of_printed_time", "printed_count", *_LAST,
@@ -108,20 +106,22 @@ def class_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
     for key in sorted(costs, key=lambda key: -sum(cost.total_ns for cost in costs[key])):
         ns = sum(cost.total_ns for cost in costs[key])
         before += ns
-        cells: dict[str, Cell] = {"class": key[1], "layers": len(members.get(key, ()))}
-        if key[2] is not None:
-            cells["direction"] = key[2]
-        cells |= cost_cells(costs[key], iterations, unit)
-        if whole_ns:
-            cells |= {"percent_of_kernel_time": 100 * ns / whole_ns, "cumulative_percent": 100 * before / whole_ns}
-        rows.append(cells)
-    kernel, *others = map(unit.column, _TIMES)
+        cells = known({"class": key[1], "layers": len(members.get(key, ())), "direction": key[2]})
+        rows.append(cells | cost_cells(costs[key], iterations, unit) | _shares(ns, before, whole_ns))
+    kernel, *others = unit.columns(*COST)
     columns = (
         "class", "direction", "layers", kernel, "percent_of_kernel_time", "cumulative_percent", *others, "calls",
         "kernels", "gflops", unit.column("host"), "flop", "bytes_min", "iterations", "unsure",
     )  # fmt: skip
     below = tuple(_ends(steady, "class", iterations, unit)) if whole_ns else ()
     return Table(columns=columns, rows=rows, brief=(*columns[:6], "calls", "kernels", "gflops"), ends=below)
+
+
+def _shares(ns: int, before: int, whole_ns: int) -> dict[str, Cell]:
+    """Return the share of a row, and of it with all rows ``before`` it."""
+    if not whole_ns:
+        return {}
+    return {"percent_of_kernel_time": 100 * ns / whole_ns, "cumulative_percent": 100 * before / whole_ns}
 
 
 def _ends(steady: Sequence[Steady], name: str, iterations: int, unit: Unit) -> Iterator[Row]:
@@ -140,23 +140,15 @@ def _ends(steady: Sequence[Steady], name: str, iterations: int, unit: Unit) -> I
 def _printed_cells(values: Sequence[int], whole: float, unit: Unit) -> dict[str, Cell]:
     if not values:
         return {}
-    cells: dict[str, Cell] = {unit.column("printed"): unit.of(mean(values)), "printed_count": len(values)}
-    share = percent(mean(values), whole)
-    if share is not None:
-        cells["percent_of_printed_time"] = share
     std = deviation(values)
-    if std is not None:
-        cells |= {
-            unit.column("printed_std"): unit.of(std),
-            unit.column("printed_min"): unit.of(min(values)),
-            unit.column("printed_max"): unit.of(max(values)),
-        }
-    return cells
+    extremes = {} if std is None else {"printed_std": std, "printed_min": min(values), "printed_max": max(values)}
+    cells = {"printed_count": len(values), "percent_of_printed_time": percent(mean(values), whole)}
+    return known(cells) | unit.cells({"printed": mean(values), **extremes})
 
 
 def execution_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
     """Return one row per execution of a layer, also in the warm-up (iteration 0), in order of execution."""
-    built = {layer.layer: layer for r in repetitions if r.log is not None for layer in r.log.net}
+    net = _net(repetitions)
     rows: list[Row] = []
     for number, repetition in enumerate(repetitions):
         if repetition.measures is None:
@@ -164,88 +156,55 @@ def execution_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
         found = [(key, one) for key, ran in repetition.measures.executions.items() for one in ran]
         found.sort(key=lambda pair: (pair[1].iteration is None, pair[1].iteration))  # layers stay in order of execution
         for key, one in found:
-            cells: dict[str, Cell] = {"repetition": number, **_name_cells(key, built), **_cells(one, unit)}
-            if one.iteration is not None:
-                cells["iteration"] = one.iteration
-            rows.append(cells)
-    measured = tuple(map(unit.column, ("host", "kernel", "launch_overhead")))
+            times = unit.cells({name: getattr(one.cost, f"{name}_ns") for name in _TIMES})
+            of_one = {"iteration": one.iteration, "kernels": one.cost.kernels, "copies": one.cost.copies}
+            rows.append(known({"repetition": number, **of_one}) | _name_cells(key, net) | times | _shared_cells([one]))
+    measured = unit.columns("host", "kernel", "launch_overhead")
     columns = ("repetition", "iteration", *_FIRST, "kernels", "copies", *measured, unit.column("copy"), *_LAST)
     several = ("repetition",) if len(repetitions) > 1 else ()
     brief = (*several, "iteration", *_FIRST[:3], "kernels", *measured, "flop", "gflops", "layer_by", "unsure")
     return Table(columns=columns, rows=rows, brief=brief)
 
 
-def _name_cells(key: LayerKey, built: Mapping[str, NetLayer]) -> dict[str, Cell]:
+def _net(repetitions: Sequence[Repetition]) -> Mapping[str, NetLayer]:
+    return {layer.layer: layer for one in repetitions if one.log is not None for layer in one.log.net}
+
+
+def _name_cells(key: LayerKey, net: Mapping[str, NetLayer]) -> dict[str, Cell]:
     index, layer, direction = key
-    cells: dict[str, Cell] = {"layer_index": index, "layer": layer}
-    if direction is not None:
-        cells["direction"] = direction
-    of_net = built.get(layer)
-    if of_net is not None:
-        if of_net.type:
-            cells["type"] = of_net.type
-        if of_net.tops:
-            cells["output"] = of_net.tops[0]
-    return cells
-
-
-def _cells(execution: Execution, unit: Unit) -> dict[str, Cell]:
-    cost = execution.cost
-    cells: dict[str, Cell | None] = {"kernels": cost.kernels, "copies": cost.copies}
-    for name, ns in _times(cost):
-        cells[unit.column(name)] = None if ns is None else unit.of(ns)
-    cells |= _shared_cells([execution])
-    return {name: cell for name, cell in cells.items() if cell is not None}
-
-
-def _times(cost: Cost) -> Iterator[tuple[str, int | None]]:
-    yield "host", cost.host_ns
-    yield "kernel", cost.kernel_ns
-    yield "launch_overhead", cost.launch_overhead_ns
-    yield "copy", cost.copy_ns
+    of_net = net.get(layer)
+    facts = {} if of_net is None else {"type": of_net.type or None, "output": next(iter(of_net.tops), None)}
+    return known({"layer_index": index, "layer": layer, "direction": direction, **facts})
 
 
 def _host_cells(ran: Sequence[Execution], unit: Unit) -> dict[str, Cell]:
     """Return means over executions if all have the value, and the values that these have in common."""
-    cells: dict[str, Cell] = {}
-    columns: dict[str, list[int | None]] = {}
-    for execution in ran:
-        for name, ns in _times(execution.cost):
-            if name != "kernel":
-                columns.setdefault(name, []).append(ns)
-    for name, values in columns.items():
-        measured = [ns for ns in values if ns is not None]
-        if len(measured) != len(values):
-            continue  # a mean over some of the executions would not be that of the layer
-        cells[unit.column(name)] = unit.of(mean(measured))
-        std = deviation(measured)
-        if std is not None and name != "copy":
-            cells[unit.column(f"{name}_std")] = unit.of(std)
-    return cells | _shared_cells(ran)
+    times: dict[str, float | None] = {}
+    for name in ("host", "launch_overhead", "copy"):
+        values = [ns for one in ran if (ns := getattr(one.cost, f"{name}_ns")) is not None]
+        if len(values) == len(ran):  # a mean over some of the executions would not be that of the layer
+            times |= {name: mean(values), f"{name}_std": None if name == "copy" else deviation(values)}
+    return unit.cells(times) | _shared_cells(ran)
 
 
 def _shared_cells(ran: Sequence[Execution]) -> dict[str, Cell]:
     """Return work and evidence. ``flop`` is the mean, if it is known for every execution."""
-    cells: dict[str, Cell] = {}
-    flops = [execution.cost.flop for execution in ran if execution.cost.flop is not None]
-    if len(flops) == len(ran):
-        cells["flop"] = mean(flops)
-        cells["flop_by"] = ran[0].cost.flop_by
-        gflops = total(execution.cost for execution in ran).gflops
-        if gflops is not None:
-            cells["gflops"] = gflops
-    ways = {execution.cost.host_by for execution in ran if execution.cost.host_by}
-    if ways:
-        cells["host_by"] = ", ".join(sorted(ways))
+    costs = [execution.cost for execution in ran]
+    flops = [cost.flop for cost in costs if cost.flop is not None]
     evidence: Counter[str] = Counter()
     for execution in ran:
         evidence.update(execution.layer_by)
-    if evidence:
-        cells["layer_by"] = dict(evidence)
-    unsure = sum(execution.cost.unsure for execution in ran)
-    if unsure:
-        cells["unsure"] = unsure
-    return cells
+    work: dict[str, Cell | None] = {}
+    if len(flops) == len(ran):
+        work = {"flop": mean(flops), "flop_by": costs[0].flop_by, "gflops": total(costs).gflops}
+    return known(
+        {
+            **work,
+            "host_by": ", ".join(sorted({cost.host_by for cost in costs if cost.host_by})) or None,
+            "layer_by": dict(evidence) or None,
+            "unsure": sum(cost.unsure for cost in costs) or None,
+        }
+    )
 
 
 # -- times of the whole run ------------------------------------------------------------------------------------------
@@ -261,14 +220,10 @@ _MEASURES = {
 
 def times_of_log(log: FrameworkLog) -> Iterator[tuple[str, int]]:
     """Yield (measure, ns) of all events with a time, by CK's names; ``iteration`` for every benchmark iteration."""
-    if log.average_forward_ns is not None:
-        yield "time_fw", log.average_forward_ns
-    if log.average_backward_ns is not None:
-        yield "time_bw", log.average_backward_ns
-    for event in log.events:
-        measure = _MEASURES.get(event.kind)
-        if measure is not None and event.duration_ns is not None:
-            yield measure, event.duration_ns
+    averages = (("time_fw", log.average_forward_ns), ("time_bw", log.average_backward_ns))
+    for measure, ns in (*averages, *((_MEASURES.get(event.kind), event.duration_ns) for event in log.events)):
+        if measure is not None and ns is not None:
+            yield measure, ns
 
 
 def times_table(times: Sequence[Mapping[str, Sequence[int]]], unit: Unit) -> Table:
@@ -282,18 +237,13 @@ def times_table(times: Sequence[Mapping[str, Sequence[int]]], unit: Unit) -> Tab
         values = [ns for found in times for ns in found.get(measure, ())]
         if not values:
             continue
-        cells: dict[str, Cell] = {"measure": measure, "count": len(values), unit.column("mean"): unit.of(mean(values))}
         std = deviation(values)
-        if std is not None:
-            cells[unit.column("std")] = unit.of(std)
-            if sum(values):
-                cells["std_percent"] = 100 * std * len(values) / sum(values)
-        cells[unit.column("min")] = unit.of(min(values))
-        cells[unit.column("max")] = unit.of(max(values))
-        cells[unit.column("values")] = [unit.of(value) for value in values]
-        rows.append(cells)
-    columns = ("measure", "count", *map(unit.column, ("mean", "std")), "std_percent")
-    return Table(columns=(*columns, *map(unit.column, ("min", "max", "values"))), rows=rows)
+        part = None if std is None or not sum(values) else 100 * std * len(values) / sum(values)
+        cells = known({"measure": measure, "count": len(values), "std_percent": part})
+        cells |= unit.cells({"mean": mean(values), "std": std, "min": min(values), "max": max(values)})
+        rows.append({**cells, unit.column("values"): [unit.of(value) for value in values]})
+    columns = ("measure", "count", *unit.columns("mean", "std"), "std_percent", *unit.columns("min", "max", "values"))
+    return Table(columns=columns, rows=rows)
 
 
 # -- The tree of layers, operations and kernels as a table: one row per node, parents before children -----------------
@@ -328,12 +278,13 @@ def tree_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
 
 def _tree_cells(node: Node, level: int, whole_ns: int, iterations: int, unit: Unit) -> dict[str, Cell]:
     name = node.name or _NAMELESS[node.kind]
-    cells: dict[str, Cell] = {
-        "tree": _INDENT * level + name,
-        "kind": node.kind,
-        "name": name,
-        unit.column("own"): unit.of(part_of(node.own_ns, iterations)),
-        unit.column("total"): unit.of(part_of(node.total_ns, iterations)),
-        "kernels": part_of(node.total_kernels, iterations),
-    }
-    return cells | ({"percent_of_kernel_time": 100 * node.total_ns / whole_ns} if whole_ns else {})
+    return known(
+        {
+            "tree": _INDENT * level + name,
+            "kind": node.kind,
+            "name": name,
+            **unit.cells({"own": part_of(node.own_ns, iterations), "total": part_of(node.total_ns, iterations)}),
+            "kernels": part_of(node.total_kernels, iterations),
+            "percent_of_kernel_time": 100 * node.total_ns / whole_ns if whole_ns else None,
+        }
+    )

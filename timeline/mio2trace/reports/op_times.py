@@ -14,7 +14,7 @@ from mio2trace.measures.device_time.launches import launch_times
 from mio2trace.ops.operation import Operation
 from mio2trace.reports import ops as report
 from mio2trace.reports.steady import cost_columns, ends, launch_cells, ranked_rows
-from mio2trace.reports.tables import Cell, Row, Table, Unit, cell_text, grouped
+from mio2trace.reports.tables import Cell, Row, Table, Unit, cell_text, grouped, known
 
 PLACE = ("layer", "layer_direction", "iteration", "source")
 """Columns that show where an operation ran: the layer, the direction (forward or backward), the iteration, and the line
@@ -44,29 +44,19 @@ def _named(names: Iterable[str], unit: Unit) -> tuple[str, ...]:
 def table(operations: Iterable[Operation], measures: Measures, unit: Unit = NS) -> Table:
     """Return one row per operation, in log order, with its cost."""
     whole = measures.whole.timed_ns
-    times: list[int | None] = []
-    rows: list[dict[str, Cell]] = []
+    rows: list[Row] = []
     of_operation = measures.alignment.links.operation_of
     launched = launch_times(measures.alignment, np.arange(len(of_operation)), of_operation, len(measures.first_of))
     for operation in operations:
-        cells = report.row(operation)
-        cells["kernels"] = 0
-        if operation.index in measures.operation_at and measures.first_of[operation.index] != NONE:
-            cost = measures.of_operation(operation.index)
-            cells |= _cells(cost, unit)
-            cells |= {
-                unit.column(name): unit.of(ns)
-                for name, sums in zip(LAUNCHED, launched, strict=True)
-                if (ns := sums[operation.index]) is not None
-            }
-            cells |= _place(measures, operation.index)
-            times.append(cost.kernel_ns)
-        else:
-            times.append(None)
+        index = operation.index
+        cells = {**report.row(operation), "kernels": 0}
+        if index in measures.operation_at and measures.first_of[index] != NONE:
+            cost = measures.of_operation(index)
+            times = {name: sums[index] for name, sums in zip(LAUNCHED, launched, strict=True)}
+            cells |= _cells(cost, unit) | unit.cells(times) | _place(measures, index)
+            if cost.kernel_ns is not None and whole:
+                cells["percent_of_kernel_time"] = 100 * cost.kernel_ns / whole
         rows.append(cells)
-    for row, ns in zip(rows, times, strict=True):
-        if ns is not None and whole:
-            row["percent_of_kernel_time"] = 100 * ns / whole
     plain = report.table([("", ())])
     left = ("doubts", "flop", "bytes_min", "batch", "operation", "line")
     brief = [name for name in report.BRIEF if name not in left]
@@ -93,15 +83,13 @@ def steady_table(operations: Sequence[Operation], measures: Measures, by: Sequen
             raise KeyError(name)
     steady = measures.steady
     own = {one.index: {**report.row(one), **_place(measures, one.index)} for one in operations}
-    searched = {"name", "phase"}  # columns in which a search differs from the operation that it serves
 
     def key(index: int) -> tuple[str, ...]:
+        layer_and_name = steady.operation_key(index)
         if not by:
-            return steady.operation_key(index)
-        return tuple(
-            steady.operation_key(index)[1] if name in searched - {"phase"} else cell_text(own[index].get(name))
-            for name in by
-        )
+            return layer_and_name
+        # the name of a search differs from that of the operation that it serves
+        return tuple(layer_and_name[1] if name == "name" else cell_text(own[index].get(name)) for name in by)
 
     shared: dict[tuple[str, ...], dict[str, Cell]] = {}
     for one in operations:
@@ -126,18 +114,12 @@ def steady_table(operations: Sequence[Operation], measures: Measures, by: Sequen
     rows = [row for row in ranked_rows(ranking, names, unit) if "phase" not in by or row.get("phase") != "find"]
     costs = cost_columns(unit)
     bandwidths = BANDWIDTH if collectives else ()
-    columns = (
-        *first,
-        *costs,
-        *map(unit.column, LAUNCHED),
-        *bandwidths,
-        *(name for name in (*plain.columns, *PLACE) if name not in (*first, *costs)),
-    )
+    others = (name for name in (*plain.columns, *PLACE) if name not in (*first, *costs))
+    columns = (*first, *costs, *unit.columns(*LAUNCHED), *bandwidths, *others)
     brief = (
         *first, *costs[:3], "calls", "gflops",
         *(name for name in ("solver", "algorithm", "dtype") if name not in first),
-        *costs[3:7], unit.column("find"), unit.column("host"), *map(unit.column, LAUNCHED),
-        unit.column("helpers"), unit.column("transposes"),
+        *costs[3:7], *unit.columns("find", "host", *LAUNCHED, "helpers", "transposes"),
         "kernels", "unsure", *bandwidths,
     )  # fmt: skip
     return msgspec.structs.replace(
@@ -204,15 +186,9 @@ def _place(measures: Measures, index: int) -> dict[str, Cell]:
 
 
 def _cells(cost: Cost, unit: Unit) -> dict[str, Cell]:
-    cells: dict[str, Cell | None] = {
-        "kernels": cost.kernels,
-        unit.column("kernel"): None if cost.kernel_ns is None else unit.of(cost.kernel_ns),
-        "gflops": cost.gflops,
-        unit.column("helpers"): unit.of(cost.helpers_ns) or None,
-        unit.column("transposes"): unit.of(cost.transposes_ns) or None,
-        "sure": None if cost.sure else "false",
-    }
-    return {name: cell for name, cell in cells.items() if cell is not None}
+    times = {"kernel": cost.kernel_ns, "helpers": cost.helpers_ns or None, "transposes": cost.transposes_ns or None}
+    cells = {"kernels": cost.kernels, "gflops": cost.gflops, "sure": None if cost.sure else "false"}
+    return known(cells) | unit.cells(times)
 
 
 def summed(each: Table, by: Sequence[str], unit: Unit = NS) -> Table:
@@ -222,9 +198,8 @@ def summed(each: Table, by: Sequence[str], unit: Unit = NS) -> Table:
     Raises KeyError with the first unknown column.
     """
     own_columns = _named(EACH, unit)
-    together = grouped(
-        msgspec.structs.replace(each, columns=tuple(c for c in each.columns if c not in own_columns)), by
-    )
+    plain = tuple(name for name in each.columns if name not in own_columns)
+    together = grouped(msgspec.structs.replace(each, columns=plain), by)
     parts: dict[tuple[str, ...], list[Row]] = {}
     for row in each.rows:
         parts.setdefault(_key(row, by), []).append(row)
@@ -253,20 +228,20 @@ def _sums(rows: Sequence[Row], unit: Unit) -> Mapping[str, Cell]:
     if not ran:
         return {"kernels": 0}
     total = sum(ran)
+
+    def whole(name: str) -> float:
+        return sum(_number(row.get(name)) for row in rows)
+
     sums: dict[str, Cell] = {
-        "kernels": int(sum(_number(row.get("kernels")) for row in rows)),
-        kernel: total,
-        unit.column("mean"): total / len(ran),
-        unit.column("min"): min(ran),
-        unit.column("max"): max(ran),
-        "percent_of_kernel_time": sum(_number(row.get("percent_of_kernel_time")) for row in rows),
+        "kernels": int(whole("kernels")),
+        "percent_of_kernel_time": whole("percent_of_kernel_time"),
+        **dict(zip(_named(SUMMED[1:5], unit), (total, total / len(ran), min(ran), max(ran)), strict=True)),
     }
     work = sum(_number(row.get("gflops")) * _number(row.get(kernel)) for row in rows)
     if work and total:
         sums["gflops"] = work / total
     for name in ("helpers", "transposes"):
-        part = sum(_number(row.get(unit.column(name))) for row in rows)
-        if part:
+        if part := whole(unit.column(name)):
             sums[f"{name}_percent"] = 100 * part / total
     return sums
 

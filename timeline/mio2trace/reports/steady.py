@@ -11,7 +11,7 @@ from mio2trace.measures.counters import MEASURED, Measured, measured, together
 from mio2trace.measures.device_time.launches import launch_times
 from mio2trace.measures.ranking import Key, Ranking, SteadyCost
 from mio2trace.measures.statistics import deviation, mean, median, part_of
-from mio2trace.reports.tables import Cell, Row, Table, Unit
+from mio2trace.reports.tables import Cell, Row, Table, Unit, known
 
 COST = ("kernel", "kernel_median", "kernel_min", "kernel_max", "kernel_std")
 """Times per steady iteration."""
@@ -19,7 +19,7 @@ COST = ("kernel", "kernel_median", "kernel_min", "kernel_max", "kernel_std")
 
 def cost_columns(unit: Unit) -> tuple[str, ...]:
     """Return the columns of `ranked_rows` in order, except those that name the row."""
-    first, *others = map(unit.column, COST)
+    first, *others = unit.columns(*COST)
     return (
         first, "percent_of_kernel_time", "cumulative_percent", *others, "calls", "kernels", "gflops",
         unit.column("find"), "find_kernels",
@@ -36,37 +36,35 @@ def cost_cells(costs: Sequence[SteadyCost[Any]], iterations: int, unit: Unit) ->
     samples = [ns for cost in costs for ns in cost.per_iteration_ns]
     samples += [0] * (iterations - len(samples))  # absent in the iterations of the other runs
     whole = total(cost.cost for cost in costs)
-    cells: dict[str, Cell | None] = {"iterations": iterations}
+
+    def part(number: int | None) -> float | None:
+        return None if number is None or not iterations else part_of(number, iterations)
+
+    cells: dict[str, Cell | None] = {
+        "iterations": iterations,
+        "calls": part(sum(cost.calls for cost in costs)),
+        "kernels": part(whole.kernels),
+        "copies": part(whole.copies),
+        "flop": part(whole.flop),
+        "bytes_min": part(whole.bytes),
+        "unsure": whole.unsure or None,
+    }
+    times: dict[str, float | None] = {"host": part(whole.host_ns)}
     if samples and not whole.untimed:
         std = deviation(samples)
-        cells |= {
-            unit.column("kernel"): unit.of(mean(samples)),
-            unit.column("kernel_median"): unit.of(median(samples)) if std is not None else None,
-            unit.column("kernel_min"): unit.of(min(samples)) if std is not None else None,
-            unit.column("kernel_max"): unit.of(max(samples)) if std is not None else None,
-            unit.column("kernel_std"): None if std is None else unit.of(std),
-            unit.column("helpers"): unit.of(part_of(whole.helpers_ns, iterations)) or None,
-            unit.column("transposes"): unit.of(part_of(whole.transposes_ns, iterations)) or None,
-            "gflops": whole.gflops,
-        }
-    if iterations:
-        cells |= {
-            "calls": part_of(sum(cost.calls for cost in costs), iterations),
-            "kernels": part_of(whole.kernels, iterations),
-            "copies": part_of(whole.copies, iterations),
-            "flop": None if whole.flop is None else part_of(whole.flop, iterations),
-            "bytes_min": None if whole.bytes is None else part_of(whole.bytes, iterations),
-            unit.column("host"): None if whole.host_ns is None else unit.of(part_of(whole.host_ns, iterations)),
-        }
+        scatter = (median(samples), min(samples), max(samples), std) if std is not None else (None,) * 4
+        times |= zip(COST, (mean(samples), *scatter), strict=True)
+        times |= {"helpers": part(whole.helpers_ns) or None, "transposes": part(whole.transposes_ns) or None}
+        cells["gflops"] = whole.gflops
     searches = sum(cost.find_kernels for cost in costs)
     if searches:
-        cells |= {unit.column("find"): unit.of(sum(cost.find_ns for cost in costs)), "find_kernels": searches}
-    cells["unsure"] = whole.unsure or None
-    return {name: cell for name, cell in cells.items() if cell is not None}
+        times["find"] = sum(cost.find_ns for cost in costs)
+        cells["find_kernels"] = searches
+    return known(cells) | unit.cells(times)
 
 
 def ranked_rows(ranking: Ranking[Key], names: Mapping[Key, Row], unit: Unit) -> list[Row]:
-    """Yield a row for each entry of ``ranking``; it begins with the cells ``names`` of its key."""
+    """Return a row for each entry of ``ranking``, with the cells ``names`` of its key."""
     iterations = len(ranking.total.per_iteration_ns)
     return [{**names[cost.key], **_shares(cost), **cost_cells([cost], iterations, unit)} for cost in ranking]
 
@@ -94,9 +92,10 @@ def launch_cells(
     cost: SteadyCost[Any], unit: Unit, *, api_ns: int | None = None, queue_ns: int | None = None
 ) -> dict[str, Cell]:
     """Time per steady iteration in the launch calls and in the queue, each summed over all kernels."""
-    iterations = len(cost.per_iteration_ns)
-    sums = (("api", api_ns), ("in_queue", queue_ns)) if iterations else ()
-    return {unit.column(name): unit.of(part_of(ns, iterations)) for name, ns in sums if ns is not None}
+    if not cost.per_iteration_ns:
+        return {}
+    sums = (("api", api_ns), ("in_queue", queue_ns))
+    return unit.cells({name: part_of(ns, len(cost.per_iteration_ns)) for name, ns in sums if ns is not None})
 
 
 def kernel_table(measures: Measures, unit: Unit) -> Table:
@@ -105,14 +104,20 @@ def kernel_table(measures: Measures, unit: Unit) -> Table:
     ranking, counted = measures.steady.kernels, measures.steady.counted
     times = launch_times(measures.alignment, counted.positions, counted.name_of, len(counted.names))
     in_queue = dict(zip(counted.names, times.queue_ns, strict=True))
-    names = {cost.key: {"name": cost.key, **launch_cells(cost, unit, queue_ns=in_queue[cost.key])} for cost in ranking}
     of_counters = _measured(measures)
-    names = {key: {**cells, **of_counters.get(key, {})} for key, cells in names.items()}
+    names = {
+        cost.key: {
+            "name": cost.key,
+            **launch_cells(cost, unit, queue_ns=in_queue[cost.key]),
+            **of_counters.get(cost.key, {}),
+        }
+        for cost in ranking
+    }
     shown = [f"measured_{name}" for name in MEASURED if any(f"measured_{name}" in row for row in of_counters.values())]
     rows = ranked_rows(ranking, names, unit)
     columns = ["name", *(name for name in cost_columns(unit) if name not in ("kernels", "bytes_min"))]
     columns.insert(columns.index(unit.column("host")) + 1, unit.column("in_queue"))
-    first, *others = map(unit.column, COST)
+    first, *others = unit.columns(*COST)
     brief = (
         "name", first, "percent_of_kernel_time", "cumulative_percent", "calls", *others, "gflops", unit.column("find"),
         unit.column("host"), unit.column("in_queue"),

@@ -15,7 +15,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import msgspec
 import orjson
@@ -54,6 +54,11 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
             if name not in self.columns:
                 raise KeyError(name)
         return msgspec.structs.replace(self, columns=tuple(names), brief=tuple(names))
+
+
+def known(cells: Mapping[str, Cell | None]) -> dict[str, Cell]:
+    """Leave out unknown values."""
+    return {name: cell for name, cell in cells.items() if cell is not None}
 
 
 class MadeRows(Sequence[Row]):
@@ -199,19 +204,13 @@ def _csv_text(cell: Cell | None) -> str:
 
 def _object(table: Table, row: Row) -> dict[str, object]:
     inside = {name: parent for parent, names in table.objects.items() for name in names}
-    out: dict[str, object] = {}
+    out: dict[str, Any] = {}
     for name in table.columns:
         cell = row.get(name)
         if cell is None or (not isinstance(cell, (str, int, float)) and not cell):
             continue
-        value = dict(cell) if isinstance(cell, Mapping) else cell
-        parent = inside.get(name)
-        if parent is None:
-            out[name] = value
-        else:
-            held = out.setdefault(parent, {})
-            assert isinstance(held, dict)
-            held[name] = value
+        held = out.setdefault(inside[name], {}) if name in inside else out
+        held[name] = dict(cell) if isinstance(cell, Mapping) else cell
     return out
 
 
@@ -258,6 +257,13 @@ class Unit(msgspec.Struct, frozen=True):
         """``p3_p2`` -> ``p3_p2_us``."""
         return f"{name}_{self.name}"
 
+    def columns(self, *names: str) -> tuple[str, ...]:
+        return tuple(map(self.column, names))
+
+    def cells(self, times: Mapping[str, float | None]) -> dict[str, Cell]:
+        """Return a cell for each known time: its column, and its value in this unit. ``times``: in ns, by name."""
+        return {self.column(name): self.of(ns) for name, ns in times.items() if ns is not None}
+
 
 STATISTICS = ("mean", "std", "min", "q25", "median", "q75", "max")
 
@@ -267,16 +273,9 @@ def describe(values: Sequence[int]) -> dict[str, float]:
     if not values:
         return {}
     ordered = sorted(values)
-    std = deviation(values)
-    return {
-        "mean": mean(values),
-        **({} if std is None else {"std": std}),
-        "min": ordered[0],
-        "q25": quantile(ordered, 0.25),
-        "median": quantile(ordered, 0.5),
-        "q75": quantile(ordered, 0.75),
-        "max": ordered[-1],
-    }
+    quartiles = (quantile(ordered, part) for part in (0.25, 0.5, 0.75))
+    found = zip(STATISTICS, (mean(values), deviation(values), ordered[0], *quartiles, ordered[-1]), strict=True)
+    return {name: value for name, value in found if value is not None}
 
 
 # -- The selected part of a table: rows that meet conditions, their order and number, columns -------------------------
@@ -307,14 +306,12 @@ class TableSelection(NamedTuple):
 def select(table: Table, chosen: TableSelection) -> Table:
     """Return the selected part of a table. Raises `SelectionError`."""
     rows: Sequence[Row] = table.rows
-    whole = len(rows)
     for condition in chosen.where:
         holds = _condition(table, condition)
         rows = [row for row in rows if holds(row)]
-    if chosen.where and not rows:
-        conditions = " and ".join(chosen.where)
-        if whole:
-            table = msgspec.structs.replace(table, empty=f"none of {count(whole, 'row')} has {conditions}")
+    if table.rows and not rows:
+        empty = f"none of {count(len(table.rows), 'row')} has {' and '.join(chosen.where)}"
+        table = msgspec.structs.replace(table, empty=empty)
     for key in reversed(chosen.sort):
         rows = _sorted(table, rows, key)
     if chosen.top is not None and len(rows) > chosen.top:
@@ -333,9 +330,8 @@ def column_named(table: Table, name: str) -> str:
         if base_of(column)[0] in (base, name) and base_of(column)[1]:
             return column
     near = difflib.get_close_matches(name, [*table.columns, *(base_of(column)[0] for column in table.columns)], 1)
-    meant = f"; did you mean {near[0]}?" if near else ""
-    raise SelectionError(f"no column {name!r}{meant} There are {', '.join(table.columns)}" if near else
-                         f"no column {name!r}; there are {', '.join(table.columns)}")  # fmt: skip
+    then = f"did you mean {near[0]}? There" if near else "there"
+    raise SelectionError(f"no column {name!r}; {then} are {', '.join(table.columns)}")
 
 
 def _condition(table: Table, text: str) -> Callable[[Row], bool]:
@@ -376,12 +372,9 @@ def _sorted(table: Table, rows: Sequence[Row], key: str) -> list[Row]:
     if order not in ("", "up", "down"):
         raise SelectionError(f"--sort {key}: expected {name}:up or {name}:down")
     column = column_named(table, name)
-    cells: list[tuple[Cell, Row]] = [(cell, row) for row in rows if (cell := row.get(column)) is not None]
+    valued = [row for row in rows if row.get(column) is not None]
     rest = [row for row in rows if row.get(column) is None]
-    numbers = all(isinstance(cell, (int, float)) for cell, _ in cells)
-    falls = order == "down" or (numbers and not order)
-    if numbers:
-        cells.sort(key=lambda pair: pair[0], reverse=falls)  # type: ignore[arg-type,return-value]
-    else:
-        cells.sort(key=lambda pair: cell_text(pair[0]), reverse=falls)
-    return [row for _, row in cells] + rest
+    numbers = all(isinstance(row[column], (int, float)) for row in valued)
+    own: Callable[[Cell], Any] = (lambda cell: cell) if numbers else cell_text
+    valued.sort(key=lambda row: own(row[column]), reverse=order == "down" or (numbers and not order))
+    return valued + rest

@@ -29,7 +29,9 @@ _BETWEEN = "  "
 _KERNELS = ("name", "kernel")
 
 
-class _Column(NamedTuple):
+class Column(NamedTuple):
+    """``cells``: as they are shown. ``rank``: the least important columns have the highest."""
+
     name: str
     cells: list[str]
     is_number: bool
@@ -43,7 +45,8 @@ class _Column(NamedTuple):
 def aligned(table: Table, width: int | None = None) -> Iterator[str]:
     """Return lines of text; none is longer than ``width``."""
     columns = [
-        column._replace(name=visible(column.name), cells=list(map(visible, column.cells))) for column in _columns(table)
+        column._replace(name=visible(column.name), cells=list(map(visible, column.cells)))
+        for column in shown_columns(table)
     ]
     kept, widths = _fitted(columns, width)
     if not kept:
@@ -61,9 +64,7 @@ def aligned(table: Table, width: int | None = None) -> Iterator[str]:
 def _cut(column: str, text: str, size: int) -> str:
     """Return a text of at most ``size`` characters. Kernel names often begin with the same words, so they keep their
     ends."""
-    if len(text) <= size or column not in _KERNELS:
-        return shortened(text, size)
-    return _middle_cut(text, size)
+    return _middle_cut(text, size) if column in _KERNELS else shortened(text, size)
 
 
 def _middle_cut(text: str, size: int) -> str:
@@ -76,28 +77,22 @@ def _middle_cut(text: str, size: int) -> str:
 
 def left_out(table: Table, width: int | None) -> list[str]:
     """Return the columns for which `aligned` has no room."""
-    columns = _columns(table)
+    columns = shown_columns(table)
     kept = {column.name for column in _fitted(columns, width)[0]}
     return [column.name for column in columns if column.name not in kept]
 
 
 def markdown(table: Table) -> Iterator[str]:
     """Return the table as Markdown for GitHub."""
-    columns = _columns(table)
+    columns = shown_columns(table)
     yield "| " + " | ".join(markdown_text(column.name) for column in columns) + " |\n"
     yield "|" + "|".join("---:" if column.is_number else "---" for column in columns) + "|\n"
     for line in zip(*(column.cells for column in columns), strict=True) if columns else [()] * len(table.rows):
         yield "| " + " | ".join(map(markdown_text, line)) + " |\n"
 
 
-def shown_columns(table: Table) -> Iterator[tuple[str, list[str], bool]]:
-    """Return the columns with any value: name, cells as shown, and whether they are numbers."""
-    for column in _columns(table):
-        yield column.name, column.cells, column.is_number
-
-
-def _columns(table: Table) -> list[_Column]:
-    """Return these columns with their cells as they are shown."""
+def shown_columns(table: Table) -> list[Column]:
+    """Return the columns with any value."""
     rows: list[Row] = [*table.rows, *table.ends]
     columns = []
     for name in table.brief or table.columns:
@@ -106,27 +101,28 @@ def _columns(table: Table) -> list[_Column]:
             continue
         is_number = bool(rows) and all(isinstance(cell, (int, float, type(None))) for cell in cells)
         decimals = 1 if name.startswith("percent_of_") or name.endswith("_percent") else table.decimals.get(name)
-        shown = _shown(cells) if decimals is None else _with(decimals, cells)
-        columns.append(_Column(name, shown, is_number, 0 if name in table.keys else rank_of(name)))
+        shown = _shown(cells, _decimals(cells) if decimals is None else decimals)
+        columns.append(Column(name, shown, is_number, 0 if name in table.keys else rank_of(name)))
     return columns
 
 
-def _shown(cells: Sequence[Cell | None]) -> list[str]:
-    """Return the cells of a column; fractions have as many decimals as its largest number needs."""
+def _decimals(cells: Sequence[Cell | None]) -> int | None:
+    """Return the decimals that the largest number of a column needs; None if there are no fractions."""
     fractions = [cell for cell in cells if isinstance(cell, float) and math.isfinite(cell)]
-    numbers = [abs(cell) for cell in cells if isinstance(cell, (int, float)) and math.isfinite(cell)]
     if not fractions:
-        return [_text(cell) for cell in cells]
-    largest = max(numbers)
+        return None
+    largest = max(abs(cell) for cell in cells if isinstance(cell, (int, float)) and math.isfinite(cell))
     whole = math.floor(math.log10(largest)) + 1 if largest else 1
     decimals = min(max(0, DIGITS - whole), _MOST_DECIMALS)
     exact = max(0 if one.is_integer() else len(repr(one).partition(".")[2]) or decimals for one in fractions)
-    decimals = min(decimals, exact)
-    return [_number(cell, decimals) if isinstance(cell, (int, float)) else _text(cell) for cell in cells]
+    return min(decimals, exact)
 
 
-def _with(decimals: int, cells: Sequence[Cell | None]) -> list[str]:
-    return [_number(cell, decimals) if isinstance(cell, (int, float)) else _text(cell) for cell in cells]
+def _shown(cells: Sequence[Cell | None], decimals: int | None) -> list[str]:
+    return [
+        _number(cell, decimals) if isinstance(cell, (int, float)) and decimals is not None else _text(cell)
+        for cell in cells
+    ]
 
 
 def _number(cell: float, decimals: int) -> str:
@@ -141,7 +137,7 @@ def _text(cell: Cell | None) -> str:
     return cell_text(cell)
 
 
-def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[list[_Column], list[int]]:
+def _fitted(columns: Sequence[Column], width: int | None) -> tuple[list[Column], list[int]]:
     """Return the columns that fit, and the width of each."""
     kept = list(columns)
     widths = [column.width for column in kept]
@@ -164,7 +160,7 @@ def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[list[_Column
     return kept, widths
 
 
-def _least(column: _Column) -> int:
+def _least(column: Column) -> int:
     if column.is_number:
         head = column.name if column.rank else column.name[:NARROWEST_HEAD]
         return max(map(len, (head, *column.cells)))
