@@ -145,14 +145,18 @@ def _group(cause: str, members: Sequence[Compared]) -> Group:
     first = members[0]
     if len(members) == 1:
         return Group(first, (first,))
-    a_ns, b_ns = (sum(getattr(row, side) or 0 for row in members) for side in ("a_ns", "b_ns"))
-    name = f"{count(len(members), first.kind)}, {cause}"
-    total = first._replace(
-        name=name, a_ns=a_ns, b_ns=b_ns, ratio=b_ns / a_ns if a_ns else None, low=None, high=None,
+    total = summed(members)._replace(
+        name=f"{count(len(members), first.kind)}, {cause}", low=None, high=None,
         share=sum(row.share for row in members), command="", pair=None, how="",
         runs_needed=max(row.runs_needed for row in members),
     )  # fmt: skip
     return Group(total, tuple(members))
+
+
+def summed(rows: Sequence[Compared]) -> Compared:
+    """Return the first row with the times of all rows."""
+    a_ns, b_ns = (sum(getattr(row, side) or 0 for row in rows) for side in ("a_ns", "b_ns"))
+    return rows[0]._replace(a_ns=a_ns, b_ns=b_ns, ratio=b_ns / a_ns if a_ns else None)
 
 
 def tally(comparison: Comparison) -> Iterator[str]:

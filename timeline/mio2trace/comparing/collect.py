@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from mio2trace.align import NONE
 from mio2trace.analysis import Run
 from mio2trace.answer.machine import is_product, stated_values
-from mio2trace.comparing.record import Facts, Inside, Kind, Part, Rank, RunRecord, condensed, kept
+from mio2trace.comparing.record import Facts, Inside, Kind, Part, Rank, RunRecord, kept
 from mio2trace.measures import Measures
 from mio2trace.measures.executions import LayerKey, in_net_order, printed_times
 from mio2trace.measures.statistics import mean
@@ -33,24 +34,21 @@ them."""
 
 def collect(run: Run, notes: Notes) -> RunRecord | None:
     """Return the record of a run; None if it has neither kernels nor printed layers."""
-    measured = [one for one in run.measures if _has_kernels(one)]
+    measured = [
+        one
+        for one in run.measures
+        if any(iteration.kernels for iteration in one.steady.told.all if one.steady.has(iteration.number))
+    ]
     if not measured:
         return _of_printed(run)
-    if len(measured) == 1 or not run.is_job:
-        if len(measured) > 1:
-            notes.add(
-                f"{run.name}: {len(measured)} profiles that are not ranks of one job: only the first is compared",
-                problem=False,
-            )
-        return kept(_of_kernels(run, measured[0], facts(run), notes))
     names = [one.alignment.profile.process.label for one in measured]
+    if len(measured) > 1 and not run.is_job:
+        said = f"{len(measured)} profiles that are not ranks of one job: only the first is compared"
+        notes.add(f"{run.name}: {said}", problem=False)
+        del measured[1:]
     made_with = facts(run)
-    return kept(mean_of(names, [_of_kernels(run, one, made_with, notes) for one in measured]))
-
-
-def _has_kernels(measures: Measures) -> bool:
-    steady = measures.steady
-    return any(iteration.kernels for iteration in steady.told.all if steady.has(iteration.number))
+    records = [_of_kernels(run, one, made_with, notes) for one in measured]
+    return kept(records[0] if len(records) == 1 else mean_of(names, records))
 
 
 # -- kernels ---------------------------------------------------------------------------------------------------------
@@ -93,14 +91,15 @@ def _build_ns(calls: Sequence[Call]) -> int:
 def _problems(measures: Measures, inside: InsideIterations, count: int) -> Iterator[Part]:
     first: dict[str, Operation] = {}
     solvers: dict[str, dict[str, None]] = {}
+    layers: dict[str, dict[str, None]] = {}
     for index, operation in measures.operation_at.items():
-        name = inside.names[index]
-        if name:
+        if name := inside.names[index]:
             first.setdefault(name, operation)
-            solver = operation.solver or operation.algorithm
-            if solver:
+            if solver := operation.solver or operation.algorithm:
                 solvers.setdefault(name, {})[solver] = None
-    layers = _layers_of_problems(measures, inside)
+    for index, numbers in measures.runs_of_operation.items():
+        if name := inside.names[index]:
+            layers.setdefault(name, {}).update((measures.alignment.links.runs[at].layer, None) for at in numbers)
     for part in problem_parts(inside.kernels, count):
         yield msgspec.structs.replace(
             part,
@@ -136,16 +135,6 @@ def problem_parts(kernels: Mapping[tuple[str, str], KernelsInside], count: int) 
         )
 
 
-def _layers_of_problems(measures: Measures, inside: InsideIterations) -> dict[str, dict[str, None]]:
-    runs = measures.alignment.links.runs
-    layers: dict[str, dict[str, None]] = {}
-    for index, numbers in measures.runs_of_operation.items():
-        name = inside.names[index]
-        if name:
-            layers.setdefault(name, {}).update((runs[at].layer, None) for at in numbers)
-    return layers
-
-
 def outside_parts(kernels: Mapping[tuple[str, str], KernelsInside], count: int) -> Iterator[Part]:
     """Return the kernels in no operation by name. Without a log these are all kernels."""
     outside = [(name, one) for (problem, name), one in kernels.items() if not problem]
@@ -174,12 +163,14 @@ def _layers(run: Run, measures: Measures, inside: InsideIterations, count: int) 
             like.setdefault(key, f"{operation.primitive} {but_batch(shape)}")
             primitives.setdefault(key, operation.primitive)
     for place, (key, layer) in enumerate(sorted(inside.layers.items(), key=lambda item: in_net_order(item[0]))):
-        own_like = f"{key[2] or ''} {like[key]}" if key in like else ""
-        part = layer_part(key, layer.per_iteration_ns, layer.runs / count, place, own_like)
+        part = layer_part(key, layer.per_iteration_ns, layer.runs / count, place, like)
         yield msgspec.structs.replace(part, primitive=primitives.get(key, ""))
 
 
-def layer_part(key: LayerKey, samples: Sequence[int], calls: float, place: int, like: str = "") -> Part:
+def layer_part(
+    key: LayerKey, samples: Sequence[int], calls: float, place: int, like: Mapping[LayerKey, str] = MappingProxyType({})
+) -> Part:
+    """Return the part of a layer. ``like``: what layers keep if their names change, except the direction."""
     _, name, direction = key
     return Part(
         kind="layer",
@@ -188,7 +179,7 @@ def layer_part(key: LayerKey, samples: Sequence[int], calls: float, place: int, 
         mean_ns=mean(samples),
         calls=calls,
         place=place,
-        like=like,
+        like=f"{direction or ''} {like[key]}" if key in like else "",
     )
 
 
@@ -196,14 +187,10 @@ def _structure(logs: Sequence[FrameworkLog]) -> dict[LayerKey, str]:
     """Return type and output of each layer, if a log prints the net."""
     like: dict[LayerKey, str] = {}
     for log in logs:
-        types = {
-            layer.layer: but_batch(f"{layer.type} {' '.join(layer.tops)}")
-            for layer in log.net
-            if layer.type or layer.tops
-        }
+        net = {layer.layer: f"{layer.type} {' '.join(layer.tops)}" for layer in log.net if layer.type or layer.tops}
         for layer in log.layers:
-            if layer.layer in types:
-                like[layer.index, layer.layer, layer.direction] = types[layer.layer]
+            if layer.layer in net:
+                like[layer.index, layer.layer, layer.direction] = but_batch(net[layer.layer])
     return like
 
 
@@ -223,27 +210,18 @@ def _of_printed(run: Run) -> RunRecord | None:
     count = min(map(len, printed.values()))
     whole = [sum(values[at] for values in printed.values()) for at in range(count)]
     parts = [
-        Part(
-            kind="layer",
-            name=f"{name} {direction}" if direction else name,
-            samples_ns=condensed(values),
-            mean_ns=mean(values),
-            calls=1,
-            place=place,
-            like=f"{direction or ''} {like[index, name, direction]}" if (index, name, direction) in like else "",
-        )
-        for place, ((index, name, direction), values) in enumerate(
-            sorted(printed.items(), key=lambda item: in_net_order(item[0]))
-        )
+        layer_part(key, printed[key], 1, place, like) for place, key in enumerate(sorted(printed, key=in_net_order))
     ]
-    return RunRecord(
-        name=run.name,
-        told_by="printed",
-        iterations=count,
-        samples_ns=condensed(whole),
-        mean_ns=sum(part.mean_ns for part in parts),
-        parts=tuple(parts),
-        facts=facts(run),
+    return kept(
+        RunRecord(
+            name=run.name,
+            told_by="printed",
+            iterations=count,
+            samples_ns=tuple(whole),
+            mean_ns=sum(part.mean_ns for part in parts),
+            parts=tuple(parts),
+            facts=facts(run),
+        )
     )
 
 
@@ -252,7 +230,7 @@ def facts(run: Run) -> Facts:
     devices += [log.device_name for log in run.logs if log.device_name]
     values = [*stated_values(run.libraries)]
     return Facts(
-        device=devices[0] if devices else "",
+        device=next(iter(devices), ""),
         miopen=next((value for name, value in values if name == "MIOpen"), ""),
         environment=tuple(sorted({one for one in values if one[0] != "MIOpen"})),
         inputs=tuple(sorted((file.format, file.sha256) for file in run.inputs)),
@@ -364,11 +342,16 @@ def inside_iterations(measures: Measures) -> InsideIterations:
     place_of = {number: at for at, number in enumerate(told.steady)}
     # The last one is for kernels in no iteration.
     counted = [*(place_of.get(one.number, NONE) for one in told.all), NONE]
-    names, searches = _problems_of(measures)
+    problem_of = measures.steady.problem_of
+    names = [""] * (len(measures.first_of) + 1)  # the last one is for no operation
+    for index, operation in measures.operation_at.items():
+        if operation.phase == "run":
+            names[index] = problem_of[index]
+    searches = [index for index, one in measures.operation_at.items() if one.phase == "find"]
     links, commands, forms = measures.alignment.links, measures.alignment.profile.commands, measures.forms
     places = np.array(counted)[told.place_of]
     operation_of, run_of = np.asarray(links.operation_of), np.asarray(links.run_of)
-    is_searching = commands.is_kernel & (places == NONE) & np.isin(operation_of, [*searches])
+    is_searching = commands.is_kernel & (places == NONE) & np.isin(operation_of, searches)
     rows = np.flatnonzero(commands.is_kernel & (places != NONE))
     name_codes = Pool.of(names)
     problems = name_codes.codes[operation_of[rows]]
@@ -400,14 +383,3 @@ def _sampled(keys: NDArray[Any], places: NDArray[Any], ns: Numbers, count: int) 
     first, key_of = distinct(keys)
     sums = summed(key_of * count + places, ns, len(first) * count).reshape(len(first), count).tolist()
     yield from zip(first.tolist(), np.bincount(key_of, minlength=len(first)).tolist(), sums, strict=True)
-
-
-def _problems_of(measures: Measures) -> tuple[list[str], frozenset[int]]:
-    """Return the problem of each operation by index (the last entry is for no operation), and the indices of
-    searches."""
-    operations, problem_of = measures.operation_at, measures.steady.problem_of
-    names = [""] * (len(measures.first_of) + 1)
-    for index, operation in operations.items():
-        if operation.phase == "run":
-            names[index] = problem_of[index]
-    return names, frozenset(index for index, one in operations.items() if one.phase == "find")

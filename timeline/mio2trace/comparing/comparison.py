@@ -12,7 +12,7 @@ import msgspec
 
 from mio2trace.comparing.match import How, Pair, matched
 from mio2trace.comparing.record import Facts, Kind, Part, RunRecord, cut
-from mio2trace.comparing.statistics import FEWEST, LEAST_SHARE, Verdict, Word, separated, verdict
+from mio2trace.comparing.statistics import FEWEST, LEAST_SHARE, Word, separated, verdict
 from mio2trace.measures.statistics import median
 from mio2trace.notes import InputError
 from mio2trace.outgoing import count
@@ -36,6 +36,9 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(run.samples_ns for run in self.runs)
 
 
+_Whole = Literal["iteration", "step", "once", "rank"]
+
+
 class Compared(NamedTuple):
     """A part of an iteration on both sides, times in ns; None on a side that lacks it.
 
@@ -43,7 +46,7 @@ class Compared(NamedTuple):
     the two matched parts; None for a row that is not a part.
     """
 
-    kind: Kind | Literal["iteration", "step", "once", "rank"]
+    kind: Kind | _Whole
     name: str
     a_ns: float | None
     b_ns: float | None
@@ -127,11 +130,8 @@ class Comparison:
     def once(self) -> tuple[Compared, ...]:
         """Costs that occur once, if a side has them: a cold first iteration, searches, program builds."""
         rows = []
-        for name, field in (
-            ("first iteration", "first_ns"),
-            ("searches", "find_ns"),
-            ("building programs", "build_ns"),
-        ):
+        fields = {"first iteration": "first_ns", "searches": "find_ns", "building programs": "build_ns"}
+        for name, field in fields.items():
             of_a, of_b = ([getattr(run, field) or 0 for run in side.runs] for side in (self.a, self.b))
             # A run with one iteration has no separate first iteration.
             if (any(of_a) or any(of_b)) and (name != "first iteration" or (all(of_a) and all(of_b))):
@@ -156,28 +156,11 @@ class Comparison:
         of_a, of_b = (_by_rank(side.runs) for side in (self.a, self.b))
         rows = [self._judged("rank", name, of_a[name], of_b[name]) for name in of_a if name in of_b]
         if of_a and of_b:
-            alone = [(name, samples, True) for name, samples in of_a.items() if name not in of_b]
-            alone += [(name, samples, False) for name, samples in of_b.items() if name not in of_a]
-            for name, samples, in_a in alone:
-                ns = median([*map(median, samples)])
-                rows.append(
-                    Compared(
-                        "rank",
-                        name,
-                        ns if in_a else None,
-                        None if in_a else ns,
-                        word="only in A" if in_a else "only in B",
-                    )
-                )
+            rows += [_alone("rank", name, of_a[name], in_a=True) for name in of_a if name not in of_b]
+            rows += [_alone("rank", name, of_b[name], in_a=False) for name in of_b if name not in of_a]
         return tuple(sorted(rows, key=lambda row: -abs(row.more_ns)))
 
-    def _judged(
-        self,
-        kind: Literal["iteration", "step", "once", "rank"],
-        name: str,
-        a: Sequence[Sequence[float]],
-        b: Sequence[Sequence[float]],
-    ) -> Compared:
+    def _judged(self, kind: _Whole, name: str, a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> Compared:
         said = verdict(a, b)
         word: Word | Literal["only in A", "only in B"] = said.word
         if not said.a_ns or not said.b_ns:
@@ -194,13 +177,10 @@ class Comparison:
         share = max(one.mean_ns for one in (a, b) if one is not None) / longest if longest else 0.0
         runs = (0 if a is None else len(a.samples), 0 if b is None else len(b.samples))
         if a is None or b is None:
-            ns = median([*map(median, pair.first.samples)])
-            return Compared(
-                part.kind, part.name, None if a is None else ns, None if b is None else ns,
-                word="only in B" if a is None else "only in A", cause=instead.get(id(part), ""), runs=runs, share=share,
-                command=part.command, pair=pair,
-            )  # fmt: skip
-        said: Verdict = verdict(a.samples, b.samples)
+            return _alone(part.kind, part.name, pair.first.samples, in_a=b is None)._replace(
+                cause=instead.get(id(part), ""), runs=runs, share=share, command=part.command, pair=pair
+            )
+        said = verdict(a.samples, b.samples)
         return Compared(
             part.kind, part.name, said.a_ns, said.b_ns, said.ratio, said.low, said.high,
             "other size" if pair.how == "batch" else said.word, cause(pair), pair.how, runs, share, part.command,
@@ -214,17 +194,14 @@ class Comparison:
         """Yield the differences of the sides apart from times: device, versions, variables; also whether the files are
         equal."""
         said = []
-        for name, of_a, of_b in (
-            ("device", self.a.facts.device, self.b.facts.device),
-            ("MIOpen", self.a.facts.miopen, self.b.facts.miopen),
-        ):
-            if of_a != of_b and of_a and of_b:  # a value that one side does not state is no difference
-                said.append(f"{name} {of_a} -> {of_b}")
-        here, there = dict(self.a.facts.environment), dict(self.b.facts.environment)
-        said += [f"{name} {here[name]} -> {there[name]}" for name in here if there.get(name, here[name]) != here[name]]
-        same = {one for run in self.a.runs for one in run.facts.inputs} & {
-            one for run in self.b.runs for one in run.facts.inputs
-        }
+        here, there = (
+            dict((*((n, v) for n, v in (("device", one.device), ("MIOpen", one.miopen)) if v), *one.environment))
+            for one in (self.a.facts, self.b.facts)
+        )
+        for name, of_a in here.items():
+            if there.get(name, of_a) != of_a:  # a value that one side does not state is no difference
+                said.append(f"{name} {of_a} -> {there[name]}")
+        same = set.intersection(*({one for run in side.runs for one in run.facts.inputs} for side in (self.a, self.b)))
         if same:
             said.append(f"{len(same)} input file{'s are' if len(same) > 1 else ' is'} the same on both sides")
         return tuple(said)
@@ -266,6 +243,14 @@ class Comparison:
         return tuple(found)
 
 
+def _alone(kind: Kind | _Whole, name: str, samples: Sequence[Sequence[float]], *, in_a: bool) -> Compared:
+    """Return the row of something that only one side has. ``samples``: of its runs."""
+    ns = median([*map(median, samples)])
+    if in_a:
+        return Compared(kind, name, ns, None, word="only in A")
+    return Compared(kind, name, None, ns, word="only in B")
+
+
 def _instead(pairs: Sequence[Pair]) -> dict[int, str]:
     """Return, for problems that only one side has, the problem that the other side computes in the same layer (by the
     identity of the part)."""
@@ -286,11 +271,9 @@ def _instead(pairs: Sequence[Pair]) -> dict[int, str]:
 
 
 def _by_rank(runs: Sequence[RunRecord]) -> dict[str, list[Sequence[float]]]:
-    """Return the samples of each rank in every run that has it."""
     found: dict[str, list[Sequence[float]]] = {}
-    for run in runs:
-        for rank in run.ranks:
-            found.setdefault(rank.name, []).append(rank.samples_ns)
+    for rank in (rank for run in runs for rank in run.ranks):
+        found.setdefault(rank.name, []).append(rank.samples_ns)
     return found
 
 
@@ -328,10 +311,9 @@ def _differences(pair: Pair, a: Part, b: Part) -> Iterator[str]:
 
 
 def _kernels(a: Part, b: Part, named: bool) -> Iterator[str]:
-    if any(one.naive for one in b.kernels) and not any(one.naive for one in a.kernels):
-        yield "naive now"
-    elif any(one.naive for one in a.kernels) and not any(one.naive for one in b.kernels):
-        yield "naive no more"
+    naive_a, naive_b = (any(one.naive for one in part.kernels) for part in (a, b))
+    if naive_a != naive_b:
+        yield "naive now" if naive_b else "naive no more"
     roles_a, roles_b = _roles(a), _roles(b)
     for role in dict.fromkeys((*roles_a, *roles_b)):
         more = round(roles_b[role] - roles_a[role], 3)

@@ -168,18 +168,17 @@ def _iteration(comparison: Comparison, names: tuple[str, str], room: Room) -> di
     if not longest:
         return None
     bars = []
-    iteration = comparison.iteration
-    for letter, name, whole, parts in (
-        ("A", names[0], iteration.a_ns, [one.a_ns for one in pieces_of]),
-        ("B", names[1], iteration.b_ns, [one.b_ns for one in pieces_of]),
-    ):
+    for letter, name in zip("AB", names, strict=True):
+        side = f"{letter.lower()}_ns"
         pieces = [
-            svg.Piece(one.colour, ns, False, f"{one.name}: {ms(ns)}") for one, ns in zip(pieces_of, parts, strict=True)
+            svg.Piece(one.colour, ns, False, f"{one.name}: {ms(ns)}")
+            for one in pieces_of
+            for ns in [getattr(one, side)]
         ]
-        medians = sum(piece.ns for piece in pieces)
-        said = ms(whole or 0)
+        medians, whole = sum(piece.ns for piece in pieces), getattr(comparison.iteration, side) or 0
+        said = ms(whole)
         # The sum of medians is the median of sums only if the order of the runs is the same in every part.
-        if abs(medians - (whole or 0)) > 0.01 * medians:
+        if abs(medians - whole) > 0.01 * medians:
             said += f"; the medians of its parts add up to {ms(medians)}"
         bar = svg.stacked(pieces, longest, f"What an iteration of {letter} consists of", height=34, width=1000)
         bars.append(svg.Shown('<p class="faint">{}: {}, {}</p>{}').format(letter, visible(name), said, bar))
@@ -230,15 +229,10 @@ def _table(
         most = max(abs(row.more_ns) for row in rows)
     lines = [{"cells": _cells(group.row, most, room), **_details(group, room)} for group in made[: room.rows]]
     left = rows[room.rows :]
-    rest = ""
-    if left:
-        rest = (
-            f"{len(left)} more: {ms(sum(row.a_ns or 0 for row in left))} -> {ms(sum(row.b_ns or 0 for row in left))}."
-        )
-    heads = [
-        ("part", "text"), ("A ms", "number"), ("B ms", "number"), ("change", "number"), ("95 %", "number"),
-        ("verdict", "text"), ("B - A", "bar"),
-    ]  # fmt: skip
+    a_ns, b_ns = sum(row.a_ns or 0 for row in left), sum(row.b_ns or 0 for row in left)
+    rest = f"{len(left)} more: {ms(a_ns)} -> {ms(b_ns)}." if left else ""
+    numbers = [(head, "number") for head in ("A ms", "B ms", "change", "95 %")]
+    heads = [("part", "text"), *numbers, ("verdict", "text"), ("B - A", "bar")]
     return tables.part(head, table=tables.grid(heads, lines, rest), caption=caption)
 
 
@@ -286,6 +280,6 @@ def _inside(part: Part) -> Iterator[str]:
 
 
 def _kernel(one: Inside) -> str:
-    words = [f"{one.count:g} x {one.name}", "naive" if one.naive else "", "" if one.role in ("main", "") else one.role]
+    words = "naive" if one.naive else "", "" if one.role == "main" else one.role
     time = f", {ms(one.ns)}" if one.ns else ""
-    return f"{words[0]}{time}" + "".join(f" ({word})" for word in words[1:] if word)
+    return f"{one.count:g} x {one.name}{time}" + "".join(f" ({word})" for word in words if word)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import zip_longest
+from itertools import repeat, zip_longest
 from typing import Any, NamedTuple
 
 import msgspec
@@ -35,9 +35,12 @@ _LEAST = 0.001
 _LIST = 1
 _APART = 100
 """Smaller numbers of processes are those of the list; processes of a log without a profile begin here."""
-_HELP_LIST = (
-    "The parts that take longer or shorter in the second run, the largest difference first: each where it runs in B, or"
-    " in A if only A has it. All times are medians of a steady iteration; ratio is B / A."
+_LIST_OF_DIFFERENCES = Process(
+    id=_LIST,
+    name="A -> B: largest differences first",
+    sort=-1000,  # before devices (whose places are negative), and before "A: ..." if groups are sorted by name
+    description="The parts that take longer or shorter in the second run, the largest difference first: each where it runs in B, or"
+    " in A if only A has it. All times are medians of a steady iteration; ratio is B / A.",
 )
 _MOVED = ("queued_ns", "submit_ns")
 """Arguments that are times on the axis of the trace."""
@@ -93,10 +96,16 @@ def picture(comparison: Comparison, a: Source, b: Source, metadata: Mapping[str,
         drawn = [one._replace(begins_ns=_begins_ns(one)) for one in drawn]
     told = _Told(comparison)
     differences = _differences(comparison, drawn, told)
-    parts = [part for one in drawn for part in _parts(one, told)]
+    parts = [partial(_slices, one, part, told, measures) for one in drawn for part, measures in _device_parts(one)]
     return Trace(
-        processes=(*_list_process(differences), *(process for one in drawn for process in _processes(one, comparison))),
-        tracks=(*_list_tracks(differences), *(track for one in drawn for track in _tracks(one))),
+        processes=(
+            *((_LIST_OF_DIFFERENCES,) if differences else ()),
+            *(process for one in drawn for process in _processes(one, comparison)),
+        ),
+        tracks=(
+            *(Track(_LIST + at, process=_LIST, name=one.name, sort=at) for at, one in enumerate(differences, 1)),
+            *(track for one in drawn for track in _tracks(one)),
+        ),
         metadata={**metadata, "comparison": _facts(comparison, drawn, differences)},
         parts=(partial(_list_slices, differences), *parts),
         in_view=partial(_in_view, drawn),
@@ -132,7 +141,7 @@ def _selection(run: Run) -> Selection:
 
 
 def _begins_ns(one: _Drawn) -> int:
-    events = (event for part in _device_parts(one) for event in each(part()) if type(event) is Slice)
+    events = (event for part, _ in _device_parts(one) for event in each(part()) if type(event) is Slice)
     tracks = one.tracks
     return min((event.start_ns for event in events if event.track in tracks), default=0)
 
@@ -163,13 +172,13 @@ def _regions(steady: Mapping[int, tuple[int, int]]) -> list[tuple[int, int]]:
     return regions
 
 
-def _moved(one: _Drawn, events: Iterator[Event]) -> Iterator[tuple[Slice, _Slot]]:
+def _moved(one: _Drawn, part: Part) -> Iterator[tuple[Slice, _Slot]]:
     """Yield the slices of the drawn iterations, each with its iteration. A nested slice belongs to the iteration of the
     slice around it."""
     starts = [slot.start_ns for slot in one.slots]
     track = until = -1
     slot: _Slot | None = None if starts else _Slot(0, 0, -one.begins_ns)
-    for event in events:
+    for event in each(part()):
         if type(event) is not Slice:
             continue
         if starts and (event.track != track or event.start_ns >= until):
@@ -180,20 +189,14 @@ def _moved(one: _Drawn, events: Iterator[Event]) -> Iterator[tuple[Slice, _Slot]
             yield event, slot
 
 
-def _device_parts(one: _Drawn) -> Sequence[Part]:
-    """Return the parts of the trace that draw devices: the first parts, one per profile; for a log alone all parts."""
-    return one.trace.parts[: len(one.measures)] if one.measures else one.trace.parts
-
-
-def _parts(one: _Drawn, told: _Told) -> Iterator[Part]:
-    for number, part in enumerate(_device_parts(one)):
-        measures = one.measures[number] if one.measures else None
-        yield partial(_slices, one, part, told, measures)
+def _device_parts(one: _Drawn) -> Iterator[tuple[Part, Measures | None]]:
+    """Yield the parts of the trace that draw devices: the first parts, one per profile; for a log alone all parts."""
+    yield from zip(one.trace.parts, one.measures or repeat(None), strict=False)
 
 
 def _slices(one: _Drawn, part: Part, told: _Told, measures: Measures | None) -> Iterator[Event]:
     tracks = one.tracks
-    for event, slot in _moved(one, each(part())):
+    for event, slot in _moved(one, part):
         if event.track not in tracks:
             continue
         args, shift = event.args, slot.shift_ns
@@ -238,10 +241,7 @@ class _Told:
 def _ratio_args(row: Compared, letter: str) -> dict[str, Any]:
     """Return the arguments of a matched slice: medians per iteration on both sides, in ns."""
     args: dict[str, Any] = {} if row.ratio is None else {"ratio": float(f"{row.ratio:.4g}")}
-    args["verdict"] = row.word
-    for key, ns in (("a_ns", row.a_ns), ("b_ns", row.b_ns)):
-        if ns is not None:
-            args[key] = round(ns)
+    args |= {"verdict": row.word, **_times(row)}
     if row.cause:
         args["cause"] = row.cause
     if row.pair is not None and row.pair.a is not None and row.pair.b is not None:
@@ -271,9 +271,8 @@ def _differences(comparison: Comparison, drawn: Sequence[_Drawn], told: _Told) -
     wanted = {id(row): ("B" if row.pair and row.pair.b else "A") for row in rows}
     spans: dict[int, dict[int, tuple[int, int]]] = {}
     for one in drawn:
-        for number, part in enumerate(_device_parts(one)):
-            measures = one.measures[number] if one.measures else None
-            for event, slot in _moved(one, each(part())):
+        for part, measures in _device_parts(one):
+            for event, slot in _moved(one, part):
                 row = told.of(one.letter, event, measures)
                 if row is None or wanted.get(id(row)) != one.letter:
                     continue
@@ -295,17 +294,6 @@ def _list_name(number: int, row: Compared) -> str:
 def _slice_name(row: Compared) -> str:
     ratio = "" if row.ratio is None else f" x {row.ratio:.2f}"
     return short_name(f"{shortened(row.name, 60)}{ratio}{'' if row.word == '~' else f', {row.word}'}")
-
-
-def _list_process(differences: Sequence[_Difference]) -> Iterator[Process]:
-    if differences:
-        # Before devices (whose places are negative), and before "A: ..." if groups are sorted by name.
-        yield Process(id=_LIST, name="A -> B: largest differences first", sort=-1000, description=_HELP_LIST)
-
-
-def _list_tracks(differences: Sequence[_Difference]) -> Iterator[Track]:
-    for number, one in enumerate(differences, 1):
-        yield Track(id=_LIST + number, process=_LIST, name=one.name, sort=number)
 
 
 def _list_slices(differences: Sequence[_Difference]) -> Iterator[Event]:
@@ -352,15 +340,16 @@ def _in_view(drawn: Sequence[_Drawn]) -> tuple[int, int] | None:
 
 def _facts(comparison: Comparison, drawn: Sequence[_Drawn], differences: Sequence[_Difference]) -> dict[str, Any]:
     whole = comparison.iteration
-    facts: dict[str, Any] = {
+    return {
         "a": comparison.a.name,
         "b": comparison.b.name,
         "runs": f"{whole.runs[0]}+{whole.runs[1]}",
         "iterations": len(drawn[0].slots),
         "verdict": whole.word,
         "differences": [one.name for one in differences],
+        **_times(whole),
     }
-    for key, ns in (("a_ns", whole.a_ns), ("b_ns", whole.b_ns)):
-        if ns is not None:
-            facts[key] = round(ns)
-    return facts
+
+
+def _times(row: Compared) -> dict[str, int]:
+    return {key: round(ns) for key, ns in (("a_ns", row.a_ns), ("b_ns", row.b_ns)) if ns is not None}

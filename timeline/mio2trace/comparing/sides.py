@@ -138,8 +138,7 @@ def base_text(side: Side, generator: str) -> bytes:
 
 
 def _encoded(runs: tuple[RunRecord, ...], generator: str) -> bytes:
-    base = _Base(mio2trace_base=VERSION, generator=generator, runs=runs)
-    return msgspec.json.encode(base) + b"\n"
+    return msgspec.json.encode(_Base(mio2trace_base=VERSION, generator=generator, runs=runs)) + b"\n"
 
 
 def _without_smallest(run: RunRecord, keep: int) -> RunRecord:

@@ -18,13 +18,14 @@ from mio2trace.comparing.changes import (
     is_large,
     label,
     seen,
+    summed,
     tally,
 )
 from mio2trace.comparing.comparison import Compared, Comparison, Side
 from mio2trace.comparing.record import KINDS
 from mio2trace.measures.statistics import fixed
 from mio2trace.outgoing import markdown_text, shortened, visible
-from mio2trace.reports.tables import Cell, Row, Table
+from mio2trace.reports.tables import Cell, Row, Table, known
 
 LABEL, TIME, CHANGE = 12, 8, 11
 NAME = WIDTH - LABEL - 2 * TIME - CHANGE
@@ -77,9 +78,7 @@ def _parts(rows: Sequence[Compared], room: int | None) -> list[str]:
 
 
 def _rest(rows: Sequence[Compared]) -> Compared:
-    a_ns, b_ns = (sum(getattr(row, side) or 0 for row in rows) for side in ("a_ns", "b_ns"))
-    ratio = b_ns / a_ns if a_ns else None
-    return rows[0]._replace(name=f"({len(rows)} more)", a_ns=a_ns, b_ns=b_ns, ratio=ratio, word="~", cause="")
+    return summed(rows)._replace(name=f"({len(rows)} more)", word="~", cause="")
 
 
 def _sides(comparison: Comparison) -> Iterator[str]:
@@ -115,9 +114,7 @@ def _steps(comparison: Comparison, everything: bool) -> list[Compared]:
 
 def _chosen(comparison: Comparison, kind: str, everything: bool) -> list[Compared]:
     rows = [row for row in comparison.rows if row.kind == kind]
-    if everything:
-        return rows
-    return [one.row for one in groups(rows)][: SHOWN[kind]]
+    return rows if everything else [one.row for one in groups(rows)][: SHOWN[kind]]
 
 
 def _rows(label: str, rows: Sequence[Compared]) -> list[str]:
@@ -234,23 +231,24 @@ def _side(side: Side) -> dict[str, Any]:
 
 
 def _row(one: Compared) -> Row:
-    cells: dict[str, Cell | None] = {
-        "part": one.kind,
-        "name": one.name,
-        "runs": f"{one.runs[0]}+{one.runs[1]}",
-        "a_ms": _ms_of(one.a_ns),
-        "b_ms": _ms_of(one.b_ns),
-        "more_ms": _ms_of(one.more_ns),
-        "ratio": _rounded(one.ratio),
-        "low": _rounded(one.low),
-        "high": _rounded(one.high),
-        "percent_of_iteration": round(100 * one.share, 2) if one.share else None,
-        "verdict": one.word,
-        "cause": one.cause or None,
-        "matched_by": one.how or None,
-        "command": one.command or None,
-    }
-    return {name: cell for name, cell in cells.items() if cell is not None}
+    return known(
+        {
+            "part": one.kind,
+            "name": one.name,
+            "runs": f"{one.runs[0]}+{one.runs[1]}",
+            "a_ms": _ms_of(one.a_ns),
+            "b_ms": _ms_of(one.b_ns),
+            "more_ms": _ms_of(one.more_ns),
+            "ratio": _rounded(one.ratio),
+            "low": _rounded(one.low),
+            "high": _rounded(one.high),
+            "percent_of_iteration": round(100 * one.share, 2) if one.share else None,
+            "verdict": one.word,
+            "cause": one.cause or None,
+            "matched_by": one.how or None,
+            "command": one.command or None,
+        }
+    )
 
 
 def pivot(comparisons: Sequence[Comparison], *, everything: bool = True) -> Table:
@@ -261,21 +259,15 @@ def pivot(comparisons: Sequence[Comparison], *, everything: bool = True) -> Tabl
     for name, comparison in zip(names[1:], comparisons, strict=True):
         for one in (comparison.iteration, *comparison.steps, *comparison.rows, *comparison.ranks, *comparison.once):
             row = rows.setdefault((one.kind, one.name), {"part": one.kind, "name": one.name})
-            for column, ns in ((f"{names[0]}_ms", one.a_ns), (f"{name}_ms", one.b_ns)):
-                ms = _ms_of(ns)
-                if ms is not None:
-                    row[column] = ms
+            row |= known({f"{names[0]}_ms": _ms_of(one.a_ns), f"{name}_ms": _ms_of(one.b_ns)})
             if comparison is comparisons[-1]:
-                ratio = _rounded(one.ratio)
-                row |= {"verdict": one.word} | ({} if ratio is None else {"ratio": ratio})
-                row |= {"cause": one.cause} if one.cause else {}
+                row |= known({"verdict": one.word, "ratio": _rounded(one.ratio), "cause": one.cause or None})
     changed = {(row.kind, row.name) for comparison in comparisons for row in comparison.rows if has_changed(row)}
     shown = [row for key, row in rows.items() if everything or key in changed or key[0] not in KINDS]
-    columns = ("part", "name", *(f"{name}_ms" for name in names), "ratio", "verdict", "cause")
-    decimals = dict.fromkeys((*(f"{name}_ms" for name in names), "ratio"), 3)
-    # On a narrow terminal these columns are left out last.
-    keys = ("name", *(f"{name}_ms" for name in names), "ratio")
-    return Table(columns=columns, rows=shown, decimals=decimals, keys=keys)
+    numbers = (*(f"{name}_ms" for name in names), "ratio")
+    columns = ("part", "name", *numbers, "verdict", "cause")
+    # On a narrow terminal the keys are left out last.
+    return Table(columns=columns, rows=shown, decimals=dict.fromkeys(numbers, 3), keys=("name", *numbers))
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

@@ -22,7 +22,6 @@ from mio2trace.comparing.record import CUT, Part, RunRecord, cut, kept
 from mio2trace.measures.executions import LayerKey, in_net_order
 from mio2trace.measures.ranking import kind_of
 from mio2trace.measures.statistics import mean
-from mio2trace.model.log import Direction
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
@@ -174,7 +173,7 @@ def _kernels(track: int, rows: Sequence[_Row]) -> Iterator[_Kernel]:
             args = row.args
             layer: LayerKey | None = None
             if "layer" in args:
-                layer = int(args.get("layer_index", 0)), str(args["layer"]), _direction(args)
+                layer = int(args.get("layer_index", 0)), str(args["layer"]), args.get("direction")
             yield _Kernel(
                 row.name,
                 str(args.get("role", "")),
@@ -184,10 +183,6 @@ def _kernels(track: int, rows: Sequence[_Row]) -> Iterator[_Kernel]:
                 layer,
                 (track, int(args["operation"])) if "operation" in args else None,
             )
-
-
-def _direction(args: Args) -> Direction | None:
-    return args.get("direction")
 
 
 def _iterations(path: Path, tracks: Mapping[int, Sequence[_Row]]) -> tuple[list[int], list[int]]:

@@ -17,7 +17,7 @@ from mio2trace.model.tf import Printed, TfProfile, TfView, ViewRow
 from mio2trace.notes import Notes
 from mio2trace.outgoing import visible
 from mio2trace.reports.tables import Cell, Table
-from mio2trace.reports.tfprof_scope import NOTEBOOK_SHOW, PARENT, PLACES, ScopeOptions, ScopeTree, Shown, flat
+from mio2trace.reports.tfprof_scope import MINIMA, NOTEBOOK_SHOW, PARENT, PLACES, ScopeOptions, ScopeTree, Shown, flat
 
 COLUMNS = (
     "name", "op", "memory_mean_kb", "memory_cv_percent", "total_mean_us", "total_cv_percent", "accelerator_mean_us",
@@ -26,11 +26,7 @@ COLUMNS = (
 """The first columns of every row, in the notebook's order. ``cpu``: the host's time; for an op on a GPU mostly its
 launch."""
 _QUANTITIES = ("bytes", "micros", "accelerator_micros", "cpu_micros")
-_MEANS = dict(zip(_QUANTITIES, ("memory_mean_kb", "total_mean_us", "accelerator_mean_us", "cpu_mean_us"), strict=True))
-_CVS = {
-    "bytes": "memory_cv_percent", "micros": "total_cv_percent", "accelerator_micros": "accelerator_cv_percent",
-    "cpu_micros": "cpu_cv_percent",
-}  # fmt: skip
+_MEANS, _CVS = (dict(zip(_QUANTITIES, names, strict=True)) for names in (COLUMNS[2::2], COLUMNS[3::2]))
 
 Units = Literal["exact", "notebook"]
 Value = Literal["bytes", "micros", "accelerator_micros", "cpu_micros"]
@@ -97,29 +93,22 @@ def profile_series(profile: TfProfile, steps: Sequence[int], show: Sequence[str]
     views = [
         list(flat(tree.rows(ScopeOptions(step=step, show_name_regexes=tuple(show or NOTEBOOK_SHOW))))) for step in steps
     ]
-    inside = dict(_parents(views[0]))
+    inside = {child.name: row.name for row in views[0] for child in row.children}
     found = []
     # Without minima every step shows the same rows.
     for rows in zip(*views, strict=True):
-        values: dict[str, Sequence[float] | None] = {}
-        for quantity in _QUANTITIES:
-            totals = [row.number(quantity) for row in rows]
-            values[quantity] = [_value(total, quantity, units) for total in totals]
-        if not profile.memory_known:
-            values["bytes"] = None
+        values: dict[str, Sequence[float] | None] = {
+            quantity: [_value(row.number(quantity), quantity, units) for row in rows]
+            if quantity != "bytes" or profile.memory_known
+            else None
+            for quantity in _QUANTITIES
+        }
         node = rows[0].node
         ran = len(steps) if node is None else len({one.step for one in node.steps} & set(steps))
         found.append(
             Series(name=rows[0].name, values=values, ran=ran, steps=len(steps), inside=inside.get(rows[0].name, ""))
         )
     return found
-
-
-def _parents(rows: Sequence[Shown]) -> Iterator[tuple[str, str]]:
-    """Yield each row with the shown row that contains it."""
-    for row in rows:
-        for child in row.children:
-            yield child.name, row.name
 
 
 def _value(total: int, quantity: str, units: Units) -> float:
@@ -293,84 +282,61 @@ def text(root: Shown, options: ScopeOptions, *, banner: bool = False) -> Iterato
     """Return the lines of the view as TensorFlow writes it to a file; with ``banner`` as it prints it to a console."""
     if banner:
         yield from _banner(options)
-    yield "\n"
-    yield "Doc:\n"
-    yield f"{_SCOPE_HELP}\n"
+    yield f"\nDoc:\n{_SCOPE_HELP}\n"
     for name in sorted(options.select):
         for line in ("micros", "cpu_micros", "accelerator_micros") if name == "micros" else (name,):
             yield f"{_HELP[line]}\n"
-    yield "\n"
-    yield "Profile:\n"
-    yield "node name | " + " | ".join(_TITLES[name] for name in _printed(options.select)) + "\n"
-    yield _line(root, options)
-    for row in flat(root):
+    yield "\nProfile:\nnode name | " + " | ".join(_TITLES[name] for name in _printed(options.select)) + "\n"
+    for row in (root, *flat(root)):
         yield _line(row, options)
     if banner:
-        yield "\n"
-        yield "======================End of Report==========================\n"
+        yield "\n======================End of Report==========================\n"
 
 
 def _banner(options: ScopeOptions) -> Iterator[str]:
     minima: dict[str, int] = dict(options.minima)
-    values: list[tuple[str, str]] = [("max_depth", str(options.max_depth))]
-    for name in ("bytes", "peak_bytes", "residual_bytes", "output_bytes", "micros", "accelerator_micros", "cpu_micros",
-                 "params", "float_ops", "occurrence"):  # fmt: skip
-        values.append((f"min_{name}", str(minima.get(name, 0))))
-    values += [
-        ("step", str(-1 if options.step is None else options.step)),
+    values: list[tuple[str, object]] = [
+        ("max_depth", options.max_depth),
+        *((f"min_{name}", minima.get(name, 0)) for name in (*MINIMA[2:-1], *MINIMA[:2], MINIMA[-1])),
+        ("step", -1 if options.step is None else options.step),
         ("order_by", options.order_by),
-        ("account_type_regexes", ",".join(options.account_type_regexes)),
-        ("start_name_regexes", ",".join(options.start_name_regexes)),
-        ("trim_name_regexes", ",".join(options.trim_name_regexes)),
-        ("show_name_regexes", ",".join(options.show_name_regexes)),
-        ("hide_name_regexes", ",".join(options.hide_name_regexes)),
+        *((name, ",".join(getattr(options, name))) for name in options.__struct_fields__ if name.endswith("_regexes")),
         ("account_displayed_op_only", "true" if options.account_displayed_op_only else "false"),
         ("select", ",".join(sorted(options.select))),
         ("output", "stdout:"),
     ]
-    yield "\n"
-    yield "=========================Options=============================\n"
+    yield "\n=========================Options=============================\n"
     for name, value in values:
         yield f"-{name:<27}{value}\n"
-    yield "\n"
-    yield "==================Model Analysis Report======================\n"
+    yield "\n==================Model Analysis Report======================\n"
 
 
-def _printed(select: Sequence[str]) -> Iterator[str]:
+def _printed(select: Sequence[str]) -> list[str]:
     """Return the columns in the order in which TensorFlow prints them, whatever the order of ``select``."""
-    for name in ("params", "float_ops", "bytes", "peak_bytes", "residual_bytes", "output_bytes"):
-        if name in select:
-            yield name
-    if "micros" in select:
-        yield from ("micros", "accelerator_micros", "cpu_micros")
-    else:
-        yield from (name for name in ("accelerator_micros", "cpu_micros") if name in select)
-    yield from (name for name in ("device", "op_types", "occurrence", "input_shapes") if name in select)
+    shown = {*select} | ({"accelerator_micros", "cpu_micros"} if "micros" in select else set())
+    return [name for name in _TITLES if name in shown]
 
 
 def _line(row: Shown, options: ScopeOptions) -> str:
     fields: list[str] = []
+    node = row.node
     for name in _printed(options.select):
-        node = row.node
         if name == "device":
-            if node is not None and node.device:
-                fields.append(node.device)
+            fields += [node.device] if node is not None and node.device else []
         elif name == "op_types":
             fields.append("|".join(sorted(set(node.op_types))) if node is not None else PARENT)
         elif name == "input_shapes":
             shapes = node.input_shapes if node is not None else ()
             fields.append("|".join(f"{slot}:{'x'.join(map(str, shape)) or 'unknown'}" for slot, shape in shapes))
         elif name == "occurrence":
-            pairs = (_pair(row, quantity, count_text) for quantity in ("occurrence", "definitions"))
-            fields.append("|".join(pairs))
-        elif name in ("params", "float_ops"):
-            if name == "params" and node is not None and node.shape:
-                fields.append("x".join(map(str, node.shape)))
-            fields.append(_pair(row, name, count_text) + (" params" if name == "params" else " flops"))
-        elif name.endswith("bytes"):
-            fields.append(_pair(row, name, memory_text))
+            fields.append("|".join(_pair(row, quantity, count_text) for quantity in ("occurrence", "definitions")))
+        elif name == "float_ops":
+            fields.append(f"{_pair(row, name, count_text)} flops")
+        elif name == "params":
+            fields += ["x".join(map(str, node.shape))] if node is not None and node.shape else []
+            fields.append(f"{_pair(row, name, count_text)} params")
         else:
-            fields.append(_pair(row, name, time_text))
+            fields.append(_pair(row, name, memory_text if name.endswith("bytes") else time_text))
     return f"{'  ' * row.ancestors}{visible(row.name)} ({visible(', '.join(fields))})\n"
 
 
@@ -379,24 +345,22 @@ def _pair(row: Shown, quantity: str, form: Callable[[int], str]) -> str:
     return f"{'--' if row.own is None else form(row.own[at])}/{form(row.total[at])}"
 
 
+def _scaled(number: int, *units: str) -> str:
+    """Format a number in the largest of ``units`` that it reaches; each is 1000 times the one before it."""
+    power = sum(number >= 1000**power for power in range(1, len(units)))
+    return f"{number / 1000**power:.2f}{units[power]}" if power else f"{number}{units[0]}"
+
+
 def time_text(us: int) -> str:
     """Format a time as TensorFlow prints it (tfprof.md 4.6)."""
-    if us < 1000:
-        return f"{us}us"
-    return f"{us / 1000:.2f}ms" if us < 1_000_000 else f"{us / 1_000_000:.2f}sec"
+    return _scaled(us, "us", "ms", "sec")
 
 
 def memory_text(size: int) -> str:
     """Format bytes as TensorFlow prints them, in decimal units."""
-    if size < 1000:
-        return f"{size}B"
-    return f"{size / 1000:.2f}KB" if size < 1_000_000 else f"{size / 1_000_000:.2f}MB"
+    return _scaled(size, "B", "KB", "MB")
 
 
 def count_text(number: int) -> str:
     """Format a count as TensorFlow prints it: thousands k, millions m, billions b."""
-    if number < 1000:
-        return str(number)
-    if number < 1_000_000:
-        return f"{number / 1000:.2f}k"
-    return f"{number / 1_000_000:.2f}m" if number < 1_000_000_000 else f"{number / 1_000_000_000:.2f}b"
+    return _scaled(number, "", "k", "m", "b")

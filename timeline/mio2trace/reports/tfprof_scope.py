@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -20,10 +21,7 @@ Quantity = Literal[
     "params", "float_ops", "bytes", "peak_bytes", "residual_bytes", "output_bytes", "micros", "accelerator_micros",
     "cpu_micros", "occurrence", "definitions",
 ]  # fmt: skip
-QUANTITIES: tuple[Quantity, ...] = (
-    "params", "float_ops", "bytes", "peak_bytes", "residual_bytes", "output_bytes", "micros", "accelerator_micros",
-    "cpu_micros", "occurrence", "definitions",
-)  # fmt: skip
+QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 """Quantities that are summed over a scope. ``occurrence`` counts executions, ``definitions`` counts nodes."""
 MINIMA: tuple[Quantity, ...] = QUANTITIES[:-1]
 ORDERS = ("name", *MINIMA)
@@ -45,6 +43,7 @@ NOTEBOOK_SHOW = (
 
 _Numbers = tuple[int, ...]
 _ZERO: _Numbers = (0,) * len(QUANTITIES)
+_HELD = ("requested_bytes", "peak_bytes", "residual_bytes", "output_bytes")
 PLACES: dict[str, int] = {name: at for at, name in enumerate(QUANTITIES)}
 """The place of each quantity in `QUANTITIES`."""
 
@@ -93,16 +92,9 @@ class ScopeTree:
         nodes = {node.name: node for node in profile.nodes}
         children: dict[str, dict[str, None]] = {"": {}}
         for name in nodes:
-            while True:
-                parent = name.rpartition("/")[0]
-                siblings = children.setdefault(parent, {})
-                if name in siblings:
-                    break
+            while name and name not in (siblings := children.setdefault(name.rpartition("/")[0], {})):
                 siblings[name] = None
-                if not parent:
-                    break
-                name = parent
-        self.profile = profile
+                name = name.rpartition("/")[0]
         self._children = {
             parent: sorted(names, key=lambda name: name.encode("utf-8", "surrogatepass"))
             for parent, names in children.items()
@@ -131,36 +123,19 @@ def numbers(node: TfNode, step: int | None) -> _Numbers:
     """Return the values of a node as tfprof computes them, in a step or as the mean over its steps (tfprof.md 3.2)."""
     ran = node.steps if step is None else [one for one in node.steps if one.step == step]
     sums = [_step_numbers(one) for one in ran]
-    if not sums:
-        found: Sequence[int] = (0,) * 8
-    elif len(sums) == 1:
-        found = sums[0]
-    else:
-        found = [_quotient(sum(column), len(sums)) for column in zip(*sums, strict=True)]
+    found = [_quotient(sum(column), len(sums)) for column in zip(*sums, strict=True)] or [0] * 8
     *quantities, count = found
-    params = 0
-    if node.shape:
-        params = 1
-        for dim in node.shape:
-            params = params * dim if dim >= 0 else 0
+    params = math.prod(max(dim, 0) for dim in node.shape) if node.shape else 0
     float_ops = node.float_ops if not node.steps else node.float_ops * count
     return (params, float_ops, *quantities, count, 1)
 
 
 def _step_numbers(one: NodeStep) -> tuple[int, ...]:
-    accelerator = sum(x.dur_ns for x in one.executions if x.kind == "accelerator") // 1000
-    cpu = sum(x.dur_ns for x in one.executions if x.kind == "cpu") // 1000
-    memory = one.memory
-    if len(memory) == 1:
-        m = memory[0]
-        held = (m.requested_bytes, m.peak_bytes, m.residual_bytes, m.output_bytes)
-    else:
-        held = (
-            sum(m.requested_bytes for m in memory),
-            sum(m.peak_bytes for m in memory),
-            sum(m.residual_bytes for m in memory),
-            sum(m.output_bytes for m in memory),
-        )
+    accelerator, cpu = (
+        sum(execution.dur_ns for execution in one.executions if execution.kind == kind) // 1000
+        for kind in ("accelerator", "cpu")
+    )
+    held = (sum(getattr(memory, name) for memory in one.memory) for name in _HELD)
     return (*held, accelerator + cpu, accelerator, cpu, one.run_count)
 
 
