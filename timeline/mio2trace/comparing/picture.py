@@ -39,8 +39,8 @@ _LIST_OF_DIFFERENCES = Process(
     id=_LIST,
     name="A -> B: largest differences first",
     sort=-1000,  # before devices (whose places are negative), and before "A: ..." if groups are sorted by name
-    description="The parts that take longer or shorter in the second run, the largest difference first: each where it runs in B, or"
-    " in A if only A has it. All times are medians of a steady iteration; ratio is B / A.",
+    description="The parts that take longer or shorter in the second run, the largest difference first: each where it"
+    " runs in B, or in A if only A has it. All times are medians of a steady iteration; ratio is B / A.",
 )
 _MOVED = ("queued_ns", "submit_ns")
 """Arguments that are times on the axis of the trace."""
@@ -103,7 +103,7 @@ def picture(comparison: Comparison, a: Source, b: Source, metadata: Mapping[str,
             *(process for one in drawn for process in _processes(one, comparison)),
         ),
         tracks=(
-            *(Track(_LIST + at, process=_LIST, name=one.name, sort=at) for at, one in enumerate(differences, 1)),
+            *(Track(id=_LIST + at, process=_LIST, name=one.name, sort=at) for at, one in enumerate(differences, 1)),
             *(track for one in drawn for track in _tracks(one)),
         ),
         metadata={**metadata, "comparison": _facts(comparison, drawn, differences)},
