@@ -260,23 +260,15 @@ def _child(
         module, _, name = function.partition(":")
         call = getattr(importlib.import_module(module), name)
         result.send(("done", call(*arguments, tell=lambda value: result.send(("told", value)))))
-    except MemoryError:
-        _send(result, "memory", _too_large(limits))
     except BaseException as error:
-        _send(result, "raised", f"a fault of the program itself, please report it: {_fault(error)}")
+        how, said = "raised", f"a fault of the program itself, please report it: {_fault(error)}"
+        if isinstance(error, MemoryError):
+            most = "" if limits.memory is None else f"{limits.memory / 1e9:.3g}"
+            how, said = "memory", f"needs more than {most} GB of memory (--memory-limit)" if most else "out of memory"
+        with contextlib.suppress(OSError, MemoryError):
+            result.send((how, said))
     finally:
         os._exit(0)
-
-
-def _send(result: Connection, how: str, said: str) -> None:
-    with contextlib.suppress(OSError, MemoryError):
-        result.send((how, said))
-
-
-def _too_large(limits: Limits) -> str:
-    if limits.memory is None:
-        return "out of memory"
-    return f"needs more than {limits.memory / 1e9:.3g} GB of memory (--memory-limit)"
 
 
 def _fault(error: BaseException) -> str:

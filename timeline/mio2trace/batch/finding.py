@@ -58,9 +58,8 @@ class _File(NamedTuple):
     @property
     def key(self) -> str:
         """The beginning of its name, without words for the content, the rank and the process."""
-        name = os.path.basename(self.path).partition(".")[0]
+        name, _, rest = os.path.basename(self.path).partition(".")
         name = _OF_PROCESS.sub("", name, count=1)
-        rest = os.path.basename(self.path).partition(".")[2]
         if _OF_RANK.fullmatch(rest.partition(".")[0]):  # run.rank0.log
             name = _WHAT.sub("", name)
         name = _OF_RANK.sub("", name)
@@ -211,7 +210,9 @@ def _runs_of(folder: _Folder, notes: Notes) -> list[tuple[str, list[_File]]]:
         found += _grouped(folder)
     else:
         found += _by_themselves(folder, [file for file in folder.files if file.is_no_profile])
-        _pass_over(folder.files, notes, "log beside folders of runs: skipped")
+        for file in folder.files:
+            if file.kind == "log":
+                notes.remark("log beside folders of runs: skipped", _stem(file))
     for below in folder.folders:
         if has_log and not runs_below:  # tables and texts of the run itself
             found += _by_themselves(below, [file for file in below.below if file.is_no_profile])
@@ -222,9 +223,9 @@ def _runs_of(folder: _Folder, notes: Notes) -> list[tuple[str, list[_File]]]:
 
 def _grouped(folder: _Folder) -> list[tuple[str, list[_File]]]:
     """Return the runs of the files in one folder."""
-    archives = [file for file in folder.files if file.kind == "archive"]
-    profiles = [file for file in folder.files if file.kind == "profile"]
-    logs = [file for file in folder.files if file.kind == "log"]
+    archives, profiles, logs = (
+        [file for file in folder.files if file.kind == kind] for kind in ("archive", "profile", "log")
+    )
     rest = [file for file in folder.files if file.kind == "unknown" and _DATA_SUFFIX.search(file.path)]
     by_key: dict[str, list[_File]] = {}
     for file in profiles or logs or rest:
@@ -269,12 +270,6 @@ def _by_themselves(folder: _Folder, files: Iterable[_File]) -> list[tuple[str, l
 
 def _stem(file: _File) -> str:
     return os.path.basename(file.path).partition(".")[0] or "run"
-
-
-def _pass_over(files: Iterable[_File], notes: Notes, what: str) -> None:
-    for file in files:
-        if file.kind == "log":
-            notes.remark(what, _stem(file))
 
 
 def _named(found: Iterable[tuple[str, list[_File]]]) -> list[FoundRun]:

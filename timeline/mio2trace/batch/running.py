@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +53,6 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
         return sorted((one for one in (*self.done, *self.before) if one.state == "failed"), key=lambda one: one.run)
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Return the runs to do, largest first, and the journal lines of the finished runs."""
-
-    to_do: tuple[FoundRun, ...]
-    before: tuple[Entry, ...]
-
-
 def run_batch(
     runs: Sequence[FoundRun],
     folder: str,
@@ -78,8 +73,8 @@ def run_batch(
         _refuse_links(Path(folder), staging.name)
         shutil.rmtree(staging, ignore_errors=True)  # left by a batch that was killed
         entries = read_journals(Path(folder))
-        plan = _planned(own, entries, options, _there(Path(folder)))
-        planned(plan.to_do)
+        to_do, before = _planned(own, entries, options, _there(Path(folder)))
+        planned(to_do)
         done: list[Entry] = []
 
         def ended(entry: Entry) -> None:
@@ -88,12 +83,12 @@ def run_batch(
             told(entry)
 
         try:
-            if plan.to_do:
+            if to_do:
                 with engine() as opened:
-                    _work_off(opened, _works(plan.to_do, folder, staging, entries, options, opened), ended)
+                    _work_off(opened, _works(to_do, folder, staging, entries, options), ended)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-        return Batch(done=tuple(done), before=plan.before, journal=journal.name)
+        return Batch(done=tuple(done), before=before, journal=journal.name)
 
 
 def _refuse_links(folder: Path, *more: str) -> None:
@@ -109,20 +104,18 @@ def _shard_of(name: str, shards: int) -> int:
 
 
 def _there(folder: Path) -> dict[str, set[str]]:
-    there: dict[str, set[str]] = {}
+    there: dict[str, set[str]] = {table: set() for table in FOLDERS}
     for table in FOLDERS:
-        try:
-            with os.scandir(folder / table) as entries:
-                there[table] = {entry.name for entry in entries}
-        except OSError:
-            there[table] = set()
+        with contextlib.suppress(OSError):
+            there[table] = set(os.listdir(folder / table))
     return there
 
 
 def _planned(
     runs: Sequence[FoundRun], entries: Mapping[str, Entry], options: BatchOptions, there: Mapping[str, set[str]]
-) -> Plan:
-    """A run is done if the journal has equal files with equal options, and its tables exist."""
+) -> tuple[list[FoundRun], tuple[Entry, ...]]:
+    """Return the runs to do, largest first, and the journal lines of the finished runs. A run is done if the journal
+    has equal files with equal options, and its tables exist."""
     maker = maker_of(options.analysis, options.tables_only)
     tables = [table for table in FOLDERS if table != SNAPSHOT or not options.tables_only]
 
@@ -135,17 +128,11 @@ def _planned(
             return False
         return _is_of(entry, run)
 
-    before: list[Entry] = []
-    to_do: list[FoundRun] = []
     with ThreadPoolExecutor(HASHED_AT_ONCE) as pool:
-        all_done = list(pool.map(is_done, runs))
-    for run, done in zip(runs, all_done, strict=True):
-        if done:
-            before.append(entries[run.name])
-        else:
-            to_do.append(run)
+        done = dict(zip(runs, pool.map(is_done, runs), strict=True))
+    to_do = [run for run in runs if not done[run]]
     to_do.sort(key=lambda run: (-run.size, run.name))  # the last runs to end are short
-    return Plan(to_do=tuple(to_do), before=tuple(before))
+    return to_do, tuple(entries[run.name] for run in runs if done[run])
 
 
 def _is_of(entry: Entry, run: FoundRun) -> bool:
@@ -157,13 +144,8 @@ def _is_of(entry: Entry, run: FoundRun) -> bool:
 
 
 def _works(
-    runs: Iterable[FoundRun],
-    folder: str,
-    staging: Path,
-    entries: Mapping[str, Entry],
-    options: BatchOptions,
-    engine: Engine,
-) -> Iterable[Work]:
+    runs: Iterable[FoundRun], folder: str, staging: Path, entries: Mapping[str, Entry], options: BatchOptions
+) -> Iterator[Work]:
     for run in runs:
         before = entries.get(run.name)
         yield Work(
@@ -182,14 +164,11 @@ def _work_off(engine: Engine, works: Iterable[Work], ended: Callable[[Entry], No
     """Give all works to the engine, at most ``ahead`` at a time; repeat a run if its worker is lost."""
     pending: dict[Future[Entry], tuple[Work, int]] = {}
     waiting = iter(works)
-    more = True
-    while more or pending:
-        while more and len(pending) < engine.ahead:
-            work = next(waiting, None)
-            if work is None:
-                more = False
-                break
+    while True:
+        for work in islice(waiting, engine.ahead - len(pending)):
             pending[engine.executor.submit(do, work)] = (work, 1)
+        if not pending:
+            return
         finished, _ = wait(pending, return_when=FIRST_COMPLETED)
         for future in finished:
             work, attempts = pending.pop(future)

@@ -12,6 +12,7 @@ import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -144,9 +145,8 @@ def _members(analysis: Analysis, scrubber: Scrubber, folder: str, notes: Notes) 
 def _scrubber(analysis: Analysis) -> Scrubber:
     scrubber = Scrubber(Pseudonyms())
     for file in (*analysis.inputs, *analysis.references):
-        source = Source(file.path, 0, Notes())
-        scrubber.learn(source.head)
-        source.close()
+        with closing(Source(file.path, 0, Notes())) as source:
+            scrubber.learn(source.head)
     return scrubber
 
 
@@ -236,27 +236,21 @@ def of_input(file: Input, scrubber: Scrubber, folder: str, taken: list[str], wit
     """Return the members for an input: the lines of its log, unless they hold less than its records."""
     is_log = file.format == run_log.NAME
     holds_profile = any(isinstance(record, Profile) for record in file.records)
-    if is_log:
-        name = name_of(file, "log", ".gz", taken, within)
-        taken.append(name)
-        path = os.path.join(folder, f"{len(taken)}")
-        notes = Notes()
-        source = Source(file.path, file.source, notes)
-        try:
-            with gzip.GzipFile(path, "wb", _LEVEL, mtime=0) as out:
-                for line in log_lines(source, scrubber):
-                    out.write(line)
-        finally:
-            source.close()
-        yield Member(name, path, None if holds_profile else file)
-    if not is_log or holds_profile:
-        name = name_of(file, "profile", ".jsonl.gz", taken, within)
+
+    def written(stem: str, ending: str, lines: Iterable[bytes], of: Input | None) -> Member:
+        name = name_of(file, stem, ending, taken, within)
         taken.append(name)
         path = os.path.join(folder, f"{len(taken)}")
         with gzip.GzipFile(path, "wb", _LEVEL, mtime=0) as out:
-            for line in record_lines(file.format, (scrubbed(record, scrubber) for record in file.records)):
-                out.write(line)
-        yield Member(name, path, file)
+            out.writelines(lines)
+        return Member(name, path, of)
+
+    if is_log:
+        with closing(Source(file.path, file.source, Notes())) as source:
+            yield written("log", ".gz", log_lines(source, scrubber), None if holds_profile else file)
+    if not is_log or holds_profile:
+        lines = record_lines(file.format, (scrubbed(record, scrubber) for record in file.records))
+        yield written("profile", ".jsonl.gz", lines, file)
 
 
 def record_lines(form: str, records: Iterable[Record]) -> Iterator[bytes]:
@@ -377,12 +371,9 @@ def _texts(path: str) -> Iterator[tuple[str, str]]:
         for info in archive.infolist():
             if not info.filename.endswith((".gz", MANIFEST)) or info.filename.startswith(("raw/", "trace.")):
                 continue  # report, commands and trace are made from the same records
-            source = Source("-", 0, Notes(), stdin=io.BytesIO(archive.read(info)))
-            try:
+            with closing(Source("-", 0, Notes(), stdin=io.BytesIO(archive.read(info)))) as source:
                 for block in source.blocks():
                     yield info.filename, block.decode("utf-8", "replace")
-            finally:
-                source.close()
 
 
 @cache
@@ -396,14 +387,12 @@ def _vocabulary() -> frozenset[str]:
 @cache
 def _is_known(word: str) -> bool:
     bare = word.strip("._-/\\@+")
-    if (
+    return (
         len(bare) < 3
         or "Desc" in bare
         or bare.endswith(("Size", "SizeInBytes"))
         or bare.lower() in _OURS
         or bare in _vocabulary()
-        or _KNOWN.fullmatch(bare)
-    ):
-        return True
-    found = kernel_name(bare)
-    return found is not None
+        or _KNOWN.fullmatch(bare) is not None
+        or kernel_name(bare) is not None
+    )

@@ -63,11 +63,9 @@ def doctor(printing: Printing) -> None:
     from mio2trace.reports.tables import Table
 
     found = list(findings(given_environment()))
-    rows = [
-        {name: text for name, text in zip(("part", "found", "for", "missing"), one, strict=True) if text}
-        for one in found
-    ]
-    table = Table(columns=("part", "found", "for", "missing"), rows=rows)
+    columns = ("part", "found", "for", "missing")
+    rows = [{name: text for name, text in zip(columns, one, strict=True) if text} for one in found]
+    table = Table(columns=columns, rows=rows)
     show(lambda: table, printing, Notes(), [], False)
     lacking = [one.part for one in found if one.missing]
     if lacking:
@@ -101,21 +99,20 @@ def _requirements() -> dict[str, list[str]]:
 
     In a checkout they come from pyproject.toml, because the metadata that pip installed does not follow later changes.
     """
-    found: dict[str, list[str]] = {}
     project = _project()
     if project is not None:
         stated = {"": project.get("dependencies", []), **project.get("optional-dependencies", {})}
-        for extra, wanted in stated.items():
-            found[extra] = [name[0] for one in wanted if (name := _LIBRARY.match(one)) is not None]
-        return found
-    try:
-        lines = importlib.metadata.requires("mio2trace") or []
-    except importlib.metadata.PackageNotFoundError:
-        lines = []
-    for line in lines:
-        name, extra = _LIBRARY.match(line), _EXTRA.search(line)
-        if name is not None:
-            found.setdefault(extra[1] if extra else "", []).append(name[0])
+        pairs = [(extra, line) for extra, lines in stated.items() for line in lines]
+    else:
+        try:
+            lines = importlib.metadata.requires("mio2trace") or []
+        except importlib.metadata.PackageNotFoundError:
+            lines = []
+        pairs = [(match[1] if (match := _EXTRA.search(line)) else "", line) for line in lines]
+    found: dict[str, list[str]] = {}
+    for extra, line in pairs:
+        if name := _LIBRARY.match(line):
+            found.setdefault(extra, []).append(name[0])
     return found
 
 

@@ -105,15 +105,17 @@ def query(
         if not os.path.exists(file) and file != "-":
             raise InputError(f"{file}: no such file")
     notes = Notes()
-    if is_asked_of_dataset(files, name, of_run=name in of_traces):
-        _print(*ask_dataset(files, sql), printing)
+    if name not in of_traces and _is_asked_of_dataset(files, name):
+        _print(*_ask_dataset(files, sql), printing)
         return
     if perfetto or engine or download:
         if len(files) > 1:
             raise click.UsageError("--perfetto needs one trace; leave it out to query the files of a run")
         if _is_trace(files):
             read_back.check(Path(files[0]), notes, damaged=damaged)
-        answer = _ask_perfetto(files[0], sql, engine, download)
+        from mio2trace.queries import perfetto as processor
+
+        answer = processor.answer(files[0], sql, processor.engine(engine, download))
     else:
         answer = _ask(files, sql, notes, damaged=damaged)
     _print(*answer, printing, notes)
@@ -172,12 +174,6 @@ def _drawn(files: Sequence[str]) -> Iterator[Slice]:
     return (event for event in drawn.trace.events() if isinstance(event, Slice))
 
 
-def _ask_perfetto(trace: str, sql: str, engine: str | None, download: bool) -> Answer:
-    from mio2trace.queries import perfetto
-
-    return perfetto.answer(trace, sql, perfetto.engine(engine, download))
-
-
 def _print(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], printing: Printing, notes: Notes | None = None
 ) -> None:
@@ -185,27 +181,26 @@ def _print(
     from mio2trace.reports.tables import Table
 
     cells = [
-        {name: _cell(value) for name, value in zip(columns, row, strict=True) if value is not None} for row in rows
+        {
+            name: value.hex() if isinstance(value, bytes) else value
+            for name, value in zip(columns, row, strict=True)
+            if value is not None
+        }
+        for row in rows
     ]
     show(lambda: Table(columns=tuple(columns), rows=cells), printing, notes or Notes(), [], False)
-
-
-def _cell(value: Any) -> str | int | float:
-    return value.hex() if isinstance(value, bytes) else value
 
 
 # -- Queries on a dataset: its tables, in DuckDB -----------------------------------------------------------------------
 
 
-def is_asked_of_dataset(files: Sequence[str], name: str, *, of_run: bool) -> bool:
-    """Return whether the query is about the tables of a dataset. Otherwise it is about a trace (``of_run``).
+def _is_asked_of_dataset(files: Sequence[str], name: str) -> bool:
+    """Return whether the files have a dataset.
 
-    Raises `InputError` if the query ``name`` is about datasets but the files are no dataset.
+    Raises `InputError` if they do not, but the query ``name`` is about datasets.
     """
     from mio2trace.snapshot.places import is_dataset
 
-    if of_run:
-        return False
     is_one = any(file != "-" and is_dataset(file) for file in files)
     if name and not is_one:
         raise InputError(
@@ -214,8 +209,7 @@ def is_asked_of_dataset(files: Sequence[str], name: str, *, of_run: bool) -> boo
     return is_one
 
 
-def ask_dataset(files: Sequence[str], sql: str) -> Answer:
-    """Return the result of one SELECT. Raises `InputError`."""
+def _ask_dataset(files: Sequence[str], sql: str) -> Answer:
     from mio2trace.queries.dataset import opened
     from mio2trace.schema import SQL_COLUMNS
 

@@ -95,13 +95,7 @@ def record(  # noqa: PLR0913 - click gives each option by keyword
     output = filled_in(output, environment)
     if os.path.splitext(output)[1].lower() != ".zip":
         raise OptionError(f"{output}: expected a name that ends in .zip")
-    asked = Asked(
-        program=program,
-        profiler=profiler,
-        library=dvdt or "",
-        detail=detail,
-        period=Period(after or 0, length),
-    )
+    asked = Asked(program, profiler, dvdt or "", detail, Period(after or 0, length))
     chosen = profiler_for(asked, environment)
     folder = os.path.splitext(output)[0]
     made = plan(asked, chosen, folder, environment)
@@ -121,14 +115,10 @@ def record(  # noqa: PLR0913 - click gives each option by keyword
         tell(f"mio2trace: {program[0]}: {said}")
         return NOT_STARTED if is_there else NOT_FOUND
     try:
-        return session.record(asked, chosen, output, reference=reference, say=_nothing if quiet else tell)
+        return session.record(asked, chosen, output, reference=reference, say=(lambda line: None) if quiet else tell)
     except NotStarted as error:
         tell(f"mio2trace: {error}")
         return NOT_STARTED
-
-
-def _nothing(line: str) -> None:
-    pass
 
 
 @click.command(cls=Command, no_args_is_help=True)

@@ -30,14 +30,10 @@ _NESTED = re.compile(r"\]$|^(?:STRUCT|MAP|UNION|VARIANT)", re.IGNORECASE)
 _NUMBERS = re.compile(r"U?(?:TINY|SMALL|BIG|HUGE)?INT(?:EGER)?|DOUBLE|FLOAT|DECIMAL.*|BOOLEAN")
 _AS_IT_IS = "hive_partitioning=false"
 """A folder called ``version=2`` does not become a column."""
-_JOURNAL_COLUMNS = (
-    "{run: 'VARCHAR', state: 'VARCHAR', error: 'VARCHAR', version: 'VARCHAR', seconds: 'DOUBLE', ended: 'DOUBLE',"
-    " kernels: 'BIGINT', bytes: 'BIGINT'}"
-)
-_NO_JOURNAL = (
-    "SELECT NULL::VARCHAR AS run, NULL::VARCHAR AS state, NULL::VARCHAR AS error, NULL::VARCHAR AS version,"
-    " NULL::DOUBLE AS seconds, NULL::DOUBLE AS ended, NULL::BIGINT AS kernels, NULL::BIGINT AS bytes WHERE false"
-)
+_JOURNAL = {
+    "run": "VARCHAR", "state": "VARCHAR", "error": "VARCHAR", "version": "VARCHAR", "seconds": "DOUBLE",
+    "ended": "DOUBLE", "kernels": "BIGINT", "bytes": "BIGINT",
+}  # fmt: skip
 
 
 RENAMED = {"percent_of_kernel_time": "share_percent"}
@@ -145,8 +141,7 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
                 raise InputError(f"{path}: no table {RUNS!r}; expected a dataset")
             for table, columns in tables.items():
                 files = sql_text(f"{own}/{table}/{pattern if pattern == _ALL else literal(pattern)}")
-                nothing = ", ".join(f'NULL::{kind} AS "{column}"' for column, kind in columns.items())
-                rows = f"(SELECT {nothing}) WHERE false"
+                rows = _no_rows(columns)
                 if _has(folder / table, pattern):
                     rows = f"read_parquet({files}, {_AS_IT_IS})"
                 described = database.execute(f"SELECT * FROM {rows} LIMIT 0").description or ()  # noqa: S608
@@ -169,16 +164,21 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
                 ]
                 database.execute(f"CREATE VIEW {table} AS SELECT *{''.join(missing)} FROM {rows}")  # noqa: S608
             journals = journals_of(folder) if place.is_dir() else []
-            journal = _NO_JOURNAL
+            rows = _no_rows(_JOURNAL)
             if journals:
                 names = ", ".join(sql_text(literal(file)) for file in journals)
-                options = f"columns={_JOURNAL_COLUMNS}, ignore_errors=true, {_AS_IT_IS}"
-                journal = f"SELECT * FROM read_ndjson([{names}], {options})"  # noqa: S608
-            database.execute(f"CREATE VIEW journal AS {journal}")
+                options = f"columns={_JOURNAL}, ignore_errors=true, {_AS_IT_IS}"
+                rows = f"read_ndjson([{names}], {options})"
+            database.execute(f"CREATE VIEW journal AS SELECT * FROM {rows}")  # noqa: S608
             database.execute(f"SET allowed_directories = [{sql_text(f'{folder}/')}, {sql_text(f'{own}/')}]")
             database.execute("SET enable_external_access = false")
             database.execute("SET lock_configuration = true")
         yield Dataset(database, path, found)
+
+
+def _no_rows(columns: Mapping[str, str]) -> str:
+    nothing = ", ".join(f'NULL::{kind} AS "{column}"' for column, kind in columns.items())
+    return f"(SELECT {nothing}) WHERE false"
 
 
 def _fits(kind: str, wanted: str) -> bool:

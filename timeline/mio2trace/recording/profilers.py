@@ -63,24 +63,16 @@ NONE = Profiler("none")
 
 def find(name: str, environment: Mapping[str, str]) -> Profiler | None:
     """Return the profiler of that name on the PATH or in ROCm's folders, after asking it for version and help."""
-    places = [environment.get("PATH", os.defpath), *_rocm_folders(environment)]
+    root = environment.get("ROCM_PATH")
+    places = [environment.get("PATH", os.defpath), *([os.path.join(root, "bin")] if root else []), *PLACES]
     path = shutil.which(name, path=os.pathsep.join(places))
     if path is None:
         return None
-    told = _answer([path, "--version"], environment) if name == "rocprofv3" else ""
-    version, rocm = _VERSION.search(told), _ROCM.search(told)
-    return Profiler(
-        name=name,
-        path=path,
-        version=version[1] if version else "",
-        rocm=rocm[1] if rocm else "",
-        help=_answer([path, "--help"], environment) if name == "rocprofv3" else "",
-    )
-
-
-def _rocm_folders(environment: Mapping[str, str]) -> list[str]:
-    root = environment.get("ROCM_PATH")
-    return [*([os.path.join(root, "bin")] if root else []), *PLACES]
+    if name != "rocprofv3":
+        return Profiler(name, path)
+    told, help = (_answer([path, option], environment) for option in ("--version", "--help"))
+    version, rocm = (found[1] if (found := pattern.search(told)) else "" for pattern in (_VERSION, _ROCM))
+    return Profiler(name, path, version, rocm, help)
 
 
 def _answer(command: Sequence[str], environment: Mapping[str, str]) -> str:
@@ -127,7 +119,8 @@ def _rocprofv3(profiler: Profiler, folder: str, period: Period, environment: Map
     left out."""
     options = ["--kernel-trace", "--memory-copy-trace", "--marker-trace"]
     options.append("--hip-runtime-trace" if _takes(profiler, "--hip-runtime-trace") else "--hip-trace")
-    if _takes(profiler, "--rccl-trace") and _has_ranks(environment):
+    has_ranks = any(environment.get(name, "1") not in ("", "0", "1") for name in _WORLDS)
+    if has_ranks and _takes(profiler, "--rccl-trace"):
         options.append("--rccl-trace")
     # since ROCm 7.0 rocpd is a form and the default; older versions write CSV
     options += ["--output-format", "rocpd" if _takes(profiler, "rocpd") else "csv", "-d", folder]
@@ -141,7 +134,3 @@ def _rocprofv3(profiler: Profiler, folder: str, period: Period, environment: Map
 def _takes(profiler: Profiler, word: str) -> bool:
     """A profiler without a version counts as the newest."""
     return not profiler.help or word in _WORDS.findall(profiler.help)
-
-
-def _has_ranks(environment: Mapping[str, str]) -> bool:
-    return any(environment.get(name, "1") not in ("", "0", "1") for name in _WORLDS)

@@ -10,7 +10,7 @@ None is left out. Bytes (texts of programs) are replaced by their number.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,22 +20,20 @@ from mio2trace.model.miopen import Entry
 from mio2trace.model.profile import OpenCl
 
 _WORDS = re.compile(r"(?<!^)(?=[A-Z])")
+_OF_ENTRY = (
+    "source", "line", "end_line", "api", "params", "thread", "nested", "complete", "stamp", "elapsed_ns",
+)  # fmt: skip
+"""The fields of an entry. In memory, equal entries share the fields that they have in common."""
 
 
 def lines(record: msgspec.Struct) -> Iterator[str]:
     """Yield the line of a record and of all records in it, each with a line end."""
-    parts: list[Sequence[msgspec.Struct]] = []
-    shown: dict[str, Any] = {"record": kind_of(record)}
-    for name, value in _with_side_tables(record):
-        if _holds_records(value):
-            parts.append(value)
-            shown[name] = len(value)
-        else:
-            _add(shown, name, value)
-    yield _dumps(shown)
-    for held in parts:
-        for part in held:
-            yield line(part)
+    fields = dict(_with_side_tables(record))
+    parts = {name: value for name, value in fields.items() if _holds_records(value)}
+    yield _line(record, fields | {name: len(part) for name, part in parts.items()})
+    for part in parts.values():
+        for one in part:
+            yield _line(one, _fields(one))
 
 
 def _with_side_tables(record: msgspec.Struct) -> Iterator[tuple[str, Any]]:
@@ -57,12 +55,8 @@ def _holds_records(value: object) -> bool:
     )
 
 
-def line(record: msgspec.Struct) -> str:
-    show = _SHOWN.get(type(record))
-    shown: dict[str, Any] = {"record": kind_of(record)}
-    for name, value in (show(record) if show else _fields(record)).items():
-        _add(shown, name, value)
-    return _dumps(shown)
+def _line(record: msgspec.Struct, fields: Mapping[str, Any]) -> str:
+    return _dumps({"record": kind_of(record), **_shown(fields)})
 
 
 def kind_of(record: msgspec.Struct) -> str:
@@ -71,42 +65,22 @@ def kind_of(record: msgspec.Struct) -> str:
 
 
 def _fields(record: msgspec.Struct) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in record.__struct_fields__}
+    names = _OF_ENTRY if isinstance(record, Entry) else record.__struct_fields__
+    return {name: getattr(record, name) for name in names}
 
 
-def _entry(record: Any) -> dict[str, Any]:
-    """Return an entry with all its fields. In memory, equal entries share the fields that they have in common."""
+def _shown(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "source": record.source,
-        "line": record.line,
-        "end_line": record.end_line,
-        "api": record.api,
-        "params": record.params,
-        "thread": record.thread,
-        "nested": record.nested,
-        "complete": record.complete,
-        "stamp": record.stamp,
-        "elapsed_ns": record.elapsed_ns,
+        f"{name}_bytes" if isinstance(value, bytes) else name: len(value) if isinstance(value, bytes) else value
+        for name, value in fields.items()
+        if value is not None
     }
-
-
-_SHOWN: Mapping[type, Callable[[Any], dict[str, Any]]] = {Entry: _entry}
-
-
-def _add(shown: dict[str, Any], name: str, value: Any) -> None:
-    if isinstance(value, bytes):
-        shown[f"{name}_bytes"] = len(value)
-    elif value is not None:
-        shown[name] = value
 
 
 def _default(value: Any) -> Any:
     """Convert a value that orjson does not know; bytes inside other records become their number."""
     if isinstance(value, msgspec.Struct):
-        shown: dict[str, Any] = {}
-        for name, field in _fields(value).items():
-            _add(shown, name, field)
-        return shown
+        return _shown(_fields(value))
     if isinstance(value, bytes):
         return len(value)
     if isinstance(value, (set, frozenset)):
