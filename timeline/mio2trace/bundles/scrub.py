@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from mio2trace.kernels.sources import plain_text
-from mio2trace.model.choices import GemmTable, SolverRecord, SolverTable
+from mio2trace.model.choices import GemmTable, SolverTable
 from mio2trace.model.miopen import Entry, LoggedCall, MiopenLog
-from mio2trace.model.profile import Activity, Clock, Inputs, OpenClLaunch, Profile
+from mio2trace.model.profile import Activity, OpenClLaunch, Profile
 from mio2trace.model.tf import Execution, TfNode, TfProfile
 from mio2trace.privacy.pseudonyms import Pseudonyms, Scrubber
 from mio2trace.readers.base import Record
@@ -40,9 +40,6 @@ _PART_OF_DEVICE = re.compile(
     r"|stream:(?:all|\d{1,9})"
 )
 _BEGIN, _END = "<<", ">>"
-
-
-# -- logs ------------------------------------------------------------------------------------------------------------
 
 
 def log_lines(source: Source, scrubber: Scrubber) -> Iterator[bytes]:
@@ -87,6 +84,10 @@ def _whole_numbers(text: str) -> str:
     return text
 
 
+def _word(names: Pseudonyms, kind: str, text: str) -> str:
+    return names.word(kind, text).replace(" ", "")
+
+
 class _Forms:
     """MIOpen's lines with their known forms; other lines unchanged."""
 
@@ -96,7 +97,7 @@ class _Forms:
 
     def of(self, line: str) -> str:
         for pattern in (_HOST_OF_MIOPEN, _HOST_OF_PATH):
-            line = pattern.sub(self._host, line)
+            line = pattern.sub(lambda match: _word(self._pseudonyms, "host", match[1]), line)
         line = _FOLDER_OF_DRIVER.sub("", line)
         match = _PREFIX.search(line)
         begin, body = (line[: match.end()], line[match.end() :]) if match else ("", line)
@@ -106,14 +107,8 @@ class _Forms:
         if body.strip() == "}":
             self._in_entry = False
         elif (match and body.startswith("\t")) or (self._in_entry and _PARAMETER.match(body)):
-            return begin + parameter(body, lambda name: self._pseudonyms.word("parameter", name).replace(" ", ""))
+            return begin + parameter(body, self._pseudonyms)
         return begin + _whole_numbers(body) if match else line
-
-    def _host(self, match: re.Match[str]) -> str:
-        return self._pseudonyms.word("host", match[1]).replace(" ", "")
-
-
-# -- records ---------------------------------------------------------------------------------------------------------
 
 
 def scrubbed(record: Record, scrubber: Scrubber) -> Record:
@@ -127,15 +122,17 @@ def scrubbed(record: Record, scrubber: Scrubber) -> Record:
         return msgspec.structs.replace(record, nodes=tuple(_node(node, scrubber) for node in record.nodes))
     if isinstance(record, GemmTable):
         return msgspec.structs.replace(record, made_for=())
-    if isinstance(record, SolverTable):
-        return msgspec.structs.replace(record, records=tuple(map(_without_parameters, record.records)))
+    if isinstance(record, SolverTable):  # parameters may be any text, and nothing needs them
+        return msgspec.structs.replace(
+            record,
+            records=tuple(
+                msgspec.structs.replace(
+                    of, solvers=tuple(msgspec.structs.replace(one, parameters="") for one in of.solvers)
+                )
+                for of in record.records
+            ),
+        )
     return record
-
-
-def _without_parameters(record: SolverRecord) -> SolverRecord:
-    """Remove the parameters: they may be any text, and nothing needs them."""
-    solvers = tuple(msgspec.structs.replace(one, parameters="") for one in record.solvers)
-    return msgspec.structs.replace(record, solvers=solvers)
 
 
 def _node(node: TfNode, scrubber: Scrubber) -> TfNode:
@@ -160,25 +157,24 @@ def _another_part(part: str, names: Pseudonyms) -> str:
     """``stream:7`` stays; another word becomes a replacement word of the same kind."""
     kind = part.partition(":")[0]
     kind = kind if kind in ("job", "stream") else "part"
-    return f"{kind}:{names.word(kind, part).replace(' ', '')}"
+    return f"{kind}:{_word(names, kind, part)}"
 
 
 def _profile(profile: Profile, scrubber: Scrubber) -> Profile:
     names = scrubber.pseudonyms
     opencl = profile.opencl
     kernels = {activity.name for activity in profile.activities}
-    buffers = tuple(msgspec.structs.replace(one, handle=names.handle(one.handle)) for one in opencl.buffers)
     launches: dict[int, OpenClLaunch] = {}
-    inputs = _Inputs(scrubber)
+    scrub = _inputs_scrubber(scrubber)
     return msgspec.structs.replace(
         profile,
         activities=tuple(_activity(one, launches, names) for one in profile.activities),
-        ranges=tuple(_with_inputs(one, inputs) for one in profile.ranges),
+        ranges=tuple(map(scrub, profile.ranges)),
         queues=tuple(msgspec.structs.replace(one, handle=names.handle(one.handle)) for one in profile.queues),
-        clocks=tuple(_clock(one, names) for one in profile.clocks),
+        clocks=tuple(msgspec.structs.replace(one, scope=names.word("machine", one.scope)) for one in profile.clocks),
         opencl=msgspec.structs.replace(
             opencl,
-            buffers=buffers,
+            buffers=tuple(msgspec.structs.replace(one, handle=names.handle(one.handle)) for one in opencl.buffers),
             programs=tuple(
                 msgspec.structs.replace(
                     one,
@@ -189,14 +185,8 @@ def _profile(profile: Profile, scrubber: Scrubber) -> Profile:
                 for one in opencl.programs
             ),
         ),
-        framework=msgspec.structs.replace(
-            profile.framework, nodes=tuple(_with_inputs(one, inputs) for one in profile.framework.nodes)
-        ),
+        framework=msgspec.structs.replace(profile.framework, nodes=tuple(map(scrub, profile.framework.nodes))),
     )
-
-
-def _clock(clock: Clock, names: Pseudonyms) -> Clock:
-    return msgspec.structs.replace(clock, scope=names.word("machine", clock.scope))
 
 
 def _activity(activity: Activity, launches: dict[int, OpenClLaunch], names: Pseudonyms) -> Activity:
@@ -211,31 +201,24 @@ def _activity(activity: Activity, launches: dict[int, OpenClLaunch], names: Pseu
     return activity if made == launch else msgspec.structs.replace(activity, opencl=made)
 
 
-class _Inputs:
-    """The inputs of ops; of other values only numbers and a few words are kept."""
+def _inputs_scrubber(scrubber: Scrubber) -> Callable[[Any], Any]:
+    """Return a function that scrubs the inputs of an op; of other values only numbers and a few words are kept."""
+    text = cache(lambda text: scrubber.text(value(text)))
 
-    def __init__(self, scrubber: Scrubber) -> None:
-        self._text: Callable[[str], str] = cache(lambda text: scrubber.text(value(text)))
+    def scrub(record: Any) -> Any:
+        inputs = record.inputs
+        if inputs is None or not any(inputs.values):
+            return record
+        return msgspec.structs.replace(
+            record, inputs=msgspec.structs.replace(inputs, values=tuple(map(text, inputs.values)))
+        )
 
-    def __call__(self, inputs: Inputs) -> Inputs:
-        if not any(inputs.values):
-            return inputs
-        return msgspec.structs.replace(inputs, values=tuple(map(self._text, inputs.values)))
-
-
-def _with_inputs(record: Any, inputs: _Inputs) -> Any:
-    if record.inputs is None:
-        return record
-    new = inputs(record.inputs)
-    return record if new is record.inputs else msgspec.structs.replace(record, inputs=new)
+    return scrub
 
 
 def _call(call: LoggedCall, scrubber: Scrubber) -> LoggedCall:
-    def another(name: str) -> str:
-        return scrubber.pseudonyms.word("parameter", name).replace(" ", "")
-
     lines = call.template.decode("latin-1").split("\n")
-    kept = "\n".join(parameter(line, another) if line.strip() else line for line in lines)
+    kept = "\n".join(parameter(line, scrubber.pseudonyms) if line.strip() else line for line in lines)
     return msgspec.structs.replace(call, template=scrubber.text(kept).encode("latin-1", "replace"))
 
 
@@ -299,12 +282,12 @@ def value(text: str) -> str:
     return text
 
 
-def parameter(text: str, another: Callable[[str], str]) -> str:
-    """Scrub a line ``name = value``. ``another`` gives a replacement for an unknown name."""
+def parameter(text: str, names: Pseudonyms) -> str:
+    """Scrub a line ``name = value``; an unknown name is replaced."""
     name, equals, rest = text.partition(" =")
     bare = name.strip()
     match = _NAME.fullmatch(bare)
-    shown = bare if match is not None and match[1] in _NAMES else another(bare)
+    shown = bare if match is not None and match[1] in _NAMES else _word(names, "parameter", bare)
     begin = name[: len(name) - len(name.lstrip())]
     return f"{begin}{shown}{equals}{value(rest)}" if equals else begin + value(text.strip())
 

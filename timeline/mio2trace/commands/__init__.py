@@ -34,14 +34,16 @@ LATER = (
         "List the operations of MIOpen logs or PyTorch traces; with the profile of the run slowest first, by layer.",
     ),
     Later(
-        "driver", "Print commands that run operations again: for MIOpenDriver, and for a BLAS bench (PyTorch's GEMMs)."
+        "driver",
+        "Print commands that run operations again: for MIOpenDriver, and for a BLAS bench (PyTorch's GEMMs).",
+        "logs",
     ),
     Later("kernels", "List the kernels of a profile, one row each, or summed."),
     Later(
         "layers",
         "List the layers of a run, slowest first: kernel time per steady iteration, host time, printed time, FLOPs.",
     ),
-    Later("messages", "Show errors, warnings, searches, workspaces and problems in MIOpen's logs."),
+    Later("messages", "Show errors, warnings, searches, workspaces and problems in MIOpen's logs.", "logs"),
     Later("compare", "Show what became slower between runs, whether that is real, and why."),
     Later("inspect", "Print the records of FILEs as JSON lines, as the readers understood them."),
     Later("tfprof", "Print memory and times of TensorFlow 1's ops, as mean and variation over the steps."),

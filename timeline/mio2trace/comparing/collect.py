@@ -51,9 +51,6 @@ def collect(run: Run, notes: Notes) -> RunRecord | None:
     return kept(records[0] if len(records) == 1 else mean_of(names, records))
 
 
-# -- kernels ---------------------------------------------------------------------------------------------------------
-
-
 def _of_kernels(run: Run, measures: Measures, made_with: Facts, notes: Notes) -> RunRecord:
     """Return the record of one profile, with the samples of each iteration in order."""
     steady = measures.steady
@@ -197,9 +194,6 @@ def _structure(logs: Sequence[FrameworkLog]) -> dict[LayerKey, str]:
 def but_batch(text: str) -> str:
     """Replace the first number of each shape by a letter."""
     return _SHAPE.sub(r"N\1", text)
-
-
-# -- printed times ---------------------------------------------------------------------------------------------------
 
 
 def _of_printed(run: Run) -> RunRecord | None:

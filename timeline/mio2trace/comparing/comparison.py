@@ -187,8 +187,6 @@ class Comparison:
             0 if pair.how == "batch" else said.runs_needed, pair,
         )  # fmt: skip
 
-    # -- the answer --------------------------------------------------------------------------------------------------
-
     @cached_property
     def differs(self) -> tuple[str, ...]:
         """Yield the differences of the sides apart from times: device, versions, variables; also whether the files are
@@ -212,8 +210,6 @@ class Comparison:
         from mio2trace.comparing.text import table
 
         return table(self)
-
-    # -- gates -------------------------------------------------------------------------------------------------------
 
     def failures(self, total: float | None, problem: float | None) -> tuple[Failure, ...]:
         """Return the exceeded limits. ``total``: for the iteration. ``problem``: for each part of at least

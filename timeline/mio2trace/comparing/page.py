@@ -106,9 +106,6 @@ def _section(comparison: Comparison, room: Room) -> dict[str, Any]:
     }
 
 
-# -- texts -----------------------------------------------------------------------------------------------------------
-
-
 def _tiles(comparison: Comparison, names: tuple[str, str]) -> list[dict[str, str]]:
     whole = comparison.iteration
     tiles = [
@@ -156,9 +153,6 @@ def _trust(comparison: Comparison, names: tuple[str, str], room: Room) -> list[t
 
 def _both(a: str, b: str) -> str:
     return a if a == b else f"{a or 'not told'} -> {b or 'not told'}"
-
-
-# -- the iteration ---------------------------------------------------------------------------------------------------
 
 
 def _iteration(comparison: Comparison, names: tuple[str, str], room: Room) -> dict[str, Any] | None:
@@ -212,9 +206,6 @@ def _pieces(comparison: Comparison) -> list[_Piece]:
         of_group[1] += row.b_ns or 0
     pieces = [_Piece(name, colour, *both) for (name, colour), both in sums.items()]
     return sorted(pieces, key=lambda one: (one.colour == "other", -max(one.a_ns, one.b_ns)))
-
-
-# -- tables ----------------------------------------------------------------------------------------------------------
 
 
 def _table(

@@ -112,9 +112,6 @@ def picture(comparison: Comparison, a: Source, b: Source, metadata: Mapping[str,
     )
 
 
-# -- which slices are drawn ------------------------------------------------------------------------------------------
-
-
 def _middle(source: Source) -> Run:
     if not source.runs:
         raise InputError(f"{source.side.name}: --picture cannot use a base or a trace; expected the files of a run")
@@ -211,9 +208,6 @@ def _slices(one: _Drawn, part: Part, told: _Told, measures: Measures | None) -> 
         )  # fmt: skip
 
 
-# -- arguments of slices ---------------------------------------------------------------------------------------------
-
-
 class _Told:
     """Finds the row of a comparison to which a slice belongs: layers, operations that ran, kernels in no operation."""
 
@@ -249,9 +243,6 @@ def _ratio_args(row: Compared, letter: str) -> dict[str, Any]:
         if of_a != of_b:
             args["matched"] = of_b if letter == "A" else of_a
     return args
-
-
-# -- the list --------------------------------------------------------------------------------------------------------
 
 
 class _Difference(NamedTuple):
@@ -305,9 +296,6 @@ def _list_slices(differences: Sequence[_Difference]) -> Iterator[Event]:
             if end > start:
                 yield Slice(_LIST + number, start, end - start, _slice_name(one.row), "difference", args)
                 until = end
-
-
-# -- names, numbers, metadata ----------------------------------------------------------------------------------------
 
 
 def _processes(one: _Drawn, comparison: Comparison) -> Iterator[Process]:

@@ -58,11 +58,11 @@ def _section(fleet: Fleet, room: Room) -> dict[str, Any]:
     parts = [
         _problems(fleet, room),
         _regressions(fleet, room),
-        _outliers(fleet, room),
+        _table("Outlier runs", _OUTLIERS, fleet.outliers, room, "Runs unlike the others with the same problems"),
         _heat(fleet, room),
-        _failures(fleet, room),
+        _table("Failures", _FAILURES, fleet.failures, room, "Runs that could not be used"),
         _odd(fleet, room),
-        _runs(fleet, room),
+        _table("Runs", _RUNS, fleet.runs, room, "Runs by name; Find: MIOpen Find's part of all kernel time"),
     ]
     return {
         "name": fleet.name,
@@ -79,20 +79,14 @@ def _section(fleet: Fleet, room: Room) -> dict[str, Any]:
 def _tiles(fleet: Fleet) -> list[dict[str, str]]:
     kernels = sum(row["kernels"] or 0 for row in fleet.runs)
     runs = {row["run"] for row in fleet.runs}
-    tiles = [{"label": "Runs", "value": f"{len(runs):,}", "more": count(kernels, "kernel")}]
+    tiles = [("Runs", f"{len(runs):,}", count(kernels, "kernel"))]
     if len(fleet.versions) > 1:
-        tiles.append(
-            {"label": "Versions", "value": str(len(fleet.versions)), "more": f"the last: {fleet.versions[-1]}"}
-        )
-    slower = sum(bool(row["clear"]) for row in fleet.regressions)
-    if len(fleet.versions) > 1:
-        tiles.append({"label": "Slower problems", "value": str(slower), "more": "than in the version before"})
+        slower = sum(bool(row["clear"]) for row in fleet.regressions)
+        tiles.append(("Versions", str(len(fleet.versions)), f"the last: {fleet.versions[-1]}"))
+        tiles.append(("Slower problems", str(slower), "than in the version before"))
     if fleet.failures:
-        tiles.append({"label": "Failed", "value": f"{len(fleet.failures):,}", "more": ""})
-    return tiles
-
-
-# -- tables ----------------------------------------------------------------------------------------------------------
+        tiles.append(("Failed", f"{len(fleet.failures):,}", ""))
+    return [{"label": label, "value": value, "more": more} for label, value, more in tiles]
 
 
 def _problems(fleet: Fleet, room: Room) -> dict[str, Any] | None:
@@ -137,28 +131,13 @@ def _regressions(fleet: Fleet, room: Room) -> dict[str, Any] | None:
         ("solvers", "solvers", "wide"),
     ]  # fmt: skip
     pairs = {(row["before"], row["version"]) for row in fleet.regressions}
+    note = "against the version before it"
     if len(pairs) == 1:
         ((before, version),) = pairs
         note = f"{shortened(version, 24)} against {shortened(before, 24)}"
         columns = [one for one in columns if one[1] not in ("before", "version")]
-    else:
-        note = "against the version before it"
     rows = [{**row, "clear": "too few runs" if row["clear"] is None else row["clear"]} for row in fleet.regressions]
     return _table("Slower", columns, rows, room, "Problems that became slower, most time first", note)
-
-
-def _outliers(fleet: Fleet, room: Room) -> dict[str, Any] | None:
-    columns = (
-        ("run", "run", ""), ("rank", "rank", ""), ("version", "version", "wide"), ("ms", "kernel_ms", ""),
-        ("usual ms", "usual_ms", ""), ("times", "ratio", ""), ("deviations", "deviations", "wide"),
-        ("of runs", "runs", "wide"),
-    )  # fmt: skip
-    return _table("Outlier runs", columns, fleet.outliers, room, "Runs unlike the others with the same problems")
-
-
-def _failures(fleet: Fleet, room: Room) -> dict[str, Any] | None:
-    columns = (("run", "run", ""), ("error", "error", ""), ("seconds", "seconds", "wide"))
-    return _table("Failures", columns, fleet.failures, room, "Runs that could not be used")
 
 
 def _odd(fleet: Fleet, room: Room) -> dict[str, Any] | None:
@@ -185,13 +164,18 @@ def _odd(fleet: Fleet, room: Room) -> dict[str, Any] | None:
     return tables.part("Findings", note="by severity, with the advice for the worst run", findings=found)
 
 
-def _runs(fleet: Fleet, room: Room) -> dict[str, Any] | None:
-    columns = (
-        ("run", "run", ""), ("rank", "rank", "wide"), ("version", "version", "wide"), ("iterations", "iterations", ""),
-        ("ms", "kernel_ms", ""), ("kernels", "kernels", "wide"), ("Find %", "find_percent", "wide"),
-        ("slowest problem", "slowest_problem", "wide"),
-    )  # fmt: skip
-    return _table("Runs", columns, fleet.runs, room, "Runs by name; Find: MIOpen Find's part of all kernel time")
+_OUTLIERS = (
+    ("run", "run", ""), ("rank", "rank", ""), ("version", "version", "wide"), ("ms", "kernel_ms", ""),
+    ("usual ms", "usual_ms", ""), ("times", "ratio", ""), ("deviations", "deviations", "wide"),
+    ("of runs", "runs", "wide"),
+)  # fmt: skip
+_FAILURES = (("run", "run", ""), ("error", "error", ""), ("seconds", "seconds", "wide"))
+_RUNS = (
+    ("run", "run", ""), ("rank", "rank", "wide"), ("version", "version", "wide"), ("iterations", "iterations", ""),
+    ("ms", "kernel_ms", ""), ("kernels", "kernels", "wide"), ("Find %", "find_percent", "wide"),
+    ("slowest problem", "slowest_problem", "wide"),
+)  # fmt: skip
+"""Columns of tables: the heading, the name in the query, and the class."""
 
 
 def _table(
@@ -234,9 +218,6 @@ def _cell(value: Any, name: str, room: Room) -> str:
     return f"{value:,}" if isinstance(value, int) else shortened(str(value), 2 * room.name)
 
 
-# -- the picture -----------------------------------------------------------------------------------------------------
-
-
 def _heat(fleet: Fleet, room: Room) -> dict[str, Any] | None:
     """One row per run and rank, one cell per iteration; longer iterations have a fuller colour."""
     rows: dict[tuple[str, int | None], list[Row]] = {}
@@ -265,13 +246,10 @@ def _heat(fleet: Fleet, room: Room) -> dict[str, Any] | None:
             )  # fmt: skip
         rows_shown.append(_ROW.format(name, _WIDE, name, Markup("").join(cells)))
     picture = Markup('<div class="heat">') + Markup("").join(rows_shown) + Markup("</div>")
+    steady = f"steady; full colour: {_HOTTEST:g} times the median or more"
     legend = [
-        {
-            "colour": "conv",
-            "helps": False,
-            "label": f"steady; full colour: {_HOTTEST:g} times the median or more",
-        },
-        {"colour": "first", "helps": False, "label": "cold, or cut off"},
+        {"colour": colour, "helps": False, "label": label}
+        for colour, label in (("conv", steady), ("first", "cold, or cut off"))
     ]
     left = len(several) - len(shown)
     texts = [f"{count(left, 'more run')}."] if left > 0 else []

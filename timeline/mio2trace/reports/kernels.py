@@ -65,9 +65,6 @@ def kernels_of(profile: Profile) -> list[Activity]:
     return [activity for activity in profile.activities if activity.kind == "kernel"]
 
 
-# -- one row per kernel -----------------------------------------------------------------------------------------------
-
-
 PLACE = ("layer", "direction", "iteration", "operation", "problem", "solver", "operation_index")
 """Columns that show where a kernel belongs, if the log of its run is given. ``operation`` is its name, as in the trace
 and in `ops`."""
@@ -182,9 +179,6 @@ def _size(size: Size3 | None) -> str | None:
     return None if size is None else "x".join(map(str, size))
 
 
-# -- sums by name ----------------------------------------------------------------------------------------------------
-
-
 def by_name(profile: Profile, unit: Unit) -> Table:
     """Return one row per kernel name, most kernel time first. ``percent_of_kernel_time``: of all kernels."""
     counts: Counter[str] = Counter()
@@ -209,9 +203,6 @@ def _sum_columns(unit: Unit) -> list[str]:
 def _sums(found: Mapping[str, int], whole: int, unit: Unit) -> dict[str, Cell]:
     share = percent(found["p3_p2"], whole) if "p3_p2" in found else None
     return unit.cells({f"{name}_sum": ns for name, ns in found.items()}) | known({"percent_of_kernel_time": share})
-
-
-# -- statistics by repetition ----------------------------------------------------------------------------------------
 
 
 def by_repetition(repetitions: Sequence[Sequence[Activity]], unit: Unit) -> Table:
@@ -241,8 +232,6 @@ def signature(activity: Activity) -> tuple[str, Size3 | None, Size3 | None]:
     """Return what repeated kernels have in common: name and sizes, not the arguments."""
     return activity.name, activity.grid, activity.workgroup
 
-
-# -- GEMMs -----------------------------------------------------------------------------------------------------------
 
 GEMM = ("M", "N", "K", "batch")
 PADDED = ("padded_M", "padded_N", "padded_K")
@@ -331,9 +320,6 @@ def nearest_power(size: int) -> int:
     below = min(1 << (size.bit_length() - 1), LARGEST_BUCKET) if size > 0 else 1
     above = min(2 * below, LARGEST_BUCKET)
     return below if abs(size - below) <= abs(above - size) else above
-
-
-# -- by layer --------------------------------------------------------------------------------------------------------
 
 
 def by_layer(measures: Measures, unit: Unit) -> Table:

@@ -27,8 +27,6 @@ class Repetition(NamedTuple):
     measures: Measures | None
 
 
-# -- the tables ------------------------------------------------------------------------------------------------------
-
 _FIRST = ("layer_index", "layer", "direction", "type", "output")
 _LAST = ("flop", "gflops", "flop_by", "host_by", "layer_by", "unsure")
 _TIMES = ("host", "kernel", "launch_overhead", "copy")
@@ -206,8 +204,6 @@ def _shared_cells(ran: Sequence[Execution]) -> dict[str, Cell]:
         }
     )
 
-
-# -- times of the whole run ------------------------------------------------------------------------------------------
 
 _MEASURES = {
     "average forward": "time_fw",
