@@ -6,7 +6,6 @@ import functools
 import re
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import click
@@ -16,7 +15,6 @@ from mio2trace.commands.printing import ProgressLine, is_terminal, say, tell
 from mio2trace.outgoing import count, shortened
 
 if TYPE_CHECKING:
-    from mio2trace.batch.engines import Engine
     from mio2trace.batch.finding import FoundRun
     from mio2trace.batch.journal import Entry
     from mio2trace.batch.running import Batch
@@ -93,6 +91,7 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
       mio2trace batch runs/ -o ds/ --scheduler-file s.json
       mio2trace batch runs/ -o ds/ --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT
     """
+    from mio2trace.batch import engines
     from mio2trace.batch.confined import Limits
     from mio2trace.batch.finding import find_runs
     from mio2trace.batch.running import BatchOptions, run_batch
@@ -109,17 +108,7 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
     if not runs:
         say(notes, [], quiet)
         raise InputError(f"{', '.join(paths[:3])}: no run there; expected folders that hold logs and profiles")
-    pace = Pace({}, begun)
     progress = _Progress(quiet)
-
-    def planned(to_do: Sequence[FoundRun]) -> None:
-        nonlocal pace
-        pace = Pace({run.name: run.size for run in to_do}, time.monotonic())
-
-    def ended(entry: Entry) -> None:
-        pace.take(entry)
-        progress(pace)
-
     options = BatchOptions(
         limits=Limits(timeout or None, memory_limit),
         shard=shard,
@@ -127,10 +116,13 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
         analysis=reading._asdict(),
         tables_only=tables_only,
     )
-    if scheduler_file is not None and not quiet:
-        _warn_of_an_open_cluster(scheduler_file)
+    engine = engines.here if workers is None else functools.partial(engines.processes, workers)
+    if scheduler_file is not None:
+        engine = functools.partial(engines.cluster_of, scheduler_file)
+        if not quiet:
+            _warn_of_an_open_cluster(scheduler_file)
     try:
-        made = run_batch(runs, output, _engine(workers, scheduler_file), options, planned, ended)
+        made = run_batch(runs, output, engine, options, progress.plan, progress.take)
     finally:
         progress.done()
     said = [] if quiet else _said(made, output, time.monotonic() - begun)
@@ -153,14 +145,6 @@ def _require_libraries() -> None:
     missing = [name for name in ("duckdb", "nanoarrow") if find_spec(name) is None]
     if missing:
         raise InputError(f"this needs {' and '.join(missing)}: pip install 'mio2trace[batch]'")
-
-
-def _engine(workers: int | None, scheduler_file: str | None) -> Callable[[], AbstractContextManager[Engine]]:
-    from mio2trace.batch import engines
-
-    if scheduler_file is not None:
-        return functools.partial(engines.cluster_of, scheduler_file)
-    return engines.here if workers is None else functools.partial(engines.processes, workers)
 
 
 def _warn_of_an_open_cluster(scheduler_file: str) -> None:
@@ -203,8 +187,14 @@ def _short(number: int, noun: str) -> str:
     return count(number, noun)
 
 
+WORTH_OF_A_RUN = 100_000
+"""A run costs a fixed time as well: as much as this many bytes take."""
+MINUTE, HOUR = 60, 3600
+
+
 class _Progress(ProgressLine):
-    """Progress: one line of the terminal that is rewritten, or a new line from time to time."""
+    """Progress of a batch, its speed, and the time that is left: one line of the terminal that is rewritten, or a new
+    line from time to time. The largest runs come first, so the time depends on bytes."""
 
     def __init__(self, quiet: bool) -> None:
         super().__init__()
@@ -213,49 +203,31 @@ class _Progress(ProgressLine):
         self._every_s = DRAWN_EVERY_S if is_terminal() else SAID_EVERY_S
         self._last = time.monotonic()
 
-    def __call__(self, pace: Pace) -> None:
+    def plan(self, to_do: Sequence[FoundRun]) -> None:
+        self._begun = time.monotonic()
+        self._worth = {run.name: run.size + WORTH_OF_A_RUN for run in to_do}
+        self._done: dict[str, Entry] = {}
+
+    def take(self, entry: Entry) -> None:
+        self._done[entry.run] = entry
         now = time.monotonic()
         if not self._quiet and now - self._last >= self._every_s:
             self._last = now
-            self._say(pace.line(now))
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Progress of a batch, its speed, and the time that is left. The largest runs come first, so the time depends on bytes
-
-WORTH_OF_A_RUN = 100_000
-"""A run costs a fixed time as well: as much as this many bytes take."""
-SECOND, MINUTE, HOUR = 1, 60, 3600
-
-
-class Pace:
-    """Counts the runs that have ended. ``sizes``: bytes of each run."""
-
-    def __init__(self, sizes: dict[str, int], begun: float) -> None:
-        self._sizes = sizes
-        self._begun = begun
-        self._left = sum(sizes.values()) + WORTH_OF_A_RUN * len(sizes)
-        self._worked_off = 0
-        self.done = 0
-        self.failed = 0
-
-    def take(self, entry: Entry) -> None:
-        worth = self._sizes.get(entry.run, 0) + WORTH_OF_A_RUN
-        self._left -= worth
-        self._worked_off += worth
-        self.done += 1
-        self.failed += entry.state == "failed"
+            self._say(self.line(now))
 
     def line(self, now: float) -> str:
         """``120 of 1000 runs, 2 failed, 3.8 runs/s, 3 m 51 s left``."""
         passed = max(now - self._begun, 1e-9)
-        parts = [f"{self.done:,} of {count(len(self._sizes), 'run')}"]
-        if self.failed:
-            parts.append(f"{self.failed} failed")
-        rate = self.done / passed
+        parts = [f"{len(self._done):,} of {count(len(self._worth), 'run')}"]
+        failed = sum(entry.state == "failed" for entry in self._done.values())
+        if failed:
+            parts.append(f"{failed} failed")
+        rate = len(self._done) / passed
         parts.append(f"{rate:.3g} runs/s" if rate >= 0.1 else f"{rate * HOUR:.3g} runs/h")
-        if self._worked_off and self._left > 0:
-            parts.append(f"{duration(passed * self._left / self._worked_off)} left")
+        worked_off = sum(self._worth[run] for run in self._done)
+        left = sum(self._worth.values()) - worked_off
+        if left > 0:
+            parts.append(f"{duration(passed * left / worked_off)} left")
         return ", ".join(parts)
 
 

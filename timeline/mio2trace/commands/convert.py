@@ -174,8 +174,7 @@ def convert(
         output = NO_OUTPUT
     if output.lower().endswith(conversion.TABLES_SUFFIX):
         _refuse_all_but(_OF_TABLES, ", not tables")
-        of_tables = {name: value for name, value in drawing.items() if name in _OF_TABLES}
-        write_tables(files, output, reading=reading, quiet=quiet, **of_tables)
+        _write_tables(files, output, reading, drawing, quiet)
         return None
     _refuse_to_overwrite(files, output, drawing["summary_file"])
     progress = Progress() if not quiet and is_terminal() else None
@@ -208,14 +207,10 @@ def _wrote(output: str, result: conversion.Conversion, host_calls: str) -> Itera
     """State the size of the output, and what to do if a browser may not open a trace of this size."""
     written = result.written
     if written is not None and written.too_large:
-        there = {option for parameter in convert.params for option in parameter.opts}
-        smaller = [option for option in SMALLER if option.split()[0] in there]
-        if host_calls == "none":
-            smaller.remove("--host-calls none")
-        fewer = f"; fewer with {', '.join(smaller)}" if smaller else ""
+        smaller = SMALLER[1:] if host_calls == "none" else SMALLER
         yield (
             f"problem: about {written.slices / 1e6:.1f} million slices: a viewer needs gigabytes for them, and a"
-            f" browser may give up{fewer}; a .pftrace.gz is the smallest file"
+            f" browser may give up; fewer with {', '.join(smaller)}; a .pftrace.gz is the smallest file"
         )
     size = os.path.getsize(output) if os.path.isfile(output) else 0
     found = result.metadata["attribution"]
@@ -255,18 +250,7 @@ def _is_in(target: str, file: str) -> bool:
 # -- ``mio2trace FILE... -o out.parquet``: a run as a folder of tables, an input as its files are ----------------------
 
 
-def write_tables(  # noqa: PLR0913 - keyword-only options
-    files: Sequence[str],
-    output: str,
-    *,
-    host_calls: Any,
-    without: Sequence[str],
-    reading: Reading,
-    several: bool,
-    strict: bool,
-    keep: Sequence[str],
-    quiet: bool,
-) -> None:
+def _write_tables(files: Sequence[str], output: str, reading: Reading, drawing: Mapping[str, Any], quiet: bool) -> None:
     """Write the run (with ``several`` each run) to the folder ``output``. Raises `InputError`."""
     from mio2trace.answer import report_of  # imported here because most conversions write no tables
     from mio2trace.answer.text import FULL
@@ -275,9 +259,12 @@ def write_tables(  # noqa: PLR0913 - keyword-only options
     place = os.path.join(os.path.realpath(output), "")
     if any(os.path.join(os.path.realpath(file), "").startswith(place) for file in files if file != STANDARD_INPUT):
         raise click.UsageError(f"{output} is also an input")
-    options = reading.analysis(host_calls=host_calls == "all", without=frozenset(without), keep=tuple(keep))
+    strict = drawing["strict"]
+    options = reading.analysis(
+        host_calls=drawing["host_calls"] == "all", without=frozenset(drawing["without"]), keep=tuple(drawing["keep"])
+    )
     analysis = analyse(files, options)
-    runs = analysis.complete or analysis.runs[:1] if several else (analysis.run,)
+    runs = analysis.complete or analysis.runs[:1] if drawing["several"] else (analysis.run,)
     if strict and analysis.notes.problems:
         raise InputError("--strict: " + "; ".join(map(str, analysis.notes.problems)))
     repetitions: tuple[Run, ...] = ()

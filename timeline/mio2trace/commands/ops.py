@@ -77,13 +77,12 @@ def ops(  # noqa: PLR0913 - click gives each option by keyword
     from mio2trace.notes import Notes
     from mio2trace.readers import A_LOG
 
-    given = [name for name, value in (("--seed-csv", seed_csv), ("--coverage", coverage)) if value]
-    against = [("--group-by", group_by), ("--each", each), ("--columns", printing.columns)]
-    if seed_csv:
-        given += [name for name, value in (("--format", printing.form), *against) if value]
-    elif coverage:
-        given += [name for name, value in against if value]
-    if len(given) > 1:
+    options_given = {
+        "--seed-csv": seed_csv, "--coverage": coverage, "--format": seed_csv and printing.form,
+        "--group-by": group_by, "--each": each, "--columns": printing.columns,
+    }  # fmt: skip
+    given = [name for name, value in options_given.items() if value]
+    if (seed_csv or coverage) and len(given) > 1:
         raise click.UsageError(f"{given[0]} cannot be combined with {given[1]}")
     if each and group_by:
         raise click.UsageError("--each cannot be combined with --group-by")
@@ -98,15 +97,12 @@ def ops(  # noqa: PLR0913 - click gives each option by keyword
         timed = None if seed_csv else _timed(analysis, phase, by, each, printing.unit_of_time())
         table, said = timed or _operations(analysis, phase, by, seed_csv)
     except KeyError as error:
-        raise click.UsageError(f"no column {error}; there are {', '.join(_group_columns())}") from None
+        from mio2trace.reports import op_times
+        from mio2trace.reports.ops import COLUMNS
+
+        there = ", ".join((*COLUMNS, *op_times.PLACE))
+        raise click.UsageError(f"no column {error}; there are {there}") from None
     show(lambda: table, printing._replace(form="csv") if seed_csv else printing, notes, said, quiet)
-
-
-def _group_columns() -> tuple[str, ...]:
-    from mio2trace.reports import op_times
-    from mio2trace.reports.ops import COLUMNS
-
-    return (*COLUMNS, *op_times.PLACE)
 
 
 def _timed(analysis: Analysis, phase: str, by: Sequence[str], each: bool, unit: Unit) -> tuple[Table, list[str]] | None:
