@@ -263,16 +263,12 @@ def record_lines(form: str, records: Iterable[Record]) -> Iterator[bytes]:
         fields = _fields(record, rows)
         yield kind.__name__.encode() + b" " + encode({**fields, "source": 0}) + b"\n"
         for field, members in rows.items():
-            several = len(_kinds(kind, field)) > 1
+            kinds = ROWS[kind][field] if field in ROWS[kind] else next(of[field] for of in ROWS.values() if field in of)
             for one in members:
-                name = f" {type(one).__name__}" if several else ""
+                name = f" {type(one).__name__}" if len(kinds) > 1 else ""
                 if "source" in one.__struct_fields__:
                     one = msgspec.structs.replace(one, source=0)
                 yield f".{field}{name} ".encode() + encode(_readable(one)) + b"\n"
-
-
-def _kinds(kind: type[msgspec.Struct], field: str) -> tuple[type[msgspec.Struct], ...]:
-    return ROWS[kind][field] if field in ROWS[kind] else next(of[field] for of in ROWS.values() if field in of)
 
 
 def _fields(record: msgspec.Struct, rows: dict[str, tuple[msgspec.Struct, ...]]) -> dict[str, Any]:

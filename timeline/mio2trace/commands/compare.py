@@ -14,10 +14,11 @@ from mio2trace.outgoing import count, json_text, visible
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mio2trace.comparing.comparison import Comparison, Side
+    from mio2trace.comparing.comparison import Comparison
     from mio2trace.comparing.sides import Source
     from mio2trace.notes import Notes
 
+_GENERATOR = f"mio2trace {mio2trace.__version__}"
 REGRESSION = 3
 """Exit code if a limit is exceeded."""
 
@@ -92,7 +93,8 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
       mio2trace compare rocm-6.3/ rocm-6.4/ rocm-7.0/
     """
     from mio2trace.comparing import Comparison
-    from mio2trace.comparing.sides import source
+    from mio2trace.comparing.sides import base_text, source
+    from mio2trace.files import replacing
     from mio2trace.notes import Notes
 
     if save is None and len(sides) < 2:
@@ -110,7 +112,8 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
     wanted = reading.analysis(repetition=repetition, near=False)
     read = [source(files.split(","), wanted, notes, keep=picture is not None, damaged=damaged) for files in sides]
     if save is not None:
-        _save(read[0].side, save)
+        with replacing(save) as file:
+            file.write(base_text(read[0].side, _GENERATOR))
         say(notes, [f"{read[0].side.name}: {count(len(read[0].side.runs), 'run')} kept in {save}"], quiet)
         return
     comparisons = [Comparison(read[0].side, other.side) for other in read[1:]]
@@ -119,7 +122,7 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
     if is_page and printing.path is not None:
         from mio2trace.comparing.page import page
 
-        put([page(comparisons, f"mio2trace {mio2trace.__version__}")], printing.path)
+        put([page(comparisons, _GENERATOR)], printing.path)
     if is_page or (picture is not None and printing.path == picture):
         _write_first(_verdicts(comparisons))
         say(notes, [], quiet)
@@ -142,14 +145,6 @@ def _path_of_picture(path: str | None, picture: str | None) -> str | None:
     return picture
 
 
-def _save(side: Side, path: str) -> None:
-    from mio2trace.comparing.sides import base_text
-    from mio2trace.files import replacing
-
-    with replacing(path) as file:
-        file.write(base_text(side, f"mio2trace {mio2trace.__version__}"))
-
-
 def _draw(comparison: Comparison, sides: Sequence[Source], path: str) -> None:
     from mio2trace.comparing.picture import picture
     from mio2trace.files import replacing
@@ -159,7 +154,7 @@ def _draw(comparison: Comparison, sides: Sequence[Source], path: str) -> None:
     form = by_suffix(path)
     assert form is not None
     with without_garbage_collection():
-        trace = picture(comparison, sides[0], sides[1], {"generator": f"mio2trace {mio2trace.__version__}"})
+        trace = picture(comparison, sides[0], sides[1], {"generator": _GENERATOR})
         with replacing(path) as file:
             write(form[0], trace, file, compress=form[1])
 

@@ -25,14 +25,14 @@ def compare(a: SideSource, b: SideSource, options: AnalysisOptions = OPTIONS, no
     Raises `mio2trace.InputError` for an unusable input, with a message of one line.
     """
     told = Notes() if notes is None else notes
-    of_a, of_b = (one if isinstance(one, Side) else side(_paths(one), options, told) for one in (a, b))
-    return Comparison(of_a, of_b)
 
+    def read(source: SideSource) -> Side:
+        if isinstance(source, Side):
+            return source
+        files = [source] if isinstance(source, (str, os.PathLike)) else source
+        return side([os.fspath(file) for file in files], options, told)
 
-def _paths(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
-    if isinstance(source, (str, os.PathLike)):
-        return [os.fspath(source)]
-    return [os.fspath(one) for one in source]
+    return Comparison(read(a), read(b))
 
 
 __all__ = ["Compared", "Comparison", "Failure", "Part", "RunRecord", "Side", "Verdict", "compare", "side"]

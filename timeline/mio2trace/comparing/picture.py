@@ -84,7 +84,16 @@ def picture(comparison: Comparison, a: Source, b: Source, metadata: Mapping[str,
     Raises `InputError` for a side without its files.
     """
     runs = [_middle(one) for one in (a, b)]
-    traces = [_built(run) for run in runs]
+    # Notes on parts that were left out apply to the comparison, not to each run.
+    traces = [
+        build(
+            [RunToDraw(measures=run.measures, logs=() if run.measures else run.logs)],
+            BuildOptions(host_calls="none", selection=_selection(run)),
+            {},
+            Notes(),
+        )
+        for run in runs
+    ]
     slots = _aligned([trace.steady() for trace in traces])
     first = 0 if runs[0].measures else _APART
     second = -(-max((first + track.id for track in traces[0].tracks), default=0) // 1000) * 1000
@@ -119,15 +128,8 @@ def _middle(source: Source) -> Run:
     return source.runs[order[(len(order) - 1) // 2]]
 
 
-def _built(run: Run) -> Trace:
-    """Return the trace of a run; of its steady iterations only, if these have numbers."""
-    to_draw = RunToDraw(measures=run.measures, logs=() if run.measures else run.logs)
-    options = BuildOptions(host_calls="none", selection=_selection(run))
-    # Notes on parts that were left out apply to the comparison, not to each run.
-    return build([to_draw], options, {}, Notes())
-
-
 def _selection(run: Run) -> Selection:
+    """Return the steady iterations of the run, if these have numbers; otherwise all of it."""
     if len(run.measures) != 1 or run.measures[0].steady.told.told_by == "whole":
         return Selection()
     numbers = run.measures[0].steady.iterations[:MOST_ITERATIONS]
@@ -271,15 +273,9 @@ def _differences(comparison: Comparison, drawn: Sequence[_Drawn], told: _Told) -
                 own = spans.setdefault(id(row), {})
                 first, last = own.get(slot.start_ns, (start, start))
                 own[slot.start_ns] = min(first, start), max(last, start + event.dur_ns)
-    return [
-        _Difference(row, _list_name(number, row), tuple(sorted(spans.get(id(row), {}).values())))
-        for number, row in enumerate(rows, 1)
-    ]
-
-
-def _list_name(number: int, row: Compared) -> str:
-    """Return a name that fits beside a track: a viewer cuts the middle of longer names."""
-    return short_name(f"{number}. {row.name}: {row.more_ns / 1e6:+.3f} ms")
+    named = [(row, f"{at}. {row.name}: {row.more_ns / 1e6:+.3f} ms") for at, row in enumerate(rows, 1)]
+    # a viewer cuts the middle of names that do not fit beside a track
+    return [_Difference(row, short_name(name), tuple(sorted(spans.get(id(row), {}).values()))) for row, name in named]
 
 
 def _slice_name(row: Compared) -> str:

@@ -29,7 +29,7 @@ from mio2trace.reports.tables import Cell, Row, Table, known
 
 LABEL, TIME, CHANGE = 12, 8, 11
 NAME = WIDTH - LABEL - 2 * TIME - CHANGE
-SHOWN = {"ranks": 3, "once": 3, "layer": 2}
+SHOWN = {"ranks": 3, "once": 3, "layers": 2}
 """The most rows of each of these kinds; parts use the rest of the lines."""
 _LABELS = {"maybe slower": "not decided", "maybe faster": "not decided", "slower": "slower", "faster": "faster"}
 _ALONE = {"only in A": "gone", "only in B": "new"}
@@ -46,8 +46,11 @@ def block(comparison: Comparison, *, everything: bool = False) -> list[str]:
     head = [*_wrapped(verdict, 2), *_wrapped(f"  {times}", 1), *_sides(comparison)]
     foot = _wrapped("; ".join(tally(comparison)), 2)
     before = _rows("step", _steps(comparison, everything))
-    behind = _rows("layers", _chosen(comparison, "layer", everything))
-    for name, rows in (("ranks", comparison.ranks), ("once", comparison.once)):
+    layers = [row for row in comparison.rows if row.kind == "layer"]
+    if not everything:
+        layers = [one.row for one in groups(layers)]
+    behind: list[str] = []
+    for name, rows in (("layers", layers), ("ranks", comparison.ranks), ("once", comparison.once)):
         behind += _rows(name, rows if everything else rows[: SHOWN[name]])
     parts = [row for row in comparison.rows if row.kind != "layer"]
     room = None
@@ -71,14 +74,11 @@ def _parts(rows: Sequence[Compared], room: int | None) -> list[str]:
         if row.cause and row.cause not in row.name:
             own += _wrapped(f"{'':<{LABEL + 2}}{row.cause}", 1)
         if room is not None and len(lines) + len(own) + (at + 1 < len(rows)) > room:
-            return lines + _rows("", [_rest(rows[at:])])
+            rest = summed(rows[at:])._replace(name=f"({len(rows) - at} more)", word="~", cause="")
+            return lines + _rows("", [rest])
         lines += own
         before = label
     return lines
-
-
-def _rest(rows: Sequence[Compared]) -> Compared:
-    return summed(rows)._replace(name=f"({len(rows)} more)", word="~", cause="")
 
 
 def _sides(comparison: Comparison) -> Iterator[str]:
@@ -110,11 +110,6 @@ def _steps(comparison: Comparison, everything: bool) -> list[Compared]:
     rows = list(comparison.steps)
     whole = max((row.a_ns or 0 for row in rows[:1]), default=0)
     return [row for row in rows if everything or row.name == "step" or abs(row.more_ns) >= LEAST_STEP * whole]
-
-
-def _chosen(comparison: Comparison, kind: str, everything: bool) -> list[Compared]:
-    rows = [row for row in comparison.rows if row.kind == kind]
-    return rows if everything else [one.row for one in groups(rows)][: SHOWN[kind]]
 
 
 def _rows(label: str, rows: Sequence[Compared]) -> list[str]:
@@ -254,7 +249,8 @@ def _row(one: Compared) -> Row:
 def pivot(comparisons: Sequence[Comparison], *, everything: bool = True) -> Table:
     """Compare many sides with the first: the time of each part on each side, and its ratio from the first to
     the last."""
-    names = _distinct([comparisons[0].a.name, *(one.b.name for one in comparisons)])
+    sides = [comparisons[0].a.name, *(one.b.name for one in comparisons)]
+    names = [name if sides.count(name) == 1 else f"{name}#{number}" for number, name in enumerate(sides, 1)]
     rows: dict[tuple[str, str], dict[str, Cell]] = {}
     for name, comparison in zip(names[1:], comparisons, strict=True):
         for one in (comparison.iteration, *comparison.steps, *comparison.rows, *comparison.ranks, *comparison.once):
@@ -268,10 +264,6 @@ def pivot(comparisons: Sequence[Comparison], *, everything: bool = True) -> Tabl
     columns = ("part", "name", *numbers, "verdict", "cause")
     # On a narrow terminal the keys are left out last.
     return Table(columns=columns, rows=shown, decimals=dict.fromkeys(numbers, 3), keys=("name", *numbers))
-
-
-def _distinct(names: Sequence[str]) -> list[str]:
-    return [name if names.count(name) == 1 else f"{name}#{number}" for number, name in enumerate(names, 1)]
 
 
 def _ms_of(ns: float | None) -> float | None:

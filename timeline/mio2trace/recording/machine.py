@@ -55,14 +55,16 @@ def machine(environment: Mapping[str, str]) -> dict[str, Any]:
     """Return system, kernel, processor, GPUs, versions of ROCm and MIOpen, as far as files record them."""
     root = Path(environment.get("ROCM_PATH") or "/opt/rocm")
     release = _RELEASE.match(platform.release())
+    rocm = next(iter(_text(root / ".info" / "version").split()), "")
+    miopen = dict(_MIOPEN.findall(_text(root / "include" / "miopen" / "version.h")))
     told = {
         "system": _distribution(),
         "kernel": release[0] if release else "",
         "processor": platform.machine(),
         "processors": os.cpu_count(),
         "gpus": _gpus(Path(_KFD)),
-        "rocm": _first_word(root / ".info" / "version"),
-        "miopen": _miopen(root / "include" / "miopen" / "version.h"),
+        "rocm": rocm if _WORD.fullmatch(rocm) else "",
+        "miopen": ".".join(miopen.values()),
     }
     return {name: value for name, value in told.items() if value}
 
@@ -84,16 +86,6 @@ def _gpus(nodes: Path) -> list[str]:
             number = int(match[1])
             found.append(f"gfx{number // 10000}{number // 100 % 100:x}{number % 100:x}")
     return found
-
-
-def _first_word(path: Path) -> str:
-    words = _text(path).split()
-    return words[0] if words and _WORD.fullmatch(words[0]) else ""
-
-
-def _miopen(path: Path) -> str:
-    found = dict(_MIOPEN.findall(_text(path)))
-    return ".".join(found.values())
 
 
 def _text(path: Path) -> str:

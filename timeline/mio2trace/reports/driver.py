@@ -30,7 +30,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         """The line for a shell; count and time are a comment."""
         if not self.calls:
-            return f"{self.command} # searched {_times(self.searches)}, not run"
+            times = "once" if self.searches == 1 else f"{self.searches} times"
+            return f"{self.command} # searched {times}, not run"
         time = "" if self.kernel_ns is None else f", {self.kernel_ns / 1e6:.3f} ms in a steady iteration"
         return f"{self.command} # {count(self.calls, 'call')}{time}"
 
@@ -49,10 +50,6 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 
 _SHOWN = 100
 """The most characters of a logged command that is refused."""
-
-
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number} times"
 
 
 def lines(

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from mio2trace.align import NONE
-from mio2trace.measures import Cost, Measures
+from mio2trace.measures import Measures
 from mio2trace.measures.cost import bandwidth
 from mio2trace.measures.device_time.launches import launch_times
 from mio2trace.ops.operation import Operation
@@ -52,8 +52,11 @@ def table(operations: Iterable[Operation], measures: Measures, unit: Unit = NS) 
         cells = {**report.row(operation), "kernels": 0}
         if index in measures.operation_at and measures.first_of[index] != NONE:
             cost = measures.of_operation(index)
-            times = {name: sums[index] for name, sums in zip(LAUNCHED, launched, strict=True)}
-            cells |= _cells(cost, unit) | unit.cells(times) | _place(measures, index)
+            times: dict[str, float | None] = {name: sums[index] for name, sums in zip(LAUNCHED, launched, strict=True)}
+            parts = {"helpers": cost.helpers_ns or None, "transposes": cost.transposes_ns or None}
+            times |= {"kernel": cost.kernel_ns, **parts}
+            facts = {"kernels": cost.kernels, "gflops": cost.gflops, "sure": None if cost.sure else "false"}
+            cells |= known(facts) | unit.cells(times) | _place(measures, index)
             if cost.kernel_ns is not None and whole:
                 cells["percent_of_kernel_time"] = 100 * cost.kernel_ns / whole
         rows.append(cells)
@@ -183,12 +186,6 @@ def _place(measures: Measures, index: int) -> dict[str, Cell]:
     iterations = {links.passes[run.pass_].iteration for run in runs}
     iteration = iterations.pop()
     return cells if iterations or iteration is None else {**cells, "iteration": iteration}
-
-
-def _cells(cost: Cost, unit: Unit) -> dict[str, Cell]:
-    times = {"kernel": cost.kernel_ns, "helpers": cost.helpers_ns or None, "transposes": cost.transposes_ns or None}
-    cells = {"kernels": cost.kernels, "gflops": cost.gflops, "sure": None if cost.sure else "false"}
-    return known(cells) | unit.cells(times)
 
 
 def summed(each: Table, by: Sequence[str], unit: Unit = NS) -> Table:

@@ -190,16 +190,13 @@ def _csv(table: Table) -> Iterator[str]:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(map(csv_text, table.columns))
     for at, row in enumerate(table.rows):
-        writer.writerow([_csv_text(row.get(name)) for name in table.columns])
+        cells = map(row.get, table.columns)
+        writer.writerow([str(cell) if isinstance(cell, (int, float)) else csv_text(cell_text(cell)) for cell in cells])
         if at % 1024 == 0:
             yield out.getvalue()
             out.seek(0)
             out.truncate()
     yield out.getvalue()
-
-
-def _csv_text(cell: Cell | None) -> str:
-    return str(cell) if isinstance(cell, (int, float)) else csv_text(cell_text(cell))
 
 
 def _object(table: Table, row: Row) -> dict[str, object]:
@@ -230,12 +227,11 @@ def _json(table: Table) -> Iterator[str]:
     yield "[]\n" if before == "[" else "\n]\n"
 
 
-def _json_lines(table: Table) -> Iterator[str]:
-    for row in table.rows:
-        yield _dumps(_object(table, row)) + "\n"
-
-
-_PRINTERS = {"csv": _csv, "json": _json, "jsonl": _json_lines}
+_PRINTERS: dict[str, Callable[[Table], Iterator[str]]] = {
+    "csv": _csv,
+    "json": _json,
+    "jsonl": lambda table: (_dumps(_object(table, row)) + "\n" for row in table.rows),
+}
 
 
 # -- Units of time, and statistics of several measurements of one quantity ---------------------------------------------
