@@ -16,7 +16,7 @@ from mio2trace.dataset import FOLDERS, TABLES, VERSION, file_name, tables_of, wr
 from mio2trace.dataset.columns import Data, bits, numbers, texts
 from mio2trace.model.columns import Column
 from mio2trace.reports import layers, op_times, ops
-from mio2trace.reports.kernels import joined_table, spoken
+from mio2trace.reports.kernels import enqueue_table, spoken
 from mio2trace.reports.tables import Unit, cell_text, renamed
 from mio2trace.schema import COLUMNS, base_of
 from tests.conftest import ROOT, Golden
@@ -53,7 +53,7 @@ def test_kernels_are_those_of_the_printed_table(analysis: mio2trace.Analysis) ->
     """Row by row, column by column: `mio2trace kernels` and the table of the dataset say the same."""
     run = analysis.run
     assert run.alignment is not None
-    printed = renamed(joined_table(run.alignment, NS), spoken)
+    printed = renamed(enqueue_table(run.alignment.profile, NS, run.alignment), spoken)
     rows = rows_of(tables_of(run)["kernels"])
     assert len(rows) == len(printed.rows) > 20
     names = set(printed.columns) & set(TABLES["kernels"].names)

@@ -15,12 +15,15 @@ import pytest
 from click.testing import CliRunner
 
 import mio2trace
+from mio2trace.analysis import analyse
 from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.measures.counters import measured
 from mio2trace.model.profile import Activity, Counter, Profile
 from mio2trace.notes import Notes
 from mio2trace.readers.rocm import rocpd, v3_csv
+from mio2trace.reports.kernels import enqueue_table
+from mio2trace.reports.tables import Unit
 from tests.rocm_files import read, samples
 from tests.rocpd_made import KERNELS, VERSIONS, Counted, database, tables
 
@@ -200,6 +203,12 @@ def test_counters_are_columns_and_arguments(tmp_path: Path) -> None:
     assert [(one["name"], one["name'"]) for one in rows] == [(kernel.name, 7) for kernel in KERNELS]
     assert rows[0]["measured_read_bytes"] == 10880
     assert rows[0]["measured_gb_per_s"] == (10880 + 2560) / 600
+    run = analyse([str(tmp_path / "a.db")]).run
+    joined = enqueue_table(run.profiles[0], Unit("ns"), run.alignment)  # the table of a profile with its log
+    assert {*joined.brief, "layer"} <= {*joined.columns}
+    assert [{name: row[name] for name in rows[0] if "SIZE" in name} for row in joined.rows] == [
+        {name: row[name] for name in rows[0] if "SIZE" in name} for row in rows
+    ]
     out = io.BytesIO()
     convert(tmp_path / "a.db", output=out, check=True)
     slices = [event for event in json.loads(out.getvalue())["traceEvents"] if event.get("cat") == "kernel"]

@@ -124,7 +124,7 @@ def test_each_time_that_a_layer_ran(name: str) -> None:
         if ran.cost.kernels
     }
     assert measured == true
-    rows = kernel_tables.joined_table(asked.measures.alignment, NS).rows
+    rows = kernel_tables.enqueue_table(asked.measures.alignment.profile, NS, asked.measures.alignment).rows
     named = sums([row for row in rows if "layer" in row], ("layer", "direction", "iteration"), "", "p3_p2_ns")
     assert named == sums(kernels, ("layer", "direction", "iteration"), "", "dur")
 
@@ -160,7 +160,7 @@ def test_each_operation_and_problem(name: str) -> None:
     assert sums(drawn, ("operation",), "kernels", "kernel_ns") == true
     table = op_times.table(asked.analysis.run.operations, asked.measures)
     assert sums(table.rows, ("operation",), "kernels", "kernel_ns") == true
-    by_kernel = kernel_tables.joined_table(asked.measures.alignment, NS).rows
+    by_kernel = kernel_tables.enqueue_table(asked.measures.alignment.profile, NS, asked.measures.alignment).rows
     assert sums([row for row in by_kernel if "operation" in row], ("operation_index",), "", "p3_p2_ns") == true
     row_of: dict[Any, Any] = {row["operation"]: row for row in table.rows}
     for made in drawn:

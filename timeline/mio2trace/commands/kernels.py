@@ -154,9 +154,7 @@ def _table(
     if by in ("name", "steady"):
         return report.by_name(profile, unit)
     if by == "repetition":
-        from mio2trace.reports.kernels import repetitions
-
-        return report.by_repetition(repetitions(profile, *repeated, names, notes, said), unit)
+        return report.by_repetition(report.repetitions(profile, *repeated, names, notes, said), unit)
     if by == "layer":
         if alignment is None or not any(one.net.layers for one in run.alignments):
             raise InputError(f"{names}: names no layer; expected also the log of the run")
@@ -166,6 +164,4 @@ def _table(
 
         facts = run.facts[place] if run.facts else find_gemms(profile)
         return (report.gemm_table if by == "gemm" else report.by_bucket)(profile, facts, unit)
-    if alignment is not None:
-        return report.joined_table(alignment, unit)
-    return report.enqueue_table(profile, unit)
+    return report.enqueue_table(profile, unit, alignment)

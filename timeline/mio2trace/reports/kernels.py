@@ -70,10 +70,11 @@ PLACE = ("layer", "direction", "iteration", "operation", "problem", "solver", "o
 and in `ops`."""
 
 
-def enqueue_table(profile: Profile, unit: Unit) -> Table:
-    """Return one row per kernel, in call order. ``overhead``: (t1 - t0) - (p3 - p0), the time of the host alone.
+def enqueue_table(profile: Profile, unit: Unit, alignment: Alignment | None = None) -> Table:
+    """Return one row per kernel, in call order; with ``alignment`` also its layer and its operation (`PLACE`).
 
-    p0 to p3 are in ns for any unit: they are too long for fractions.
+    ``overhead``: (t1 - t0) - (p3 - p0), the time of the host alone. p0 to p3 are in ns for any unit: they are too long
+    for fractions.
     """
     times = unit.columns(*QUANTITIES)
     shown = ("call_index", "name", "gws", "lws", "gwo", *times, unit.column("overhead"))
@@ -81,13 +82,20 @@ def enqueue_table(profile: Profile, unit: Unit) -> Table:
     columns = (*shown, unit.column("in_queue"), "queue", "line", "p0_ns", "p1_ns", "p2_ns", "p3_ns", *of_reader)
     counted = counter_columns(profile, (*columns, *PLACE))
     brief = (*shown, *(("queue",) if len(profile.queues) > 1 else ()), *counted)
-    of_one = _row_maker(profile, unit, counted)
-    kernels = kernels_of(profile)
+    columns = (*columns, *counted)
+    of_one, activities = _row_maker(profile, unit, counted), profile.activities
+    positions = [position for position, activity in enumerate(activities) if activity.kind == "kernel"]
+    place = None if alignment is None else _places(alignment)
+    if place is not None:
+        columns = (*columns, *PLACE)
+        times = unit.columns("p3_p2", "overhead", "in_queue")
+        brief = ("call_index", "name", "gws", "lws", *times, *PLACE[:4], "solver", *counted)
 
     def row(at: int) -> Row:
-        return of_one(kernels[at])
+        cells = of_one(activities[positions[at]])
+        return cells if place is None else {**cells, **place(positions[at])}
 
-    return Table(columns=(*columns, *counted), rows=MadeRows(row, range(len(kernels))), brief=brief)
+    return Table(columns=columns, rows=MadeRows(row, range(len(positions))), brief=brief)
 
 
 def counter_columns(profile: Profile, taken: Sequence[str]) -> tuple[str, ...]:
@@ -104,13 +112,10 @@ def counter_columns(profile: Profile, taken: Sequence[str]) -> tuple[str, ...]:
     return (*columns, *(f"measured_{name}" for name in MEASURED if name in of_some))
 
 
-def joined_table(alignment: Alignment, unit: Unit) -> Table:
-    """Return `enqueue_table` with the layer and the operation of each kernel (`PLACE`)."""
-    profile, links = alignment.profile, alignment.links
-    activities = profile.activities
-    counted = counter_columns(profile, (*enqueue_table(profile, unit).columns, *PLACE)) if profile.counters else ()
+def _places(alignment: Alignment) -> Callable[[int], Row]:
+    """Return a function that gives the cells of `PLACE` of the kernel at a position."""
+    links = alignment.links
     operations = {operation.index: operation for operation in links.operations}
-    of_one = _row_maker(profile, unit, counted)
 
     @lru_cache(maxsize=1 << 12)
     def of_operation(index: int) -> dict[str, Cell]:
@@ -118,22 +123,14 @@ def joined_table(alignment: Alignment, unit: Unit) -> Table:
         names = {"operation": operation_name(operation), "problem": problem_name(operation)}
         return known({**names, "solver": operation.solver, "operation_index": index})
 
-    def row(at: int) -> Row:
-        position = positions[at]
+    def place(position: int) -> Row:
         run, index = links.run_of[position], links.operation_of[position]
         cells: dict[str, Cell | None] = {"iteration": links.iteration_of(position)}
         if run != NONE:
             cells |= {"layer": links.runs[run].layer, "direction": links.runs[run].direction}
-        return of_one(activities[position]) | known(cells) | ({} if index == NONE else of_operation(index))
+        return known(cells) | ({} if index == NONE else of_operation(index))
 
-    plain = enqueue_table(alignment.profile, unit)
-    positions = [position for position, activity in enumerate(activities) if activity.kind == "kernel"]
-    times = unit.columns("p3_p2", "overhead", "in_queue")
-    return Table(
-        columns=(*plain.columns, *PLACE),
-        rows=MadeRows(row, range(len(positions))),
-        brief=("call_index", "name", "gws", "lws", *times, *PLACE[:4], "solver", *counted),
-    )
+    return place
 
 
 def _row_maker(profile: Profile, unit: Unit, counted: Sequence[str]) -> Callable[[Activity], dict[str, Cell]]:
