@@ -222,7 +222,6 @@ def _runs_of(folder: _Folder, notes: Notes) -> list[tuple[str, list[_File]]]:
 
 
 def _grouped(folder: _Folder) -> list[tuple[str, list[_File]]]:
-    """Return the runs of the files in one folder."""
     archives, profiles, logs = (
         [file for file in folder.files if file.kind == kind] for kind in ("archive", "profile", "log")
     )

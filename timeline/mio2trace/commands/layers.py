@@ -21,12 +21,10 @@ if TYPE_CHECKING:
 @click.command(cls=options.Command, no_args_is_help=True)
 @options.files_argument
 @options.flag("--each", help="Print one row per execution of a layer, also those of the warm-up (iteration 0).")
-@click.option(
+@options.choice_option(
     "--by",
-    type=click.Choice(["layer", "class"]),
-    default="layer",
-    show_default=True,
-    help="One row per layer, or per class of modules: Conv2d_3 and Conv2d_7 are one class.",
+    ("layer", "class"),
+    "One row per layer, or per class of modules: Conv2d_3 and Conv2d_7 are one class.",
 )
 @options.flag(
     "--tree",

@@ -75,19 +75,15 @@ def messages(
 
 @click.command(cls=options.Command, no_args_is_help=True)
 @options.files_argument
-@click.option(
+@options.choice_option(
     "--form",
-    type=click.Choice(["today", "log"]),
-    default="today",
-    show_default=True,
-    help="today: for a current MIOpenDriver. log: in the form of the version that wrote the log.",
+    ("today", "log"),
+    "today: for a current MIOpenDriver. log: in the form of the version that wrote the log.",
 )
-@click.option(
+@options.choice_option(
     "--gemm",
-    type=click.Choice(["hipblaslt", "rocblas"]),
-    default="hipblaslt",
-    show_default=True,
-    help="Bench program for PyTorch's matrix products: hipblaslt-bench or rocblas-bench.",
+    ("hipblaslt", "rocblas"),
+    "Bench program for PyTorch's matrix products: hipblaslt-bench or rocblas-bench.",
 )
 @options.reading_options
 def driver(files: tuple[str, ...], form: str, gemm: Library, reading: options.Reading, quiet: bool) -> None:

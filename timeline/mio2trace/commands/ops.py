@@ -31,12 +31,10 @@ if TYPE_CHECKING:
     shell_complete=options.complete_columns,
 )
 @options.flag("--each", help="With the profile: print one row per call, in the order of the log.")
-@click.option(
+@options.choice_option(
     "--phase",
-    type=click.Choice(["all", "run", "find"]),
-    default="all",
-    show_default=True,
-    help="'run': without searches. 'find': only searches.",
+    ("all", "run", "find"),
+    "'run': without searches. 'find': only searches.",
 )
 @options.flag("--seed-csv", help="Print nine columns of forward convolutions, poolings and training batch norms.")
 @options.flag(

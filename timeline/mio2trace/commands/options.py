@@ -71,7 +71,6 @@ FORMS = ("table", "csv", "json", "jsonl", "markdown")
 
 
 def complete_files(ctx: click.Context, param: click.Parameter | None, incomplete: str) -> list[CompletionItem]:
-    """Let the shell complete names of files."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="file")]
@@ -91,6 +90,11 @@ def size(text: str) -> int:
     if match is None:
         raise click.BadParameter(f"{text!r} is no size such as 500MB or 64G")
     return int(match[1]) * int(1000 ** " KMGT".index(match[2].upper() or " "))
+
+
+def choice_option(name: str, known: Sequence[str], help: str) -> Callable[[_Command], _Command]:
+    """Return an option with one of the values ``known``; the first one is the default."""
+    return click.option(name, type=click.Choice(known), default=known[0], show_default=True, help=help)
 
 
 def words_option(name: str, known: Sequence[str], help: str) -> Callable[[_Command], _Command]:
@@ -274,12 +278,10 @@ class Reading(NamedTuple):
 _READING = (
     click.option("--repetition", type=click.IntRange(min=0), metavar="N", help="Repetition of a CK record, from 0."),
     click.option("--tags", default="", metavar="A,B", help="Tags that choose an entry in a CK directory."),
-    click.option(
+    choice_option(
         "--align",
-        type=click.Choice(["auto", "order", "start"]),
-        default="auto",
-        show_default=True,
-        help="'order': join the files by order alone, also if the clocks show that they are not of one run. 'start':"
+        ("auto", "order", "start"),
+        "'order': join the files by order alone, also if the clocks show that they are not of one run. 'start':"
         " begin each process of a job at its own start.",
     ),
     click.option(

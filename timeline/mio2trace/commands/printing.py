@@ -149,7 +149,6 @@ def coloured(text: str) -> str:
 
 
 def _in_colour(line: str) -> str:
-    """Colour problems, verdicts and severities."""
     colour = next((colour for begin, colour in _COLOURS.items() if line.startswith(begin)), None)
     return line if colour is None or os.environ.get("NO_COLOR") else click.style(line, fg=colour)
 

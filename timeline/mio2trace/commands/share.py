@@ -13,6 +13,7 @@ import click
 from mio2trace.commands.options import (
     Command,
     Reading,
+    choice_option,
     files_argument,
     flag,
     quiet_option,
@@ -49,12 +50,10 @@ SECONDS = click.FloatRange(min=0, min_open=True)
 @click.option(
     "--dvdt", metavar="LIB", help="The libprof.so of dv/dt, for OpenCL. It is preloaded in place of a ROCm profiler."
 )
-@click.option(
+@choice_option(
     "--profiler",
-    type=click.Choice(["auto", "rocprofv3", "rocprof", "none"]),
-    default="auto",
-    show_default=True,
-    help="auto: rocprofv3 if it is installed, else rocprof if it is, else none.",
+    ("auto", "rocprofv3", "rocprof", "none"),
+    "auto: rocprofv3 if it is installed, else rocprof if it is, else none.",
 )
 @flag("--dry-run", help="Print the commands as lines of a shell, and run nothing.")
 @quiet_option

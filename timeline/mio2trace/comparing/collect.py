@@ -52,7 +52,6 @@ def collect(run: Run, notes: Notes) -> RunRecord | None:
 
 
 def _of_kernels(run: Run, measures: Measures, made_with: Facts, notes: Notes) -> RunRecord:
-    """Return the record of one profile, with the samples of each iteration in order."""
     steady = measures.steady
     inside = inside_iterations(measures)
     count = len(steady.iterations)

@@ -68,7 +68,6 @@ class _Drawn(NamedTuple):
 
     @property
     def tracks(self) -> frozenset[int]:
-        """The numbers of the tracks that are drawn."""
         return frozenset(track.id for track in self.trace.tracks if track.process in self.processes)
 
     @property

@@ -101,7 +101,6 @@ def _run(asked: Asked, profiler: Profiler, folder: str, environment: Mapping[str
 
 
 def _packed(runs: list[Recorded], environment: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the manifest and the members."""
     done = runs[0]
     members: dict[str, str] = {}
     inputs: list[list[str]] = []

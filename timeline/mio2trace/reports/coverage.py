@@ -27,7 +27,6 @@ _NO_OPERATION = re.compile(
 
 
 def table(rows: Sequence[dict[str, Cell]]) -> Table:
-    """Return a table of the rows of several files."""
     return Table(columns=COLUMNS, rows=rows, brief=tuple(name for name in COLUMNS if name != "kinds"))
 
 

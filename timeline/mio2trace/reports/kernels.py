@@ -355,7 +355,6 @@ def by_layer(measures: Measures, unit: Unit) -> Table:
 
 
 def _of_positions(measures: Measures, positions: Sequence[int], whole: int, unit: Unit) -> dict[str, Cell]:
-    """Return the sums over the kernels at ``positions``."""
     alignment, links = measures.alignment, measures.alignment.links
     activities = [alignment.profile.activities[position] for position in positions]
     sums: Counter[str] = Counter()

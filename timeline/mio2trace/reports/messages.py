@@ -38,8 +38,6 @@ OWN_SUBJECTS: Mapping[str, str] = {_ENTRY: "calls", _COMMAND: "calls"}
 
 
 class _Group(msgspec.Struct):
-    """Messages that share a row."""
-
     message: Message | Command | Entry
     kind: str
     statement: Statement
@@ -154,7 +152,6 @@ class _Around:
 
 
 def subject_counts(rows: Sequence[Row]) -> Counter[str]:
-    """Return the number of messages by subject."""
     counts: Counter[str] = Counter()
     for row in rows:
         counts[str(row["subject"])] += int(str(row["count"]))

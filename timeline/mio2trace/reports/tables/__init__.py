@@ -81,7 +81,6 @@ class MadeRows(Sequence[Row]):
 
 
 def renamed(table: Table, name_of: Callable[[str], str]) -> Table:
-    """Return the table with columns renamed by ``name_of``."""
     names = {name: name_of(name) for name in table.columns if name_of(name) != name}
     if not names:
         return table

@@ -83,7 +83,6 @@ def left_out(table: Table, width: int | None) -> list[str]:
 
 
 def markdown(table: Table) -> Iterator[str]:
-    """Return the table as Markdown for GitHub."""
     columns = shown_columns(table)
     yield "| " + " | ".join(markdown_text(column.name) for column in columns) + " |\n"
     yield "|" + "|".join("---:" if column.is_number else "---" for column in columns) + "|\n"
