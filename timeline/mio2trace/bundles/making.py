@@ -171,15 +171,12 @@ def _manifest(
     if isinstance(told.get("variables"), dict):
         recorded["variables"] = variables({str(name): str(value) for name, value in told["variables"].items()})
     machine = versions_of(analysis)
+    inputs = [(member.name, member.of) for member in members if member.of is not None]
     return {
         "made_by": f"mio2trace {mio2trace.__version__} bundle",
-        "inputs": [member.name for member in members if member.of is not None and not member.of.is_reference],
-        "reference": [member.name for member in members if member.of is not None and member.of.is_reference],
-        "files": [
-            {"member": one.name, "format": one.of.format, "size": one.of.size, "sha256": one.of.sha256}
-            for one in members
-            if one.of is not None
-        ],
+        "inputs": [name for name, of in inputs if not of.is_reference],
+        "reference": [name for name, of in inputs if of.is_reference],
+        "files": [{"member": name, "format": of.format, "size": of.size, "sha256": of.sha256} for name, of in inputs],
         "machine": {name: [scrubber.text(value) for value in values] for name, values in machine.items()},
         "recorded": recorded,
         "notes": {scrubber.text(note.kind): note.count for note in analysis.notes},

@@ -109,7 +109,7 @@ def _section(comparison: Comparison, room: Room) -> dict[str, Any]:
 def _tiles(comparison: Comparison, names: tuple[str, str]) -> list[dict[str, str]]:
     whole = comparison.iteration
     tiles = [
-        {"label": f"{letter}: {shortened(name, 40)}", "value": ms(ns or 0), "more": seen(side)}
+        (f"{letter}: {shortened(name, 40)}", ms(ns or 0), seen(side))
         for letter, name, ns, side in (
             ("A", names[0], whole.a_ns, comparison.a),
             ("B", names[1], whole.b_ns, comparison.b),
@@ -117,17 +117,12 @@ def _tiles(comparison: Comparison, names: tuple[str, str]) -> list[dict[str, str
     ]
     if whole.ratio is not None:
         within = f"95 %: {interval(whole)}" if interval(whole) else "one iteration: no interval"
-        tiles.append({"label": "Change", "value": change(whole.ratio), "more": within})
+        tiles.append(("Change", change(whole.ratio), within))
     words = [row.word for row in comparison.rows if row.kind != "layer"]
     alone = sum(word.startswith("only in") for word in words)
-    tiles.append(
-        {
-            "label": "Parts slower, faster",
-            "value": f"{words.count('slower')}, {words.count('faster')}",
-            "more": f"of {len(words) - alone} on both sides; {alone} on one only",
-        }
-    )
-    return tiles
+    more = f"of {len(words) - alone} on both sides; {alone} on one only"
+    tiles.append(("Parts slower, faster", f"{words.count('slower')}, {words.count('faster')}", more))
+    return [{"label": label, "value": value, "more": more} for label, value, more in tiles]
 
 
 def _trust(comparison: Comparison, names: tuple[str, str], room: Room) -> list[tuple[str, str]]:

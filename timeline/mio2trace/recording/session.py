@@ -121,11 +121,7 @@ def _packed(runs: list[Recorded], environment: Mapping[str, str]) -> tuple[dict[
         "beside": beside,
         "reference": inputs[1] if len(inputs) > 1 else [],
         "profiler": {
-            name: value
-            for name, value in (
-                ("name", started.profiler.name), ("version", started.profiler.version), ("rocm", started.profiler.rocm),
-            )
-            if value
+            name: value for name in ("name", "version", "rocm") if (value := getattr(started.profiler, name))
         },
         "exit": {"code": done.outcome.code, "signal": done.outcome.signal},
         "seconds": round(done.outcome.seconds, 3),

@@ -19,8 +19,7 @@ from mio2trace.ops.log.draft import known_by_problem
 from mio2trace.ops.log.statements import Statement, state
 from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
-from mio2trace.ops.problem import Problem
-from mio2trace.reports.tables import Cell, Row, Table
+from mio2trace.reports.tables import Cell, Row, Table, known
 
 COLUMNS = (
     "subject", "kind", "count", "line", "level", "function", "solver", "outcome", "algorithm", "ms",
@@ -101,7 +100,8 @@ def _row(group: _Group, subject: str) -> Row:
     record, statement, operation = group.message, group.statement, group.operation
     if statement.problem is not None:
         phase = operation.phase if operation is not None else "run"
-        operation = _alone(record, statement.problem, phase)
+        source = Message(record.source, record.line, "", "", "")
+        operation = known_by_problem(source, statement.problem, "find" if phase == "find" else "run")
     solvers = list(group.solvers)
     cells: dict[str, Cell | None] = {
         "subject": subject,
@@ -126,12 +126,7 @@ def _row(group: _Group, subject: str) -> Row:
     if operation is not None and operation.problem is not None:
         cells |= {"problem": problem_name(operation), "command": operation.command}
         cells["phase"] = operation.phase if statement.problem is None else None
-    return {key: cell for key, cell in cells.items() if cell is not None}
-
-
-def _alone(record: Message | Command | Entry, problem: Problem, phase: str) -> Operation:
-    source = Message(record.source, record.line, "", "", "")
-    return known_by_problem(source, problem, "find" if phase == "find" else "run")
+    return known(cells)
 
 
 class _Around:
