@@ -99,7 +99,7 @@ def _problems(measures: Measures, inside: InsideIterations, count: int) -> Itera
     for part in problem_parts(inside.kernels, count):
         yield msgspec.structs.replace(
             part,
-            calls=inside.calls.get(part.name, 0) / count,
+            calls=inside.calls[part.name] / count,
             layers=tuple(layers.get(part.name, ())),
             solvers=tuple(solvers.get(part.name, ())),
             command=first[part.name].command or "",
@@ -158,8 +158,9 @@ def _layers(run: Run, measures: Measures, inside: InsideIterations, count: int) 
             shape = "x".join(map(str, operation.output))
             like.setdefault(key, f"{operation.primitive} {but_batch(shape)}")
             primitives.setdefault(key, operation.primitive)
-    for place, (key, layer) in enumerate(sorted(inside.layers.items(), key=lambda item: in_net_order(item[0]))):
-        part = layer_part(key, layer.per_iteration_ns, layer.runs / count, place, like)
+    for place, key in enumerate(sorted(inside.layers, key=in_net_order)):
+        runs, samples = inside.layers[key]
+        part = layer_part(key, samples, runs / count, place, like)
         yield msgspec.structs.replace(part, primitive=primitives.get(key, ""))
 
 
@@ -305,26 +306,19 @@ class KernelsInside(msgspec.Struct, kw_only=True, gc=False):
         return sum(self.per_iteration_ns)
 
 
-class LayerInside(msgspec.Struct, kw_only=True, gc=False):
-    """The kernels of one layer in one direction: the number of executions with kernels, and the time in each iteration,
-    in ns."""
-
-    runs: int
-    per_iteration_ns: list[int]
-
-
 class InsideIterations(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of steady iterations. ``kernels``: by (problem, kernel name), in the order of first execution; ``""``
     is the problem of kernels in no operation.
 
-    ``names``: the problem of each operation by index, ``""`` for searches. ``calls``: the number of operations of each
-    problem that begin in a steady iteration. ``find_ns``: kernel time of searches in the whole run.
+    ``layers``: the number of executions with kernels, and the time in each iteration, in ns. ``names``: the problem
+    of each operation by index, ``""`` for searches. ``calls``: the number of operations of each problem that begin
+    in a steady iteration. ``find_ns``: kernel time of searches in the whole run.
     """
 
     kernels: Mapping[tuple[str, str], KernelsInside]
-    layers: Mapping[LayerKey, LayerInside]
+    layers: Mapping[LayerKey, tuple[int, list[int]]]
     names: Sequence[str]
-    calls: Mapping[str, int]
+    calls: Counter[str]
     find_ns: int
 
 
@@ -359,15 +353,16 @@ def inside_iterations(measures: Measures) -> InsideIterations:
     layer_keys = Pool.of((run.layer_index, run.layer, run.direction) for run in links.runs)
     keys = layer_keys.codes[run_of[rows]]
     ran = Counter(layer_keys.codes[np.unique(run_of[rows])].tolist())
-    layers: dict[LayerKey, LayerInside] = {}
+    layers: dict[LayerKey, tuple[int, list[int]]] = {}
     for first, _, samples in _sampled(keys, places[rows], commands.time_ns[rows], count):
         layer = int(keys[first])
-        layers[layer_keys.values[layer]] = LayerInside(runs=ran[layer], per_iteration_ns=samples)
+        layers[layer_keys.values[layer]] = ran[layer], samples
     find_ns = sum(commands.time_ns[is_searching].tolist())
-    calls: dict[str, int] = {}
-    for index, position in enumerate(measures.first_of):
-        if position != NONE and names[index] and counted[told.place_of[position]] != NONE:
-            calls[names[index]] = calls.get(names[index], 0) + 1
+    calls = Counter(
+        names[index]
+        for index, position in enumerate(measures.first_of)
+        if position != NONE and names[index] and counted[told.place_of[position]] != NONE
+    )
     return InsideIterations(kernels=inside, layers=layers, names=names, calls=calls, find_ns=find_ns)
 
 

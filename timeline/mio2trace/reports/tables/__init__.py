@@ -48,13 +48,6 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     keys: tuple[str, ...] = ()
     decimals: Mapping[str, int] = {}
 
-    def chosen(self, names: Sequence[str]) -> Table:
-        """Return the table with only these columns, in this order. Raises KeyError with the first unknown column."""
-        for name in names:
-            if name not in self.columns:
-                raise KeyError(name)
-        return msgspec.structs.replace(self, columns=tuple(names), brief=tuple(names))
-
 
 def known(cells: Mapping[str, Cell | None]) -> dict[str, Cell]:
     """Leave out unknown values."""
@@ -313,7 +306,8 @@ def select(table: Table, chosen: TableSelection) -> Table:
         rows = rows[: chosen.top]
     if rows is not table.rows:
         table = msgspec.structs.replace(table, rows=rows)
-    return table.chosen([column_named(table, name) for name in chosen.columns]) if chosen.columns else table
+    columns = tuple(column_named(table, name) for name in chosen.columns)
+    return msgspec.structs.replace(table, columns=columns, brief=columns) if columns else table
 
 
 def column_named(table: Table, name: str) -> str:
