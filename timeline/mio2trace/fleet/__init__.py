@@ -94,13 +94,7 @@ def gather(dataset: Dataset, name: str) -> Fleet:
 
     def rows(sql: str) -> list[Row]:
         answer = dataset.ask(sql)
-        return [
-            {
-                column: _NO_NAME if value is None and column in _NAMES else value
-                for column, value in zip(answer.columns, row, strict=True)
-            }
-            for row in answer.rows
-        ]
+        return [dict(zip(answer.columns, map(_named, answer.columns, row), strict=True)) for row in answer.rows]
 
     return Fleet(
         name=name,
@@ -114,6 +108,10 @@ def gather(dataset: Dataset, name: str) -> Fleet:
         failures=rows(queries["failures"].sql),
         odd=rows(queries["what is odd"].sql),
     )
+
+
+def _named(column: str, value: Any) -> Any:
+    return _NO_NAME if value is None and column in _NAMES else value
 
 
 # ---------------------------------------------------------------------------------------------------------------------
