@@ -164,6 +164,8 @@ def _profile(profile: Profile, scrubber: Scrubber) -> Profile:
     names = scrubber.pseudonyms
     opencl = profile.opencl
     kernels = {activity.name for activity in profile.activities}
+    # The buffers come first: pseudonyms are numbered in the order of their use.
+    buffers = tuple(msgspec.structs.replace(one, handle=names.handle(one.handle)) for one in opencl.buffers)
     launches: dict[int, OpenClLaunch] = {}
     scrub = _inputs_scrubber(scrubber)
     return msgspec.structs.replace(
@@ -174,7 +176,7 @@ def _profile(profile: Profile, scrubber: Scrubber) -> Profile:
         clocks=tuple(msgspec.structs.replace(one, scope=names.word("machine", one.scope)) for one in profile.clocks),
         opencl=msgspec.structs.replace(
             opencl,
-            buffers=tuple(msgspec.structs.replace(one, handle=names.handle(one.handle)) for one in opencl.buffers),
+            buffers=buffers,
             programs=tuple(
                 msgspec.structs.replace(
                     one,
