@@ -83,7 +83,7 @@ def test_rows_of_values_end_anywhere(size: int, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(counters, "ROW", size)
     at_work = [(0, 5.0, 10), (100, 7.0, 105), (200, 5.0, 210)]
     changes = [change for start, rate, end in at_work for change in ((start, 1, rate), (end, -1, -rate))]
-    rows = [*counters._steps(changes)]
+    rows = [*counters._in_rows(counters._steps(changes))]
     assert all(times and len(times) == len(values) <= size for times, values in rows)
     together = [pair for times, values in rows for pair in zip(times, values, strict=True)]
     assert together == [(0, 5.0), (10, 0.0), (100, 7.0), (105, 0.0), (200, 5.0), (210, 0.0)]

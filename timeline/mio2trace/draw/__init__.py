@@ -12,7 +12,7 @@ import numpy as np
 from mio2trace.align import Alignment
 from mio2trace.align.clocks.reach import FAR_NS
 from mio2trace.draw import by_name, counters, device, framework, host, printed
-from mio2trace.draw.base import Ids, TimeBase, time_base
+from mio2trace.draw.base import Ids, TimeBase, first_starts, time_base
 from mio2trace.draw.by_name import Tracks
 from mio2trace.draw.device import Fold
 from mio2trace.draw.selection import Chosen, Selection, choose, steady_iteration, steady_iterations
@@ -331,14 +331,10 @@ def _beside(reach: tuple[int, int] | None, alignment: Alignment, base: TimeBase,
     if reach is None:
         return base
     profile = alignment.profile
-    device_of = {queue.index: queue.device for queue in profile.queues}
-    commands, calls = profile.commands, profile.lone_calls
-    is_timed = commands.start_ns != NO
-    queues = np.unique(commands.queue[is_timed]).tolist()
-    firsts = {queue: int(commands.start_ns[is_timed & (commands.queue == queue)].min()) for queue in queues}
-    starts = [base.device(device_of.get(queue, 0), first) for queue, first in firsts.items()]
+    starts = [base.device(device, first) for device, first in first_starts(profile).items()]
     if not starts:  # only calls and ranges are drawn
-        made = np.concatenate((commands.host_start_ns, calls.start_ns, [one.start_ns for one in profile.ranges]))
+        hosts_of = profile.commands.host_start_ns, profile.lone_calls.start_ns
+        made = np.concatenate((*hosts_of, [one.start_ns for one in profile.ranges]))
         hosts = made[made != NO].astype(np.int64)
         starts = [at if (placed := base.host(at)) is None else placed for at in hosts.tolist()]
     if not starts or abs(min(starts) - reach[0]) < FAR_NS:

@@ -6,17 +6,17 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from mio2trace.align import Alignment, DeviceClock
+from mio2trace.align import Alignment, DeviceClock, LayerRun
 from mio2trace.align.clocks.fit import SAME
 from mio2trace.align.clocks.reach import FAR_NS
-from mio2trace.model.profile import Size3
+from mio2trace.model.profile import Profile, Size3
 from mio2trace.model.tables import Pool
 from mio2trace.notes import Notes
 from mio2trace.trace import NO, Column, Numbers, Slice, column
@@ -156,7 +156,7 @@ def time_base(alignment: Alignment, notes: Notes) -> TimeBase:
             continue
         if clock is None or other is None:
             notes.add("clock of a second device not related to the first: its kernels are placed by its own zero")
-            begins = begins or _begins(alignment, device_of)
+            begins = begins or first_starts(alignment.profile)
             ahead = begins[device] - begins[main]
             # They are in one trace anyway; a device without a shift is moved with the others.
             shift[device] = -ahead if abs(ahead) > FAR_NS else 0
@@ -165,15 +165,34 @@ def time_base(alignment: Alignment, notes: Notes) -> TimeBase:
     return TimeBase(clock=clock, shift=shift, on_host=clock == SAME, dated=dated)
 
 
-def _begins(alignment: Alignment, device_of: Mapping[int, int]) -> dict[int, int]:
+def first_starts(profile: Profile) -> dict[int, int]:
     """Return the begin of the first command of each device, on its own clock."""
+    device_of = {queue.index: queue.device for queue in profile.queues}
     begins: dict[int, int] = {}
-    commands = alignment.profile.commands
+    commands = profile.commands
     is_timed = commands.start_ns != NO
     for queue in np.unique(commands.queue[is_timed]).tolist():
         device, first = device_of.get(queue, 0), int(commands.start_ns[is_timed & (commands.queue == queue)].min())
         begins[device] = min(begins.get(device, first), first)
     return begins
+
+
+def on_axis(profile: Profile, base: TimeBase) -> tuple[Numbers, Numbers]:
+    """Return start and end of each activity on the axis; those without times stay as they are."""
+    device_of = {queue.index: queue.device for queue in profile.queues}
+    commands = profile.commands
+    starts, ends = commands.start_ns.copy(), commands.end_ns.copy()
+    for queue in np.unique(commands.queue).tolist():
+        rows, by = commands.has_times & (commands.queue == queue), base.device(device_of.get(queue, 0), 0)
+        if by:
+            starts[rows], ends[rows] = shifted(starts[rows], by), shifted(ends[rows], by)
+    return starts, ends
+
+
+def layer_args(run: LayerRun) -> dict[str, Any]:
+    """Return the arguments that name a layer and the direction of its execution."""
+    args: dict[str, Any] = {"layer": run.layer, "layer_index": run.layer_index}
+    return args if run.direction is None else args | {"direction": run.direction}
 
 
 def in_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Column]:
@@ -197,6 +216,16 @@ def _has_any(column: Column) -> bool:
 def flags(has: NDArray[np.bool_], value: bool = True) -> Pool[bool | None]:
     """Return the column that has ``value`` where ``has`` is true, and nothing elsewhere."""
     return Pool((None, value), has.astype(np.int32))
+
+
+def shared_slices(keys: Numbers, items: Numbers, known: dict[int, Slice], make: Callable[[int], Slice]) -> Pool[Slice]:
+    """Return the column of the slices of some items, one for each key. ``make``: of an item whose key is not
+    ``known``."""
+    own, first, codes = np.unique(keys[items], return_index=True, return_inverse=True)
+    for key, item in zip(own.tolist(), items[first].tolist(), strict=True):
+        if key not in known:
+            known[key] = make(item)
+    return Pool([known[key] for key in own.tolist()], codes.astype(np.int32))
 
 
 def alike(slices: Sequence[Slice]) -> Pool[Slice]:

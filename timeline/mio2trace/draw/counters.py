@@ -52,21 +52,23 @@ def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -
         shift = base.device(device, -origin)
         highest = highest_shown([rate for _, _, rate in found])
         process = side.process_of[device]
-        track = side.counter_track(process)
-        times: list[int] = []
-        values: list[float] = []
-        following = [*(start for start, _, _ in found[1:]), math.inf]
-        for (start, end, rate), next_start in zip(found, following, strict=True):
-            times.append(start + shift)
-            values.append(three_digits(min(rate, highest)))
-            if (next_start - end) * _PAUSE > end - start:
-                times.append(end + shift)
-                values.append(0)
-            if len(times) >= ROW:
-                yield CounterValues(process, "GEMM", "GFLOP/s", times, values, track)
-                times, values = [], []
-        if times:
+        track = side.counter_tracks.get(process)
+        for times, values in _in_rows(_with_pauses(found, shift, highest)):
             yield CounterValues(process, "GEMM", "GFLOP/s", times, values, track)
+
+
+def _with_pauses(rates: list[tuple[int, int, float]], shift: int, highest: float) -> Iterator[tuple[int, float]]:
+    following = [*(start for start, _, _ in rates[1:]), math.inf]
+    for (start, end, rate), next_start in zip(rates, following, strict=True):
+        yield start + shift, three_digits(min(rate, highest))
+        if (next_start - end) * _PAUSE > end - start:
+            yield end + shift, 0
+
+
+def _in_rows(values: Iterator[tuple[int, float]]) -> Iterator[tuple[list[int], list[float]]]:
+    """Yield times and values, a limited number at once."""
+    while row := [*islice(values, ROW)]:
+        yield [at for at, _ in row], [value for _, value in row]
 
 
 def _buffers(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, last: int) -> Iterator[CounterValue]:
@@ -75,7 +77,7 @@ def _buffers(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int
     live: dict[str, int] = {}
     total = 0
     # Beside the first device with drawn slices: without a device there would be nothing else.
-    tracks = [(process, side.counter_track(process)) for process in sorted(side.process_of.values())]
+    tracks = [(process, side.counter_tracks.get(process)) for process in sorted(side.process_of.values())]
     process, track = next(((process, track) for process, track in tracks if track is not None), (0, None))
     if track is None:
         return
@@ -161,8 +163,8 @@ def _rates(name: str, unit: str, spans: dict[int, _Spans], side: DeviceSide) -> 
         highest = highest_shown(rates)
         drawn = [min(rate, highest) for rate in rates]
         process = side.process_of[device]
-        track = side.counter_track(process)
-        for times, values in _steps(_changes(starts, ends, drawn)):
+        track = side.counter_tracks.get(process)
+        for times, values in _in_rows(_steps(_changes(starts, ends, drawn))):
             yield CounterValues(process, name, unit, times, values, track)
 
 
@@ -208,10 +210,8 @@ def _changes(starts: Sequence[int], ends: Sequence[int], rates: Sequence[float])
     return sorted(chain(begun, ended))
 
 
-def _steps(changes: Iterable[_Change]) -> Iterator[tuple[list[int], list[float]]]:
-    """Return times and rates in rows: the sum of the current rates at each begin and end, without short gaps."""
-    times: list[int] = []
-    values: list[float] = []
+def _steps(changes: Iterable[_Change]) -> Iterator[tuple[int, float]]:
+    """Yield times and rates: the sum of the current rates at each begin and end, without short gaps."""
     rate, working, since, shown = 0.0, 0, 0, -1.0
     for (at, count, change), (following, _, _) in pairwise(chain(changes, (_NEVER,))):
         working += count
@@ -226,14 +226,8 @@ def _steps(changes: Iterable[_Change]) -> Iterator[tuple[list[int], list[float]]
         else:
             value = 0.0
         if value != shown:
-            times.append(at)
-            values.append(value)
+            yield at, value
             shown = value
-            if len(times) == ROW:
-                yield times, values
-                times, values = [], []
-    if times:
-        yield times, values
 
 
 def _busy(
@@ -243,7 +237,7 @@ def _busy(
     starts, ends = alignment.profile.commands.start_ns, alignment.profile.commands.end_ns
     pass_of = np.asarray(alignment.links.pass_of, np.int64)
     rows = [
-        (device, BUSY, side.counter_track(side.process_of[device]), positions)
+        (device, BUSY, side.counter_tracks.get(side.process_of[device]), positions)
         for device, positions in side.positions().items()
     ]
     rows += [(device, f"{name[0].upper()}{name[1:]} busy", track, own) for device, name, track, own in side.apart()]

@@ -9,10 +9,10 @@ import msgspec
 
 from mio2trace.align import Alignment
 from mio2trace.align.framework_ops import execution_of
-from mio2trace.draw.base import TimeBase, six_digits
+from mio2trace.draw.base import TimeBase, in_columns, six_digits
 from mio2trace.model.profile import Execution, Inputs, Profile
 from mio2trace.notes import Notes
-from mio2trace.trace import CounterValue
+from mio2trace.trace import Column, CounterValue, Numbers
 
 _FAR_RUN_NS = 60 * 10**9
 """Ops more than a minute before or after the profile are of another run."""
@@ -77,9 +77,8 @@ class Nodes:
         self._args: dict[int, dict[str, Any]] = {}
 
     def args(self, execution: Execution) -> dict[str, Any]:
-        args = self._args.get(execution.node)
-        if args is not None:
-            return args
+        if execution.node in self._args:
+            return self._args[execution.node]
         node = self._nodes[execution.node]
         args = self._args[execution.node] = {"node": node.name, "op": node.op}
         if node.layer and self._with_layers:
@@ -110,10 +109,16 @@ def inputs_args(inputs: Inputs) -> dict[str, Any]:
     return args
 
 
-def execution_args(execution: Execution) -> dict[str, Any]:
-    """Return the arguments of one execution only."""
-    args: dict[str, Any] = {} if execution.step is None else {"step": execution.step}
-    memory = execution.memory
+def execution_columns(executions: Mapping[int, Execution], numbers: Numbers) -> dict[str, Column]:
+    """Return the own arguments of the executions with these numbers, many of which may have none."""
+    if not executions:
+        return {}
+    return in_columns([_execution_args(executions.get(number)) for number in numbers.tolist()])
+
+
+def _execution_args(execution: Execution | None) -> dict[str, Any]:
+    args: dict[str, Any] = {} if execution is None or execution.step is None else {"step": execution.step}
+    memory = None if execution is None else execution.memory
     if memory is not None:
         args["requested_bytes"] = memory.requested_bytes
         args["peak_bytes"] = memory.peak_bytes

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align import Alignment
-from mio2trace.draw.base import TimeBase, shifted
+from mio2trace.draw.base import TimeBase, on_axis
 from mio2trace.measures import Measures
 from mio2trace.model.tables import NO, Numbers, least, most
 from mio2trace.notes import Notes, OptionError
@@ -200,13 +200,7 @@ _Times = tuple[Numbers, Numbers, NDArray[np.bool_]]
 
 
 def _times(alignment: Alignment, base: TimeBase) -> _Times:
-    commands = alignment.profile.commands
-    starts, ends = commands.start_ns.copy(), commands.end_ns.copy()
-    for queue in alignment.profile.queues:
-        rows, by = commands.has_times & (commands.queue == queue.index), base.device(queue.device, 0)
-        if by:
-            starts[rows], ends[rows] = shifted(starts[rows], by), shifted(ends[rows], by)
-    return starts, ends, commands.has_times
+    return *on_axis(alignment.profile, base), alignment.profile.commands.has_times
 
 
 def _reaches(times: _Times, codes: NDArray[Any], rows: NDArray[np.bool_]) -> dict[int, tuple[int, int]]:

@@ -26,9 +26,8 @@ APART = 0.1
 Fold = Literal["find", "set-up", "warm-up"]
 """Work that may have a track of its own, so that the iterations are alone on theirs: searches, all work before the
 warm-up, the warm-up."""
-_FOLDED = {"find": "Find", "set-up": "Set-up", "warm-up": "Warm-up"}
-
-_FOLDED_PHASES = {"find": "", "set-up": "setup", "warm-up": "warm-up"}
+_FOLDED = {"find": "", "set-up": "setup", "warm-up": "warm-up"}
+"""By the name of a folded part, its phase."""
 
 _AT_ONCE = ROW // 2
 """The commands of a lane that are drawn at once; their containers are as many again."""
@@ -87,10 +86,8 @@ class DeviceSide:
         links = alignment.links
         self._has_operations = links.has_operations  # searched once, not in each lane
         self._commands = alignment.profile.commands
-        self._pass_of, self._operation_of = (
-            np.asarray(links.pass_of, np.int64),
-            np.asarray(links.operation_of, np.int64),
-        )
+        self._pass_of = np.asarray(links.pass_of, np.int64)
+        self._operation_of = np.asarray(links.operation_of, np.int64)
         self._levels = [
             self._pass_of if links.passes else None,
             np.asarray(links.run_of, np.int64) if links.runs else None,
@@ -151,7 +148,7 @@ class DeviceSide:
     def _folded(self) -> NDArray[np.int64]:
         """Return for each activity the place of its track in ``_FOLDED``, from 1; 0 for the track of its queue."""
         links = self._alignment.links
-        places = {phase: place for place, (name, phase) in enumerate(_FOLDED_PHASES.items(), 1) if name in self._fold}
+        places = {phase: place for place, (name, phase) in enumerate(_FOLDED.items(), 1) if name in self._fold}
         folded = np.array([*(places.get(one.phase, 0) for one in links.passes), 0])[self._pass_of]
         if "find" in self._fold:
             searches = [index for index, operation in self._operations.items() if operation.phase == "find"]
@@ -195,8 +192,7 @@ class DeviceSide:
             row, is_named = names.get(queue, (f"queue {queue}", False))
             name = f"{row[0].upper()}{row[1:]}: {what}" if several or is_named else what[0].upper() + what[1:]
             if folded:
-                name = f"{_FOLDED[folded]}, {row}" if several or is_named else _FOLDED[folded]
-                name += f": {what}"
+                name = f"{folded.capitalize()}{f', {row}' if several or is_named else ''}: {what}"
             help_ = _HELP_OVERFLOW if lane else _HELP_FOLDED if folded else _HELP_NESTED
             track = self._tracks[key]
             result.append(
@@ -247,12 +243,9 @@ class DeviceSide:
                 name, _ = names.get(lane[0], (f"queue {lane[0]}", False))
                 yield self._device_of.get(lane[0], 0), name, self._tracks[lane], self._lanes[lane]
 
-    def counter_track(self, process: int) -> int | None:
-        """Return the track beside which a device's counters belong: its main one, or the first drawn one."""
-        return self._counter_tracks.get(process)
-
     @functools.cached_property
-    def _counter_tracks(self) -> dict[int, int]:
+    def counter_tracks(self) -> dict[int, int]:
+        """By process, the track beside which a device's counters belong: its main one, or the first drawn one."""
         beside: dict[int, int] = {}
         for track in self.tracks():
             if track.main or track.process not in beside:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -12,15 +12,25 @@ from numpy.typing import NDArray
 
 from mio2trace.align import NONE, LayerRun, Links
 from mio2trace.align.links import SURE
-from mio2trace.draw.base import all_three_digits, in_columns, shifted, size_text, three_digits, told
+from mio2trace.draw.base import (
+    all_three_digits,
+    in_columns,
+    layer_args,
+    shared_slices,
+    shifted,
+    size_text,
+    three_digits,
+    told,
+)
 from mio2trace.draw.device.containers import gemm_args
-from mio2trace.draw.framework import Nodes, execution_args, executions_of
+from mio2trace.draw.framework import Nodes, execution_columns, executions_of
 from mio2trace.kernels import KernelFact, role
 from mio2trace.kernels.names import kernel_name
 from mio2trace.kernels.shown import slice_names
 from mio2trace.measures import Measures
 from mio2trace.measures.counters import measured, values_of
 from mio2trace.measures.device_time.launches import queued_ns
+from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Activity, Counter
 from mio2trace.model.tables import Pool, numbers
 from mio2trace.ops.naming import operation_name
@@ -95,35 +105,25 @@ class Commands:
     def drawn(self, track: int, shift: int, positions: Numbers) -> Columns:
         """Return the commands at ``positions``. ``shift``: from the device's times to the trace's."""
         commands = self._commands
-        keys, first, codes = np.unique(self._keys[positions], return_index=True, return_inverse=True)
-        alike = self._alike[track]
-        likes: list[Slice] = []
-        for key, place in zip(keys.tolist(), first.tolist(), strict=True):
-            like = alike.get(key)
-            if like is None:
-                like = alike[key] = self._like(track, int(positions[place]))
-            likes.append(like)
+        likes = shared_slices(self._keys, positions, self._alike[track], partial(self._like, track))
         durations = commands.end_ns[positions] - commands.start_ns[positions]
         columns: dict[str, Column] = {}
         # Whatever is the same in every iteration comes before this: a compressor takes all of it at once.
         if self._facts or self._wholes:
             columns |= self._rates(positions, durations)
         columns |= self._own(positions)
-        if self._executions:
-            executions = map(self._executions.get, positions.tolist())
-            columns |= in_columns([{} if one is None else execution_args(one) for one in executions])
+        columns |= execution_columns(self._executions, positions)
         columns["iteration"] = self._iteration_of[positions]
         operations = self._operation_of[positions]
         columns["operation"] = np.where(operations == NONE, NO, operations)
         columns |= {name: values[positions] for name, values in self._confidences.items()}
-        columns["line"] = _some(commands.line[positions])
+        columns["line"] = np.where(commands.line[positions] == 0, NO, commands.line[positions])
         queued, submitted = commands.queued_ns[positions], commands.submit_ns[positions]
         has_both = (queued != NO) & (submitted != NO)
         if has_both.any():
             for name, times in (("queued_ns", queued), ("submit_ns", submitted)):
                 columns[name] = np.where(has_both, shifted(np.where(has_both, times, 0), shift), NO)
-        likes_of = Pool(likes, codes.astype(np.int32))
-        return Columns(likes_of, shifted(commands.start_ns[positions], shift), durations, told(columns))
+        return Columns(likes, shifted(commands.start_ns[positions], shift), durations, told(columns))
 
     @cached_property
     def _keys(self) -> Numbers:
@@ -214,9 +214,8 @@ class Commands:
 
     def _named(self, index: int) -> dict[str, str]:
         """Return the first arguments of a kernel for a reader: its operation, and the solver."""
-        known = self._named_at.get(index)
-        if known is not None:
-            return known
+        if index in self._named_at:
+            return self._named_at[index]
         operation = self._operations[index]
         key = id(operation.problem), operation.primitive, operation.direction, operation.phase, operation.solver
         named = self._names.get(key)
@@ -300,13 +299,7 @@ class Commands:
     def _link_args(self, layer: LayerRun | None, position: int) -> dict[str, Any]:
         """Return the links of an activity, with their evidence."""
         links = self._alignment.links
-        args: dict[str, Any] = {}
-        if layer is not None:
-            args["layer"] = layer.layer
-            args["layer_index"] = layer.layer_index
-            if layer.direction is not None:
-                args["direction"] = layer.direction
-            args["layer_by"] = links.layer_by[position]
+        args = {} if layer is None else layer_args(layer) | {"layer_by": links.layer_by[position]}
         linked = links.operation_of[position] != NONE
         if linked:
             args["operation_by"] = links.operation_by[position]
@@ -352,24 +345,15 @@ def _told_of(confidence: Mapping[int, float], count: int) -> NDArray[np.float64]
     return told_of
 
 
-def _some(numbers: Numbers) -> Numbers:
-    """Return numbers without those that are 0."""
-    return np.where(numbers == 0, NO, numbers)
-
-
 def _work_args(fact: KernelFact | None, whole: Operation | None, *, is_gemm: bool) -> dict[str, Any]:
     """Return the work of a kernel: by its own sizes, else that of the operation if it does all of it."""
     args: dict[str, Any] = {}
     if fact is not None and fact.gemm is not None:
-        gemm = fact.gemm
-        args["gemm"] = {"M": gemm.m, "N": gemm.n, "K": gemm.k}
-        if gemm.batch > 1:
-            args["gemm"]["batch"] = gemm.batch
+        args["gemm"] = gemm_args(fact.gemm)
         if fact.padded is not None:
-            m, n, k = fact.padded
-            args["padded"] = {"M": m, "N": n, "K": k}
+            args["padded"] = gemm_args(Gemm(*fact.padded))
         args["gemm_by"] = fact.gemm_by
-        args["flop"] = gemm.flop
+        args["flop"] = fact.gemm.flop
     elif whole is not None:
         if whole.gemm is not None and is_gemm:
             args["gemm"] = gemm_args(whole.gemm)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align import LayerRun
-from mio2trace.draw.base import alike, all_three_digits, flags, shifted, three_digits, told
+from mio2trace.draw.base import alike, all_three_digits, flags, layer_args, shifted, three_digits, told
 from mio2trace.measures import Measures, Sums
 from mio2trace.measures.cost import bandwidth
 from mio2trace.model.gemm import Gemm
@@ -163,11 +163,7 @@ class Containers:
         output = self._outputs.get(run.layer_index)
         if output:
             shared["output"] = output
-        # The following kernels begin with the same arguments.
-        shared |= {"layer": run.layer, "layer_index": run.layer_index}
-        if run.direction is not None:
-            shared["direction"] = run.direction
-        return shared | self._process
+        return shared | layer_args(run) | self._process  # the following kernels begin with the same arguments
 
     def operations(self, track: int, shift: int, positions: Numbers, spans: Spans) -> Columns:
         sums = self.measures.operations

@@ -13,7 +13,7 @@ import numpy as np
 
 from mio2trace.align import Alignment, LayerRun, Links
 from mio2trace.align.clocks.reach import LONGEST_NS
-from mio2trace.draw.base import ROW, Axis, Ids, TimeBase, alike, merged, shifted, told
+from mio2trace.draw.base import ROW, Axis, Ids, TimeBase, alike, layer_args, merged, on_axis, shifted, told
 from mio2trace.draw.device import DeviceSide
 from mio2trace.draw.framework import allocators
 from mio2trace.draw.host.calls import HostSpan, call_spans
@@ -98,7 +98,6 @@ class HostSide:
         self._middle = self._somewhere()
         self._far = 0
         self._runs: list[LayerRun] = []
-        self._passes: dict[int, tuple[int, int]] = {}
         begins: dict[int, int] = {}
         ends: dict[int, int] = {}
         for run in alignment.links.runs if related else ():
@@ -106,10 +105,8 @@ class HostSide:
             if start is None or end is None or end < start or not self._is_near((start, end)):
                 continue
             self._runs.append(run)
-            if pass_ not in begins or start < begins[pass_]:
-                begins[pass_] = start
-            if pass_ not in ends or end > ends[pass_]:
-                ends[pass_] = end
+            begins[pass_] = min(start, begins.get(pass_, start))
+            ends[pass_] = max(end, ends.get(pass_, end))
         self._passes = {pass_: (self._axis(start), self._axis(ends[pass_])) for pass_, start in begins.items()}
         self._log = self._log_spans(alignment.logs) if related else []
         self._calls: list[list[HostSpan]] = []
@@ -170,10 +167,6 @@ class HostSide:
         self._calls = [kept for row in self._calls if (kept := list(self._kept(row)))]
         self._messages = [kept for row in self._messages if (kept := list(self._kept(row)))]
 
-    def _is_shown(self, start: int, end: int) -> bool:
-        chosen = self._chosen
-        return chosen is None or (chosen.has_time(start, end) and end - start >= chosen.min_ns)
-
     def _kept(self, row: Sequence[HostSpan]) -> Iterator[HostSpan]:
         """Return the library calls and lines of the log that belong to drawn kernels or to the drawn time."""
         chosen = self._chosen
@@ -184,8 +177,9 @@ class HostSide:
                     yield one
                 continue
             holds = one.operation is not None and one.operation.index in chosen.operations
+            is_long = not chosen.longest_only and one.end - one.start >= chosen.min_ns
             clipped = chosen.clip(one.start, one.end)
-            if clipped is None or not (holds or (not chosen.longest_only and self._is_shown(one.start, one.end))):
+            if clipped is None or not (holds or (is_long and chosen.has_time(one.start, one.end))):
                 continue
             if clipped != (one.start, one.end):
                 args = {**one.shown_args(), "cut": True}
@@ -348,13 +342,7 @@ class HostSide:
         profile, commands, device = self._alignment.profile, self._alignment.profile.commands, self._device
         if profile.calls_wait:
             return None
-        shift = self._base.shift
-        begins, ends = commands.start_ns.copy(), commands.end_ns.copy()
-        queues = {queue.index: queue.device for queue in profile.queues}
-        for queue in np.unique(commands.queue).tolist():
-            rows = commands.has_times & (commands.queue == queue)
-            by = shift.get(queues.get(queue, 0), 0)
-            begins[rows], ends[rows] = shifted(begins[rows], by), shifted(ends[rows], by)
+        begins, ends = on_axis(profile, self._base)
         can_be_shown = commands.has_times & ~device.indistinct
         number = (self._process - 1) << 32  # unique over the profiles of a trace
 
@@ -412,26 +400,22 @@ def host_layers(
         if clip is not None:
             begin, until = clip(*whole)
         cut = {} if whole == (begin, until) else {"cut": True}
-        begin = begin if done is None else max(done, begin)
-        done = begin
+        begin = done = begin if done is None else max(done, begin)
         before = len(row.likes)
         for first, last, run in sorted(layers, key=_SPAN):
             start, end = (first, last) if clip is None else clip(first, last)
             row.cut.append(True if start != first or end != last else None)
-            if start < done:
-                start = done
-            if end < start:
-                end = start
+            start = max(start, done)
+            end = max(start, end)
             row.starts.append(start - origin)
             row.durations.append(end - start)
             key = (run.layer_index, run.direction, run.printed_ns)
-            like = likes.get(key)
-            if like is None:
-                like = likes[key] = _like(run, track)
-            row.likes.append(like)
-            done = end if end > start else start + 1
-            if end > until:
-                until = end
+            if key not in likes:
+                printed = {} if run.printed_ns is None else {"printed_ns": run.printed_ns}
+                likes[key] = Slice(track, 0, 0, run.layer, "layer", NO_ARGS, layer_args(run) | printed)
+            row.likes.append(likes[key])
+            done = max(end, start + 1)
+            until = max(until, end)
         until = max(begin, until)
         iteration = {} if pass_.iteration is None else {"iteration": pass_.iteration}
         args = iteration if pass_.direction is None else {"direction": pass_.direction, **iteration}
@@ -466,13 +450,3 @@ class _Layers:
         layers = Columns(alike(self.likes), *times, args)
         order = merged(np.array(self.places, np.int64), np.arange(1, 2 * len(self.likes), 2))
         return Slices(self._track, (whole(self.passes), layers), order)
-
-
-def _like(run: LayerRun, track: int) -> Slice:
-    """Return the part that executions of a layer share."""
-    shared: dict[str, Any] = {"layer": run.layer, "layer_index": run.layer_index}
-    if run.direction is not None:
-        shared["direction"] = run.direction
-    if run.printed_ns is not None:
-        shared["printed_ns"] = run.printed_ns
-    return Slice(track, 0, 0, run.layer, "layer", NO_ARGS, shared)

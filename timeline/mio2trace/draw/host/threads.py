@@ -6,13 +6,15 @@ at once: each thread has its row, and overlaps that do not nest go to a second o
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mio2trace.draw.base import ROW, Axis, in_columns, shifted, short_name, told
-from mio2trace.draw.framework import Nodes, execution_args, inputs_args
+from mio2trace.draw.base import ROW, Axis, shared_slices, shifted, short_name, told
+from mio2trace.draw.framework import Nodes, execution_columns, inputs_args
 from mio2trace.draw.lanes import FirstFit
 from mio2trace.draw.selection import Chosen
 from mio2trace.model.profile import Profile, Thread
@@ -154,7 +156,7 @@ class _Looks:
         self._nodes = Nodes(profile, with_layers=True)
         self._executions = profile.framework.ranges
         self._inputs: dict[int, dict[str, Any]] = {}
-        self._likes: dict[tuple[int, int], Slice] = {}
+        self._likes: defaultdict[int, dict[int, Slice]] = defaultdict(dict)
         self._first_call = first_call
         commands, calls, others = profile.commands, profile.commands.calls, profile.lone_calls
         count = first_other + len(others)
@@ -180,18 +182,12 @@ class _Looks:
             for place, one in enumerate(profile.ranges)
         )
         # A number for each item: equal if the items have everything in common that their likes show.
-        self._keys = len(ranges.values) + self._name * (len(commands.name.values) + 1) + kernel
+        self._keys = np.asarray(len(ranges.values) + self._name * (len(commands.name.values) + 1) + kernel, np.int64)
         self._keys[:first_call] = ranges.codes
 
     def drawn(self, track: int, origin: int, row: _Row) -> Slices:
         items = row.items
-        keys, first, codes = np.unique(self._keys[items], return_index=True, return_inverse=True)
-        likes = []
-        for key, item in zip(keys.tolist(), items[first].tolist(), strict=True):
-            like = self._likes.get((track, key))
-            if like is None:
-                like = self._likes[track, key] = self._like(track, item)
-            likes.append(like)
+        likes = shared_slices(self._keys, items, self._likes[track], partial(self._like, track))
         launched = self._launched[items]
         is_call = items >= self._first_call
         columns: dict[str, Column] = {
@@ -199,11 +195,8 @@ class _Looks:
             "call_index": self._call_index[items],
             "activities": np.where((launched > 1) & is_call, launched, NO),
         }
-        if self._executions:
-            executions = map(self._executions.get, items.tolist())
-            columns |= in_columns([NO_ARGS if one is None else execution_args(one) for one in executions])
-        likes_of = Pool(likes, codes.astype(np.int32))
-        return Slices(track, (Columns(likes_of, shifted(row.starts, -origin), row.ends - row.starts, told(columns)),))
+        columns |= execution_columns(self._executions, items)
+        return Slices(track, (Columns(likes, shifted(row.starts, -origin), row.ends - row.starts, told(columns)),))
 
     def _like(self, track: int, item: int) -> Slice:
         if item >= self._first_call:
@@ -342,17 +335,17 @@ class ApiCalls:
         )
         keys = name * (len(commands.name.values) + 1) + kernel
         likes: dict[int, Slice] = {}
+
+        def like(item: int) -> Slice:
+            launched = kernel[item]
+            shared = {"kernel": short_name(commands.name.values[launched - 1])} if launched else NO_ARGS
+            return Slice(track, 0, 0, names[name[item]], "api", NO_ARGS, shared)
+
         for first in range(0, len(items), ROW):
-            here = slice(first, first + ROW)
-            own, where, codes = np.unique(keys[items[here]], return_index=True, return_inverse=True)
-            for key, item in zip(own.tolist(), items[here][where].tolist(), strict=True):
-                if key not in likes:
-                    launched = kernel[item]
-                    shared = {"kernel": short_name(commands.name.values[launched - 1])} if launched else NO_ARGS
-                    likes[key] = Slice(track, 0, 0, names[name[item]], "api", NO_ARGS, shared)
-            likes_of = Pool([likes[key] for key in own.tolist()], codes.astype(np.int32))
-            durations, args = ends[here] - starts[here], told({"call_index": self._numbers[items[here]]})
-            yield Slices(track, (Columns(likes_of, shifted(starts[here], -origin), durations, args),))
+            here, own = slice(first, first + ROW), items[first : first + ROW]
+            of_keys = shared_slices(keys, own, likes, like)
+            durations, args = ends[here] - starts[here], told({"call_index": self._numbers[own]})
+            yield Slices(track, (Columns(of_keys, shifted(starts[here], -origin), durations, args),))
 
 
 def _one_after_another(starts: Numbers, ends: Numbers, earliest: int) -> tuple[Numbers, Numbers]:
