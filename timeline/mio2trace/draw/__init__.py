@@ -308,14 +308,9 @@ def _process_clocks(profiles: Sequence[_Profile]) -> dict[str, object]:
         process, clock = one.alignment.profile.process, one.alignment.process_clock
         if clock is not None:
             ids = {"rank": process.rank, "pid": process.pid}
-            processes.append(
-                {
-                    **{name: number for name, number in ids.items() if number is not None},
-                    "offset_ns": clock.shift_ns,
-                    "error_ns": clock.error_ns,
-                    "method": clock.method,
-                }
-            )
+            known = {name: number for name, number in ids.items() if number is not None}
+            shift = {"offset_ns": clock.shift_ns, "error_ns": clock.error_ns, "method": clock.method}
+            processes.append({**known, **shift})
     return {"processes": processes} if processes else {}
 
 

@@ -94,12 +94,8 @@ class TimeBase(msgspec.Struct, frozen=True, kw_only=True):
         if utc is not None:
             result["origin_utc"] = utc
         if self.clock is not None:
-            result["device"] = {
-                "offset_ns": self.clock.offset_ns,
-                "error_ns": self.clock.error_ns,
-                "drift_ppb": self.clock.drift_ppb,
-                "method": self.clock.method,
-            }
+            shown = ("offset_ns", "error_ns", "drift_ppb", "method")
+            result["device"] = {name: getattr(self.clock, name) for name in shown}
         log = alignment.log_clock
         if log is not None:
             result["log"] = {

@@ -6,7 +6,6 @@ They are never guessed: an unknown size is left out. A library is a row of `ROWS
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from operator import itemgetter
 
 import numpy as np
@@ -15,7 +14,6 @@ from mio2trace.kernels import clblast, compiled, libdnn, split
 from mio2trace.kernels.facts import Context, KernelFact, Place, Row
 from mio2trace.kernels.names import WORK, kernel_name
 from mio2trace.model.profile import Profile
-from mio2trace.model.tables import Activities
 
 __all__ = ["ROWS", "KernelFact", "find_gemms", "helps", "role"]
 
@@ -34,8 +32,14 @@ def find_gemms(profile: Profile) -> dict[int, KernelFact]:
     commands = profile.commands
     names, is_kernel = commands.name, commands.is_kernel
     row_of = {name: next((row for row in ROWS if row.kernels.fullmatch(name)), None) for name in names.values}
-    fact_of = {name: _helper(name) for name, row in row_of.items() if row is None}
-    facts = _of_names(fact_of, commands)
+    # the facts that the names of auxiliary kernels alone show
+    fact_of = {
+        name: KernelFact(role=meaning.role)
+        for name, row in row_of.items()
+        if row is None and (meaning := kernel_name(name)) is not None and meaning.role != "main"
+    }
+    shown = names.where(fact_of.__contains__) & is_kernel
+    facts = dict(zip(np.flatnonzero(shown).tolist(), map(fact_of.__getitem__, names.take(shown).each()), strict=True))
     found: dict[Row, list[Place]] = {}
     listed = names.where(lambda name: row_of[name] is not None) & is_kernel
     lines = {
@@ -56,15 +60,6 @@ def find_gemms(profile: Profile) -> dict[int, KernelFact]:
     return facts
 
 
-def _of_names(fact_of: Mapping[str, KernelFact | None], commands: Activities) -> dict[int, KernelFact]:
-    """The facts that the names of kernels alone tell, by position."""
-    told = commands.name.where(lambda name: fact_of.get(name) is not None) & commands.is_kernel
-    its = commands.name.take(told).each()
-    return {
-        place: fact for place, name in zip(np.flatnonzero(told).tolist(), its, strict=True) if (fact := fact_of[name])
-    }
-
-
 def role(name: str, fact: KernelFact | None) -> str:
     """Return the role of a kernel from its arguments and neighbours, else from its name; empty if unknown."""
     if fact is not None and fact.role:
@@ -76,9 +71,3 @@ def role(name: str, fact: KernelFact | None) -> str:
 def helps(kernel_role: str) -> bool:
     """Return whether a kernel of this role only prepares or finishes the work of another one."""
     return kernel_role not in ("", *WORK)
-
-
-def _helper(name: str) -> KernelFact | None:
-    """The fact that the name alone tells, of an auxiliary kernel."""
-    meaning = kernel_name(name)
-    return None if meaning is None or meaning.role == "main" else KernelFact(role=meaning.role)

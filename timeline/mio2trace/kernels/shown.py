@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from os.path import commonprefix
 
 from mio2trace.kernels.names import normalise
 from mio2trace.patterns import late
@@ -89,7 +90,7 @@ def distinct(names: Sequence[str], shown: Sequence[str], width: int) -> list[str
     cut = [_end_cut(text, width) for text in shown]
     for _ in range(2):  # names that differ in several places may still look equal
         for group in _equal(names, cut, width):
-            at = _first_difference(min(names[one] for one in group), max(names[one] for one in group))
+            at = len(commonprefix([names[one] for one in group]))  # noqa: RUF071 - characters are meant
             for one in group:
                 if cut[one] != names[one]:
                     cut[one] = _middle_cut(names[one], shown[one], at, width)
@@ -120,10 +121,6 @@ def _equal(names: Sequence[str], cut: Sequence[str], width: int) -> Iterator[lis
         end = f"{text[: width - 3]}..."
         groups.setdefault(end if end in ends else text, []).append(at)
     return (group for group in groups.values() if len({names[one] for one in group}) > 1)
-
-
-def _first_difference(one: str, other: str) -> int:
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _end_cut(text: str, width: int) -> str:

@@ -7,7 +7,7 @@ operation under its own name (`plain`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -512,7 +512,9 @@ def framework_problem(name: str, inputs: Inputs) -> FrameworkProblem | None:
     """Return the inputs of an op; None if they are no tensors."""
     first = inputs.shapes[0] if inputs.shapes else None
     if first and isinstance(first[0], tuple):
-        return _of_list(name, first)
+        sizes: tuple[Any, ...] = first
+        elements = sum(product(shape) for shape in sizes if isinstance(shape, tuple) and min(shape, default=0) >= 0)
+        return FrameworkProblem(op=name, x=(elements,), tensors=len(first)) if 0 < elements < _MOST else None
     tensors = [_tensor(shape) for shape in inputs.shapes]
     given = [shape for shape in tensors if shape]
     if not given:
@@ -529,11 +531,6 @@ def framework_problem(name: str, inputs: Inputs) -> FrameworkProblem | None:
         op=name, x=given[0], w=read[1] if len(read) > 1 else (), y=y, dtype=dtype or None,
         traffic=_traffic(word, inputs, read, y, arity), work=0 if word in ("copy", "clone") or not arity else work,
     )  # fmt: skip
-
-
-def _of_list(name: str, sizes: Sequence[Any]) -> FrameworkProblem | None:
-    elements = sum(product(shape) for shape in sizes if isinstance(shape, tuple) and min(shape, default=0) >= 0)
-    return FrameworkProblem(op=name, x=(elements,), tensors=len(sizes)) if 0 < elements < _MOST else None
 
 
 def _tensor(shape: Sizes | tuple[Sizes, ...] | None) -> Shape:

@@ -8,7 +8,6 @@ several solutions for one problem, no call gets a solution.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -21,13 +20,12 @@ from mio2trace.model.choices import (
     SolverRecord,
     SolverTable,
     SolverTime,
-    solver_record,
 )
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import Command, Message, MiopenLog
 from mio2trace.ops.command import parse
 from mio2trace.ops.families.gemm import GemmProblem
-from mio2trace.ops.log.statements import performance
+from mio2trace.ops.log.statements import database_record, performance
 from mio2trace.ops.operation import Operation, OperationFacts, of_problem
 
 DATABASE_KINDS = frozenset(("find-db record", "find-db insert"))
@@ -38,7 +36,6 @@ BLAS_TYPES: Mapping[str, str] = {
     "R_32F": "float", "R_64F": "double", "R_16F": "half", "R_16BF": "bfloat16", "R_8I": "int8",
 }  # fmt: skip
 """Our name for a data type, by the name of the library, the bench tools or PyTorch."""
-_WRITTEN = re.compile(", content (?:inserted|overwritten): ")
 _Gemm = tuple[int, int, int, int, str | None]
 
 
@@ -83,7 +80,7 @@ class Choices:
                 if isinstance(one, Command):
                     command = one
                 elif isinstance(one, Message) and one.kind in DATABASE_KINDS:
-                    record = solver_record(_WRITTEN.sub("=", one.text, 1), one.line)
+                    record = database_record(one.text, one.line)
                     if record is not None:
                         yield record
                 elif isinstance(one, Message) and one.kind == "performance" and command is not None:

@@ -57,6 +57,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     told_where_cut_off: ClassVar[tuple[str, ...]] = ()
     """Fields that a command also states; in an entry they are None if they are after the sixteenth parameter."""
 
+    is_shaped: ClassVar[bool] = True
+    """Whether more than the direction is known."""
+
     direction: OperationDirection | None = None
     dtype: str | None = None
 
@@ -165,11 +168,6 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     # Joining the records of a log
 
     @property
-    def is_shaped(self) -> bool:
-        """Whether more than the direction is known."""
-        return True
-
-    @property
     def runs_other_gradient(self) -> bool:
         """Whether its forward pass runs the kernels of the data gradient, and its data gradient those of the forward
         pass."""
@@ -225,10 +223,7 @@ class DirectionOnly(Problem, frozen=True, kw_only=True, gc=False):
     """A convolution of which only the direction is known so far."""
 
     primitive: ClassVar[str] = "conv"
-
-    @property
-    def is_shaped(self) -> bool:
-        return False
+    is_shaped: ClassVar[bool] = False
 
     def command(self, form: Form = "newest") -> str:
         raise CommandError("the log does not show the shapes")

@@ -296,7 +296,9 @@ class HostSide:
         """Yield everything; without ``arrows`` everything else."""
         for start, end, name, printed in self._log:
             yield Slice(self._track(_LOG), start - origin, end - start, name, "log", printed)
-        yield from self._layers(origin)
+        spans = [(*self._placed(run), run) for run in self._runs]
+        clip = None if self._chosen is None else self._clipped
+        yield from host_layers(self._alignment.links, spans, self._passes, clip, self._track(_LAYERS), origin)
         for number, (_, _, _, row) in self._lanes():
             track = self._number(number)
             for one in row:
@@ -314,11 +316,6 @@ class HostSide:
             ends = [at for at in (self.last_ns(), self._device.last_ns()) if at is not None]
             first, last = min(starts, default=None), max(ends, default=None)
             yield from allocators(profile, self._base, self._process, first, last, origin)
-
-    def _layers(self, origin: int) -> Iterator[Slice | Slices]:
-        spans = [(*self._placed(run), run) for run in self._runs]
-        clip = None if self._chosen is None else self._clipped
-        return host_layers(self._alignment.links, spans, self._passes, clip, self._track(_LAYERS), origin)
 
     def _placed(self, run: LayerRun) -> tuple[int, int]:
         return self._axis(run.host_start_ns or 0), self._axis(run.host_end_ns or 0)
@@ -392,7 +389,9 @@ def host_layers(
     for span in spans:
         by_pass.setdefault(span[2].pass_, []).append(span)
     likes: dict[_Key, Slice] = {}
-    row = _Layers(track)
+    row: list[tuple[Slice, int, int, int | None, bool | None]] = []
+    drawn: list[Slice] = []
+    places: list[int] = []
     done: int | None = None
     for number, layers in sorted(by_pass.items(), key=lambda item: passes[item[0]]):
         pass_ = links.passes[number]
@@ -401,52 +400,38 @@ def host_layers(
             begin, until = clip(*whole)
         cut = {} if whole == (begin, until) else {"cut": True}
         begin = done = begin if done is None else max(done, begin)
-        before = len(row.likes)
+        before = len(row)
         for first, last, run in sorted(layers, key=_SPAN):
             start, end = (first, last) if clip is None else clip(first, last)
-            row.cut.append(True if start != first or end != last else None)
+            is_cut = True if start != first or end != last else None
             start = max(start, done)
             end = max(start, end)
-            row.starts.append(start - origin)
-            row.durations.append(end - start)
             key = (run.layer_index, run.direction, run.printed_ns)
             if key not in likes:
                 printed = {} if run.printed_ns is None else {"printed_ns": run.printed_ns}
                 likes[key] = Slice(track, 0, 0, run.layer, "layer", NO_ARGS, layer_args(run) | printed)
-            row.likes.append(likes[key])
+            row.append((likes[key], start - origin, end - start, pass_.iteration, is_cut))
             done = max(end, start + 1)
             until = max(until, end)
         until = max(begin, until)
         iteration = {} if pass_.iteration is None else {"iteration": pass_.iteration}
         args = iteration if pass_.direction is None else {"direction": pass_.direction, **iteration}
-        row.iterations += [pass_.iteration] * (len(row.likes) - before)
-        own = {**args, **cut}
-        row.passes.append(Slice(track, begin - origin, until - begin, pass_.name, "pass", own))
-        row.places.append(2 * before)
+        drawn.append(Slice(track, begin - origin, until - begin, pass_.name, "pass", {**args, **cut}))
+        places.append(2 * before)
         done = max(until, done, begin + 1)
-        if len(row.likes) >= ROW:
-            yield row.drawn()
-            row = _Layers(track)
-    if row.passes:
-        yield row.drawn()
+        if len(row) >= ROW:
+            yield _drawn(track, row, drawn, places)
+            row, drawn, places = [], [], []
+    if drawn:
+        yield _drawn(track, row, drawn, places)
 
 
-class _Layers:
-    """Layers in columns, and the passes among them, each before the layer at half its place."""
-
-    def __init__(self, track: int) -> None:
-        self._track = track
-        self.likes: list[Slice] = []
-        self.starts: list[int] = []
-        self.durations: list[int] = []
-        self.iterations: list[int | None] = []
-        self.cut: list[bool | None] = []
-        self.passes: list[Slice] = []
-        self.places: list[int] = []
-
-    def drawn(self) -> Slices:
-        args = told({"iteration": column(self.iterations), "cut": column(self.cut)})
-        times = np.array(self.starts, np.int64), np.array(self.durations, np.int64)
-        layers = Columns(alike(self.likes), *times, args)
-        order = merged(np.array(self.places, np.int64), np.arange(1, 2 * len(self.likes), 2))
-        return Slices(self._track, (whole(self.passes), layers), order)
+def _drawn(
+    track: int, layers: list[tuple[Slice, int, int, int | None, bool | None]], passes: list[Slice], places: list[int]
+) -> Slices:
+    """Return layers (like, start, duration, iteration, cut) with passes, each before the layer at half its place."""
+    likes, starts, durations, iterations, cut = zip(*layers, strict=True)
+    args = told({"iteration": column([*iterations]), "cut": column([*cut])})
+    columns = Columns(alike(likes), np.array(starts, np.int64), np.array(durations, np.int64), args)
+    order = merged(np.array(places, np.int64), np.arange(1, 2 * len(layers), 2))
+    return Slices(track, (whole(passes), columns), order)

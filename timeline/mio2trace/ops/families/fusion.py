@@ -61,8 +61,7 @@ class FusionProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     def memory_layout(self) -> str | None:
         if self.conv is not None:
             return self.conv.memory_layout
-        names = values.layouts(Tensor(self.x, self.x_strides))
-        return names[0] if names else None
+        return next(iter(values.layouts(Tensor(self.x, self.x_strides))), None)
 
     @property
     def variant(self) -> str | None:

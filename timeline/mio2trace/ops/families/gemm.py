@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import ClassVar, Literal, NamedTuple
 
@@ -129,7 +128,10 @@ def view(tensor: Tensor, batches: Shape = (), *, turned: bool = False) -> View:
     stride: int | None = None
     if tensor.strides:
         row, column = tensor.strides[-2:]
-        stride = 0 if is_shared else _batch_stride(own, tensor.strides[:-2], batches)
+        if is_shared:
+            stride = 0
+        elif product(own) == product(batches):
+            stride = _single_step(own, tensor.strides[:-2], 0)
         if stride is not None and (columns == 1 or column == 1) and (rows == 1 or row >= columns):
             return View(Operand(turned, row if rows > 1 else columns, stride), False)
         if stride is not None and (rows == 1 or row == 1) and (columns == 1 or column >= rows):
@@ -141,23 +143,16 @@ def flattened(tensor: Tensor) -> Tensor:
     """Join all dimensions except the last, if they are adjacent in memory; otherwise return no strides: a copy."""
     lengths, strides = tensor.lengths, tensor.strides
     shape = product(lengths[:-1]), lengths[-1]
-    if not strides:
-        return Tensor(shape, ())
-    kept = [(length, step) for length, step in zip(lengths[:-1], strides[:-1], strict=True) if length != 1]
-    if all(outer == step * length for (_, outer), (length, step) in pairwise(kept)):
-        return Tensor(shape, (kept[-1][1] if kept else max(1, lengths[-1]), strides[-1]))
-    return Tensor(shape, ())
+    step = _single_step(lengths[:-1], strides[:-1], max(1, lengths[-1])) if strides else None
+    return Tensor(shape, () if step is None else (step, strides[-1]))
 
 
-def _batch_stride(own: Shape, strides: Sequence[int], batches: Shape) -> int | None:
-    """Return the single distance of an operand's batches; None if there is none, so that a copy is made."""
-    if product(own) != product(batches):
-        return None
-    kept = [(length, step) for length, step in zip(own, strides, strict=True) if length != 1]
-    if not kept:
-        return 0
+def _single_step(lengths: Shape, strides: Shape, usual: int) -> int | None:
+    """Return the distance of the elements of these dimensions, ``usual`` for a single element; None if there are
+    several distances."""
+    kept = [(length, step) for length, step in zip(lengths, strides, strict=True) if length != 1]
     is_one = all(outer == step * length for (_, outer), (length, step) in pairwise(kept))
-    return kept[-1][1] if is_one else None
+    return [usual, *(step for _, step in kept)][-1] if is_one else None
 
 
 # -- Products and attention as problems --------------------------------------------------------------------------------

@@ -135,7 +135,6 @@ def _bnorm_from_entry(params: Params, op: Op) -> Problem | None:
     if not training and not backward:
         running = is_given(params, "estimatedMean")
     saved = is_given(params, "savedMean") if backward else is_given(params, "resultSaveMean") if training else None
-    names = values.layouts(x)
     return BnormProblem(
         direction=op.direction,
         x=x.lengths,
@@ -144,7 +143,7 @@ def _bnorm_from_entry(params: Params, op: Op) -> Problem | None:
         training=training,
         running=running,
         saved=saved,
-        layout=names[0] if names else "",
+        layout=next(iter(values.layouts(x)), ""),
     )
 
 

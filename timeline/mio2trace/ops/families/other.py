@@ -25,13 +25,8 @@ class GenericProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
 def from_entry(params: Params, op: Op) -> Problem | None:
     """Make the problem of an entry. ``names``: input and output."""
     return GenericProblem(
-        direction=op.direction, kind=op.primitive, x=lengths(params, op.names[0]), y=lengths(params, *op.names[1:])
+        direction=op.direction, kind=op.primitive, x=lengths(params, *op.names[:1]), y=lengths(params, *op.names[1:])
     )
-
-
-def from_states(params: Params, op: Op) -> Problem:
-    """Setting a dropout descriptor fills the states of its random numbers, by a kernel without a shape."""
-    return GenericProblem(direction=None, kind=op.primitive)
 
 
 def from_command(line: Line) -> GenericProblem:
@@ -52,7 +47,8 @@ _WORDS = (
 )  # fmt: skip
 FAMILY = Family(
     ops=(
-        *ops("SetDropoutDescriptor", "dropoutstates", from_states),
+        # it fills the states of the random numbers, by a kernel without a shape
+        *ops("SetDropoutDescriptor", "dropoutstates", from_entry),
         *ops("DropoutForward", "dropout", from_entry, "xDesc yDesc"),
         *ops("DropoutBackward", "dropout", from_entry, "dxDesc dyDesc"),
         *ops("GLUForward", "glu", from_entry, "inputDesc outputDesc"),

@@ -48,8 +48,7 @@ class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
 
     @property
     def memory_layout(self) -> str | None:
-        names = values.layouts(values.Tensor(self.x, self.x_strides)) if self.x_strides else ()
-        return names[0] if names else None
+        return next(iter(values.layouts(values.Tensor(self.x, self.x_strides))), None)
 
     def expected_output(self, up: bool = False) -> Shape:
         """floor((H + 2p - win) / s) + 1; () if it is not positive. ``up``: rounded up, as in MIOpen 1.x."""

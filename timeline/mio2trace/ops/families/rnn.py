@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
-from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops import values
 from mio2trace.ops.family import SIZES, Family, Line, Op, Params, Word, lengths, ops, options
 from mio2trace.ops.problem import CommandError, Form, Problem, base_word
@@ -130,31 +129,22 @@ def from_command(line: Line) -> RnnProblem | None:
     )
 
 
-def from_descriptor(text: str, direction: OperationDirection | None, steps: int | None, w: Shape) -> RnnProblem:
-    """``hidden size, layers, hidden tensors, workspace scale, mode, direction, algo, input mode, bias mode,``."""
-    numbers = integers(text)
-    if len(numbers) < 9:
-        return RnnProblem(direction=direction, steps=steps, w=w)
-    return RnnProblem(
-        direction=direction,
-        steps=steps,
-        hidden=numbers[0],
-        layers=numbers[1],
-        mode=MODES[numbers[4]] if 0 <= numbers[4] < 4 else None,
-        bidirectional=numbers[5] == 1,
-        skip_input=numbers[7] == 1,
-        w=w,
-    )
-
-
 def from_entry(params: Params, op: Op) -> Problem | None:
-    steps = values.number(params.get("sequenceLen"))
-    x = lengths(params, "xDesc")
-    problem = from_descriptor(params.get("rnnDesc", ""), op.direction, steps, lengths(params, "wDesc", "dwDesc"))
-    h = lengths(params, "hxDesc", "hDesc", "dhyDesc")
+    """The descriptor: ``hidden size, layers, hidden tensors, workspace scale, mode, direction, algo, input mode, bias
+    mode,``."""
+    numbers = integers(params.get("rnnDesc", ""))
+    cell: dict[str, Any] = {}
+    if len(numbers) >= 9:
+        hidden, layers, _, _, mode, direction, _, skip = numbers[:8]
+        cell = {"hidden": hidden, "layers": layers, "mode": MODES[mode] if 0 <= mode < 4 else None}
+        cell |= {"bidirectional": direction == 1, "skip_input": skip == 1}
+    x, h = lengths(params, "xDesc"), lengths(params, "hxDesc", "hDesc", "dhyDesc")
+    sizes: dict[str, Any] = {"steps": values.number(params.get("sequenceLen"))}
     if len(x) == 3:  # a sequence tensor: batch, steps, input (6.0+)
-        return msgspec.structs.replace(problem, batches=(x[0],), steps=x[1], inputs=x[2])
-    return msgspec.structs.replace(problem, batches=(h[1],)) if len(h) == 3 else problem
+        sizes = {"batches": (x[0],), "steps": x[1], "inputs": x[2]}
+    elif len(h) == 3:
+        sizes["batches"] = (h[1],)
+    return RnnProblem(direction=op.direction, w=lengths(params, "wDesc", "dwDesc"), **cell, **sizes)
 
 
 _OPTIONS = (

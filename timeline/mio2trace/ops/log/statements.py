@@ -43,6 +43,11 @@ NOTHING = Statement()
 _WRITTEN = late(", content (?:inserted|overwritten): ")
 
 
+def database_record(text: str, line: int = 0) -> SolverRecord | None:
+    """Return the record of a database in a message: as in its file, or as MIOpen writes it."""
+    return solver_record(_WRITTEN.sub("=", text, 1), line)
+
+
 def state(message: Message) -> Statement:
     """Return the content of a message, as far as it is known for its kind."""
     return _state(message.kind, message.function, message.text)
@@ -183,7 +188,7 @@ def _inserted(function: str, text: str) -> Statement | None:
     inserted = _INSERTED.search(text)
     if inserted is None:
         return None
-    record = solver_record(_WRITTEN.sub("=", text, 1))
+    record = database_record(text)
     if record is not None and record.solvers[0].time_ms is not None:
         return _of_record(record, record.solvers[0], "written")
     key, name, solver, time, workspace = inserted.groups()
@@ -212,7 +217,7 @@ def _of_record(record: SolverRecord, one: SolverTime, outcome: str) -> Statement
 
 def _database(function: str, text: str) -> Statement | None:
     """Read a record of a database, alone or pasted into a log: it was written long before."""
-    record = solver_record(_WRITTEN.sub("=", text, 1))
+    record = database_record(text)
     if record is None:
         return None
     return _of_record(record, record.solvers[0], "tuned" if record.solvers[0].time_ms is None else "measured")
