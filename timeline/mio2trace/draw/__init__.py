@@ -301,8 +301,7 @@ def _without_args(part: Part) -> Iterator[Event]:
 
 
 def _process_clocks(profiles: Sequence[_Profile]) -> dict[str, object]:
-    """Return how the clocks of a job's processes relate to the first one: ``offset_ns`` is added to a process's
-    times."""
+    """Return how the clocks of a job's processes relate: ``offset_ns`` is added to a process's times."""
     processes = []
     for one in profiles:
         process, clock = one.alignment.profile.process, one.alignment.process_clock

@@ -215,8 +215,7 @@ def flags(has: NDArray[np.bool_], value: bool = True) -> Pool[bool | None]:
 
 
 def shared_slices(keys: Numbers, items: Numbers, known: dict[int, Slice], make: Callable[[int], Slice]) -> Pool[Slice]:
-    """Return the column of the slices of some items, one for each key. ``make``: of an item whose key is not
-    ``known``."""
+    """Return the column of the items' slices, one for each key; ``make`` is for keys that are not ``known``."""
     own, first, codes = np.unique(keys[items], return_index=True, return_inverse=True)
     for key, item in zip(own.tolist(), items[first].tolist(), strict=True):
         if key not in known:

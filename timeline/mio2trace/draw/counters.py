@@ -72,8 +72,7 @@ def _in_rows(values: Iterator[tuple[int, float]]) -> Iterator[tuple[list[int], l
 
 
 def _buffers(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, last: int) -> Iterator[CounterValue]:
-    """Return the bytes of created buffers. Releases are not profiled: a handle that occurs again was released
-    before."""
+    """Return the bytes of buffers. Releases are not profiled: a handle that occurs again was released."""
     live: dict[str, int] = {}
     total = 0
     # Beside the first device with drawn slices: without a device there would be nothing else.
@@ -131,8 +130,7 @@ _NEVER = (1 << 63, 0, 0.0)
 def rate_events(
     alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, chosen: Chosen | None
 ) -> Iterator[CounterValue | CounterValues]:
-    """Return ``Operations GFLOP/s`` and ``Memory traffic GB/s`` if operations show them, and ``Device busy %``; per
-    device."""
+    """Return per device ``Operations GFLOP/s``, ``Memory traffic GB/s`` if known, and ``Device busy %``."""
     achieved, traffic = _achieved(alignment, base, side, origin)
     yield from _rates(RATE, "GFLOP/s", achieved, side)
     yield from _rates(TRAFFIC, "GB/s", traffic, side)

@@ -21,8 +21,7 @@ Row = TypeVar("Row")
 
 
 class Lane(NamedTuple, Generic[Row]):
-    """Positions in order of start. ``bare``: commands without length, each at the start of a command in another
-    lane."""
+    """Positions by start. ``bare``: commands without length, each at the start of one in another lane."""
 
     row: Row
     number: int

@@ -83,8 +83,7 @@ _Maker = Callable[[Given, _Direction], Made]
 
 
 class _Row(NamedTuple):
-    """An op. ``primitive`` and ``direction`` are known even if the inputs do not show the problem. ``miopen``: MIOpen
-    computes the op."""
+    """An op: what is known even if its inputs do not show the problem. ``miopen``: MIOpen computes it."""
 
     primitive: str
     direction: _Direction
@@ -384,8 +383,7 @@ ROWS: dict[str, _Row] = {
 
 @lru_cache(maxsize=1 << 13)
 def operations_of(name: str, inputs: Inputs | None) -> tuple[Operation, ...]:
-    """Return the operations that an op computes: none for an op without a row, two for a gradient of data and of
-    weights.
+    """Return the operations of an op: none for an op without a row, two for a gradient of data and of weights.
 
     If the inputs were not recorded, or do not fit the op, the operation has no problem.
     """
@@ -416,8 +414,7 @@ def operations_of(name: str, inputs: Inputs | None) -> tuple[Operation, ...]:
 
 @lru_cache(maxsize=1 << 13)
 def plain(name: str, inputs: Inputs | None, around: str = "") -> Operation:
-    """Return an operation for an op that launched something but has no row: its name, its inputs, its traffic if
-    defined.
+    """Return the operation of an op that launched something but has no row: its name, inputs, traffic if defined.
 
     ``around``: PyTorch's annotation of the collective, if there is one. Older versions record only this annotation.
     """

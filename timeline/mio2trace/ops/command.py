@@ -103,8 +103,7 @@ def _words(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 
 def split(text: str) -> tuple[str, dict[str, str]]:
-    """Return the base word, and the options by name without dashes in the order of the text; long names become short
-    ones.
+    """Return the base word, and the options by their short names without dashes, in the order of the text.
 
     Raises `NotPlainError` for a text that is no driver command.
     """
@@ -166,8 +165,7 @@ def parse(text: str, tag: str = "") -> Problem | None:
 
 
 def driver_line(problem: Problem, form: Form = "newest") -> str:
-    """Return ``./bin/MIOpenDriver ...`` for a shell, with only known options and plain values. Raises
-    `CommandError`."""
+    """Return ``./bin/MIOpenDriver ...`` with only known options and plain values. Raises `CommandError`."""
     text = problem.command(form)
     try:
         word, options = split(text)
@@ -224,7 +222,6 @@ _MARKS: tuple[tuple[Form, Callable[[str, str], bool]], ...] = (
 
 
 def form_of(commands: Iterable[tuple[str, str]]) -> Form | None:
-    """Return the form of a log's commands, each (tag, text): the newest form that any of them shows; None without
-    commands."""
+    """Return the newest form that any command of a log, (tag, text), shows; None without commands."""
     shown = (next((form for form, test in _MARKS if test(tag, text)), FORMS[0]) for tag, text in commands)
     return max(shown, key=FORMS.index, default=None)

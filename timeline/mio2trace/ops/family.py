@@ -111,8 +111,7 @@ class Line(msgspec.Struct, frozen=True):
         return self._way(self.flags.get("F", ""))
 
     def two_ways(self, flag: str = "F") -> OperationDirection | None:
-        """Return the direction for a primitive with one backward pass. Before 2.3 the text has none; then the function
-        shows it."""
+        """Return the direction for a primitive with one backward pass: before 2.3 that of the function."""
         return self._way(self.flags.get(flag, self.flags.get("F", ""))) or self.by_tag
 
     def _way(self, text: str) -> OperationDirection | None:

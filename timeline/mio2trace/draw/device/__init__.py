@@ -220,8 +220,7 @@ class DeviceSide:
 
     @functools.cached_property
     def _apart(self) -> set[_Lane]:
-        """Return other lanes with more than `APART` of a device's kernel time, such as the stream of the
-        collectives."""
+        """Return other lanes with more than `APART` of a device's kernel time, such as collectives'."""
         lanes = [lane for lane in self._shown_lanes() if lane[1:] == (0, "")]
         several = Counter(self._device_of.get(lane[0], 0) for lane in lanes)
         took: dict[_Lane, float] = {}

@@ -91,10 +91,7 @@ class Commands:
         self._operation_of = np.asarray(links.operation_of, np.int64)
 
     def _gemm_parts(self) -> dict[int, tuple[int, int, int]]:
-        """Return the GEMMs of several kernels (ViennaCL's blocks, clBLAS's tiles), by the kernel that represents each.
-
-        The rate is that of the whole GEMM.
-        """
+        """Return GEMMs of several kernels (ViennaCL's blocks, clBLAS's tiles), by the kernel that represents each."""
         spans_of = {}
         for position, parts in self._measures.gemm_parts.items():
             cost = self._measures.of(parts)
@@ -189,8 +186,7 @@ class Commands:
         return Slice(track, 0, 0, shown, "kernel", NO_ARGS, shared)
 
     def _rates(self, positions: Numbers, durations: Numbers) -> dict[str, Column]:
-        """Return the rates of kernels. For a GEMM of several kernels: the rate of all, their number, the sum of their
-        times."""
+        """Return the rates of kernels; of a GEMM of several: that of all, their number, the sum of their times."""
         flop, kernels, kernel_ns = self._work
         kernels = np.where(durations > 0, kernels[positions], NO)
         kernel_ns = np.where(kernels == NO, NO, kernel_ns[positions])
@@ -366,8 +362,7 @@ def _work_args(fact: KernelFact | None, whole: Operation | None, *, is_gemm: boo
 
 
 def _counter_args(activity: Activity, counters: Sequence[Counter]) -> dict[str, Any]:
-    """Return the values of hardware counters, and derived values. A counter is a fraction even if its value is
-    whole."""
+    """Return values of hardware counters, and derived ones. A counter is a fraction even if its value is whole."""
     known = measured(activity, counters).shown
     shown = {name: three_digits(value) if isinstance(value, float) else value for name, value in known.items()}
     parts = {"counters": values_of(activity, counters), "measured": shown}

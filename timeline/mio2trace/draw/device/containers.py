@@ -251,8 +251,7 @@ def source_args(operation: Operation) -> dict[str, Any]:
 
 
 def operation_args(operation: Operation) -> dict[str, Any]:
-    """Return the arguments of the operation itself, the most important first; place, kernels and rate belong to the
-    slice."""
+    """Return the arguments of the operation, the most important first; others belong to its slice."""
     args: dict[str, Any] = {"solver": operation.solver} if operation.solver else {}
     if operation.algorithm:
         args["algorithm"] = operation.algorithm

@@ -37,8 +37,7 @@ this time."""
 
 
 class HostSpan(msgspec.Struct, frozen=True, gc=False):
-    """A slice of the host's side; times in ns. ``args``: None for a call with kernels. ``operation``: for a line of the
-    log."""
+    """A slice of the host's side; times in ns. ``args``: None for a call with kernels, which has an ``operation``."""
 
     start: int
     end: int

@@ -219,8 +219,7 @@ class _Looks:
 
 
 def _nested(row: _Row) -> list[_Row]:
-    """Return lanes in which items nest or are disjoint, by (start, longest first); each item in the first lane that
-    fits."""
+    """Return lanes in which items nest or are disjoint; by start, longest first, each in the first that fits."""
     row = row.take(np.lexsort((-row.ends, row.starts)))
     if _is_nested(row):
         return [row]

@@ -53,8 +53,7 @@ def _activ_from_command(line: Line) -> ActivProblem:
 
 
 class SoftmaxProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
-    """``algorithm``: 0 fast, 1 accurate, 2 log. ``mode``: 0 instance, 1 channel. alpha, beta: if a command
-    states them."""
+    """``algorithm``: 0 fast, 1 accurate, 2 log. ``mode``: 0 instance, 1 channel. alpha, beta: only of commands."""
 
     primitive: ClassVar[str] = "softmax"
     told_by_commands: ClassVar[tuple[str, ...]] = ("alpha", "beta")

@@ -31,15 +31,13 @@ def is_annotation(text: str) -> bool:
 
 
 def kind_of(name: str) -> str:
-    """Return ``allreduce`` for ``all_reduce``, ``_allgather_base``, ``allreduce_coalesced``; empty for any
-    other name."""
+    """Return ``allreduce`` for ``all_reduce`` and ``allreduce_coalesced``; empty for any other name."""
     plain = name.lower().replace("_", "")
     return next((kind for kind in NAMES if kind.replace("_", "") in plain), "")
 
 
 class CollectiveProblem(Problem, frozen=True, kw_only=True, gc=False):
-    """``sent``, ``received``: elements on this rank. ``ranks``: the number of ranks of the group, None if not
-    recorded."""
+    """``sent``, ``received``: elements on this rank. ``ranks``: how many the group has, None if not recorded."""
 
     kind: str
     sent: int

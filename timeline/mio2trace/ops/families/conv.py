@@ -296,8 +296,7 @@ def from_command(line: Line) -> ConvProblem | None:
 
 
 def from_flags(flags: Mapping[str, str], direction: OperationDirection | None, dtype: str | None) -> ConvProblem | None:
-    """Return the problem of a command's flags (short names). Raises KeyError or ValueError if a necessary flag is
-    missing."""
+    """Return the problem of a command's flags (short names). Raises KeyError or ValueError if one is missing."""
 
     def get(name: str, default: str | None = None) -> int:
         return int(flags[name] if default is None else flags.get(name, default))

@@ -95,8 +95,7 @@ class FusionProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return self.conv.gemm() if self.conv else None
 
     def flop(self) -> int | None:
-        """The FLOPs of the convolution, and per element of the output 1 for bias, 2 for batch norm, 1 for
-        activation."""
+        """Those of the convolution, and per element of the output: bias 1, batch norm 2, activation 1."""
         elements = work(self.output)
         if elements is None or not self.parts:
             return None
@@ -136,8 +135,7 @@ class FusionProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
 
 
 def from_command(line: Line) -> FusionProblem | None:
-    """Read ``-F mode`` and the flags of the convolution or batch norm. The type in the base word is unreliable
-    (7.3)."""
+    """Read mode and the flags of the convolution or batch norm. The type in the base word is unreliable (7.3)."""
     flags = line.flags
     mode = int(flags["F"])
     parts = _BY_MODE[mode]

@@ -148,8 +148,7 @@ def flattened(tensor: Tensor) -> Tensor:
 
 
 def _single_step(lengths: Shape, strides: Shape, usual: int) -> int | None:
-    """Return the distance of the elements of these dimensions, ``usual`` for a single element; None if there are
-    several distances."""
+    """Return the distance of elements, ``usual`` for a single element; None for several distances."""
     kept = [(length, step) for length, step in zip(lengths, strides, strict=True) if length != 1]
     is_one = all(outer == step * length for (_, outer), (length, step) in pairwise(kept))
     return [usual, *(step for _, step in kept)][-1] if is_one else None

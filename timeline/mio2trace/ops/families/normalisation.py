@@ -32,8 +32,7 @@ _TYPES = {
 
 
 class BnormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
-    """``mode``: 0 per activation, 1 spatial. ``running``, ``saved``: whether these statistics are kept or used; None if
-    unknown."""
+    """``mode``: 0 per activation, 1 spatial. ``running``, ``saved``: are these statistics kept; None: unknown."""
 
     primitive: ClassVar[str] = "bnorm"
     told_by_commands: ClassVar[tuple[str, ...]] = ("scale_dtype", "activation")
@@ -193,8 +192,7 @@ _MODES = ("within", "cross")
 
 
 class LrnProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
-    """``window``: the number of neighbours. ``mode``: 0 within channel, 1 cross channel. alpha, beta, k keep their
-    text."""
+    """``window``: number of neighbours. ``mode``: 0 within channel, 1 cross channel. alpha, beta, k: as text."""
 
     primitive: ClassVar[str] = "lrn"
 

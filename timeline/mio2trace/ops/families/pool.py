@@ -18,8 +18,7 @@ _FLAGS = ("-Z", "-y", "-x"), ("-o", "-p", "-q"), ("-s", "-v", "-u")
 
 
 class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
-    """``window``, ``pads``, ``strides``: per spatial dimension, height before width. ``x_strides``: as logged,
-    or ()."""
+    """``window``, ``pads``, ``strides``: per dimension, height before width. ``x_strides``: as logged, or ()."""
 
     primitive: ClassVar[str] = "pool"
     told_by_commands: ClassVar[tuple[str, ...]] = ("index_mode",)
@@ -68,8 +67,7 @@ class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return (*self.x[:2], *sizes) if min(sizes) > 0 else ()
 
     def rounded_up(self) -> Shape:
-        """Return the sizes as PyTorch rounds them up: without a last window that would begin behind the input and its
-        first pad."""
+        """Return the sizes as PyTorch rounds them up: no window begins behind the input and its first pad."""
         down, up = self.expected_output(), self.expected_output(up=True)
         if not down:
             return up

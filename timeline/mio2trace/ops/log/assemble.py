@@ -44,8 +44,7 @@ def driver_command(operation: Operation, form: Form = "newest") -> str:
 
 
 class Assembly:
-    """Processes the records one after another. With ``repeats``, calls that equal an earlier one are not worked out
-    again."""
+    """Processes records one after another. With ``repeats``, the results of equal earlier calls are used."""
 
     def __init__(self, log: MiopenLog, repeats: bool = True) -> None:
         self._records = log.records
@@ -126,8 +125,7 @@ class Assembly:
             state.plans.add(entry)
 
     def _nested(self, draft: Draft, entry: Entry) -> None:
-        """Add an internal entry: its one literal names the GEMM path, or the library of one GEMM call (miopen-log.md
-        3.4)."""
+        """Add an internal entry: its literal names the GEMM path, or a GEMM call's library (miopen-log.md 3.4)."""
         draft.end_line = entry.end_line
         params = entry.params
         literal = params[0][0].strip('"') if params else entry.api
@@ -208,8 +206,7 @@ class Assembly:
         return None
 
     def _phase(self, command: Command, problem: Problem | None) -> Phase:
-        """Return the phase of a command without an entry (miopen-log.md 7.1): up to ROCm 5.3 the search for weights
-        also prints one."""
+        """Return the phase of a command without an entry. Up to ROCm 5.3 searches for weights print one (7.1)."""
         if "Find" in command.tag:
             return "find"
         if not self._weights_find_first or command.tag != "LogCmdConvolution":

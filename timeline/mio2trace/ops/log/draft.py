@@ -333,8 +333,7 @@ class State:
             self.statements += 1
 
     def chosen(self, problem: Problem | None, dtype: str | None) -> str | None:
-        """Return the best solver that a search found: for this type and layout, or for those of the two that
-        are known."""
+        """Return the best solver that a search found: for type and layout, as far as they are known."""
         searched = () if problem is None else self.once(_searched, problem, dtype)
         return next((solver for one in searched if (solver := self._chosen.get(one)) is not None), None)
 

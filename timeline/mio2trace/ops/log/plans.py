@@ -97,8 +97,7 @@ class Find2Problems:
         self._created.append(_Find2(params.get("operatorDesc", ""), direction, {}))
 
     def set(self, entry: Entry) -> None:
-        """Add ``miopenSetProblemTensorDescriptor``: the first one with a new pointer belongs to the last created
-        problem."""
+        """Add ``miopenSetProblemTensorDescriptor``. A new pointer is that of the last created problem."""
         params = dict(entry.params)
         pointer = params.get("problem", "")
         problem = self._problems.get(pointer)
@@ -119,8 +118,7 @@ class Find2Problems:
         return made
 
     def run(self, entry: Entry) -> tuple[ConvProblem | None, list[str]]:
-        """Read ``miopenRunSolution``: return the searched problem with the shapes of the tensors, and doubts
-        about it."""
+        """Return the searched problem with the shapes of a ``miopenRunSolution``, and doubts about it."""
         shapes = run_tensors(entry)
         wanted = {name[-1].lower(): lengths for name, (lengths, _) in shapes.items() if name.startswith("Conv")}
         fitting = [
@@ -277,8 +275,7 @@ class FusionPlans:
         return problem.planned(plan.operators()), _joined(plan.last), doubts
 
     def _own_arguments(self, thread: int | None, given: dict[str, Buffers] | None = None) -> None:
-        """Assign the arguments that were set since the last plan was made, without an execution in between, to this
-        plan."""
+        """Assign arguments that were set since the last plan was made, without an execution, to this plan."""
         if self._made is not None:
             self._made.own = self._set.pop((thread, ""), {}) if given is None else given
             self._made = None
