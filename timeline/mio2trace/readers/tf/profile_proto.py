@@ -329,12 +329,15 @@ _TYPES = {1: "float", 2: "double", 3: "int32", 9: "int64", 10: "bool", 14: "bflo
 
 def _pair(data: bytes, at: int, stop: int, value: int) -> tuple[int, tuple[int, int]]:
     """Read an entry of a map from integers to fields with the tag ``value``: (key, field without its tag)."""
-    found = fields(data, at, stop)
-    for tag, _, _ in found:
-        if tag not in (0x08, value):
+    key, span = 0, (0, 0)
+    for tag, a, b in fields(data, at, stop):
+        if tag == 0x08:
+            key = signed(a)
+        elif tag == value:
+            span = a, b
+        else:
             raise unexpected(tag, at)
-    entry = last(found)
-    return signed(entry[0x08][0]), entry[value]
+    return key, span
 
 
 def _tuple(data: bytes, at: int, stop: int) -> list[int]:

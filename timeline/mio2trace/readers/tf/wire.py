@@ -7,7 +7,7 @@ https://protobuf.dev/programming-guides/encoding/ describes it. Places in errors
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from mio2trace.notes import Notes
@@ -93,12 +93,12 @@ def last(found: Iterable[Field]) -> defaultdict[int, tuple[int, int]]:
     return defaultdict(lambda: (0, 0), ((tag, (at, end)) for tag, at, end in found))
 
 
-def integers(data: bytes, at: int, end: int, *known: int) -> Counter[int]:
+def integers(data: bytes, at: int, end: int, *known: int) -> defaultdict[int, int]:
     """Return the last integer of each field, by number. Raises `WireError` if a field of ``known`` is no integer."""
-    found: Counter[int] = Counter()
+    found: defaultdict[int, int] = defaultdict(int)
     for tag, value, _ in fields(data, at, end):
         if tag & 7 == VARINT:
-            found[tag >> 3] = signed(value)
+            found[tag >> 3] = value - (1 << 64) if value >> 63 else value
         elif tag >> 3 in known:
             raise unexpected(tag, at)
     return found
