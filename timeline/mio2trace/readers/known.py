@@ -37,8 +37,6 @@ class Known(NamedTuple):
 
 
 def _table(*needed: str, without: str = "\n") -> Callable[[bytes], bool]:
-    """A CSV table with these columns."""
-
     def recognises(head: bytes) -> bool:
         columns = header(head)
         return set(needed) <= set(columns) and without not in columns

@@ -126,15 +126,11 @@ def _together(of_writer: Mapping[int, _Log], lines: int) -> Records:
                 its = tuple(_of_thread(one, partial(of, writer), calls) for one in record.records)
                 libraries.append(replace(record, records=its))
     if logs:
-        together.append(
-            replace(
-                logs[0],
-                events=tuple(sorted((one for log in logs for one in log.events), key=_line)),
-                layers=tuple(sorted((one for log in logs for one in log.layers), key=_line)),
-                net=tuple({one.layer: one for log in logs[::-1] for one in log.net}.values()),
-                threads=tuple(dict.fromkeys(one for log in logs for one in log.threads)),
-            )
-        )
+        events = tuple(sorted((one for log in logs for one in log.events), key=_line))
+        layers = tuple(sorted((one for log in logs for one in log.layers), key=_line))
+        net = tuple({one.layer: one for log in logs[::-1] for one in log.net}.values())
+        threads = tuple(dict.fromkeys(one for log in logs for one in log.threads))
+        together.append(replace(logs[0], events=events, layers=layers, net=net, threads=threads))
     if libraries:
         kinds = Counter[str]()
         for library in libraries:
@@ -178,8 +174,6 @@ def _ended(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class _Log:
-    """Gives each line to the decoder that knows it."""
-
     def __init__(self, source: Source, options: ReadOptions, notes: Notes) -> None:
         self._source = source
         self._options = options
@@ -231,17 +225,12 @@ class _Log:
             lines = data[at:end].split(b"\n")
             if self._caffe.in_net_text:
                 for line in lines:
-                    self._net_line(line)
+                    is_long = len(line) > LONGEST_LOG_LINE
+                    self._too_long += is_long
+                    self._foreign += not is_long and not self._caffe.takes_of_net(line)
             else:
                 self._foreign += sum(map(bool, map(bytes.strip, lines)))
             at, number = end, following + len(lines) - 1
-
-    def _net_line(self, line: bytes) -> None:
-        """Read a line of a printed net, or another program's line inside it."""
-        if len(line) > LONGEST_LOG_LINE:
-            self._too_long += 1
-        elif not self._caffe.takes_of_net(line):
-            self._foreign += 1
 
     def _other(self, number: int, line: bytes) -> bool:
         if self._cut is not None or MARKER in line or len(glued_parts(line)) > 1 or not self._caffe.feed(number, line):

@@ -214,7 +214,6 @@ def _made(  # noqa: PLR0913 - one call a form
     epilogue: str,
     solution: str,
 ) -> GemmChoice | None:
-    """Return the GEMM; None for a cut line, or one that is no GEMM."""
     m, n, k = map(_whole, sizes)
     count = _whole(batch)
     if not m or not n or not k or not count or not set(trans) <= {"N", "T", "C"} or _NAME.fullmatch(function) is None:

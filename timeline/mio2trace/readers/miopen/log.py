@@ -293,7 +293,6 @@ class MiopenDecoder:
         return False
 
     def _printed(self, number: int, text: bytes) -> bool:
-        """Read a line that the library and its driver print to standard output and error."""
         if text.startswith(PERFORMANCE):
             self._add_message(number, "Performance", "", text, "performance")
         elif DRIVER_OUTPUT.match(text):
@@ -421,7 +420,6 @@ def _are_options(tokens: list[str]) -> bool:
 
 
 def _repeated(text: str) -> int:
-    """Count the options that the command already has."""
     options = [token for token in text.split() if _OPTION.fullmatch(token)]
     return len(options) - len(set(options))
 

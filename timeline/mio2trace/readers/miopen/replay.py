@@ -180,7 +180,6 @@ class Replay:
         out.records.append(Entry(number, unit.call, b",".join(digits), out.stamp, out.elapsed))
 
     def _again(self, unit: Unit, number: int) -> None:
-        """Add a line that repeats: its command or message, if one is kept."""
         out, record = self._out, unit.line
         if record is None:
             return

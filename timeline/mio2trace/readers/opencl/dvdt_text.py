@@ -108,7 +108,6 @@ class BlockDecoder:
         return self._folder.finish(interleaved=interleaved)
 
     def _cut(self) -> bool:
-        """Return whether there is an open block without its end."""
         return bool(self._name and (self._source_end or _HANDLES.get(self._name, "errcode") not in self._fields))
 
     def _close(self, last: bool = False) -> None:

@@ -76,7 +76,6 @@ class _Reading:
         return {key: self._database.text_of(text) for key, text in self._database.rows(query)}
 
     def _calls(self) -> dict[object, str]:
-        """Read calls and ranges into their processes; return the names of the calls by id."""
         there = self._database.columns("rocpd_api")
         domain = "domain_id" if "domain_id" in there else "NULL"
         names: dict[object, str] = {}
@@ -109,11 +108,8 @@ class _Reading:
         if "rocpd_copyapi" in self._names:
             copies = dict(self._database.numbers("SELECT api_ptr_id, size FROM rocpd_copyapi"))
         call_of = dict(self._database.numbers("SELECT op_id, api_id FROM rocpd_api_ops"))
-        ops = list(
-            self._database.numbers(
-                'SELECT id, gpuId, queueId, start, "end", description_id, opType_id FROM rocpd_op ORDER BY id'
-            )
-        )
+        columns = 'id, gpuId, queueId, start, "end", description_id, opType_id'
+        ops = list(self._database.numbers(f"SELECT {columns} FROM rocpd_op ORDER BY id"))  # noqa: S608 - names of ours
         for key, gpu, *_ in ops:
             pid = self._process_of_call.get(call_of.get(key))
             if pid is not None:

@@ -85,7 +85,6 @@ class _Reading:
                 self._device(event)
 
     def _host(self, event: Event, key: int) -> None:
-        """Add a call, a range or a mark."""
         pid, tid = number(event.pid), number(event.tid)
         assembly = self.assemblies[pid]
         times = self._times(assembly, event, "API call or range")

@@ -126,7 +126,6 @@ class _Reading:
         )  # fmt: skip
 
     def _kernels(self) -> None:
-        """Read a run without traced calls."""
         for begin, end, pid, tid, name, index, gpu, queue, grid, group in self._rows("KERN", _KERNELS):
             assembly = self._assemblies[pid]
             times = assembly.times(begin, end, "kernel")

@@ -79,7 +79,6 @@ class _Reading:
                 self._device(event, section)
 
     def _host(self, event: Event, key: int) -> None:
-        """Add a call or a range."""
         assembly = self.assemblies[number(event.args.get("pid"))]
         begin, end = number(event.args.get("BeginNs")), number(event.args.get("EndNs"))
         times = assembly.times(begin, end, "API call or range")

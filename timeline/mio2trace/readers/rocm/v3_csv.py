@@ -86,7 +86,6 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
 
 
 def _siblings(source: Source) -> Iterator[Source]:
-    """Return the other files of the set, in the order of their kinds."""
     folder, name = os.path.split(source.path)
     match = _FILE.fullmatch(name)
     if match is None:
@@ -179,11 +178,9 @@ class _Reading:
         )
         groups = table.places("workgroup_size_x", "workgroup_size_y", "workgroup_size_z")
         grids = table.places("grid_size_x", "grid_size_y", "grid_size_z")
-        taken = table.places(
-            "vgpr_count", "accum_vgpr_count", "sgpr_count",
-            "lds_block_size" if "lds_block_size" in table else "group_segment_size",
-            "scratch_size" if "scratch_size" in table else "private_segment_size",
-        )  # fmt: skip
+        lds = "lds_block_size" if "lds_block_size" in table else "group_segment_size"
+        scratch = "scratch_size" if "scratch_size" in table else "private_segment_size"
+        taken = table.places("vgpr_count", "accum_vgpr_count", "sgpr_count", lds, scratch)
         lane_kind: Literal["queue", "stream"] = "stream" if "stream_id" in table else "queue"
         lane_at = stream_at if "stream_id" in table else queue_at
         places = agent_at, lane_at, tid_at, *grids, *groups, *taken

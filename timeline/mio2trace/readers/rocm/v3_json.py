@@ -254,10 +254,8 @@ class _Reading:
             info = row.dispatch_info
             grid, group = info.grid_size, info.workgroup_size
             name, symbol = symbols.get(_key(info.kernel_id), ("", _UNKNOWN))
-            taken = (
-                symbol.arch_vgpr_count, symbol.accum_vgpr_count, symbol.sgpr_count,
-                info.group_segment_size, info.private_segment_size,
-            )  # fmt: skip
+            registers = symbol.arch_vgpr_count, symbol.accum_vgpr_count, symbol.sgpr_count
+            taken = *registers, info.group_segment_size, info.private_segment_size
             assembly.activity(
                 "kernel", name, self._lane(info.agent_id, row.stream_id, info.queue_id), times, number=info.dispatch_id,
                 correlation=row.correlation_id.internal, grid=sizes(grid.x, grid.y, grid.z),

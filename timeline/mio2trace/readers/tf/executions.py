@@ -119,7 +119,6 @@ def _near(ops: list[_Op], notes: Notes) -> list[_Op]:
 
 
 def _numbered(name: str, number: int) -> str:
-    """Return the name with a number, except for the first of several equal names."""
     return name if number == 1 else f"{name} #{number}"
 
 

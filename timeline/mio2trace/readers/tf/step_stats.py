@@ -136,14 +136,16 @@ def collect(stats: Iterable[DeviceStats], source: int, place: str, notes: Notes)
             times = op.start_us * 1000, max(1, op.op_end_us) * 1000
             node = collector.add(name, what, Execution(device, kind, *times, label))  # type: ignore[arg-type]
             if node is not None and kind == "cpu":
-                node.memory.append(_memory(op))
+                both, read_ns = op.temporary_bytes + op.kept_bytes, (op.start_us + op.op_end_us) * 1000
+                requested, peak, residual = op.total_bytes + both, op.peak_bytes + both, op.live_bytes + op.kept_bytes
+                # tfprof's sums (tfprof.md 2, ExecMemory)
+                node.memory.append(OpMemory(requested, peak, residual, op.output_bytes, read_ns, op.in_use_bytes))
                 known = {slot for slot, _ in node.shapes}
                 node.shapes += [pair for pair in op.shapes if pair[0] not in known]
     return collector.finish(source, memory_known=True)
 
 
 def _label(op: OpStats, kind: str) -> tuple[str, str]:
-    """Return (op type, kernel name) from a record's label."""
     if kind == "cpu":
         found = _ON_HOST.match(op.label)
         return ("" if found is None else found["op"]), ""
@@ -157,10 +159,3 @@ def _label(op: OpStats, kind: str) -> tuple[str, str]:
     of, _, what = node.partition("#")[0].rpartition(":")
     # In text from another node, the end of its name is unknown.
     return (what if of == op.name.partition(":")[0] and _TYPE.fullmatch(what) else named), kernel
-
-
-def _memory(op: OpStats) -> OpMemory:
-    """Return tfprof's sums (tfprof.md 2, ExecMemory)."""
-    both, read_ns = op.temporary_bytes + op.kept_bytes, (op.start_us + op.op_end_us) * 1000
-    requested, peak, residual = op.total_bytes + both, op.peak_bytes + both, op.live_bytes + op.kept_bytes
-    return OpMemory(requested, peak, residual, op.output_bytes, read_ns, op.in_use_bytes)

@@ -95,7 +95,6 @@ class _Reader:
             self._row(number, line)
 
     def _lost(self, number: int) -> None:
-        """Note a row that cannot be read."""
         if self.is_ended:
             self._notes.add("row of a view that cannot be read: skipped", f"{self._source.name}:{number}")
         else:

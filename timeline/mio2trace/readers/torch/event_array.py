@@ -240,7 +240,6 @@ def nanoseconds(value: object) -> int | None:
 
 
 def _number(text: str) -> Number:
-    """Return decimals as they are written; anything but a plain number need not be exact."""
     return Decimal(text) if len(text) < 40 and text.replace(".", "").lstrip("-").isdecimal() else float(text)
 
 

@@ -136,7 +136,10 @@ class Frames:
             for at in range(max(0, bisect_right(begins, start) - 1), bisect_left(begins, end)):
                 begin, until = gaps[at]
                 if min(end, until) - max(start, begin) >= MOST_OF * (until - begin):
-                    yield threads[self._thread_of[row]], _function(names[self._name_of[row]]), start, end
+                    name = names[self._name_of[row]]
+                    found = _FRAME.match(name)  # ``data.py:12 load`` for ``lib/data.py(12): load``
+                    shown = name if found is None else f"{found[1]}:{found[2]} {name[found.end() :]}"
+                    yield threads[self._thread_of[row]], shown, start, end
                     break
 
     def _holding(self, thread: _Thread, spans: Sequence[tuple[float, float]]) -> list[int]:
@@ -216,12 +219,6 @@ class Frames:
 
 Lines = tuple[int, int]
 """Places in `Frames.named`, -1 for none: outside of the framework; and outside of the libraries that build on it."""
-
-
-def _function(name: str) -> str:
-    """Return ``data.py:12 load`` for ``lib/data.py(12): load``."""
-    found = _FRAME.match(name)
-    return name if found is None else f"{found[1]}:{found[2]} {name[found.end() :]}"
 
 
 def _frame_of(name: str) -> tuple[SourceLine, bool] | None:

@@ -36,13 +36,11 @@ _NAME = late(rb'"([A-Za-z0-9_]{1,40})"')
 
 
 def _word(text: msgspec.Raw, form: re.Pattern[bytes] = _NAME) -> str:
-    """Return a short plain word; empty for any other value."""
     found = form.fullmatch(bytes(text).strip())
     return found[1].decode() if found is not None else ""
 
 
 def _file(value: object) -> str:
-    """Return the base name of a Python file; empty for any other value."""
     if not isinstance(value, str):
         return ""
     found = _FILE.search(value[-_LONGEST_FILE:])

@@ -170,7 +170,9 @@ class _Reading:
         for assembly in assemblies:
             if early is None and base:
                 assembly.later(base)
-            assembly.process = Process(index=0, pid=assembly.process.pid, rank=_rank(around))
+            rank = around.distributed.get("rank") if isinstance(around.distributed, dict) else None
+            rank = rank if type(rank) is int and 0 <= rank < 1 << 31 else None
+            assembly.process = Process(index=0, pid=assembly.process.pid, rank=rank)
             if assembly.latest_ns < _UNIX_FROM_NS:
                 assembly.clock = Clock("opaque", scope=f"file {self._source.index}")
         base = base if early is None else early
@@ -191,7 +193,6 @@ class _Reading:
         return msgspec.structs.replace(profile, functions=tuple(functions))
 
     def _with_lines(self, assembly: Assembly, profile: Profile, base: int) -> Profile:
-        """Add the Python line of each launch."""
         thread_of = {index: key for key, (of, index) in self._threads.items() if of is assembly}
         calls: dict[int, Call] = {id(one.call): one.call for one in profile.activities if one.call is not None}
         of_thread: dict[Any, list[int]] = defaultdict(list)
@@ -249,7 +250,6 @@ class _Reading:
         return assembly
 
     def _where(self, event: Event) -> tuple[Assembly, int]:
-        """Return the process's assembly and the index of the thread."""
         key = event.pid, event.tid
         where = self._threads.get(key)
         if where is None:
@@ -376,7 +376,6 @@ class _Reading:
             self._flows[event.pid, event.tid, event.ts] = event.id
 
     def _activities(self) -> None:
-        """Add kernels, copies and fills to the process that launched them."""
         assemblies = list(self._of.values())
         placed = iter(self._processes(assemblies)) if len(assemblies) > 1 else repeat(0)
         work = lru_cache(maxsize=1 << 12)(_work)
@@ -407,7 +406,6 @@ class _Reading:
         return None if row.external == row.correlation or (self._one_id and row.correlation is None) else row.external
 
     def _processes(self, assemblies: Sequence[Assembly]) -> list[int]:
-        """Return the place of the process of each row of a device."""
         launches: dict[int, dict[int, Launch]] = {}
         for number, assembly in enumerate(assemblies):
             for correlation, call, parent in assembly.launches():
@@ -541,11 +539,6 @@ def _base_in(text: bytes) -> int | None:
     """Return the base time if it comes before the events."""
     stated = _BASE.findall(text)
     return int(stated[-1]) if stated and int(stated[-1]) <= _MOST_NS else None
-
-
-def _rank(around: _Around) -> int | None:
-    rank = around.distributed.get("rank") if isinstance(around.distributed, dict) else None
-    return rank if type(rank) is int and 0 <= rank < 1 << 31 else None
 
 
 def _integer(value: object) -> int | None:

@@ -89,7 +89,9 @@ def _by_time(rows: Sequence[DeviceRow], unclear: Sequence[int], found: list[int 
         of_id: dict[int | None, list[int]] = {}
         for number in numbers:
             of_id.setdefault(rows[number].correlation, []).append(number)
-        shared = any(len(same) > 1 and not _is_of_graph(rows[same[0]]) for same in of_id.values())
+        # The launch of a graph has many kernels.
+        calls_of = ([call for call, _ in rows[same[0]].launches.values()] for same in of_id.values() if len(same) > 1)
+        shared = any(not any("graph" in call.name.lower() for call in calls) for calls in calls_of)
         if shared or len(of_device) > MOST_ALIKE:
             for same in of_id.values():
                 _in_order(rows, same, found)
@@ -99,11 +101,6 @@ def _by_time(rows: Sequence[DeviceRow], unclear: Sequence[int], found: list[int 
         for number in numbers:
             launches = rows[number].launches
             found[number] = process if process in launches else min(launches)
-
-
-def _is_of_graph(row: DeviceRow) -> bool:
-    """Return whether its launch may be that of a graph, which has many kernels."""
-    return any("graph" in call.name.lower() for call, _ in row.launches.values())
 
 
 def _in_order(rows: Sequence[DeviceRow], same: Sequence[int], found: list[int | None]) -> None:

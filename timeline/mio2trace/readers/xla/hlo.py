@@ -104,14 +104,9 @@ def _told(data: bytes, raw: _Raw, shapes: Mapping[int, tuple[int, int]]) -> Inst
     parts = raw.parts
     path = next((text(data, *span) for span in _parts(data, parts.get(7, (0, 0)), 0x12)), "")
     operands = tuple(_shape(data, shapes[one]) if one in shapes else Shape() for one in raw.operands[:8])
-    target = text(data, *parts[28]) if 28 in parts else ""
-    made = Instruction(
-        opcode=text(data, *parts[2]) if 2 in parts else "",
-        target=target,
-        path=path,
-        operands=operands,
-        shape=_shape(data, parts[3]) if 3 in parts else Shape(),
-    )
+    target = text(data, *parts.get(28, (0, 0)))
+    shape = _shape(data, parts[3]) if 3 in parts else Shape()
+    made = Instruction(text(data, *parts.get(2, (0, 0))), target, path, operands, shape)
     if target in _WAYS:
         return made._replace(given=_convolution(data, raw, made))
     if target in _GEMMS or made.opcode == "dot":

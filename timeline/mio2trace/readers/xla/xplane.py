@@ -296,7 +296,6 @@ class _Assembly:
     def _execution(
         self, execution: Sequence[_Launched], thread: int, told: Mapping[_Key, Instruction], range_of: dict[int, int]
     ) -> None:
-        """Add one execution of a program: its range, with those of its layers and ops inside."""
         module = execution[0].op.key[1]
         if module:
             self._ranges.append(model.Range("frame", module, thread, *_span(execution)))
