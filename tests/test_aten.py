@@ -602,8 +602,8 @@ def test_where_the_weights_begin(data: list[str], weights: list[str]) -> None:
     """What finishes the first gradient is of the first, what prepares the second of the second: as seen."""
     parts = split(data + weights, NCHW)
     assert parts is not None
-    assert parts.data == list(range(len(data)))
-    assert parts.weights == list(range(len(data), len(data) + len(weights)))
+    assert parts[0] == list(range(len(data)))
+    assert parts[1] == list(range(len(data), len(data) + len(weights)))
 
 
 def test_names_that_say_another_order_are_believed() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from benchmarks.damage import measured
 from benchmarks.damages.sets import HANDLES, HIDDEN, TWIN
 from mio2trace import analyse
-from mio2trace.align.layers.caffe.in_order import chances_in_order
+from mio2trace.align.layers.caffe.calls import chances_in_order
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.rates import BROKEN, CUT, LOST
 from tests.conftest import shared_folder

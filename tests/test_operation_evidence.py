@@ -393,7 +393,7 @@ def test_no_link_is_sure_where_nothing_tells_calls_apart_and_no_search_was_wide(
 def test_a_queue_is_looked_ahead_once_whatever_is_learned_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that looks ahead costs as much as one that does not."""
     searches: list[list[Width]] = []
-    solved, solve = stream.Stream._solved, Lattice.solve
+    solved, solve = stream.Stream.solve, Lattice.solve
 
     def begun(one: stream.Stream) -> Posterior:
         searches.append([])
@@ -403,7 +403,7 @@ def test_a_queue_is_looked_ahead_once_whatever_is_learned_from_it(monkeypatch: p
         searches[-1].append(lattice._width)
         return solve(lattice)
 
-    monkeypatch.setattr(stream.Stream, "_solved", begun)
+    monkeypatch.setattr(stream.Stream, "solve", begun)
     monkeypatch.setattr(Lattice, "solve", counted)
     measured(shared_folder(), ("lines lost in bursts", "m121-resnet-infer-2it", "nf", 0))
     assert any(widths[-1] == AHEAD and WIDE in widths for widths in searches)

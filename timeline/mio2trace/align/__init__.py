@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from mio2trace import evidence
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import sharpened
 from mio2trace.align.clocks.fit import DeviceClock, LogClock, device_clocks
@@ -18,6 +19,7 @@ from mio2trace.align.graphs import Replay, join_replays
 from mio2trace.align.ladder import climb
 from mio2trace.align.layers.marked_steps import MarkedStep, step_at
 from mio2trace.align.layers.net import Net, by_place, read_net
+from mio2trace.align.layers.outside_times import STATED
 from mio2trace.align.links import DOUBTED, NONE, LayerRun, Links, Pass
 from mio2trace.align.operations.queues import of_its_threads, same_process
 from mio2trace.align.operations.rates import CONTRARY, MISSTATED
@@ -34,16 +36,6 @@ from mio2trace.align.same_run import (
     relation,
     unused_logs,
     without_buffers,
-)
-from mio2trace.evidence import (
-    BOUNDARY_STAMPS,
-    BUFFERS,
-    CAPTURE,
-    CORRELATION,
-    DURATIONS,
-    GRAPH_NODE,
-    RANGE,
-    SEQUENCE,
 )
 from mio2trace.kernels import KernelFact, find_gemms
 from mio2trace.model.log import FrameworkLog
@@ -70,16 +62,14 @@ __all__ = [
 
 MOST_RUNS = 4
 """The number of runs in one log that are tried, from the last one back, until the stamps of one match the profile."""
-_STATED = (RANGE, CORRELATION, GRAPH_NODE, CAPTURE, SEQUENCE)
 
 
 class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     """A profile with what is known about each activity.
 
-    ``clocks``: by device number, without devices that lack host or device times. ``log_clock``: None if the log has no
-    usable stamps. ``logs``: the profile's run of each log. ``streams``: how the links to operations came about, if
-    asked for. ``process_clock``: relation to the first process of the job, if known. ``unused``: sources of logs that
-    fit nothing in the profile."""
+    ``clocks``: by device number, if device and host times are known. ``log_clock``: None without usable stamps.
+    ``logs``: the profile's run of each log. ``streams``: how links to operations came about, if asked for.
+    ``process_clock``: relation to the job's first process. ``unused``: logs that fit nothing."""
 
     profile: Profile
     net: Net
@@ -139,11 +129,11 @@ def align(  # noqa: PLR0913 - keyword-only options
         if profile.clocks[0].as_unix is None or not any(log.events or log.layers for log in chosen.runs):
             operations, chance = run_of_profile(profile, operations, notes)
         leaving = without
-        same = None if BUFFERS in without else same_process(profile, operations)
+        same = None if evidence.BUFFERS in without else same_process(profile, operations)
         left_out = 0
         if same is False and by_order_alone:
             notes.add("log and profile have no buffer in common: every link to an operation has low confidence")
-            leaving |= {BUFFERS}
+            leaving |= {evidence.BUFFERS}
             chance = min(chance, DOUBTED)
         elif same is False:
             bare = without_buffers(operations)
@@ -151,10 +141,10 @@ def align(  # noqa: PLR0913 - keyword-only options
                 raise InputError(OTHER_PROCESS)
             left_out, operations, same = len(operations) - len(bare), bare, None
         runs = [by_place(log) for log in chosen.runs]
-        by_ranges = not leaving >= {RANGE, CORRELATION}
+        by_ranges = not leaving >= {evidence.RANGE, evidence.CORRELATION}
         calls = calls_of(profile, operations, behind, notes) if by_ranges else Calls(tuple(operations), ())
         replays, replayed = list[Replay](), list[Operation]()
-        if not leaving >= {CAPTURE, GRAPH_NODE}:
+        if not leaving >= {evidence.CAPTURE, evidence.GRAPH_NODE}:
             of_calls = max((one.index for one in calls.operations), default=NONE) + 1
             replays, replayed = join_replays(profile, captures, of_calls, notes)
         attribution = Attribution(
@@ -235,9 +225,8 @@ class _Joined(NamedTuple):
 
 
 def _chance_of_operations(attribution: Attribution, left_out: int) -> float:
-    """Return the probability that the operations are this run's. ``left_out``: operations that buffers exclude.
-
-    Raises `InputError` if no other operation has a kernel."""
+    """Return the probability that the operations are this run's. Raises `InputError` if only ``left_out`` ones have
+    kernels."""
     explained = is_explained(attribution.profile, attribution.links)
     if left_out:
         if not explained or max(attribution.links.operation_of, default=NONE) == NONE:
@@ -257,7 +246,7 @@ def _chance_of_operations(attribution: Attribution, left_out: int) -> float:
 def _doubt_choice(links: Links, chance: float, chance_of_log: float, *, are_alike: bool) -> None:
     """Lower the confidence of all links if another run of the log may be the profile's."""
     everything = range(len(links.layer_by))
-    timed = (DURATIONS, BOUNDARY_STAMPS)
+    timed = (evidence.DURATIONS, evidence.BOUNDARY_STAMPS)
     if chance < 1:
         links.doubt_layer(everything, chance)
         links.doubt_operation(everything, chance)
@@ -274,7 +263,7 @@ def _doubt_run(attribution: Attribution, notes: Notes) -> None:
     links = attribution.links
     named = any(log.layers or log.events for log in attribution.logs)
     is_apart = attribution.clock is not None and attribution.clock.is_apart
-    words = {*links.operation_by, *(links.layer_by if named else ())} - {"", *_STATED}
+    words = {*links.operation_by, *(links.layer_by if named else ())} - {"", *STATED}
     if not words and not is_apart:
         return
     doubt = doubt_of_run(attribution)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from mio2trace.align.clocks.axis import HostTimes, Timeline, common_axis, host_times, line_axis
 from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, LogClock, nearest_zone, stamp_resolution
-from mio2trace.align.clocks.relate import ends_at_set_up, relate_clocks
+from mio2trace.align.clocks.relate import relate_clocks
 from mio2trace.align.clocks.rhythm import keeps_time, related
 from mio2trace.align.layers.caffe.marks import Marked
 from mio2trace.align.layers.marked_steps import MarkedStep, marked_steps
@@ -23,7 +23,7 @@ from mio2trace.align.operations.stream import Stream
 from mio2trace.align.operations.windows import Late
 from mio2trace.evidence import ORDER, RANGE, Evidence
 from mio2trace.kernels import KernelFact
-from mio2trace.model.log import Direction, FrameworkLog, LayerTime
+from mio2trace.model.log import Direction, FrameworkLog
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
@@ -40,12 +40,11 @@ DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
 class Attribution:
     """One run while its activities get layers and operations.
 
-    ``operation_of_range``: the operation of each range. ``weights_of``: the operation of the weights' gradient by that
-    of the data's. ``beside``: other profiles of the run. ``facts``: by position. ``without``: evidence to leave out.
-    ``same_process``: whether buffers of log and profile agree (None: unknown). ``late``: the stream of the log that was
-    buffered. ``fitted``: clocks from sure links, of the log's lines (False) and of stamps of calls (True).
-    ``keeps_time``: whether stamps match the profile (None: unknown). ``host_error_ns``: the error of host times that
-    have steps of ``host_step_ns``."""
+    ``weights_of``: the operation of the weights' gradient by that of the data's. ``beside``: other profiles of the run.
+    ``without``: evidence to leave out. ``same_process``: whether buffers of log and profile agree. ``late``: the stream
+    of the log that was buffered. ``fitted``: clocks from sure links, of lines (False) and of stamps of calls (True).
+    ``keeps_time``: whether stamps match the profile. ``host_error_ns``: error of host times that have steps of
+    ``host_step_ns``."""
 
     profile: Profile
     notes: Notes
@@ -119,7 +118,7 @@ class Attribution:
 
     @cached_property
     def host_times(self) -> HostTimes | None:
-        return host_times(self.profile.activities, self.notes, self.host_error_ns)
+        return host_times(self.profile.commands, self.notes, self.host_error_ns)
 
     @cached_property
     def stamp_ns(self) -> int:
@@ -155,19 +154,6 @@ class Attribution:
         counts = {event.number for event in self.events if event.kind == "testing"}
         counts |= {log.iterations for log in self.logs if log.iterations is not None}
         return counts.pop() if len(counts) == 1 else None
-
-    def tells_net_alone(self) -> bool:
-        """Whether the logs end during the set-up, which every run of the program prints alike."""
-        return ends_at_set_up(self.logs)
-
-    def all_marked(self) -> bool:
-        """Whether timer marks bound all iterations."""
-        marked = self.marked
-        return marked is not None and marked.grammar.layers > 0 and self.iterations() in (None, marked.iterations)
-
-    def host_time(self, layer: LayerTime) -> int | None:
-        """The host time in ns at which a layer line was printed; None without a stamp or a clock."""
-        return None if self.clock is None or layer.stamp is None else self.clock.to_host(layer.stamp)
 
     # -- what is placed so far ---------------------------------------------------------------------------------------
 
@@ -208,8 +194,7 @@ class Attribution:
         sure: bool = True,
         confidence: float = 1.0,
     ) -> None:
-        """Link activities to a layer's run. If ``by`` is None, evidence and confidence are those of the operation's
-        link."""
+        """Link activities to a layer's run. ``by`` None: evidence and confidence are the operation's."""
         if by is not None:
             self.links.give_layer(positions, run, by, sure=sure, confidence=confidence)
             return

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align.attribution import Attribution
+from mio2trace.align.layers.between import neighbours
 from mio2trace.align.layers.by_sequence import Sequenced, layers_by_sequence
 from mio2trace.align.layers.marked_steps import LEAST_LAUNCHES, before_recording, is_step, step_at
-from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.links import NONE, WORDS, LayerRun
 from mio2trace.align.open_ranges import OpenRanges
 from mio2trace.align.sequences import matches
@@ -42,8 +42,7 @@ _OF_MIOPEN = frozenset(name for name, row in ROWS.items() if row.miopen)
 
 
 class LoggedOps(NamedTuple):
-    """``logged_as``: place of the call by place of the op. ``ambiguous``: the number of ops with several possible
-    calls."""
+    """``logged_as``: places of calls by places of ops. ``ambiguous``: the number of ops with several possible calls."""
 
     logged_as: dict[int, int]
     ambiguous: int
@@ -86,7 +85,6 @@ def _shapes(operation: Operation) -> Hashable:
 
 
 def _op_key(operation: Operation) -> Hashable:
-    """Return what op and call both state."""
     if operation.primitive == "conv":
         return operation.direction, _shapes(operation)
     return operation.primitive, operation.direction, operation.input
@@ -98,17 +96,8 @@ _FINISHING = ("cast", "col2im", "reduce")
 _UNKNOWN = KernelName(role="")
 
 
-class Gradients(NamedTuple):
-    """Places of the kernels of each gradient; a bias's gradient is in neither."""
-
-    data: list[int]
-    weights: list[int]
-
-
-def split(names: Sequence[str], data: Operation) -> Gradients | None:
-    """Divide an op's kernels (names in launch order) into both gradients. ``data``: the data's operation.
-
-    Returns None if nothing shows which kernels are whose."""
+def split(names: Sequence[str], data: Operation) -> tuple[list[int], list[int]] | None:
+    """Divide an op's kernels (names in launch order) into both gradients; None if nothing shows which are whose."""
     meanings = [kernel_name(name) or _UNKNOWN for name in names]
     own = [place for place, meaning in enumerate(meanings) if meaning.primitive != "bias"]
     mains = [place for place in own if meanings[place].role == "main"]
@@ -119,7 +108,7 @@ def split(names: Sequence[str], data: Operation) -> Gradients | None:
             turns = "CNHW2NCHW" in behind or _turns_back(names[mains[last]], data.layout or "", tensor)
             end = _end(meanings[: mains[last + 1]], mains[last], first, turns)
             parts = [place for place in own if place < end], [place for place in own if place >= end]
-            return Gradients(*parts) if first == DATA else Gradients(*reversed(parts))
+            return parts if first == DATA else parts[::-1]
     return None
 
 
@@ -232,7 +221,7 @@ def calls_of(profile: Profile, logged: Sequence[Operation], behind: int, notes: 
     if not profile.ranges:
         return Calls(tuple(logged), ())
     opened = OpenRanges(profile)
-    _leave_out_early(opened, profile)
+    opened.range_of[before_recording(profile.commands)] = NONE
     ranged, places = operations_of_ranges(profile, opened.launching(profile))
     of_range = [NONE] * len(profile.ranges)
     operations = list(logged)
@@ -251,13 +240,7 @@ def calls_of(profile: Profile, logged: Sequence[Operation], behind: int, notes: 
     return Calls(tuple(operations), tuple(of_range), weights_of, opened)
 
 
-def _leave_out_early(opened: OpenRanges, profile: Profile) -> None:
-    """Commands from before the recording are in no range."""
-    opened.range_of[before_recording(profile.commands)] = NONE
-
-
 def _logged_as(ranged: Sequence[Operation], logged: Sequence[Operation], notes: Notes) -> dict[int, int]:
-    """Return the place of the log's call for each range's operation, by place."""
     if not any(map(is_op, ranged)):
         return dict(matches([_key(one) for one in ranged], [_key(one) for one in logged]) or ())
     found = logged_ops(ranged, logged)
@@ -280,7 +263,7 @@ def link_by_ranges(attribution: Attribution) -> None:
     opened = attribution.opened
     if opened is None:
         opened = OpenRanges(profile)
-        _leave_out_early(opened, profile)
+        opened.range_of[before_recording(profile.commands)] = NONE
     operation_of = opened.nearest(attribution.operation_of_range or [NONE] * len(profile.ranges))[opened.range_of]
     is_operator = np.array([*(made.kind == "operator" for made in profile.ranges), False])[opened.range_of]
     is_weights = np.isin(operation_of, [*attribution.weights_of])
@@ -299,7 +282,6 @@ def link_by_ranges(attribution: Attribution) -> None:
 
 
 def _give_gradients(attribution: Attribution, rows: Numbers, operation_of: Numbers, by: Evidence) -> None:
-    """Divide kernels of ranges that are both gradients of a convolution."""
     links, names = attribution.links, attribution.profile.commands.name
     operations = {operation.index: operation for operation in attribution.operations} if len(rows) else {}
     for index, positions in by_key(rows, operation_of[rows]):
@@ -307,8 +289,8 @@ def _give_gradients(attribution: Attribution, rows: Numbers, operation_of: Numbe
         if parts is None:
             links.give_operation(positions.tolist(), index, by, sure=False)
             continue
-        links.give_operation(positions[[*parts.data]].tolist(), index, by)
-        links.give_operation(positions[[*parts.weights]].tolist(), attribution.weights_of[index], by)
+        links.give_operation(positions[parts[0]].tolist(), index, by)
+        links.give_operation(positions[parts[1]].tolist(), attribution.weights_of[index], by)
 
 
 def number_steps_as_the_log(attribution: Attribution) -> None:
@@ -324,7 +306,7 @@ def number_steps_as_the_log(attribution: Attribution) -> None:
     iterations = np.array([*(NONE if one.iteration is None else one.iteration for one in links.passes), NONE])[pass_of]
     is_by_log = is_inside & (run_of != NONE) & (iterations != NONE) & (links.layer_by.column != WORDS.index(RANGE))
     is_unplaced = is_inside & (run_of == NONE)
-    before, after = _pass_of_nearest(run_of, pass_of), _pass_of_nearest(run_of[::-1], pass_of[::-1])[::-1]
+    before, after = (np.append(pass_of, NONE)[rows] for rows in neighbours(run_of != NONE))
     inside = np.where(before == after, before, NONE)
     for number, positions in by_key(np.flatnonzero(is_by_log), numbers[is_by_log]):
         ((iteration, _),) = Counter(iterations[positions].tolist()).most_common(1)
@@ -335,16 +317,7 @@ def number_steps_as_the_log(attribution: Attribution) -> None:
             links.move_pass(rows, links.pass_id("iteration", iteration) if pass_ == NONE else pass_)
 
 
-def _pass_of_nearest(run_of: Numbers, pass_of: Numbers) -> Numbers:
-    """Return the pass of the last activity with a layer up to each."""
-    last = np.maximum.accumulate(np.where(run_of == NONE, NONE, np.arange(len(run_of))))
-    found: Numbers = np.where(last == NONE, NONE, pass_of[last])
-    return found
-
-
 class _Layers:
-    """Ranges as executions of layers."""
-
     def __init__(self, attribution: Attribution, opened: OpenRanges) -> None:
         self._attribution = attribution
         self._opened = opened
@@ -391,11 +364,11 @@ class _Layers:
             (key // width, key % width - 1): rows
             for key, rows in by_key(placed[is_own], around[is_own] * width + passes[is_own] + 1)
         }
-        backward: dict[tuple[int, bool, int], _Gradient] = {}
+        backward: dict[tuple[int, bool, int], list[tuple[Numbers, Range]]] = {}
         for key, rows in by_key(placed[~is_own], around[~is_own] * width + passes[~is_own] + 1):
             place, pass_ = key // width, key % width - 1
             of_layer = int(layer_of[place]), place not in forward.unsure, pass_
-            backward.setdefault(of_layer, _Gradient()).add(rows, ranges[place])
+            backward.setdefault(of_layer, []).append((rows, ranges[place]))
         executed = {place for place, _ in used} | {place for place, _, _ in backward}
         in_order = sorted(executed, key=lambda place: ranges[place].start_ns)
         index_of = self._net([self._layers[place] for place in in_order], bool(backward))
@@ -405,11 +378,12 @@ class _Layers:
             name, direction = self._layers[place]
             run = self._run(name, index_of[name], direction, self._pass(pass_, iteration, direction), times)
             self._give(positions, run, place)
-        for (place, sure, pass_), gradient in sorted(backward.items(), key=lambda item: item[1].start_ns):
+        by_start = sorted(backward.items(), key=lambda item: min(made.start_ns for _, made in item[1]))
+        for (place, sure, pass_), gradient in by_start:
             name, _ = self._layers[place]
-            times = gradient.start_ns, gradient.end_ns
+            times = min(made.start_ns for _, made in gradient), max(0, *(made.end_ns for _, made in gradient))
             run = self._run(name, index_of[name], "backward", self._pass(pass_, iteration_of[place], "backward"), times)
-            self._give(np.sort(np.concatenate(gradient.positions)), run, place, sure=sure)
+            self._give(np.sort(np.concatenate([rows for rows, _ in gradient])), run, place, sure=sure)
         if self._given:
             given, numbers = [rows for rows, _ in self._given], [number for _, number in self._given]
             links.give_layers(np.concatenate(given), np.repeat(numbers, [*map(len, given)]), RANGE)
@@ -430,9 +404,8 @@ class _Layers:
     def _by_step(
         self, used: Mapping[tuple[int, int], Numbers], begins: Sequence[int], iteration_of: Mapping[int, int | None]
     ) -> Iterator[tuple[int, int, int | None, Numbers, tuple[int, int]]]:
-        """Yield (range, pass of the launch, iteration, positions, host begin and end) of each execution, in order.
-
-        A range with launches in several steps is an execution in each."""
+        """Yield (range, pass of the launch, iteration, positions, host times) of each execution; one per step of a
+        range."""
         ranges, commands = self._attribution.profile.ranges, self._attribution.profile.commands
         passes = Counter(place for place, _ in used)
         for place, pass_ in sorted(used, key=lambda key: (ranges[key[0]].start_ns, key[1])):
@@ -483,11 +456,8 @@ class _Layers:
         if new:
             backward = backward or any(direction == "backward" for _, direction in executed)
             within = {made.name: made.within for made in self._sequenced.executions.values()}
-            specs = tuple(
-                NetLayerSpec(index=index_of[name], layer=name, within=within.get(name, "")) for name in new
-            )  # fmt: skip
-            net = self._attribution.net
-            self._attribution.net = Net(layers=(*net.layers, *specs), backward=net.backward or backward)
+            named = [(index_of[name], name, within.get(name, "")) for name in new]
+            self._attribution.net = self._attribution.net.with_layers(named, backward=backward)
         return index_of
 
     def _begins(self, in_order: Sequence[int]) -> list[int]:
@@ -532,10 +502,7 @@ class _Layers:
         """Set the pass of activities without layer: that of both neighbours; set-up before the first layer."""
         profile, links = self._attribution.profile, self._attribution.links
         pass_of = np.asarray(links.pass_of)
-        rows = np.arange(len(pass_of))
-        last = np.maximum.accumulate(np.where(pass_of == NONE, NONE, rows))
-        next_ = np.minimum.accumulate(np.where(pass_of == NONE, len(rows), rows)[::-1])[::-1]
-        before, after = np.append(pass_of, NONE)[last], np.append(pass_of, NONE)[next_]
+        before, after = (np.append(pass_of, NONE)[rows] for rows in neighbours(pass_of != NONE))
         is_early = np.array([*(one.phase == "before" for one in links.passes), True])
         is_inside = (pass_of == NONE) & (before == after) & ~is_early[after]
         called = profile.commands.host_start_ns
@@ -545,18 +512,6 @@ class _Layers:
             links.give_pass(positions, pass_)
         if is_set_up.any():
             links.give_pass(np.flatnonzero(is_set_up), links.pass_id("setup"))
-
-
-class _Gradient:
-    """What the backward pass of one execution launched, and when."""
-
-    def __init__(self) -> None:
-        self.positions: list[Numbers] = []
-        self.start_ns, self.end_ns = 1 << 63, 0
-
-    def add(self, positions: Numbers, made: Range) -> None:
-        self.positions.append(positions)
-        self.start_ns, self.end_ns = min(self.start_ns, made.start_ns), max(self.end_ns, made.end_ns)
 
 
 def may_be_layer(made: Range) -> bool:

@@ -109,8 +109,6 @@ def ops_in_order(profile: Profile) -> Iterable[Node]:
 
 
 class _Op(NamedTuple):
-    """Host times of an op, and its layer's run (`NONE`: no layer)."""
-
     start: int
     end: int
     run: int
@@ -164,7 +162,12 @@ def _ops(attribution: Attribution) -> tuple[StatedLayers, list[_Op]]:
     """Return the layers, and the ops on a device by start. Ops without a step number are left out."""
     ran: list[tuple[Range, Execution, Node, int]] = []
     for profile in attribution.beside:
-        on_device = _on_devices(profile)
+        nodes, resolution_ns = profile.framework.nodes, profile.clocks[0].resolution_ns
+        on_device = [
+            (profile.ranges[place], execution, nodes[execution.node], resolution_ns)
+            for place, execution in profile.framework.ranges.items()
+            if execution.device is not None
+        ]
         numbered = [op for op in on_device if op[1].step is not None]
         if len(numbered) < len(on_device):
             attribution.notes.add(
@@ -184,13 +187,4 @@ def _ops(attribution: Attribution) -> tuple[StatedLayers, list[_Op]]:
             else NONE,
         )
         for range_, execution, node, resolution in ran
-    ]
-
-
-def _on_devices(profile: Profile) -> list[tuple[Range, Execution, Node, int]]:
-    framework = profile.framework
-    return [
-        (profile.ranges[place], execution, framework.nodes[execution.node], profile.clocks[0].resolution_ns)
-        for place, execution in framework.ranges.items()
-        if execution.device is not None
     ]

@@ -14,7 +14,6 @@ from mio2trace.align.links import NONE, Links
 from mio2trace.evidence import ORDER
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.choices import GemmTable
-from mio2trace.model.profile import Activity
 from mio2trace.notes import Notes
 from mio2trace.ops.choices import operations_of
 
@@ -52,23 +51,16 @@ def _kernels(links: Links) -> tuple[list[int], dict[int, list[int]]]:
     parts: dict[int, list[int]] = {}
     last: dict[int, int] = {}
     for position, (activity, index) in enumerate(zip(links.activities, links.operation_of, strict=True)):
-        if index != NONE or not _is_gemm(activity):
+        name = activity.name
+        if index != NONE or activity.kind != "kernel" or "Cijk_" not in name or activity.is_replayed:
             continue
-        if _TENSILE.match(activity.name) is not None and not _helps(activity):
+        helps = (meaning := kernel_name(name)) is not None and meaning.helps
+        if _TENSILE.match(name) is not None and not helps:
             mains.append(position)
             last[activity.queue] = position
         elif activity.queue in last:
             parts.setdefault(last[activity.queue], []).append(position)
     return mains, parts
-
-
-def _is_gemm(activity: Activity) -> bool:
-    return activity.kind == "kernel" and "Cijk_" in activity.name and not activity.is_replayed
-
-
-def _helps(activity: Activity) -> bool:
-    name = kernel_name(activity.name)
-    return name is not None and name.helps
 
 
 def _orders(table: GemmTable) -> Iterator[Sequence[int]]:

@@ -14,7 +14,6 @@ import msgspec
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.exact import calls_of, link_by_ranges
-from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.links import DOUBTED, NONE, LayerRun
 from mio2trace.align.sequences import matches
 from mio2trace.evidence import CAPTURE, GRAPH_NODE, Evidence
@@ -282,10 +281,8 @@ def link_replays(attribution: Attribution) -> None:
             _give_layer(attribution, layer, index, positions, replay.by)
     if len(index_of) > known:
         backward = any(layer.direction == "backward" for one in attribution.replays for layer in one.layers)
-        specs = tuple(
-            NetLayerSpec(index=index, layer=name, within=within[name]) for name, index in [*index_of.items()][known:]
-        )
-        attribution.net = Net(layers=(*net.layers, *specs), backward=net.backward or backward)
+        named = [(index, name, within[name]) for name, index in [*index_of.items()][known:]]
+        attribution.net = net.with_layers(named, backward=backward)
 
 
 def _give_layer(attribution: Attribution, layer: Layer, index: int, positions: Sequence[int], by: Evidence) -> None:

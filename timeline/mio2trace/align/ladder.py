@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from mio2trace import evidence as by
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.exact import link_by_ranges, number_steps_as_the_log
 from mio2trace.align.framework_ops import place_by_host_ops, place_by_ops
 from mio2trace.align.graphs import link_replays
 from mio2trace.align.layers.between import place_between, place_updates
-from mio2trace.align.layers.caffe import marks
 from mio2trace.align.layers.caffe.calls import place_by_calls
 from mio2trace.align.layers.caffe.iterations import place_by_device_times, place_by_durations
 from mio2trace.align.layers.caffe.layer_lines import place_by_layer_lines, place_by_lines_of_operations
+from mio2trace.align.layers.caffe.marks import cut, read_marks
 from mio2trace.align.layers.caffe.unlogged import place_behind_the_log, place_unlogged_iterations
 from mio2trace.align.layers.caffe.warm_up import place_before_iterations
 from mio2trace.align.layers.marked_steps import place_marked_steps
@@ -25,78 +26,61 @@ from mio2trace.align.layers.outside_times import (
 )
 from mio2trace.align.layers.repetitions import place_nameless_replays, place_repetitions
 from mio2trace.align.operations.steps import doubt_begun_again, link_operations
-from mio2trace.evidence import (
-    BOUNDARY_STAMPS,
-    BUFFERS,
-    CAPTURE,
-    CORRELATION,
-    DURATIONS,
-    GRAPH_NODE,
-    LAUNCH_LINE,
-    NAME_AND_SIZES,
-    ORDER,
-    POSITION,
-    RANGE,
-    RECURRENCE,
-    TIMER_MARKS,
-    Evidence,
-)
 
 
 class Step(NamedTuple):
     """``take`` gives links by ``evidence`` and is left out with all of it."""
 
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[by.Evidence, ...]
     take: Callable[[Attribution], None]
 
 
 def place_by_marks(attribution: Attribution) -> None:
     """Cut at the timer marks, if a grammar explains them."""
-    net, notes = attribution.net, attribution.notes
+    notes, links = attribution.notes, attribution.links
     printed = sum(event.kind == "iteration" for event in attribution.events)
-    cuts = marks.cut(attribution.profile.commands, attribution.profile.opencl.marks)
+    cuts = cut(attribution.profile.commands, attribution.profile.opencl.marks)
     asked_for = attribution.iterations()
-    grammar = marks.read_marks(cuts, net, asked_for, printed, notes)
-    if grammar is not None:
-        attribution.marked = marks.place_by_marks(attribution.links, cuts, net, *grammar)
-        if not marks.check(cuts, net, attribution.marked, notes, asked_for, attribution.host_step_ns):
-            links = attribution.links
-            links.doubt_layer(position for position, word in enumerate(links.layer_by) if word == TIMER_MARKS)
+    reading = read_marks(cuts, attribution.net, asked_for, printed, notes)
+    if reading is not None:
+        attribution.marked = marked = reading.place(links)
+        if not reading.check(marked.between, notes, asked_for or 0, attribution.host_step_ns):
+            links.doubt_layer(position for position, word in enumerate(links.layer_by) if word == by.TIMER_MARKS)
 
 
 STEPS: tuple[Step, ...] = (
     # Where launches are recorded, nothing else decides in which marked step a command is.
     Step((), place_marked_steps),
-    Step((RANGE, CORRELATION), link_by_ranges),
+    Step((by.RANGE, by.CORRELATION), link_by_ranges),
     # The capture tells of what is within the range around a graph's launch.
-    Step((GRAPH_NODE, CAPTURE), link_replays),
+    Step((by.GRAPH_NODE, by.CAPTURE), link_replays),
     # Marks bound layers without any clock, and relate the log's clock to the host's best: everything else asks it.
-    Step((TIMER_MARKS,), place_by_marks),
+    Step((by.TIMER_MARKS,), place_by_marks),
     Step(
-        (POSITION, BUFFERS, LAUNCH_LINE, BOUNDARY_STAMPS, RECURRENCE, NAME_AND_SIZES, ORDER),
+        (by.POSITION, by.BUFFERS, by.LAUNCH_LINE, by.BOUNDARY_STAMPS, by.RECURRENCE, by.NAME_AND_SIZES, by.ORDER),
         link_operations,
     ),
     Step((), doubt_begun_again),
-    Step((POSITION, BOUNDARY_STAMPS), place_by_layer_lines),
+    Step((by.POSITION, by.BOUNDARY_STAMPS), place_by_layer_lines),
     Step((), place_by_lines_of_operations),
-    Step((DURATIONS,), place_by_durations),
+    Step((by.DURATIONS,), place_by_durations),
     Step((), doubt_between_layers),
     Step((), doubt_by_clock),
     Step((), doubt_by_kernels),
     Step((), place_by_calls),
-    Step((DURATIONS,), place_by_device_times),
+    Step((by.DURATIONS,), place_by_device_times),
     # Likeness goes on from what is placed, doubts included.
     Step((), place_before_iterations),
-    Step((RECURRENCE,), place_unlogged_iterations),
-    Step((NAME_AND_SIZES,), place_behind_the_log),
+    Step((by.RECURRENCE,), place_unlogged_iterations),
+    Step((by.NAME_AND_SIZES,), place_behind_the_log),
     Step((), doubt_other_queues),
     # Where no log names layers, the steps above have none to give.
-    Step((RANGE,), place_by_ops),
-    Step((BOUNDARY_STAMPS,), place_by_host_ops),
-    Step((RANGE,), number_steps_as_the_log),
+    Step((by.RANGE,), place_by_ops),
+    Step((by.BOUNDARY_STAMPS,), place_by_host_ops),
+    Step((by.RANGE,), number_steps_as_the_log),
     Step((), place_updates),
     Step((), place_between),
-    Step((ORDER,), place_nameless_replays),
+    Step((by.ORDER,), place_nameless_replays),
     Step((), place_repetitions),
 )
 """Strongest first. `Links` never overrides stronger links, so a step only adds what is missing."""

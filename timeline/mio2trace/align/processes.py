@@ -40,7 +40,8 @@ def anchored(profile: Profile, anchors: Anchors, notes: Notes) -> Profile:
     high = max(offset for _, _, *offsets in sides for offset in offsets)
     width = 0 if clock.kind == "unix" else (max(one.width_ns for one in both) + 1) // 2
     wrong = [one.wrong_ns for one in both if one.wrong_ns is not None]
-    changed = abs(_offset(anchors.end) - _offset(anchors.start))
+    before, after = (one.unix_ns - one.boottime_ns for one in both)
+    changed = abs(after - before)
     if changed > STEPPED_NS:
         notes.add(f"the system's Unix clock was set while the program ran, by {changed / 1e9:.6f} s")
     unix = UnixTime(
@@ -63,10 +64,6 @@ def _sides(kind: str, both: Sequence[Reading]) -> list[tuple[int, int, int, int]
     }
     of = [clocks[kind]] if kind in clocks else list(clocks.values())
     return [(start, end, at_start - start, at_end - end) for (start, at_start), (end, at_end) in of]
-
-
-def _offset(one: Reading) -> int:
-    return one.unix_ns - one.boottime_ns
 
 
 _OF_ALL = late(r"all_?reduce|all_?gather|reduce_?scatter", re.IGNORECASE)
@@ -123,7 +120,6 @@ class _Waiting:
                 self._by.setdefault(way, {})[process] = None
 
     def beside(self, side: int) -> list[int]:
-        """Return the processes that may be related to ``side``."""
         self._asked.update(self._ways[side])
         near = (self._by.get(way, {}) for way in self._ways[side] if self._asked[way] <= MOST_SIDES)
         return sorted(set().union(*near))
@@ -134,7 +130,6 @@ class _Waiting:
 
 
 def _ways(profile: Profile, collectives: Sequence[Collective], at_once: Hashable) -> list[Hashable]:
-    """Return the properties that `_pair` compares."""
     clock = profile.clocks[0]
     ways: list[Hashable] = [("clock", clock.kind, clock.scope)] if clock.scope else []
     if clock.as_unix is not None:
@@ -271,7 +266,10 @@ def _bounds(collectives: Sequence[Collective], others: Sequence[Collective]) -> 
 
 def collectives_of(profile: Profile) -> Iterator[Collective]:
     """Yield the kernels of collectives that need data of all processes, by start."""
-    is_collective = {name: _is_collective(name) for name in {activity.name for activity in profile.activities}}
+    is_collective = {
+        name: (meaning := kernel_name(name)) is not None and meaning.role == "collective"
+        for name in {activity.name for activity in profile.activities}
+    }
     if not any(is_collective.values()):
         return
     on_host = {queue.index for queue in profile.queues if profile.clock_of(queue.device) == 0}
@@ -285,11 +283,6 @@ def collectives_of(profile: Profile) -> Iterator[Collective]:
         which = _OF_ALL.search(activity.name) or _OF_ALL.search(annotations.around(activity))
         if which is not None and activity.start_ns is not None and activity.end_ns is not None:
             yield Collective(which[0].replace("_", "").lower(), activity.start_ns, activity.end_ns, position)
-
-
-def _is_collective(name: str) -> bool:
-    meaning = kernel_name(name)
-    return meaning is not None and meaning.role == "collective"
 
 
 class _Annotations:

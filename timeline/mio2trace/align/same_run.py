@@ -10,7 +10,7 @@ import msgspec
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.log_runs import of_profile
-from mio2trace.align.clocks.relate import ran_at_once, relate_clocks
+from mio2trace.align.clocks.relate import ends_at_set_up, ran_at_once, relate_clocks
 from mio2trace.align.clocks.rhythm import comes_in_blocks
 from mio2trace.align.links import NONE, Links
 from mio2trace.align.operations.queues import ENOUGH_BUFFERS, same_process
@@ -79,7 +79,6 @@ def without_buffers(operations: Sequence[Operation]) -> Sequence[Operation]:
 
 
 def _has_landmark(log: FrameworkLog) -> bool:
-    """Return whether a log has more than its last line to relate its clock."""
     return any(event.kind == "iteration" and event.stamp is not None for event in log.events) or any(
         layer.stamp is not None for layer in log.layers
     )
@@ -110,7 +109,7 @@ def doubt_of_run(attribution: Attribution) -> str | None:
         return None
     if are_sizes_others(attribution.links):
         return OTHER_SIZES
-    if attribution.marked is not None and (attribution.marked.same_run or attribution.tells_net_alone()):
+    if attribution.marked is not None and (attribution.marked.same_run or ends_at_set_up(attribution.logs)):
         return None
     if POSITION in attribution.links.operation_by or POSITION in attribution.links.layer_by:
         return None  # one file

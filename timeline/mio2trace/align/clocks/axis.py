@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
 from mio2trace.align.clocks.fit import (
@@ -24,13 +25,12 @@ from mio2trace.align.operations.rates import LINE_NS, WHOLE
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION, Evidence
 from mio2trace.model.log import LayerTime, LogEvent
 from mio2trace.model.profile import Activity, Call, Profile
+from mio2trace.model.tables import NO, Activities
 from mio2trace.notes import Notes
 
 
 def stamps_bound(layers: Sequence[LayerTime]) -> bool:
-    """Return whether at least four fifths of the printed time fits between each stamp and the one before it.
-
-    If layers are as short as the lines take, stamps bound nothing."""
+    """Return whether most of the printed time fits between each stamp and the one before it."""
     stamped = in_order(layers)
     if len(stamped) < 2 or len(stamped) < len(layers):
         return False
@@ -71,46 +71,33 @@ class HostTimes(msgspec.Struct, frozen=True, kw_only=True):
     error_ns: int = 0
 
 
-def host_times(activities: Sequence[Activity], notes: Notes, error_ns: int = 0) -> HostTimes | None:
+def host_times(commands: Activities, notes: Notes, error_ns: int = 0) -> HostTimes | None:
     """Return None if there are no host times or if the host's clock was set back."""
-    calls = (activity.call for activity in activities if activity.call is not None)
-    first = next((call.start_ns for call in calls if call.start_ns is not None and call.end_ns is not None), None)
-    if first is None:
+    start, end = commands.host_start_ns, commands.host_end_ns
+    is_known = (start != NO) & (end != NO)
+    if not is_known.any():
         return None
-    begins, called, ends = [], [], []
-    unknown = set()
-    began = start = end = first
-    for position, activity in enumerate(activities):
-        call = activity.call
-        if call is None or call.start_ns is None or call.end_ns is None:
-            unknown.add(position)
-            began = start = end
-        else:
-            host_start, host_end = call.start_ns, call.end_ns
-            if host_start < start - DISORDER_NS - error_ns or host_end < host_start:
-                notes.add("host clock was set back during the run: stamps are not used for layers")
-                return None
-            prepared = call.prepared_ns or host_start
-            began = prepared if prepared > began else began
-            start = host_start if host_start > start else start
-            end = host_end if host_end > end else end
-        begins.append(began)
-        called.append(start)
-        ends.append(end)
+    first = start[is_known][0]
+    ends = np.maximum.accumulate(np.where(is_known, end, first))
+    called = np.maximum.accumulate(np.where(is_known, start, ends))
+    before = np.append(first, called[:-1])
+    if (is_known & ((start < before - DISORDER_NS - error_ns) | (end < start))).any():
+        notes.add("host clock was set back during the run: stamps are not used for layers")
+        return None
+    prepared = np.append(commands.calls.prepared_ns, NO)[commands.call]
+    prepared = np.where((prepared == NO) | (prepared == 0), start, prepared)
+    begins = np.maximum.accumulate(np.where(is_known, prepared, ends))
+    unknown = np.flatnonzero(~is_known).tolist()
     if unknown:
         notes.add("enqueue without host times: placed between its neighbours", count=len(unknown))
-    own_ends = ends
-    if len({activity.queue for activity in activities}) > 1:
-        own_ends = []
-        latest: dict[int, int] = {}
-        for activity, end in zip(activities, ends, strict=True):
-            own = latest.get(activity.queue, 0)
-            own = max(own, end if activity.host_end_ns is None else activity.host_end_ns)
-            latest[activity.queue] = own
-            own_ends.append(own)
+    own_ends = np.where(end == NO, ends, end)
+    for queue in np.unique(commands.queue):
+        rows = commands.queue == queue
+        own_ends[rows] = np.maximum.accumulate(own_ends[rows])
     return HostTimes(
-        begins=begins, called=called, ends=ends, own_ends=own_ends, unknown=frozenset(unknown), error_ns=error_ns
-    )
+        begins=begins.tolist(), called=called.tolist(), ends=ends.tolist(), own_ends=own_ends.tolist(),
+        unknown=frozenset(unknown), error_ns=error_ns,
+    )  # fmt: skip
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,7 +24,6 @@ STAMP_NS = 1000
 """Stamps are truncated to microseconds or more: the true time is up to this much later."""
 COARSEST_NS = 1_000_000_000
 ENOUGH = 8
-"""Fewer times may all end in zeros by chance."""
 
 
 def resolution(times: Iterable[int], finest_ns: int) -> int:
@@ -116,12 +115,10 @@ class DeviceClock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SAME = DeviceClock(pieces=(Piece(0, 0),), error_ns=0, method="one clock")
-"""The clock of a device whose times are already host times."""
 
 
 class Bound(msgspec.Struct, frozen=True, gc=False):
-    """The bounds of the offset (host - device) from one call: at least ``lower`` at ``start``, at most ``upper`` at
-    ``done``."""
+    """Bounds of the offset (host - device) by one call: ``lower`` at ``start``, ``upper`` at ``done``."""
 
     start: int
     lower: int
@@ -206,7 +203,6 @@ def fit_device_clock(bounds: Sequence[Bound], notes: Notes) -> DeviceClock:
 
 _Corner = tuple[int, int]
 _Fitted = tuple[Piece, int]
-"""A piece and its error in ns."""
 
 
 def _constant(bounds: Sequence[Bound]) -> _Fitted | None:
@@ -217,10 +213,8 @@ def _constant(bounds: Sequence[Bound]) -> _Fitted | None:
 
 
 def _line(bounds: Sequence[Bound]) -> _Fitted | None:
-    """Fit a line of offsets above all lower and below all upper bounds; None if there is none.
-
-    The slope is the middle of the possible slopes (convex hulls). The error is the largest distance of any possible
-    line."""
+    """Fit a line of offsets between all bounds, with the middle of the possible slopes (convex hulls); None if there is
+    none."""
     origin, level = bounds[0].start, bounds[0].lower
     floor = _hull([(b.start - origin, b.lower - level) for b in bounds], upper=True)
     roof = _hull([(b.done - origin, b.upper - level) for b in bounds], upper=False)
@@ -255,7 +249,6 @@ def _line(bounds: Sequence[Bound]) -> _Fitted | None:
 
 
 def _slopes(hull: Sequence[tuple[int, int]], flattest: float, steepest: float) -> list[float]:
-    """Slopes of the edges of ``hull`` within the limits, and the limits."""
     edges = ((by - ay) / (bx - ax) for (ax, ay), (bx, by) in pairwise(hull) if bx > ax)
     return [flattest, steepest, *(slope for slope in edges if flattest < slope < steepest)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import NamedTuple, TypeVar
 
@@ -16,7 +16,7 @@ from mio2trace.align.operations.rates import LANDMARK_EARLY_NS, LAST
 from mio2trace.evidence import BUFFERS
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent, NetLayer
 from mio2trace.model.net_order import merged, oriented
-from mio2trace.model.profile import Activity, Profile
+from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 
@@ -40,7 +40,7 @@ def run_of_profile(
         return operations, 1.0
     runs = [operations[begin:end] for begin, end in zip(starts, [*starts[1:], len(operations)], strict=True)]
     kernels = [activity for activity in profile.activities if activity.kind == "kernel"]
-    if _ends(kernels, _launch) >= MORE * _ends(max(runs, key=len), _problem):
+    if _ends(kernels, lambda kernel: (kernel.name, kernel.grid)) >= MORE * _ends(max(runs, key=len), _problem):
         return operations, 1.0  # more comes again in the profile than in one of them: they are its iterations
     same = [same_process(profile, run) for run in runs]
     left = [run for run, told in zip(runs, same, strict=True) if told is not False]
@@ -57,8 +57,7 @@ def run_of_profile(
 
 
 def begun_again(operations: Sequence[Operation]) -> frozenset[int]:
-    """Return indexes of calls with which a log begins twice (searches): the program was killed and ran again, or it set
-    up two nets."""
+    """Return indexes of calls with which a log begins twice: the program was killed and ran again, or has two nets."""
     if not operations or operations[0].phase != "find":
         return frozenset()
     # Which commands are searches is guessed: those that a program begins with.
@@ -76,10 +75,6 @@ def _problem(operation: Operation) -> Hashable:
     return operation.api, operation.phase, operation.problem
 
 
-def _launch(activity: Activity) -> Hashable:
-    return activity.name, activity.grid
-
-
 def _starts(items: Sequence[Item], key: Callable[[Item], Hashable]) -> list[int]:
     """Return where the begin of a row comes again with the same items behind it; [0] if it does not."""
     starts = _places(items, key)
@@ -92,7 +87,6 @@ def _starts(items: Sequence[Item], key: Callable[[Item], Hashable]) -> list[int]
 
 
 def _ends(items: Sequence[Item], key: Callable[[Item], Hashable]) -> int:
-    """Return how often the row's end occurs: once per iteration."""
     return max(1, len(_places(items[::-1], key)))
 
 
@@ -130,14 +124,21 @@ def split(log: FrameworkLog) -> list[FrameworkLog]:
         benchmark = benchmark or event.kind == "benchmark begins"
     if not cuts:
         return [log]
-    events: list[list[LogEvent]] = [[] for _ in range(len(cuts) + 1)]
-    layers: list[list[LayerTime]] = [[] for _ in range(len(cuts) + 1)]
+    return _divided(log, len(cuts) + 1, lambda line, _: (bisect_right(cuts, line),))
+
+
+def _divided(log: FrameworkLog, count: int, parts_of: Callable[[int, int | None], Iterable[int]]) -> list[FrameworkLog]:
+    """Divide a log into ``count`` runs; ``parts_of`` gives those that have a line of a thread."""
+    events: list[list[LogEvent]] = [[] for _ in range(count)]
+    layers: list[list[LayerTime]] = [[] for _ in range(count)]
     for event in log.events:
-        events[bisect_right(cuts, event.line)].append(event)
+        for number in parts_of(event.line, event.thread):
+            events[number].append(event)
     for layer in log.layers:
-        layers[bisect_right(cuts, layer.line)].append(layer)
+        for number in parts_of(layer.line, layer.thread):
+            layers[number].append(layer)
     built = {layer.layer: layer for layer in log.net}
-    return [_run(log, *parts, built) for parts in zip(events, layers, strict=True)]
+    return [_run(log, *printed, built) for printed in zip(events, layers, strict=True)]
 
 
 def _run(
@@ -191,23 +192,12 @@ def _parts(log: FrameworkLog, groups: Sequence[set[int]]) -> list[FrameworkLog]:
     for number, threads in enumerate(groups):
         for thread in threads:
             groups_of.setdefault(thread, []).append(number)
-    events: list[list[LogEvent]] = [[] for _ in groups]
-    layers: list[list[LayerTime]] = [[] for _ in groups]
+    runs = _divided(log, len(groups), lambda _, thread: groups_of.get(thread, ()))
     ids: list[list[int]] = [[] for _ in groups]
-    for event in log.events:
-        for number in groups_of.get(event.thread, ()):
-            events[number].append(event)
-    for layer in log.layers:
-        for number in groups_of.get(layer.thread, ()):
-            layers[number].append(layer)
     for thread in log.threads:
         for number in groups_of.get(thread, ()):
             ids[number].append(thread)
-    built = {layer.layer: layer for layer in log.net}
-    return [
-        msgspec.structs.replace(_run(log, *printed, built), threads=tuple(threads))
-        for printed, threads in zip(zip(events, layers, strict=True), ids, strict=True)
-    ]
+    return [msgspec.structs.replace(run, threads=tuple(own)) for run, own in zip(runs, ids, strict=True)]
 
 
 class Part(NamedTuple):

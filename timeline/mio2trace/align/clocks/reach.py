@@ -25,7 +25,6 @@ LONGEST_NS = 1 << 53
 _DEVICE = ("queued_ns", "submit_ns", "start_ns", "end_ns")
 _HOST = ("start_ns", "end_ns", "prepared_ns")
 _Near = tuple[int, int] | None
-"""Lower and upper limit of times; None: no limit."""
 
 
 def within_reach(profile: Profile, notes: Notes) -> Profile:

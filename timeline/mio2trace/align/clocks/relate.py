@@ -23,7 +23,6 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
 
 _SET_UP = frozenset(("setting up",))
-"""Events that come before any launch."""
 _WAS_SET = "the log's clock was set while the program ran: the order of lines is used"
 _NEVER = 1 << 64
 ROUGH_LATE_NS = 8 * 60 * 1_000_000_000
@@ -68,8 +67,6 @@ def relate_clocks(
 
 
 class _Dated:
-    """A profile with host times as Unix time."""
-
     def __init__(self, profile: Profile, unix: UnixTime) -> None:
         self.profile = profile
         self.unix = unix
@@ -119,7 +116,7 @@ def _relate(
     clock, late = landmark
     step = max(stamp_resolution(logs), host_resolution(profile.profile), host_step_ns)
     early = LANDMARK_EARLY_NS + (step if step > STAMP_NS else 0) + profile.unix.error_ns
-    if _goes_back(profile, logs, clock) or _was_set(profile, logs, operations, clock):
+    if _was_set(profile, logs, operations, clock):
         notes.add(_WAS_SET)
         return None
     for log in logs:
@@ -146,10 +143,12 @@ def _relate(
     if cut_off is not None:
         return cut_off
     if not -LANDMARK_LATE_NS <= clock.residual_ns <= late:
+        # What is wrong with the files may be why: a profile that is cut off, above all.
+        problems = "".join(f"; {note}" for note in notes.problems[:2])
         raise InputError(
             f"the log and the profile are not of one run: {clock.method} differ by "
             f"{clock.residual_ns / 1e9:+.3f} s in the best time zone; "
-            "expected -2 to +{:g} s (--align order joins them by order alone){}".format(late / 1e9, _damage(notes))
+            "expected -2 to +{:g} s (--align order joins them by order alone){}".format(late / 1e9, problems)
         )
     is_later = marked is None and step <= STAMP_NS and _iterations_are_later(profile, logs, clock)
     if is_later or clock.residual_ns < -early:
@@ -194,8 +193,8 @@ def _cut_off(
 
 
 def _was_set(profile: _Dated, logs: Sequence[FrameworkLog], operations: Sequence[Operation], clock: LogClock) -> bool:
-    """Return whether the log's clock was set: between two lines more time passed than in the whole profile, and more
-    kernels ran than the calls there launch."""
+    """Return whether two lines are further apart than the profile is long, with more kernels than the calls there
+    launch."""
     first, last = profile.first_ns, profile.last_ns
     if first is None or last is None:
         return False
@@ -217,11 +216,6 @@ def _was_set(profile: _Dated, logs: Sequence[FrameworkLog], operations: Sequence
     return False
 
 
-def _damage(notes: Notes) -> str:
-    problems = [str(note) for note in notes.problems[:2]]
-    return f"; {'; '.join(problems)}" if problems else ""
-
-
 def _by_marks(log: FrameworkLog, marked: Marked, lines: StampedLines, unix: UnixTime) -> Iterator[Window]:
     """Yield bounds of the clock: the last mark of an iteration is made while its line is printed."""
     line_of = {event.number: event.line for event in log.events if event.kind == "iteration"}
@@ -238,7 +232,6 @@ def _is_near(*bounds: float) -> bool:
 
 
 def _bounded(low: int, high: int, landmark: LogClock, notes: Notes) -> LogClock:
-    """Return the zone within the bounds, else the offset between them, because one clock is wrong."""
     zone = nearest_zone(low)
     for offset in (landmark.offset_ns, zone, nearest_zone(high)):
         if low <= offset <= high:
@@ -256,7 +249,7 @@ def _bounded(low: int, high: int, landmark: LogClock, notes: Notes) -> LogClock:
 
 
 def _lacks_its_last_iteration(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
-    """Whether the line that ends the last iteration is lost: others were asked for, and later lines fit the profile."""
+    """Return whether the line that ends the last iteration is lost: others are missing, but later lines fit."""
     last = profile.last_ns
     for log in logs:
         numbers = {event.number for event in log.events if event.kind == "iteration"}
@@ -281,7 +274,6 @@ def _iterations_are_later(profile: _Dated, logs: Sequence[FrameworkLog], clock: 
 
 
 def _is_enclosed(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
-    """Return whether the profile is inside the log's time: the profiler was on for a part of the run."""
     first, last = profile.first_ns, profile.last_ns
     ends = [clock.to_host(log.last_stamp) for log in logs if log.last_stamp is not None]
     begins = [clock.to_host(log.first_stamp) for log in logs if log.first_stamp is not None]
@@ -289,7 +281,6 @@ def _is_enclosed(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock)
 
 
 def _is_in_warm_up(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
-    """Return whether the profile ended in the log's warm-up."""
     first, last = profile.first_ns, profile.last_ns
     for log in logs:
         at = {event.kind: clock.to_host(event.stamp) for event in log.events if event.stamp is not None}
@@ -306,7 +297,6 @@ def ends_at_set_up(logs: Sequence[FrameworkLog]) -> bool:
 
 
 def _is_before(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
-    """Return whether the log ends shortly before the first launch."""
     first = profile.first_ns
     stamps = [clock.to_host(log.last_stamp) for log in logs if log.last_stamp is not None]
     return first is not None and bool(stamps) and 0 <= first - max(stamps) <= ROUGH_LATE_NS
@@ -329,17 +319,15 @@ def _landmark(
     iterations = [e for log in logs for e in log.events if e.kind == "iteration" and e.stamp is not None]
     if marked is not None and iterations:
         by_number = {event.number: event for event in iterations}
-        for number in range(marked.iterations, 0, -1):
-            mark, event = marked.ends[number - 1], by_number.get(number)
-            if event is not None and event.stamp is not None and mark.host_ns is not None:
-                name = f"the end of iteration {number} in the log and its timer mark"
-                return log_clock(event.stamp, mark.host_ns + profile.unix.offset_ns, name), LANDMARK_LATE_NS
-        for number, mark in enumerate(marked.begins, 1):
-            event = by_number.get(number)
-            if event is not None and event.stamp is not None and event.duration_ns and mark.host_ns is not None:
-                name = f"the beginning of iteration {number} in the log and its timer mark"
-                ended_ns = mark.host_ns + event.duration_ns
-                return log_clock(event.stamp, ended_ns + profile.unix.offset_ns, name), LANDMARK_LATE_NS
+        ends = [*enumerate(marked.ends, 1)][::-1]
+        for word, numbered in (("end", ends), ("beginning", enumerate(marked.begins, 1))):
+            for number, mark in numbered:
+                event = by_number.get(number)
+                lasted = 0 if word == "end" or event is None else event.duration_ns or None
+                if event is not None and event.stamp is not None and mark.host_ns is not None and lasted is not None:
+                    ended_ns = mark.host_ns + lasted + profile.unix.offset_ns
+                    name = f"the {word} of iteration {number} in the log and its timer mark"
+                    return log_clock(event.stamp, ended_ns, name), LANDMARK_LATE_NS
     last = profile.last_ns
     if last is None:
         return None
@@ -364,24 +352,6 @@ def _landmark(
             notes.add("log without iterations or layer times: its clock is only roughly related", clock.method)
             return clock, ROUGH_LATE_NS
     return None
-
-
-def _goes_back(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
-    """Whether a thread's line has an earlier stamp than the one that it printed before; not where the host's clock was
-    set back for log and profile alike.
-    """
-    if profile.went_back:
-        return False
-    for log in logs:
-        records = [one for its in (log.events, log.layers) for one in its if one.line]
-        latest: dict[int | None, int] = {}
-        for one in sorted(records, key=lambda one: one.line):
-            if one.stamp is not None:
-                at = clock.to_host(one.stamp)
-                if at < latest.get(one.thread, at) - LINE_NS:
-                    return True
-                latest[one.thread] = at
-    return False
 
 
 def _lie_in_calls(
@@ -413,6 +383,5 @@ def _lie_in_calls(
 
 
 def _any_within(spans: Sequence[tuple[int, int]], times: Sequence[int]) -> bool:
-    """Return whether one of the sorted ``times`` is within a span."""
     following = [*times, _NEVER]
     return any(following[bisect_left(times, start)] < end for start, end in spans)

@@ -28,11 +28,10 @@ from mio2trace.align.operations.rates import FEW, LANDMARK_EARLY_NS, MOST_STRAY,
 from mio2trace.align.operations.windows import lines_behind
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION
 from mio2trace.model.log import FrameworkLog, LocalTime
-from mio2trace.model.profile import Activity, Profile
+from mio2trace.model.profile import Profile
 from mio2trace.ops.operation import Operation
 
 FEWEST = 4
-"""Fewer windows may fit by chance."""
 MOST_WINDOWS = 200
 TRIED = 6
 """The number of narrow windows at both ends that suggest rates of the clock."""
@@ -72,9 +71,7 @@ class StampedLines:
 def keeps_time(
     profile: Profile, logs: Sequence[FrameworkLog], operations: Sequence[Operation], links: Links
 ) -> bool | None:
-    """Return whether the stamps match the linked calls; None if they are too few or too coarse.
-
-    Links that rest on stamps do not count."""
+    """Return whether the stamps match the calls that are linked without stamps; None if too few or too coarse."""
     told = [_told(windows) for _, windows in _each(profile, logs, operations, links)]
     if True in told:
         return True
@@ -158,28 +155,19 @@ def _spans(profile: Profile, links: Links, leaving_out: Set[int]) -> dict[int, t
     spans: dict[int, tuple[int, int | None]] = {}
     busy_until = -inf
     for position, activity in enumerate(profile.activities):
-        span = _by_call(activity) if has_calls else _by_device(activity, busy_until)
+        start, end = activity.host_start_ns, activity.host_end_ns
+        span: tuple[int, int | None] | None = None if start is None or end is None else (start, end)
+        if not has_calls and (start := activity.start_ns) is not None:
+            span = start, start - TOLERANCE_NS if start - busy_until > TOLERANCE_NS else None
         if activity.end_ns is not None:
             busy_until = max(busy_until, activity.end_ns)
         index, word = links.operation_of[position], links.operation_by[position]
         if index == NONE or span is None or word in (BOUNDARY_STAMPS, POSITION) or position in leaving_out:
             continue
-        begin, end = spans.get(index, span)
-        last = span[1] if end is None else end if span[1] is None else max(end, span[1])
+        begin, last = spans.get(index, span)
+        last = span[1] if last is None else last if span[1] is None else max(last, span[1])
         spans[index] = min(begin, span[0]), last
     return spans
-
-
-def _by_call(activity: Activity) -> tuple[int, int | None] | None:
-    start, end = activity.host_start_ns, activity.host_end_ns
-    return None if start is None or end is None else (start, end)
-
-
-def _by_device(activity: Activity, busy_until: float) -> tuple[int, int | None] | None:
-    if activity.start_ns is None:
-        return None
-    idled = activity.start_ns - busy_until > TOLERANCE_NS
-    return activity.start_ns, activity.start_ns - TOLERANCE_NS if idled else None
 
 
 def _windows(

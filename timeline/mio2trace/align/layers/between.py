@@ -8,6 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.links import NONE, Links
@@ -22,8 +23,7 @@ def place_between(attribution: Attribution) -> None:
     order = _in_order(commands)
     order = order[np.argsort(commands.queue[order], kind="stable")]
     passes, queues, rows = np.asarray(links.pass_of)[order], commands.queue[order], np.arange(len(order))
-    last = np.maximum.accumulate(np.where(passes == NONE, NONE, rows))
-    next_ = np.minimum.accumulate(np.where(passes == NONE, len(rows), rows)[::-1])[::-1]
+    last, next_ = neighbours(passes != NONE)
     waiting = np.flatnonzero((passes == NONE) & (next_ < len(rows)))
     waiting = waiting[queues[next_[waiting]] == queues[waiting]]
     last, next_ = last[waiting], next_[waiting]
@@ -38,6 +38,13 @@ def place_between(attribution: Attribution) -> None:
         one, other = divmod(key, count)
         if (around := _around(links, one - 1, other)) != NONE:
             links.give_pass(positions, around)
+
+
+def neighbours(is_known: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+    """Return the last known row up to each row (`NONE`: none), and the next one (the number of rows: none)."""
+    rows = np.arange(len(is_known))
+    last = np.maximum.accumulate(np.where(is_known, rows, NONE))
+    return last, np.minimum.accumulate(np.where(is_known, rows, len(rows))[::-1])[::-1]
 
 
 def _in_order(commands: Activities) -> Numbers:

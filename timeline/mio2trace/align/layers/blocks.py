@@ -44,23 +44,19 @@ class Block(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """Numbers of the anchors of a block."""
-
     first: int
     end: int
 
 
 class _Run(NamedTuple):
-    """``length`` anchors from ``first`` on that repeat after ``period``."""
-
     first: int
     period: int
     length: int
 
 
 class _Slot(NamedTuple):
-    """A place between two ops of a block: op ``at`` behind the anchor before anchor ``offset``. ``ns``: the gap there.
-    ``is_end``: a residual sum ends there."""
+    """A place between two ops: op ``at`` behind the anchor before anchor ``offset``. ``ns``: the gap. ``is_end``: of a
+    sum."""
 
     offset: int
     at: int
@@ -208,9 +204,8 @@ def _placed(ops: Sequence[Op], texts: Sequence[str], anchors: Sequence[int], run
 
 
 def _ends_a_sum(ops: Sequence[Op], at: int) -> bool:
-    """Return whether a residual sum, with its activation or norm, ends before op ``at``.
-
-    The norm of a sum may also begin the next block; a root mean square norm always does."""
+    """Return whether a residual sum with its activation or norm ends before op ``at``. Root mean square norms begin
+    blocks."""
     if ops[at].is_sum:
         return False
     if ops[at - 1].kind == "norm" or ops[at - 1].text in _ACTIVATIONS:
@@ -258,7 +253,6 @@ def _longest(slots: Sequence[_Slot], candidates: Sequence[_Slot]) -> _Slot:
 def _bounds(
     texts: Sequence[str], anchors: Sequence[int], spans: Sequence[_Span], placed: _Placed, free: int
 ) -> list[tuple[int, int]]:
-    """Return the bounds of each block. Ops before ``free`` are of an earlier run."""
     usual, cut = placed.between, placed.cut
     between = [(anchors[before.end - 1] + 1, anchors[span.first]) for before, span in pairwise(spans)]
 

@@ -139,8 +139,8 @@ def forward_ops(profile: Profile, opened: OpenRanges) -> list[ForwardOp]:
 def _held(
     profile: Profile, parent_of: Sequence[int], texts: Sequence[str], kinds: Mapping[str, str]
 ) -> tuple[dict[int, str | None], bool]:
-    """Return the kind of the only op with parameters within each range (None: several), and whether the backward pass
-    has any. Of nested ops the outer one counts."""
+    """Return the kind of the only op with parameters in each range (None: several), and whether the backward pass has
+    any."""
     ranges = profile.ranges
     wanted = {text: kind for text, kind in kinds.items() if kind in WITH_PARAMETERS}
     held: dict[int, str | None] = {}
@@ -194,8 +194,8 @@ class Execution(NamedTuple):
 
 
 class Sequenced:
-    """``executions`` by their first range; ``first_of``: this range for all ranges in it. ``nowhere``: ranges that ran
-    again without a known layer."""
+    """``executions``: by first range. ``first_of``: this range by range. ``nowhere``: ranges that ran again without
+    layer."""
 
     def __init__(self) -> None:
         self.executions: dict[int, Execution] = {}
@@ -304,7 +304,6 @@ def _annotated(part: Sequence[ForwardOp], parent_of: Sequence[int], annotations:
     """Return places of ops in an annotation that has less than half of the step's ops with parameters."""
     starts = [op.start_ns for op in part if op.kind in WITH_PARAMETERS]
     is_part: dict[int, bool] = {NONE: False}
-    """By the range around an op."""
     found = set()
     for op in part if annotations else ():
         outer = parent_of[op.place]
@@ -373,8 +372,6 @@ def _op(op: ForwardOp) -> Op:
 
 
 class _Once:
-    """A step's forward ops, to find them again. ``before``: the begin of the ops that last ran again."""
-
     def __init__(self, ops: Sequence[ForwardOp]) -> None:
         self.ops = ops
         self.signatures = [op.signature for op in ops]

@@ -84,14 +84,10 @@ def marked_steps(profile: Profile) -> tuple[MarkedStep, ...]:
         elif text and _CAPTURE.fullmatch(text) is None:
             others[text].append(made)
     for families in (engine, numbered):
-        if families:
-            return _numbered(_apart(max(families.values(), key=_covered_ns)), own=families is numbered)
+        if families:  # of families within each other the outermost takes most time
+            longest = max(families.values(), key=lambda ranges: sum(made.end_ns - made.start_ns for made in ranges))
+            return _numbered(_apart(longest), own=families is numbered)
     return _of_equal_text(profile, others)
-
-
-def _covered_ns(ranges: Iterable[Range]) -> int:
-    """Return the total time; of nested families the outermost takes most."""
-    return sum(made.end_ns - made.start_ns for made in ranges)
 
 
 def _apart(ranges: Iterable[Range]) -> list[Range]:

@@ -39,6 +39,11 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
         """Whether no layer is missing from the numbering."""
         return not self.layers or self.layers[-1].index + 1 == len(self.layers)
 
+    def with_layers(self, named: Sequence[tuple[int, str, str]], *, backward: bool) -> Net:
+        """Return the net with further layers (index, name, layer around it)."""
+        specs = [NetLayerSpec(index=index, layer=layer, within=within) for index, layer, within in named]
+        return Net(layers=(*self.layers, *specs), backward=self.backward or backward)
+
     def execution_order(self) -> list[tuple[NetLayerSpec, Direction]]:
         """Return one iteration: forward in net order, then backward in reverse (dvdt-ck.md 2.1)."""
         order: list[tuple[NetLayerSpec, Direction]] = [(layer, "forward") for layer in self.layers]

@@ -1,5 +1,4 @@
-"""Lower the confidence of layers that may be wrong: by missing times, a clock with an error, another queue's thread, or
-names of kernels."""
+"""Lower the confidence of layers by missing times, a clock with an error, other queues, or names of kernels."""
 
 from __future__ import annotations
 
@@ -10,25 +9,17 @@ from math import exp, log
 
 import numpy as np
 
+from mio2trace import evidence as by
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.caffe.names import contradicts, tells_type, types_of
 from mio2trace.align.links import DOUBTED, NONE
 from mio2trace.align.operations.rates import HARDLY_ANY, MISSTATED, NATS_NEVER, ONE_THREAD, WHOLE
-from mio2trace.evidence import (
-    BOUNDARY_STAMPS,
-    CAPTURE,
-    CORRELATION,
-    DURATIONS,
-    GRAPH_NODE,
-    RANGE,
-    SEQUENCE,
-    TIMER_MARKS,
-)
 from mio2trace.model.log import Direction
 from mio2trace.model.tables import by_key
 from mio2trace.ops.operation import Operation
 
-OF_ITS_OWN = frozenset((RANGE, CORRELATION, GRAPH_NODE, CAPTURE, SEQUENCE, TIMER_MARKS, ""))
+STATED = (by.RANGE, by.CORRELATION, by.GRAPH_NODE, by.CAPTURE, by.SEQUENCE)
+OF_ITS_OWN = frozenset((*STATED, by.TIMER_MARKS, ""))
 """Evidence about the kernel itself, whatever its queue; or none."""
 
 
@@ -44,7 +35,8 @@ def doubt_between_layers(attribution: Attribution) -> None:
         before, after = positions[0] - 1, positions[-1] + 1
         around = {run_of[before], run_of[after]} if before >= 0 and after < len(run_of) else set[int]()
         for position in positions:
-            if links.layer_by[position] in (BOUNDARY_STAMPS, DURATIONS) and around != {run_of[position]}:
+            timed = links.layer_by[position] in (by.BOUNDARY_STAMPS, by.DURATIONS)
+            if timed and around != {run_of[position]}:
                 links.doubt_layer([position])
 
 
@@ -54,7 +46,7 @@ def doubt_by_clock(attribution: Attribution) -> None:
     if clock is None or not clock.is_doubtful:
         return
     for position, word in enumerate(links.layer_by):
-        if word in (BOUNDARY_STAMPS, DURATIONS):
+        if word in (by.BOUNDARY_STAMPS, by.DURATIONS):
             lasted = links.runs[links.run_of[position]].printed_ns or 0
             chance = lasted / (2 * clock.error_ns)
             if chance < DOUBTED:
@@ -68,7 +60,7 @@ def doubt_other_queues(attribution: Attribution) -> None:
     commands, links = attribution.profile.commands, attribution.links
     if len(np.unique(commands.queue)) < 2:
         return
-    told = OF_ITS_OWN - {TIMER_MARKS} if _are_marks_among_others(attribution) else OF_ITS_OWN
+    told = OF_ITS_OWN - {by.TIMER_MARKS} if _are_marks_among_others(attribution) else OF_ITS_OWN
     placed = np.flatnonzero(links.layer_by.pool.where(lambda word: word not in told))
     kernels = placed[commands.is_kernel[placed]]
     of_queue = {queue: rows.tolist() for queue, rows in by_key(kernels, commands.queue[kernels])}
@@ -95,7 +87,7 @@ def _are_marks_among_others(attribution: Attribution) -> bool:
         return True
     for position, word in enumerate(links.layer_by):
         at = activities[position].host_start_ns
-        if word == TIMER_MARKS and at is not None:
+        if word == by.TIMER_MARKS and at is not None:
             run = links.runs[links.run_of[position]]
             begin, end = run.host_start_ns, run.host_end_ns
             if (begin is not None and at < begin) or (end is not None and at > end):
@@ -190,7 +182,6 @@ class _Telling:
         self._shares: dict[object, float] = {}
 
     def is_anything_odd(self) -> bool:
-        """Return whether any kernel does not match its layer."""
         layers = [(run.layer_index, run.direction) for run in self._links.runs]
         for name, (index, direction) in set(zip(self._name_of, map(layers.__getitem__, self._run_of), strict=True)):
             types = self._types[index]
@@ -223,7 +214,6 @@ class _Telling:
         return statements
 
     def _of_another(self, types: frozenset[str], direction: Direction) -> float:
-        """Return the share of kernels that contradict a layer of this type."""
         key = types, direction
         if key not in self._shares:
             odd = sum(count for name, count in self._names.items() if contradicts(name, types, direction))

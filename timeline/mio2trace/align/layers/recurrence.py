@@ -87,8 +87,7 @@ def prepares(
     shaky: AbstractSet[int],
     unlaunched: Mapping[LayerKey, int],
 ) -> dict[int, tuple[LayerKey, int, bool]]:
-    """Return for each fill or write that is not ``known`` its layer, the kernel behind it, and whether it is uncertain
-    (``shaky`` kernel, or a host layer in between)."""
+    """Return for each unknown fill or write its layer, the kernel behind it, and whether that is uncertain."""
     activities = attribution.profile.activities
     types = {layer.index: types_of(layer.layer, layer.type) for layer in attribution.net.layers}
     placed = sorted(layer_of)
@@ -104,8 +103,9 @@ def prepares(
                 before = _layer_on_host(key, unlaunched)
                 is_written = activity.kind != "kernel"
                 if before is not None and host_layer is None:
-                    is_its = _busy(activity.host_end_ns, next_begin, unlaunched[before])
-                    host_layer = before if is_its else None
+                    done = activity.host_end_ns
+                    if done is not None and next_begin is not None and 8 * (next_begin - done) >= unlaunched[before]:
+                        host_layer = before  # the host was busy for an eighth of the layer's mean
                 own = host_layer or key
                 if is_written and has_nothing_written(types[own[0]]):
                     own = key
@@ -122,9 +122,7 @@ def prepares(
 
 
 def _written_for(types: Mapping[int, frozenset[str]], key: LayerKey, before: LayerKey | None) -> LayerKey:
-    """Return the layer of a write before a kernel of layer ``key``, which has no parameters.
-
-    It is the nearest layer before ``key`` that has some, down to the layer ``before``; else ``key``."""
+    """Return the nearest layer before ``key`` that has parameters, down to the layer ``before``; else ``key``."""
     step = -1 if key[1] == "forward" else 1
     own = key
     while own[0] in types and has_nothing_written(types[own[0]]):
@@ -159,8 +157,3 @@ def _layer_on_host(following: LayerKey, unlaunched: Mapping[LayerKey, int]) -> L
             return before
         before = (before[0] + step, direction)
     return None
-
-
-def _busy(done_ns: int | None, next_ns: int | None, printed_ns: int) -> bool:
-    """Return whether the host was busy for an eighth of the printed time."""
-    return done_ns is not None and next_ns is not None and 8 * (next_ns - done_ns) >= printed_ns

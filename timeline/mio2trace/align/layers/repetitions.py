@@ -75,18 +75,12 @@ def find_repetition(sequence: Sequence[Hashable]) -> Repetition | None:
 
 
 class _Compared:
-    """Compares parts of a sequence within a budget."""
-
     def __init__(self, items: Sequence[int]) -> None:
         self.count = len(items)
         self.candidates = CANDIDATES_EACH * self.count + _FREE_CANDIDATES
-        self._elements = COMPARED_EACH * self.count + _FREE_COMPARED
+        self.elements = COMPARED_EACH * self.count + _FREE_COMPARED
         held = array("q", items)
         self._items, self._data, self._each = items, held.tobytes(), held.itemsize
-
-    @property
-    def is_spent(self) -> bool:
-        return self.candidates <= 0 or self._elements <= 0
 
     def may_be(self, place: int, other: int, least: int) -> bool:
         """Return whether ``least`` equal elements around both places are possible: half of them are on one side."""
@@ -103,11 +97,9 @@ class _Compared:
         )
 
     def after(self, place: int, other: int) -> int:
-        """Return how many elements from two places on are equal."""
         return self._alike(self.count - other, lambda alike, step: self._are_same(place + alike, other + alike, step))
 
     def before(self, place: int, other: int) -> int:
-        """Return how many elements up to two places are equal."""
         return self._alike(place, lambda alike, step: self._are_same(place - alike - step, other - alike - step, step))
 
     @staticmethod
@@ -135,7 +127,7 @@ class _Compared:
         return True
 
     def _are_same(self, place: int, other: int, count: int) -> bool:
-        self._elements -= count
+        self.elements -= count
         each, data = self._each, self._data
         return data[place * each : (place + count) * each] == data[other * each : (other + count) * each]
 
@@ -151,7 +143,7 @@ def _longest_stretch(
             continue  # the same stretch, with several of its periods as one
         tried += 1
         items.candidates -= 1
-        if tried > MOST_CANDIDATES or items.is_spent:
+        if tried > MOST_CANDIDATES or items.candidates <= 0 or items.elements <= 0:
             break
         longest = 0 if best is None else best[1] - best[0]
         if not items.may_be(anchor, place, max(period, longest - period + 1)):
@@ -240,9 +232,8 @@ def _orders(activities: Sequence[Activity], kernels: Sequence[int]) -> Iterator[
 
 
 def _launched(activities: Sequence[Activity]) -> Sequence[int]:
-    """Return positions in launch order: the profile's if launches are recorded, else by correlation ids.
-
-    Empty if ids are missing or contradict the order on a stream."""
+    """Return positions in launch order, by correlation ids if no launch is recorded; empty if these contradict a
+    stream."""
     if any(one.host_start_ns is not None for one in activities):
         return range(len(activities))
     keys = [
@@ -261,7 +252,6 @@ def _launched(activities: Sequence[Activity]) -> Sequence[int]:
 
 
 def _of_main_stream(activities: Sequence[Activity], kernels: Sequence[int]) -> list[int]:
-    """Return the kernels of the stream with most computation."""
     computing: dict[int, int] = dict.fromkeys(sorted({activities[at].queue for at in kernels}), 0)
     for at in kernels:
         meaning = kernel_name(activities[at].name)
@@ -363,7 +353,6 @@ def place_nameless_replays(attribution: Attribution) -> None:
 
 
 def _last_known(links: Links, activities: Sequence[Activity]) -> tuple[int | None, list[int]]:
-    """Return the last known iteration and the positions of its kernels."""
     numbers = [one.iteration for one in links.passes if one.phase == "iteration" and one.iteration is not None]
     if not numbers:
         return None, []

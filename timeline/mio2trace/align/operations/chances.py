@@ -5,7 +5,7 @@ Learned from a posterior (miopen-log.md 10). A pair's own contribution is left o
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from math import exp, log, prod
 from typing import Literal
@@ -157,11 +157,13 @@ class Habits:
 
     def _served_nats(self, kind: int, place: int) -> float:
         name, sort = self._likelihood.kernels.kinds[kind].launch[0], _sort(self._likelihood.operations[place])
-        own = self._own.get((kind, place), 0.0)
         share = (1 + self._sorts[sort]) / (1 + self._sorts.total())
-        others = max(0.0, self._linked[name] - own)
-        again = max(0.0, self._served[name, sort] - own)
-        return log((again + share) / (others + 1) / share)
+        return self._share_nats(kind, place, self._served[name, sort], self._linked[name], share)
+
+    def _share_nats(self, kind: int, place: int, alike: float, every: float, share: float) -> float:
+        """Return the ratio of a name by its links in calls like this one and in all calls, without this pair's."""
+        own = self._own.get((kind, place), 0.0)
+        return log((max(0.0, alike - own) + share) / (max(0.0, every - own) + 1) / share)
 
     # Helpers of any call
 
@@ -183,11 +185,9 @@ class Habits:
         if one.name is None or one.name.primitives:
             return 0.0
         name, primitive = one.launch[0], self._likelihood.operations[place].primitive
-        own = self._own.get((kind, place), 0.0)
         share = (1 + self._primitives[primitive]) / (1 + self._primitives.total())
-        others = max(0.0, self._helpers.get(name, 0.0) - own)
-        again = max(0.0, self._helped.get((name, primitive), 0.0) - own)
-        return log((again + share) / (others + 1) / share)
+        helped = self._helped.get((name, primitive), 0.0)
+        return self._share_nats(kind, place, helped, self._helpers.get(name, 0.0), share)
 
     # Work items
 
@@ -239,18 +239,14 @@ class Habits:
     # Rows of kernels
 
     def _row_nats(self, kind: int, place: int, number: int) -> float:
-        """Return the ratio by other calls of the problem.
-
-        A call that launched nothing has as many witnesses as one that did; otherwise kernels next to a hole would move
-        there."""
+        """Return the ratio by other calls of the problem. Silent calls have as many witnesses."""
         each = self._launched[number] / self._calls[number]
         others = self._launched[number] - each
         launched = self._pairs.get((kind, number), 0.0)
         launched -= self._own.get((kind, place), 0.0) if place in self._launching else launched / self._calls[number]
         likelihood = self._likelihood
-        expected = exp(
-            min(0.0, likelihood.pair_of_class(kind, number) + log(self._of_kind[kind] / len(likelihood.kernels)))
-        )
+        nats, _, _ = likelihood.pair(kind, likelihood.first_of[number])
+        expected = exp(min(0.0, nats + log(self._of_kind[kind] / len(likelihood.kernels))))
         return log((max(0.0, launched) + expected * each) / ((others + each) * expected))
 
     def _chosen_nats(self, kind: int, place: int, number: int) -> float:
@@ -330,8 +326,7 @@ def hole_nats(calls: int, holes: float) -> float:
 
 
 class Chances(msgspec.Struct, frozen=True, kw_only=True):
-    """Log-probabilities along the calls: ``passed[j]`` calls 0 to j - 1 are passed over, ``begun[j]`` call j launches,
-    ``lost[j]`` a call before j is lost; ``hole``, ``cut``: a stretch of calls is skipped."""
+    """Log-probabilities: ``passed[j]`` over calls 0 to j - 1, ``begun[j]`` by call j, ``lost[j]`` before call j."""
 
     passed: list[float]
     begun: list[float]
@@ -343,8 +338,7 @@ class Chances(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ahead(msgspec.Struct, frozen=True, kw_only=True):
-    """Possible gain in nats from kernel i on (``kernels``) and from call j on (``calls``); the smaller one bounds a
-    way."""
+    """Possible gain in nats from kernel i and from call j on; the smaller one bounds a way."""
 
     kernels: list[float]
     calls: list[float]
@@ -394,18 +388,12 @@ def of_this_process(posterior: Posterior, operations: Sequence[Operation], elsew
     scattered = len(silent) >= STRANGERS * len(executing) and (others or stretches >= FEWEST_STRETCHES)
     if not (scattered or 2 * len(silent) > len(executing)):
         return 1.0
-    if launching and not scattered and _ended_early(operations, launching, silent):
-        return 1.0
+    searches = [place for place, operation in enumerate(operations) if operation.phase == "find"]
+    if launching and searches and not scattered and max(*searches, *launching) < min(silent):
+        return 1.0  # the profile ended first: silent calls come last
     posed = {_problem(operations[place]) for place in silent}
     alike = sum(_problem(operations[place]) in posed for place in executing if place in launching)
     return BESIDE_STRANGERS if 2 * alike < len(executing) - len(silent) else 0.5
-
-
-def _ended_early(operations: Sequence[Operation], launching: Set[int], silent: Sequence[int]) -> bool:
-    """Return whether the profile ended first: silent calls come last and are no searches."""
-    end = max(launching)
-    searches = [place for place, operation in enumerate(operations) if operation.phase == "find"]
-    return bool(searches) and searches[-1] < min(silent) and end < min(silent)
 
 
 def _problem(operation: Operation) -> object:

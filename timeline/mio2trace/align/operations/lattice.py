@@ -34,13 +34,11 @@ from mio2trace.kernels.cut import left_of
 
 OUT, GONE, LONG, HELPERS, MAIN, WAITING = range(6)
 GEMM = 8
-"""Set if the call had a GEMM."""
 STATES, PHASE = 16, 7
 BEFORE = OUT
 
 
 Scores = dict[int, float]
-"""Nats of each state over all ways to it."""
 _NEGLIGIBLE, _DIGITS = 1e-12, 9
 """Less probable ways are not followed back; smaller differences count as equal."""
 
@@ -102,7 +100,6 @@ def settle(
 
 
 def _together(ranked: Sequence[tuple[int, float]], operations: Sequence[object]) -> list[tuple[int, float]]:
-    """Add the probabilities of the parts of one operation."""
     merged: dict[int, tuple[int, float]] = {}
     for place, chance in ranked:
         key = NONE if place == NONE else id(operations[place])
@@ -116,9 +113,10 @@ SOURCES = 6
 
 
 class Source(NamedTuple):
-    """A state that an operation may begin from. ``operation``: the last one; ``nats``: state and leaving it;
-    ``passed``: all calls up to there passed over; ``least``: any number of calls passed over; ``own``: class of the
-    current call, or `NONE`."""
+    """A state that an operation may begin from.
+
+    ``operation``: the last one. ``nats``: of state and leaving it. ``passed``, ``least``: of passing over calls.
+    ``own``: class."""
 
     operation: int
     nats: float
@@ -199,7 +197,6 @@ _GAPS = {
     GONE: (log(SHORT_CLOSES), log(1 - SHORT_CLOSES)),
     LONG: (log(LONG_CLOSES), log(1 - LONG_CLOSES)),
 }
-"""Log-probability that a stretch without calls ends, and that it goes on."""
 _LONG = log(LONG_GAP)
 
 
@@ -355,7 +352,6 @@ class Lattice:
 
     @staticmethod
     def _leave(phase: int) -> float:
-        """Leave a call whose helpers ran, but not what they help."""
         return NATS_MISSTATED if phase in (HELPERS, WAITING) else 0.0
 
     def _inside(self, at: int, index: int, phase: int, *, entering: bool) -> tuple[float, int]:
@@ -388,7 +384,6 @@ class Lattice:
         return nats, (HELPERS if phase in (OUT, HELPERS) else phase) | gemm
 
     def _worth(self, at: int, index: int) -> float:
-        """Cached for kernels without buffers."""
         kernels, habits = self._kernels, self._chances.habits
         key = None if kernels.named[at] else (kernels.of[at], index)
         nats = None if key is None else self._worths.get(key)
@@ -433,7 +428,6 @@ class Lattice:
         return nats
 
     def _targets(self, at: int, ready: Sequence[tuple[int, float, int]], first: int, last: int) -> list[int]:
-        """Return operations that the kernel may begin."""
         if last - first < FEW_TARGETS:
             return list(range(max(0, first), last + 1))
         targets: set[int] = set()
@@ -484,18 +478,18 @@ class Lattice:
                 rows.setdefault(launch, []).append(number)
         return rows
 
-    def _may_be(self, number: int, index: int) -> bool:
-        """Return whether a kind's name allows a call; uncertain evidence excludes nothing."""
-        nats, _, named = self._likelihood.pair(number, index)
-        return named or nats > NATS_NEVER
-
     def _rows_of(self, at: int) -> list[list[int]]:
         """Return the operations of each primitive and direction that the kernel's name fits."""
         number = self._kernels.of[at]
         rows = self._rows.get(number)
         if rows is None:
+
+            def fits(index: int) -> bool:
+                nats, _, named = self._likelihood.pair(number, index)
+                return named or nats > NATS_NEVER  # uncertain evidence excludes nothing
+
             # Calls of one row differ in mode and sizes: it goes if the name excludes all of them.
-            rows = [row for row, firsts in self._by_kind if any(self._may_be(number, index) for index in firsts)]
+            rows = [row for row, firsts in self._by_kind if any(map(fits, firsts))]
             name, grid = self._kernels.kind(at).launch
             launched = self._by_launch.get((left_of(name, self._kernels.cut), grid))
             if launched:

@@ -6,8 +6,9 @@ nothing."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf, log, prod
+from typing import TypeVar
 
 import msgspec
 
@@ -45,8 +46,8 @@ OTHERS = 24
 """Assumed number of other kernels or calls of a run, so that a share is never below one in this number."""
 
 
+Item = TypeVar("Item")
 _Named = tuple[tuple[str, ...], tuple[str, ...]]
-"""Primitives and directions that a kernel's name serves."""
 
 
 class Fit(msgspec.Struct, frozen=True, gc=False):
@@ -173,9 +174,6 @@ class Likelihood:
             static = self._static[key] = self._alike(self.kernels.kinds[number], index)
         return static
 
-    def pair_of_class(self, number: int, class_number: int) -> float:
-        return self.pair(number, self.first_of[class_number])[0]
-
     def _alike(self, kind: KernelKind, index: int) -> tuple[float, bool, bool]:
         operation = self.operations[index]
         nats = 0.0
@@ -236,19 +234,16 @@ class Likelihood:
         """Return the ratio of a name by how many other kernels' names serve the call; shared names count by share."""
         sort = operation.primitive, operation.direction, operation.mode == "transpose"
         key = "name", name, sort
-        nats = self._shares.get(key)
-        if nats is None:
-            serving = self._shares.get(sort)
-            if serving is None:
-                serving = self._shares[sort] = sum(
+        if key not in self._shares:
+            if sort not in self._shares:
+                self._shares[sort] = sum(
                     count * self._share(one, operation) for one, count in self._named.items() if serves(*one, operation)
                 )
-            nats = self._rareness(serving, self._library) + log(self._share(name, operation))
-            self._shares[key] = nats
-        return nats
+            rareness = self._rareness(self._shares[sort], self._library)
+            self._shares[key] = rareness + log(self._share(name, operation))
+        return self._shares[key]
 
     def _share(self, name: _Named, operation: Operation) -> float:
-        """Return the share of this kind of call among all calls that the name serves."""
         served = sum(count for other, count in self._sorts.values() if serves(*name, other))
         sort = operation.primitive, operation.direction, operation.mode == "transpose"
         return self._sorts[sort][1] / served
@@ -265,7 +260,7 @@ class Likelihood:
         if kind.gemm is not None:
             if not is_part(kind.gemm, operation):
                 return NATS_MISSTATED
-            keys = {gemm_key(m, n, k) for m, n, k in parts(operation)}
+            keys = {gemm_key(*sizes) for sizes in parts(operation)}
             nats += self._rareness(sum(self._gemms[key] for key in keys), self._gemms.total())
         elif kind.launch[1] is not None:
             possible = may_be_part(kind.launch[0], kind.launch[1][0], operation)
@@ -281,16 +276,12 @@ class Likelihood:
 
     def _of_sizes(self, operation: Operation, name: str) -> float:
         key = "sizes", name, operation.gemm, operation.direction, operation.input[:1]
-        nats = self._shares.get(key)
-        if nats is None:
-            of_name = [(items, count) for (one, items), count in self._sized.items() if one == name]
-            fitting = sum(
-                count
-                for items, count in of_name
-                if items is not None and may_be_part(name, items, operation) is not False
+        if key not in self._shares:
+            counts = Counter({items: count for (one, items), count in self._sized.items() if one == name})
+            self._shares[key] = self._rareness_if(
+                counts, lambda items: items is not None and may_be_part(name, items, operation) is not False
             )
-            nats = self._shares[key] = self._rareness(fitting, sum(count for _, count in of_name))
-        return nats
+        return self._shares[key]
 
     def _items_nats(self, kind: KernelKind, index: int) -> float:
         """Return the ratio of the number of work items, by how many kernels of the name have it."""
@@ -302,23 +293,20 @@ class Likelihood:
         if not fits:
             return NATS_MISSTATED
         key = "items", name, self.class_of[index]
-        nats = self._shares.get(key)
-        if nats is None:
-            of_name = self._items[name]
-            fitting = sum(count for sizes, count in of_name.items() if items_fit(name, *sizes, operation))
-            nats = self._shares[key] = self._rareness(fitting, of_name.total())
-        return nats
+        if key not in self._shares:
+            self._shares[key] = self._rareness_if(self._items[name], lambda sizes: items_fit(name, *sizes, operation))
+        return self._shares[key]
 
     def _of_offsets(self, operation: Operation) -> float:
         key = "offsets", operation.input, operation.output, operation.weights, operation.groups
-        nats = self._shares.get(key)
-        if nats is None:
-            fitting = sum(count for offsets, count in self._offsets.items() if steps_fit(offsets, operation))
-            nats = self._shares[key] = self._rareness(fitting, self._offsets.total())
-        return nats
+        if key not in self._shares:
+            self._shares[key] = self._rareness_if(self._offsets, lambda offsets: steps_fit(offsets, operation))
+        return self._shares[key]
+
+    def _rareness_if(self, counts: Counter[Item], fits: Callable[[Item], bool | None]) -> float:
+        return self._rareness(sum(count for item, count in counts.items() if fits(item)), counts.total())
 
     def _size_nats(self, numbers: frozenset[int], operation: Operation) -> float:
-        """Return the ratio of the call's sizes among the numbers of the kernel's program and arguments."""
         shapes = [shape for shape in (operation.input, operation.weights, operation.output) if shape]
         sizes = {size for shape in shapes for size in shape if size > 3}
         if not sizes:
@@ -334,8 +322,7 @@ class Likelihood:
     # Calls
 
     def most_after(self, at: int, index: int) -> float:
-        """Return the most that a fit counts behind another kernel of the call: a repeat is no new evidence, and each
-        launch line of a search counts once."""
+        """Return the most that a fit counts behind another kernel: a launch line counts once, a repeat never."""
         kernels, operation = self.kernels, self.operations[index]
         if kernels.again[at]:
             return 0.0

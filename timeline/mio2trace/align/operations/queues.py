@@ -92,7 +92,6 @@ def of_streams(
 def _streams_of_buffers(
     profile: Profile, streams: Mapping[tuple[int, int], Sequence[int]]
 ) -> dict[int, tuple[int, int] | None]:
-    """Return the only stream that uses each buffer; None for several."""
     stream_of: dict[int, tuple[int, int] | None] = {}
     for key, positions in streams.items():
         for position in positions:
@@ -105,7 +104,6 @@ def _streams_of_buffers(
 def _fullest(
     keys: Iterable[tuple[int, int]], streams: Mapping[tuple[int, int], Sequence[int]]
 ) -> list[tuple[int, int]]:
-    """Return the largest streams in their order."""
     most = set(sorted(keys, key=lambda key: -len(streams[key]))[:SEARCHED_QUEUES])
     return [key for key in streams if key in most]
 

@@ -53,8 +53,7 @@ class Repeats:
     def _repeats(
         self, at: int, index: int, kernels: int, calls: int, posterior: Posterior, fits: list[Fit | None]
     ) -> bool:
-        """Return whether the next kernels and calls are equal to those before. ``fits`` caches the fits of those
-        before."""
+        """Return whether the next kernels and calls equal those before; ``fits`` caches the fits of those before."""
         signs, own = self._kernels, self._calls
         if at + kernels > len(signs) or index + calls >= len(own):
             return False

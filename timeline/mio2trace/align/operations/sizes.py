@@ -24,9 +24,7 @@ _LARGEST_TILE = 256
 
 
 def is_part(gemm: Gemm, operation: Operation) -> bool:
-    """Return whether a convolution may run a GEMM of these sizes, for one image or for all.
-
-    M and N may be swapped (row-major libraries). Images are in N, for backward weights in K (miopen-log.md 6, 11.1)."""
+    """Return whether a convolution may run a GEMM of these sizes; M and N may be swapped (miopen-log.md 6, 11.1)."""
     return any({gemm.m, gemm.n} == {m, n} and gemm.k == k for m, n, k in parts(operation))
 
 

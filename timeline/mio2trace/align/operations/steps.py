@@ -103,7 +103,6 @@ def _joined(
 def _streams(
     attribution: Attribution, streams: _Queues, of_stream: Mapping[_Key, Sequence[Operation]]
 ) -> Iterator[Stream]:
-    """Return each queue with its possible operations, by key."""
     claims = Counter(operation.index for operations in of_stream.values() for operation in operations)
     # Where nothing else is known, each of the queues that may have a call is as likely.
     elsewhere = {index: 1 - 1 / count for index, count in claims.items() if count > 1}
@@ -163,8 +162,7 @@ def _queue_of_each_thread(
 
 
 def _of_one_writer(attribution: Attribution, stream: Stream) -> Stream:
-    """Return the queue with the calls of one writer if this is far more likely, and many calls of others launched
-    nothing: they are another process's."""
+    """Return the queue with the calls of one writer if others launched little: they are another process's."""
     operations = stream.operations
     # Buffers tell more than versions do, of calls whose entries were mixed up, too.
     writers = [one.thread for one in operations] if attribution.same_process else _writers(operations)

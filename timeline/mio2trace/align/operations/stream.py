@@ -20,7 +20,6 @@ from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSI
 from mio2trace.model.profile import Profile
 
 ALIKE_ROW = 10
-"""Equal kernels in a row that show an equal place."""
 MOST_SHIFTS, MOST_COMPARED = 16, 200_000
 """Places and kernels that are compared; the rest counts as equal."""
 
@@ -40,8 +39,6 @@ def chance_of_place(likelihood: Likelihood, windows: Windows, posterior: Posteri
 
 
 class _Row:
-    """The library's kernels of one queue with their calls."""
-
     def __init__(self, likelihood: Likelihood, windows: Windows, posterior: Posterior) -> None:
         kernels = likelihood.kernels
         self._kernels, self._windows = kernels, windows
@@ -96,10 +93,8 @@ class _Row:
 LONG_ROW = 10
 """More kernels without operation than one call launches."""
 ROUNDS = 3
-"""Rounds of learning (expectation maximisation)."""
 TOO_MANY, TOO_VAGUE = 20_000, 8_000
-"""Kernels that are too many for a wide search; states of a narrow search that show that calls are equal. No run of the
-benchmark has as many."""
+"""Too many kernels for a wide search, and too many states of a narrow one."""
 
 
 class Stream:
@@ -153,7 +148,6 @@ class Stream:
             links.give_operation((self.positions[number],), index, by, confidence=confidence)
 
     def _launched_in_part(self, posterior: Posterior) -> set[int]:
-        """Return indexes of calls with fewer GEMMs than they launch: their ends are uncertain."""
         parts = Counter(operation.index for operation in self.operations)
         launched = Counter(self.operations[place].index for place in set(posterior.operation) - {NONE})
         return {index for index, count in launched.items() if count < parts[index]}
@@ -188,7 +182,9 @@ class Stream:
 
     def leaves_calls(self) -> bool:
         """Return whether a call that executes has no kernels."""
-        posterior = self.posterior or self.solve()
+        return self._leaves(self.posterior or self.solve())
+
+    def _leaves(self, posterior: Posterior) -> bool:
         linked = set(posterior.operation)
         return any(place not in linked and operation.phase == "run" for place, operation in enumerate(self.operations))
 
@@ -197,10 +193,6 @@ class Stream:
 
     def solve(self) -> Posterior:
         """Search narrowly; if doubt remains, learn rates and habits for wider searches."""
-        posterior = self.posterior = self._solved()
-        return posterior
-
-    def _solved(self) -> Posterior:
         rates = Rates.before(entered=self.likelihood.entered)
         kinds = kinds_of(self.operations, self.likelihood.class_of)
         posterior = self._posterior(rates, kinds, NARROW)
@@ -236,12 +228,15 @@ class Stream:
         _doubt_changes(before, posterior, self.operations)
         if is_vague or self.likelihood.kernels.is_blurred:
             self._doubt_vague(posterior)
-        if self.windows.by != POSITION:
-            self._doubt_place(posterior)
+        # No link is surer than that all of them are not some iterations away.
+        chance = 1.0 if self.windows.by == POSITION else chance_of_place(self.likelihood, self.windows, posterior)
+        for number, place in enumerate(posterior.operation) if chance < 1 else ():
+            if place != NONE:
+                posterior.confidence[number] = min(chance, posterior.confidence[number])
+        self.posterior = posterior
         return posterior
 
     def _is_vague(self, narrow: Posterior) -> bool:
-        """Whether the narrow search kept nearly all states, because calls are equal."""
         return narrow.states > max(TOO_VAGUE, NARROW.states * len(self.positions) // 3)
 
     def _doubt_vague(self, posterior: Posterior) -> None:
@@ -250,26 +245,14 @@ class Stream:
             if place != NONE and self._by(number, place, posterior.fits[number]) not in (BUFFERS, LAUNCH_LINE):
                 posterior.confidence[number] = min(WHOLE, posterior.confidence[number])
 
-    def _doubt_place(self, posterior: Posterior) -> None:
-        """Lower all links to the probability that they are not some iterations away."""
-        chance = chance_of_place(self.likelihood, self.windows, posterior)
-        for number, place in enumerate(posterior.operation) if chance < 1 else ():
-            if place != NONE:
-                posterior.confidence[number] = min(chance, posterior.confidence[number])
-
     def _is_anything_left(self, posterior: Posterior) -> bool:
-        """Return whether kernels or calls are left, so that a distant way may be right."""
-        linked = set(posterior.operation)
-        return any(
-            place not in linked and operation.phase == "run" for place, operation in enumerate(self.operations)
-        ) or any(
+        return self._leaves(posterior) or any(
             place == NONE and self.likelihood.kernels.kind(number).library
             for number, place in enumerate(posterior.operation)
         )
 
     def _leaves_a_row(self, posterior: Posterior) -> bool:
-        """Return whether a long row of kernels has no call although others have: the search may have dropped the right
-        way."""
+        """Return whether a long row of kernels has no call although others have."""
         row = 0
         if {*posterior.operation} <= {NONE}:
             return False  # nothing in the log fits, so a wider search finds nothing either
@@ -280,8 +263,7 @@ class Stream:
         return False
 
     def _is_at_edge(self, posterior: Posterior) -> bool:
-        """Return whether a link by names, sizes and order goes as far ahead as the search tries, with more such calls
-        behind."""
+        """Return whether a link without buffers goes as far as the search tries, with more behind."""
         kinds = [(operation.primitive, operation.direction) for operation in self.operations]
         of_kind: dict[object, list[int]] = {}
         for place, kind in enumerate(kinds):
@@ -320,7 +302,6 @@ class Stream:
         return Lattice(likelihood, self.windows, chances, width).solve()
 
     def _by(self, number: int, place: int, fit: Fit | None) -> Evidence:
-        """Return the strongest evidence of this link."""
         if self.windows.by == POSITION:
             return POSITION
         fit = fit or self.likelihood.fit(number, place)

@@ -59,19 +59,15 @@ def by_lines(
     """Return windows of blocks and entries in one file: a kernel's operation is the last one entered."""
     if not axis.by_line or not operations:
         return None
-    threads = {operation.thread for operation in operations}
     begins = [operation.line for operation in operations]
     last = [bisect_right(begins, activities[position].line) - 1 for position in positions]
-    first = [bisect_left(begins, begins[at]) if at >= 0 else at for at in last]
-    if len(threads) > 1:
-        # Threads print between each other: the last one entered by each of them.
-        latest: dict[int | None, int] = {}
-        oldest = []
-        for operation in operations:
-            latest[operation.thread] = bisect_left(begins, operation.line)
-            oldest.append(min(latest.values()))
-        first = [oldest[at] if at >= 0 else 0 for at in last]
-    return Windows(first=[max(0, at) for at in first], last=last, by=POSITION)
+    # Threads print between each other: the last one entered by each of them.
+    latest: dict[int | None, int] = {}
+    oldest = []
+    for operation in operations:
+        latest[operation.thread] = bisect_left(begins, operation.line)
+        oldest.append(min(latest.values()))
+    return Windows(first=[oldest[at] if at >= 0 else 0 for at in last], last=last, by=POSITION)
 
 
 def by_stamps(
@@ -145,7 +141,6 @@ def stamped_lines(
 
 
 def _stamped(line: int, stamp: LocalTime, clock: LogClock | None, step: int) -> Stamped:
-    """Stamps are truncated to ``step``; a fitted clock has an error."""
     assert clock is not None
     at, error = clock.to_host(stamp), clock.error_ns if clock.is_fitted else 0
     return Stamped(line, at - STAMP_NS - error, at + step + error)

@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import prod
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.layers.caffe.in_order import chances_in_order
+from mio2trace.align.layers.caffe.calls import chances_in_order
 from mio2trace.align.layers.caffe.names import contradicts, launches, names_kernels, runs_nothing, tells_type, types_of
 from mio2trace.align.layers.net import LayerKey, NetLayerSpec
 from mio2trace.align.layers.recurrence import is_filler, prepares, signature
@@ -26,7 +26,6 @@ MOST_CELLS = 300_000
 """Pairs of kernel and layer that are computed; SqueezeNet needs 10,000."""
 MOST_IN_A_PASS = 1_000_000
 UNKNOWN_NS = 1 << 62
-"""For layers without a printed time."""
 ELEMENT_BYTES = 4
 _Types = frozenset[str]
 
@@ -168,8 +167,6 @@ class _Known:
 
 
 class _Row:
-    """The kernels of a pass and its layers, both in order."""
-
     def __init__(
         self,
         attribution: Attribution,
@@ -197,7 +194,6 @@ class _Row:
         return sum(tells_type(name) or name in self._known.names for name in names) >= DOUBTED * len(names)
 
     def chances(self) -> list[list[float]] | None:
-        """Return the probability of each layer per kernel; None if the problem is too large."""
         names = [self._attribution.profile.activities[position].name for position in self._kernels]
         firsts = [1.0, *(self._known.begins(*pair) for pair in pairwise(names))]
         return chances_in_order(

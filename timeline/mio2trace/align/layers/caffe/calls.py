@@ -14,15 +14,125 @@ from itertools import pairwise, starmap
 from typing import NamedTuple
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.layers.caffe.in_order import MOST_PASSED, chances_in_order
 from mio2trace.align.layers.caffe.names import calls_nothing, may_call, types_of
 from mio2trace.align.layers.net import NetLayerSpec
 from mio2trace.align.links import DOUBTED, NONE, SURE
-from mio2trace.align.operations.rates import BROKEN, LATE, MISSTATED, MOST_STRAY, NEVER, SILENT, UNLOGGED, WHOLE
+from mio2trace.align.operations.rates import (
+    BROKEN,
+    CUT,
+    LATE,
+    LOST,
+    MISSTATED,
+    MOST_STRAY,
+    NEVER,
+    SILENT,
+    UNLOGGED,
+    WHOLE,
+)
 from mio2trace.evidence import DURATIONS, ORDER, RECURRENCE
 from mio2trace.model.log import Direction, FrameworkLog
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.operation import Operation
+
+MOST_PASSED = 64
+"""Slots that are passed over together; more before the first call."""
+NEGLIGIBLE = 1e-9
+
+
+def chances_in_order(
+    fits: Sequence[Sequence[float]],
+    silent: Sequence[float],
+    entered: Sequence[float],
+    again: Sequence[float],
+    *,
+    begun: bool = False,
+    ended: bool = False,
+    at_most: int = 1 << 62,
+) -> list[list[float]] | None:
+    """Return the probability of each call in each slot; the rest is "in none".
+
+    ``fits``: per call and slot. ``silent``: probability per slot of no call. ``entered``, ``again``: how well a call is
+    the first or a further call of a slot. ``begun``, ``ended``: the row of slots is complete there. None beyond
+    ``at_most`` cells."""
+    count = len(silent)
+    lost, cut = LOST / max(1, count), CUT / max(1, count)
+    before_first, behind_last = lost if begun else cut, lost if ended else cut
+    first, last = 0, 0  # states that any way is in: before the first slot, then in each
+    ahead = [([1.0] + [0.0] * count, first, last)]  # what all ways up to a call are worth
+    for number, fit in enumerate(fits):
+        now, _, _ = ahead[-1]
+        if at_most < 0:
+            return None
+        far = lost if number else before_first
+        enters, stays = entered[number], again[number]
+        following = [0.0] * (count + 1)
+        following[0] = now[0] * BROKEN
+        reach = passed = 0.0 if first else now[0]
+        places = _within(first, last, count, everywhere=not (number or begun))
+        at_most -= len(places)
+        for place in places:
+            held = now[place + 1]
+            following[place + 1] = ((reach + passed * far) * enters + held * stays) * fit[place] + held * BROKEN
+            reach = reach * silent[place] + held
+            passed += held
+        first, last = _narrow(following, 0 if not first else places.start + 1, places.stop + 1)
+        ahead.append((following, first, last))
+    behind = [0.0] * (count + 1)  # what all ways from there on are worth
+    reach = 1.0
+    for place in range(count, -1, -1):
+        behind[place] = reach + behind_last
+        if place:
+            reach *= silent[place - 1]
+    answers: list[list[float]] = []
+    for number in range(len(fits) - 1, -1, -1):
+        fit, (now, first, last) = fits[number], ahead[number]
+        far = lost if number else before_first
+        enters, stays = entered[number], again[number]
+        in_slot = [0.0] * count
+        none = now[0] * BROKEN * behind[0]
+        reach = passed = 0.0 if first else now[0]
+        places = _within(first, last, count, everywhere=not (number or begun))
+        for place in places:
+            held, later = now[place + 1], behind[place + 1]
+            in_slot[place] = ((reach + passed * far) * enters + held * stays) * fit[place] * later
+            none += held * BROKEN * later
+            reach = reach * silent[place] + held
+            passed += held
+        total = sum(in_slot) + none
+        # Of calls that contradict each other by the hundred no way is left that a float can hold.
+        if total:
+            in_slot[places.start : places.stop] = [one / total for one in in_slot[places.start : places.stop]]
+        answers.append(in_slot)
+        earlier = [0.0] * (count + 1)
+        reach = passed = 0.0
+        for place in range(places.stop, first - 1, -1):
+            own = fit[place - 1] * behind[place] if place else 0.0
+            earlier[place] = (reach + passed * far) * enters + own * stays + BROKEN * behind[place]
+            if place:
+                reach = reach * silent[place - 1] + own
+                passed += own
+        end = places.stop + 1
+        most = max(earlier)
+        if most:
+            earlier[first:end] = [one / most for one in earlier[first:end]]
+        behind = earlier
+    return answers[::-1]
+
+
+def _within(first: int, last: int, count: int, *, everywhere: bool) -> range:
+    """Slots that are reachable from states ``first`` to ``last``."""
+    return range(max(0, first - 1), count if everywhere else min(count, last + MOST_PASSED))
+
+
+def _narrow(worth: list[float], begin: int, end: int) -> tuple[int, int]:
+    """Normalise ``worth`` and drop negligible states. Returns the first and last state."""
+    own = worth[begin:end]
+    total = sum(own)
+    least = NEGLIGIBLE * total
+    worth[begin:end] = [one / total if one > least else 0.0 for one in own]
+    kept = [begin + at for at, one in enumerate(own) if one > least]
+    return kept[0], kept[-1]
+
 
 MOST_PASSES = 16
 """Passes between two lines that bound them; more lost lines show nothing."""
@@ -49,8 +159,7 @@ class Found(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Lines ``after`` to ``before`` (None: end of the log) are of ``iterations``. None as first iteration: its begin is
-    lost."""
+    """Lines ``after`` to ``before`` (None: end of the log) of ``iterations``; first None: its begin is lost."""
 
     iterations: tuple[int | None, ...]
     after: int
@@ -140,7 +249,8 @@ class _Layers:
         self._silent = [self._silence(slot) for slot in self._pass]
         self._searched, output = _set_up(log, calls, {layer.layer: layer.index for layer in net.layers})
         places = [place for its in self._searched.values() for place in its]
-        odd = sum(not self._may_search(place) for place in places)
+        types = self._types
+        odd = sum(bool(types[place]) and not any(may_call("conv", one) for one in types[place]) for place in places)
         # Where other types' layers seem to have searched one of two streams was buffered, and its lines are late.
         self._most = 1.0 if odd <= MOST_STRAY * len(places) else WHOLE
         if self._most < 1:
@@ -156,7 +266,6 @@ class _Layers:
         self._left = MOST_CELLS
 
     def of(self, calls: Sequence[Operation], stretch: Stretch) -> list[Found | None]:
-        """Return the most likely slot of each call."""
         passes = len(stretch.iterations)
         bounds = stretch.iterations[0] is not None, stretch.before is not None
         key = passes, bounds, tuple(id(call.facts) for call in calls)
@@ -166,7 +275,6 @@ class _Layers:
         return known
 
     def _solved(self, calls: Sequence[Operation], passes: int, begun: bool, ended: bool) -> list[Found | None]:
-        """Return an empty list if nothing is known."""
         if self._left < 0 or len(calls) * len(self._pass) * passes > MOST_IN_A_PASS:
             return []
         slots = [slot._replace(pass_=number) for number in range(passes) for slot in self._pass]
@@ -194,12 +302,7 @@ class _Layers:
             return []
         return answers
 
-    def _may_search(self, layer_index: int) -> bool:
-        types = self._types[layer_index]
-        return not types or any(may_call("conv", one) for one in types)
-
     def _silence(self, slot: Slot) -> float:
-        """Return the probability that a layer makes no call."""
         if slot.layer is None:
             return 1.0
         types = self._types[slot.layer.index]
@@ -208,7 +311,6 @@ class _Layers:
         return 1.0 if all(map(calls_nothing, types)) else SILENT
 
     def _fit(self, call: Operation) -> list[float]:
-        """Return how well a call fits each slot of a pass, up to 1."""
         places = self._searched.get(_problem(call)) if call.primitive == "conv" else None
         key = _sort(call), call.direction, call.output, None if places is None else frozenset(places)
         fit = self._fits.get(key)
@@ -227,7 +329,6 @@ class _Layers:
         ]
 
     def _of_output(self, call: Operation) -> list[float]:
-        """Fit by primitive, direction and output."""
         kind = _sort(call), call.direction
         fits = self._by_kind.get(kind)
         if fits is None:
@@ -345,7 +446,9 @@ def _give(attribution: Attribution, found_of: Mapping[int, tuple[int, Found]]) -
                 run = runs[key]
                 at_most = LATE if attribution.late else 1.0
                 likely = min(found.chance, at_most, links.operation_confidence.get(position, 1.0))
-                if likely >= DOUBTED and _is_less_likely(attribution, position, likely):
+                if likely >= DOUBTED and (
+                    links.run_of[position] == NONE or links.layer_confidence.get(position, 1.0) < likely
+                ):
                     if links.run_of[position] != NONE:
                         links.take_layer(position)
                     attribution.give_layer([position], run, None, confidence=likely)
@@ -355,8 +458,3 @@ def _give(attribution: Attribution, found_of: Mapping[int, tuple[int, Found]]) -
                 between = [one for one in pending if links.run_of[one] == NONE]
                 links.give_layer(between, run, ORDER, confidence=WHOLE)
             before, pending = run, []
-
-
-def _is_less_likely(attribution: Attribution, position: int, likely: float) -> bool:
-    links = attribution.links
-    return links.run_of[position] == NONE or links.layer_confidence.get(position, 1.0) < likely

@@ -49,7 +49,6 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     next_of: dict[int, tuple[int, float]]
     misfit_ns: int
     cost_ns: int
-    """The cost of times and names together."""
 
 
 Spans = Callable[[Activity], tuple[int | None, int | None]]
@@ -227,20 +226,6 @@ def _earliest(columns: _Columns, first: int, last: int, printed: int | None, rea
     return max(0, end - starts[last]), min(end, max(ends[last], starts[last]))
 
 
-def _latest(columns: _Columns, first: int, last: int, printed: int | None, reach: int) -> tuple[int, int]:
-    """Return the same from the end: before layers that begin at ``reach``."""
-    starts, ends = columns.starts, columns.ends
-    end = min(reach, starts[last])
-    if first == last:
-        begin = end - (printed or 0)
-        return max(0, ends[first] - begin - LINE_NS), max(begin, min(end, ends[first]))
-    end = min(end, starts[first] + printed) if printed is not None else end
-    if printed is None or end < ends[last]:
-        return max(0, ends[last] - end), min(starts[first], reach)
-    begin = end - printed
-    return max(0, ends[first] - begin), max(begin, min(starts[first], ends[first]))
-
-
 def _best_cuts(
     columns: _Columns, printed: Sequence[int | None], odd: Sequence[Sequence[int]], slack: int, doubt_ns: float
 ) -> tuple[list[int], dict[int, tuple[float, float]], float] | None:
@@ -261,7 +246,7 @@ def _best_cuts(
                         misfit, end = _earliest(columns, before, cut, time, reach)
                         ways.append((cost + misfit + named, end, before, place))
             if ways:
-                reached[cut] = _few(ways, 1)
+                reached[cut] = _few(ways)
         if not reached:
             return None
         if len(reached) > MAX_STATES:
@@ -278,12 +263,12 @@ def _best_cuts(
     return answer, _elsewhere(columns, printed, odd, candidates, forward, answer, limit), total
 
 
-def _few(ways: list[_State], sign: int) -> list[_State]:
-    """Return the cheapest ways; each leaves more room than all cheaper ones."""
-    ways.sort(key=lambda way: (way[0], sign * way[1]))
+def _few(ways: list[_State]) -> list[_State]:
+    """Return the cheapest ways; each ends earlier than all cheaper ones."""
+    ways.sort(key=lambda way: way[:2])
     kept = ways[:1]
     for way in ways[1:]:
-        if sign * way[1] < sign * kept[-1][1]:
+        if way[1] < kept[-1][1]:
             kept.append(way)
             if len(kept) == MAX_WAYS:
                 break
@@ -328,7 +313,10 @@ def _elsewhere(
 
     Each place of a cut has the cost of the best whole answer with it."""
     count = len(columns.members)
-    behind: dict[int, list[_State]] = {count: [(0.0, columns.starts[count], 0, 0)]}
+    # From behind: the same on the mirrored axis.
+    starts, ends = ([-time for time in reversed(times)] for times in (columns.ends, columns.starts))
+    mirrored = _Columns(members=columns.members, starts=starts, ends=ends)
+    behind: dict[int, list[_State]] = {count: [(0.0, ends[0], 0, 0)]}
     elsewhere: dict[int, tuple[float, float]] = {}
     for number in range(len(printed) - 1, 0, -1):
         # The best whole answers in which layer `number` begins at a cut.
@@ -341,14 +329,14 @@ def _elsewhere(
                 if cut >= before:
                     named = stray[cut] + names[cut] - names[before]
                     for cost, reach, _, _ in states:
-                        misfit, begin = _latest(columns, before, cut, time, reach)
+                        misfit, begin = _earliest(mirrored, count - cut, count - before, time, reach)
                         ways.append((cost + named + misfit, begin, 0, 0))
             if ways:
-                ahead[before] = _few(ways, -1)
+                ahead[before] = _few(ways)
         behind = ahead
         costs = {
             cut: min(
-                cost + rest + max(0, end - begin)
+                cost + rest + max(0, end + begin)
                 for cost, end, _, _ in forward[number][cut]
                 for rest, begin, _, _ in states
             )

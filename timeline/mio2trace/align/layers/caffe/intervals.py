@@ -33,8 +33,8 @@ class Printed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A layer's activities ``first`` to ``stop``. ``confidences``: None if all are 1. ``others``: (place, probability)
-    of the next best layer."""
+    """A layer's activities; ``confidences``: None if all are 1; ``others``: (place, probability) of the next best
+    layer."""
 
     first: int
     stop: int
@@ -43,8 +43,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class _State(msgspec.Struct, frozen=True, gc=False):
-    """A layer has the activities ``first`` to ``stop`` and ends between two times."""
-
     first: int
     stop: int
     earliest: int
@@ -67,29 +65,23 @@ def rows(layers: Sequence[Printed], times: Times) -> list[Row]:
     given: list[Row] = []
     opening: _State | None = None
     stretch: list[list[_State]] = []
-    for number, (layer, bound) in enumerate(zip(layers, _bounds(layers), strict=True)):
+
+    def solve() -> None:
+        first = len(given)
+        for row in _solved(opening, layers[first : first + len(stretch)], stretch):
+            others = [other and (other[0] + first, other[1]) for other in row.others]
+            given.append(msgspec.structs.replace(row, others=others) if first and others else row)
+
+    for layer, bound in zip(layers, _bounds(layers), strict=True):
         states = _states(layer, *bound, times)
         if stretch and len(stretch[-1]) == len(states) == 1 and _between(stretch[-1][0], states[0], layer) == 1:
-            given += _rows(opening, layers, number - len(stretch), stretch)
+            solve()
             opening = stretch[-1][0]
             stretch.clear()
         stretch.append(states)
-    return given + _rows(opening, layers, len(layers) - len(stretch), stretch) if stretch else given
-
-
-def _rows(
-    opening: _State | None, layers: Sequence[Printed], first: int, stretch: Sequence[Sequence[_State]]
-) -> list[Row]:
-    if opening is not None and len(stretch) == 1 and len(stretch[0]) == 1 and stretch[0][0].weight > CONTRADICTED:
-        return [Row(first=stretch[0][0].first, stop=stretch[0][0].stop)]  # as mostly
-    return [_moved(row, first) for row in _solved(opening, layers[first : first + len(stretch)], stretch)]
-
-
-def _moved(row: Row, by: int) -> Row:
-    if not by or not row.others:
-        return row
-    others = [other and (other[0] + by, other[1]) for other in row.others]
-    return msgspec.structs.replace(row, others=others)
+    if stretch:
+        solve()
+    return given
 
 
 def _bounds(layers: Sequence[Printed]) -> list[tuple[int, int]]:
@@ -181,18 +173,19 @@ def _solved(opening: _State | None, layers: Sequence[Printed], states: Sequence[
         return [
             Row(first=state.first, stop=state.stop, confidences=None if sure else [0.5] * (state.stop - state.first))
         ]
-    forward: list[list[float]] = [_scaled([state.weight * _between(opening, state, layers[0]) for state in states[0]])]
-    for layer, before, after in zip(layers[1:], states, states[1:], strict=False):
-        reached = forward[-1]
-        forward.append(
-            _scaled(
-                [
-                    state.weight
-                    * sum(weight * _between(other, state, layer) for other, weight in zip(before, reached, strict=True))
-                    for state in after
-                ]
-            )
+    forward: list[list[float]] = []
+    before: Sequence[_State | None] = [opening]
+    reached = [1.0]
+    for layer, after in zip(layers, states, strict=True):
+        reached = _scaled(
+            [
+                state.weight
+                * sum(weight * _between(other, state, layer) for other, weight in zip(before, reached, strict=True))
+                for state in after
+            ]
         )
+        forward.append(reached)
+        before = after
     backward: list[list[float]] = [[1.0] * len(states[-1])]
     for number in range(len(states) - 2, -1, -1):
         after, beyond, layer = states[number + 1], backward[-1], layers[number + 1]

@@ -22,8 +22,11 @@ from mio2trace.evidence import DURATIONS
 
 def place_by_durations(attribution: Attribution) -> None:
     """Cut the iterations so that the printed layer times fit; add a note if they do not."""
-    if attribution.clock is None or attribution.all_marked():
+    marked = attribution.marked
+    if attribution.clock is None:
         return
+    if marked is not None and marked.layers and attribution.iterations() in (None, marked.iterations):
+        return  # marks bound all iterations
     net, links = attribution.net, attribution.links
     windows = [w for w in _stamped_windows(attribution) if all(links.run_of[p] == NONE for p in w.positions)]
     order = net.execution_order()
@@ -87,7 +90,7 @@ def of_these_iterations(attribution: Attribution, windows: Sequence[durations.Wi
     printed = sum(layer.printed_ns(direction) or 0 for layer, direction in order)
     if not attribution.net.is_whole or any(layer.printed_ns(direction) is None for layer, direction in order):
         return IN_PART
-    if len({_others_than_fillers(attribution, window) for window in windows}) > 1:
+    if len({sum(not is_filler(attribution, position) for position in window.positions) for window in windows}) > 1:
         return UNEVEN  # the profile lost some of what was printed
     if length - printed > TOLERANCE_NS * (1 + len(order)) + length // 20:
         # CK's digest leaves out layers with unusual names; a log that sets the net up has all of them.
@@ -98,10 +101,6 @@ def of_these_iterations(attribution: Attribution, windows: Sequence[durations.Wi
     if fitted < printed_of:
         return UNEVEN  # the means are of some more, which may have taken their time otherwise
     return 1.0 if fitted == printed_of else DOUBTED
-
-
-def _others_than_fillers(attribution: Attribution, window: durations.Window) -> int:
-    return sum(not is_filler(attribution, position) for position in window.positions)
 
 
 def iterations_printed(attribution: Attribution) -> int:
@@ -163,7 +162,6 @@ def _printed_span(attribution: Attribution, clock: LogClock) -> list[tuple[int, 
 
 
 _FEWEST = 2
-"""A single activity may be equal by chance."""
 _MOST_CANDIDATES, _MOST_EARLIER, _MOST_COMPARED = 64, 16, 256
 """Possible begins of an iteration; earlier activities compared with each; the length of each comparison."""
 COMPARED_EACH = 256
@@ -177,8 +175,6 @@ _Answer = tuple[int, list[Window], durations.Cut, float]
 
 
 class _Row:
-    """Signatures of activities, with a limited number of comparisons."""
-
     def __init__(self, signatures: Sequence[Hashable]) -> None:
         self.signatures = signatures
         self._left = COMPARED_EACH * len(signatures)
@@ -305,7 +301,6 @@ def _windows(
 
 
 def _lasted(attribution: Attribution) -> list[tuple[int, int]]:
-    """Return number and time in ns of each iteration; empty if one is lost."""
     lines = [
         (event.number, event.duration_ns)
         for event in attribution.events
@@ -318,8 +313,8 @@ def _lasted(attribution: Attribution) -> list[tuple[int, int]]:
 
 
 def _likeliest(row: _Row, candidates: range, stop: int) -> tuple[int, int, int]:
-    """Return the most likely begin of the iteration that ends at ``stop``, and how many activities before and after it
-    repeat those at other bounds."""
+    """Return the most likely begin of the iteration that ends at ``stop``, and how many activities before and behind
+    repeat."""
     earliest = candidates.start
     places: dict[Hashable, list[int]] = {begin: [] for begin in row.signatures[candidates.start : candidates.stop]}
     # The pass before has the same kernels; the warm-up prepares memory besides.

@@ -50,7 +50,6 @@ def _place_by_lines(attribution: Attribution, axis: Timeline) -> None:
 
 
 def _is_copy(layer: LayerTime, other: LayerTime) -> bool:
-    """Return whether the same line occurs again."""
     same_time = other.stamp is not None and other.stamp == layer.stamp
     return same_time and msgspec.structs.replace(other, line=layer.line) == layer
 
@@ -67,7 +66,9 @@ def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]
         if pass_ is None:
             pass_ = links.pass_id("iteration", iteration, layer.direction)
             passes[iteration, layer.direction] = pass_
-        host_end = attribution.host_time(layer) if axis.by_line else place
+        host_end = None if axis.by_line else place
+        if axis.by_line and attribution.clock is not None and layer.stamp is not None:
+            host_end = attribution.clock.to_host(layer.stamp)
         runs.append(
             links.add_run(
                 LayerRun(
@@ -140,7 +141,6 @@ def _rows(
     begun: Sequence[LogEvent | None],
     positions: Sequence[int],
 ) -> list[Row]:
-    """Return each layer's row of the activities of one queue."""
     host = attribution.host_times
     ends = _latest(axis.ends, positions)
     clock = attribution.clock
@@ -205,7 +205,6 @@ def _between_lines(given: Sequence[Row], follows: Sequence[bool], between: Seque
 
 
 def _begun(attribution: Attribution, layers: Sequence[LayerTime]) -> list[LogEvent | None]:
-    """Return the line before each layer line that begins an iteration."""
     source = layers[0].source if layers else None
     events = [
         event

@@ -53,36 +53,16 @@ _PRIMITIVES = {
     "relu": frozenset(("RNN",)),
 }
 _LAUNCHING = _PRIMITIVES | {"activ": _PRIMITIVES["activ"] | _RECURRENT}
-"""The same for kernels: a recurrent call launches activations."""
 _CALLING = frozenset().union(*_PRIMITIVES.values())
 _WORD = late(r"[a-z]+")
-_WORDS = {
-    "conv": "Convolution",
-    "deconv": "Deconvolution",
-    "proj": "Convolution",
-    "ip": "InnerProduct",
-    "fc": "InnerProduct",
-    "relu": "ReLU",
-    "pool": "Pooling",
-    "norm": "LRN",
-    "lrn": "LRN",
-    "bn": "BatchNorm",
-    "batchnorm": "BatchNorm",
-    "scale": "Scale",
-    "prob": "Softmax",
-    "softmax": "Softmax",
-    "loss": "SoftmaxWithLoss",
-    "drop": "Dropout",
-    "dropout": "Dropout",
-    "concat": "Concat",
-    "lstm": "LSTM",
-    "bilstm": "LSTM",
-    "gru": "GRU",
-    "bigru": "GRU",
-    "rnn": "RNN",
-    "birnn": "RNN",
-}
-"""Common names of layers by type, before a number or another word; a fused layer has several words."""
+_NAMED_AS = {
+    "Convolution": "conv proj", "Deconvolution": "deconv", "InnerProduct": "ip fc", "ReLU": "relu", "Pooling": "pool",
+    "LRN": "norm lrn", "BatchNorm": "bn batchnorm", "Scale": "scale", "Softmax": "prob softmax",
+    "SoftmaxWithLoss": "loss", "Dropout": "drop dropout", "Concat": "concat", "LSTM": "lstm bilstm",
+    "GRU": "gru bigru", "RNN": "rnn birnn",
+}  # fmt: skip
+"""Words in names of layers by type, before a number or another word; a fused layer has several words."""
+_WORDS = {word: type_ for type_, words in _NAMED_AS.items() for word in words.split()}
 
 
 def types_of(layer: str, type_: str) -> frozenset[str]:

@@ -1,6 +1,5 @@
-"""Iterations that are not in the log, beside one that is.
+"""Iterations that are not in the log, beside one that is: the same kernels right before or behind it.
 
-The same kernels right before or behind a known iteration are another iteration; at the profile's ends a part of one.
 One kernel more or less ends the count. What ran behind the last line of a cut log gets layers by names."""
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from mio2trace.model.tables import by_key
 COMPARED_EACH = 32
 """Comparisons per kernel; long rows of one kernel would need the square."""
 _BEHIND = frozenset(("iteration", "average begins", "average iteration", "total", "benchmark ends"))
-"""Events that come after an iteration."""
 
 
 class _Known(NamedTuple):
@@ -54,14 +52,11 @@ def place_unlogged_iterations(attribution: Attribution) -> None:
         if (pass_ := links.passes[made.pass_]).phase == "iteration"
     }
     asked_for = attribution.iterations()
-    for number, first in _repetitions(row, known):
-        if asked_for is not None and number > asked_for:
-            break
-        if not _label(attribution, kernels, runs, known, number, first):
-            break
-    for number, first in _repetitions(row, known, backward=True):
-        if number < 1 or not _label(attribution, kernels, runs, known, number, first):
-            break
+    for backward in (False, True):
+        for number, first in _repetitions(row, known, backward=backward):
+            is_other = number < 1 if backward else asked_for is not None and number > asked_for
+            if is_other or not _label(attribution, kernels, runs, known, number, first):
+                break
 
 
 def place_behind_the_log(attribution: Attribution) -> None:
@@ -104,8 +99,6 @@ def _tells_of_all(attribution: Attribution) -> bool:
 
 
 class _Row:
-    """Signatures of the kernels, computed on demand."""
-
     def __init__(self, attribution: Attribution, kernels: Sequence[int]) -> None:
         self._activities = attribution.profile.activities
         self._kernels = kernels

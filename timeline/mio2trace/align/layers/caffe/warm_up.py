@@ -21,7 +21,6 @@ from mio2trace.model.log import Direction
 _SHARED = 2
 """Buffers that a net fills once, with its first layer: its input, and one that its convolutions share."""
 _OF_WARM_UP = frozenset(("forward begins", "forward ends", "backward begins"))
-"""Events of a pass before the benchmark."""
 
 
 def place_before_iterations(attribution: Attribution) -> None:
@@ -43,8 +42,6 @@ def place_before_iterations(attribution: Attribution) -> None:
         if NAME_AND_SIZES not in attribution.without and not any(e.kind == "layer ended" for e in attribution.events):
             place_by_names(attribution, positions, direction, runs_of)
         links.give_pass(positions, pass_)
-        if axis is not None and not axis.by_line and _is_vague(attribution, positions):
-            links.doubt_layer(p for p in positions if links.run_of[p] != NONE)
     kinds = {event.kind for event in attribution.events}
     if not warm and (begins is None or not kinds.isdisjoint(_OF_WARM_UP)):
         _place_by_likeness(attribution, first_iteration)
@@ -75,7 +72,6 @@ def _searched(attribution: Attribution, limit: int) -> int:
 
 
 def _benchmark_begins(attribution: Attribution, axis: Timeline | None) -> int | None:
-    """Return the first activity after the line that begins the benchmark."""
     if axis is None:
         return None
     places = [
@@ -112,12 +108,6 @@ def _coarse(attribution: Attribution, axis: Timeline | None) -> int:
     """The error of a line's stamp if stamps are coarse."""
     is_coarse = axis is not None and not axis.by_line and attribution.stamp_ns > STAMP_NS
     return attribution.stamp_ns if is_coarse else 0
-
-
-def _is_vague(attribution: Attribution, positions: range) -> bool:
-    """Whether activities without host times stand at a stretch's ends, so that more or fewer may be in it."""
-    edges = {positions.start - 1, positions.start, positions.stop - 1, positions.stop}
-    return attribution.times is not None and not edges.isdisjoint(attribution.times.unknown)
 
 
 def _place_by_likeness(attribution: Attribution, limit: int) -> None:

@@ -28,16 +28,14 @@ _SHAPES = ("input", "weights", "output")
 
 
 class _Form(msgspec.Struct, frozen=True, gc=False):
-    """What entries with the same parameters share. ``names``; ``stated``: with those without buffer; by place what a
-    convolution only reads, writes, and does not only read (``others``). ``repeats``: a name occurs twice."""
+    """Parameters of an entry by place (``names``; ``stated`` has those without buffer, too), and what a convolution
+    reads and writes."""
 
-    names: frozenset[str]
+    names: tuple[str, ...]
     stated: frozenset[str]
     workspaces: tuple[int, ...]
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
-    others: tuple[int, ...]
-    repeats: bool
+    read: frozenset[str] = frozenset()
+    written: str = ""
 
 
 def divided(operations: Sequence[Operation], most: int) -> Sequence[Operation]:
@@ -75,8 +73,11 @@ class Calls:
                 workspaces.add(addresses[place])
         self.workspaces = frozenset(workspaces)
         self.namings = Counter(chain.from_iterable(self.pointers))
-        self.holed, self.mixed = self._holes(operations) if with_buffers else _without_parameters(operations)
-        if not with_buffers:
+        if with_buffers:
+            self.holed, self.mixed = self._holes(operations)
+        else:
+            self.holed = [operation.torn for operation in operations]
+            self.mixed = [operation.torn or operation.unread for operation in operations]
             self.pointers = [()] * len(operations)
 
     def _classify(self, operations: Sequence[Operation]) -> None:
@@ -126,7 +127,6 @@ class Calls:
             self.pointers.append(pointers)
 
     def _addresses_of(self, operation: Operation, numbers: dict[object, int]) -> tuple[int, tuple[int, ...]]:
-        """Return the number of the entry's form and all its addresses."""
         parameters = operation.parameters
         nulls = frozenset[str]() if parameters is None else parameters.nulls
         if parameters is None or operation.arguments:
@@ -156,7 +156,7 @@ class Calls:
         of_form = Counter(zip(kinds, self._form_of, strict=True))
         for (kind, form), count in of_form.items():
             names = parameters.setdefault(kind, Counter())
-            for name in self._forms[form].names:
+            for name in {*self._forms[form].names}:
                 names[name] += count
         usual = {
             kind: frozenset(name for name, count in named.items() if 2 * count > calls[kind])
@@ -164,8 +164,9 @@ class Calls:
         }
         lacking = {(kind, form): usual[kind] - self._forms[form].stated for kind, form in of_form}
         two = {
-            key: self._forms[key[1]].repeats or any(not _is_workspace(name) for name in names)
-            for key, names in lacking.items()
+            (kind, form): len({*self._forms[form].names}) < len(self._forms[form].names)
+            or any(not _is_workspace(name) for name in names)
+            for (kind, form), names in lacking.items()
         }
         of_class = self._contradictions(operations)
         keys = [*zip(kinds, self._form_of, strict=True)]
@@ -196,28 +197,18 @@ class Calls:
 
     def only_reads(self, place: int, address: int) -> bool:
         """Return whether a convolution reads this buffer and names it for nothing else."""
-        form = self._forms[self._form_of[place]] if self._form_of else None
-        if form is None or not form.reads:
-            return False
-        addresses = self._addresses[place]
-        return any(addresses[at] == address for at in form.reads) and not any(
-            addresses[at] == address for at in form.others
-        )
+        used, form = self._used(place, address)
+        return bool(used) and used <= form.read
 
     def only_writes(self, place: int, address: int) -> bool:
         """Return whether a convolution writes this buffer and does not read it."""
-        form = self._forms[self._form_of[place]] if self._form_of else None
-        if form is None or not form.writes:
-            return False
-        addresses = self._addresses[place]
-        return any(addresses[at] == address for at in form.writes) and not any(
-            addresses[at] == address for at in form.reads
-        )
+        used, form = self._used(place, address)
+        return form.written in used and used.isdisjoint(form.read)
 
-
-def _without_parameters(operations: Sequence[Operation]) -> tuple[list[bool], list[bool]]:
-    holed = [operation.torn for operation in operations]
-    return holed, [operation.torn or operation.unread for operation in operations]
+    def _used(self, place: int, address: int) -> tuple[set[str], _Form]:
+        form = self._forms[self._form_of[place]] if self._form_of else _Form((), frozenset(), ())
+        addresses = self._addresses[place] if self._form_of else ()
+        return {name for name, at in zip(form.names, addresses, strict=False) if at == address}, form
 
 
 def _is_workspace(name: str) -> bool:
@@ -253,16 +244,12 @@ def alone(name: KernelName) -> bool:
 
 
 def _form(operation: Operation, names: Sequence[str], nulls: frozenset[str]) -> _Form:
-    reads: tuple[int, ...] = ()
-    writes: tuple[int, ...] = ()
-    others: tuple[int, ...] = ()
-    if operation.primitive == "conv" and operation.direction is not None:
-        read, written = _READ[operation.direction], _WRITTEN[operation.direction]
-        reads = tuple(place for place, name in enumerate(names) if name in read)
-        writes = tuple(place for place, name in enumerate(names) if name == written)
-        others = tuple(place for place, name in enumerate(names) if name not in read)
     workspaces = tuple(place for place, name in enumerate(names) if _is_workspace(name))
-    return _Form(frozenset(names), nulls.union(names), workspaces, reads, writes, others, len(set(names)) < len(names))
+    form = _Form(tuple(names), nulls.union(names), workspaces)
+    if operation.primitive != "conv" or operation.direction is None:
+        return form
+    read, written = frozenset(_READ[operation.direction]), _WRITTEN[operation.direction]
+    return msgspec.structs.replace(form, read=read, written=written)
 
 
 TENSOR = frozenset(("settensor", "scaletensor", "transformtensor", "optensor", "bias"))

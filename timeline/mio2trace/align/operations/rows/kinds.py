@@ -23,7 +23,6 @@ from mio2trace.patterns import late
 PRE = frozenset(("im2col", "subsample", "fill", "scale", "prepare", "copy", "reshape"))
 """Helpers before the kernel that does the work."""
 POST = frozenset(("col2im", "reduce", "upsample"))
-"""Helpers after it."""
 FIRST_ADDRESS = 1 << 16
 """Smaller arguments of 8 bytes are sizes."""
 
@@ -269,8 +268,6 @@ def _directions_by_beta(name: str, arguments: Sequence[str], *, scaled: bool | N
 
 
 class _Sign(msgspec.Struct, frozen=True, gc=False):
-    """What launches of one kernel with equal arguments share."""
-
     number: int
     name: str
     kind: int
@@ -301,7 +298,6 @@ def _sign(number: int, activity: Activity, kind_number: int, kind: KernelKind, e
 
 
 def _tie(before: _Sign, sign: _Sign, workspaces: frozenset[int]) -> tuple[int, int]:
-    """Return ``helped`` and ``apart`` of `Kernels`."""
     first, second = before.buffers, sign.buffers
     if not first or not second:
         return 0, 0
