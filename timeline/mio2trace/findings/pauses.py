@@ -448,10 +448,12 @@ RULES = (
         " host call, op, range or Python function with the most time, if this is at least 10 % of the cause. It"
         " also names the source line of the launch that ended most of these gaps. If one gap holds most of the"
         " time, the finding says so. Without iterations it always names the longest gap of a cause",
-        advice="by the largest cause of this run. If calls of one kind take a third of it: remove the call that waits"
-        " (synchronisation, .item(), blocking copy, allocation, data loading). Builds: warm up. Queued: look for what"
-        " the work waits for. Short gaps between launches: launch less (fusion, torch.compile, graphs, larger batches)."
-        " Long gaps: look at what the host does in them. Without iterations the gaps may be start-up: record steps"
+        advice="by the largest cause of this run. If calls of one kind have a third of the time of that cause: remove"
+        " the call that waits (synchronisation, .item(), blocking copy, allocation, data loading). Builds: warm up."
+        " Queued: look for what the work waits for. Short gaps between launches: launch less (fusion, torch.compile,"
+        " graphs, larger batches)."
+        " Long gaps: look at what the host does in them. Only one step, which may be cold: record several steps after a"
+        " warm-up. Without iterations the gaps may be start-up: record steps"
         " after a warm-up.",
         find=_idle,
     ),
