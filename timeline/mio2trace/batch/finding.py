@@ -56,6 +56,10 @@ class _File(NamedTuple):
     size: int
 
     @property
+    def stem(self) -> str:
+        return os.path.basename(self.path).partition(".")[0] or "run"
+
+    @property
     def key(self) -> str:
         """The beginning of its name, without words for the content, the rank and the process."""
         name, _, rest = os.path.basename(self.path).partition(".")
@@ -212,7 +216,7 @@ def _runs_of(folder: _Folder, notes: Notes) -> list[tuple[str, list[_File]]]:
         found += _by_themselves(folder, [file for file in folder.files if file.is_no_profile])
         for file in folder.files:
             if file.kind == "log":
-                notes.remark("log beside folders of runs: skipped", _stem(file))
+                notes.remark("log beside folders of runs: skipped", file.stem)
     for below in folder.folders:
         if has_log and not runs_below:  # tables and texts of the run itself
             found += _by_themselves(below, [file for file in below.below if file.is_no_profile])
@@ -236,11 +240,11 @@ def _grouped(folder: _Folder) -> list[tuple[str, list[_File]]]:
             runs = apart if file.key in apart else by_key
             runs.setdefault(file.key if only is None or runs is apart else only, []).append(file)
     named = _by_themselves(folder, archives)
-    named += [(_below(folder, key or _stem(files[0])), files) for key, files in apart.items()]
+    named += [(_below(folder, key or files[0].stem), files) for key, files in apart.items()]
     if len(by_key) == 1 and folder.name and not named:
         return [(folder.name, files) for files in by_key.values()]
     for key, files in by_key.items():
-        named.append((_below(folder, key) or _stem(files[0]), files))
+        named.append((_below(folder, key) or files[0].stem, files))
     return named
 
 
@@ -264,11 +268,7 @@ def _below(folder: _Folder, name: str) -> str:
 
 
 def _by_themselves(folder: _Folder, files: Iterable[_File]) -> list[tuple[str, list[_File]]]:
-    return [(_below(folder, _stem(file)), [file]) for file in files]
-
-
-def _stem(file: _File) -> str:
-    return os.path.basename(file.path).partition(".")[0] or "run"
+    return [(_below(folder, file.stem), [file]) for file in files]
 
 
 def _named(found: Iterable[tuple[str, list[_File]]]) -> list[FoundRun]:

@@ -87,14 +87,11 @@ def do(work: Work) -> Entry:
 
 
 def entry_of(work: Work, made: Made, inputs: tuple[str, ...], seconds: float) -> Entry:
-    maker = maker_of(work.options, work.tables_only)
     return Entry(
         run=work.run.name,
         state="converted" if made.error is None else "failed",
         inputs=inputs,
-        version=maker.version,
-        layout=maker.layout,
-        options=maker.options,
+        **maker_of(work.options, work.tables_only)._asdict(),
         seconds=round(seconds, 3),
         ended=round(time.time(), 3),
         error=made.error,

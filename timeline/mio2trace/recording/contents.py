@@ -184,17 +184,15 @@ def _part(path: str, reader: Reader) -> tuple[Part, set[str]]:
             records = []
         together = {other.path for other in source.companions}
     profiles = [record for record in records if isinstance(record, Profile)]
-    return (
-        Part(
-            path=path,
-            kernels=sum(one.kind == "kernel" for profile in profiles for one in profile.activities),
-            ranges=sum(one.text.startswith("s_api = miopen") for profile in profiles for one in profile.ranges),
-            pids=frozenset(profile.process.pid for profile in profiles if profile.process.pid is not None),
-            tids=frozenset(one.tid for profile in profiles for one in profile.threads if one.tid is not None),
-            processes=len(profiles),
-        ),
-        together,
+    part = Part(
+        path=path,
+        kernels=sum(one.kind == "kernel" for profile in profiles for one in profile.activities),
+        ranges=sum(one.text.startswith("s_api = miopen") for profile in profiles for one in profile.ranges),
+        pids=frozenset(profile.process.pid for profile in profiles if profile.process.pid is not None),
+        tids=frozenset(one.tid for profile in profiles for one in profile.threads if one.tid is not None),
+        processes=len(profiles),
     )
+    return part, together
 
 
 def summary(contents: Contents, outcome: Outcome) -> str:

@@ -99,15 +99,9 @@ def plan(asked: Asked, profiler: Profiler, folder: str, environment: Mapping[str
     if profiler.name == "dv/dt":
         added["LD_PRELOAD"] = ":".join(filter(None, (profiler.path, environment.get("LD_PRELOAD", ""))))
     removed = (LEAKED,) if LEAKED in environment else ()
-    return Plan(
-        profiler=profiler,
-        command=command_line(profiler, asked.program, folder, asked.period, environment),
-        environment={name: value for name, value in environment.items() if name not in removed} | added,
-        added=added,
-        removed=removed,
-        kept=kept,
-        folder=folder,
-    )
+    command = command_line(profiler, asked.program, folder, asked.period, environment)
+    changed = {name: value for name, value in environment.items() if name not in removed} | added
+    return Plan(profiler, command, changed, added, removed, kept, folder)
 
 
 def rank_of(environment: Mapping[str, str]) -> int | None:

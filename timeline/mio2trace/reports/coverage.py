@@ -10,7 +10,7 @@ from mio2trace.model.miopen import Command, MiopenLog
 from mio2trace.ops.command import CutError, NotPlainError, parse, split
 from mio2trace.ops.families import launches
 from mio2trace.ops.operation import Operation
-from mio2trace.reports.tables import Cell, Table
+from mio2trace.reports.tables import Cell, Table, known
 
 COLUMNS = (
     "file", "entries", "entries_decoded", "entries_cut", "entries_unknown", "commands", "commands_decoded",
@@ -47,28 +47,28 @@ def row(file: str, log: MiopenLog, operations: Sequence[Operation], foreign: int
     unread = Counter((one.text, one.tag) for one in commands if parse(one.text, one.tag) is None)
     stopped = sum(number for (text, tag), number in unread.items() if _stops(text, tag))
     levels, other = log.count("level "), counts["level other"]
-    cells: dict[str, Cell] = {
-        "file": file,
-        "entries": entries,
-        "entries_decoded": max(entries - cut - unknown, 0),
-        "entries_cut": cut,
-        "entries_unknown": unknown,
-        "commands": len(commands),
-        "commands_decoded": len(commands) - unread.total(),
-        "commands_cut": stopped,
-        "commands_without_shapes": unread.total() - stopped,
-        "level_lines": levels,
-        "level_lines_classified": levels - other,
-        "level_lines_unknown": other,
-        "other_records": log.count("line "),
-        "stray_lines": counts["stray"] + counts["brace alone"],
-        "foreign_lines": foreign,
-        "operations": len(operations),
-        "kinds": dict(log.counts),
-    }
-    if levels:
-        cells["level_lines_classified_percent"] = round(100 * (levels - other) / levels, 2)
-    return cells
+    return known(
+        {
+            "file": file,
+            "entries": entries,
+            "entries_decoded": max(entries - cut - unknown, 0),
+            "entries_cut": cut,
+            "entries_unknown": unknown,
+            "commands": len(commands),
+            "commands_decoded": len(commands) - unread.total(),
+            "commands_cut": stopped,
+            "commands_without_shapes": unread.total() - stopped,
+            "level_lines": levels,
+            "level_lines_classified": levels - other,
+            "level_lines_unknown": other,
+            "other_records": log.count("line "),
+            "stray_lines": counts["stray"] + counts["brace alone"],
+            "foreign_lines": foreign,
+            "operations": len(operations),
+            "kinds": dict(log.counts),
+            "level_lines_classified_percent": round(100 * (levels - other) / levels, 2) if levels else None,
+        }
+    )
 
 
 def _known(api: str) -> bool:

@@ -166,7 +166,6 @@ def view_series(views: Sequence[TfView], show: Sequence[str], units: Units) -> l
     A row that is missing in a view counts as 0 there, like a row that did not run. ``show`` defaults to the notebook's
     expressions for scope views, to all rows for op views.
     """
-    names: dict[str, None] = {}
     rows: list[dict[str, ViewRow]] = []
     expressions = [re.compile(one, re.ASCII) for one in show or (() if views[0].view == "op" else NOTEBOOK_SHOW)]
     for view in views:
@@ -174,8 +173,8 @@ def view_series(views: Sequence[TfView], show: Sequence[str], units: Units) -> l
         for row in view.rows:
             if not expressions or any(one.fullmatch(row.name) for one in expressions):
                 by_name.setdefault(row.name, row)
-                names.setdefault(row.name)
         rows.append(by_name)
+    names = dict.fromkeys(name for by_name in rows for name in by_name)
     take = in_notebook_units if units == "notebook" else in_exact_units
     known = {quantity for view in views for row in view.rows for quantity in row.total}
     average = len(views) == 1 and (views[0].step == -1 or views[0].view == "op")
