@@ -64,10 +64,6 @@ class Head(msgspec.Struct, frozen=True):
     format: str = ""
 
 
-class _CutOff(Exception):
-    """The last line has no end."""
-
-
 class _Damaged(Exception):
     """A line is damaged; the message names the error."""
 
@@ -87,21 +83,20 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     if head.schema != SCHEMA:
         raise InputError(f"{source.name}: is of {head.schema!r}; expected {SCHEMA!r}")
     drafts: list[_Draft] = []
-    number = 1
-    try:
-        for number, line in lines:  # noqa: B007 - for what is said of the damage
-            if not line.endswith(b"\n"):
-                raise _CutOff
-            if line.startswith(b"."):
-                if not drafts:
-                    raise _Damaged("a member of no record")
+    for number, line in lines:
+        if not line.endswith(b"\n"):
+            notes.cut_off(source.name, f"line {number}")
+            break
+        try:
+            if not line.startswith(b"."):
+                drafts.append(_Draft(line))
+            elif drafts:
                 drafts[-1].add(line)
             else:
-                drafts.append(_Draft(line))
-    except _CutOff:
-        notes.cut_off(source.name, f"line {number}")
-    except (_Damaged, msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        notes.add("records of a bundle damaged: read up to there", f"{source.name}, line {number}: {error}")
+                raise _Damaged("a member of no record")
+        except (_Damaged, msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            notes.add("records of a bundle damaged: read up to there", f"{source.name}, line {number}: {error}")
+            break
     records: Records = []
     for draft in drafts:
         try:

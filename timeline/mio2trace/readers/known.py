@@ -37,11 +37,7 @@ class Known(NamedTuple):
 
 
 def _table(*needed: str, without: str = "\n") -> Callable[[bytes], bool]:
-    def recognises(head: bytes) -> bool:
-        columns = header(head)
-        return set(needed) <= set(columns) and without not in columns
-
-    return recognises
+    return lambda head: set(needed) <= (columns := set(header(head))) and without not in columns
 
 
 def _database(*words: bytes) -> Callable[[bytes], bool]:

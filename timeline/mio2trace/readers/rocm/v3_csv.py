@@ -110,7 +110,6 @@ class _Reading:
         """By thread that made calls."""
         self._guids: dict[str, _Process] = {}
         """The process of each guid, as long as it has only one."""
-        self._agents: dict[str, str] = {}
 
     def profiles(self, every_call: bool) -> Iterator[Profile]:
         for process in sorted(self._of, key=lambda process: (process[0], process[1] or 0)):
@@ -254,10 +253,8 @@ class _Reading:
 
     def _device(self, assembly: Assembly, agent: str) -> int:
         """Return the device of an agent, ``4`` or ``Agent 4``; the profiler's options decide what is counted."""
-        name = self._agents.get(agent)
-        if name is None:
-            number = _AGENT.fullmatch(agent)
-            name = self._agents[agent] = agent if number is None else f"Agent {number[1]}"
+        number = _AGENT.fullmatch(agent)
+        name = agent if number is None else f"Agent {number[1]}"
         return assembly.device(name, name)
 
     def copies(self, part: Source) -> None:
