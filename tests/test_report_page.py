@@ -420,7 +420,8 @@ def chromium(browser: PerfettoUI) -> Any:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_is_accessible_and_alone(chromium: Any, text: str, tmp_path: Path, scheme: str) -> None:
     """Without a network: nothing is asked for, nothing complained of, axe finds no violation, nothing sticks out."""
     from axe_playwright_python.sync_playwright import Axe
@@ -449,6 +450,7 @@ def test_the_page_is_accessible_and_alone(chromium: Any, text: str, tmp_path: Pa
 
 
 @pytest.mark.browser
+@pytest.mark.thorough
 def test_axe_can_find_something(chromium: Any, tmp_path: Path) -> None:
     """The accessibility checker can fail."""
     from axe_playwright_python.sync_playwright import Axe
