@@ -163,6 +163,16 @@ def test_a_run_without_steps_has_none(tmp_path: Path) -> None:
     assert agreed(profile(tmp_path, kernels)).steady.told.told_by == "whole"
 
 
+def test_kernels_that_took_no_time_repeat(tmp_path: Path) -> None:
+    """A clock of whole microseconds has many."""
+    starts = [10**15 + step * LENGTH + at * 50 * US for step in range(STEPS) for at in range(5)]
+    kernels = [kernel(place % 5, 1, start, start, 100 + place) for place, start in enumerate(starts)]
+    analysis = mio2trace.analyse([profile(tmp_path, kernels)])
+    assert (
+        report_of(analysis, analysis.runs).sections[0].verdict.startswith("0.500 ms per iteration, 0 ns of kernels (")
+    )
+
+
 @pytest.mark.parametrize(
     ("long", "said"), [(10, ""), (2000, ", found by repetition; 55.6 % of the kernel time is in none")]
 )

@@ -235,7 +235,7 @@ def _outside(subject: Subject) -> str:
     """Mention much kernel time before and after the iterations if nothing but the order of kernels shows these."""
     told, whole_ns = subject.steady.told, subject.measures.whole.kernel_ns or 0
     outside_ns = whole_ns - sum(one.kernel_ns for one in told.all)
-    if told.told_by != "repetition" or outside_ns < OUTSIDE * whole_ns:
+    if told.told_by != "repetition" or outside_ns <= OUTSIDE * whole_ns:  # also without any time
         return ""
     return f", found by repetition; {100 * outside_ns / whole_ns:.1f} % of the kernel time is in none"
 
