@@ -116,7 +116,7 @@ def _relate(
     clock, late = landmark
     step = max(stamp_resolution(logs), host_resolution(profile.profile), host_step_ns)
     early = LANDMARK_EARLY_NS + (step if step > STAMP_NS else 0) + profile.unix.error_ns
-    if _was_set(profile, logs, operations, clock):
+    if _goes_back(profile, logs, clock) or _was_set(profile, logs, operations, clock):
         notes.add(_WAS_SET)
         return None
     for log in logs:
@@ -352,6 +352,22 @@ def _landmark(
             notes.add("log without iterations or layer times: its clock is only roughly related", clock.method)
             return clock, ROUGH_LATE_NS
     return None
+
+
+def _goes_back(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
+    """Return whether a thread's stamps go back, unless the host's clock was set back for log and profile alike."""
+    if profile.went_back:
+        return False
+    for log in logs:
+        records = [one for its in (log.events, log.layers) for one in its if one.line]
+        latest: dict[int | None, int] = {}
+        for one in sorted(records, key=lambda one: one.line):
+            if one.stamp is not None:
+                at = clock.to_host(one.stamp)
+                if at < latest.get(one.thread, at) - LINE_NS:
+                    return True
+                latest[one.thread] = at
+    return False
 
 
 def _lie_in_calls(
