@@ -97,6 +97,7 @@ class _Run:
         self.profiles: list[_Profile] = []
         self._notes = notes
         self.left_out: list[Alignment] = []
+        device_name = next((log.device_name for log in run.logs if log.device_name), "")
         reach: tuple[int, int] | None = None
         labels: set[str] = set()
         for number, measures in enumerate(run.measures):
@@ -118,7 +119,7 @@ class _Run:
                 base = _beside(reach, alignment, time_base(alignment, notes), notes)
             whose = " of ".join(filter(None, (process, other)))
             side = device.DeviceSide(
-                measures, base, numbers.device, _device_name(run.logs), suffix, numbers.ids,
+                measures, base, numbers.device, device_name, suffix, numbers.ids,
                 frozenset[Fold](options.fold),
                 process=", ".join(filter(None, (run.name if several else "", whose))),
             )  # fmt: skip
@@ -351,10 +352,6 @@ def _busy_ns(alignment: Alignment) -> int:
 def _has_device(alignment: Alignment) -> bool:
     """Return whether it has more than ops on the host."""
     return bool(alignment.profile.activities or not alignment.profile.framework.nodes)
-
-
-def _device_name(logs: Sequence[FrameworkLog]) -> str:
-    return next((log.device_name for log in logs if log.device_name), "")
 
 
 __all__ = ["BuildOptions", "Fold", "HostCalls", "RunToDraw", "Selection", "TimeBase", "Tracks", "build"]

@@ -271,7 +271,7 @@ class _Done(NamedTuple):
 
 
 def _find_indirect(context: Context, places: list[Place]) -> None:
-    known: dict[tuple[Triple, int, Triple, bool], KernelFact] = {}
+    known: dict[KernelFact, KernelFact] = {}
     gemmks: dict[int | None, int | None] = {}
     done: _Done | None = None
     second: Place | None = None  # the second run of an old SYR2K
@@ -319,16 +319,9 @@ def _find_indirect(context: Context, places: list[Place]) -> None:
             if half:
                 continue
         helped = bool(around.before or around.after)
-        key = real, batch, padded, helped
-        fact = known.get(key)
-        if fact is None:
-            fact = known[key] = KernelFact(
-                role="main",
-                gemm=Gemm(*real, batch),
-                padded=padded if padded != real else None,
-                gemm_by="helpers" if helped else "arguments",
-            )
-        context.facts[position] = fact
+        by, tiles = "helpers" if helped else "arguments", padded if padded != real else None
+        fact = KernelFact(role="main", gemm=Gemm(*real, batch), padded=tiles, gemm_by=by)
+        context.facts[position] = known.setdefault(fact, fact)
 
 
 def _second_run(main: Activity, following: Activity | None) -> Activity | None:
