@@ -245,6 +245,9 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
+OTHERS = [kind for kind in PAGES if kind != "rocpd"]
+
+
 @functools.cache
 def written(kind: str) -> str:
     return PAGES[kind]()
@@ -420,14 +423,14 @@ def chromium(browser: PerfettoUI) -> Any:
 
 
 @pytest.mark.browser
-@pytest.mark.thorough
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_is_accessible_and_alone(chromium: Any, text: str, tmp_path: Path, scheme: str) -> None:
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("kind", ["rocpd", *(pytest.param(kind, marks=pytest.mark.thorough) for kind in OTHERS)])
+def test_the_page_is_accessible_and_alone(chromium: Any, kind: str, tmp_path: Path, scheme: str) -> None:
     """Without a network: nothing is asked for, nothing complained of, axe finds no violation, nothing sticks out."""
     from axe_playwright_python.sync_playwright import Axe
 
     path = tmp_path / "report.html"
-    path.write_text(text, "utf-8")
+    path.write_text(written(kind), "utf-8")
     asked: list[str] = []
     said: list[str] = []
     context = chromium.new_context(
