@@ -52,9 +52,11 @@ def aligned(folder: Path, kernels: Sequence[str], lines: Sequence[str], *, ops: 
     for number, name in enumerate(kernels):
         at, key = FIRST_US + 100 * number, 1000 + number
         if ops:
-            events.append(row("cpu_op", "aten::mm", 1, 1, at - 1, 20, External_id=key,
+            events.append(row("cpu_op", "aten::mm", 1, 1, at - 1, 20, External_id=1 + number,
                               Input_Dims=[[4, 4], [4, 4]], Input_type=["float", "float"]))  # fmt: skip
-        events.append(row("cuda_runtime", "hipExtModuleLaunchKernel", 1, 1, at, 5, correlation=key, External_id=key))
+        events.append(
+            row("cuda_runtime", "hipExtModuleLaunchKernel", 1, 1, at, 5, correlation=key, External_id=1 + number)
+        )
         events.append(row("kernel", name, 0, 0, at + 20, 50, correlation=key, device=0, stream=0))
     (folder / "trace.json").write_bytes(trace(events))
     (folder / "blas.log").write_text("\n".join(["a line of the program", *lines, ""]))
