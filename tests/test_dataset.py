@@ -179,10 +179,10 @@ def page() -> str:
         "# Tables as data",
         "",
         "One schema for Parquet ([many-runs.md](many-runs.md)), SQL ([queries.md](queries.md)) and Python",
-        "([python.md](python.md)). Columns have the names of the printed tables ([reports.md](reports.md)), which have more",  # noqa: E501
-        "columns, such as `overhead`. Times are in ns: means are fractions, all others are whole numbers. Unknown values are",  # noqa: E501
-        f"null. The version of this schema is {VERSION}; a file has it in its metadata, under `schema`. (The JSON of `report` has",  # noqa: E501
-        "a version of its own.)",
+        "([python.md](python.md)). A column has the same name here and in the printed tables ([reports.md](reports.md)). Some columns",  # noqa: E501
+        "are only printed, such as `overhead`, and some are only here, such as `layer_by`. Times are in ns: means are fractions, all",  # noqa: E501
+        f"others are whole numbers. Unknown values are null. The version of this schema is {VERSION}; a file has it in its metadata,",  # noqa: E501
+        "under `schema`. (The JSON of `report` has a version of its own.)",
         "",
         "These names differ between tables and traces, or have two meanings:",
         "",
