@@ -2,10 +2,14 @@
 
     python -m benchmarks.pictures -o DIR RUN...
 
-RUN: the files of a run, with commas between them. DIR gets of each run the answer on terminals of 80 and 120 columns
-(``NAME-80.txt``), the page on wide and narrow screens, light and dark (``NAME-400-dark.png``), and the first view of
-the trace in the Perfetto UI (``NAME-perfetto.png``). Prints a line for each run: how wide the page is, and complaints
-of the UI. Needs the test dependencies and a Chromium.
+RUN: the files of a run, with commas between them. For each run this writes to DIR:
+
+* the answer on terminals of 80 and 120 columns (``NAME-80.txt``),
+* the page on wide and narrow screens, light and dark (``NAME-400-dark.png``),
+* the first view of the trace in the Perfetto UI (``NAME-perfetto.png``).
+
+One line for each run has the widths of the page and the complaints of the UI. It needs the test dependencies and a
+Chromium.
 """
 
 from __future__ import annotations
