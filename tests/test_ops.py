@@ -441,7 +441,10 @@ def test_fusion_plans() -> None:
     assert first.flop == 2 * 4 * 64 * 144 + 2 * 256
     assert first.command == second.command
     assert first.command is not None
-    assert first.command.startswith("./bin/MIOpenDriver CBAInfer -F 4 -n 1 -c 16 -H 8 -W 8 -k 4 -y 3 -x 3 -p 1 -q 1")
+    assert first.command == (
+        "./bin/MIOpenDriver CBAInfer --fusion_mode 4 -n 1 -c 16 -H 8 -W 8 -k 4 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1"
+        " -g 1 -m 3"
+    )
     assert "the fusion plan was not logged" in one(run).doubts
 
 
@@ -847,7 +850,8 @@ def conv_problems(draw: st.DrawFn, rank: int | None = None) -> ConvProblem:
 @settings(deadline=None)
 @given(conv_problems())
 def test_a_convolution_survives_its_command(problem: ConvProblem) -> None:
-    for form in ("2.1", "2.3", "5.4", "newest"):
+    forms: tuple[Form, ...] = ("newest",) if problem.transpose else ("2.1", "2.3", "5.4", "newest")
+    for form in forms:
         again = parse(problem.command(form))
         assert again == msgspec.structs.replace(problem, y=())
         assert again is not None

@@ -32,10 +32,12 @@ _WITHOUT_OFFER = (PATH, ANY)
 LONG = {
     "batchsize": "n", "in_channels": "c", "in_h": "H", "in_w": "W", "out_channels": "k", "fil_h": "y", "fil_w": "x",
     "pad_h": "p", "pad_w": "q", "conv_stride_h": "u", "conv_stride_w": "v", "dilation_h": "l", "dilation_w": "j",
-    "mode": "m", "group_count": "g", "fusion_mode": "F", "win_h": "y", "win_w": "x", "win_d": "Z", "pool_stride_h": "v",
-    "pool_stride_w": "u", "pool_stride_d": "s", "back": "b", "save": "s", "run": "r",
+    "mode": "m", "group_count": "g", "alpha": "A", "beta": "B", "gamma": "G", "algorithm": "a", "back": "b",
+    "time": "t", "verify": "V", "iter": "i", "wall": "w", "search": "s", "printconv": "P", "print": "P",
+    "pad_mode": "z", "pad_val": "r", "dump_output": "o", "verification_cache": "C",
 }  # fmt: skip
-"""The short names of logs by long name (miopen-log.md 7.1); other names stay unchanged."""
+"""The short names of logs by long name (miopen-log.md 7.1); other names stay unchanged. Some words have names of their
+own (`Word.names`)."""
 
 _FORW_AS_IT_IS = ("bnorm", "activ", "CBAInfer")
 """Words whose ``-F`` has another meaning, or whose logs have ``--forw``."""
@@ -113,6 +115,9 @@ def split(text: str) -> tuple[str, dict[str, str]]:
 
 def _short(written: str, word: str) -> str:
     name = written.lstrip("-")
+    row = WORDS.get(base_of(word))
+    if row is not None and name in row.names:
+        return row.names[name]
     if not written.startswith("--"):
         return name
     if name == "forw" and not word.startswith(_FORW_AS_IT_IS):

@@ -140,12 +140,14 @@ class Word(msgspec.Struct, frozen=True):
     """A driver's base word. ``read`` makes the problem; it returns None, or raises KeyError or ValueError, if the flags
     do not contain it.
 
-    ``options``: None for a word whose options are not known one by one; no command with it is offered.
+    ``options``: None for a word whose options are not known one by one; no command with it is offered. ``names``: the
+    other names of options that this word alone gives another meaning.
     """
 
     read: Callable[[Line], Problem | None]
     primitive: str
     options: Options | None = None
+    names: Mapping[str, str] = {}
 
 
 # Families
@@ -181,7 +183,7 @@ _KINDS = {
     "decimal": r"[-+]?(?:(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,4})?|nan|inf)",
     "list": r"[0-9]{1,18}(?:,[0-9]{1,18}){0,1023}",
     "dimensions": r"[0-9]{1,18}(?:,[0-9]{1,18}){0,15}",
-    "shape": r"[0-9]{1,18}(?:x[0-9]{1,18}){0,7}(?:,[0-9]{1,18}(?:x[0-9]{1,18}){0,7})?",
+    "shape": r"[0-9]{1,18}(?:x[0-9]{1,18}){0,7}(?:,(?:[0-9]{1,18}(?:x[0-9]{1,18}){0,7}|[NCDHW]{3,5}))?",
     "layout": r"N(?:CHW|HWC|CDHW|DHWC|CW|WC)|NCHWc[48]|CHWNc?[48]?",
     "type": r"fp(?:8|16|32|64)|bfp(?:8|16)|int8",
     "path": PATH,
@@ -198,4 +200,4 @@ def options(**names: str) -> dict[str, str]:
 
 SIZES = options(size="n c D H W", integer="t V i w F forw")
 SCALING = options(decimal="A B G")
-LAYOUTS = options(layout="in_layout fil_layout out_layout layout I O")
+LAYOUTS = options(layout="in_layout fil_layout out_layout layout")

@@ -13,8 +13,8 @@ import msgspec
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops import values
-from mio2trace.ops.family import LAYOUTS, SIZES, Family, Line, Op, Params, Word, ops, options, tensor
-from mio2trace.ops.problem import CommandError, Form, Geometry, Problem, ShapedProblem, base_word
+from mio2trace.ops.family import INTEGER, LAYOUTS, SIZES, Family, Line, Op, Params, Word, ops, options, tensor
+from mio2trace.ops.problem import FORMS, CommandError, Form, Geometry, Problem, ShapedProblem, base_word
 from mio2trace.ops.values import ConvDescriptor, Shape, Tensor, product
 
 _DIRECTION_FLAG = {"forward": 1, "backward-data": 2, "backward-weights": 4}
@@ -60,6 +60,8 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     """Whether a tensor's strides leave gaps."""
     solver_id: int | None = None
     """``-S`` of the logged command; 0 means immediate mode."""
+    may_be_input: bool = False
+    """Whether the output channels may be the input's instead: see `from_flags`."""
 
     @property
     def spatial(self) -> int:
@@ -148,6 +150,8 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
             return "the window does not fit into the input"
         if self.padding == "Default" and self.y and self.y != self.expected_output():
             return "output shape does not follow from input, weights and descriptor"
+        if self.may_be_input:
+            return "before ROCm 6.0 MIOpen printed the input channels as -k of a transposed convolution"
         return ""
 
     def gemm(self) -> Gemm | None:
@@ -188,13 +192,18 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
             raise CommandError(self.check())
         if self.spatial not in (2, 3):
             raise CommandError("the driver knows 2-D and 3-D convolutions")
-        k = self.w[0] if self.transpose and form in ("1.2", "1.7", "2.0") else self.out_channels
+        k = self.out_channels
+        if self.transpose and form != "newest":  # as MIOpen printed it
+            k = self.w[0] if FORMS.index(form) < FORMS.index("5.4") else self.w[1]
         sizes = *self.x, k, *self.w[2:], *self.pads, *self.strides, *self.dilations
         text = " ".join(f"{flag} {size}" for flag, size in zip(_FLAGS[self.spatial].split(), (*sizes, 3), strict=False))
         default = DEFAULT_LAYOUT[self.spatial]
         for flag, layout in zip(("--in_layout", "--fil_layout", "--out_layout"), self.layouts, strict=True):
             if layout and layout != default:
                 text += f" {flag} {layout}"
+        if form == "newest":
+            pads = zip(("--trans_output_pad_d", "-Y", "-X")[-self.spatial :], self.output_pads, strict=False)
+            text += "".join(f" {flag} {pad}" for flag, pad in pads if pad)
         return text
 
     def command(self, form: Form = "newest") -> str:
@@ -215,11 +224,9 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
 
     def refuse(self) -> None:
         """Raises `CommandError` for properties that the current driver has no option for."""
-        reason = self.check()
+        reason = "" if self.may_be_input else self.check()
         if not reason and self.padding != "Default" and self.y and self.y != self.expected_output():
             reason = f"padding mode {self.padding} changes the pads at run time"
-        if not reason and any(self.output_pads):
-            reason = "output padding of a transposed convolution"
         if not reason and self.gaps:
             reason = "strides with gaps"
         if reason:
@@ -292,11 +299,17 @@ def from_command(line: Line) -> ConvProblem | None:
     if not line.ends:
         return None
     by_call = line.by_tag if line.tag.startswith("miopen") else None
-    return from_flags(line.flags, by_call or line.three_ways(), line.dtype)
+    return from_flags(line.flags, by_call or line.three_ways(), line.dtype, is_logged=bool(line.tag))
 
 
-def from_flags(flags: Mapping[str, str], direction: OperationDirection | None, dtype: str | None) -> ConvProblem | None:
-    """Return the problem of a command's flags (short names). Raises KeyError or ValueError if one is missing."""
+def from_flags(
+    flags: Mapping[str, str], direction: OperationDirection | None, dtype: str | None, *, is_logged: bool = False
+) -> ConvProblem | None:
+    """Return the problem of a command's flags (short names). Raises KeyError or ValueError if one is missing.
+
+    In transpose mode MIOpen prints a length of w as -k: the first one, the input's channels, before ROCm 6.0; then the
+    second one, without the groups. The driver, and so a person, means all output channels.
+    """
 
     def get(name: str, default: str | None = None) -> int:
         return int(flags[name] if default is None else flags.get(name, default))
@@ -307,20 +320,35 @@ def from_flags(flags: Mapping[str, str], direction: OperationDirection | None, d
     depth: Sequence[str] = ("in_d", "fil_d", "pad_d", "conv_stride_d", "dilation_d") if three else ()
     d = [get(name, default) for name, default in zip(depth, (None, None, "0", "1", "1"), strict=False)]
     window = (*d[1:2], get("y"), get("x"))
+    may_be_input = is_logged and transpose and k == c
+    if is_logged and transpose and not may_be_input:
+        k *= g
     if g <= 0 or c % g or k % g:
         return None
+    x = (get("n"), c, *d[0:1], get("H"), get("W"))
+    strides = (*d[3:4], get("u", "1"), get("v", "1"))
+    dilations = (*d[4:5], get("l", "1"), get("j", "1"))
+    pads: Shape = (*d[2:3], get("p", "0"), get("q", "0"))
+    mode = flags.get("z", "default")
+    if mode in ("same", "valid") and not transpose and ({*dilations} == {1} or {*window} == {1}):
+        same = zip(x[2:], window, strides, strict=True)
+        pads = tuple(max(size - (n % step or step), 0) // 2 if mode == "same" else 0 for n, size, step in same)
+    extra = (get("trans_output_pad_d", "0"), get("Y", "0"), get("X", "0"))[0 if three else 1 :]
+    solver = flags.get("S", "")
     problem = ConvProblem(
         direction=direction,
         dtype=dtype,
-        x=(get("n"), c, *d[0:1], get("H"), get("W")),
+        x=x,
         w=(c, k // g, *window) if transpose else (k, c // g, *window),
-        pads=(*d[2:3], get("p", "0"), get("q", "0")),
-        strides=(*d[3:4], get("u", "1"), get("v", "1")),
-        dilations=(*d[4:5], get("l", "1"), get("j", "1")),
+        pads=pads,
+        strides=strides,
+        dilations=dilations,
         groups=g,
         transpose=transpose,
+        output_pads=extra if transpose and any(extra) else (),
         layouts=(flags.get("in_layout", ""), flags.get("fil_layout", ""), flags.get("out_layout", "")),
-        solver_id=get("S") if "S" in flags else None,
+        solver_id=int(solver) if solver.lstrip("-").isdecimal() else None,
+        may_be_input=may_be_input,
     )
     return problem if problem.well_formed() else None
 
@@ -330,14 +358,20 @@ OPTIONS = (
     | LAYOUTS
     | options(
         size="k y x g in_d fil_d spatial_dim",
-        integer="p q u v l j S Z L s P b o X Y pad_d conv_stride_d dilation_d time verify iter wall search solution",
+        integer="p q u v l j Z L s P b o X Y G N M pad_d conv_stride_d dilation_d trans_output_pad_d tuning_policy",
         shape="input in weights filter",
         type="U R T",
-        path="C verification_cache",
+        path="C d e a D",
         decimal="r",
     )
-    | {"m": "conv|trans", "z": "default|same|valid"}
+    | {"m": "conv|trans", "z": "default|same|valid|conv", "S": rf"{INTEGER}|[A-Za-z]\w{{0,127}}"}
 )
+_NAMES = {
+    "I": "in_layout", "f": "fil_layout", "O": "out_layout", "trans_output_pad_h": "Y", "trans_output_pad_w": "X",
+    "tensor_vect": "Z", "vector_length": "L", "in_data": "d", "in_bias": "a", "dout_data": "D", "bias": "b",
+    "solution": "S", "gpualloc": "G", "in_cast_type": "U", "wei_cast_type": "R", "out_cast_type": "T",
+    "init_output_nan": "N", "math_type": "M",
+}  # fmt: skip
 FAMILY = Family(
     ops=tuple(
         row
@@ -350,7 +384,7 @@ FAMILY = Family(
             f"Convolution{way} Convolution{way}Immediate FindConvolution{way}Algorithm", "conv", from_entry, names
         )
     ),
-    words={"conv": Word(from_command, "conv", OPTIONS)},
+    words={"conv": Word(from_command, "conv", OPTIONS, _NAMES)},
     names={"conv": "Conv"},
     two_gradients=frozenset(("conv",)),
     find_2=(("Conv", "conv"),),

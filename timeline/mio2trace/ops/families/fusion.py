@@ -126,12 +126,19 @@ class FusionProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
                 raise CommandError("fusion of a transposed convolution")
             if form == "newest":
                 self.conv.refuse()
-            return f"{word} -F {mode} {self.conv.arguments(form)} -g {self.conv.groups}"
-        if self.bn_mode is None:
+            sizes = f"{self.conv.arguments(form)} -g {self.conv.groups}"
+        elif self.bn_mode is None:
             raise CommandError("the plan's batch norm mode is unknown")
-        if self.memory_layout not in (None, "NCHW"):
+        elif self.memory_layout not in (None, "NCHW"):
             raise CommandError(f"the driver's fusion of a batch norm has no layout {self.memory_layout}")
-        return f"{word} -F {mode} {nchw(self.x, 'CBAInfer')} -m {self.bn_mode}"
+        else:
+            sizes = nchw(self.x, "CBAInfer")
+        if form != "newest":
+            return f"{word} -F {mode} {sizes}" + ("" if self.conv is not None else f" -m {self.bn_mode}")
+        # -F was renamed to -J; -m is the mode of the activation, though the library prints batch norm's there
+        modes = (("-m", "activ", self.activation), ("-M", "bnorm", self.bn_mode))
+        stated = "".join(f" {flag} {own}" for flag, part, own in modes if part in self.parts and own is not None)
+        return f"{word} --fusion_mode {mode} {sizes}{stated}"
 
 
 def from_command(line: Line) -> FusionProblem | None:
@@ -139,13 +146,18 @@ def from_command(line: Line) -> FusionProblem | None:
     flags = line.flags
     mode = int(flags["F"])
     parts = _BY_MODE[mode]
+    activation, bn_mode = (int(flags[name]) if name in flags else None for name in "mM")
     if mode == 2:
+        if bn_mode is None:  # as the library prints it
+            activation, bn_mode = None, int(flags["m"])
         x = line.integers("n c H W")
-        return FusionProblem(direction="forward", parts=parts, x=x, bn_mode=int(flags["m"]))
+        return FusionProblem(direction="forward", parts=parts, x=x, bn_mode=bn_mode, activation=activation)
     first = conv.from_flags({key: value for key, value in flags.items() if key != "m"}, "forward", None)
     if first is None:
         return None
-    return FusionProblem(direction="forward", parts=parts, x=first.x, conv=first)
+    return FusionProblem(
+        direction="forward", parts=parts, x=first.x, conv=first, bn_mode=bn_mode, activation=activation
+    )
 
 
 def _executed(params: Params, op: Op) -> FusionProblem | None:
@@ -172,7 +184,24 @@ FAMILY = Family(
         *ops("ExecuteFusionPlan", "fusion", _executed, direction=FORWARD),
         *ops("ConvolutionBiasActivationForward", "fusion", _in_one_call, "xDesc wDesc ydesc conv_desc"),
     ),
-    words={"CBAInfer": Word(from_command, "fusion", conv.OPTIONS | SCALING | options(integer="m M"))},
+    words={
+        "CBAInfer": Word(
+            from_command,
+            "fusion",
+            conv.OPTIONS | SCALING | options(integer="m M I", path="D"),
+            {
+                "J": "F",
+                "fusion_mode": "F",
+                "activMode": "m",
+                "bnMode": "M",
+                "f": "fil_layout",
+                "O": "out_layout",
+                "conv_stride_0": "u",
+                "conv_stride_1": "v",
+                "dot_graph": "D",
+            },
+        )
+    },
     names={"fusion": "Fusion"},
     two_gradients=frozenset(("fusion",)),
 )

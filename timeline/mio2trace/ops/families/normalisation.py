@@ -35,7 +35,7 @@ class BnormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
     """``mode``: 0 per activation, 1 spatial. ``running``, ``saved``: are these statistics kept; None: unknown."""
 
     primitive: ClassVar[str] = "bnorm"
-    told_by_commands: ClassVar[tuple[str, ...]] = ("scale_dtype", "activation")
+    told_by_commands: ClassVar[tuple[str, ...]] = ("scale_dtype", "activation", "inverse")
     told_where_cut_off: ClassVar[tuple[str, ...]] = ("running", "saved")
 
     scale: Shape = ()
@@ -47,6 +47,8 @@ class BnormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
     scale_dtype: str | None = None
     activation: tuple[str, ...] = ()
     """Mode, alpha, beta, gamma of a fused activation."""
+    inverse: bool = False
+    """Whether inference takes the inverse of the variance."""
 
     @property
     def variant(self) -> str:
@@ -117,6 +119,8 @@ class BnormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
         if self.activation:
             mode, alpha, beta, gamma = self.activation
             text += f" -f {mode} -x {alpha} -y {beta} -z {gamma}"
+        if form == "newest" and self.inverse:
+            text += " -I 1"
         text += f" -m {self.mode} --forw {0 if backward else 1 if self.training else 2} -b {int(backward)}{kept}"
         if form == "6.3" or (form == "newest" and (self.layout or len(self.x) == 4)):
             text += f" --layout {self.layout or ('NCHW' if len(self.x) == 4 else 'NCDHW')}"
@@ -143,6 +147,7 @@ def _bnorm_from_entry(params: Params, op: Op) -> Problem | None:
         running=running,
         saved=saved,
         layout=next(iter(values.layouts(x)), ""),
+        inverse="InvVariance" in op.api,
     )
 
 
@@ -185,6 +190,7 @@ def _bnorm_from_command(line: Line) -> BnormProblem | None:
         layout=flags.get("layout", ""),
         scale_dtype=dtype if line.word.endswith("fp16fp32") else None,
         activation=(flags["f"], flags.get("x", "1"), flags.get("y", "1"), flags.get("z", "1")) if "f" in flags else (),
+        inverse=flags.get("I") == "1",
     )
 
 
@@ -322,12 +328,24 @@ FAMILY = Family(
         "bnorm": Word(
             _bnorm_from_command,
             "bnorm",
-            SIZES | LAYOUTS | SCALING | options(integer="m b s r f", decimal="x y z e"),
+            SIZES | LAYOUTS | SCALING | options(integer="m b s r f I Q P tuning_policy", decimal="x y z e"),
+            {
+                "in_d": "D",
+                "L": "layout",
+                "save": "s",
+                "run": "r",
+                "activ_mode": "f",
+                "activ_alpha": "x",
+                "activ_beta": "y",
+                "inverse_variance": "I",
+                "ping_pong_buffers": "Q",
+            },
         ),
         "lrn": Word(
             _lrn_from_command,
             "lrn",
-            SIZES | SCALING | options(integer="N", decimal="K") | {"m": f"{INTEGER}|within|cross"},
+            SIZES | SCALING | options(integer="N b P", decimal="K") | {"m": f"{INTEGER}|within|cross"},
+            {"lrnN": "N", "lrnK": "K"},
         ),
         **{word: Word(_norm_from_command, word) for word in ("layernorm", "addlayernorm", "t5layernorm", "groupnorm")},
     },

@@ -173,6 +173,8 @@ def from_command(line: Line) -> PoolProblem | None:
         x = tuple(int(part) for part in lengths.split("x"))
         if rest and rest[0].isdigit():
             strides = tuple(int(part) for part in rest.split("x"))
+        elif rest:
+            strides = packed_strides(x, rest)
         new = True
     else:
         x = tuple(int(flags[name]) for name in ("n", "c", "D", "H", "W") if name != "D" or flags.get("d") == "3")
@@ -197,12 +199,17 @@ def from_command(line: Line) -> PoolProblem | None:
 _OPTIONS = (
     SIZES
     | LAYOUTS
-    | options(integer="M d Z y x o p q s v u", shape="input")
-    | {"m": "max|avg|avg_in", "z": "default|same|valid"}
+    | options(integer="M d Z y x o p q s v u P", shape="input dinput output doutput", path="j k l", decimal="r")
+    | {"m": "max|avg|avg_in", "z": "default|same|valid", "I": r"miopenIndexUint(?:8|16|32|64)"}
 )
+_NAMES = {
+    "win_d": "Z", "win_h": "y", "win_w": "x", "pool_stride_d": "s", "pool_stride_h": "v", "pool_stride_w": "u",
+    "pool_stride_0": "u", "pool_stride_1": "v", "pad_d": "o", "spatial_dim": "d", "in_d": "D", "index_position": "M",
+    "index_type": "I", "in_data": "j", "out_data": "k", "dump_root": "l",
+}  # fmt: skip
 FAMILY = Family(
     ops=ops("PoolingForward PoolingBackward", "pool", from_entry),
-    words={"pool": Word(from_command, "pool", _OPTIONS)},
+    words={"pool": Word(from_command, "pool", _OPTIONS, _NAMES)},
     names={"pool": "Pool"},
     invoked=tuple((f"miopenPooling{way}", "pool") for way in ("2dForward", "NdForward", "2dBackward", "NdBackward")),
 )

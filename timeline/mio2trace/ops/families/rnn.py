@@ -148,8 +148,16 @@ def from_entry(params: Params, op: Op) -> Problem | None:
 
 
 _OPTIONS = (
-    SIZES | options(integer="l b p r q k U L M a I o f u s", list="n K", decimal="P") | {"m": "relu|tanh|lstm|gru"}
+    SIZES
+    | options(integer="l b p r q k U L M a I o f u s", list="n K", decimal="P", path="C d e")
+    | {"m": "relu|tanh|lstm|gru"}
 )
+_NAMES = {
+    "in_h": "W", "in_vec": "W", "hid_h": "H", "batch_size": "n", "num_layer": "l", "seq_len": "k",
+    "seq_len_array": "K", "bidirection": "r", "inputmode": "p", "rnnalgo": "a", "fwdtype": "c", "datatype": "f",
+    "bias": "b", "use_padding": "q", "use_dropout": "U", "dropout": "P", "seed_low": "L", "seed_high": "M",
+    "io_layout": "I", "in_data": "d", "weights": "e",
+}  # fmt: skip
 FAMILY = Family(
     ops=ops(
         "RNNForwardTraining RNNForwardInference RNNForward RNNBackwardData RNNBackwardSeqData RNNBackwardWeights "
@@ -157,6 +165,6 @@ FAMILY = Family(
         "rnn",
         from_entry,
     ),
-    words={word: Word(from_command, "rnn", _OPTIONS) for word in ("rnn", "rnn_seq")},
+    words={word: Word(from_command, "rnn", _OPTIONS, _NAMES) for word in ("rnn", "rnn_seq")},
     names={"rnn": "RNN"},
 )

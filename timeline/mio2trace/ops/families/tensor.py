@@ -216,7 +216,11 @@ def _reduce_from_command(line: Line) -> Problem | None:
 
 _TYPES = {"reduceint": "int32", "reducefp": "float"}
 """Types of the base words that have a suffix of their own."""
-_OPTIONS = SIZES | SCALING | options(dimensions="D R", integer="C I N O")
+_OPTIONS = SIZES | SCALING | options(dimensions="D R", integer="C I N O o", path="d")
+_NAMES = {
+    "DimLengths": "D", "DimsToReduce": "R", "ReduceOp": "O", "CompType": "C", "NanPropagation": "N", "IndicesUsed": "I",
+    "in_data": "d",
+}  # fmt: skip
 FAMILY = Family(
     ops=(
         *ops("OpTensor", "optensor", _of_two),
@@ -232,8 +236,13 @@ FAMILY = Family(
         *ops("ReduceExtremeForward", "reduceextreme", _reduce_from_entry, "xDesc xDesc yDesc indiceDesc"),
     ),
     words={
-        "tensorop": Word(_tensor_from_command, "optensor", SIZES | SCALING | options(integer="o", decimal="v")),
-        **{word: Word(_reduce_from_command, "reduce", _OPTIONS) for word in ("reduce", *_TYPES)},
+        "tensorop": Word(
+            _tensor_from_command,
+            "optensor",
+            SIZES | SCALING | options(integer="o", decimal="v"),
+            {"alpha1": "A", "alpha2": "B", "beta": "G", "tensor_op": "o", "tensor_val": "v"},
+        ),
+        **{word: Word(_reduce_from_command, "reduce", _OPTIONS, _NAMES) for word in ("reduce", *_TYPES)},
         **{word: Word(_reduce_from_command, "reduce") for word in ("reduceextreme", "reducecalculation")},
     },
     names={

@@ -1,0 +1,150 @@
+"""The options of MIOpenDriver by all their names: what a command means, and what is offered for it again."""
+
+from __future__ import annotations
+
+import pytest
+
+from mio2trace.ops.command import driver_line, parse, split
+from mio2trace.ops.families.conv import ConvProblem
+from mio2trace.ops.families.fusion import FusionProblem
+from mio2trace.ops.families.normalisation import BnormProblem
+from mio2trace.ops.families.pool import PoolProblem
+from mio2trace.ops.families.rnn import RnnProblem
+
+SIZES = "-n 2 -c 4 -H 9 -W 8 -k 6 -y 3 -x 5"
+
+
+def conv(text: str, tag: str = "") -> ConvProblem:
+    problem = parse(f"conv {text}", tag)
+    assert isinstance(problem, ConvProblem)
+    return problem
+
+
+def test_long_names_are_the_short_ones() -> None:
+    long = (
+        "convfp16 --batchsize 2 --spatial_dim 2 --pad_h 1 --pad_w 2 --pad_d 0 --conv_stride_h 2 --conv_stride_w 1"
+        " --conv_stride_d 1 --dilation_h 1 --dilation_w 1 --dilation_d 1 --group_count 2 --mode conv --pad_mode default"
+        " --trans_output_pad_h 0 --trans_output_pad_w 0 --trans_output_pad_d 0 --out_layout NHWC --in_layout NHWC"
+        " --fil_layout NHWC --in_d 1 --in_h 9 --in_w 8 --fil_d 1 --fil_h 3 --fil_w 5 --in_channels 4 --out_channels 6"
+        " --forw 4 --iter 1 --time 1 --verify 0 --in_cast_type fp8"
+    )
+    short = (
+        "convfp16 -n 2 -c 4 -H 9 -W 8 -k 6 -y 3 -x 5 -p 1 -q 2 -u 2 -v 1 -l 1 -j 1 -I NHWC -f NHWC -O NHWC -m conv -g 2"
+        " -F 4 -t 1"
+    )
+    assert parse(long) == parse(short)
+    problem = parse(short)
+    assert problem is not None
+    assert (problem.input, problem.weights, problem.output) == ((2, 4, 9, 8), (6, 2, 3, 5), (2, 6, 5, 8))
+    assert problem.memory_layout == "NHWC"
+
+
+@pytest.mark.parametrize(
+    ("long", "short"),
+    [
+        ("rnn --batchsize 4 --in_h 8 --hid_h 16 --num_layer 2 --seq_len 3 --mode lstm --bidirection 1 --forw 1",
+         "rnn -n 4 -W 8 -H 16 -l 2 -k 3 -m lstm -r 1 -F 1"),
+        ("pool --in_channels 4 --batchsize 2 --in_d 5 --in_h 9 --in_w 8 --spatial_dim 3 --win_d 2 --win_h 3 --win_w 3"
+         " --pad_d 1 --pad_h 0 --pad_w 1 --pool_stride_d 2 --pool_stride_h 1 --pool_stride_w 3 --index_position 1"
+         " --mode avg --forw 1 --time 1",
+         "pool -c 4 -n 2 -D 5 -H 9 -W 8 -d 3 -Z 2 -y 3 -x 3 -o 1 -p 0 -q 1 -s 2 -v 1 -u 3 -M 1 -m avg -F 1 -t 1"),
+        ("bnorm --batchsize 2 --in_channels 4 --in_d 3 --in_h 9 --in_w 8 --mode 1 --forw 1 --back 0 --run 1 --save 1"
+         " --layout NDHWC", "bnorm -n 2 -c 4 -D 3 -H 9 -W 8 -m 1 --forw 1 -b 0 -r 1 -s 1 -L NDHWC"),
+        ("tensorop --alpha1 2 --beta 1 --batchsize 1 --in_channels 4 --in_h 9 --in_w 8 --tensor_op 2",
+         "tensorop -A 2 -G 1 -n 1 -c 4 -H 9 -W 8 -o 2"),
+        ("reduce --DimLengths 4,5 --DimsToReduce 1 --ReduceOp 0", "reduce -D 4,5 -R 1 -O 0"),
+        ("lrn --batchsize 1 --in_channels 4 --in_h 9 --in_w 8 --lrnN 5 --lrnK 1.0 --alpha 1 --beta 2 --mode cross -F 1",
+         "lrn -n 1 -c 4 -H 9 -W 8 -N 5 -K 1.0 -A 1 -B 2 -m cross -F 1"),
+        ("softmax --batchsize 1 --in_channels 4 --in_h 1 --in_w 1 --algorithm 2 --mode 0 --forw 2",
+         "softmax -n 1 -c 4 -H 1 -W 1 -a 2 -m 0 -F 2"),
+    ],
+)  # fmt: skip
+def test_a_word_has_names_of_its_own(long: str, short: str) -> None:
+    """The height of an RNN's input is -W; a batch norm's depth is -D."""
+    assert split(long)[1] == split(short)[1]
+    assert parse(long) == parse(short)
+    assert parse(short) is not None
+
+
+def test_a_padding_mode_decides_the_pads() -> None:
+    assert conv(f"{SIZES} -p 7 -q 7 -u 2 -v 3 -z same").pads == (1, 1)
+    assert conv(f"{SIZES} -p 7 -q 7 --pad_mode valid").pads == (0, 0)
+    assert conv(f"{SIZES} -p 1 -q 2 -l 2 --pad_mode valid").pads == (1, 2)  # not with a dilation
+    assert conv(f"{SIZES} -p 1 -q 2 -m trans --pad_mode valid").pads == (1, 2)
+
+
+def test_the_output_pad_of_a_transposed_convolution_is_offered_again() -> None:
+    problem = conv(f"{SIZES} -u 2 -v 2 -m trans --trans_output_pad_h 1 -F 1")
+    assert problem.output == (2, 6, 2 * 8 + 2 + 1 + 1, 2 * 7 + 4 + 1)
+    line = driver_line(problem)
+    assert " -Y 1 -m trans" in line
+    assert parse(line.removeprefix("./bin/MIOpenDriver ")) == problem
+    deep = conv(f"{SIZES} --spatial_dim 3 --in_d 4 --fil_d 2 -m trans --trans_output_pad_d 1 -F 1")
+    assert deep.output[2] == 4 + 1 + 1
+    assert " --trans_output_pad_d 1 " in driver_line(deep)
+    assert conv(f"{SIZES} -Y 1").output_pads == ()  # means nothing for a plain convolution
+
+
+def test_a_solution_may_be_a_name() -> None:
+    assert conv(f"{SIZES} -S ConvDirectNaiveConvFwd").solver_id is None
+    assert conv(f"{SIZES} --solution 85").solver_id == 85
+
+
+def test_the_output_channels_of_a_logged_transposed_convolution() -> None:
+    """MIOpen prints a length of w: before ROCm 6.0 the first one, which is the input's channels, then k/g."""
+    text = "-n 1 -c 8 -H 4 -W 4 -k {} -y 2 -x 2 -p 0 -q 0 -u 2 -v 2 -l 1 -j 1 -m trans -g 2 -F 1 -t 1"
+    assert conv(text.format(6), "LogCmdConvolution").output == (1, 12, 8, 8)
+    assert conv(text.format(6)).output == (1, 6, 8, 8)  # a person's
+    unsure = conv(text.format(8), "LogCmdConvolution")
+    assert "before ROCm 6.0" in unsure.check()
+    assert driver_line(unsure)
+    assert conv(text.format(8)).check() == ""
+    told = conv(text.format(6), "LogCmdConvolution")
+    assert [told.command(form).split(" -k ")[1].split()[0] for form in ("2.3", "6.3", "newest")] == ["8", "6", "12"]
+
+
+def test_a_batch_norm_of_2026_says_whether_the_variance_is_inverse() -> None:
+    """``-I`` is a layout in other words."""
+    text = "bnormfp16 -n 2 -c 4 -H 9 -W 8 -m 1 -I {} --forw {} --layout NHWC"
+    training = parse(text.format(0, "1 -b 0 -r 1 -s 1"), "LogCmdBNorm")
+    assert isinstance(training, BnormProblem)
+    assert (training.direction, training.training, training.running, training.saved) == ("forward", True, True, True)
+    assert (training.layout, training.inverse) == ("NHWC", False)
+    assert " -I " not in training.command()
+    inverse = parse(text.format(1, "2 -b 0 -r 1"), "LogCmdBNorm")
+    assert isinstance(inverse, BnormProblem)
+    assert inverse.inverse
+    assert parse(driver_line(inverse).removeprefix("./bin/MIOpenDriver ")) == inverse
+
+
+def test_a_pools_input_may_end_in_a_layout() -> None:
+    text = "pool --input 1x4x9x8,{} -y 3 -x 3 -p 0 -q 0 -v 1 -u 1 -m max -F 1 -t 1 -I miopenIndexUint32"
+    problem = parse(text.format("NHWC"))
+    assert isinstance(problem, PoolProblem)
+    assert (problem.x_strides, problem.memory_layout) == ((288, 1, 32, 4), "NHWC")
+    assert parse(text.format("NHH")) is None
+
+
+def test_the_modes_of_a_fusion() -> None:
+    """-m is the activation's mode, but MIOpen prints batch norm's there."""
+    logged = parse("CBAInfer -F 2 -n 2 -c 4 -H 9 -W 8 -m 1 -I 0", "LogCmdFusion")
+    assert isinstance(logged, FusionProblem)
+    assert (logged.bn_mode, logged.activation) == (1, None)
+    assert driver_line(logged) == "./bin/MIOpenDriver CBAInfer --fusion_mode 2 -n 2 -c 4 -H 9 -W 8 -M 1"
+    assert logged.command("6.3") == "CBAInfer -F 2 -n 2 -c 4 -H 9 -W 8 -m 1"
+    written = parse("CBAInfer -J 2 -n 2 -c 4 -H 9 -W 8 -m 3 --bnMode 1")
+    assert isinstance(written, FusionProblem)
+    assert (written.bn_mode, written.activation) == (1, 3)
+    assert parse(written.command()) == written
+    deep = parse(f"CBAInfer --fusion_mode 5 {SIZES} --activMode 8 -f NHWC")
+    assert isinstance(deep, FusionProblem)
+    assert deep.conv is not None
+    assert (deep.activation, deep.conv.layouts) == (8, ("", "NHWC", ""))
+    assert parse(deep.command()) == deep
+
+
+def test_an_rnn_is_offered_by_the_names_of_logs() -> None:
+    problem = parse("rnnfp16 --batchsize 4 --in_h 8 --hid_h 16 --num_layer 2 --seq_len 3 --mode gru --forw 2")
+    assert isinstance(problem, RnnProblem)
+    assert (problem.inputs, problem.hidden) == (8, 16)
+    assert driver_line(problem) == "./bin/MIOpenDriver rnnfp16 -n 4 -W 8 -H 16 -l 2 -k 3 -m gru -F 2"
