@@ -32,7 +32,7 @@ from typing import NamedTuple
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "timeline")]
 
 import mio2trace  # noqa: E402
-from mio2trace.batch import engines  # noqa: E402
+from mio2trace.batch import running  # noqa: E402
 from mio2trace.batch.confined import Limits  # noqa: E402
 from mio2trace.batch.finding import FoundRun, find_runs  # noqa: E402
 from mio2trace.batch.journal import Entry, read_journals  # noqa: E402
@@ -110,7 +110,7 @@ def timed(found: list[FoundRun], folder: Path) -> Timed:
     """Of workers who stand ready; in turns, so that what else runs on the machine hinders both alike."""
     spent = [0.0, 0.0]
     lead = 0.0
-    with engines.processes(1) as one, engines.processes(2) as two:
+    with running.processes(1) as one, running.processes(2) as two:
         clusters = ((folder / "one", one), (folder / "two", two))
         of_one: set[int] = set()
         for _, cluster in clusters:
@@ -153,7 +153,7 @@ def with_kills(found: list[FoundRun], dataset: Path, every: int) -> int:
                 os.kill(random.choice(sorted(worker_pids())), signal.SIGKILL)
                 kills += 1
 
-    run_batch(found, str(dataset), lambda: engines.processes(2), BatchOptions(), told=told)
+    run_batch(found, str(dataset), lambda: running.processes(2), BatchOptions(), told=told)
     return kills
 
 
@@ -214,7 +214,7 @@ def main() -> None:
         limits = Limits(seconds=asked.timeout, memory=2_000_000_000)
         dangerous = BatchOptions(limits=limits, function="tests.batch_work:dangerous")
         found_too = find_runs([str(runs)], Notes())
-        made = run_batch(found_too, str(folder / "poisoned"), lambda: engines.processes(2), dangerous)
+        made = run_batch(found_too, str(folder / "poisoned"), lambda: running.processes(2), dangerous)
         failed = {entry.run.rpartition("/")[2] for entry in made.failed}
         rows = {f"runs/{file_name(entry.run)}" for entry in made.failed}
         rest = {name: data for name, data in files(folder / "poisoned").items() if name not in rows}

@@ -26,7 +26,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 from benchmarks.canaries import cases  # noqa: E402
 from benchmarks.samples import SHARED, require  # noqa: E402
 from mio2trace.analysis import Analysis, AnalysisOptions, analyse  # noqa: E402
-from mio2trace.bundles.making import make  # noqa: E402
+from mio2trace.bundles import make  # noqa: E402
 from mio2trace.notes import InputError  # noqa: E402
 from tests.canaries import CANARIES, leaks  # noqa: E402
 from tests.planted import FORMATS  # noqa: E402

@@ -29,7 +29,7 @@ sys.path[:0] = [str(ROOT / "timeline")]
 
 from mio2trace.analysis import analyse  # noqa: E402
 from mio2trace.comparing import Comparison, RunRecord, Side  # noqa: E402
-from mio2trace.comparing.collect import collect  # noqa: E402
+from mio2trace.comparing.record import collect  # noqa: E402
 from mio2trace.comparing.sides import OPTIONS  # noqa: E402
 from mio2trace.notes import Notes  # noqa: E402
 

@@ -28,7 +28,7 @@ from mio2trace.notes import Notes  # noqa: E402
 from mio2trace.ops import operations  # noqa: E402
 from mio2trace.ops.log.assemble import Assembly  # noqa: E402
 from mio2trace.readers.miopen.log import MiopenDecoder  # noqa: E402
-from mio2trace.reports import coverage, driver, ops  # noqa: E402
+from mio2trace.reports import ops  # noqa: E402
 from mio2trace.reports.tables import FORMS, grouped, print_table  # noqa: E402
 from tests import miopen_blocks  # noqa: E402
 
@@ -93,9 +93,9 @@ def check(data: bytes) -> tuple[int, int]:
     grouped(table, ["problem"])
     for _ in print_table(ops.seed_table(found), "csv"):
         pass
-    driver.lines(found)
-    driver.lines(found, "2.3")
-    coverage.row("log", log, found, 0)
+    ops.driver_lines(found)
+    ops.driver_lines(found, "2.3")
+    ops.coverage_row("log", log, found, 0)
     return len(log.records), len(found)
 
 

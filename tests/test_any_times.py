@@ -15,9 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.conversion import Conversion, convert
-from mio2trace.draw.host import HostSide
-from mio2trace.draw.host.calls import HostSpan
-from mio2trace.draw.host.threads import _one_after_another
+from mio2trace.draw.host import HostSide, HostSpan, _one_after_another
 from mio2trace.draw.lanes import packed, packed_spans
 from mio2trace.measures.device_time.busy import Covered
 from mio2trace.model.profile import Activity

@@ -22,7 +22,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import mio2trace
-from mio2trace.batch import engines
+from mio2trace.batch import running
 from mio2trace.batch.confined import Limits
 from mio2trace.batch.finding import FoundRun, find_runs
 from mio2trace.batch.journal import Entry, Journal, read_journals
@@ -60,7 +60,7 @@ def batch(*arguments: object) -> Result:
     return CliRunner().invoke(cli, ["batch", *paths, "-o", output, *options])
 
 
-def led(runs: Path, dataset: Path, engine: Any = engines.here, **options: Any) -> Batch:
+def led(runs: Path, dataset: Path, engine: Any = running.here, **options: Any) -> Batch:
     return run_batch(find_runs([str(runs)], Notes()), str(dataset), engine, BatchOptions(**options))
 
 
@@ -293,22 +293,22 @@ def test_several_runs_in_one_archive_are_several_rows(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def workers() -> Iterator[engines.Engine]:
+def workers() -> Iterator[running.Engine]:
     """Two processes."""
-    with engines.processes(2) as engine:
+    with running.processes(2) as engine:
         yield engine
 
 
 class _Opened:
     """An engine that stays open."""
 
-    def __init__(self, engine: engines.Engine) -> None:
+    def __init__(self, engine: running.Engine) -> None:
         self._engine = engine
 
     def __call__(self) -> _Opened:
         return self
 
-    def __enter__(self) -> engines.Engine:
+    def __enter__(self) -> running.Engine:
         return self._engine
 
     def __exit__(self, *_: object) -> None:
@@ -316,7 +316,7 @@ class _Opened:
 
 
 def test_workers_make_the_same_dataset(
-    workers: engines.Engine, runs: Path, whole: dict[str, list[Any]], tmp_path: Path
+    workers: running.Engine, runs: Path, whole: dict[str, list[Any]], tmp_path: Path
 ) -> None:
     made = led(runs, tmp_path / "ds", _Opened(workers))
     assert not made.failed
@@ -331,7 +331,7 @@ def many(folder: Path, count: int) -> list[FoundRun]:
 
 
 @pytest.mark.thorough
-def test_a_worker_that_is_killed_loses_no_run(workers: engines.Engine, tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_loses_no_run(workers: running.Engine, tmp_path: Path) -> None:
     """Its run is done again by the process that takes its place."""
     killed: set[int] = set()
     ends = 0
@@ -354,7 +354,7 @@ def test_a_worker_that_is_killed_loses_no_run(workers: engines.Engine, tmp_path:
 
 
 @pytest.mark.thorough
-def test_a_run_whose_workers_are_killed_each_time_fails_alone(workers: engines.Engine, tmp_path: Path) -> None:
+def test_a_run_whose_workers_are_killed_each_time_fails_alone(workers: running.Engine, tmp_path: Path) -> None:
     many(tmp_path / "runs", 6)
     made_up(tmp_path / "runs" / "kills-its-worker")
     made = led(tmp_path / "runs", tmp_path / "ds", _Opened(workers), function="tests.batch_work:deadly")
@@ -365,7 +365,7 @@ def test_a_run_whose_workers_are_killed_each_time_fails_alone(workers: engines.E
 
 
 @pytest.mark.thorough
-def test_dangerous_runs_kill_no_worker(workers: engines.Engine, tmp_path: Path) -> None:
+def test_dangerous_runs_kill_no_worker(workers: running.Engine, tmp_path: Path) -> None:
     for name in DANGERS:
         made_up(tmp_path / "runs" / name)
     made_up(tmp_path / "runs" / "good")

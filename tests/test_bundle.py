@@ -21,8 +21,7 @@ import mio2trace
 from benchmarks.bundles import Confidence, analysed, links, sets
 from mio2trace.analysis import AnalysisOptions
 from mio2trace.answer.machine import versions
-from mio2trace.bundles.making import make, record_lines
-from mio2trace.bundles.scrub import reduced, reduced_options
+from mio2trace.bundles import make, record_lines, reduced, reduced_options
 from mio2trace.cli import cli
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.model.profile import Activity, Clock, Device, Profile
@@ -148,7 +147,7 @@ def test_the_hosts_that_miopen_prints_before_its_lines_become_others(tmp_path: P
     ]
     (tmp_path / "run.log").write_text("\n".join(lines) + "\n")
     source = Source(str(tmp_path / "run.log"), 0, Notes())
-    from mio2trace.bundles.scrub import log_lines
+    from mio2trace.bundles import log_lines
 
     made = b"".join(log_lines(source, Scrubber(Pseudonyms()))).decode().splitlines()
     source.close()

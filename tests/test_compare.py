@@ -22,8 +22,7 @@ from mio2trace.analysis import AnalysisOptions, Run, analyse
 from mio2trace.cli import cli
 from mio2trace.comparing import Comparison, Part, RunRecord, Side, compare
 from mio2trace.comparing import sides as bases
-from mio2trace.comparing.collect import collect, facts
-from mio2trace.comparing.record import Facts, condensed
+from mio2trace.comparing.record import Facts, collect, condensed, facts
 from mio2trace.comparing.statistics import _medians, verdict
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.notes import Notes

@@ -20,10 +20,9 @@ from mio2trace.analysis import analyse
 from mio2trace.cli import cli
 from mio2trace.comparing import Comparison, Part, RunRecord, Side, compare
 from mio2trace.comparing import sides as bases
-from mio2trace.comparing.changes import change, decision, groups, has_changed, headline, interval, label, seen
-from mio2trace.comparing.collect import collect
+from mio2trace.comparing.comparison import change, decision, groups, has_changed, headline, interval, label, seen
 from mio2trace.comparing.page import page
-from mio2trace.comparing.record import Inside
+from mio2trace.comparing.record import Inside, collect
 from mio2trace.comparing.text import block, comment
 from mio2trace.notes import Notes
 from tests.conftest import ROOT

@@ -14,7 +14,7 @@ import pytest
 
 from mio2trace.analysis import analyse
 from mio2trace.comparing import Comparison, RunRecord, Side, compare
-from mio2trace.comparing.collect import collect
+from mio2trace.comparing.record import collect
 from mio2trace.notes import Notes
 from tests.conftest import ROOT
 from tests.synthetic_run import MS, Kernel, Layer

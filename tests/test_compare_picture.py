@@ -14,8 +14,8 @@ from mio2trace.align import align
 from mio2trace.analysis import Run
 from mio2trace.cli import cli
 from mio2trace.comparing import Comparison, Side
-from mio2trace.comparing.collect import collect
 from mio2trace.comparing.picture import MOST_ITERATIONS, picture
+from mio2trace.comparing.record import collect
 from mio2trace.comparing.sides import OPTIONS, Source, source
 from mio2trace.measures import Measures
 from mio2trace.notes import InputError, Notes

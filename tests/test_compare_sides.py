@@ -18,9 +18,8 @@ from mio2trace.analysis import analyse
 from mio2trace.cli import cli
 from mio2trace.comparing import Compared, Comparison, Part, RunRecord, Side, compare
 from mio2trace.comparing import sides as bases
-from mio2trace.comparing.changes import seen
-from mio2trace.comparing.collect import collect, mean_of
-from mio2trace.comparing.record import CUT, Inside, Rank, cut
+from mio2trace.comparing.comparison import seen
+from mio2trace.comparing.record import CUT, Inside, Rank, collect, cut, mean_of
 from mio2trace.notes import InputError, Notes
 from tests.conftest import ROOT, shared_folder
 from tests.own_traces import resealed

@@ -68,7 +68,7 @@ def test_operations_and_problems_are_those_of_the_printed_tables(analysis: mio2t
     """`mio2trace ops --each` and `--group-by problem`, and the dataset, say the same."""
     run = analysis.run
     tables = tables_of(run)
-    each = op_times.table(run.operations, run.measures[0], NS).rows
+    each = op_times.cost_table(run.operations, run.measures[0], NS).rows
     summed = op_times.steady_table(run.operations, run.measures[0], ("problem",), NS).rows
     for printed, name in ((each, "operations"), (summed, "problems")):
         rows = rows_of(tables[name])

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from mio2trace.forked import processors
+from mio2trace.batch.confined import processors
 
 
 def test_processors_are_those_that_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from mio2trace.align import NONE, Links, align
 from mio2trace.align.layers.caffe.intervals import Printed, Times, rows
 from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent
 from mio2trace.notes import Notes
-from mio2trace.summary.explain import explain
+from mio2trace.summary import explain
 from tests.records import changed
 from tests.synthetic_run import MS, Run, make_run, random_net
 

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from mio2trace.cli import cli
 from mio2trace.notes import InputError
-from mio2trace.serving.calls import Folders
+from mio2trace.serving import Folders
 from tests.canaries import CANARIES, leaks
 from tests.conftest import ROOT
 from tests.planted import FORMATS
@@ -282,7 +282,7 @@ def test_paths_are_resolved_in_the_folders_alone(tmp_path: Path) -> None:
 
 def test_without_the_sdk_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp.server", None)
-    monkeypatch.delitem(sys.modules, "mio2trace.serving.server", raising=False)
+    monkeypatch.delitem(sys.modules, "mio2trace.serving", raising=False)
     done = CliRunner().invoke(cli, ["mcp", str(tmp_path)])
     assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
     assert "pip install 'mio2trace[mcp]'" in done.stderr

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import mio2trace
 from mio2trace.analysis import AnalysisOptions, analyse
 from mio2trace.cli import cli
-from mio2trace.commands.logs import SUBJECT_WORDS
+from mio2trace.commands.tables import SUBJECT_WORDS
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.ops.log import statements
 from mio2trace.ops.log.alarms import Alarm, alarms

@@ -37,7 +37,7 @@ from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import Activity, BufferCreated, OpenClLaunch, Profile, Queue
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Launch, Operation
-from mio2trace.summary.explain import explain
+from mio2trace.summary import explain
 from tests.conftest import shared_folder
 from tests.records import changed, enqueued, made_operation, opencl_profile
 

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mio2trace.batch.confined import Confined
-from mio2trace.forked import end_with
+from mio2trace.batch.confined import Confined, end_with
 from tests.conftest import ROOT
 from tests.small_runs import as_json, small
 
@@ -91,7 +90,7 @@ def test_a_thread_that_ends_ends_no_process_that_it_had_started() -> None:
 
 _CALL = """
 import anyio, sys
-from mio2trace.serving.calls import Limits, call
+from mio2trace.serving import Limits, call
 place, query = sys.argv[1:]
 anyio.run(call, ["query", "prof.json", query], [place + "/prof.json"], [place], place, Limits(500, 1 << 30, 1000))
 """

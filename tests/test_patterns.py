@@ -31,7 +31,7 @@ MADE_WHILE_RUNNING = {
     # From the command line
     ("mio2trace.commands.tfprof", "_check_expression"),
     ("mio2trace.reports.tfprof", "view_series"),
-    ("mio2trace.reports.tfprof_scope", "_matcher"),
+    ("mio2trace.reports.tfprof", "_matcher"),
 }
 """(module, function) of the expressions that are not compiled where their module begins, and why that is well."""
 

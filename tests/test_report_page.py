@@ -36,14 +36,13 @@ from mio2trace.answer.tables import LIMIT
 from mio2trace.cli import cli
 from mio2trace.comparing import Comparison, RunRecord, Side
 from mio2trace.comparing import side as compared_side
-from mio2trace.comparing.collect import collect
 from mio2trace.comparing.page import page as comparison_page
-from mio2trace.comparing.record import Inside
+from mio2trace.comparing.record import Inside, collect
 from mio2trace.comparing.record import Part as RunPart
 from mio2trace.comparing.sides import OPTIONS
 from mio2trace.findings import GPUS, RULES, Finding, Found
 from mio2trace.fleet import Fleet
-from mio2trace.fleet.page import page as fleet_page
+from mio2trace.fleet import page as fleet_page
 from mio2trace.measures.step_time import StepTime
 from mio2trace.notes import Notes
 from tests.conftest import ROOT, shared_folder

@@ -22,7 +22,7 @@ from mio2trace.readers.tf import profile_proto as reader
 from mio2trace.readers.tf import run_metadata as metadata_reader
 from mio2trace.readers.tf import step_stats_text, views
 from mio2trace.reports import tfprof
-from mio2trace.reports import tfprof_scope as scope
+from mio2trace.reports import tfprof as scope
 from mio2trace.reports.tables import print_table
 from mio2trace.source import Source
 from tests.conftest import shared_folder

@@ -20,7 +20,7 @@ from mio2trace.readers.tf import profile_proto as profile_reader
 from mio2trace.readers.tf import run_metadata as metadata_reader
 from mio2trace.readers.tf import step_stats_text, timeline_json, views
 from mio2trace.readers.tf.wire import WireError, fields, numbers, varint
-from mio2trace.reports import tfprof, tfprof_scope
+from mio2trace.reports import tfprof
 from mio2trace.source import Source
 from tests.tf_files import CPU, GPU, KERNELS, START_US, node, number, profile_proto, random_profile, run_metadata, sized
 
@@ -90,8 +90,8 @@ def use(records: list[object]) -> None:
             series = tfprof.profile_series(record, record.steps, (".*",), "notebook")
             tfprof.table(tfprof.profile_series(record, record.steps, (".*",), "exact"))
             assert len(series) >= len({one.name for one in record.nodes}) or not record.steps
-            options = tfprof_scope.ScopeOptions(select=tfprof_scope.SELECTABLE, show_name_regexes=(".*",))
-            text = "".join(tfprof.text(tfprof_scope.ScopeTree(record).rows(options), options))
+            options = tfprof.ScopeOptions(select=tfprof.SELECTABLE, show_name_regexes=(".*",))
+            text = "".join(tfprof.text(tfprof.ScopeTree(record).rows(options), options))
             assert text.count("_TFProfRoot (") >= 1
         else:
             assert isinstance(record, TfView)

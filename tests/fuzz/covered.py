@@ -66,7 +66,7 @@ READERS: Mapping[str, Fed] = {
     "batch/engines.py": Fed(no_file="the file of the scheduler that the person names"),
     "batch/confined.py": Fed(no_file="pipes between its own processes"),
     "batch/journal.py": Fed(("journal",)),
-    "bundles/making.py": Fed(no_file=_WRITES),
+    "bundles/__init__.py": Fed(no_file=_WRITES),
     "cli.py": Fed(no_file="/dev/null"),
     "commands/doctor.py": Fed(no_file=_HERE),
     "commands/view.py": Fed(no_file="the browser"),

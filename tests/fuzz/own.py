@@ -34,7 +34,7 @@ from mio2trace.analysis import AnalysisOptions, analyse
 from mio2trace.batch import work
 from mio2trace.batch.confined import UNLIMITED, Ended, Limits
 from mio2trace.batch.journal import Entry
-from mio2trace.bundles.making import make
+from mio2trace.bundles import make
 from mio2trace.cli import cli
 from mio2trace.comparing import sides
 from mio2trace.comparing.sides import OPTIONS, side

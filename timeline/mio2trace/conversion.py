@@ -19,7 +19,7 @@ from mio2trace.files import Input, Progress, replacing, standard_output
 from mio2trace.memory import without_garbage_collection
 from mio2trace.notes import LOGGED, InputError, Notes, OptionError
 from mio2trace.outgoing import count
-from mio2trace.summary.explain import explain as explained
+from mio2trace.summary import explain as explained
 from mio2trace.trace import Trace, checked
 from mio2trace.writers import Writer, Written, by_suffix, suffixes, write
 
@@ -125,7 +125,7 @@ def convert(  # noqa: PLR0913 - keyword-only options
     even if the clocks show that they are not of one run. ``from_start``: draw each process of a job from its own start;
     without it, processes are refused if nothing relates their clocks. ``several``: draw files of several runs, each run
     from time zero; without it they are refused. ``of_a_job``: refuse files that are not of several processes of one
-    job. ``explain``: links for which the report gives the reasons (`mio2trace.summary.explain`). ``keep``: kinds of
+    job. ``explain``: links for which the report gives the reasons (`mio2trace.summary`). ``keep``: kinds of
     private text to leave in (`mio2trace.privacy.KINDS`). ``max_input``: the most decompressed bytes of an input
     (default: `mio2trace.source.Source`). ``check``: verify the invariants of the trace. ``strict``: a problem is an
     error. If ``output`` is a path, the file is replaced as a whole or not at all, and its suffix chooses the form.

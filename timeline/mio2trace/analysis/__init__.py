@@ -53,7 +53,7 @@ class AnalysisOptions(msgspec.Struct, frozen=True, kw_only=True):
     there are logs. ``without``: evidence to leave out (`mio2trace.evidence`). ``by_order_alone``: join files even if
     clocks or buffers show that they are not of one run. ``from_start``: let all processes of a job begin at the same
     time. ``near``: profiles of several processes in one folder are ranks of one job unless something contradicts.
-    ``keep_reasons``: for `mio2trace.summary.explain`. ``progress``: is called with the number of bytes read.
+    ``keep_reasons``: for `mio2trace.summary`. ``progress``: is called with the number of bytes read.
     """
 
     host_calls: bool = False

@@ -3,7 +3,7 @@
 The warm process has imported everything that a run needs, and forks a child for each call. So Python imports once, and
 a call costs a fork. A module's function ``before_forking`` prepares what all children may share. The child has its own
 session, limits and memory. Whatever it does, only the child ends, with every process that it started. The warm process
-ends with the process that started it. If the warm process is killed, its child ends with it (`forked.end_with`).
+ends with the process that started it. If the warm process is killed, its child ends with it (`end_with`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,31 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Literal, NamedTuple, NoReturn
 
-from mio2trace.forked import end_with
+_PR_SET_PDEATHSIG = 1
+
+
+def processors() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def end_with(parent: int) -> None:
+    """Kill this process when its parent ends in any way: after SIGKILL a parent cannot clean up.
+
+    The new process must call this, and the parent's thread that made it must live as long as it may. This works on
+    Linux only: elsewhere a process whose parent is killed runs to its own end, or to its time limit.
+    """
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(ImportError, OSError, AttributeError):  # Python without ctypes
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:  # the parent ended before this call
+        os.kill(os.getpid(), signal.SIGKILL)
+
 
 GRACE_S = 2.0
 """Seconds after the time limit: a child is ended by its own alarm first, then by the warm process."""

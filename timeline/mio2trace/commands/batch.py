@@ -91,7 +91,7 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
       mio2trace batch runs/ -o ds/ --scheduler-file s.json
       mio2trace batch runs/ -o ds/ --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT
     """
-    from mio2trace.batch import engines
+    from mio2trace.batch import running
     from mio2trace.batch.confined import Limits
     from mio2trace.batch.finding import find_runs
     from mio2trace.batch.running import BatchOptions, run_batch
@@ -116,9 +116,9 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
         analysis=reading._asdict(),
         tables_only=tables_only,
     )
-    engine = engines.here if workers is None else functools.partial(engines.processes, workers)
+    engine = running.here if workers is None else functools.partial(running.processes, workers)
     if scheduler_file is not None:
-        engine = functools.partial(engines.cluster_of, scheduler_file)
+        engine = functools.partial(running.cluster_of, scheduler_file)
         if not quiet:
             _warn_of_an_open_cluster(scheduler_file)
     try:
@@ -150,7 +150,7 @@ def _require_libraries() -> None:
 def _warn_of_an_open_cluster(scheduler_file: str) -> None:
     """Warn about a cluster on which anybody who can connect may run code. It may be the user's own, on a private
     network."""
-    from mio2trace.batch.engines import ENCRYPTED, address_in
+    from mio2trace.batch.running import ENCRYPTED, address_in
 
     if not address_in(scheduler_file).startswith(ENCRYPTED):
         tell(

@@ -49,11 +49,10 @@ def mcp(folders: tuple[str, ...], timeout: float, memory_limit: int | None, max_
     from mio2trace.notes import InputError
 
     try:
-        from mio2trace.serving.calls import Limits
-        from mio2trace.serving.server import server
+        from mio2trace.serving import Limits, server
     except ImportError:
         raise InputError(f"this needs the MCP SDK, version 2 or newer, which is not installed: {INSTALL}") from None
-    from mio2trace.serving.calls import Folders
+    from mio2trace.serving import Folders
 
     memory = memory_limit or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     server(Folders(folders), Limits(timeout, memory, max_answer)).run("stdio")

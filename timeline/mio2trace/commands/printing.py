@@ -84,8 +84,7 @@ def show(
     """Print the selected rows and columns of the table that ``make`` makes. Standard error gets ``said``, the notes,
     and the reason if there is no row. Without ``header`` the first line is left out."""
     from mio2trace.memory import without_garbage_collection
-    from mio2trace.reports.tables import SelectionError, print_table, select
-    from mio2trace.reports.tables.person import left_out
+    from mio2trace.reports.tables import SelectionError, left_out, print_table, select
 
     form = printing.printed_as()
     with without_garbage_collection():

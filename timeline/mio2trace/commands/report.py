@@ -139,7 +139,7 @@ def fleet_report(path: str, form: str) -> str:
     with opened(path, SQL_COLUMNS) as dataset:
         fleet = gather(dataset, name)
     if form == "html":
-        from mio2trace.fleet.page import page
+        from mio2trace.fleet import page
 
         return page(fleet, f"mio2trace {mio2trace.__version__}")
     return "".join(f"{line}\n" for line in lines(fleet))

@@ -142,7 +142,7 @@ def bundle(files: tuple[str, ...], output: str, raw: bool, check: bool, reading:
       mio2trace bundle run.zip -o bug.zip
       mio2trace bundle run.log run_results.db -o bug.zip --check
     """
-    from mio2trace.bundles.making import kept, make
+    from mio2trace.bundles import kept, make
     from mio2trace.notes import InputError, OptionError
     from mio2trace.snapshot.places import is_dataset
 

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from mio2trace.model.tf import TfProfile, TfView
     from mio2trace.notes import Notes
     from mio2trace.reports.tables import Table
-    from mio2trace.reports.tfprof import Units
-    from mio2trace.reports.tfprof_scope import ScopeOptions
+    from mio2trace.reports.tfprof import ScopeOptions, Units
 
 _STEPS = re.compile(r"avg|(-?\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
 _MINIMUM = re.compile(r"(\w+)=(\d{1,18})", re.ASCII)
@@ -149,7 +148,7 @@ def _chosen(wanted: Sequence[range | None], known: Sequence[int]) -> list[int | 
 
 
 def _view_options(show: tuple[str, ...], view: dict[str, Any]) -> ScopeOptions:
-    from mio2trace.reports import tfprof_scope as scope
+    from mio2trace.reports import tfprof as scope
 
     minima = []
     for one in view["least"]:
@@ -209,8 +208,7 @@ def _print_views(
     import msgspec
 
     from mio2trace.notes import InputError
-    from mio2trace.reports.tfprof import text
-    from mio2trace.reports.tfprof_scope import ScopeTree
+    from mio2trace.reports.tfprof import ScopeTree, text
 
     if profile is None:
         raise InputError(f"{', '.join(files)}: a view that is printed already; expected a profile for --text")

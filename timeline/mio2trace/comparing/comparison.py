@@ -1,4 +1,13 @@
-"""Compare two sides part by part: verdicts, causes, parts that only one side has, and the limits of a gate."""
+"""Compare two sides part by part: matches, verdicts, causes, parts that only one side has, and the limits of a gate.
+
+Parts are matched by what they compute, not by their names. Problems are matched by their name, which describes the
+computation; then by all of it except the batch. Layers are matched by the longest common subsequence of primitive,
+direction and output; equal names are preferred. Kernels outside of operations are matched by name. The others are then
+matched by place: a kernel between the same neighbours with as many calls was renamed.
+
+The first lines of every form (text, Markdown, page, JSON) are the verdict and the parts that changed, grouped by cause.
+Verdict and interval follow the rule of `mio2trace.comparing.statistics`.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +19,201 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from mio2trace.comparing.match import How, Pair, matched
-from mio2trace.comparing.record import Facts, Kind, Part, RunRecord, cut
-from mio2trace.comparing.statistics import FEWEST, LEAST_SHARE, Word, separated, verdict
+from mio2trace.answer.names import short_kernel
+from mio2trace.comparing.record import KINDS, Facts, Kind, Part, RunRecord, cut
+from mio2trace.comparing.statistics import FEWEST, FLOOR, LEAST_SHARE, Word, floor_of, separated, verdict
+from mio2trace.findings.rule import ms
 from mio2trace.measures.statistics import median
 from mio2trace.notes import InputError
 from mio2trace.outgoing import count
 
 if TYPE_CHECKING:
     from mio2trace.reports.tables import Table
+
+
+How = Literal["name", "structure", "batch", "place", ""]
+_SAME_LIKE, _SAME_NAME = 2, 3
+_MUCH_LONGER = 3
+"""Times of a renamed kernel differ by less than this factor."""
+_SAME_NET = 0.5
+"""The places of kernels are compared only if kernels with equal names have at least this part of the time."""
+_LONGEST = 4_000_000
+"""The most cells in the table of the longest common subsequence; if there are more layers, only names are compared."""
+
+
+class SidePart(NamedTuple):
+    """A part in all runs of a side that have it. ``samples``: by run. ``part``: from the first of these runs."""
+
+    part: Part
+    samples: tuple[tuple[float, ...], ...]
+
+    @property
+    def mean_ns(self) -> float:
+        return sum(sum(run) / len(run) for run in self.samples) / len(self.samples)
+
+
+class Pair(NamedTuple):
+    """A part of either side, or of both. ``how``: the property by which they were matched."""
+
+    a: SidePart | None
+    b: SidePart | None
+    how: How = ""
+
+    @property
+    def first(self) -> SidePart:
+        part = self.a if self.a is not None else self.b
+        assert part is not None
+        return part
+
+
+def parts(runs: Sequence[RunRecord]) -> dict[Kind, list[SidePart]]:
+    """Return the parts of a side by kind, in order of place."""
+    samples: dict[tuple[Kind, str], list[tuple[float, ...]]] = {}
+    first: dict[tuple[Kind, str], Part] = {}
+    for run in runs:
+        for part in run.parts:
+            samples.setdefault((part.kind, part.name), []).append(part.samples_ns)
+            first.setdefault((part.kind, part.name), part)
+    by_kind: dict[Kind, list[SidePart]] = {kind: [] for kind in KINDS}
+    for key, part in first.items():
+        by_kind[part.kind].append(SidePart(part, tuple(samples[key])))
+    for found in by_kind.values():
+        found.sort(key=lambda one: one.part.place)
+    return by_kind
+
+
+def matched(a: Sequence[RunRecord], b: Sequence[RunRecord]) -> Iterator[Pair]:
+    of_a, of_b = parts(a), parts(b)
+    yield from _problems(of_a["problem"], of_b["problem"])
+    yield from _kernels_alike(of_a["kernel"], of_b["kernel"])
+    yield from _layers(of_a["layer"], of_b["layer"])
+
+
+def _by_name(a: Sequence[SidePart], b: Sequence[SidePart]) -> tuple[list[Pair], list[SidePart], list[SidePart]]:
+    """Return pairs of equal name, and the unmatched parts of each side."""
+    other = {one.part.name: one for one in b}
+    pairs = [Pair(one, other[one.part.name], "name") for one in a if one.part.name in other]
+    mine = {one.part.name for one in a}
+    return pairs, [one for one in a if one.part.name not in other], [one for one in b if one.part.name not in mine]
+
+
+def _problems(a: Sequence[SidePart], b: Sequence[SidePart]) -> Iterator[Pair]:
+    pairs, left_a, left_b = _by_name(a, b)
+    yield from pairs
+    count_a, count_b = (Counter(one.part.like for one in left) for left in (left_a, left_b))
+    alike = {one.part.like: one for one in left_b if count_a[one.part.like] == count_b[one.part.like] == 1}
+    for one in left_a:
+        other = alike.get(one.part.like)
+        yield Pair(one, other, "batch" if other is not None else "")
+    yield from (Pair(None, one) for one in left_b if one.part.like not in alike)
+
+
+def _kernels_alike(a: Sequence[SidePart], b: Sequence[SidePart]) -> Iterator[Pair]:
+    pairs, left_a, left_b = _by_name(a, b)
+    yield from pairs
+    same = {pair.first.part.name for pair in pairs}
+    ran = sum(one.mean_ns for one in (*a, *b))
+    if sum(one.mean_ns for one in (*a, *b) if one.part.name in same) < _SAME_NET * ran:
+        yield from (*(Pair(one, None) for one in left_a), *(Pair(None, one) for one in left_b))
+        return
+    where = _neighbours(b, same)
+    waiting: dict[tuple[str, str], list[SidePart]] = {}
+    for one in left_b:
+        waiting.setdefault(where[one.part.name], []).append(one)
+    renamed: set[str] = set()
+    here = _neighbours(a, same)
+    for one in left_a:
+        others = waiting.get(here[one.part.name], [])
+        other = next((other for other in others if _is_like(one, other)), None)
+        if other is not None:
+            others.remove(other)
+            renamed.add(other.part.name)
+        yield Pair(one, other, "place" if other is not None else "")
+    yield from (Pair(None, one) for one in left_b if one.part.name not in renamed)
+
+
+def _is_like(a: SidePart, b: SidePart) -> bool:
+    """Return whether one kernel may be the other by a new name: as many calls, equal roles, and a similar time."""
+    short, long = sorted((a.mean_ns, b.mean_ns))
+    roles = [[inside.role for inside in one.part.kernels] for one in (a, b)]
+    return a.part.calls == b.part.calls and roles[0] == roles[1] and long <= _MUCH_LONGER * short
+
+
+def _neighbours(parts: Sequence[SidePart], same: set[str]) -> dict[str, tuple[str, str]]:
+    """Return, for each part that only this side has, the parts before and after it that both sides have."""
+    where: dict[str, tuple[str, str]] = {}
+    before = ""
+    waiting: list[str] = []
+    for one in parts:
+        name = one.part.name
+        if name not in same:
+            waiting.append(name)
+            continue
+        where.update((each, (before, name)) for each in waiting)
+        waiting, before = [], name
+    where.update((each, (before, "")) for each in waiting)
+    return where
+
+
+def _layers(a: Sequence[SidePart], b: Sequence[SidePart]) -> Iterator[Pair]:
+    """Match in the order of the net. Layers that the order does not match are matched by name, because a layer may have
+    a new shape."""
+    pairs = list(_in_order(a, b))
+    left = {pair.b.part.name: pair.b for pair in pairs if pair.a is None and pair.b is not None}
+    again = {pair.a.part.name for pair in pairs if pair.b is None and pair.a is not None} & left.keys()
+    for pair in pairs:
+        name = pair.first.part.name
+        if pair.b is None and name in again:
+            yield Pair(pair.a, left[name], "name")
+        elif pair.a is not None or name not in again:
+            yield pair
+
+
+def _in_order(a: Sequence[SidePart], b: Sequence[SidePart]) -> Iterator[Pair]:
+    first = 0
+    while first < min(len(a), len(b)) and _alike(a[first], b[first]) == _SAME_NAME:
+        yield Pair(a[first], b[first], "name")
+        first += 1
+    rest_a, rest_b = a[first:], b[first:]
+    if len(rest_a) * len(rest_b) > _LONGEST:
+        pairs, left_a, left_b = _by_name(rest_a, rest_b)
+        yield from (*pairs, *(Pair(one, None) for one in left_a), *(Pair(None, one) for one in left_b))
+        return
+    best = _table(rest_a, rest_b)
+    at_a = at_b = 0
+    while at_a < len(rest_a) and at_b < len(rest_b):
+        likeness = _alike(rest_a[at_a], rest_b[at_b])
+        if likeness and best[at_a][at_b] == likeness + best[at_a + 1][at_b + 1]:
+            yield Pair(rest_a[at_a], rest_b[at_b], "name" if likeness == _SAME_NAME else "structure")
+            at_a, at_b = at_a + 1, at_b + 1
+        elif best[at_a + 1][at_b] >= best[at_a][at_b + 1]:
+            yield Pair(rest_a[at_a], None)
+            at_a += 1
+        else:
+            yield Pair(None, rest_b[at_b])
+            at_b += 1
+    yield from (Pair(one, None) for one in rest_a[at_a:])
+    yield from (Pair(None, one) for one in rest_b[at_b:])
+
+
+def _table(a: Sequence[SidePart], b: Sequence[SidePart]) -> list[list[int]]:
+    """Return the highest similarity that is possible from each pair of places to the end."""
+    best = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
+    for at_a in reversed(range(len(a))):
+        row, below = best[at_a], best[at_a + 1]
+        for at_b in reversed(range(len(b))):
+            likeness = _alike(a[at_a], b[at_b])
+            most = max(below[at_b], row[at_b + 1])
+            row[at_b] = max(most, likeness + below[at_b + 1]) if likeness else most
+    return best
+
+
+def _alike(a: SidePart, b: SidePart) -> int:
+    if a.part.like and b.part.like and a.part.like != b.part.like:
+        return 0
+    if a.part.name == b.part.name:
+        return _SAME_NAME
+    return _SAME_LIKE if a.part.like and a.part.like == b.part.like else 0
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
@@ -337,3 +532,158 @@ def _words(names: tuple[str, ...]) -> str:
         return "none"
     short = [name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..." for name in names[:3]]
     return ", ".join(short) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+_PERCENT = (0.5, 2.0)
+"""Ratios between these two are printed in percent, others as a factor."""
+_DECIDED = ("slower", "faster")
+_GROUPED = ("slower", "faster", "maybe slower", "maybe faster", "~")
+
+
+class Group(NamedTuple):
+    """Parts that changed in the same way for the same reason. ``row``: their sum, or the part itself if it is alone."""
+
+    row: Compared
+    members: tuple[Compared, ...]
+
+
+def change(ratio: float) -> str:
+    """Format a ratio: ``+14.9 %``, or ``2.15 x`` if a side takes at least twice as long."""
+    least, most = _PERCENT
+    return f"{100 * (ratio - 1):+.1f} %" if least < ratio < most else f"{ratio:.2f} x"
+
+
+def interval(row: Compared) -> str:
+    """Format the interval in the unit of `change`: ``12 to 17 %``; empty without an interval."""
+    if row.ratio is None or row.low is None or row.high is None:
+        return ""
+    least, most = _PERCENT
+    if not least < row.ratio < most:
+        return f"{row.low:.2f} to {row.high:.2f} x"
+    low, high = 100 * (row.low - 1), 100 * (row.high - 1)
+    digits = 0 if high - low >= 1 else 1
+    return f"{low + 0:.{digits}f} to {high + 0:.{digits}f} %"
+
+
+def decision(row: Compared) -> str:
+    """Return the meaning of change and interval: ``slower``, or the reason why nothing is decided."""
+    fewest = min(row.runs)
+    runs = count(fewest, "run")
+    if row.word in ("slower", "faster") or row.ratio is None:
+        return row.word
+    if row.ratio == 1 or _is_unchanged(row):
+        return "no change is shown"
+    if row.word.startswith("maybe") and fewest < FEWEST:
+        return f"{runs} per side cannot decide, {row.runs_needed} can"
+    if row.low is None or row.high is None:
+        return "one iteration shows no scatter"
+    if row.low <= 1 <= row.high:
+        return "the interval includes no change"
+    if row.word.startswith("maybe") or 1 / (1 + FLOOR) <= row.ratio <= 1 + FLOOR:
+        return f"below the {100 * floor_of(fewest):.0f} % that {runs if fewest >= FEWEST else 'more runs'} can decide"
+    return "the runs of both sides overlap"
+
+
+def _is_unchanged(row: Compared) -> bool:
+    """Return whether the interval contains "no change" and no change that is large enough to report."""
+    return row.low is not None and row.high is not None and 1 / (1 + FLOOR) <= row.low <= 1 <= row.high <= 1 + FLOOR
+
+
+def label(row: Compared) -> str:
+    """Return the verdict in one or two words."""
+    if row.word in ("slower", "faster"):
+        return row.word.upper()
+    return "NO CHANGE SHOWN" if row.ratio == 1 or _is_unchanged(row) else "NOT DECIDED"
+
+
+def headline(comparison: Comparison) -> str:
+    """``SLOWER: +14.9 % (95 %: 12 to 17 %); 21.60 -> 24.81 ms of kernels per iteration``"""
+    row = comparison.iteration
+    if row.ratio is None or row.a_ns is None or row.b_ns is None:
+        return "NOT DECIDED: one side has no time per iteration"
+    of = "kernels" if comparison.a.runs[0].told_by == "kernels" else "printed layer times"
+    within = f" (95 %: {interval(row)})" if interval(row) else ""
+    why = f", {decision(row)}" if label(row) == "NOT DECIDED" else ""
+    return f"{label(row)}: {change(row.ratio)}{within}{why}; {ms(row.a_ns)} -> {ms(row.b_ns)} of {of} per iteration"
+
+
+def seen(side: Side) -> str:
+    """Return what was compared of a side: ``3 runs of 9 iterations, 4 ranks each``."""
+    iterations = [run.iterations for run in side.runs]
+    least, most = min(iterations), max(iterations)
+    each = count(least, "iteration") if least == most else f"{least} to {most} iterations"
+    ranks = {len(run.ranks) or 1 for run in side.runs}
+    processes = count(max(ranks), "rank") if len(ranks) == 1 else f"{min(ranks)} to {max(ranks)} ranks"
+    return f"{count(len(side.runs), 'run')} of {each}, {processes}{' each' if len(side.runs) > 1 else ''}"
+
+
+def has_changed(row: Compared) -> bool:
+    """Return whether a row is shown by default: its time or its cause changed, it is on one side only, or the
+    difference is worth knowing although nothing is decided."""
+    return row.word != "~" or bool(row.cause) or is_large(row)
+
+
+def is_large(row: Compared) -> bool:
+    """Whether the difference is at least `FLOOR` of the iteration."""
+    if row.ratio is None or row.kind not in KINDS:
+        return False
+    nearest = min(row.ratio, 1 / row.ratio) if row.ratio else 0.0  # the part does not exist any more
+    return row.share * (1 - nearest) >= FLOOR
+
+
+def groups(rows: Sequence[Compared]) -> tuple[Group, ...]:
+    """Return the rows that changed. Rows with equal verdict and cause are grouped; decided ones come first, then by
+    time."""
+    by_cause: dict[tuple[str, str, str], list[Compared]] = {}
+    for row in rows:
+        if has_changed(row):
+            cause = common_cause(row) if row.word in _GROUPED else ""
+            by_cause.setdefault((row.kind, row.word, cause or f"={row.name}"), []).append(row)
+    made = [_group(key[2], members) for key, members in by_cause.items()]
+    return tuple(sorted(made, key=lambda group: (group.row.word not in _DECIDED, -abs(group.row.more_ns))))
+
+
+def common_cause(row: Compared) -> str:
+    """Return the cause that groups a row: its stated cause, else the main kernel if it is the same on both sides."""
+    if row.cause:
+        return row.cause
+    if row.kind != "problem" or row.pair is None or row.pair.a is None or row.pair.b is None:
+        return ""
+    longest = [
+        max((one for one in side.part.kernels if one.role in ("main", "")), key=lambda one: one.ns, default=None)
+        for side in (row.pair.a, row.pair.b)
+    ]
+    a, b = longest
+    return f"all {short_kernel(a.name)}" if a is not None and b is not None and a.name == b.name else ""
+
+
+def _group(cause: str, members: Sequence[Compared]) -> Group:
+    first = members[0]
+    if len(members) == 1:
+        return Group(first, (first,))
+    total = summed(members)._replace(
+        name=f"{count(len(members), first.kind)}, {cause}", low=None, high=None,
+        share=sum(row.share for row in members), command="", pair=None, how="",
+        runs_needed=max(row.runs_needed for row in members),
+    )  # fmt: skip
+    return Group(total, tuple(members))
+
+
+def summed(rows: Sequence[Compared]) -> Compared:
+    """Return the first row with the times of all rows."""
+    a_ns, b_ns = (sum(getattr(row, side) or 0 for row in rows) for side in ("a_ns", "b_ns"))
+    return rows[0]._replace(a_ns=a_ns, b_ns=b_ns, ratio=b_ns / a_ns if a_ns else None)
+
+
+def tally(comparison: Comparison) -> Iterator[str]:
+    """Yield the number of parts that changed, that are not decided, and that were left out."""
+    rows = comparison.rows
+    judged = [row for row in rows if row.word not in ("only in A", "only in B", "other size")]
+    slower, faster = (sum(row.word == word for row in judged) for word in _DECIDED)
+    maybe = [row for row in judged if row.runs_needed]
+    same = sum(not has_changed(row) for row in rows)
+    needed = f" ({count(max(row.runs_needed for row in maybe), 'run')} per side can)" if maybe else ""
+    yield f"{count(len(judged), 'part')}: {slower} slower, {faster} faster, {len(maybe)} not decided{needed}"
+    if len(rows) > len(judged):
+        yield f"{len(rows) - len(judged)} only on one side, or of another size"
+    yield f"{same} unchanged (--all)"

@@ -9,8 +9,19 @@ from markupsafe import Markup
 
 from mio2trace.answer import svg, tables
 from mio2trace.answer.tables import Room, fitted
-from mio2trace.comparing.changes import Group, change, groups, has_changed, headline, interval, label, seen, tally
-from mio2trace.comparing.comparison import Compared, Comparison
+from mio2trace.comparing.comparison import (
+    Compared,
+    Comparison,
+    Group,
+    change,
+    groups,
+    has_changed,
+    headline,
+    interval,
+    label,
+    seen,
+    tally,
+)
 from mio2trace.comparing.record import Inside, Part
 from mio2trace.comparing.statistics import FEWEST, MANY, floor_of
 from mio2trace.findings.rule import ms, percent

@@ -8,7 +8,10 @@ from typing import Any
 
 from mio2trace.answer.names import distinct
 from mio2trace.answer.text import MOST_LINES, WIDTH
-from mio2trace.comparing.changes import (
+from mio2trace.comparing.comparison import (
+    Compared,
+    Comparison,
+    Side,
     change,
     decision,
     groups,
@@ -21,7 +24,6 @@ from mio2trace.comparing.changes import (
     summed,
     tally,
 )
-from mio2trace.comparing.comparison import Compared, Comparison, Side
 from mio2trace.comparing.record import KINDS
 from mio2trace.measures.statistics import fixed
 from mio2trace.outgoing import markdown_text, shortened, visible

@@ -18,7 +18,7 @@ from mio2trace.align.layers.net import by_place
 from mio2trace.analysis import Run
 from mio2trace.answer import subjects
 from mio2trace.answer.machine import is_product
-from mio2trace.comparing.collect import facts
+from mio2trace.comparing.record import facts
 from mio2trace.dataset.columns import Data, constant, joined, of_numbers, of_places, of_pool, of_rows
 from mio2trace.findings import findings
 from mio2trace.kernels import KernelFact, role
@@ -146,7 +146,7 @@ def _operations(process: Process) -> Iterable[Row]:
         return ops.table([("", process.operations)]).rows
     return [
         {**row, "sure": row.get("sure") != "false"} if row.get("kernels") else row
-        for row in op_times.table(process.operations, process.measures, NS).rows
+        for row in op_times.cost_table(process.operations, process.measures, NS).rows
     ]
 
 

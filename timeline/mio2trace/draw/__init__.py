@@ -11,7 +11,7 @@ import numpy as np
 
 from mio2trace.align import Alignment
 from mio2trace.align.clocks.reach import FAR_NS
-from mio2trace.draw import by_name, counters, device, framework, host, printed
+from mio2trace.draw import by_name, counters, device, framework, host
 from mio2trace.draw.base import Ids, TimeBase, first_starts, time_base
 from mio2trace.draw.by_name import Tracks
 from mio2trace.draw.device import Fold
@@ -138,7 +138,7 @@ class _Run:
             self.profiles.append(_Profile(alignment, base, side, seen, rows))
         self.parts: list[_Part] = [side for one in self.profiles for side in (one.device, one.host)]
         if not run.measures:
-            self.parts.append(printed.PrintedSide(run.logs, numbers.host, notes, numbers.ids, of))
+            self.parts.append(by_name.PrintedSide(run.logs, numbers.host, notes, numbers.ids, of))
             numbers.host += 1
         elif run.measures[0].alignment.profile.framework.nodes and any(log.layers for log in run.logs):
             notes.add(
@@ -315,7 +315,7 @@ def _process_clocks(profiles: Sequence[_Profile]) -> dict[str, object]:
 
 
 _ByProfile = device.DeviceSide | host.HostSide
-_Part = device.DeviceSide | host.HostSide | by_name.ByNameSide | printed.PrintedSide
+_Part = device.DeviceSide | host.HostSide | by_name.ByNameSide | by_name.PrintedSide
 
 
 def _beside(reach: tuple[int, int] | None, alignment: Alignment, base: TimeBase, notes: Notes) -> TimeBase:

@@ -14,10 +14,9 @@ from mio2trace.model.columns import Sort
 from mio2trace.model.tables import Activities, Calls
 from mio2trace.notes import OptionError
 from mio2trace.patterns import late
-from mio2trace.privacy import decide
-from mio2trace.privacy.decide import OF_NOBODY
+from mio2trace.privacy import rules
 from mio2trace.privacy.fields import CUT_APART, shown
-from mio2trace.privacy.rules import KINDS, Rules, rules_for
+from mio2trace.privacy.rules import KINDS, OF_NOBODY, Rules, rules_for
 
 _REMEMBERED = 1 << 13
 _HALF = late(r"(?<![\w+/-])[\w+/-]{18,}+(?!\w)")
@@ -63,7 +62,7 @@ class Cleaner:
         """Clean a message that quotes a piece of an input. A piece may be half of a secret, which is shorter than the
         whole."""
         text = self.text(text)
-        return _HALF.sub(decide.random, text) if "secrets" in self._cut else text
+        return _HALF.sub(rules.random, text) if "secrets" in self._cut else text
 
     def cleaned(self, records: Sequence[R]) -> list[R]:
         """Return the records without private text. Records without such text are the same objects."""

@@ -41,7 +41,7 @@ def _named(names: Iterable[str], unit: Unit) -> tuple[str, ...]:
     return tuple(unit.column(name) if name in _TIMES else name for name in names)
 
 
-def table(operations: Iterable[Operation], measures: Measures, unit: Unit = NS) -> Table:
+def cost_table(operations: Iterable[Operation], measures: Measures, unit: Unit = NS) -> Table:
     """Return one row per operation, in log order, with its cost."""
     whole = measures.whole.timed_ns
     rows: list[Row] = []

@@ -1,0 +1,995 @@
+"""The host's side: its API calls with arrows to the commands that they launched; layers, library calls, log lines.
+
+A log's lines are in order of time. So a line without a time is between the last one before it with a known host time
+and the first one after it: lines with stamps, and calls whose kernels are in the profile.
+
+With an asynchronous profiler a call returns before its command has ended, one call may launch many activities (a
+graph), and many threads may be busy at once: each thread has its row, and overlaps that do not nest go to a second one.
+"""
+
+from __future__ import annotations
+
+import functools
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import accumulate, chain
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from mio2trace.align import Alignment, LayerRun, Links
+from mio2trace.align.clocks.reach import LONGEST_NS
+from mio2trace.draw.base import (
+    ROW,
+    Axis,
+    Ids,
+    TimeBase,
+    alike,
+    layer_args,
+    merged,
+    on_axis,
+    shared_slices,
+    shifted,
+    short_name,
+    told,
+)
+from mio2trace.draw.device import DeviceSide
+from mio2trace.draw.device.containers import operation_args, source_args
+from mio2trace.draw.framework import Nodes, allocators, execution_columns, inputs_args
+from mio2trace.draw.lanes import FirstFit, distinct, packed_spans
+from mio2trace.draw.selection import Chosen
+from mio2trace.measures import Measures
+from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent
+from mio2trace.model.miopen import Message, MiopenLog
+from mio2trace.model.profile import Profile, Thread
+from mio2trace.model.tables import NO, Activities, Numbers, Pool, numbers
+from mio2trace.notes import Notes
+from mio2trace.ops.aten import ROWS
+from mio2trace.ops.log.alarms import AlarmLevel, alarm_messages
+from mio2trace.ops.naming import operation_name
+from mio2trace.ops.operation import Operation
+from mio2trace.ops.ranges import is_library_call, shown_text
+from mio2trace.trace import NO_ARGS, Args, Column, Columns, Event, Flows, Process, Slice, Slices, Track, column, whole
+
+_LONGEST = 90
+"""Characters of a log line in the name of a slice."""
+
+_NEVER = 1 << 80
+"""Later than any time."""
+
+HOST_BY_KERNELS = "its kernels"
+HOST_BY_STAMP = "own stamp"
+HOST_BY_NEIGHBOURS = "lines around it"
+"""The evidence for the times of a call (``host_by``). The last two mean only that it began and ended within
+this time."""
+
+
+class HostSpan(msgspec.Struct, frozen=True, gc=False):
+    """A slice of the host's side; times in ns. ``args``: None for a call with kernels, which has an ``operation``."""
+
+    start: int
+    end: int
+    name: str
+    category: str
+    args: dict[str, Any] | None
+    operation: Operation | None = None
+
+    def shown_args(self) -> dict[str, Any]:
+        """Return its arguments; made on drawing, because a run may have a million calls."""
+        if self.args is not None or self.operation is None:
+            return self.args or {}
+        args = {"operation": self.operation.index, **source_args(self.operation)}
+        if self.operation.api:
+            args["api"] = self.operation.api
+        return args | {"phase": self.operation.phase, "host_by": HOST_BY_KERNELS}
+
+
+def call_spans(
+    measures: Measures, libraries: Sequence[MiopenLog], *, with_kernels: bool
+) -> tuple[list[HostSpan], list[HostSpan]]:
+    """Return (calls, lines of the log) with known host times, each in order of start.
+
+    ``with_kernels``: also calls that launched kernels; calls without kernels are drawn nowhere else. If the profile has
+    the library's own ranges, these are on their threads, and no call is drawn twice.
+    """
+    alignment = measures.alignment
+    calls = {index: (start, end) for index, start, end in measures.host_spans()}
+    ranged = any(is_library_call(made) for made in alignment.profile.ranges)
+    sources = {operation.source for operation in alignment.links.operations} | {log.source for log in libraries}
+    spans = list(_with_kernels(alignment, calls)) if with_kernels and not ranged else []
+    lines: list[HostSpan] = []
+    for source in sorted(sources):
+        alarms = [[*alarm_messages(log)] for log in libraries if log.source == source]
+        around = _Around(alignment, source, calls, [message.line for of_log in alarms for _, message in of_log])
+        spans += [] if ranged else _without_kernels(alignment, source, calls, around)
+        lines += chain.from_iterable(_alarms(of_log, around) for of_log in alarms)
+    return sorted(spans, key=_times), sorted(lines, key=_times)
+
+
+def _times(span: HostSpan) -> tuple[int, int]:
+    return span.start, span.end
+
+
+def _with_kernels(alignment: Alignment, calls: Mapping[int, tuple[int, int]]) -> Iterator[HostSpan]:
+    names: dict[int, str] = {}  # by the facts that operations share
+    for operation in alignment.links.operations:
+        span = calls.get(operation.index)
+        if span is not None:
+            name = names.get(id(operation.facts))
+            if name is None:
+                name = names[id(operation.facts)] = operation_name(operation)
+            yield HostSpan(*span, name, "call", None, operation)
+
+
+class _Around:
+    """The known times around lines of one log: those of calls without kernels, and ``asked``.
+
+    Lines and calls with known times are not kept: there may be a million.
+    """
+
+    def __init__(
+        self, alignment: Alignment, source: int, calls: Mapping[int, tuple[int, int]], asked: Iterable[int]
+    ) -> None:
+        clock = alignment.log_clock
+        self.to_host: Callable[..., int] | None = None if clock is None else clock.to_host
+        self._alignment, self._source, self._calls = alignment, source, calls
+        own = (one for one in alignment.links.operations if one.source == source)
+        self._lines = lines = sorted({*(one.line for one in own if one.index not in calls), *asked})
+        # With several threads, or a clock that was set, the earlier time is the latest of all before.
+        ended, began = [-_NEVER] * (len(lines) + 1), [-_NEVER] * (len(lines) + 1)
+        following = [_NEVER] * (len(lines) + 1)
+        for line, start, end in self._known() if lines else ():
+            behind, before = bisect_right(lines, line), bisect_left(lines, line)
+            if end > ended[behind]:
+                ended[behind] = end
+            if start > began[behind]:
+                began[behind] = start
+            if start < following[before]:
+                following[before] = start
+        self._ended, self._began = [*accumulate(ended, max)], [*accumulate(began, max)]
+        self._next = [*accumulate(reversed(following), min)][::-1]
+
+    def _known(self) -> Iterator[tuple[int, int, int]]:
+        """Yield line, start and end of each line of the log with a known host time: lines with stamps, and calls."""
+        source, calls, to_host = self._source, self._calls, self.to_host
+        for log in self._alignment.logs if to_host is not None else ():
+            assert to_host is not None
+            records: Iterable[LogEvent | LayerTime] = chain(log.events, log.layers)
+            for record in records:
+                if record.source == source and record.stamp is not None and record.line:
+                    at = to_host(record.stamp)
+                    yield record.line, at, at
+        for operation in self._alignment.links.operations:
+            if operation.source == source and operation.index in calls:
+                yield operation.line, *calls[operation.index]
+
+    def call(self, line: int) -> tuple[int, int] | None:
+        """Return the times that bound a call of this line: the line before it is over."""
+        return self._between(line, self._ended)
+
+    def message(self, line: int) -> tuple[int, int] | None:
+        """Return the times that bound a message of this line: the call before it may still run."""
+        return self._between(line, self._began)
+
+    def _between(self, line: int, before: Sequence[int]) -> tuple[int, int] | None:
+        place = bisect_left(self._lines, line)
+        start, end = before[place], self._next[place + 1]
+        return (start, end) if -_NEVER < start <= end < _NEVER else None
+
+
+def _without_kernels(
+    alignment: Alignment, source: int, calls: Mapping[int, tuple[int, int]], around: _Around
+) -> Iterator[HostSpan]:
+    """Yield calls that launched nothing; those with equal bounds share a slice."""
+    together: dict[tuple[int, int], list[Operation]] = {}
+    for operation in alignment.links.operations:
+        if operation.source != source or operation.index in calls:
+            continue
+        span = around.call(operation.line)
+        if span is None:
+            continue
+        if operation.stamp is not None and around.to_host is not None:
+            start = min(max(around.to_host(operation.stamp), span[0]), span[1])
+            yield _idle(start, span[1], operation, HOST_BY_STAMP)
+        else:
+            together.setdefault(span, []).append(operation)
+    for span, operations in together.items():
+        first = operations[0]
+        if len(operations) == 1:
+            yield _idle(*span, first, HOST_BY_NEIGHBOURS)
+            continue
+        args: dict[str, Any] = {**source_args(first), "calls": len(operations), "host_by": HOST_BY_NEIGHBOURS}
+        name = f"{operation_name(first)} and {len(operations) - 1} more without kernels"
+        yield HostSpan(*span, name, "call", args, first)
+
+
+def _idle(start: int, end: int, operation: Operation, host_by: str) -> HostSpan:
+    args: dict[str, Any] = {"operation": operation.index, **source_args(operation), **operation_args(operation)}
+    args |= {"kernels": 0, "kernel_ns": 0, "host_by": host_by}
+    return HostSpan(start, end, operation_name(operation), "operation", args, operation)
+
+
+def _alarms(alarms: Iterable[tuple[AlarmLevel, Message]], around: _Around) -> Iterator[HostSpan]:
+    """Yield warnings and errors as moments; those with equal bounds share one, named after the most severe."""
+    together: dict[int, list[tuple[AlarmLevel, Message, int]]] = {}
+    for level, message in alarms:
+        if message.stamp is not None and around.to_host is not None:
+            together.setdefault(around.to_host(message.stamp), []).append((level, message, 0))
+        elif (span := around.message(message.line)) is not None:
+            together.setdefault(span[0], []).append((level, message, span[1] - span[0]))
+    for at, messages in together.items():
+        level, gravest, within = min(messages, key=lambda one: one[0])  # an error before a warning
+        text = gravest.text.strip()
+        name = f"{gravest.level}: {text}".rstrip()
+        if len(name) > _LONGEST:
+            name = name[: _LONGEST - 3] + "..."
+        if len(messages) > 1:
+            name += f" and {len(messages) - 1} more"
+        args: dict[str, Any] = {"level": level, "line": gravest.line, "lines": len(messages)}
+        if text:
+            args["text"] = text
+        args["host_by"] = HOST_BY_STAMP if gravest.stamp is not None else HOST_BY_NEIGHBOURS
+        if within:
+            args["within_ns"] = within
+        yield HostSpan(at, at, name, "log", args)
+
+
+_NO_RANGE = "What the program and its libraries did on this thread; an arrow leads from a call to what it launched."
+
+_MOST = (1 << 63) - 1
+_DEEPEST = 100
+"""Slices in one another on a row: nobody looks further down."""
+
+
+class _Row(NamedTuple):
+    """Items of one row, in order: when each begins and ends on the axis, and its number among all items."""
+
+    starts: Numbers
+    ends: Numbers
+    items: Numbers
+
+    def take(self, rows: Any) -> _Row:
+        """Return some of them; ``rows`` is anything that numpy takes as an index."""
+        return _Row(self.starts[rows], self.ends[rows], self.items[rows])
+
+
+class Threads:
+    """Draws ranges and calls, one or more tracks for each thread. ``number_of`` gives the number of a row's track.
+
+    Items are numbered: the ranges, then the calls that launched something, then the others.
+    """
+
+    def __init__(
+        self, profile: Profile, axis: Axis, process: int, number_of: Callable[[int], int], *, with_calls: bool = True
+    ) -> None:
+        self._process = process
+        self._number_of = number_of
+        self._profile = profile
+        self._commands = commands = profile.commands
+        ranges, calls, others = profile.ranges, commands.calls, profile.lone_calls
+        self._first_call, self._first_other = len(ranges), len(ranges) + len(calls)
+        starts, ends, threads = (
+            np.concatenate((numbers((getattr(one, name) for one in ranges), len(ranges)), *of_calls))
+            for name, *of_calls in (
+                ("start_ns", calls.start_ns, others.start_ns),
+                ("end_ns", calls.end_ns, others.end_ns),
+                ("thread", calls.thread, others.thread),
+            )
+        )
+        is_drawn = (starts != NO) & (ends != NO)
+        is_drawn[self._first_call :] &= with_calls
+        item_of = np.where(commands.call < 0, commands.range, commands.call + self._first_call)
+        item_of[~np.append(is_drawn, False)[item_of]] = -1
+        self._item_of = item_of if with_calls else np.full(len(commands), -1)
+        """For each activity the item that launched it: a range if no call is known; -1 for none."""
+        # What begins and ends together is drawn in this order: a call when its first activity comes.
+        first = np.zeros(len(calls) + 1, np.int64)  # the last is of what has no call
+        first[commands.call[::-1]] = np.arange(len(commands))[::-1]
+        order = np.arange(len(starts))
+        order[self._first_call : self._first_other] = self._first_call + np.argsort(first[:-1], kind="stable")
+        order = order[is_drawn[order]]
+        starts, ends = axis.all_at(starts[order]), axis.all_at(ends[order])
+        # What takes no time gets a nanosecond of the row: a viewer shows it, and users can point at it.
+        is_short = ends <= starts
+        starts = np.where(is_short, np.minimum(starts, _MOST - 1), starts)
+        ends = np.where(is_short, np.maximum(ends, starts + 1), ends)
+        everything, of_thread = _Row(starts, ends, order), threads[order]
+        self._rows: list[tuple[Thread, int, _Row]] = []
+        for thread in np.unique(of_thread).tolist():
+            known = profile.threads[thread] if thread < len(profile.threads) else Thread(index=thread)
+            for lane, row in enumerate(_nested(everything.take(of_thread == thread))):
+                self._rows.append((known, lane, row))
+
+    def show_only(self, chosen: Chosen) -> None:
+        """Draw no more than that from now on: calls of drawn activities, and what overlaps the drawn time."""
+        self._item_of = np.where(chosen.drawn, self._item_of, -1)
+        launched = np.bincount(self._item_of + 1, minlength=self._first_other + len(self._profile.lone_calls) + 1)[1:]
+        rows = []
+        for thread, lane, row in self._rows:
+            starts, ends = chosen.clipped(row.starts, row.ends)
+            wanted = launched[row.items] > 0
+            if not chosen.longest_only:
+                wanted |= chosen.have_time(row.starts, row.ends) & (row.ends - row.starts >= chosen.min_ns)
+            kept = _Row(starts, ends, row.items).take((starts < ends) & wanted)
+            if len(kept.items):
+                rows.append((thread, lane, kept))
+        self._rows = rows
+
+    def bounds(self) -> Iterator[int]:
+        """Times that all of it lies between, among others."""
+        for _, _, row in self._rows:
+            yield int(row.starts[0])
+            yield int(row.ends.max())
+
+    def tracks(self) -> list[Track]:
+        tracks = []
+        for number, (thread, lane, _) in enumerate(self._rows):
+            if thread.tid is None:
+                name = thread.name or "Thread without id"
+            else:
+                name = f"Thread {thread.tid}" + (f" {thread.name}" if thread.name else "")
+            name += f" ({lane + 1})" if lane else ""
+            track = self._number_of(number)
+            tracks.append(Track(id=track, process=self._process, name=name, sort=10 + number, description=_NO_RANGE))
+        return tracks
+
+    def events(self, origin: int, arrows: Arrows | None) -> Iterator[Slices | Flows]:
+        """Yield the slices of each row, and the arrows that leave them, if ``arrows`` makes these."""
+        looks = _Looks(self._profile, self._item_of, self._first_call, self._first_other)
+        for number, (_, _, row) in enumerate(self._rows):
+            track = self._number_of(number)
+            for first in range(0, len(row.items), ROW):
+                yield looks.drawn(track, origin, row.take(slice(first, first + ROW)))
+            if arrows is not None:
+                yield from self._arrows_of(track, row, arrows)
+
+    def arrows(self, arrows: Arrows) -> Iterator[Flows]:
+        """Yield the arrows that `events` yields, alone."""
+        for number, (_, _, row) in enumerate(self._rows):
+            yield from self._arrows_of(self._number_of(number), row, arrows)
+
+    def _arrows_of(self, track: int, row: _Row, arrows: Arrows) -> Iterator[Flows]:
+        by_item = np.argsort(self._item_of, kind="stable")
+        launchers = self._item_of[by_item]
+        for begin in range(0, len(row.items), ROW):
+            here = row.take(slice(begin, begin + ROW))
+            first, last = (np.searchsorted(launchers, here.items, side) for side in ("left", "right"))
+            counts = last - first
+            places = np.repeat(np.arange(len(counts)), counts)
+            within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
+            yield arrows(by_item[first[places] + within], track, here.starts[places], here.ends[places])
+
+
+class _Looks:
+    """Makes the slices of ranges and calls; equal ones share one object."""
+
+    def __init__(self, profile: Profile, item_of: Numbers, first_call: int, first_other: int) -> None:
+        self._profile = profile
+        self._nodes = Nodes(profile, with_layers=True)
+        self._executions = profile.framework.ranges
+        self._inputs: dict[int, dict[str, Any]] = {}
+        self._likes: defaultdict[int, dict[int, Slice]] = defaultdict(dict)
+        self._first_call = first_call
+        commands, calls, others = profile.commands, profile.commands.calls, profile.lone_calls
+        count = first_other + len(others)
+        is_launched = item_of >= 0
+        self._launched = np.bincount(item_of[is_launched], minlength=count)
+        self._activity = np.zeros(count, np.int64)
+        """One of those that each launched."""
+        self._activity[item_of[is_launched]] = np.flatnonzero(is_launched)
+        nothing = np.full(first_call, NO)
+        self._correlation = np.concatenate((nothing, calls.correlation, others.correlation))
+        number = np.concatenate((nothing, calls.number, others.number))
+        self._call_index = np.where(self._correlation == NO, number, NO)
+        self._names = [*calls.name.values, *others.name.values]
+        self._name = np.concatenate((nothing, calls.name.codes, others.name.codes + len(calls.name.values)))
+        kernel = np.where(self._launched == 1, commands.name.codes[self._activity] + 1, 0) if len(commands) else 0
+        ranges = Pool.of(
+            (
+                one.text,
+                one.kind,
+                id(one.inputs),
+                None if (execution := self._executions.get(place)) is None else execution.node,
+            )
+            for place, one in enumerate(profile.ranges)
+        )
+        # A number for each item: equal if the items have everything in common that their likes show.
+        self._keys = np.asarray(len(ranges.values) + self._name * (len(commands.name.values) + 1) + kernel, np.int64)
+        self._keys[:first_call] = ranges.codes
+
+    def drawn(self, track: int, origin: int, row: _Row) -> Slices:
+        items = row.items
+        likes = shared_slices(self._keys, items, self._likes[track], partial(self._like, track))
+        launched = self._launched[items]
+        is_call = items >= self._first_call
+        columns: dict[str, Column] = {
+            "correlation_id": self._correlation[items],
+            "call_index": self._call_index[items],
+            "activities": np.where((launched > 1) & is_call, launched, NO),
+        }
+        columns |= execution_columns(self._executions, items)
+        return Slices(track, (Columns(likes, shifted(row.starts, -origin), row.ends - row.starts, told(columns)),))
+
+    def _like(self, track: int, item: int) -> Slice:
+        if item >= self._first_call:
+            shared: Args = NO_ARGS
+            if self._launched[item] == 1:
+                name = self._profile.commands.name
+                shared = {"kernel": short_name(name.values[name.codes[self._activity[item]]])}
+            return Slice(track, 0, 0, self._names[self._name[item]], "api", NO_ARGS, shared)
+        what = self._profile.ranges[item]
+        name_of = shown_text(what)[:200] or what.kind
+        execution = self._executions.get(item)
+        shared = NO_ARGS
+        if execution is not None:
+            shared = self._nodes.args(execution)
+        elif what.inputs is not None:
+            if id(what.inputs) not in self._inputs:
+                self._inputs[id(what.inputs)] = inputs_args(what.inputs)
+            shared = self._inputs[id(what.inputs)]
+        return Slice(track, 0, 0, name_of, what.kind, NO_ARGS, shared)
+
+
+def _nested(row: _Row) -> list[_Row]:
+    """Return lanes in which items nest or are disjoint; by start, longest first, each in the first that fits."""
+    row = row.take(np.lexsort((-row.ends, row.starts)))
+    if _is_nested(row):
+        return [row]
+    lanes: list[list[int]] = [[]]
+    in_first: list[int] = []
+    others = FirstFit(_DEEPEST)
+    for place, (start, end) in enumerate(zip(row.starts.tolist(), row.ends.tolist(), strict=True)):
+        while in_first and in_first[-1] <= start:
+            in_first.pop()
+        if not in_first or (end <= in_first[-1] and len(in_first) < _DEEPEST):  # nearly always
+            lanes[0].append(place)
+            in_first.append(end)
+            continue
+        lane = 1 + others.lane_of(start, end)
+        if lane == len(lanes):
+            lanes.append([])
+        lanes[lane].append(place)
+    return [row.take(lane) for lane in lanes]
+
+
+def _is_nested(row: _Row) -> bool:
+    """Return whether items in order nest or are disjoint, not too deep."""
+    depth = np.arange(len(row.starts)) - np.searchsorted(np.sort(row.ends), row.starts, "right")
+    deepest = int(depth.max(initial=0))
+    if deepest >= _DEEPEST:
+        return False
+    outer = np.flatnonzero(depth == 0)
+    for level in range(1, deepest + 1):
+        inner = np.flatnonzero(depth == level)
+        around = outer[np.searchsorted(outer, inner) - 1]
+        if (row.ends[inner] > row.ends[around]).any():
+            return False
+        outer = inner
+    return True
+
+
+# -- The calls of a program that waits for each: one row, in the order of the calls
+# --------------------------------------
+
+
+_HELP_IN_A_ROW = "OpenCL calls that the profiler recorded; an arrow leads from an enqueue to what it enqueued."
+_LONG_AGO = -(1 << 62)
+
+
+class ApiCalls:
+    """Draws the calls of one thread on one track. ``axis`` brings host times to the axis of the trace.
+
+    Items are numbered: the activities, then the calls that launched none.
+    """
+
+    def __init__(self, profile: Profile, axis: Axis, process: int, track: int) -> None:
+        self._process = process
+        self._track = track
+        self._commands, self._others = commands, others = profile.commands, profile.lone_calls
+        starts, ends = (
+            np.concatenate((commands.host_start_ns, others.start_ns)),
+            np.concatenate((commands.host_end_ns, others.end_ns)),
+        )
+        self._numbers = np.concatenate((commands.number, others.number))
+        items = np.flatnonzero((starts != NO) & (ends != NO))
+        self._starts, self._ends = starts, ends
+        self._starts[items], self._ends[items] = axis.all_at(starts[items]), axis.all_at(ends[items])
+        self._items = self._in_order(items)
+        self._earliest = _LONG_AGO
+
+    def show_only(self, chosen: Chosen) -> None:
+        self._earliest = self._first_call()
+        count = len(self._commands)
+        starts, ends, items = self._starts[self._items], self._ends[self._items], self._items
+        is_shown = chosen.have_time(starts, ends) & (ends - starts >= chosen.min_ns) & (not chosen.longest_only)
+        drawn = np.append(chosen.drawn, np.zeros(len(self._others), np.bool_))[items]
+        self._items = self._in_order(np.sort(items[np.where(items < count, drawn, is_shown)]))
+
+    def _in_order(self, items: Numbers) -> Numbers:
+        """``items`` as they are drawn: one after another."""
+        if len(items) and items[-1] >= len(self._commands):
+            numbers = self._numbers[items]
+            return items[np.argsort(np.where(numbers == NO, 0, numbers), kind="stable")]
+        return items
+
+    def _first_call(self) -> int:
+        """Return when the first of the calls begins: those after it, drawn with it or alone, begin no earlier."""
+        return int(self._starts[self._items[0]]) if len(self._items) else _LONG_AGO
+
+    def bounds(self) -> Iterator[int]:
+        """Times that all of it lies between, among others. A call that stands behind a later one begins with that."""
+        if not len(self._items):
+            return
+        earliest = max(self._earliest, self._first_call())
+        yield earliest
+        items = np.sort(self._items)
+        is_other = items >= len(self._commands)
+        for own in (items[~is_other], items[is_other]):
+            for item in own[[0, -1]].tolist() if len(own) else ():
+                yield max(int(self._starts[item]), earliest)
+                yield max(int(self._ends[item]), earliest)
+
+    def tracks(self) -> list[Track]:
+        if not len(self._items):
+            return []
+        return [Track(id=self._track, process=self._process, name="OpenCL API", sort=1, description=_HELP_IN_A_ROW)]
+
+    def events(self, origin: int) -> Iterator[Slices]:
+        """Yield the slices. No arrow leaves them: a call that waits ended after its activity had."""
+        track, items, commands, calls = self._track, self._items, self._commands, self._commands.calls
+        starts, ends = _one_after_another(self._starts[items], self._ends[items], self._earliest)
+        names = [*calls.name.values, *self._others.name.values]
+        of_calls = np.append(calls.name.codes, -1)[commands.call]
+        name = np.append(of_calls, self._others.name.codes + len(calls.name.values))
+        kernel = np.append(
+            np.where(commands.is_kernel, commands.name.codes + 1, 0), np.zeros(len(self._others), np.int64)
+        )
+        keys = name * (len(commands.name.values) + 1) + kernel
+        likes: dict[int, Slice] = {}
+
+        def like(item: int) -> Slice:
+            launched = kernel[item]
+            shared = {"kernel": short_name(commands.name.values[launched - 1])} if launched else NO_ARGS
+            return Slice(track, 0, 0, names[name[item]], "api", NO_ARGS, shared)
+
+        for first in range(0, len(items), ROW):
+            here, own = slice(first, first + ROW), items[first : first + ROW]
+            of_keys = shared_slices(keys, own, likes, like)
+            durations, args = ends[here] - starts[here], told({"call_index": self._numbers[own]})
+            yield Slices(track, (Columns(of_keys, shifted(starts[here], -origin), durations, args),))
+
+
+def _one_after_another(starts: Numbers, ends: Numbers, earliest: int) -> tuple[Numbers, Numbers]:
+    """Return the times of calls, none before the one before it has ended.
+
+    Calls of one thread do not overlap; only a wall clock that was set back makes it look so. Two calls in one
+    microsecond must not look nested.
+    """
+    if (ends > starts).all() and (starts[1:] >= ends[:-1]).all() and (starts[:1] >= earliest).all():
+        return starts, ends
+    placed = []
+    done = earliest
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        start = min(max(start, done), _MOST - 1)
+        done = min(max(end, start + 1), _MOST)
+        placed.append((start, done))
+    begun, ended = np.array(placed, np.int64).reshape(-1, 2).T
+    return begun, ended
+
+
+Arrows = Callable[[Numbers, int, Numbers, Numbers], Flows]
+"""Makes the arrows to activities, at these positions, from calls on a track that begin and end at times on the axis."""
+
+
+_API = 1
+_LAYERS = 2
+_LOG = 3
+_CALLS = 4
+_MESSAGES = 5
+_MORE = 6
+_THREADS = 300
+"""Track numbers within the process: additional lanes begin here, threads at 300."""
+DISORDER_NS = 1_000_000
+"""The clock counts as set back only if host times of successive calls are out of order by more than this."""
+
+_HELP = "The program on the host, on the device's clock: host times are moved by the profile's offset."
+_HELP_LAYERS = (
+    "From a layer's start to its end as the host saw it: beside its kernels, a layer that waits for the host."
+)
+_HELP_LOG = "Warm-up and iterations as the framework's log bounds them."
+_CALLED = {(True, False): "MIOpen calls", (False, True): "PyTorch ops", (True, True): "MIOpen calls and PyTorch ops"}
+"""By whether there is a call of MIOpen, and whether there is an op."""
+_HELP_CALLS = (
+    "Operations. With kernels: from its first enqueue to the end of its last. Without: it began and ended in this "
+    "time, which the log's lines and calls around it bound."
+)
+_HELP_MESSAGES = (
+    "Warnings and errors of MIOpen. One without a stamp came at this time or up to within_ns later: what is around it "
+    "bounds it."
+)
+
+_Span = tuple[int, int, str, dict[str, Any]]
+"""(start, end, name, arguments), on the axis of the trace."""
+
+
+class HostSide:
+    """Draws the host of one profile; nothing if host times are missing or not related to the device's."""
+
+    def __init__(  # noqa: PLR0913 - the last is keyword-only
+        self,
+        alignment: Alignment,
+        base: TimeBase,
+        device: DeviceSide,
+        process: int,
+        host_calls: str,
+        suffix: str,
+        notes: Notes,
+        ids: Ids,
+        *,
+        libraries: Sequence[MiopenLog] = (),
+    ) -> None:
+        self._alignment = alignment
+        self._chosen: Chosen | None = None
+        self._base = base
+        self._to_axis = Axis(base)
+        self._axis = self._to_axis.at
+        self._device = device
+        self._wanted = process
+        self._process = ids.take(process)
+        self._number = functools.cache(ids.take)  # the lane of a track, by its number in a small trace
+        self._suffix = suffix
+        related = base.host(0) is not None
+        profile = alignment.profile
+        if related and not base.on_host and _was_set_back(profile.commands):
+            notes.add("host clock was set back during the run: the host's side is left out")
+            related = False
+        self._api: ApiCalls | Threads | None = None
+        calls_drawn = related and host_calls != "none"
+        if calls_drawn and (profile.calls_wait and not profile.ranges and len(profile.threads) < 2):
+            self._api = ApiCalls(profile, self._to_axis, self._process, self._track(_API))
+        elif calls_drawn or (related and profile.ranges):
+            self._api = Threads(profile, self._to_axis, self._process, self._thread_track, with_calls=calls_drawn)
+        self._middle = self._somewhere()
+        self._far = 0
+        self._runs: list[LayerRun] = []
+        begins: dict[int, int] = {}
+        ends: dict[int, int] = {}
+        for run in alignment.links.runs if related else ():
+            start, end, pass_ = run.host_start_ns, run.host_end_ns, run.pass_
+            if start is None or end is None or end < start or not self._is_near((start, end)):
+                continue
+            self._runs.append(run)
+            begins[pass_] = min(start, begins.get(pass_, start))
+            ends[pass_] = max(end, ends.get(pass_, end))
+        self._passes = {pass_: (self._axis(start), self._axis(ends[pass_])) for pass_, start in begins.items()}
+        self._log = self._log_spans(alignment.logs) if related else []
+        self._calls: list[list[HostSpan]] = []
+        self._messages: list[list[HostSpan]] = []
+        apis = [operation.api for operation in alignment.links.operations]
+        self._called = _CALLED.get((any(api not in ROWS for api in apis), any(api in ROWS for api in apis)), "Calls")
+        if related:
+            calls, messages = call_spans(device.measures, libraries, with_kernels=calls_drawn)
+            self._calls, self._messages = self._rows(calls), self._rows(messages)
+        if self._far:
+            notes.add("time of the log far from the profile: left out", count=self._far)
+
+    def _somewhere(self) -> int:
+        """Return any host time within the profile."""
+        commands, calls = self._alignment.profile.commands, self._alignment.profile.lone_calls
+        starts = np.append(commands.host_start_ns[:1000], calls.start_ns[:1000])
+        ends = np.append(commands.host_end_ns[:1000], calls.end_ns[:1000])
+        known = starts[(starts != NO) & (ends != NO)]
+        return int(known[0]) if len(known) else 0
+
+    def _is_near(self, span: tuple[int, int]) -> bool:
+        """Return whether a span of host times can be drawn with the profile."""
+        if span[1] - LONGEST_NS // 3 < self._middle < span[0] + LONGEST_NS // 3:
+            return True
+        self._far += 1
+        return False
+
+    def _rows(self, spans: list[HostSpan]) -> list[list[HostSpan]]:
+        """Return lanes of spans on the axis. ``spans`` is emptied, because a run may have a million."""
+        axis = self._axis
+        spans[:] = [one for one in spans if self._is_near((one.start, one.end))]
+        for place, one in enumerate(spans):
+            start = axis(one.start)
+            end = max(start, axis(one.end))  # a clock that was set back meanwhile would end it before its start
+            spans[place] = HostSpan(start, end, one.name, one.category, one.args, one.operation)
+        return packed_spans(spans, lambda one: (one.start, max(one.end, one.start + 1)))
+
+    def show_only(self, chosen: Chosen) -> None:
+        self._chosen = chosen
+        if self._api is not None:
+            self._api.show_only(chosen)
+        number_of = {id(run): number for number, run in enumerate(self._alignment.links.runs)}
+        passes = self._alignment.links.passes
+        runs = []
+        for run in self._runs:
+            start, end = self._placed(run)
+            if not chosen.has_iteration(passes[run.pass_].iteration) or chosen.clip(start, end) is None:
+                continue
+            if end - start >= chosen.min_ns if not chosen.longest_only else number_of[id(run)] in chosen.runs:
+                runs.append(run)
+        self._runs = runs
+        log = []
+        for start, end, name, args in self._log:
+            clipped = chosen.clip(start, end) if chosen.has_iteration(args.get("iteration")) else None
+            if clipped is not None and clipped[1] - clipped[0] >= chosen.min_ns:
+                log.append((*clipped, name, args if clipped == (start, end) else {**args, "cut": True}))
+        self._log = log
+        self._calls = [kept for row in self._calls if (kept := list(self._kept(row)))]
+        self._messages = [kept for row in self._messages if (kept := list(self._kept(row)))]
+
+    def _kept(self, row: Sequence[HostSpan]) -> Iterator[HostSpan]:
+        """Return the library calls and lines of the log that belong to drawn kernels or to the drawn time."""
+        chosen = self._chosen
+        assert chosen is not None
+        for one in row:
+            if one.start == one.end:
+                if not chosen.longest_only and chosen.has_time(one.start, one.end + 1):
+                    yield one
+                continue
+            holds = one.operation is not None and one.operation.index in chosen.operations
+            is_long = not chosen.longest_only and one.end - one.start >= chosen.min_ns
+            clipped = chosen.clip(one.start, one.end)
+            if clipped is None or not (holds or (is_long and chosen.has_time(one.start, one.end))):
+                continue
+            if clipped != (one.start, one.end):
+                args = {**one.shown_args(), "cut": True}
+                yield msgspec.structs.replace(one, start=clipped[0], end=clipped[1], args=args)
+            else:
+                yield one
+
+    def _log_spans(self, logs: Sequence[FrameworkLog]) -> list[_Span]:
+        """Return the spans that the log itself bounds: warm-up and iterations, as printed."""
+        clock = self._alignment.log_clock
+        if clock is None:
+            return []
+        spans: list[_Span] = []
+        for log in logs:
+            opened: tuple[int, str] | None = None
+            for event in log.events:
+                if event.stamp is None:
+                    continue
+                host = clock.to_host(event.stamp)
+                if not self._is_near((host - (event.duration_ns or 0), host)):
+                    continue
+                at = self._axis(host)
+                if event.kind in ("forward begins", "backward begins"):
+                    opened = at, f"warm-up · {'forward' if event.kind == 'forward begins' else 'backward'}"
+                elif event.kind in ("forward ends", "benchmark begins") and opened is not None:
+                    spans.append((opened[0], at, opened[1], {"iteration": 0, "line": event.line}))
+                    opened = None
+                elif event.kind == "iteration" and event.duration_ns is not None:
+                    args: dict[str, Any] = {"line": event.line, "printed_ns": event.duration_ns}
+                    if event.number is not None:
+                        args["iteration"] = event.number
+                    spans.append((at - event.duration_ns, at, f"iteration {event.number}", args))
+        spans.sort(key=lambda span: span[0])
+        kept: list[_Span] = []
+        for start, end, name, args in spans:
+            start = max(start, kept[-1][1]) if kept else start
+            if end > start:
+                kept.append((start, end, name, args))
+        return kept
+
+    def _bounds(self) -> Iterator[int]:
+        """Times that bound the whole host's side, among others."""
+        if self._api is not None:
+            yield from self._api.bounds()
+        if self._chosen is None:
+            for span in self._passes.values():
+                yield from span
+        else:  # cut to the window, as they are drawn
+            for run in self._runs:
+                yield from self._clipped(*self._placed(run))
+        for start, end, _, _ in (*self._log[:1], *self._log[-1:]):
+            yield start
+            yield end
+        for row in (*self._calls, *self._messages):
+            yield row[0].start
+            yield max(one.end for one in row)
+
+    def first_ns(self) -> int | None:
+        return min(self._bounds(), default=None)
+
+    def last_ns(self) -> int | None:
+        return max(self._bounds(), default=None)
+
+    def processes(self) -> list[Process]:
+        if not self.tracks():
+            return []
+        process, of = self._alignment.profile.process, self._alignment.profile.framework.name
+        name = f"Host {process.label}".rstrip() + (f" ({of})" if of else "")
+        if process.label and process.rank is not None and process.pid is not None:
+            name += f" (pid {process.pid})"
+        return [Process(id=self._process, name=f"{name}{self._suffix}", sort=0, description=_HELP)]
+
+    def _thread_track(self, row: int) -> int:
+        return self._number(self._wanted * 1000 + _THREADS + row)
+
+    def _track(self, which: int) -> int:
+        return self._number(self._wanted * 10 + which)
+
+    def tracks(self) -> list[Track]:
+        present = (
+            (_LAYERS, "Layers on the host", _HELP_LAYERS, bool(self._runs)),
+            (_LOG, "Log", _HELP_LOG, bool(self._log)),
+        )
+        tracks = [] if self._api is None else self._api.tracks()
+        tracks += [
+            Track(id=self._track(which), process=self._process, name=name, sort=which, description=help_)
+            for which, name, help_, drawn in present
+            if drawn
+        ]
+        for number, (name, lane, help_, _) in self._lanes():
+            label = f"{name} ({lane + 1})" if lane else name
+            tracks.append(
+                Track(id=self._number(number), process=self._process, name=label, sort=number % 10, description=help_)
+            )
+        if len(tracks) > 1:
+            # If the program waits, its calls are not beside its layers.
+            main = next((n for n, one in enumerate(tracks) if one.id == self._track(_LAYERS) and self._runs), 0)
+            tracks[main] = msgspec.structs.replace(tracks[main], main=True)
+        return distinct(tracks)
+
+    def _lanes(self) -> Iterator[tuple[int, tuple[str, int, str, Sequence[HostSpan]]]]:
+        """The lanes of library calls and of the log's messages, by the number of their track in a small trace."""
+        more = self._wanted * 1000 + _MORE
+        for which, name, help_, rows in (
+            (_CALLS, self._called, _HELP_CALLS, self._calls),
+            (_MESSAGES, "MIOpen log", _HELP_MESSAGES, self._messages),
+        ):
+            for lane, row in enumerate(rows):
+                if lane:
+                    more += 1
+                yield (more if lane else self._wanted * 10 + which), (name, lane, help_, row)
+
+    def events(self, origin: int, *, arrows: bool = True) -> Iterator[Event | Slices | Flows]:
+        """Yield everything; without ``arrows`` everything else."""
+        for start, end, name, printed in self._log:
+            yield Slice(self._track(_LOG), start - origin, end - start, name, "log", printed)
+        spans = [(*self._placed(run), run) for run in self._runs]
+        clip = None if self._chosen is None else self._clipped
+        yield from host_layers(self._alignment.links, spans, self._passes, clip, self._track(_LAYERS), origin)
+        for number, (_, _, _, row) in self._lanes():
+            track = self._number(number)
+            for one in row:
+                yield Slice(track, one.start - origin, one.end - one.start, one.name, one.category, one.shown_args())
+        if isinstance(self._api, ApiCalls):
+            yield from self._api.events(origin)
+        elif self._api is not None:
+            yield from self._api.events(origin, self._arrows(origin) if arrows else None)
+        yield from self._allocators(origin)
+
+    def _allocators(self, origin: int) -> Iterator[Event]:
+        profile = self._alignment.profile
+        if profile.framework.allocated:
+            starts = [at for at in (self.first_ns(), self._device.first_ns()) if at is not None]
+            ends = [at for at in (self.last_ns(), self._device.last_ns()) if at is not None]
+            first, last = min(starts, default=None), max(ends, default=None)
+            yield from allocators(profile, self._base, self._process, first, last, origin)
+
+    def _placed(self, run: LayerRun) -> tuple[int, int]:
+        return self._axis(run.host_start_ns or 0), self._axis(run.host_end_ns or 0)
+
+    def _clipped(self, start: int, end: int) -> tuple[int, int]:
+        """Return the part of a span in the drawn window."""
+        return (self._chosen and self._chosen.clip(start, end)) or (start, end)
+
+    def arrows(self, origin: int) -> Iterator[Flows]:
+        """Yield only the arrows of `events`."""
+        arrows = self._arrows(origin)
+        if isinstance(self._api, Threads) and arrows is not None:
+            yield from self._api.arrows(arrows)
+
+    def _arrows(self, origin: int) -> Arrows | None:
+        """Return a maker of the arrows from a track to what its calls launched.
+
+        There is none from a call that waited: it ended after its activity, and viewers draw an arrow from the end of a
+        slice. An arrow never points back in time, even if the stamps of two clocks do.
+        """
+        profile, commands, device = self._alignment.profile, self._alignment.profile.commands, self._device
+        if profile.calls_wait:
+            return None
+        begins, ends = on_axis(profile, self._base)
+        can_be_shown = commands.has_times & ~device.indistinct
+        number = (self._process - 1) << 32  # unique over the profiles of a trace
+
+        def arrows(positions: Numbers, track: int, starts: Numbers, stops: Numbers) -> Flows:
+            nonlocal number
+            begin, end = begins[positions], ends[positions]
+            is_shown = can_be_shown[positions] & (begin >= starts) & ~((end <= stops) & (stops > begin))
+            shown = positions[is_shown]
+            ids = number + 1 + np.arange(len(shown))
+            number += len(shown)
+            from_ns, to_ns = shifted(starts[is_shown], -origin), shifted(begin[is_shown], -origin)
+            return Flows("enqueue", track, ids, from_ns, device.track_of[shown], to_ns)
+
+        return arrows
+
+
+def _was_set_back(commands: Activities) -> bool:
+    """Return whether a later call began clearly earlier: then one host time stands for two moments."""
+    starts = commands.host_start_ns[commands.host_start_ns != NO]
+    return bool((starts < np.maximum.accumulate(np.maximum(starts, 0)) - DISORDER_NS).any())
+
+
+# -- Layers with known times on the host, inside their passes, on one track
+# ----------------------------------------------
+
+
+_Clip = Callable[[int, int], tuple[int, int]]
+_Key = tuple[int, str | None, int | None]
+_SPAN = itemgetter(0, 1)
+
+
+def host_layers(
+    links: Links,
+    spans: Iterable[tuple[int, int, LayerRun]],
+    passes: Mapping[int, tuple[int, int]],
+    clip: _Clip | None,
+    track: int,
+    origin: int,
+) -> Iterator[Slices]:
+    """Return the slices in order, passes among their layers.
+
+    Times are on the axis: layers as (start, end, run), passes by number. Overlaps are clipped, because containers may
+    be. A span without duration occupies one nanosecond of the track, so that nothing else begins there. ``clip``: the
+    drawn part of a span, if it may be less than all.
+    """
+    by_pass: dict[int, list[tuple[int, int, LayerRun]]] = {}
+    for span in spans:
+        by_pass.setdefault(span[2].pass_, []).append(span)
+    likes: dict[_Key, Slice] = {}
+    row: list[tuple[Slice, int, int, int | None, bool | None]] = []
+    drawn: list[Slice] = []
+    places: list[int] = []
+    done: int | None = None
+    for number, layers in sorted(by_pass.items(), key=lambda item: passes[item[0]]):
+        pass_ = links.passes[number]
+        begin, until = whole = passes[number]
+        if clip is not None:
+            begin, until = clip(*whole)
+        cut = {} if whole == (begin, until) else {"cut": True}
+        begin = done = begin if done is None else max(done, begin)
+        before = len(row)
+        for first, last, run in sorted(layers, key=_SPAN):
+            start, end = (first, last) if clip is None else clip(first, last)
+            is_cut = True if start != first or end != last else None
+            start = max(start, done)
+            end = max(start, end)
+            key = (run.layer_index, run.direction, run.printed_ns)
+            if key not in likes:
+                printed = {} if run.printed_ns is None else {"printed_ns": run.printed_ns}
+                likes[key] = Slice(track, 0, 0, run.layer, "layer", NO_ARGS, layer_args(run) | printed)
+            row.append((likes[key], start - origin, end - start, pass_.iteration, is_cut))
+            done = max(end, start + 1)
+            until = max(until, end)
+        until = max(begin, until)
+        iteration = {} if pass_.iteration is None else {"iteration": pass_.iteration}
+        args = iteration if pass_.direction is None else {"direction": pass_.direction, **iteration}
+        drawn.append(Slice(track, begin - origin, until - begin, pass_.name, "pass", {**args, **cut}))
+        places.append(2 * before)
+        done = max(until, done, begin + 1)
+        if len(row) >= ROW:
+            yield _drawn(track, row, drawn, places)
+            row, drawn, places = [], [], []
+    if drawn:
+        yield _drawn(track, row, drawn, places)
+
+
+def _drawn(
+    track: int, layers: list[tuple[Slice, int, int, int | None, bool | None]], passes: list[Slice], places: list[int]
+) -> Slices:
+    """Return layers (like, start, duration, iteration, cut) with passes, each before the layer at half its place."""
+    likes, starts, durations, iterations, cut = zip(*layers, strict=True)
+    args = told({"iteration": column([*iterations]), "cut": column([*cut])})
+    columns = Columns(alike(likes), np.array(starts, np.int64), np.array(durations, np.int64), args)
+    order = merged(np.array(places, np.int64), np.arange(1, 2 * len(layers), 2))
+    return Slices(track, (whole(passes), columns), order)
