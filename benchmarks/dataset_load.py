@@ -36,7 +36,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 import mio2trace  # noqa: E402
 from benchmarks.samples import SHARED, require  # noqa: E402
 from mio2trace.dataset import tables_of, write_tables  # noqa: E402
-from mio2trace.dataset.columns import Data, constant  # noqa: E402
+from mio2trace.dataset.rows import Data, constant  # noqa: E402
 from mio2trace.fleet import gather  # noqa: E402
 from mio2trace.queries import DATASET, shipped  # noqa: E402
 from mio2trace.queries.dataset import opened  # noqa: E402

@@ -18,8 +18,7 @@ from mio2trace.align.processes import ProcessClock, anchored, relate_processes
 from mio2trace.analysis import Run
 from mio2trace.cli import cli
 from mio2trace.jobs import same_job
-from mio2trace.model.anchors import Anchors, Reading, anchors_of
-from mio2trace.model.profile import Clock, Profile, UnixTime
+from mio2trace.model.profile import Anchors, Clock, Profile, Reading, UnixTime, anchors_of
 from mio2trace.notes import Notes
 from mio2trace.recording.packing import pack
 from tests.conftest import shared_folder

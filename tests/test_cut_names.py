@@ -12,8 +12,7 @@ from benchmarks.damage_score import tallies
 from benchmarks.damages.profiles import renamed
 from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK
 from mio2trace import analyse
-from mio2trace.kernels.cut import cut_at, cut_name, in_full
-from mio2trace.kernels.names import beginnings
+from mio2trace.kernels.names import beginnings, cut_at, cut_name, in_full
 from tests.conftest import shared_folder
 
 

@@ -13,7 +13,7 @@ import pytest
 import mio2trace
 from mio2trace import dataset
 from mio2trace.dataset import FOLDERS, TABLES, VERSION, file_name, tables_of, write_run
-from mio2trace.dataset.columns import Data, bits, numbers, texts
+from mio2trace.dataset.rows import Data, bits, numbers, texts
 from mio2trace.model.columns import Column
 from mio2trace.reports import layers, op_times, ops
 from mio2trace.reports.kernels import enqueue_table, spoken

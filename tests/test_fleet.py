@@ -18,8 +18,7 @@ from mio2trace import fleet
 from mio2trace import fleet as fleet_page
 from mio2trace.cli import cli
 from mio2trace.dataset import TABLES, write_tables
-from mio2trace.dataset.columns import of_rows
-from mio2trace.dataset.rows import failed_run
+from mio2trace.dataset.rows import failed_run, of_rows
 from mio2trace.queries import DATASET, shipped
 from mio2trace.queries.dataset import opened
 from mio2trace.schema import SQL_COLUMNS

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from mio2trace.cli import cli
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime
+from mio2trace.model.profile import TimerMarks
 from mio2trace.model.tables import Activities, Calls
-from mio2trace.model.timer_marks import TimerMarks
 from mio2trace.notes import Notes
 from mio2trace.readers import READERS
 from mio2trace.readers.base import ReadOptions

@@ -23,7 +23,7 @@ from click.testing import CliRunner
 import mio2trace
 from mio2trace.cli import cli
 from mio2trace.notes import InputError
-from mio2trace.recording import contents, machine, packing, plan, profilers
+from mio2trace.recording import contents, machine, packing, plan
 from mio2trace.source.archive import unpacked
 from tests import rocm_made
 from tests.conftest import ROOT
@@ -485,7 +485,7 @@ def test_a_profiler_that_says_too_much_is_stopped(endless: str, tmp_path: Path) 
     script = tmp_path / "rocprofv3"
     script.write_text(f"#!/bin/sh\n{endless}\n")
     script.chmod(0o755)
-    found = profilers.find("rocprofv3", {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    found = plan.find("rocprofv3", {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
     assert found is not None
     assert 0 < len(found.help) <= 1 << 20
 
@@ -595,7 +595,7 @@ def test_gpus_and_versions_are_those_of_the_systems_files(tmp_path: Path) -> Non
 # ---- what is missing, and why
 
 
-V3 = profilers.Profiler("rocprofv3")
+V3 = plan.Profiler("rocprofv3")
 
 
 def outcome(code: int = 0, number: int | None = None) -> Any:
@@ -611,7 +611,7 @@ def outcome(code: int = 0, number: int | None = None) -> Any:
         (contents.Log(calls=3), (), 9, V3, "a killed program leaves none"),
         (contents.Log(), (contents.Part("x.db", processes=1),), None, V3, "torch.profiler"),
         (contents.Log(), (contents.Part("x.db", kernels=5),), None, V3, "hipBLASLt"),
-        (contents.Log(), (), 9, profilers.Profiler("dv/dt"), "killed programs print no JSON"),
+        (contents.Log(), (), 9, plan.Profiler("dv/dt"), "killed programs print no JSON"),
         (
             contents.Log(calls=2, threads=frozenset({5, 6})),
             (contents.Part("x.db", kernels=5, tids=frozenset({5})),), None, V3,
@@ -620,7 +620,7 @@ def outcome(code: int = 0, number: int | None = None) -> Any:
     ],
 )  # fmt: skip
 def test_what_is_missing_is_said_with_its_known_cause(
-    log: contents.Log, parts: tuple[contents.Part, ...], killed: int | None, profiler: profilers.Profiler, said: str
+    log: contents.Log, parts: tuple[contents.Part, ...], killed: int | None, profiler: plan.Profiler, said: str
 ) -> None:
     (line,) = contents.problems(contents.Contents(log, parts), outcome(0, killed), profiler)
     assert said in line
@@ -641,7 +641,7 @@ def test_profiles_of_several_processes_in_one_log_are_counted(tmp_path: Path) ->
         (tmp_path / "run.log").write_text(text)
         came = contents.look(str(tmp_path / "run.log"), str(tmp_path / "none"))
         assert came.processes == processes
-        said = [line for line in contents.problems(came, outcome(), profilers.Profiler("dv/dt")) if "processes" in line]
+        said = [line for line in contents.problems(came, outcome(), plan.Profiler("dv/dt")) if "processes" in line]
         assert len(said) == (processes > 1)
 
 
@@ -658,7 +658,7 @@ def test_a_whole_recording_has_no_problem() -> None:
     whole = contents.Contents(
         contents.Log(calls=2, threads=frozenset({5})), (contents.Part("x.db", kernels=5, tids=frozenset({5})),)
     )
-    assert not list(contents.problems(whole, outcome(), profilers.Profiler("rocprofv3")))
+    assert not list(contents.problems(whole, outcome(), plan.Profiler("rocprofv3")))
 
 
 def test_the_counts_of_a_log_are_those_of_its_reader(shared: Path, tmp_path: Path) -> None:

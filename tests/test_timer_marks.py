@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mio2trace.model.profile import TimerMark
-from mio2trace.model.timer_marks import TimerMarks
+from mio2trace.model.profile import TimerMark, TimerMarks
 
 integers = st.integers(-(2**66), 2**66)
 marks = st.lists(st.builds(TimerMark, st.integers(0, 2**40), st.integers(0, 9), st.none() | integers), max_size=9)

@@ -11,8 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mio2trace.comparing.written import of_trace
-
+from mio2trace.comparing.sides import of_trace
 from mio2trace.conversion import convert
 from mio2trace.notes import InputError, Notes
 from mio2trace.queries import embedded

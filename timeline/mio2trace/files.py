@@ -21,8 +21,7 @@ from typing import BinaryIO, Literal
 
 import msgspec
 
-from mio2trace.model.anchors import Anchors, anchors_of
-from mio2trace.model.profile import Profile
+from mio2trace.model.profile import Anchors, Profile, anchors_of
 from mio2trace.notes import LEADS_OUT, InputError, Notes, OptionError, with_losses
 from mio2trace.outgoing import count
 from mio2trace.privacy import Cleaner

@@ -14,8 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from mio2trace.kernels.names import kernel_name
-from mio2trace.model.anchors import Anchors, Reading
-from mio2trace.model.profile import Activity, Clock, Profile, UnixTime
+from mio2trace.model.profile import Activity, Anchors, Clock, Profile, Reading, UnixTime
 from mio2trace.notes import Notes
 from mio2trace.ops.families.collective import is_annotation
 from mio2trace.patterns import late

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, ProblemRow, RankRow, Section
-from mio2trace.kernels.shown import distinct, short_kernel
+from mio2trace.kernels.names import distinct, short_kernel
 from mio2trace.measures.statistics import fixed
 from mio2trace.measures.step_time import StepKind
 from mio2trace.outgoing import shortened, visible

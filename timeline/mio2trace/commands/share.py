@@ -86,8 +86,7 @@ def record(  # noqa: PLR0913 - click gives each option by keyword
     """
     from mio2trace.notes import OptionError
     from mio2trace.recording import session
-    from mio2trace.recording.plan import Asked, filled_in, plan, profiler_for
-    from mio2trace.recording.profilers import Period
+    from mio2trace.recording.plan import Asked, Period, filled_in, plan, profiler_for
     from mio2trace.recording.running import NOT_FOUND, NOT_STARTED, NotStarted
 
     environment = given_environment()

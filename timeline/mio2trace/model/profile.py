@@ -6,8 +6,10 @@ same records. Fields that only OpenCL has are in a side table.
 
 from __future__ import annotations
 
+import re
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, overload
 
 import msgspec
 
@@ -16,6 +18,7 @@ from mio2trace.model.log import Direction
 
 if TYPE_CHECKING:
     from mio2trace.model.tables import Activities, Calls
+
 
 Size3 = tuple[int, int, int]
 Sizes = tuple[int, ...]
@@ -35,7 +38,7 @@ class Clock(msgspec.Struct, frozen=True, gc=False):
     ``resolution_ns``: times are whole multiples of it, rounded down. Two sides that share a clock need no relation.
     ``scope``: the place of the clock. Processes with equal scopes share one clock; ``""`` is unknown. It is a hash of
     what names the machine, only for comparisons and in no output. ``unix``: known if clocks were read before and after
-    the run (`mio2trace.model.anchors`)."""
+    the run (`mio2trace.model.profile`)."""
 
     kind: Literal["device", "unix", "boottime", "opaque"]
     resolution_ns: int = 1
@@ -460,3 +463,99 @@ def misplaced(profile: Profile) -> str:
         if wrong is not None:
             return f"{what} {wrong} of {count}"
     return ""
+
+
+_HASH = re.compile(r"[0-9a-f]{8,64}")
+_MOST_NS = 1 << 62
+_WIDEST_NS = 1_000_000_000
+"""Clocks that were read more than a second apart are no more exact than a log."""
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """Clocks at one moment, in ns. ``width_ns``: the time between the first and the last reading. ``wrong_ns``: the
+    possible error of the Unix clock, as the system states it; None if the system does not synchronise this clock."""
+
+    unix_ns: int
+    boottime_ns: int
+    monotonic_ns: int
+    width_ns: int
+    wrong_ns: int | None = None
+
+
+class Anchors(msgspec.Struct, frozen=True):
+    """The readings of a run. ``boot``: a hash of the machine and its boot; empty if it is not recorded."""
+
+    boot: str
+    start: Reading
+    end: Reading
+
+
+def anchors_of(told: Mapping[str, object]) -> Anchors | None:
+    """Return the clocks of a manifest, which may come from a stranger; None if it has no clocks, or impossible ones."""
+    clocks, boot = told.get("clocks"), told.get("boot")
+    if not isinstance(clocks, dict):
+        return None
+    start, end = _reading(clocks.get("start")), _reading(clocks.get("end"))
+    if start is None or end is None or end.boottime_ns < start.boottime_ns or end.monotonic_ns < start.monotonic_ns:
+        return None
+    return Anchors(boot if isinstance(boot, str) and _HASH.fullmatch(boot) else "", start, end)
+
+
+def _reading(told: object) -> Reading | None:
+    if not isinstance(told, dict):
+        return None
+    numbers = [told.get(name) for name in ("realtime_ns", "boottime_ns", "monotonic_ns", "width_ns")]
+    unix, boottime, monotonic, width = (_number(one) for one in numbers)
+    if unix is None or boottime is None or monotonic is None or width is None or width > _WIDEST_NS:
+        return None
+    return Reading(unix, boottime, monotonic, width, _number(told.get("realtime_error_ns")))
+
+
+def _number(told: object) -> int | None:
+    return told if isinstance(told, int) and type(told) is int and 0 <= told < _MOST_NS else None
+
+
+class TimerMarks(Sequence[TimerMark]):
+    """Marks in call order; ``numbers``, ``lines`` and ``host_ns`` are their columns, of equal length."""
+
+    __slots__ = ("host_ns", "lines", "numbers")
+
+    def __init__(self, numbers: Sequence[int], lines: Sequence[int], host_ns: Sequence[int | None]) -> None:
+        self.numbers: Sequence[int] = _column(numbers)
+        self.lines: Sequence[int] = _column(lines)
+        self.host_ns: Sequence[int | None] = _column(host_ns)
+
+    @classmethod
+    def of(cls, marks: Iterable[TimerMark]) -> TimerMarks:
+        """Return the same marks in columns."""
+        marks = list(marks)
+        return cls([mark.number for mark in marks], [mark.line for mark in marks], [mark.host_ns for mark in marks])
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, place: int) -> TimerMark: ...
+    @overload
+    def __getitem__(self, place: slice) -> TimerMarks: ...
+    def __getitem__(self, place: int | slice) -> TimerMark | TimerMarks:
+        if isinstance(place, slice):
+            return TimerMarks(self.numbers[place], self.lines[place], self.host_ns[place])
+        return TimerMark(self.numbers[place], self.lines[place], self.host_ns[place])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"<TimerMarks: {len(self)}>"
+
+
+def _column(values: Sequence[Any]) -> Sequence[Any]:
+    """Store values in eight bytes each, if they fit."""
+    try:
+        return array("q", values)
+    except (OverflowError, TypeError):
+        return tuple(values)

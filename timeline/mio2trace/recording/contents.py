@@ -15,7 +15,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.outgoing import count
 from mio2trace.readers import PROFILES
 from mio2trace.readers.base import Reader, ReadOptions
-from mio2trace.recording.profilers import Profiler
+from mio2trace.recording.plan import Profiler
 from mio2trace.recording.running import Outcome
 from mio2trace.source import Source
 

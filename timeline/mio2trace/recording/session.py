@@ -16,8 +16,7 @@ from mio2trace.one_thread import given_environment
 from mio2trace.recording import contents
 from mio2trace.recording.machine import anchor, boot, machine, variables
 from mio2trace.recording.packing import name_for, pack
-from mio2trace.recording.plan import Asked, Plan, plan, rank_of
-from mio2trace.recording.profilers import NONE, Profiler
+from mio2trace.recording.plan import NONE, Asked, Plan, Profiler, plan, rank_of
 from mio2trace.recording.running import Outcome, run
 
 LOG = "run.log"

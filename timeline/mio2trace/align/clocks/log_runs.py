@@ -14,8 +14,7 @@ from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, LogClock, local_ns, lo
 from mio2trace.align.operations.queues import buffers_of, same_process
 from mio2trace.align.operations.rates import LANDMARK_EARLY_NS, LAST
 from mio2trace.evidence import BUFFERS
-from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent, NetLayer
-from mio2trace.model.net_order import merged, oriented
+from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent, NetLayer, merged, oriented
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation

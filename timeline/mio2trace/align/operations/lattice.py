@@ -30,7 +30,7 @@ from mio2trace.align.operations.rates import (
 from mio2trace.align.operations.repeats import Repeats
 from mio2trace.align.operations.rows.kinds import POST, PRE, second_nats
 from mio2trace.align.operations.windows import Windows
-from mio2trace.kernels.cut import left_of
+from mio2trace.kernels.names import left_of
 
 OUT, GONE, LONG, HELPERS, MAIN, WAITING = range(6)
 GEMM = 8

@@ -31,7 +31,7 @@ from mio2trace.align.operations.sizes import (
 )
 from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES
 from mio2trace.kernels import KernelFact
-from mio2trace.kernels.cut import left_of
+from mio2trace.kernels.names import left_of
 from mio2trace.model.profile import Profile, Size3
 from mio2trace.ops.operation import Launch, Operation
 from mio2trace.ops.values import pointer

@@ -25,8 +25,7 @@ from mio2trace.draw.base import (
 from mio2trace.draw.device.containers import gemm_args
 from mio2trace.draw.framework import Nodes, execution_columns, executions_of
 from mio2trace.kernels import KernelFact, role
-from mio2trace.kernels.names import kernel_name
-from mio2trace.kernels.shown import slice_names
+from mio2trace.kernels.names import kernel_name, slice_names
 from mio2trace.measures import Measures
 from mio2trace.measures.counters import measured, values_of
 from mio2trace.measures.device_time.launches import queued_ns

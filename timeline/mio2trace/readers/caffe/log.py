@@ -16,8 +16,17 @@ from typing import Any
 
 import msgspec
 
-from mio2trace.model.log import Direction, FrameworkLog, LayerTime, LocalTime, LogEvent, LogEventKind, NetLayer
-from mio2trace.model.net_order import merged, oriented
+from mio2trace.model.log import (
+    Direction,
+    FrameworkLog,
+    LayerTime,
+    LocalTime,
+    LogEvent,
+    LogEventKind,
+    NetLayer,
+    merged,
+    oriented,
+)
 from mio2trace.notes import Notes
 from mio2trace.patterns import late
 

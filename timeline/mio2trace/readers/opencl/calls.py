@@ -27,10 +27,10 @@ from mio2trace.model.profile import (
     Size3,
     Thread,
     TimerMark,
+    TimerMarks,
 )
 from mio2trace.model.profile import Call as HostCall
 from mio2trace.model.tables import KINDS, NO, Activities, Calls, Growing, Pool
-from mio2trace.model.timer_marks import TimerMarks
 from mio2trace.notes import Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import kernel_name

@@ -12,30 +12,494 @@ from __future__ import annotations
 import datetime
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.trace import (
+    NO,
+    OWN_FIRST,
+    Args,
+    Column,
+    Columns,
     CounterValue,
     CounterValues,
     Event,
     Flow,
     Flows,
     Part,
+    Pool,
     Process,
     Slice,
     Slices,
     Trace,
     Track,
+    plain,
     whole,
 )
 from mio2trace.writers.ending import Summed
 from mio2trace.writers.native import packets as tp
-from mio2trace.writers.native.packets import short, varint
-from mio2trace.writers.native.rows import NO_SAMPLES, Arrows, Row, Samples, ends_of
-from mio2trace.writers.text import cleaned
+from mio2trace.writers.native.packets import Fields, Ints, Texts, joined, short, sizes_of, varint
+from mio2trace.writers.text import cleaned, slice_name
+
+_MOST_REALS = 1 << 14
+_END_EVENT = tp.message(tp.TRACK_EVENT, tp.integer(tp.TYPE, tp.END))
+
+
+FIRST = {
+    key: place
+    for place, key in enumerate(("layer", "direction", "operation_name", "solver", "algorithm", "role", "command"))
+}
+"""The arguments that a reader looks for first among those that slices share, in this order; viewers keep it."""
+LAST = ("layer_by", "operation_by", "sure", "doubt", "layer_index", "full_name")
+"""The evidence of a kernel's links, and a long name: after all other arguments, in this order."""
+
+
+class _Begin(NamedTuple):
+    """What a slice has in common with its like: ``before`` its own arguments and ``behind`` them.
+
+    ``shared`` is kept beside its bytes, so that no other can take its id; ``own_colour``: it has no colour.
+    """
+
+    before: bytes
+    shared: Args
+    own_colour: bool
+    behind: bytes
+
+
+class Samples(NamedTuple):
+    """Values of counters among the slices of a track: when, and the event that sets the counter, of each."""
+
+    times: Ints
+    events: Sequence[bytes]
+
+
+NO_SAMPLES = Samples(np.zeros(0, np.int64), ())
+
+
+class Row:
+    """A track's packets: open slices, the time of the last packet, the interned texts."""
+
+    def __init__(
+        self, sequence: int, uuid: int, counted: bool, colour_by: tuple[str, ...], ends: tuple[Ends, ...]
+    ) -> None:
+        self._counted = counted
+        self._colour_by = colour_by
+        self._ends = ends
+        self._open: list[int] = []
+        """When the slices end that have begun, the outermost first."""
+        self._last = 0
+        self._sequence = sequence
+        self._uuid = uuid
+        # Then comes the time, the last field of every packet.
+        self._tail = tp.integer(tp.SEQUENCE, sequence) + tp.integer(tp.FLAGS, tp.NEEDS_STATE) + b"\x40"
+        self._end = _END_EVENT + self._tail
+        self._interned: dict[tuple[int, str], int] = {}
+        self._counts: dict[int, int] = {}
+        self._new: list[bytes] = []
+        self._begins: dict[tuple[int, str, str], _Begin] = {}
+        self._reals: dict[float, bytes] = {}
+        self._held: list[Columns] = []
+        """An arrow binds to the innermost slice: whether one more starts at this time shows with the next one. Until
+        then the last slice is kept back.
+        """
+        self._begun = False
+
+    def add(self, slices: Slices, samples: Samples, out: list[bytes]) -> None:
+        """Add the packets of slices, those of samples among them, and the ends of what is over."""
+        columns, order = [*self._held, *slices.columns], slices.order
+        if order is None:
+            order = np.arange(len(slices))
+        if self._held:
+            order = np.append(0, order + 1)
+        if self._ends:
+            *_, last = order.tolist()
+            order = order[:-1]
+            self._held = [_only(columns, last)]
+            self._add(columns, order, samples, int(self._held[0].starts[0]), out)
+        else:
+            self._add(columns, order, samples, 0, out)
+
+    def add_samples(self, samples: Samples, out: list[bytes]) -> None:
+        """Add samples behind all slices so far, and what is kept back."""
+        columns, self._held = self._held, []
+        until = int(columns[0].starts[0]) + 1 if columns else 0
+        self._add(columns, np.arange(len(columns)), samples, until, out)
+
+    def finish(self, out: list[bytes]) -> None:
+        """Add what is kept back, and the ends of what is still open."""
+        self.add_samples(NO_SAMPLES, out)
+        while self._open:
+            end = self._open.pop()
+            time = varint(end - self._last if self._counted else end)
+            self._last = end
+            out.append(tp.message(tp.PACKET, self._end + time))
+
+    def _add(self, columns: Sequence[Columns], order: Ints, samples: Samples, until: int, out: list[bytes]) -> None:
+        """``order``: the numbers of the slices to add; arrows that leave or arrive before ``until`` are theirs."""
+        starts, durations = (
+            np.concatenate([getattr(one, name) for one in columns] or [order])[order]
+            for name in ("starts", "durations")
+        )
+        # A number for each: of a slice of a column its place, then those among them, then the samples. -1 is an end.
+        first_sample = sum(len(one.starts) for one in columns)
+        places = np.append(2 * np.arange(len(order)), 2 * np.searchsorted(starts, samples.times, "right") - 1)
+        items = np.argsort(places, kind="stable")
+        numbers = np.append(order, first_sample + np.arange(len(samples.times)))[items]
+        times = np.append(starts, samples.times)[items]
+        moments, numbers, self._open = _with_ends(
+            times, numbers, starts + durations, numbers < first_sample, self._open
+        )
+        if not len(moments):
+            return
+        passed = np.diff(moments, prepend=self._last)
+        goes_back = self._counted and bool((passed < 0).any())  # a track that is taken up again
+        self._counted &= not goes_back
+        shown = passed if self._counted else moments
+        self._last = int(moments[-1])
+        # An end has no row of its own if it comes right behind another packet.
+        is_end = numbers < 0
+        in_row = is_end & ~np.append(True, is_end[:-1])
+        row_of = np.cumsum(~in_row) - 1
+        whose = numbers[~in_row]
+        count = len(whose)
+
+        begins = np.flatnonzero((whose >= 0) & (whose < first_sample))
+        bodies = [*self._bodies(columns, begins, whose[begins])]
+        if samples.events:
+            sampled = Fields(len(samples.events), np.flatnonzero(whose >= first_sample))
+            sampled.texts(Texts(samples.events), np.arange(len(samples.events)))
+            bodies.append(sampled)
+        arrows = [ends.fields(starts, begins, until) for ends in self._ends]
+        size = np.zeros(count, np.int64)
+        for part in (bodies, *arrows):
+            for fields in part:
+                size[fields.rows] += fields.sizes
+
+        packets = np.flatnonzero(whose >= 0)
+        size = size[packets]
+        of_time = sizes_of(shown)
+        head, tail = Fields(len(packets), packets), Fields(len(packets), packets)
+        of_packets = np.flatnonzero(~is_end)
+        tail.constant(self._tail)
+        tail.varint(shown[of_packets], of_time[of_packets])
+        length = 1 + sizes_of(size) + size + tail.sizes
+        head.constant(b"\x0a")
+        head.varint(length, sizes_of(length))
+        head.constant(b"\x5a")
+        head.varint(size, sizes_of(size))
+        of_ends = np.flatnonzero(is_end)
+        ends = Fields(len(of_ends), row_of[of_ends])
+        ends.constant(b"\x0a")
+        ends.word(len(self._end) + of_time[of_ends], 1)  # one byte: it is less than 128
+        ends.constant(self._end)
+        ends.varint(shown[of_ends], of_time[of_ends])
+
+        parts = [[head], bodies, *arrows, [tail], [ends]]
+        sizes = np.zeros(count, np.int64)
+        for part in parts:
+            for fields in part:
+                sizes[fields.rows] += fields.sizes
+        if goes_back and self._begun:
+            out.append(tp.packet(*self._state(tp.NEEDS_STATE)))
+        if self._new or not self._begun:
+            out.append(self._declare())
+        out.append(joined(parts, sizes))
+
+    def _bodies(self, columns: Sequence[Columns], rows: Ints, numbers: Ints) -> Iterator[Fields]:
+        """Yield the events of slices but for their arrows. ``numbers`` of the slices, whose packets are ``rows``."""
+        first = 0
+        for one in columns:
+            here = np.flatnonzero((numbers >= first) & (numbers < first + len(one.starts)))
+            places = numbers[here] - first
+            first += len(one.starts)
+            if not len(here):
+                continue
+            fields = Fields(len(here), rows[here])
+            codes = one.likes.codes[places]
+            begins = [
+                self._begun_as(like) if is_used else _NOTHING
+                for like, is_used in zip(one.likes.values, _used(codes, one.likes.values), strict=True)
+            ]
+            fields.texts(Texts([begin.before for begin in begins]), codes)
+            own_colour = np.array([begin.own_colour for begin in begins])[codes]
+            for key in self._colour_by:
+                if key in one.args and own_colour.any():
+                    colours = plain(one.args[key])
+                    texts = [self._colour({key: value}) for value in colours] + [b""]
+                    fields.texts(Texts(texts), np.where(own_colour, places, len(colours)))
+                    own_colour &= np.array([value is None for value in colours])[places]
+            for key, values in one.args.items():
+                self._argument(fields, key, values, places)
+            if any(begin.behind for begin in begins):
+                fields.texts(Texts([begin.behind for begin in begins]), codes)
+            yield fields
+
+    def _argument(self, fields: Fields, key: str, column: Column, places: Ints) -> None:
+        """Add an argument of those of its slices that stand at ``places``."""
+        if not isinstance(column, np.ndarray):
+            codes = column.codes[places]
+            texts = [
+                b"" if value is None or not is_used else self._annotation(key, value)
+                for value, is_used in zip(column.values, _used(codes, column.values), strict=True)
+            ]
+            fields.texts(Texts(texts), codes)
+            return
+        values: NDArray[Any] = column[places]
+        name = tp.integer(tp.KEY, self._iid(tp.KEYS, cleaned(key)))
+        begin = varint(tp.ANNOTATION << 3 | 2)
+        if values.dtype.kind == "f":
+            head = name + varint(tp.REAL << 3 | 1)
+            has = np.isfinite(values).astype(np.int64)
+            each, numbers = np.unique(np.where(has, values, 0.0).view(np.uint64), return_inverse=True)
+            words = [int.from_bytes(self._real(value), "little") for value in each.view(np.float64).tolist()]
+            fields.constant(begin + varint(len(head) + 8) + head, has)
+            fields.word(np.array(words, np.uint64)[numbers], 8 * has)
+            return
+        head = name + varint(tp.INT << 3)
+        has = (values != NO).astype(np.int64)
+        values = np.where(has, values, 0)
+        sizes = sizes_of(values) * has
+        fields.constant(begin, has)
+        fields.word((len(head) + sizes) * has, has)
+        fields.constant(head, has)
+        fields.varint(values, sizes)
+
+    def _begun_as(self, event: Slice) -> _Begin:
+        shared = event.shared
+        held = self._begins.get((id(shared), event.name, event.category))
+        if held is None:
+            # Each of many slices may name its own layer, or all of them the same.
+            before, behind = self._begin(event)
+            held = _Begin(before, shared, not self._colour(shared), behind)
+            self._begins[id(shared), event.name, event.category] = held
+        if not event.args:
+            return held
+        colour = self._colour(event.args) if held.own_colour else b""
+        own = b"".join(self._annotation(key, value) for key, value in event.args.items())
+        return held._replace(before=held.before + colour + own)
+
+    def _begin(self, event: Slice) -> tuple[bytes, bytes]:
+        """Return the shared part of a slice: name, category, colour, and the shared arguments before and after its own
+        ones."""
+        fields = [
+            tp.integer(tp.TYPE, tp.BEGIN),
+            tp.integer(tp.CATEGORY, self._iid(tp.CATEGORIES, cleaned(event.category))),
+            tp.integer(tp.NAME, self._iid(tp.NAMES, slice_name(event.name))),
+        ]
+        begin = b"".join([*fields, self._colour(event.shared)])
+        items = sorted(event.shared.items(), key=lambda item: FIRST.get(item[0], len(FIRST)))
+        shared = b"".join(self._annotation(key, value) for key, value in items if key not in LAST)
+        last = b"".join(self._annotation(key, event.shared[key]) for key in LAST if key in event.shared)
+        return (begin, shared + last) if event.category in OWN_FIRST else (begin + shared, last)
+
+    def _colour(self, args: Args) -> bytes:
+        """Return the field that gives one colour to all slices with equal values; empty without these arguments."""
+        for key in self._colour_by:
+            value = args.get(key)
+            if value is not None:
+                return tp.integer(tp.CORRELATION, zlib.crc32(f"{key} {value}".encode(errors="replace")) >> 8 | 1)
+        return b""
+
+    def _annotation(self, key: str, value: Any) -> bytes:
+        held = self._value(value)
+        if not held:
+            return b""
+        return tp.message(tp.ANNOTATION, tp.integer(tp.KEY, self._iid(tp.KEYS, cleaned(key))) + held)
+
+    def _real(self, value: float) -> bytes:
+        """Return a rate; kept, because many are equal with three digits."""
+        if len(self._reals) == _MOST_REALS:
+            self._reals.clear()
+        packed = short(value)
+        if value:  # there are two zeros
+            self._reals[value] = packed
+        return packed
+
+    def _value(self, value: Any) -> bytes:
+        """Return the fields of an annotation without its name; none for a value that readers do not show."""
+        value = cleaned(value)
+        if isinstance(value, bool):
+            return tp.integer(tp.BOOL, value)
+        if isinstance(value, int):
+            return tp.integer(tp.INT, value)
+        if isinstance(value, float):
+            return varint(tp.REAL << 3 | 1) + short(value) if abs(value) < float("inf") else b""
+        if isinstance(value, str):
+            return tp.integer(tp.TEXT, self._iid(tp.TEXTS, value))
+        if isinstance(value, Mapping):
+            entries = [(key, self._value(item)) for key, item in value.items()]
+            return b"".join(
+                tp.message(tp.ENTRIES, tp.integer(tp.KEY, self._iid(tp.KEYS, key)) + held)
+                for key, held in entries
+                if held
+            )
+        if isinstance(value, list):
+            return b"".join(tp.message(tp.ITEMS, held) for held in map(self._value, value) if held)
+        return b""
+
+    def _iid(self, table: int, text: str) -> int:
+        number = self._interned.get((table, text))
+        if number is None:
+            number = self._counts[table] = self._interned[table, text] = self._counts.get(table, 0) + 1
+            self._new.append(tp.message(table, tp.integer(1, number) + tp.text(2, text)))
+        return number
+
+    def _declare(self) -> bytes:
+        """Return a packet with the new texts; the track's first one also has its defaults."""
+        texts = tp.message(tp.INTERNED, b"".join(self._new))
+        self._new.clear()
+        if self._begun:
+            return tp.packet(texts, tp.integer(tp.SEQUENCE, self._sequence), tp.integer(tp.FLAGS, tp.NEEDS_STATE))
+        self._begun = True
+        return tp.packet(texts, *self._state(tp.STATE_CLEARED))
+
+    def _state(self, flags: int) -> Iterator[bytes]:
+        """Return the fields that the following packets share."""
+        defaults = tp.message(tp.TRACK_EVENT, tp.integer(tp.TRACK_UUID, self._uuid))
+        defaults += tp.integer(tp.CLOCK_ID, tp.COUNTED if self._counted else tp.BOOTTIME)
+        yield from (
+            tp.integer(tp.SEQUENCE, self._sequence),
+            tp.integer(tp.FLAGS, flags),
+            tp.message(tp.DEFAULTS, defaults),
+        )
+
+
+# -- Slices in order of time, and what ends between them ---------------------------------------------------------------
+
+
+_NOTHING = _Begin(b"", {}, False, b"")
+
+
+def _used(codes: NDArray[np.int32], values: Sequence[Any]) -> list[bool]:
+    """Return of each of the values whether a code stands for it."""
+    used: list[bool] = (np.bincount(codes, minlength=len(values)) > 0).tolist()
+    return used
+
+
+def _only(columns: Sequence[Columns], number: int) -> Columns:
+    """Return one slice, counted through all columns."""
+    for one in columns:
+        if number < len(one.starts):
+            here = slice(number, number + 1)
+            args: dict[str, Column] = {
+                key: column[here] if isinstance(column, np.ndarray) else Pool(column.values, column.codes[here])
+                for key, column in one.args.items()
+            }
+            return Columns(Pool(one.likes.values, one.likes.codes[here]), one.starts[here], one.durations[here], args)
+        number -= len(one.starts)
+    raise IndexError(number)
+
+
+def _with_ends(
+    times: Ints, numbers: Ints, ends: Ints, is_slice: NDArray[np.bool_], before: Sequence[int]
+) -> tuple[Ints, Ints, list[int]]:
+    """Items with the ends of slices between them: times, numbers, and what is still open behind them.
+
+    ``ends``: of those of the items that are slices; ``before``: of slices that were open before. A slice ends before
+    the first item behind its own that begins no earlier than its end; of several the innermost ends first.
+    """
+    count, others = len(times), len(before)
+    closing = np.append(np.array(before, np.int64), ends)
+    until = np.searchsorted(times, closing, "left")
+    until[others:] = np.maximum(until[others:], np.flatnonzero(is_slice) + 1)
+    closed = np.flatnonzero(until < count)
+    order = np.lexsort((
+        np.append(-closed, np.zeros(count, np.int64)),
+        np.append(2 * until[closed], 2 * np.arange(count) + 1),
+    ))  # fmt: skip
+    return (
+        np.append(closing[closed], times)[order],
+        np.append(np.full(len(closed), -1), numbers)[order],
+        closing[until >= count].tolist(),
+    )
+
+
+# -- Arrows: packets name those that leave and arrive, so they are known before the slices -----------------------------
+
+
+class _TrackEnds(NamedTuple):
+    """The arrows that leave or arrive on a track, in order of time."""
+
+    times: Ints
+    ids: Ints
+
+
+class Arrows:
+    """By track where arrows ``leave`` and ``arrive``. Packets name them, so they are known before."""
+
+    def __init__(self, trace: Trace) -> None:
+        leave: list[tuple[Ints, Ints, Ints]] = []
+        arrive: list[tuple[Ints, Ints, Ints]] = []
+        for part in trace.parts if trace.arrows is None else trace.arrows:
+            alone: list[tuple[int, ...]] = []
+            for event in part():
+                if isinstance(event, Flows):
+                    leave.append((np.full(len(event.ids), event.from_track), event.from_ns, event.ids))
+                    arrive.append((event.to_tracks, event.to_ns, event.ids))
+                elif isinstance(event, Flow):
+                    alone.append((event.id, event.from_track, event.from_ns, event.to_track, event.to_ns))
+            if alone:
+                ids, from_tracks, from_ns, to_tracks, to_ns = np.array(alone, np.int64).T
+                leave.append((from_tracks, from_ns, ids))
+                arrive.append((to_tracks, to_ns, ids))
+        self.leave, self.arrive = _by_track(leave), _by_track(arrive)
+
+
+def _by_track(ends: Sequence[tuple[Ints, Ints, Ints]]) -> dict[int, _TrackEnds]:
+    """``ends``: tracks, times and ids."""
+    if not ends:
+        return {}
+    tracks, times, ids = map(np.concatenate, zip(*ends, strict=True))
+    order = np.lexsort((times, tracks))
+    tracks, times, ids = tracks[order], times[order], ids[order]
+    known, first = np.unique(tracks, return_index=True)
+    bounds = [*first.tolist(), len(tracks)]
+    return {
+        track: _TrackEnds(times[begin:end], ids[begin:end])
+        for track, begin, end in zip(known.tolist(), bounds, bounds[1:], strict=False)
+    }
+
+
+class Ends:
+    """The arrows' ends on one track, taken as its slices come by in order of time."""
+
+    def __init__(self, ends: _TrackEnds, field: int) -> None:
+        self._times, self._ids = ends
+        self._head = tp.varint(field << 3 | 1)
+        self._at = 0
+
+    def fields(self, starts: Ints, rows: Ints, until: int) -> list[Fields]:
+        """Return the fields of arrows before ``until``. Of several slices with one start, the last one has them.
+
+        ``starts``: of slices in order, whose packets are ``rows``.
+        """
+        begin, self._at = self._at, int(np.searchsorted(self._times, until))
+        times, ids = self._times[begin : self._at], self._ids[begin : self._at]
+        at = np.searchsorted(starts, times, "right") - 1
+        here = (at >= 0) & (starts[at] == times) if len(starts) else np.zeros(len(times), np.bool_)
+        at, ids = at[here], ids[here]
+        slices, first, counts = np.unique(at, return_index=True, return_counts=True)
+        one, several = counts == 1, np.flatnonzero(counts > 1)
+        single = Fields(int(one.sum()), rows[slices[one]])
+        single.constant(self._head)
+        single.word(ids[first[one]].view(np.uint64), 8)
+        many = Fields(len(several), rows[slices[several]])
+        if len(several):
+            texts = [
+                b"".join(self._head + tp.fixed64(number) for number in ids[begin : begin + count].tolist())
+                for begin, count in zip(first[several].tolist(), counts[several].tolist(), strict=True)
+            ]
+            many.texts(Texts(texts), np.arange(len(texts)))
+        return [single, many]
+
+
+def ends_of(arrows: Arrows, track: int) -> tuple[Ends, ...]:
+    kinds = ((arrows.leave, tp.FLOW), (arrows.arrive, tp.FLOW_ENDS))
+    return tuple(Ends(ends[track], field) for ends, field in kinds if track in ends)
+
 
 _TOGETHER = 4096
 """Slices that come one by one are written so many at once."""

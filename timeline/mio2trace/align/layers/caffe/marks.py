@@ -19,9 +19,8 @@ from mio2trace.align.links import LayerRun, Links
 from mio2trace.align.operations.rates import FAR, LINE_NS, MISFIT, MOST_STRAY, NATS_NEVER
 from mio2trace.evidence import TIMER_MARKS
 from mio2trace.model.log import Direction
-from mio2trace.model.profile import TimerMark
+from mio2trace.model.profile import TimerMark, TimerMarks
 from mio2trace.model.tables import Activities
-from mio2trace.model.timer_marks import TimerMarks
 from mio2trace.notes import Notes
 
 

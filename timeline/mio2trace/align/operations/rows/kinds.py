@@ -11,9 +11,8 @@ import msgspec
 from mio2trace.align.operations.rates import NATS_MISSTATED, NATS_NEVER
 from mio2trace.align.operations.rows.calls import SEVERAL, alone
 from mio2trace.kernels import KernelFact
-from mio2trace.kernels.cut import cut_at, cut_name, in_full
 from mio2trace.kernels.facts import number
-from mio2trace.kernels.names import FBW, FW, KernelName, W, kernel_name, stem
+from mio2trace.kernels.names import FBW, FW, KernelName, W, cut_at, cut_name, in_full, kernel_name, stem
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import Activity, Profile, Size3
