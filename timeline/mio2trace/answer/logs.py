@@ -37,9 +37,8 @@ def of_logs(run: Run) -> list[Section]:
         parts = [f"{count(len(ran), 'operation')} of {count(problems, 'problem')}"] if ran else []
         parts += [count(len(operations) - len(ran), "search")] if len(ran) < len(operations) else []
         said.append(f"{' and '.join(parts)} in the log")
-    records = sum(len(log.records) for log in run.libraries)
-    if records and not said:
-        said.append(f"{count(records, 'record')} of MIOpen's log (`mio2trace messages` lists them), no operation")
+    if not said and any(log.records for log in run.libraries):
+        said.append("MIOpen's log (`mio2trace messages` lists what it says), no operation")
     if not (said or complaints):
         return []
     return [

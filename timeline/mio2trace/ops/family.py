@@ -129,6 +129,9 @@ class Line(msgspec.Struct, frozen=True):
     @property
     def shape(self) -> Shape:
         """The shape that the common flags state."""
+        whole = self.flags.get("input", self.flags.get("X", "")).partition(",")[0].split("x")
+        if len(whole) > 1 and all(map(str.isdecimal, whole)):
+            return tuple(map(int, whole))
         return tuple(int(text) for name in "ncDHW" if (text := self.flags.get(name, "")).isdecimal())
 
     def integers(self, names: str) -> Shape:

@@ -22,7 +22,15 @@ OLD_COMMAND = late(  # or a later parameter that lost its prefix
     rb"(?:\S*/)?MIOpenDriver(?:\.exe)?:? +(?P<text>\S.*)$",
     re.DOTALL,
 )
-BARE_COMMAND = late(rb"^[\s>$#`]*+(?:\S*/)?MIOpenDriver(?:\.exe)?:? +([A-Za-z]\w*(?: .*)?)$", re.DOTALL)
+BARE_COMMAND = late(  # behind a prompt, another program's level, marks of Markdown, variables of the environment
+    rb"^(?:[^$#\n]{0,200}[$#] |[^\n]{0,200}? - )?[\s>$#`\"'*-]*+(?>(?:[A-Z_][A-Z0-9_]*+=\S*+ +)*)"
+    rb"(?P<path>\S*/)?MIOpenDriver(?:\.exe)?:? +(?P<text>[A-Za-z]\w*(?!.* --help)(?: .*)?)$",
+    re.DOTALL,
+)
+AFTER_COMMAND = late(rb"(?<!\s)\s++(?:[0-9&]?>|[|;#&])")
+"""The begin of what a shell adds behind a command: a redirection, a pipe, a comment."""
+MARKS = b" \t\r\n`\"'*;\\"
+"""What a shell and Markdown put at the end of a command."""
 SIGNATURE = late(rb"\s*(?:(?:miopenStatus_t|const\s+char|void|bool|auto|int|size_t)[\s*&]|(?:miopen|std)::)")
 PARAM = late(rb"\s*(?:[A-Za-z_][\w.>()\[\]-]*|\".*?\"|name \+ .*?) =(?:\s|$)")
 MAY_BE_PART = late(rb"[=}\r\x1b]| : |\A\s*+\Z")
@@ -34,9 +42,9 @@ _RANGE = late(rb"s_api = (\w+)((?: \| .*)?)$", re.DOTALL)
 _FUNCTION = late(rb"[\w~<>]*")
 _DATE = late(rb"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})")
 WORDS = (
-    b"MIOpen", b"miopen", b"l_name = ", b"s_api = ", b" Verif", b" descr", b" Failed: ", b"Memory access fault",
-    b"(core dumped)", b"(): invalid ", b"HSA_STATUS_ERROR", b"HIP error: ", b"HIP out of memory", b": error: ",
-    b"fatal error: ", b" generated", b"-F=", b"-B=", b"-W=", b"-F_", b"-B_", b"-W_",
+    b"MIOpen", b"miopen", b"l_name = ", b"s_api = ", b" Verif", b" descr", b" Failed: ", b" FAILED",
+    b"Memory access fault", b"(core dumped)", b"(): invalid ", b"HSA_STATUS_ERROR", b"HIP error: ",
+    b"HIP out of memory", b": error: ", b"fatal error: ", b" generated", b"-F=", b"-B=", b"-W=", b"-F_", b"-B_", b"-W_",
 )  # fmt: skip
 BEGINNINGS = (
     *PERFORMANCE, b"rnn", b"stats: ", b"GPU Kernel", b"PRNG seed", b"Warm-up: ", b"- id: ",
@@ -51,12 +59,19 @@ DRIVER_OUTPUT = late(
 TENSOR_PRINT = late(rb"^(?:(?:Set|Copy|Scale)Tensor|(?:src |dst )?(?:real|flat) descrip?tor: [\d, ]++)\s*$")
 _FAILURES: tuple[tuple[re.Pattern[bytes], str], ...] = (
     (late(rb"(?<![\w/\\])MIOpen Error: (?P<text>.*)", re.DOTALL), "error"),
-    (late(rb"^(?P<text>(?:Forward|Backward) (?>[\w ]*? Failed: ).*)", re.DOTALL), "verification failed"),
+    (
+        late(
+            rb"^(?P<text>(?:(?:Forward|Backwards?|final|difference at|CTC|ReduceTensor\(\)) "
+            rb"(?>[\w ]*?(?:Failed: |FAILED\b))|Run\w+\(\) FAILED\b).*)",
+            re.DOTALL,
+        ),
+        "verification failed",
+    ),
     (
         late(
             rb"(?P<text>Memory access fault by GPU.*|\b\w++ \(core dumped\)"
             rb"|\b(?:free|realloc|munmap_chunk)\(\): invalid \w++|HSA_STATUS_ERROR.*|HIP error: .*|HIP out of memory.*"
-            rb"|\bmiopenStatus(?!Success|_t\b)[A-Z]\w++.*)",
+            rb"|\bmiopenStatus(?!Success|_t\b)[A-Z]\w++.*|Check failed: \w++ == miopenStatusSuccess.*)",
             re.DOTALL,
         ),
         "crash",

@@ -28,12 +28,14 @@ from mio2trace.notes import Notes
 from mio2trace.patterns import late
 from mio2trace.readers.miopen.entries import Entries
 from mio2trace.readers.miopen.lines import (
+    AFTER_COMMAND,
     ANSI,
     BARE_COMMAND,
     CLOSE,
     COMMAND,
     DRIVER_OUTPUT,
     LEVEL,
+    MARKS,
     MAX_PARAMS,
     MAY_BE_PART,
     OLD_COMMAND,
@@ -55,6 +57,7 @@ from mio2trace.readers.miopen.replay import Other, Replay, nothing
 _ALL_ZERO = bytes(b"0"[0] if byte in b"123456789" else byte for byte in range(256))
 """The meaning of a text does not depend on its digits."""
 
+_ECHO = len(b"MIOpenDriver: ")
 _LONGEST_HEAD = 1024
 """Bytes after a prefix that show whether it is one: a line may contain its word thousands of times."""
 
@@ -77,6 +80,7 @@ class MiopenDecoder:
         self._view: Untimed | None = None
         self._entries = Entries(self._out, self._replay, notes)
         self.wrapped = WrappedCommands(self._out)
+        self._typed = 0  # the last line with a command that a person gave: the driver repeats it
 
     def feed(self, number: int, line: bytes) -> bool:
         """Read line ``number`` (from 1); return False if it is no part of a MIOpen record."""
@@ -253,7 +257,7 @@ class MiopenDecoder:
             return True
         found = COMMAND.match(body)
         if found:
-            tag, command = found[1].decode(errors="replace"), found[2].strip().decode(errors="replace")
+            tag, command = found[1].decode(errors="replace"), _command_in(found[2])
             self._command(number, tag, command, self._entries.thread, raw if raw.startswith(self._plain) else b"")
         elif b"(" in body and (SIGNATURE.match(body) or body.rstrip().endswith(b"{")):
             self._entries.header(number, body, raw, None, self._plain)
@@ -279,12 +283,18 @@ class MiopenDecoder:
     def _bare_command(self, number: int, text: bytes, raw: bytes) -> bool:
         found = OLD_COMMAND.search(text)
         if found:
-            tag, command = found["by"] or found["tag"], found["text"].strip().decode(errors="replace")
+            tag, command = found["by"] or found["tag"], _command_in(found["text"])
             self._command(number, tag.decode(errors="replace"), command, None, raw)
             return True
         found = BARE_COMMAND.match(text)
         if found:
-            self._command(number, "", found[1].strip().decode(errors="replace"), None)
+            command, before = _command_in(found["text"]), self.wrapped.ends_before(number)
+            if before is not None and self._typed == before.line and before.text.split() == command.split():
+                self._counted(number, text, "driver command repeated on standard output")
+            else:
+                self._command(number, "", command, None)
+                if found["path"] is not None or found.start("text") > _ECHO:
+                    self._typed = number
             return True
         if b"kernel_name = " in text and b"local_work_dim = " in text:
             for launch in debug_launches(text):
@@ -367,6 +377,12 @@ class MiopenDecoder:
             out.records.append(message)
 
 
+def _command_in(text: bytes) -> str:
+    """Return a command without what a shell or Markdown adds behind it."""
+    end = AFTER_COMMAND.search(text)
+    return (text[: end.start()] if end else text).rstrip(MARKS).lstrip().decode(errors="replace")
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # Commands that a terminal wrapped: a line of options directly after a command continues it (miopen-log.md 7).
 
@@ -397,7 +413,7 @@ class WrappedCommands:
         command = self.ends_before(number)
         if command is None:
             return False
-        more = line.rstrip().decode(errors="replace")
+        more = line.removeprefix(b"> ").rstrip(b"\\ \t\r\n").decode(errors="replace")
         tokens = more.split()
         if not _are_options(tokens):
             return False

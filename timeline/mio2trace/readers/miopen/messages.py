@@ -136,6 +136,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("step", "launches", "8.3", text=late(r"(?i)descriptor|descritor"), function=late(r"Tensor|Reduce")),
     Kind("tensor print", "launches", "2.3; sample 29"),
     Kind("rnn command repeated on standard output", "calls", "7.3; sample 45"),
+    Kind("driver command repeated on standard output", "calls", "7.3"),
     Kind("trace", "others", "2.2; sample 23"),
     Kind("other", "others", "2.2"),
 )  # fmt: skip
