@@ -247,6 +247,34 @@ def test_an_unmarked_step_of_training_lasts_until_the_next(tmp_path: Path, is_tr
     assert lengths[3] < 200_000
 
 
+SCALED: Op = "aten::mul", "aten::mul", []
+
+
+@pytest.mark.parametrize("is_each", [True, False])
+def test_ranges_around_unmarked_steps_leave_nothing_out(tmp_path: Path, is_each: bool) -> None:
+    """A range around one step begins it, and holds what other threads launch. Of one around all, each part is in the
+    step that launched it; such steps begin with the first layer."""
+    events = []
+    for number in range(2):
+        first, key = FIRST_US + 1000 * number, 100 + 200 * number
+        events += step([SCALED, CONV, LINEAR], first, key, f"train {'ab'[number]}" if is_each else "")
+        events += [
+            row("cuda_runtime", "hipLaunchKernel", 7, 8, first + 890, 1, correlation=key + 99),
+            row("kernel", "sum", 2, 0, first + 895, 5, device=2, stream=0, correlation=key + 99),
+        ]
+    if not is_each:
+        events = [
+            row("user_annotation", "train", 7, 7, FIRST_US, 3000, External_id=1),
+            *(one for one in events if one["name"] != "sum" and one["tid"] != 8),
+        ]
+    path = tmp_path / "made.json"
+    path.write_bytes(trace(events))
+    found = mio2trace.analyse([path]).run.alignment
+    assert found is not None
+    iterations = [found.links.iteration_of(position) for position in range(len(found.profile.activities))]
+    assert iterations == ([1] * 7 + [2] * 7 if is_each else [None, *[1] * 6, *[2] * 5])
+
+
 def test_a_step_of_other_ops_is_a_guess(tmp_path: Path) -> None:
     """Its positions may be others: two steps agree, the third has an op less."""
     ops = [CONV, LINEAR, WIDE]

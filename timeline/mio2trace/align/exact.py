@@ -28,7 +28,7 @@ from mio2trace.kernels.names import KernelName, kernel_name
 from mio2trace.model.log import Direction
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import Profile, Range
-from mio2trace.model.tables import NO, Numbers, by_key
+from mio2trace.model.tables import NEVER, NO, Numbers, by_key
 from mio2trace.notes import Notes
 from mio2trace.ops.aten import ROWS
 from mio2trace.ops.families.collective import is_annotation
@@ -334,6 +334,8 @@ class _Layers:
         self._layers = inner or self._layers
         self._sequenced = Sequenced()
         self._given: list[tuple[Numbers, int]] = []
+        self._around: dict[int, Range] = {}
+        """By unmarked step the range around all of it."""
         # A log that names layers knows them better, and numbers its iterations in its own way.
         if SEQUENCE not in attribution.without and not any(log.layers for log in attribution.logs):
             annotations = {place: ranges[place] for place in self._layers}
@@ -382,12 +384,18 @@ class _Layers:
         for (place, sure, pass_), gradient in by_start:
             name, _ = self._layers[place]
             times = min(made.start_ns for _, made in gradient), max(0, *(made.end_ns for _, made in gradient))
-            run = self._run(name, index_of[name], "backward", self._pass(pass_, iteration_of[place], "backward"), times)
-            self._give(np.sort(np.concatenate([rows for rows, _ in gradient])), run, place, sure=sure)
+            rows = np.sort(np.concatenate([rows for rows, _ in gradient]))
+            iteration, parts = iteration_of[place], [(iteration_of[place], rows)]
+            if iteration == _SET_UP and pass_ == NONE:  # the range reaches over the steps
+                parts = self._split(rows, begins, iteration)
+            for number, positions in parts:
+                run = self._run(name, index_of[name], "backward", self._pass(pass_, number, "backward"), times)
+                self._give(positions, run, place, sure=sure)
         if self._given:
             given, numbers = [rows for rows, _ in self._given], [number for _, number in self._given]
             links.give_layers(np.concatenate(given), np.repeat(numbers, [*map(len, given)]), RANGE)
         if not self._attribution.steps:
+            self._place_during()
             self._place_between(in_order)
 
     def _give(self, positions: Numbers, run: LayerRun, place: int, *, sure: bool = True) -> None:
@@ -412,10 +420,7 @@ class _Layers:
             begun_in = iteration_of[place]
             parts = [(begun_in, used[place, pass_])]
             if begins and pass_ == NONE and begun_in is not None:
-                launched = commands.host_start_ns[used[place, pass_]]
-                numbers = np.searchsorted(begins, launched, "right")
-                numbers = np.where(launched == NO, begun_in, np.where(numbers == 0, _SET_UP, numbers))
-                parts = [*by_key(used[place, pass_], numbers)]
+                parts = self._split(used[place, pass_], begins, begun_in)
             made = self._sequenced.executions.get(place, ranges[place])
             for number, positions in parts:
                 times = made.start_ns, made.end_ns
@@ -426,6 +431,13 @@ class _Layers:
                     if len(called):
                         times = int(starts.min()), max(0, int(ends.max()))
                 yield place, pass_, number, positions, (times[0], max(times))
+
+    def _split(self, positions: Numbers, begins: Sequence[int], begun_in: int) -> list[tuple[int | None, Numbers]]:
+        """Return the positions by the unmarked step that launched them; ``begun_in`` if no launch is known."""
+        launched = self._attribution.profile.commands.host_start_ns[positions]
+        numbers = np.searchsorted(begins, launched, "right")
+        numbers = np.where(launched == NO, begun_in, np.where(numbers == 0, _SET_UP, numbers))
+        return [*by_key(positions, numbers)]
 
     def _pass(self, of_launch: int, iteration: int | None, direction: Direction | None) -> int:
         """Return the pass of an execution: of the step that launched its commands, else of its range's begin."""
@@ -462,9 +474,11 @@ class _Layers:
 
     def _begins(self, in_order: Sequence[int]) -> list[int]:
         """Return when each unmarked step began, by executions of the first layer; empty if there are none."""
-        sequenced = sorted((made.start_ns, made.name) for made in self._sequenced.executions.values() if not made.again)
+        sequenced = sorted(
+            (made.start_ns, made.name, place) for place, made in self._sequenced.executions.items() if not made.again
+        )
         if sequenced:
-            return [start for start, name in sequenced if name == sequenced[0][1]]
+            return self._with_ranges_around([place for _, name, place in sequenced if name == sequenced[0][1]])
         if not in_order:
             return []
         first = self._layers[in_order[0]]
@@ -473,6 +487,19 @@ class _Layers:
         ]
         are_steps = any(self._layers[place][1] for place in in_order) or self._hold_launches(in_order, starts)
         return starts if are_steps else []
+
+    def _with_ranges_around(self, firsts: Sequence[int]) -> list[int]:
+        """Return when steps began whose first ops are ``firsts``: with the outermost user range that holds no other."""
+        ranges, parent_of = self._attribution.profile.ranges, self._opened.parent_of
+        begins = [ranges[place].start_ns for place in firsts]
+        for number, (place, last, next_) in enumerate(zip(firsts, [-1, *begins], [*begins[1:], NEVER], strict=False)):
+            while (place := parent_of[place]) != NONE:
+                made = ranges[place]
+                if made.start_ns <= last or next_ <= made.end_ns:
+                    break
+                if place in self._layers:
+                    begins[number], self._around[number + 1] = made.start_ns, made
+        return begins
 
     def _iteration(self, begins: Sequence[int], time_ns: int) -> int | None:
         """Return the iteration at a host time: of the marked step, else by ``begins``."""
@@ -497,6 +524,14 @@ class _Layers:
         behind = np.searchsorted(launches, [ends[number] for number in begins], "right")
         held = int((behind - np.searchsorted(launches, [*begins.values()])).sum())
         return held >= LEAST_LAUNCHES * (len(launches) - int(np.searchsorted(launches, min(begins.values()))))
+
+    def _place_during(self) -> None:
+        """Set the pass of activities without layer that were launched, on any thread, while a range held a step."""
+        links, called = self._attribution.links, self._attribution.profile.commands.host_start_ns
+        for number, made in self._around.items():
+            is_during = (np.asarray(links.pass_of) == NONE) & (made.start_ns <= called) & (called < made.end_ns)
+            if is_during.any():
+                links.give_pass(np.flatnonzero(is_during), links.pass_id("iteration", number))
 
     def _place_between(self, in_order: Sequence[int]) -> None:
         """Set the pass of activities without layer: that of both neighbours; set-up before the first layer."""
