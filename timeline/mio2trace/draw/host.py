@@ -29,6 +29,7 @@ from mio2trace.draw.base import (
     Ids,
     TimeBase,
     alike,
+    flags,
     layer_args,
     merged,
     on_axis,
@@ -858,9 +859,7 @@ class HostSide:
         clip = None if self._chosen is None else self._clipped
         yield from host_layers(self._alignment.links, spans, self._passes, clip, self._track(_LAYERS), origin)
         for number, (_, _, _, row) in self._lanes():
-            track = self._number(number)
-            for one in row:
-                yield Slice(track, one.start - origin, one.end - one.start, one.name, one.category, one.shown_args())
+            yield from _as_slices(self._number(number), row, origin)
         if isinstance(self._api, ApiCalls):
             yield from self._api.events(origin)
         elif self._api is not None:
@@ -918,6 +917,42 @@ def _was_set_back(commands: Activities) -> bool:
     """Return whether a later call began clearly earlier: then one host time stands for two moments."""
     starts = commands.host_start_ns[commands.host_start_ns != NO]
     return bool((starts < np.maximum.accumulate(np.maximum(starts, 0)) - DISORDER_NS).any())
+
+
+def _as_slices(track: int, row: Sequence[HostSpan], origin: int) -> Iterator[Slices]:
+    """Yield the slices of a lane, a limited number at once."""
+    for first in range(0, len(row), ROW):
+        spans = row[first : first + ROW]
+        has_kernels = np.array([one.args is None for one in spans], bool)
+        columns, places = [], []
+        for make, found in ((_launching, has_kernels), (_alone, ~has_kernels)):
+            if found.any():
+                places.append(np.flatnonzero(found))
+                columns.append(make(track, [spans[place] for place in places[-1].tolist()], origin))
+        yield Slices(track, columns, merged(*places) if len(columns) > 1 else None)
+
+
+def _launching(track: int, spans: Sequence[HostSpan], origin: int) -> Columns:
+    """Return calls with kernels: the columns are the arguments of `HostSpan.shown_args`."""
+    operations = [one.operation for one in spans if one.operation is not None]
+    names = {one.name: Slice(track, 0, 0, one.name, one.category, NO_ARGS) for one in spans}
+    lines = np.array([one.line for one in operations], np.int64)
+    args = told({
+        "operation": np.array([one.index for one in operations], np.int64),
+        "line": np.where(lines == 0, NO, lines),
+        "range": flags(lines == 0),
+        "api": Pool.of([one.facts.api or None for one in operations]),
+        "phase": Pool.of([one.facts.phase for one in operations]),
+        "host_by": Pool.same(HOST_BY_KERNELS, len(operations)),
+    })  # fmt: skip
+    starts, ends = (np.array([getattr(one, name) for one in spans], np.int64) for name in ("start", "end"))
+    return Columns(alike([names[one.name] for one in spans]), shifted(starts, -origin), ends - starts, args)
+
+
+def _alone(track: int, spans: Sequence[HostSpan], origin: int) -> Columns:
+    return whole([
+        Slice(track, one.start - origin, one.end - one.start, one.name, one.category, one.args or {}) for one in spans
+    ])  # fmt: skip
 
 
 # -- Layers with known times on the host, inside their passes, on one track
