@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import mio2trace
+from mio2trace.cli import cli
 from mio2trace.model.profile import Activity, Profile, Range
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers import detect, run_log
@@ -318,6 +320,10 @@ def test_work_of_a_device_that_is_not_read_is_a_problem(tmp_path: Path) -> None:
     path.write_bytes(trace(host))
     with pytest.raises(InputError, match=r"it holds 2 ops and ranges of the host and no work of a device"):
         mio2trace.convert(path)
+    launch = row("cuda_runtime", "cudaLaunchKernel", 542, 542, FIRST_US + 20, 5, External_id=45, correlation=71)
+    path.write_bytes(trace([*host, launch, row("overhead", "Buffer Flush", 542, 542, FIRST_US + 700, 50)]))
+    result = CliRunner().invoke(cli, ["report", str(path)])
+    assert "it holds 1 kernel launch, so the profiler got no records of the GPU" in result.output
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 1000])

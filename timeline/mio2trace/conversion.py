@@ -16,6 +16,7 @@ from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse, as_given
 from mio2trace.draw import BuildOptions, Fold, HostCalls, RunToDraw, Selection, Tracks, build
 from mio2trace.draw.selection import window
 from mio2trace.files import Input, Progress, replacing, standard_output
+from mio2trace.measures.device_time.launches import Launches
 from mio2trace.memory import without_garbage_collection
 from mio2trace.notes import LOGGED, InputError, Notes, OptionError
 from mio2trace.outgoing import count
@@ -314,7 +315,13 @@ def what_is_missing(run: Run, notes: Notes) -> str:
     if run.profiles:
         lost = "; ".join(map(str, notes.problems))
         host = sum(len(profile.ranges) for profile in run.profiles)
-        if host and not lost:
+        launched = sum(Launches(profile, has_common_clock=False).without_kernels for profile in run.profiles)
+        if launched:
+            lost = (
+                f"it holds {count(launched, 'kernel launch')}, so the profiler got no records of the GPU (no "
+                "permission, or another profiler uses the GPU)"
+            )
+        elif host and not lost:
             lost = (
                 f"it holds {host:,} ops and ranges of the host and no work of a device (torch.profiler records that "
                 "with ProfilerActivity.CUDA, on AMD GPUs too)"

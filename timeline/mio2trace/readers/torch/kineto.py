@@ -66,6 +66,8 @@ _MEMORY = "Pageable", "Pinned"
 _NONE: dict[int, Any] = {}
 _DERIVED = frozenset(("", "fwdbwd", "Trace", "gpu_user_annotation", "cpu_instant_event"))
 """Rows that only repeat others, or have no duration."""
+_OF_PROFILER = frozenset(("overhead",))
+"""Rows of the profiler's own work."""
 _KINDS = {
     "kernel": "kernel", "concurrent_kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "fill",
     "Kernel": "kernel", "Memcpy": "copy", "Memset": "fill",
@@ -449,8 +451,8 @@ class _Reading:
         if self._frames:
             what = "Python function not drawn: --host-calls draws all of them, modules are drawn anyway"
             self._notes.remark(what, place, self._frames)
-        say = self._notes.remark if is_recorded else self._notes.add
         for category, count in self._unknown.most_common(5):
+            say = self._notes.remark if is_recorded or category in _OF_PROFILER else self._notes.add
             say(f"row of category {category} not drawn", place, count)
 
     def _once(self, value: Any) -> Any:
