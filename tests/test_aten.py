@@ -20,7 +20,7 @@ from mio2trace.cli import cli
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Inputs
 from mio2trace.ops.aten import ROWS, operations_of, plain
-from mio2trace.ops.naming import operation_name
+from mio2trace.ops.naming import operation_name, problem_name
 from mio2trace.ops.operation import Operation
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, row, rows, trace
@@ -525,6 +525,23 @@ def test_other_rows(name: str, shapes: list[Any], values: list[str], primitive: 
     operation = only(name, given(shapes, values))
     assert (operation.primitive, operation.flop) == (primitive, flop)
     assert not operation.doubts
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "shown"),
+    [
+        ("aten::cudnn_convolution", [[32, 3, 8, 8], [64, 3, 7, 7], [], []], "Conv fwd 32x3x8x8 w64x3x7x7"),
+        ("aten::cudnn_convolution", [[32, 3, 8, 8], [96, 3, 7, 7], [], []], "Conv fwd 32x3x8x8 w96x3x7x7"),
+        ("aten::convolution_backward", [[2, 4, 7, 7], [2, 3, 8, 8], [4, 3, 2, 2]], "Conv 2x3x8x8 w4x3x2x2"),
+        ("aten::max_pool2d_with_indices", [[2, 3, 8, 8], [], [], []], "Pool fwd 2x3x8x8"),
+    ],
+)  # fmt: skip
+def test_ops_without_recorded_numbers_are_told_apart_by_their_shapes(name: str, shapes: list[Any], shown: str) -> None:
+    """PyTorch before 2.1 records no ``Concrete Inputs``: no stride, but the shapes of all tensors."""
+    (operation,) = operations_of(name, Inputs(tuple(map(tuple, shapes)), ("float",) * len(shapes)))
+    assert operation.problem is None
+    assert operation.doubts == ("the inputs do not show the problem",)
+    assert operation_name(operation) == shown == problem_name(operation)
 
 
 def test_an_rnn_has_its_command() -> None:

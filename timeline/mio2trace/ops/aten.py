@@ -404,12 +404,24 @@ def operations_of(name: str, inputs: Inputs | None) -> tuple[Operation, ...]:
         except (ValueError, IndexError):
             pass
     if not problems:
+        x, w = ((), ()) if inputs is None else _seen(row, inputs)
         facts = OperationFacts(
-            api=name, primitive=row.primitive, direction=row.direction, dtype=dtype, command_reason=doubt,
-            doubts=(doubt,),
+            api=name, primitive=row.primitive, direction=row.direction, input=x, weights=w, dtype=dtype,
+            command_reason=doubt, doubts=(doubt,),
         )  # fmt: skip
         return (Operation(facts=facts),)
     return tuple(_operation(name, row, problem.typed(dtype)) for problem in problems)
+
+
+def _seen(row: _Row, inputs: Inputs) -> tuple[Shape, Shape]:
+    """Return x, and w of a convolution, of an op whose problem is unknown: ops that differ there are not the same.
+
+    Before 2.1 PyTorch records no numbers, so that the stride of a convolution is in no trace.
+    """
+    tensors = [*map(_tensor, inputs.shapes), (), (), ()]
+    if row.direction != FORWARD:  # the gradient of y comes first
+        del tensors[0]
+    return tensors[0], tensors[1] if row.primitive == "conv" else ()
 
 
 @lru_cache(maxsize=1 << 13)

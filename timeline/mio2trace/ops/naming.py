@@ -40,7 +40,7 @@ def operation_name(operation: Operation) -> str:
     """Return ``Conv fwd 64x64x56x56 -> 64x256x56x56 k1x1``; the name of a search begins with ``Find``.
 
     The name is the same in every trace, table and query. k is the window, s the stride, d the dilation, g the groups;
-    each is left out if it has its usual value.
+    each is left out if it has its usual value. If the output is unknown, w is all of the weights.
     """
     return name_of(operation.facts)
 
@@ -102,8 +102,11 @@ def _shapes(operation: OperationFacts) -> Iterator[str]:
         yield shape_text(operation.input)
         if operation.output and operation.output != operation.input:
             yield from ("->", shape_text(operation.output))
-    window = operation.weights[2:] if operation.primitive in _TWO_GRADIENTS else operation.window
-    if window:
+    is_conv = operation.primitive in _TWO_GRADIENTS
+    window = operation.weights[2:] if is_conv else operation.window
+    if is_conv and operation.weights and not operation.output:
+        yield f"w{shape_text(operation.weights)}"
+    elif window:
         yield f"k{shape_text(window)}"
     for letter, sizes in (("s", operation.stride), ("d", operation.dilation)):
         if any(size != 1 for size in sizes):
