@@ -221,3 +221,84 @@ def test_a_database_with_nothing_in_it_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"results\.db: neither operations nor calls"):
         v1_db.read(source, ReadOptions(), Notes())
     source.close()
+
+
+def rows_of_rocm_5(path: Path, process: int = 70, other: int | None = None) -> None:
+    """Write a database of ROCm 5, where ``pid`` is a section, and the process is known of the operations alone."""
+    calls = [  # begin, end, section, thread, name, index
+        (1000, 1100, 2, process, "hipMemcpy", 1), (2000, 2100, 2, process, "hipLaunchKernel", 2),
+        (2100, 2600, 2, process, "hipDeviceSynchronize", 3),
+    ]  # fmt: skip
+    ops = [("OPS", 2150, 2500, 6, 1, "k", 2, process), ("OPS", 2510, 2510, 6, 0, "Unknown command type", 3, process),
+           ("COPY", 1050, 1090, 1, 0, "CopyHostToDevice", 1, process)]  # fmt: skip
+    if other is not None:
+        calls.append((3000, 3100, 2, other, "hipLaunchKernel", 1))
+        ops.append(("OPS", 3150, 3200, 6, 1, "m", 1, other))
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute('CREATE TABLE rocTX ("BeginNs", "EndNs", "pid", "tid", "Name", "Index")')
+        connection.execute("INSERT INTO rocTX VALUES (1900, 2800, 0, ?, ?, 0)", (process, '"layer a"'))
+        connection.execute('CREATE TABLE HIP ("BeginNs", "EndNs", "pid", "tid", "Name", "Index")')
+        connection.executemany("INSERT INTO HIP VALUES (?, ?, ?, ?, ?, ?)", calls)
+        for table in ("OPS", "COPY"):
+            connection.execute(
+                f'CREATE TABLE {table} ("BeginNs", "EndNs", "dev-id", "Name", "pid", "tid", "Index", "proc-id")'
+            )
+        for table, begin, end, section, row, name, index, pid in ops:
+            connection.execute(
+                f"INSERT INTO {table} VALUES (?, ?, 0, ?, ?, ?, ?, ?)", (begin, end, name, section, row, index, pid)
+            )
+        connection.commit()
+
+
+def test_a_section_is_no_process(tmp_path: Path) -> None:
+    """In files of ROCm 5 the calls, copies and kernels of a process have different numbers as ``pid``."""
+    path = tmp_path / "results.db"
+    rows_of_rocm_5(path)
+    (profile,) = read(path, v1_db)
+    assert profile.processes[0].pid == 70
+    assert [(a.kind, a.name, a.call and a.call.name, profile.queues[a.queue].number) for a in profile.activities] == [
+        ("copy", "copy host to device", "hipMemcpy", 0), ("kernel", "k", "hipLaunchKernel", 1),
+    ]  # fmt: skip
+    assert [made.text for made in profile.ranges] == ["layer a"]
+
+
+def test_a_call_of_rocm_5_is_of_the_process_whose_main_thread_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "results.db"
+    rows_of_rocm_5(path, other=80)
+    profiles = read(path, v1_db)
+    assert {
+        profile.processes[0].pid: [(a.name, a.call and a.call.start_ns) for a in profile.activities]
+        for profile in profiles
+    } == {70: [("copy host to device", 1000), ("k", 2000)], 80: [("m", 3000)]}
+
+
+def test_the_json_of_rocm_5_has_the_same_launches(tmp_path: Path) -> None:
+    """An arrow begins at the end of its call, in us since another time than that of the arguments."""
+    path = tmp_path / "results.json"
+
+    def made(section: int, row: int, name: str, begin: int, end: int, **more: int) -> str:
+        args = {"BeginNs": begin + 5_000_000, "EndNs": end + 5_000_000, "pid": section, "tid": row, "Name": name} | more
+        times = {"ts": str(begin // 1000), "dur": str(end // 1000 - begin // 1000)}
+        head = {"ph": "X", "name": name, "pid": str(section), "tid": str(row), **times}
+        return ",".join(["", json.dumps(head | {"args": {key.replace("_", "-"): str(v) for key, v in args.items()}})])
+
+    device = {"dev_id": 0, "proc_id": 70}
+    events = [
+        made(0, 70, "layer a", 1_000, 90_000),
+        made(2, 70, "hipMemcpy", 2_000, 12_000), made(2, 70, "hipLaunchKernel", 20_000, 30_000),
+        made(2, 70, "hipDeviceSynchronize", 31_000, 70_000),
+        made(1, 0, "CopyHostToDevice", 8_000, 11_000, **device), made(6, 1, "k", 33_000, 60_000, **device),
+        made(6, 0, "Unknown command type", 65_000, 65_000, **device),
+    ]  # fmt: skip
+    for key, (at, section, row, begin) in enumerate(((8, 1, 0, 8), (30, 6, 1, 33), (65, 6, 0, 65))):
+        events.append(f',{{"ts":{at},"ph":"s","cat":"DataFlow","id":{key},"pid":2,"tid":70,"name":"dep"}}')
+        events.append(
+            f',{{"ts":{begin},"ph":"t","cat":"DataFlow","id":{key},"pid":{section},"tid":{row},"name":"dep"}}'
+        )
+    path.write_text(JSON_HEAD + "\n".join(events) + "\n]}")
+    (profile,) = read(path, v1_json)
+    assert profile.processes[0].pid == 70
+    assert [(a.kind, a.name, a.call and a.call.name, profile.queues[a.queue].number) for a in profile.activities] == [
+        ("copy", "copy host to device", "hipMemcpy", 0), ("kernel", "k", "hipLaunchKernel", 1),
+    ]  # fmt: skip
+    assert profile.threads[profile.ranges[0].thread].tid == 70

@@ -218,6 +218,10 @@ def _times(subject: Subject) -> str:
     if told.is_warm_up:
         return f"{ms(subject.total_ns)} of kernels in the warm-up{without}; no iteration is known."
     if not subject.has_iterations:
+        searched = sum(cost.timed_ns for cost in subject.measures.searches.values())
+        set_up = (subject.measures.whole.timed_ns or 0) - subject.total_ns - searched
+        if set_up > 0:
+            without += f"{' and' if without else ', without'} {ms(set_up)} of set-up"
         return f"{ms(subject.total_ns)} of kernels{without}; no iterations are known."
     of = f"{number:,} steady of {recorded:,}" if number != recorded else count(number, "iteration")
     kind = f", {told.kinds[told.kind]}" if told.kinds[told.kind] else ""

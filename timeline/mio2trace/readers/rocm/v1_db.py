@@ -3,8 +3,10 @@
 Operations of devices are in ``OPS`` and ``COPY``, calls in ``HIP`` and ``HSA``, ranges in ``rocTX``. An operation's
 ``Index`` is that of the HIP call which launched it, within a process. ``roctx-range`` is the text of the innermost
 range that was open then, or the kernel's own name without a range. Without ``OPS`` the kernels of ``KERN`` are read, if
-they have times. The clock counts ns since an unknown kind of boot time. Sizes are missing; arguments of calls are not
-read.
+they have times. The clock counts ns since an unknown kind of boot time. Sizes are missing; arguments of calls and
+barriers are not read.
+
+Up to ROCm 5 ``pid`` is a section of the picture, ``tid`` of an operation the row in it, and ``proc-id`` the process.
 """
 
 from __future__ import annotations
@@ -19,14 +21,14 @@ from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.assembly import Assemblies, kernel_name, sizes
 from mio2trace.readers.rocm.database import Database, opened, tables
 from mio2trace.readers.rocm.rpd import kind_of, named
-from mio2trace.readers.rocm.v1_json import range_of
+from mio2trace.readers.rocm.v1_json import Processes, is_barrier, range_of, unquoted
 from mio2trace.source import Source
 
 NAME = "rocprof v1 database"
 _SNIFF = re.compile(rb'CREATE TABLE "?(?:OPS|COPY|HIP|HSA|KERN|rocTX)"? ?\(')
 _TABLES = ("OPS", "COPY", "HIP", "HSA", "KERN", "rocTX")
 _CALLS = "BeginNs", "EndNs", "pid", "tid", "Name", "Index"
-_OPS = "BeginNs", "EndNs", "pid", "tid", "Name", "Index", "dev-id", "stream-id", "roctx-range"
+_OPS = "BeginNs", "EndNs", "pid", "tid", "Name", "Index", "dev-id", "stream-id", "roctx-range", "proc-id"
 _KERNELS = "BeginNs", "EndNs", "pid", "tid", "KernelName", "Index", "gpu-id", "queue-id", "grd", "wgr"
 _Key = tuple[object, object]
 """(pid, tid)."""
@@ -51,10 +53,14 @@ class _Reading:
         self._ranges: dict[_Key, list[Range]] = {}
         self._begins: dict[tuple[object, object], int] = {}
         """The begin of a call, by process and index."""
+        self._processes = Processes(())
 
     def profiles(self, every_call: bool) -> list[Profile]:
+        ops = [(table, row) for table in ("OPS", "COPY") for row in self._rows(table, _OPS) if not is_barrier(row[4])]
+        self._processes = Processes(row[-1] for _, row in ops)
+        if self._processes.known:
+            ops = [(table, (*row[:2], row[-1], None, *row[4:7], row[3], *row[8:])) for table, row in ops]
         self._host()
-        ops = [(table, row) for table in ("OPS", "COPY") for row in self._rows(table, _OPS)]
         if not ops:
             self._kernels()
         for place, (table, row) in zip(self._ranges_of([row for _, row in ops]), ops, strict=True):
@@ -73,16 +79,18 @@ class _Reading:
 
     def _host(self) -> None:
         count = 0
-        for begin, end, pid, tid, name, _ in self._rows("rocTX", _CALLS):
+        for begin, end, section, tid, name, _ in self._rows("rocTX", _CALLS):
+            pid = self._processes.of(section, tid)
             assembly = self._assemblies[pid]
             times = assembly.times(begin, end, "API call or range")
             if times is not None:
-                made = range_of(str(name or ""), assembly.thread(tid), times, count)
+                made = range_of(unquoted(str(name or "")), assembly.thread(tid), times, count)
                 self._ranges.setdefault((pid, tid), []).append(made)
                 assembly.range(made)
                 count += 1
         for table in ("HIP", "HSA"):
-            for begin, end, pid, tid, name, index in self._rows(table, _CALLS):
+            for begin, end, section, tid, name, index in self._rows(table, _CALLS):
+                pid = self._processes.of(section, tid)
                 assembly = self._assemblies[pid]
                 times = assembly.times(begin, end, "API call or range")
                 if times is not None:
@@ -95,7 +103,7 @@ class _Reading:
         """Return the id of each operation's range: the latest of its thread with this text before the launch."""
         found: list[int | None] = [None] * len(rows)
         asked: dict[_Key, list[tuple[int, int, str]]] = {}
-        for place, (begin, _, pid, tid, name, index, _, _, text) in enumerate(rows):
+        for place, (begin, _, pid, tid, name, index, _, _, text, _) in enumerate(rows):
             at = self._begins.get((pid, index), begin)
             if isinstance(text, str) and text and text != name and type(at) is int:
                 asked.setdefault((pid, tid), []).append((at, place, text))
@@ -112,7 +120,7 @@ class _Reading:
         return found
 
     def _op(self, table: str, row: tuple[Any, ...], range_id: int | None) -> None:
-        begin, end, pid, tid, name, index, gpu, stream, _ = row
+        begin, end, pid, tid, name, index, gpu, stream, *_ = row
         assembly = self._assemblies[pid]
         kind = kind_of(str(name)) if table == "COPY" else "kernel"
         times = assembly.times(begin, end, "kernel" if kind == "kernel" else "copy")
@@ -122,7 +130,7 @@ class _Reading:
         shown, route = named(kind, name, name)
         assembly.activity(
             kind, shown, lane, times, number=index, correlation=index, route=route, range_id=range_id,
-            thread=assembly.thread(tid),
+            thread=None if tid is None else assembly.thread(tid),
         )  # fmt: skip
 
     def _kernels(self) -> None:

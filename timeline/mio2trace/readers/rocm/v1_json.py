@@ -8,7 +8,8 @@
         "EndNs":"1983817120281985",
         "dev-id":"2", "queue-id":"0", "Name":"k", "pid":"45919", "tid":"45919", "stream-id":"1", ...
 
-``ts`` is truncated to us, ``args`` have ns. ``pid`` is a section of the picture, the process stands in ``args``.
+``ts`` is truncated to us, ``args`` have ns. ``pid`` is a section of the picture, the process stands in ``args``: up to
+ROCm 5 as ``proc-id`` of the operations alone, and their ``tid`` is a row of the section.
 Launches are found by the ends of arrows: ids stand in ``results.db`` alone, as does the range of a kernel. Texts of
 ranges may make the file no JSON. The clock counts ns since an unknown kind of boot time. Not read: ``otherData``
 (the machine), barriers, arguments of calls.
@@ -17,6 +18,7 @@ ranges may make the file no JSON. The clock counts ns since an unknown kind of b
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from mio2trace.model.profile import Range
 from mio2trace.notes import Notes
@@ -63,9 +65,11 @@ class _Reading:
     def __init__(self, source: Source, notes: Notes) -> None:
         self.assemblies = Assemblies(source, notes)
         self._arrows = Arrows(slack_us=1)
+        self._processes = Processes(())
 
     def read(self, found: list[Event]) -> None:
         rows = [event for event in found if event.ph == "X" and isinstance(event.args, dict)]
+        self._processes = Processes(number(event.args.get("proc-id")) for event in rows)
         for event in found:
             if event.ph in ("s", "t"):
                 self._arrows.arrow(event)
@@ -79,7 +83,8 @@ class _Reading:
                 self._device(event, section)
 
     def _host(self, event: Event, key: int) -> None:
-        assembly = self.assemblies[number(event.args.get("pid"))]
+        pid = self._processes.of(number(event.args.get("pid")), number(event.args.get("tid")))
+        assembly = self.assemblies[pid]
         begin, end = number(event.args.get("BeginNs")), number(event.args.get("EndNs"))
         times = assembly.times(begin, end, "API call or range")
         if times is None:
@@ -91,12 +96,19 @@ class _Reading:
         name = str(event.name)
         assembly.call(name, thread, times, key)
         if number(event.pid) == _HIP and LAUNCHES.search(name):
-            middle = times[0] // 1000 + (times[1] // 1000 - times[0] // 1000) // 2
-            self._arrows.call((_HIP, number(event.tid)), middle, key)
+            point = times[0] // 1000 + (times[1] // 1000 - times[0] // 1000) // 2
+            if self._processes.known:  # the call's end; us since another time than that of ``args``
+                point = (number(event.ts) or 0) + (number(event.dur) or 0)
+            self._arrows.call((_HIP, number(event.tid)), point, key)
 
     def _device(self, event: Event, section: int) -> None:
         args, begin = event.args, number(event.ts)
-        assembly = self.assemblies[number(event.args.get("pid"))]
+        if is_barrier(args.get("Name")):
+            return
+        pid, tid, stream = (number(args.get(key)) for key in ("pid", "tid", "stream-id"))
+        if self._processes.known:
+            pid, tid, stream = number(args.get("proc-id")), None, tid
+        assembly = self.assemblies[pid]
         call = None if begin is None else self._arrows.call_of((section, number(event.tid)), begin)
         kind = kind_of(str(event.name)) if section == _COPIES else "kernel"
         times = assembly.times(
@@ -104,12 +116,35 @@ class _Reading:
         )
         if times is None:
             return
-        gpu, tid = number(args.get("dev-id")), number(args.get("tid"))
-        lane = assembly.queue(assembly.numbered_device(gpu), number(args.get("stream-id")))
+        lane = assembly.queue(assembly.numbered_device(number(args.get("dev-id"))), stream)
         name, route = named(kind, event.name, str(args.get("Name") or event.name))
         assembly.activity(
             kind, name, lane, times, correlation=call, route=route, thread=None if tid is None else assembly.thread(tid)
         )
+
+
+class Processes:
+    """The processes of a file of ROCm 5 or before, by the ``proc-id`` of its operations; none in a later file."""
+
+    def __init__(self, of_operations: Iterable[object]) -> None:
+        self.known = sorted({pid for pid in of_operations if type(pid) is int})
+
+    def of(self, pid: object, tid: object) -> object:
+        """Return the process of a call: its ``pid``, if that is none. With several processes, the one whose main thread
+        called, else the first."""
+        if not self.known:
+            return pid
+        return tid if tid in self.known else self.known[0]
+
+
+def is_barrier(name: object) -> bool:
+    """Return whether an operation is the barrier of a synchronization, for which rocprof has no name."""
+    return name == "Unknown command type"
+
+
+def unquoted(text: str) -> str:
+    """Return a range's text without the quotes that the database of ROCm 5 adds."""
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
 
 
 def range_of(text: str, thread: int, times: tuple[int, int], key: int | None = None) -> Range:
