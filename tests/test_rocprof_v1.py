@@ -302,3 +302,45 @@ def test_the_json_of_rocm_5_has_the_same_launches(tmp_path: Path) -> None:
         ("copy", "copy host to device", "hipMemcpy", 0), ("kernel", "k", "hipLaunchKernel", 1),
     ]  # fmt: skip
     assert profile.threads[profile.ranges[0].thread].tid == 70
+
+
+KERN = '"Index", "KernelName", "gpu-id", "queue-id", "pid", "tid", "grd", "wgr", "lds", "scr", "arch_vgpr", "sgpr"'
+
+
+def test_dispatches_are_the_same_in_all_forms(tmp_path: Path) -> None:
+    """``--stats`` alone: names without the database's quotes, one device for each ``gpu-id``, queues, sizes."""
+    rows = [(0, "f(int) [clone .kd]", 2, 0, 7, 7, 640, 64, 512, 0, 16, 32, 1000, 2000),
+            (1, "__amd_rocclr_copyBuffer.kd", 3, 1, 7, 7, 64, 64, 0, 0, 8, 16, 1500, 2500)]  # fmt: skip
+    names = [*KERN.replace('"', "").split(", "), "BeginNs", "EndNs"]
+    table, trace, database = (tmp_path / f"results.{end}" for end in ("csv", "json", "db"))
+    table.write_text(",".join(names) + "\n" + "".join(",".join(map(str, row)) + "\n" for row in rows))
+    events = [
+        {"ph": "X", "name": row[1], "pid": 6 + row[2], "tid": 7, "ts": "1", "dur": "1",
+         "args": {name: str(value) for name, value in zip(names, row, strict=True)}}
+        for row in rows
+    ]  # fmt: skip
+    trace.write_text(JSON_HEAD + "".join(f",{json.dumps(one)}\n" for one in events) + "]}")
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        connection.execute(f'CREATE TABLE KERN ({KERN}, "BeginNs", "EndNs")')
+        marks = ", ".join("?" * len(names))
+        connection.executemany(
+            f"INSERT INTO KERN VALUES ({marks})", [(row[0], f'"{row[1]}"', *row[2:]) for row in rows]
+        )
+        connection.commit()
+
+    def told(path: Path, reader: Any) -> list[Any]:
+        (profile,) = read(path, reader)
+        queues, devices = profile.queues, profile.devices
+        return [
+            (a.name, a.start_ns, a.end_ns, a.grid, a.workgroup, a.resources, queues[a.queue].number,
+             queues[a.queue].kind, devices[queues[a.queue].device].name)
+            for a in profile.activities
+        ]  # fmt: skip
+
+    expected = told(table, v1_csv)
+    assert [(row[0], row[3], row[6:]) for row in expected] == [
+        ("f(int)", (640, 1, 1), (0, "queue", "device 2")),
+        ("__amd_rocclr_copyBuffer", (64, 1, 1), (1, "queue", "device 3")),
+    ]
+    assert told(trace, v1_json) == expected
+    assert told(database, v1_db) == expected

@@ -17,12 +17,14 @@ from mio2trace.model.profile import Resources
 from mio2trace.notes import Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm import tables
-from mio2trace.readers.rocm.assembly import Assemblies, kernel_name, sizes
+from mio2trace.readers.rocm.assembly import Assemblies, Assembly, kernel_name, sizes
 from mio2trace.readers.rocm.tables import Table, integer
 from mio2trace.source import Source
 
 NAME = "rocprof v1 kernels (CSV)"
 _NEEDED = {"kernelname", "beginns", "endns"}
+DISPATCH = "gpu-id", "queue-id", "tid", "grd", "wgr", "arch_vgpr", "accum_vgpr", "sgpr", "lds", "scr"
+"""The columns of a dispatch, in the order of `as_dispatched`."""
 
 
 def sniff(head: bytes) -> bool:
@@ -35,8 +37,8 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     assemblies, pid_of = Assemblies(source, notes), cache(integer)
     index_at, name_at, pid_at, begin_at, end_at = table.places("index", "kernelname", "pid", "beginns", "endns")
     usual = itemgetter(
-        *table.places("pid", "gpu-id", "queue-id", "tid", "grd", "wgr"),
-        *table.places("arch_vgpr" if "arch_vgpr" in table else "vgpr", "accum_vgpr", "sgpr", "lds", "scr"),
+        *table.places("pid", *DISPATCH[:5]),
+        *table.places("arch_vgpr" if "arch_vgpr" in table else "vgpr", *DISPATCH[6:]),
     )
     known: dict[tuple[str, ...], dict[str, Any]] = {}
     for line, row in table.rows():
@@ -47,14 +49,19 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
         alike = usual(row)
         told = known.get(alike)
         if told is None:
-            gpu, queue, tid, grid, group, *resources = map(integer, alike[1:])
-            told = known[alike] = {
-                "queue": assembly.queue(assembly.numbered_device(gpu), queue, "queue"),
-                "thread": None if tid is None else assembly.thread(tid),
-                "grid": sizes(grid, 1, 1),
-                "workgroup": sizes(group, 1, 1),
-                "resources": Resources(*resources),
-            }
+            told = known[alike] = as_dispatched(assembly, *map(integer, alike[1:]))
         number, name = integer(row[index_at]), kernel_name(row[name_at])
         assembly.activity("kernel", name, times=times, number=number, line=line, **told)
     return [*assemblies.finish(options.host_calls)]
+
+
+def as_dispatched(assembly: Assembly, *values: int | None) -> dict[str, Any]:
+    """Return the arguments of `Assembly.activity` for the values of `DISPATCH`."""
+    gpu, queue, tid, grid, group, *resources = values
+    return {
+        "queue": assembly.queue(assembly.numbered_device(gpu), queue, "queue"),
+        "thread": None if tid is None else assembly.thread(tid),
+        "grid": sizes(grid, 1, 1),
+        "workgroup": sizes(group, 1, 1),
+        "resources": Resources(*resources),
+    }

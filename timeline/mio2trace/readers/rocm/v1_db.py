@@ -3,7 +3,7 @@
 Operations of devices are in ``OPS`` and ``COPY``, calls in ``HIP`` and ``HSA``, ranges in ``rocTX``. An operation's
 ``Index`` is that of the HIP call which launched it, within a process. ``roctx-range`` is the text of the innermost
 range that was open then, or the kernel's own name without a range. Without ``OPS`` the kernels of ``KERN`` are read, if
-they have times. The clock counts ns since an unknown kind of boot time. Sizes are missing; arguments of calls and
+they have times. The clock counts ns since an unknown kind of boot time. Only ``KERN`` has sizes; arguments of calls and
 barriers are not read.
 
 Up to ROCm 5 ``pid`` is a section of the picture, ``tid`` of an operation the row in it, and ``proc-id`` the process.
@@ -18,9 +18,10 @@ from typing import Any
 from mio2trace.model.profile import Profile, Range
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.rocm.assembly import Assemblies, kernel_name, sizes
+from mio2trace.readers.rocm.assembly import Assemblies, kernel_name
 from mio2trace.readers.rocm.database import Database, opened, tables
 from mio2trace.readers.rocm.rpd import kind_of, named
+from mio2trace.readers.rocm.v1_csv import DISPATCH, as_dispatched
 from mio2trace.readers.rocm.v1_json import Processes, is_barrier, range_of, unquoted
 from mio2trace.source import Source
 
@@ -29,7 +30,7 @@ _SNIFF = re.compile(rb'CREATE TABLE "?(?:OPS|COPY|HIP|HSA|KERN|rocTX)"? ?\(')
 _TABLES = ("OPS", "COPY", "HIP", "HSA", "KERN", "rocTX")
 _CALLS = "BeginNs", "EndNs", "pid", "tid", "Name", "Index"
 _OPS = "BeginNs", "EndNs", "pid", "tid", "Name", "Index", "dev-id", "stream-id", "roctx-range", "proc-id"
-_KERNELS = "BeginNs", "EndNs", "pid", "tid", "KernelName", "Index", "gpu-id", "queue-id", "grd", "wgr"
+_KERNELS = "BeginNs", "EndNs", "pid", "KernelName", "Index", *DISPATCH
 _Key = tuple[object, object]
 """(pid, tid)."""
 
@@ -134,14 +135,12 @@ class _Reading:
         )  # fmt: skip
 
     def _kernels(self) -> None:
-        for begin, end, pid, tid, name, index, gpu, queue, grid, group in self._rows("KERN", _KERNELS):
+        for begin, end, pid, name, index, *values in self._rows("KERN", _KERNELS):
             assembly = self._assemblies[pid]
             times = assembly.times(begin, end, "kernel")
             if times is not None:
-                device = assembly.numbered_device(gpu)
-                assembly.activity(
-                    "kernel", kernel_name(name), assembly.queue(device, queue, "queue"), times, number=index,
-                    grid=sizes(grid, 1, 1), workgroup=sizes(group, 1, 1), thread=assembly.thread(tid),
-                )  # fmt: skip
+                told = as_dispatched(assembly, *(value if type(value) is int else None for value in values))
+                shown = kernel_name(unquoted(name) if isinstance(name, str) else name)
+                assembly.activity("kernel", shown, times=times, number=index, **told)
         if not self._assemblies.of:
             raise InputError(f"{self._source.name}: neither operations nor calls; expected rocprof's results.db")

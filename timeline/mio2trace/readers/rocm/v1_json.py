@@ -27,6 +27,7 @@ from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.assembly import Assemblies
 from mio2trace.readers.rocm.events import LAUNCHES, Arrows, Event, events, number
 from mio2trace.readers.rocm.rpd import kind_of, named
+from mio2trace.readers.rocm.v1_csv import DISPATCH, as_dispatched
 from mio2trace.source import Source
 
 NAME = "rocprof v1 trace (Chrome JSON)"
@@ -115,6 +116,10 @@ class _Reading:
             number(args.get("BeginNs")), number(args.get("EndNs")), "kernel" if kind == "kernel" else "copy"
         )
         if times is None:
+            return
+        if "KernelName" in args:  # of ``--stats`` alone: the columns of the table
+            told = as_dispatched(assembly, *(number(args.get(key)) for key in DISPATCH))
+            assembly.activity("kernel", named(kind, event.name, str(args["KernelName"]))[0], times=times, **told)
             return
         lane = assembly.queue(assembly.numbered_device(number(args.get("dev-id"))), stream)
         name, route = named(kind, event.name, str(args.get("Name") or event.name))
