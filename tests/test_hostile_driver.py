@@ -59,7 +59,7 @@ def test_a_number_of_an_entry_stands_in_its_command(value: str) -> None:
 
 
 @pytest.mark.parametrize("text", [
-    CONV.replace("-m conv", "-m conv;touch"), CONV.replace("-n 2", "-n 2;touch${IFS}X;x"), CONV + " > X", CONV + " # x",
+    CONV.replace("-m conv", "-m conv;touch"), CONV.replace("-n 2", "-n 2;touch${IFS}X;x"),
     CONV.replace("-n 2", "-n ²"), CONV.replace("-n 2", "-n ٣"), CONV.replace("-n 2", "-n " + "9" * 4301),
     CONV.replace("-n 2", "-n -F"), CONV + " --exec 1", CONV + " -- 1", CONV + " 1", CONV + " -m $(x)", "`x` -n 1",
     CONV.replace("conv ", "conv;x "), CONV + " --in_layout ../../x", "sh -c x", CONV + " -t 1" * 2000,
@@ -73,6 +73,12 @@ def test_a_logged_command_that_is_not_plain_is_shown_and_counted(text: str) -> N
     assert "problem: logged command with unknown options or values: shown as text, not as a command" in err
     assert text[:40] in err
     assert len(max(err.splitlines(), key=len)) < 300
+
+
+@pytest.mark.parametrize("added", [" > X", " 2>&1 | tee X", " # X", " ; touch X", " && touch X", " & X", " >> X"])
+def test_what_a_shell_adds_is_not_in_a_command(added: str) -> None:
+    """People paste commands with what they did with the output; only the driver and its options are offered."""
+    assert offered(command(CONV + added).encode())[0] == offered(command(CONV).encode())[0] != ""
 
 
 @pytest.mark.parametrize("text", COMMANDS)

@@ -485,7 +485,7 @@ class Reading(msgspec.Struct, frozen=True):
 class Anchors(msgspec.Struct, frozen=True):
     """The readings of a run. ``boot``: a hash of the machine and its boot; empty if it is not recorded."""
 
-    boot: str
+    boot: Hidden
     start: Reading
     end: Reading
 
