@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
+from mio2trace.cli import cli
 from mio2trace.model.miopen import Command, Message
 from mio2trace.ops.command import parse
+from mio2trace.ops.families.normalisation import BnormProblem
 from tests.miopen_blocks import decoded
 
 COMMAND = "conv -n 2 -c 4 -H 9 -W 8 -k 6 -y 3 -x 3 -p 0 -q 0 -F 1"
@@ -44,6 +49,8 @@ def test_the_drivers_own_line_after_a_command_is_the_same_run() -> None:
     assert commands(given.replace("conv ", "conv   "), own) == [COMMAND.replace("conv ", "conv   ")]
     # a list of commands
     assert commands(given, given, own, "time: 1 ms", own) == [COMMAND] * 3
+    path = given.removeprefix("$ ")
+    assert commands(path, path) == [COMMAND] * 2
     assert commands(own, own) == [COMMAND] * 2
     assert commands(given, own.replace("-n 2", "-n 3")) == [COMMAND, COMMAND.replace("-n 2", "-n 3")]
 
@@ -69,6 +76,8 @@ def test_a_long_line_takes_no_long_time() -> None:
         "Forward LayerNorm rstd FAILED: 2.3e-06 > 1.5e-06", "Forward Pooling verification FAILED",
         "Backwards prop batch norm verification FAILED on dx: 0.5", "final hidden state FAILED: 0.5",
         "ReduceTensor() FAILED with error = 0.5", "RunForwardGPU() FAILED, rc = 0x7", "CTC loss Failed: 3",
+        "Forward batch norm verification **FAILED on output: 0.5**", "Difference 0.5 too large (> 0.1) at 3",
+        "Difference : 4593.0000 too large (eps=4.0000) at 0,0, 0,0 c_v = 0.1 vs g_v = 0.0",
         "2026-01-01 10:00:00.1: F x.cc:2659] Check failed: status == miopenStatusSuccess (7 vs. 0)No algorithm",
     ],
 )  # fmt: skip
@@ -78,7 +87,9 @@ def test_what_failed_is_an_error(line: str) -> None:
     assert record.level == "Error"
 
 
-@pytest.mark.parametrize("line", ["tests/test_x.py::test_y FAILED", "x FAILED: y", "Forwarded: FAILED"])
+@pytest.mark.parametrize(
+    "line", ["tests/test_x.py::test_y FAILED", "x FAILED: y", "Forwarded: FAILED", "Too large Difference"]
+)
 def test_a_failed_test_of_others_is_not_the_drivers(line: str) -> None:
     assert decoded([f"{line}\n".encode()]).records == ()
 
@@ -90,3 +101,36 @@ def test_a_norms_shape_is_one_option() -> None:
     given = parse("t5layernorm --input 4x8x16,NCHW -F 2")
     assert given is not None
     assert (given.input, given.direction) == ((4, 8, 16), "backward-data")
+    deep = parse("groupnorm --batchsize 2 -c 8 --in_d 3 -H 4 -W 5 -g 4")
+    assert deep is not None
+    assert deep.input == (2, 8, 3, 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [  # of each: running, saved, training, direction
+        ("-s 1 -F 1", (False, True, True, "forward")),
+        ("-r 1 -F 1", (True, False, True, "forward")),
+        ("-r 1", (None, None, None, None)),
+        ("-m 1 --forw 0 -b 1 -r 1", (None, True, False, "backward-data")),  # the text of a log
+        ("-F 0 -b 1 -r 1", (True, False, False, "backward-data")),
+        ("-F 0 -s 0", (False, False, True, "forward")),
+        ("-F 2", (False, False, False, "forward")),
+        ("-F 4", (False, False, False, None)),
+    ],
+)
+def test_a_person_means_the_drivers_flags_of_batch_norm(text: str, expected: tuple[object, ...]) -> None:
+    problem = parse(f"bnorm -n 2 -c 3 -H 4 -W 5 {text}")
+    assert isinstance(problem, BnormProblem)
+    if problem.x:
+        assert (problem.running, problem.saved, problem.training, problem.direction) == expected
+        assert problem.mode == int("-m" in text)
+    else:
+        assert expected[0] is None
+
+
+def test_commands_that_are_cut_off_stay_apart(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("".join(f"./bin/MIOpenDriver bnorm -n {n} -c 3 -H\n" for n in (2, 3, 3)))
+    found = CliRunner().invoke(cli, ["messages", str(log)]).stdout
+    assert [line.split(",")[2] for line in found.splitlines()[1:]] == ["1", "2"]

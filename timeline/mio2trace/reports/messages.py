@@ -90,7 +90,8 @@ def _told(record: Message | Command | Entry) -> tuple[str, Statement, str]:
         return _ENTRY, Statement(), record.api
     if isinstance(record, Command):
         problem = parse(record.text, record.tag)
-        return _COMMAND, Statement(problem=problem), record.tag if problem is not None else record.text
+        told = problem is not None and problem.dtype is not None  # None: cut off
+        return _COMMAND, Statement(problem=problem), record.tag if told else record.text
     statement = state(record)
     told = bool(statement.solvers or statement.problem) and alarm_level(record) is None
     return record.kind, statement, record.function if told else f"{record.function} {without_numbers(record.text)}"

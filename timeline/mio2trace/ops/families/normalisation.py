@@ -155,23 +155,28 @@ def _bnorm_from_command(line: Line) -> BnormProblem | None:
     """The printing function gives the direction and whether it trains; ``--forw`` and ``-b`` override it.
 
     -s and -r changed places in 2025 (miopen-log.md 7.3): -r before -s is the new order. The gradient can only use saved
-    statistics, inference only running ones, whatever the flags say.
+    statistics, inference only running ones, whatever the flags say. MIOpen prints --forw: a command with -F is a
+    person's, who means the driver's own -s and -r, and its defaults.
     """
+    typed = "F" in line.flags
     flags, direction, training = line.flags, line.by_tag, "Training" in line.tag
     dtype = _TYPES.get(line.word)
     if dtype is None:
         return None
     try:
         x = tuple(int(flags[name]) for name in ("n", "c", "D", "H", "W") if name != "D" or flags.get("D", "0") != "0")
-        mode = int(flags["m"])
+        mode = int(flags.get("m", "0") if typed else flags["m"])
     except (KeyError, ValueError):
         return BnormProblem(direction=direction, dtype=None, x=(), training=training)
     names = list(flags)
     if "forw" in flags or "F" in flags or "b" in flags:
         forward = flags.get("forw", flags.get("F", "0"))
-        direction = "backward-data" if flags.get("b", "0") == "1" and forward == "0" else "forward"
-        training = forward == "1"
-    if direction != "forward":
+        backward = flags.get("b", "0") == "1"
+        direction = "backward-data" if backward and forward == "0" else "forward" if forward in "012" else None
+        training = forward == "1" or (typed and forward == "0" and not backward)
+    if typed:
+        running, saved = (flags.get(name, "0") == "1" for name in "rs")
+    elif direction != "forward":
         running, saved = None, "r" in names or "s" in names
     elif not training:
         running, saved = "r" in names or "s" in names, None
@@ -347,7 +352,8 @@ FAMILY = Family(
             SIZES | SCALING | options(integer="N b P", decimal="K") | {"m": f"{INTEGER}|within|cross"},
             {"lrnN": "N", "lrnK": "K"},
         ),
-        **{word: Word(_norm_from_command, word) for word in ("layernorm", "addlayernorm", "t5layernorm", "groupnorm")},
+        **{word: Word(_norm_from_command, word) for word in ("layernorm", "addlayernorm", "t5layernorm")},
+        "groupnorm": Word(_norm_from_command, "groupnorm", names={"in_d": "D"}),
     },
     names={"bnorm": "BatchNorm", "lrn": "LRN", "layernorm": "LayerNorm", "groupnorm": "GroupNorm"},
     invoked=tuple(

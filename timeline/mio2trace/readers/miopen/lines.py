@@ -42,8 +42,8 @@ _RANGE = late(rb"s_api = (\w+)((?: \| .*)?)$", re.DOTALL)
 _FUNCTION = late(rb"[\w~<>]*")
 _DATE = late(rb"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})")
 WORDS = (
-    b"MIOpen", b"miopen", b"l_name = ", b"s_api = ", b" Verif", b" descr", b" Failed: ", b" FAILED",
-    b"Memory access fault", b"(core dumped)", b"(): invalid ", b"HSA_STATUS_ERROR", b"HIP error: ",
+    b"MIOpen", b"miopen", b"l_name = ", b"s_api = ", b" Verif", b" descr", b" Failed: ", b"FAILED",
+    b" too large", b"Memory access fault", b"(core dumped)", b"(): invalid ", b"HSA_STATUS_ERROR", b"HIP error: ",
     b"HIP out of memory", b": error: ", b"fatal error: ", b" generated", b"-F=", b"-B=", b"-W=", b"-F_", b"-B_", b"-W_",
 )  # fmt: skip
 BEGINNINGS = (
@@ -62,7 +62,7 @@ _FAILURES: tuple[tuple[re.Pattern[bytes], str], ...] = (
     (
         late(
             rb"^(?P<text>(?:(?:Forward|Backwards?|final|difference at|CTC|ReduceTensor\(\)) "
-            rb"(?>[\w ]*?(?:Failed: |FAILED\b))|Run\w+\(\) FAILED\b).*)",
+            rb"(?>[\w *]*?(?:Failed: |FAILED\b))|Run\w+\(\) FAILED\b|Difference\b[^\n]{1,200}? too large\b).*)",
             re.DOTALL,
         ),
         "verification failed",

@@ -289,7 +289,8 @@ class MiopenDecoder:
         found = BARE_COMMAND.match(text)
         if found:
             command, before = _command_in(found["text"]), self.wrapped.ends_before(number)
-            if before is not None and self._typed == before.line and before.text.split() == command.split():
+            typed = before if before is not None and self._typed == before.line and found["path"] is None else None
+            if typed is not None and typed.text.split() == command.split():
                 self._counted(number, text, "driver command repeated on standard output")
             else:
                 self._command(number, "", command, None)
