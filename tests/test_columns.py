@@ -158,6 +158,7 @@ def pictures(draw: st.DrawFn) -> tuple[list[Slices], list[CounterValue], list[Fl
     return found, values, flows
 
 
+@pytest.mark.thorough
 @settings(max_examples=100)
 @given(pictures())
 def test_columns_are_written_as_each_of_their_slices(

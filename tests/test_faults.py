@@ -217,6 +217,7 @@ def alive_in(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.thorough
 def test_killed_at_any_moment_the_old_output_survives_or_the_new_one_is_whole(folder: Path, whole: bytes) -> None:
     """SIGKILL, ten times, at moments spread over the whole run; only hidden files may be left."""
     chance = random.Random(7)
@@ -338,6 +339,7 @@ def test_a_standard_error_that_is_full_or_broken_costs_the_report_only() -> None
     assert json.loads(Path("out.json").read_bytes())["traceEvents"]
 
 
+@pytest.mark.thorough
 def test_closed_standard_streams_do_no_harm(whole: bytes) -> None:
     """As under a daemon; a closed input that is asked for is one line."""
     command = f"{sys.executable} -m mio2trace {' '.join(ARGS)} <&- >&- 2>&-"

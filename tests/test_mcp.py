@@ -105,6 +105,7 @@ def printed(folder: Path, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.thorough
 def test_each_tool_answers_what_its_command_prints_and_nothing_else(folder: Path) -> None:
     """What is outside of the folder, writes, or never ends is refused."""
     outside = folder.parent / "outside"
