@@ -379,6 +379,8 @@ def reduced_options(options: str) -> str:
     return " ".join([*kept, *(flag for flag in _FLAGS if flag in options)])
 
 
+# -- The archive -------------------------------------------------------------------------------------------------------
+
 TRACE = "trace.pftrace.gz"
 TOLD = ("profiler", "exit", "seconds", "rank", "variables", "set_by_record", "machine", "boot", "clocks")
 """The keys that the manifest of a recorded run keeps."""

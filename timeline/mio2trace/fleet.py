@@ -180,6 +180,8 @@ def _name(row: Row) -> str:
     return str(row["run"]) if row["rank"] is None else f"{row['run']}, rank {row['rank']}"
 
 
+# -- A fleet as a page -------------------------------------------------------------------------------------------------
+
 VERSIONS = 6
 """The most versions that are shown; the last ones are kept."""
 _WIDE = 1000

@@ -283,6 +283,8 @@ def require_own_datasets(paths: Sequence[str], folders: Sequence[str]) -> None:
                     raise InputError(f"{os.path.basename(path)}: {name} leads {_OUTSIDE}")
 
 
+# -- The tools of the server -------------------------------------------------------------------------------------------
+
 _ABOUT = (
     "Reads GPU profiles (PyTorch profiler traces, rocprofv3/rocpd, RPD, dv/dt) and MIOpen or Caffe logs below the"
     " folders that the server was started with. Begin with 'files', then 'report'. All tools only read. Paths are"

@@ -423,6 +423,8 @@ def _told_by(operations: Sequence[Operation]) -> str:
     return "log and profile" if logged else "the profile's ranges"
 
 
+# -- Why a kernel belongs to an operation, or to none ------------------------------------------------------------------
+
 ALTERNATIVES = 3
 """The most other operations that are listed."""
 LEAST, CERTAIN = 0.005, 0.9995

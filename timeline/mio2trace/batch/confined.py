@@ -52,6 +52,8 @@ def end_with(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+# -- Calls in forks of a warm process ----------------------------------------------------------------------------------
+
 GRACE_S = 2.0
 """Seconds after the time limit: a child is ended by its own alarm first, then by the warm process."""
 LOOK_S, ENDS_S = 1.0, 0.05

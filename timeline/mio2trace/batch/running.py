@@ -128,6 +128,8 @@ def _distributed() -> Any:
     return distributed
 
 
+# -- Control of a batch ------------------------------------------------------------------------------------------------
+
 HASHED_AT_ONCE = 4
 ATTEMPTS = 5
 """How often a run is given to another worker after the worker of a cluster is lost."""

@@ -313,6 +313,8 @@ def _table(
     return report.enqueue_table(profile, unit, alignment)
 
 
+# -- MIOpen's logs: messages, commands ---------------------------------------------------------------------------------
+
 SUBJECT_WORDS = (
     "errors", "warnings", "search", "workspace", "problems", "calls", "launches", "databases", "builds", "environment",
     "others",

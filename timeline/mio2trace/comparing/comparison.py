@@ -216,6 +216,9 @@ def _alike(a: SidePart, b: SidePart) -> int:
     return _SAME_LIKE if a.part.like and a.part.like == b.part.like else 0
 
 
+# -- Two sides, part by part -------------------------------------------------------------------------------------------
+
+
 class Side(msgspec.Struct, frozen=True, kw_only=True):
     """Runs of one kind: the same program on the same machine with the same versions."""
 
@@ -533,6 +536,8 @@ def _words(names: tuple[str, ...]) -> str:
     short = [name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..." for name in names[:3]]
     return ", ".join(short) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
+
+# -- The first lines of a comparison -----------------------------------------------------------------------------------
 
 _PERCENT = (0.5, 2.0)
 """Ratios between these two are printed in percent, others as a factor."""

@@ -156,6 +156,8 @@ def cut(record: RunRecord) -> RunRecord:
     return msgspec.structs.replace(record, parts=tuple(parts.values()), names_cut=True)
 
 
+# -- The record of an analysed run -------------------------------------------------------------------------------------
+
 _SHAPE = re.compile(r"(?<![\w.])\d+((?:x\d+)+)(?![\w.])")
 BUILDS = ("clBuildProgram", "clCompileProgram", "clLinkProgram", "hipModuleLoad", "hiprtcCompileProgram")
 MOST_INSIDE = 8

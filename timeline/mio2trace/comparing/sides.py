@@ -306,6 +306,8 @@ def _layers(kernels: Sequence[_Kernel], steady: Sequence[int]) -> Iterator[Part]
         yield layer_part(key, _per_iteration(by_layer[key], steady), 0, place)
 
 
+# -- The sources of a side ---------------------------------------------------------------------------------------------
+
 OPTIONS = AnalysisOptions(repetition="every", near=False)
 _DEEPEST = 6
 """The depth of folders that are searched for runs."""

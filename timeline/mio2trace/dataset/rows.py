@@ -258,6 +258,8 @@ def bits(flags: NDArray[Any]) -> bytes:
     return np.packbits(flags.astype(bool), bitorder="little").tobytes()
 
 
+# -- The tables of a run -----------------------------------------------------------------------------------------------
+
 NS = Unit("ns")
 _GENERATOR = f"mio2trace {mio2trace.__version__}"
 

@@ -294,8 +294,7 @@ def size_text(size: Size3) -> str:
     return "x".join(map(str, size))
 
 
-# -- Distinct numbers of processes and tracks in a trace
-# ----------------------------------------------------------------
+# -- Distinct numbers of processes and tracks in a trace ---------------------------------------------------------------
 
 
 class Ids:

@@ -139,6 +139,9 @@ class ByNameSide:
                 yield Slice(track.id, one.start - origin, one.end - one.start, one.name, category, one.args)
 
 
+# -- A log without a profile: its printed layer times, end to end; no kernel is made up --------------------------------
+
+
 class PrintedSide:
     """One iteration of printed means in execution order; and the iterations themselves if the log has their stamps."""
 

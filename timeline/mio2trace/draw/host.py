@@ -239,7 +239,9 @@ def _alarms(alarms: Iterable[tuple[AlarmLevel, Message]], around: _Around) -> It
         yield HostSpan(at, at, name, "log", args)
 
 
-_NO_RANGE = "What the program and its libraries did on this thread; an arrow leads from a call to what it launched."
+# -- Threads of an asynchronous profiler: API calls within the ranges in which they were made --------------------------
+
+_HELP_THREAD = "What the program and its libraries did on this thread; an arrow leads from a call to what it launched."
 
 _MOST = (1 << 63) - 1
 _DEEPEST = 100
@@ -335,7 +337,7 @@ class Threads:
                 name = f"Thread {thread.tid}" + (f" {thread.name}" if thread.name else "")
             name += f" ({lane + 1})" if lane else ""
             track = self._number_of(number)
-            tracks.append(Track(id=track, process=self._process, name=name, sort=10 + number, description=_NO_RANGE))
+            tracks.append(Track(id=track, process=self._process, name=name, sort=10 + number, description=_HELP_THREAD))
         return tracks
 
     def events(self, origin: int, arrows: Arrows | None) -> Iterator[Slices | Flows]:
@@ -473,8 +475,7 @@ def _is_nested(row: _Row) -> bool:
     return True
 
 
-# -- The calls of a program that waits for each: one row, in the order of the calls
-# --------------------------------------
+# -- The calls of a program that waits for each: one row, in the order of the calls ------------------------------------
 
 
 _HELP_IN_A_ROW = "OpenCL calls that the profiler recorded; an arrow leads from an enqueue to what it enqueued."
@@ -586,6 +587,8 @@ Arrows = Callable[[Numbers, int, Numbers, Numbers], Flows]
 """Makes the arrows to activities, at these positions, from calls on a track that begin and end at times on the axis."""
 
 
+# -- The host's side as a whole ----------------------------------------------------------------------------------------
+
 _API = 1
 _LAYERS = 2
 _LOG = 3
@@ -596,6 +599,7 @@ _THREADS = 300
 """Track numbers within the process: additional lanes begin here, threads at 300."""
 DISORDER_NS = 1_000_000
 """The clock counts as set back only if host times of successive calls are out of order by more than this."""
+
 
 _HELP = "The program on the host, on the device's clock: host times are moved by the profile's offset."
 _HELP_LAYERS = (
@@ -955,8 +959,7 @@ def _alone(track: int, spans: Sequence[HostSpan], origin: int) -> Columns:
     ])  # fmt: skip
 
 
-# -- Layers with known times on the host, inside their passes, on one track
-# ----------------------------------------------
+# -- Layers with known times on the host, inside their passes, on one track --------------------------------------------
 
 
 _Clip = Callable[[int, int], tuple[int, int]]

@@ -288,8 +288,7 @@ class _Passes:
         return [*_reaches(self._times, run_of, np.array([*wanted, False])[run_of] & self.chosen).values()]
 
 
-# -- The first view: one steady iteration
-# --------------------------------------------------------------------------------
+# -- The first view: one steady iteration ------------------------------------------------------------------------------
 
 
 _MARGIN = 40

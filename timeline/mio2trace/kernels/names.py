@@ -374,6 +374,8 @@ def stem(name: str) -> str:
     return name
 
 
+# -- Names that a tool cut off -----------------------------------------------------------------------------------------
+
 FEWEST = 3
 """Names were cut off at the length of the longest name if at least this many different names have that length."""
 HELPER = "helper"
@@ -464,6 +466,8 @@ def _all(choices: Iterable[tuple[_T, ...]]) -> tuple[_T, ...]:
     rows = [*choices]
     return tuple(dict.fromkeys(one for row in rows for one in row)) if all(rows) else ()
 
+
+# -- Short names -------------------------------------------------------------------------------------------------------
 
 _TENSILE = late(r"Cijk_(?P<layout>[A-Z][a-z]{3}_[A-Z][a-z]{3})_(?P<rest>.*)", re.ASCII)
 _TYPES = late(r"[A-Z0-9]{1,6}(?:_[BHS]+)*(?=_|$)", re.ASCII)

@@ -105,6 +105,9 @@ class FrameworkLog(msgspec.Struct, frozen=True, kw_only=True):
     threads: tuple[int, ...] = ()
 
 
+# -- The order of a net's layers (dvdt-ck.md 2.1) ----------------------------------------------------------------------
+
+
 def merged(tellings: Iterable[Sequence[str]]) -> list[str]:
     """Merge lists that are parts of one order: the longest one, with the names that only others have. Such a name is
     inserted before the name that follows it in its own list. If lists leave out different names, a split of a layer's

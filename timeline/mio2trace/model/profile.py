@@ -465,6 +465,8 @@ def misplaced(profile: Profile) -> str:
     return ""
 
 
+# -- The system's clocks, as `mio2trace record` reads them before and after a run --------------------------------------
+
 _HASH = re.compile(r"[0-9a-f]{8,64}")
 _MOST_NS = 1 << 62
 _WIDEST_NS = 1_000_000_000
@@ -513,6 +515,9 @@ def _reading(told: object) -> Reading | None:
 
 def _number(told: object) -> int | None:
     return told if isinstance(told, int) and type(told) is int and 0 <= told < _MOST_NS else None
+
+
+# -- Starts and Stops of Caffe's OpenCL timer (dvdt-ck.md 2.3a), two per layer and iteration, in columns ---------------
 
 
 class TimerMarks(Sequence[TimerMark]):

@@ -186,6 +186,7 @@ OF_NOBODY: Final = frozenset(
 
 # -- Keys and tokens of services, which have forms of their own: the beginning of each, and the whole form -------------
 
+
 _TABLE: Final = (
     # code hosting and packages
     ("ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_\w{16,}+"),
@@ -243,7 +244,7 @@ BEGINNINGS: Final = " ".join(begins for begins, _ in _TABLE)
 """In small letters; every text with a token contains one of them."""
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# -- The table of rules ------------------------------------------------------------------------------------------------
 
 KINDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "devices")
 """What ``--keep`` may name."""

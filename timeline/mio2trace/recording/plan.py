@@ -139,6 +139,8 @@ def _takes(profiler: Profiler, word: str) -> bool:
     return not profiler.help or word in _WORDS.findall(profiler.help)
 
 
+# -- The plan ----------------------------------------------------------------------------------------------------------
+
 LEAKED = "ROCPROFILER_REGISTER_LIBRARY"
 """A profiler that was loaded earlier leaves this variable behind; it keeps the next profiler from getting any
 kernel."""

@@ -113,6 +113,8 @@ def _seed_row(operation: Operation) -> dict[str, Cell]:
     return cells
 
 
+# -- How much of a log was decoded -------------------------------------------------------------------------------------
+
 COVERAGE = (
     "file", "entries", "entries_decoded", "entries_cut", "entries_unknown", "commands", "commands_decoded",
     "commands_cut", "commands_without_shapes", "level_lines", "level_lines_classified", "level_lines_unknown",
@@ -186,6 +188,9 @@ def _stops(text: str, tag: str) -> bool:
     except NotPlainError as reason:
         return isinstance(reason, CutError)
     return not flags or bool(tag and word.startswith(("conv", "pool")) and "t" not in flags)
+
+
+# -- Operations as lines for MIOpenDriver (miopen-log.md 7) ------------------------------------------------------------
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

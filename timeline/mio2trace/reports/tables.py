@@ -374,6 +374,8 @@ def _sorted(table: Table, rows: Sequence[Row], key: str) -> list[Row]:
     return valued + rest
 
 
+# -- A table for a person ----------------------------------------------------------------------------------------------
+
 DIGITS = 5
 NARROWEST = 16
 """Characters of a text that are kept before a column is left out."""

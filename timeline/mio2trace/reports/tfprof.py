@@ -276,6 +276,8 @@ def flat(root: Shown) -> Iterator[Shown]:
         yield from flat(row)
 
 
+# -- The notebook "Parsing TFProf Files" (tfprof.md 6) -----------------------------------------------------------------
+
 COLUMNS = (
     "name", "op", "memory_mean_kb", "memory_cv_percent", "total_mean_us", "total_cv_percent", "accelerator_mean_us",
     "accelerator_cv_percent", "cpu_mean_us", "cpu_cv_percent",

@@ -351,8 +351,7 @@ class DeviceSide:
         return Spans(numbers, begins, until_of, cut.astype(np.bool_))
 
 
-# -- The names of devices and their rows: from the profiler; OpenCL's have only numbers
-# ---------------------------------
+# -- The names of devices and their rows: from the profiler; OpenCL's have only numbers --------------------------------
 
 
 def device_names(profile: Profile, queues: Mapping[int, Collection[int]], logged: str) -> dict[int, str]:

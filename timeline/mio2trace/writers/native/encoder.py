@@ -501,6 +501,8 @@ def ends_of(arrows: Arrows, track: int) -> tuple[Ends, ...]:
     return tuple(Ends(ends[track], field) for ends, field in kinds if track in ends)
 
 
+# -- A trace as packets ------------------------------------------------------------------------------------------------
+
 _TOGETHER = 4096
 """Slices that come one by one are written so many at once."""
 _COUNTER_RANK = 10_000

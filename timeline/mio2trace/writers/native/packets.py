@@ -176,6 +176,8 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         raise ValueError("cut off") from None
 
 
+# -- Many packets at once ----------------------------------------------------------------------------------------------
+
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 _Bytes = NDArray[np.uint8]
