@@ -304,6 +304,73 @@ def test_the_json_of_rocm_5_has_the_same_launches(tmp_path: Path) -> None:
     assert profile.threads[profile.ranges[0].thread].tid == 70
 
 
+ROCM_4 = (  # section, row, name, begin, end, thread, number
+    (2, 70, "hipMemcpy", 2_000, 12_000, 70, 1), (2, 70, "hipLaunchKernel", 20_000, 30_000, 70, 2),
+    (2, 71, "hipLaunchKernel", 20_000, 50_000, 71, 3), (2, 70, "hipStreamSynchronize", 52_000, 80_000, 70, 4),
+    (1, 0, "CopyHostToDevice", 8_000, 11_000, 70, 1),
+    (6, 1, "k", 33_000, 33_000, 70, 2), (6, 1, "k", 33_000, 40_000, 70, 2),
+    (6, 2, "k", 45_000, 45_000, 71, 3), (6, 2, "k", 47_000, 60_000, 71, 3),
+    (6, 0, "<barrier packet>", 70_000, 75_000, 70, 4), (6, 1, "of no time", 90_000, 90_000, 70, 9),
+)  # fmt: skip
+"""Each kernel has a barrier with its name; there is one more; the last kernel has no time."""
+COPIED = "( dst(0x7fc7) src(0x7fe2) sizeBytes(4000000000) kind(1))"
+
+
+def found_of_rocm_4(path: Path, reader: Any) -> None:
+    (profile,) = read(path, reader)
+    assert [
+        (a.name, a.start_ns, a.end_ns, a.size_bytes, a.call and a.call.name and (a.call.name, a.call.thread))
+        for a in sorted(profile.activities, key=lambda a: a.start_ns or 0)
+    ] == [
+        ("copy host to device", 8_000, 11_000, 4_000_000_000, ("hipMemcpy", 0)),
+        ("k", 33_000, 40_000, 0, ("hipLaunchKernel", 0)), ("k", 47_000, 60_000, 0, ("hipLaunchKernel", 1)),
+        ("of no time", 90_000, 90_000, 0, ""),
+    ]  # fmt: skip
+
+
+def test_a_barrier_is_no_kernel_whatever_its_name(tmp_path: Path) -> None:
+    """ROCm 4 gives the barrier of a launch the name of its kernel. The call tells the size of a copy."""
+    path = tmp_path / "results.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        for table, sections in (("HIP", (2,)), ("OPS", (6,)), ("COPY", (1,))):
+            columns = '"BeginNs", "EndNs", "pid", "tid", "Name", "Index", "dev-id", "stream-id", "args"'
+            connection.execute(f"CREATE TABLE {table} ({columns})")
+            for section, row, name, begin, end, thread, number in ROCM_4:
+                if section in sections:
+                    text = f'"{name}"' if name.startswith("<") else name
+                    values = (begin, end, 70, thread, text, number, 0, row, COPIED)
+                    connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+        connection.commit()
+    found_of_rocm_4(path, v1_db)
+
+
+def test_the_json_of_rocm_4_has_the_same_kernels(tmp_path: Path) -> None:
+    """An arrow leads to the barrier of a launch; it begins at the end of the call, or with the barrier if that is
+    earlier. Another arrow leads from a kernel to the end of a wait."""
+    path = tmp_path / "results.json"
+    events = []
+    for section, row, name, begin, end, thread, _ in ROCM_4:
+        args = {"BeginNs": begin, "EndNs": end, "pid": 70, "tid": thread, "Name": name, "args": COPIED}
+        args |= {} if section == 2 else {"dev-id": 0, "stream-id": row}
+        times = {"ts": str(begin // 1000), "dur": str(max((end - begin) // 1000, 1))}
+        head = {"ph": "X", "name": name, "pid": str(section), "tid": str(row), **times}
+        events.append("," + json.dumps(head | {"args": {key: str(value) for key, value in args.items()}}))
+    arrows = (
+        (2, 70, 8, 1, 0, 8),
+        (2, 70, 30, 6, 1, 33),
+        (2, 71, 45, 6, 2, 45),
+        (6, 70, 40, 2, 1, 80),
+        (2, 70, 70, 6, 0, 70),
+    )
+    for key, arrow in enumerate(arrows):
+        for ph, (pid, tid, ts) in (("s", arrow[:3]), ("t", arrow[3:])):
+            events.append(
+                f',{{"ts":{ts},"ph":"{ph}","cat":"DataFlow","id":{key},"pid":{pid},"tid":{tid},"name":"dep"}}'
+            )
+    path.write_text(JSON_HEAD + "\n".join(events) + "\n]}")
+    found_of_rocm_4(path, v1_json)
+
+
 KERN = '"Index", "KernelName", "gpu-id", "queue-id", "pid", "tid", "grd", "wgr", "lds", "scr", "arch_vgpr", "sgpr"'
 
 

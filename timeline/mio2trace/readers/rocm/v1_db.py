@@ -22,13 +22,13 @@ from mio2trace.readers.rocm.assembly import Assemblies, kernel_name
 from mio2trace.readers.rocm.database import Database, opened, tables
 from mio2trace.readers.rocm.rpd import kind_of, named
 from mio2trace.readers.rocm.v1_csv import DISPATCH, as_dispatched
-from mio2trace.readers.rocm.v1_json import Processes, is_barrier, range_of, unquoted
+from mio2trace.readers.rocm.v1_json import Processes, copied_bytes, is_barrier, range_of, unquoted
 from mio2trace.source import Source
 
 NAME = "rocprof v1 database"
 _SNIFF = re.compile(rb'CREATE TABLE "?(?:OPS|COPY|HIP|HSA|KERN|rocTX)"? ?\(')
 _TABLES = ("OPS", "COPY", "HIP", "HSA", "KERN", "rocTX")
-_CALLS = "BeginNs", "EndNs", "pid", "tid", "Name", "Index"
+_CALLS = "BeginNs", "EndNs", "pid", "tid", "Name", "Index", "args"
 _OPS = "BeginNs", "EndNs", "pid", "tid", "Name", "Index", "dev-id", "stream-id", "roctx-range", "proc-id"
 _KERNELS = "BeginNs", "EndNs", "pid", "KernelName", "Index", *DISPATCH
 _Key = tuple[object, object]
@@ -54,10 +54,15 @@ class _Reading:
         self._ranges: dict[_Key, list[Range]] = {}
         self._begins: dict[tuple[object, object], int] = {}
         """The begin of a call, by process and index."""
+        self._sizes: dict[tuple[object, object], int] = {}
+        """The bytes that a call copies."""
         self._processes = Processes(())
 
     def profiles(self, every_call: bool) -> list[Profile]:
         ops = [(table, row) for table in ("OPS", "COPY") for row in self._rows(table, _OPS) if not is_barrier(row[4])]
+        # a barrier may have the name of its call's kernel
+        timed = {(row[2], row[5], row[-1]) for table, row in ops if table == "OPS" and row[0] != row[1]}
+        ops = [(table, row) for table, row in ops if row[0] != row[1] or (row[2], row[5], row[-1]) not in timed]
         self._processes = Processes(row[-1] for _, row in ops)
         if self._processes.known:
             ops = [(table, (*row[:2], row[-1], None, *row[4:7], row[3], *row[8:])) for table, row in ops]
@@ -80,7 +85,7 @@ class _Reading:
 
     def _host(self) -> None:
         count = 0
-        for begin, end, section, tid, name, _ in self._rows("rocTX", _CALLS):
+        for begin, end, section, tid, name, _, _ in self._rows("rocTX", _CALLS):
             pid = self._processes.of(section, tid)
             assembly = self._assemblies[pid]
             times = assembly.times(begin, end, "API call or range")
@@ -90,7 +95,7 @@ class _Reading:
                 assembly.range(made)
                 count += 1
         for table in ("HIP", "HSA"):
-            for begin, end, section, tid, name, index in self._rows(table, _CALLS):
+            for begin, end, section, tid, name, index, arguments in self._rows(table, _CALLS):
                 pid = self._processes.of(section, tid)
                 assembly = self._assemblies[pid]
                 times = assembly.times(begin, end, "API call or range")
@@ -99,6 +104,7 @@ class _Reading:
                     assembly.call(str(name or ""), assembly.thread(tid), times, key)
                     if key is not None:
                         self._begins.setdefault((pid, key), times[0])
+                        self._sizes[pid, key] = copied_bytes(arguments)
 
     def _ranges_of(self, rows: list[tuple[Any, ...]]) -> list[int | None]:
         """Return the id of each operation's range: the latest of its thread with this text before the launch."""
@@ -131,6 +137,7 @@ class _Reading:
         shown, route = named(kind, name, name)
         assembly.activity(
             kind, shown, lane, times, number=index, correlation=index, route=route, range_id=range_id,
+            size_bytes=self._sizes.get((pid, index), 0) if kind != "kernel" else 0,
             thread=None if tid is None else assembly.thread(tid),
         )  # fmt: skip
 

@@ -10,9 +10,10 @@
 
 ``ts`` is truncated to us, ``args`` have ns. ``pid`` is a section of the picture, the process stands in ``args``: up to
 ROCm 5 as ``proc-id`` of the operations alone, and their ``tid`` is a row of the section.
-Launches are found by the ends of arrows: ids stand in ``results.db`` alone, as does the range of a kernel. Texts of
-ranges may make the file no JSON. The clock counts ns since an unknown kind of boot time. Not read: ``otherData``
-(the machine), barriers, arguments of calls.
+Launches are found by the ends of arrows, which begin at the middle of a call, in old files at its end: ids stand in
+``results.db`` alone, as does the range of a kernel. Texts of ranges may make the file no JSON. The clock counts ns
+since an unknown kind of boot time. Not read: ``otherData`` (the machine), barriers, arguments of calls but a copy's
+size. A barrier of ROCm 4 may have its kernel's name: it takes no time.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _HEAD = late(
     r'\{"ph":"X","name":"(.*?)","pid":"?(\d+)"?,"tid":"?(\d+)"?,"ts":"?(\d+)"?,"dur":"?(\d+)"?,\s*"args":\{\s*?\n(.*)',
     re.DOTALL,
 )
+_SIZE = late(r"\bsizeBytes\((\d{1,18})\)")
 _ARGUMENT = late(r'\s*"([\w-]+)":"(.*)",?\s*')
 
 
@@ -67,6 +69,13 @@ class _Reading:
         self.assemblies = Assemblies(source, notes)
         self._arrows = Arrows(slack_us=1)
         self._processes = Processes(())
+        self._sizes: dict[int, int] = {}
+        """The bytes that a call copies."""
+        self._from_ends = False
+        self._kernels: dict[int, Event] = {}
+        """The kernel of a barrier with its name, by ``id``."""
+        self._calls: dict[int, int | None] = {}
+        """The call of a kernel, which the arrow of its barrier told; by ``id``."""
 
     def read(self, found: list[Event]) -> None:
         rows = [event for event in found if event.ph == "X" and isinstance(event.args, dict)]
@@ -74,14 +83,23 @@ class _Reading:
         for event in found:
             if event.ph in ("s", "t"):
                 self._arrows.arrow(event)
+        launches = [event for event in rows if number(event.pid) == _HIP and LAUNCHES.search(str(event.name))]
+        begins = {(event.tid, event.ts) for event in found if event.ph == "s"}
+        begins = {(number(tid), number(ts)) for tid, ts in begins}
+        ends, middles = (sum((number(event.tid), point(event)) in begins for event in launches) for point in _POINTS)
+        self._from_ends = ends > middles or bool(self._processes.known)
         for key, event in enumerate(rows):
             if number(event.pid) in (_RANGES, _HIP, _HSA):
                 self._host(event, key)
         self._arrows.finish()
-        for event in rows:
-            section = number(event.pid)
-            if section == _COPIES or (section is not None and _FIRST_GPU <= section < _BARRIERS):
-                self._device(event, section)
+        operations = [
+            (event, section)
+            for event in rows
+            if (section := number(event.pid)) is not None and (section == _COPIES or _FIRST_GPU <= section < _BARRIERS)
+        ]
+        self._kernels = _kernels_of_barriers(operations)
+        for event, section in operations:
+            self._device(event, section)
 
     def _host(self, event: Event, key: int) -> None:
         pid = self._processes.of(number(event.args.get("pid")), number(event.args.get("tid")))
@@ -97,10 +115,8 @@ class _Reading:
         name = str(event.name)
         assembly.call(name, thread, times, key)
         if number(event.pid) == _HIP and LAUNCHES.search(name):
-            point = times[0] // 1000 + (times[1] // 1000 - times[0] // 1000) // 2
-            if self._processes.known:  # the call's end; us since another time than that of ``args``
-                point = (number(event.ts) or 0) + (number(event.dur) or 0)
-            self._arrows.call((_HIP, number(event.tid)), point, key)
+            self._arrows.call((_HIP, number(event.tid)), _POINTS[not self._from_ends](event), key)
+            self._sizes[key] = copied_bytes(event.args.get("args"))
 
     def _device(self, event: Event, section: int) -> None:
         args, begin = event.args, number(event.ts)
@@ -111,6 +127,10 @@ class _Reading:
             pid, tid, stream = number(args.get("proc-id")), None, tid
         assembly = self.assemblies[pid]
         call = None if begin is None else self._arrows.call_of((section, number(event.tid)), begin)
+        call = self._calls.get(id(event)) if call is None else call
+        if id(event) in self._kernels:
+            self._calls[id(self._kernels[id(event)])] = call
+            return
         kind = kind_of(str(event.name)) if section == _COPIES else "kernel"
         times = assembly.times(
             number(args.get("BeginNs")), number(args.get("EndNs")), "kernel" if kind == "kernel" else "copy"
@@ -124,8 +144,39 @@ class _Reading:
         lane = assembly.queue(assembly.numbered_device(number(args.get("dev-id"))), stream)
         name, route = named(kind, event.name, str(args.get("Name") or event.name))
         assembly.activity(
-            kind, name, lane, times, correlation=call, route=route, thread=None if tid is None else assembly.thread(tid)
-        )
+            kind, name, lane, times, correlation=call, route=route,
+            thread=None if tid is None else assembly.thread(tid),
+            size_bytes=0 if kind == "kernel" or call is None else self._sizes.get(call, 0),
+        )  # fmt: skip
+
+
+def _end_us(event: Event) -> int:
+    """Return a call's end, in the file's us: they may count from another time than those of ``args``."""
+    return (number(event.ts) or 0) + (number(event.dur) or 0)
+
+
+def _middle_us(event: Event) -> int:
+    begin, end = ((number(event.args.get(key)) or 0) // 1000 for key in ("BeginNs", "EndNs"))
+    return begin + (end - begin) // 2
+
+
+_POINTS = _end_us, _middle_us
+"""Where an arrow begins."""
+
+
+def _kernels_of_barriers(operations: list[tuple[Event, int]]) -> dict[int, Event]:
+    """Return the kernel of each barrier that has its name: the next one there. By ``id``."""
+    found: dict[int, Event] = {}
+    before: dict[tuple[object, ...], list[Event]] = {}
+    for event, section in operations:
+        begin, end = (number(event.args.get(key)) for key in ("BeginNs", "EndNs"))
+        waiting = before.setdefault((section, event.tid, event.args.get("tid"), event.name), [])
+        if begin is not None and begin == end:
+            waiting.append(event)
+        else:
+            found |= dict.fromkeys(map(id, waiting), event)
+            waiting.clear()
+    return found
 
 
 class Processes:
@@ -144,7 +195,13 @@ class Processes:
 
 def is_barrier(name: object) -> bool:
     """Return whether an operation is the barrier of a synchronization, for which rocprof has no name."""
-    return name == "Unknown command type"
+    return name in ("Unknown command type", "<barrier packet>", '"<barrier packet>"')
+
+
+def copied_bytes(arguments: object) -> int:
+    """Return the size in the arguments of a call; 0 if there is none."""
+    found = _SIZE.search(arguments) if isinstance(arguments, str) else None
+    return 0 if found is None else int(found[1])
 
 
 def unquoted(text: str) -> str:
