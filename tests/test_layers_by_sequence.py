@@ -229,6 +229,30 @@ def test_layers_that_are_alike_are_no_steps(tmp_path: Path, ops: list[Op], is_tr
     assert len({layer for layer, _, _, _ in found}) == len(ops)
 
 
+def test_two_layers_that_are_alike_are_one_forward_pass(tmp_path: Path) -> None:
+    """Without shapes, a linear layer, an activation and a linear layer are no two steps, the second without its end."""
+    relu: Op = "aten::relu", "aten::clamp_min", []
+    found = told(tmp_path, step([ALIKE, relu, ALIKE], FIRST_US, 100)[:12])
+    assert [(layer, iteration) for layer, _, iteration, _ in found] == [("linear 1", 1), ("relu 1", 1), ("linear 2", 1)]
+
+
+def test_an_only_step_holds_and_awaits_what_follows_its_layers(tmp_path: Path) -> None:
+    """An all-reduce behind the last layer, on another stream and longer than the main one."""
+    relu: Op = "aten::relu", "aten::clamp_min", []
+    events = [
+        *step([ALIKE, relu, ALIKE], FIRST_US, 100)[:12],
+        row("cuda_runtime", "hipLaunchKernel", 7, 7, FIRST_US + 90, 1, correlation=199),
+        row("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 2, 5, FIRST_US + 92, 400, device=2, stream=5,
+            correlation=199),
+    ]  # fmt: skip
+    path = tmp_path / "made.json"
+    path.write_bytes(trace(events))
+    (measures,) = mio2trace.analyse([path]).run.measures
+    (spent,) = measures.steady.told.all
+    assert spent.kernel_ns == 415_000
+    assert spent.step_ns == 492_000 - 24_000
+
+
 @pytest.mark.parametrize("is_trained", [True, False])
 def test_an_unmarked_step_of_training_lasts_until_the_next(tmp_path: Path, is_trained: bool) -> None:
     """The loop loads its data in between. An unmarked forward pass may answer a request: the time until the next one

@@ -299,7 +299,8 @@ def windows(
     ends = {-1: lag(commands)}
     for at, command in enumerate(commands):
         launched_in = -1 if at in early else own[at]
-        if command.stream == main and launched_in is not None and (launched_in != BETWEEN or at in early):
+        bounds = command.stream == main or (len(steps) == 1 and launched_in == 0)
+        if bounds and launched_in is not None and (launched_in != BETWEEN or at in early):
             ends[launched_in] = max(ends.get(launched_in, 0), command.end)
     begins: list[int] = []
     earlier = ends[-1]

@@ -395,7 +395,7 @@ class _Layers:
             given, numbers = [rows for rows, _ in self._given], [number for _, number in self._given]
             links.give_layers(np.concatenate(given), np.repeat(numbers, [*map(len, given)]), RANGE)
         if not self._attribution.steps:
-            self._place_during()
+            self._place_during(begins)
             self._place_between(in_order)
 
     def _give(self, positions: Numbers, run: LayerRun, place: int, *, sure: bool = True) -> None:
@@ -525,11 +525,15 @@ class _Layers:
         held = int((behind - np.searchsorted(launches, [*begins.values()])).sum())
         return held >= LEAST_LAUNCHES * (len(launches) - int(np.searchsorted(launches, min(begins.values()))))
 
-    def _place_during(self) -> None:
-        """Set the pass of activities without layer that were launched, on any thread, while a range held a step."""
+    def _place_during(self, begins: Sequence[int]) -> None:
+        """Set the pass of activities without layer that any thread launched while a range held a step, or after the
+        begin of the only step."""
         links, called = self._attribution.links, self._attribution.profile.commands.host_start_ns
-        for number, made in self._around.items():
-            is_during = (np.asarray(links.pass_of) == NONE) & (made.start_ns <= called) & (called < made.end_ns)
+        spans = {number: (made.start_ns, made.end_ns) for number, made in self._around.items()}
+        if len(begins) == 1:
+            spans[1] = begins[0], NEVER
+        for number, (start, end) in spans.items():
+            is_during = (np.asarray(links.pass_of) == NONE) & (start <= called) & (called < end)
             if is_during.any():
                 links.give_pass(np.flatnonzero(is_during), links.pass_id("iteration", number))
 

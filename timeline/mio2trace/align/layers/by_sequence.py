@@ -417,12 +417,19 @@ def _name_again(group: Sequence[ForwardOp], once: _Once, found: Sequenced) -> No
 
 
 def _period(signatures: Sequence[tuple[Hashable, ...]]) -> int:
-    """Return the smallest period of the whole sequence; its length if it has none. The end of the last may lack."""
+    """Return the smallest period of the whole sequence; its length if it has none.
+
+    The end of the last one may lack. Two forward passes, of which the second lacks its end, may be alike layers of one.
+    """
     count = len(signatures)
+    is_trained = any("backward" in one for one in signatures)
     tried = 0
     for period in range(1, count // 2 + 1):
         last = signatures[-1]
-        if count % period or signatures[-1 - period][: len(last)] != last:
+        like = signatures[-1 - period]
+        if count % period or like[: len(last)] != last:
+            continue
+        if count == 2 * period and last != like and not is_trained:
             continue
         tried += 1
         if tried > _MOST_PERIODS:

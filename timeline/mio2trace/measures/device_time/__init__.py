@@ -8,8 +8,9 @@ Steps, and the time between them, cover a device's time without gaps (`Window`):
   step begins. The time until then is *between* steps.
 
 The main stream is the one with most computation. Other streams move no boundary, so that a late all-reduce of one step
-does not shorten the next one. If host and device have no common clock, only the commands bound a step. If only the
-repetition of kernels shows the steps, each lasts until the next one begins, and the end of the last one is unknown.
+does not shorten the next one; but an only step ends with its last command on any stream. If host and device have no
+common clock, only the commands bound a step. If only the repetition of kernels shows the steps, each lasts until the
+next one begins, and the end of the last one is unknown.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Step(NamedTuple):
-    """What bounds a step on a device. ``ended``: on the main stream; ``launched_before``: when what runs there and was
-    launched before the step ended."""
+    """What bounds a step on a device. ``ended``: on the main stream, of an only step on any; ``launched_before``: when
+    what runs on the main stream and was launched before the step ended."""
 
     kernels: int
     kernel_ns: int
@@ -116,7 +117,7 @@ def device_times(
         own_places = place_of[positions]
         places = range(count) if len(timed) <= MOST_DEVICES else sorted({*own_places.tolist()} - {NONE})
         early = is_early[np.asarray(alignment.links.pass_of)[positions]]
-        steps = _steps(own, own_places, places, early, lead[0][1] if lead else None)
+        steps = _steps(own, own_places, places, early, lead[0][1] if lead else None, is_only=count == 1)
         made.append(
             DeviceTime(
                 device=device,
@@ -166,18 +167,25 @@ def _host_spans(alignment: Alignment, place_of: Codes, count: int) -> list[Span 
 
 
 def _steps(
-    own: _Own, place_of: Codes, places: Sequence[int], is_early: NDArray[np.bool_], before: int | None
+    own: _Own,
+    place_of: Codes,
+    places: Sequence[int],
+    is_early: NDArray[np.bool_],
+    before: int | None,
+    *,
+    is_only: bool,
 ) -> dict[int, _Step]:
     """Return the bounds of each step of ``places`` on a device. For each of its commands, ``place_of`` has the step,
     and ``is_early`` whether it was launched before the recording. ``before``: the end of work from before the
-    recording."""
+    recording. ``is_only``: the profile has one step."""
     count = max([int(place_of.max(initial=NONE)), *places[-1:]], default=NONE) + 1
     inside, kernels = place_of != NONE, (place_of != NONE) & own.is_kernel
     main, outside = inside & own.is_main, ~inside & own.is_main
     held = np.bincount(place_of[kernels], minlength=count).tolist()
     held_ns = summed(place_of[kernels], (own.ends - own.starts)[kernels], count).tolist()
     first = least(place_of[inside], own.starts[inside], count).tolist()
-    ended = most(place_of[main], own.ends[main], count).tolist()
+    bounding = inside if is_only else main
+    ended = most(place_of[bounding], own.ends[bounding], count).tolist()
     # what runs on the main stream and was launched before a step: by the first step that none before it reaches
     late = outside & ~is_early
     following = np.maximum.accumulate(place_of)[late] + 1
