@@ -326,6 +326,27 @@ def test_work_of_a_device_that_is_not_read_is_a_problem(tmp_path: Path) -> None:
     assert "it holds 1 kernel launch, so the profiler got no records of the GPU" in result.output
 
 
+def test_the_answer_lists_no_op_without_kernel_time(tmp_path: Path) -> None:
+    """A copy's time is in the line of the copies."""
+    path = tmp_path / "made.json"
+    path.write_bytes(
+        trace(
+            [
+                row("cpu_op", "aten::fill_", 542, 542, FIRST_US, 20, External_id=1, Input_Dims=[[8, 8], []]),
+                row("cuda_runtime", "hipLaunchKernel", 542, 542, FIRST_US + 5, 5, External_id=1, correlation=71),
+                row("kernel", "FillFunctor", 2, 0, FIRST_US + 12, 900, device=2, stream=0, correlation=71),
+                row("cpu_op", "aten::copy_", 542, 542, FIRST_US + 30, 20, External_id=2, Input_Dims=[[8, 8], [8, 8]]),
+                row("cuda_runtime", "hipMemcpyAsync", 542, 542, FIRST_US + 35, 5, External_id=2, correlation=72),
+                row("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 2, 0, FIRST_US + 920, 100, device=2, stream=0,
+                    correlation=72, kind="HtoD", bytes=256),
+            ]
+        )
+    )  # fmt: skip
+    text = CliRunner().invoke(cli, [str(path)]).output
+    assert "aten::fill_ 8x8" in text
+    assert "aten::copy_" not in text
+
+
 @pytest.mark.parametrize("size", [1, 7, 64, 1000])
 def test_pieces_may_be_cut_anywhere(size: int) -> None:
     """Blocks of any size give the same events."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, ProblemRow, Report, Rest, Section
 from mio2trace.answer.names import shown_names
@@ -141,7 +142,8 @@ def _lists(section: Section, most: int) -> Iterator[str]:
     if section.steps_ns or (section.step is None and section.kernel_ns):
         yield f"{'% ' + section.of_whole:>{WIDTH}}"
     for label, rows, rest in listed:
-        yield from _rows(section, label, rows[:most], rest, most)
+        timed = [*islice((row for row in rows if row.ns != 0), most)]  # an op that only copies runs no kernel
+        yield from _rows(section, label, timed, rest, most)
 
 
 def _rows(
