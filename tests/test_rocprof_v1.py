@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from mio2trace.cli import cli
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions
@@ -411,3 +413,25 @@ def test_dispatches_are_the_same_in_all_forms(tmp_path: Path) -> None:
     ]
     assert told(trace, v1_json) == expected
     assert told(database, v1_db) == expected
+
+
+@pytest.mark.parametrize(("arguments", "blocked"), [("", 0), ("( sizeBytes(4000000000) )", 0), ("( sizeBytes(4) )", 1)])
+def test_only_a_small_copy_shows_by_its_delay_that_work_is_missing(
+    tmp_path: Path, arguments: str, blocked: int
+) -> None:
+    """The pages of others are pinned first; a copy of unknown size shows nothing."""
+    path = tmp_path / "results.db"
+    rows = (  # table, name, begin, end, number
+        ("HIP", "hipLaunchKernel", 1_000, 2_000, 1), ("OPS", "k", 3_000, 3_000_000, 1),
+        ("HIP", "hipMemcpy", 3_010_000, 30_000_000, 2), ("COPY", "CopyDeviceToHost", 20_000_000, 29_000_000, 2),
+    )  # fmt: skip
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        for table in ("HIP", "OPS", "COPY"):
+            columns = '"BeginNs", "EndNs", "pid", "tid", "Name", "Index", "dev-id", "stream-id", "args"'
+            connection.execute(f"CREATE TABLE {table} ({columns})")
+        for table, name, begin, end, number in rows:
+            values = (begin, end, 70, 70, name, number, 0, 1, arguments)
+            connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+        connection.commit()
+    said = CliRunner().invoke(cli, [str(path), "-o", str(tmp_path / "out.json")]).output
+    assert ("1 wait for work that is not recorded" in said) == bool(blocked)

@@ -164,7 +164,8 @@ class Launches:
         """Return when a small copy was launched but had not begun, for at least a millisecond."""
         commands = self._profile.commands
         called, starts = commands.host_start_ns, commands.start_ns
-        is_small = (commands.kind == KINDS.index("copy")) & (commands.size_bytes <= MOST_COPIED)
+        sizes = commands.size_bytes  # 0: not recorded
+        is_small = (commands.kind == KINDS.index("copy")) & (sizes > 0) & (sizes <= MOST_COPIED)
         is_late = is_small & (starts != NO) & (called != NO) & (starts - called >= LEAST_BLOCKED_NS)
         return Covered(called[is_late], starts[is_late])
 
