@@ -326,6 +326,25 @@ def test_work_of_a_device_that_is_not_read_is_a_problem(tmp_path: Path) -> None:
     assert "it holds 1 kernel launch, so the profiler got no records of the GPU" in result.output
 
 
+def test_a_recording_begins_with_what_it_launched(tmp_path: Path) -> None:
+    """A kernel of an earlier time, which the profiler's buffers still held, is not followed by a pause."""
+    path = tmp_path / "made.json"
+    events = [row("kernel", "early", 2, 0, FIRST_US - 3_000_000, 50, device=2, stream=0, correlation=5)]
+    for number in range(2):
+        at = FIRST_US + 100 * number
+        events += [
+            row("cuda_runtime", "hipLaunchKernel", 542, 542, at, 5, correlation=71 + number),
+            row("kernel", f"work{number}", 2, 0, at + 10, 80, device=2, stream=0, correlation=71 + number),
+        ]
+    path.write_bytes(trace(events))
+    (measures,) = mio2trace.analyse([path]).run.measures
+    assert measures.steady.device is not None
+    assert measures.steady.device.recording.length_ns == 180_000
+    assert measures.steady.device.recording.compute_ns == 160_000
+    answer = " ".join(CliRunner().invoke(cli, [str(path)]).output.split())
+    assert "0.160 ms of kernels, without 0.050 ms of earlier work; no iterations are known." in answer
+
+
 def test_the_answer_lists_no_op_without_kernel_time(tmp_path: Path) -> None:
     """A copy's time is in the line of the copies."""
     path = tmp_path / "made.json"

@@ -221,7 +221,9 @@ def _times(subject: Subject) -> str:
         searched = sum(cost.timed_ns for cost in subject.measures.searches.values())
         set_up = (subject.measures.whole.timed_ns or 0) - subject.total_ns - searched
         if set_up > 0:
-            without += f"{' and' if without else ', without'} {ms(set_up)} of set-up"
+            is_set_up = any(one.phase == "setup" for one in subject.alignment.links.passes)
+            what = "set-up" if is_set_up else "earlier work"
+            without += f"{' and' if without else ', without'} {ms(set_up)} of {what}"
         return f"{ms(subject.total_ns)} of kernels{without}; no iterations are known."
     of = f"{number:,} steady of {recorded:,}" if number != recorded else count(number, "iteration")
     kind = f", {told.kinds[told.kind]}" if told.kinds[told.kind] else ""

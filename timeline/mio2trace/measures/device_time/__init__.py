@@ -60,7 +60,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
-    """The steps of one device, in order. ``recording``: from the start of its first command to the end of its last one.
+    """The steps of one device, in order. ``recording``: from the start of its first command to the end of its last one,
+    without those from before the recording.
 
     ``stream``: the place of its main stream among the profile's queues. ``blocked``: how often the host waited for
     unrecorded work. ``graph_gaps``: the number of gaps within graph launches that are such work.
@@ -117,13 +118,14 @@ def device_times(
         own_places = place_of[positions]
         places = range(count) if len(timed) <= MOST_DEVICES else sorted({*own_places.tolist()} - {NONE})
         early = is_early[np.asarray(alignment.links.pass_of)[positions]]
+        begun = int(own.starts[early if early.all() else ~early].min())
         steps = _steps(own, own_places, places, early, lead[0][1] if lead else None, is_only=count == 1)
         made.append(
             DeviceTime(
                 device=device,
                 stream=own.stream,
                 windows=tuple(_windows(steps, hosts, occupation, repeated=repeated, contiguous=contiguous)),
-                recording=occupation.busy(int(covered.starts[0]), int(covered.ends[-1])),
+                recording=occupation.busy(begun, int(covered.ends[-1])),
                 occupation=occupation,
                 blocked=len(blocked),
                 graph_gaps=len(graphs),
