@@ -184,6 +184,11 @@ def test_copies_count_only_where_nothing_runs_beside_them() -> None:
     assert sum(one.ns for one in exposed) == 2 * 22 * MS
 
 
+def test_a_tiny_copy_has_no_speed() -> None:
+    found = stepping(copying(ns=20 * MS, size_bytes=8))
+    assert "20.00 ms host to device (1 copy, under 0.01 GB/s)" in found.found.number
+
+
 def test_copies_fire_from_a_twentieth_on() -> None:
     for ns, fires in ((5 * MS, False), (5 * MS + 100, True)):
         each = [Ran("a", 95 * MS), copying(ns=ns)]

@@ -348,7 +348,7 @@ def test_a_barrier_is_no_kernel_whatever_its_name(tmp_path: Path) -> None:
 
 def test_the_json_of_rocm_4_has_the_same_kernels(tmp_path: Path) -> None:
     """An arrow leads to the barrier of a launch; it begins at the end of the call, or with the barrier if that is
-    earlier. Another arrow leads from a kernel to the end of a wait."""
+    earlier. Another arrow leads from a kernel to the end of a wait, none to a copy."""
     path = tmp_path / "results.json"
     events = []
     for section, row, name, begin, end, thread, _ in ROCM_4:

@@ -12,6 +12,8 @@ from mio2trace.outgoing import count
 COPIES = 0.05
 SHOWN = 0.1
 """The sentence names a direction if it has at least this part of the time of the first one."""
+LEAST_SPEED = 0.01
+"""GB/s: below it a copy's time is not that of its bytes, and the number says nothing."""
 MOSTLY = 0.5
 """Copies block the host if the calls of this part of their time do. Copies of pageable memory block it in any call."""
 _OF_BUCKETS = "copy_bucket_to_grad"
@@ -47,7 +49,8 @@ def _direction(one: Exposed, number: int) -> str:
     """Return ``885.7 ms device to host (1 copy, 4.52 GB/s)``. ``number``: of steps."""
     noun = one.direction if one.direction in ("copy kernels", "fills") else ""
     copies = max(1, round(one.count / number))
-    rate = f", {one.bytes / one.bytes_ns:.3g} GB/s" if one.bytes_ns else ""
+    speed = one.bytes / one.bytes_ns if one.bytes_ns else 0
+    rate = f", {f'{speed:.3g}' if speed >= LEAST_SPEED else f'under {LEAST_SPEED}'} GB/s" if one.bytes_ns else ""
     if noun:
         return f"{ms(one.ns / number)} in {count(copies, noun.removesuffix('s'))}{rate}"
     where = "" if one.direction == "copies" else f" {one.direction}"

@@ -137,7 +137,7 @@ class _Reading:
         shown, route = named(kind, name, name)
         assembly.activity(
             kind, shown, lane, times, number=index, correlation=index, route=route, range_id=range_id,
-            size_bytes=self._sizes.get((pid, index), 0) if kind != "kernel" else 0,
+            size_bytes=self._sizes.get((pid, index), 0) if kind == "copy" else 0,
             thread=None if tid is None else assembly.thread(tid),
         )  # fmt: skip
 

@@ -19,6 +19,7 @@ size. A barrier of ROCm 4 may have its kernel's name: it takes no time.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable
 
 from mio2trace.model.profile import Range
@@ -71,6 +72,8 @@ class _Reading:
         self._processes = Processes(())
         self._sizes: dict[int, int] = {}
         """The bytes that a call copies."""
+        self._copying: dict[object, list[tuple[int, int, int]]] = {}
+        """Begin, end, negative, and key of the calls that may copy, by thread."""
         self._from_ends = False
         self._kernels: dict[int, Event] = {}
         """The kernel of a barrier with its name, by ``id``."""
@@ -92,6 +95,8 @@ class _Reading:
             if number(event.pid) in (_RANGES, _HIP, _HSA):
                 self._host(event, key)
         self._arrows.finish()
+        for calls in self._copying.values():
+            calls.sort()
         operations = [
             (event, section)
             for event in rows
@@ -116,7 +121,9 @@ class _Reading:
         assembly.call(name, thread, times, key)
         if number(event.pid) == _HIP and LAUNCHES.search(name):
             self._arrows.call((_HIP, number(event.tid)), _POINTS[not self._from_ends](event), key)
-            self._sizes[key] = copied_bytes(event.args.get("args"))
+            if (size := copied_bytes(event.args.get("args"))) > 0:
+                self._sizes[key] = size
+                self._copying.setdefault((pid, number(event.args.get("tid"))), []).append((times[0], -times[1], key))
 
     def _device(self, event: Event, section: int) -> None:
         args, begin = event.args, number(event.ts)
@@ -141,13 +148,21 @@ class _Reading:
             told = as_dispatched(assembly, *(number(args.get(key)) for key in DISPATCH))
             assembly.activity("kernel", named(kind, event.name, str(args["KernelName"]))[0], times=times, **told)
             return
+        if call is None and section == _COPIES:
+            call = self._copied_by((pid, tid), times[0])
         lane = assembly.queue(assembly.numbered_device(number(args.get("dev-id"))), stream)
         name, route = named(kind, event.name, str(args.get("Name") or event.name))
         assembly.activity(
             kind, name, lane, times, correlation=call, route=route,
             thread=None if tid is None else assembly.thread(tid),
-            size_bytes=0 if kind == "kernel" or call is None else self._sizes.get(call, 0),
+            size_bytes=self._sizes.get(call, 0) if kind == "copy" and call is not None else 0,
         )  # fmt: skip
+
+    def _copied_by(self, thread: object, begin: int) -> int | None:
+        """Return the innermost call of the thread that copied then. Copies of ROCm 4 have no arrows, but a thread."""
+        calls = self._copying.get(thread, [])
+        at = bisect_right(calls, (begin, 0, 0)) - 1
+        return calls[at][2] if at >= 0 and begin <= -calls[at][1] else None
 
 
 def _end_us(event: Event) -> int:
