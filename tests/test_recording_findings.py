@@ -292,7 +292,7 @@ def test_shares_of_the_recording_are_those_of_the_raw_file(name: str, rules: set
 
 @pytest.mark.shared
 def test_copies_of_a_program_without_steps() -> None:
-    """A vector sum: two copies to the device, one back, by calls that block."""
+    """A vector sum: two copies of 4 GB to the device, one back, by calls that block."""
     path = shared_folder() / "samples" / "rocm" / "rocprofv1_hiptrace_mi300a.json"
     rows = [row for row in json.loads(path.read_text())["traceEvents"] if row.get("name", "").startswith("CopyHost")]
     back = [row for row in json.loads(path.read_text())["traceEvents"] if row.get("name") == "CopyDeviceToHost"]
@@ -301,8 +301,9 @@ def test_copies_of_a_program_without_steps() -> None:
     found = fired(run, "copies")
     assert (found.found.ns, found.found.scope) == (to + of, ("device to host", "host to device"))
     assert (
-        f"{of / 1e6:.1f} ms device to host (1 copy); {to / 1e6:.1f} ms host to device (2 copies)" in found.found.number
-    )
+        f"{of / 1e6:.1f} ms device to host (1 copy, {4e9 / of:.3g} GB/s);"
+        f" {to / 1e6:.1f} ms host to device (2 copies, {8e9 / to:.3g} GB/s)"
+    ) in found.found.number
 
 
 def kineto_copies(path: Path, spans: Sequence[Span]) -> dict[str, int]:
