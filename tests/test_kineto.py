@@ -320,10 +320,28 @@ def test_work_of_a_device_that_is_not_read_is_a_problem(tmp_path: Path) -> None:
     path.write_bytes(trace(host))
     with pytest.raises(InputError, match=r"it holds 2 ops and ranges of the host and no work of a device"):
         mio2trace.convert(path)
+    for command in ("layers", "ops", "driver"):
+        result = CliRunner().invoke(cli, [command, str(path)])
+        assert "it holds 2 ops and ranges of the host" in result.output
     launch = row("cuda_runtime", "cudaLaunchKernel", 542, 542, FIRST_US + 20, 5, External_id=45, correlation=71)
     path.write_bytes(trace([*host, launch, row("overhead", "Buffer Flush", 542, 542, FIRST_US + 700, 50)]))
     result = CliRunner().invoke(cli, ["report", str(path)])
     assert "it holds 1 kernel launch, so the profiler got no records of the GPU" in result.output
+
+
+def test_arrows_of_older_versions_are_known(tmp_path: Path) -> None:
+    """PyTorch 1.12 calls ``ac2g`` otherwise, and its rows state the launches, too."""
+    arrow = {
+        "ph": "s",
+        "id": 71,
+        "pid": 542,
+        "tid": 542,
+        "ts": FIRST_US,
+        "cat": "async_cpu_to_gpu",
+        "name": "async_gpu",
+    }
+    _, notes = read_bytes(tmp_path, trace([*rows(), arrow]))
+    assert not any("category" in kind for kind in notes)
 
 
 def test_a_recording_begins_with_what_it_launched(tmp_path: Path) -> None:

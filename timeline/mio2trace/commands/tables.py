@@ -99,6 +99,7 @@ def layers(
     processes = runs[0].measures if len(runs) == 1 and runs[0].is_job else ()
     repetitions = [one for run in runs for one in _joined(run)]
     if not any(_names_layers(one) for one in repetitions):
+        _require_work(analysis)
         raise InputError(
             f"{', '.join(files)}: names no layer; expected Caffe's `time` log, a CK record, or a profile whose ranges"
             " or modules are layers"
@@ -442,6 +443,18 @@ def stated_by_profile(analysis: Analysis) -> tuple[Operation, ...]:
     return tuple(operation for alignment in joined for operation in alignment.links.operations)
 
 
+_NO_OPERATION = "holds no line of MIOpen; expected its log, or a profile with ops (PyTorch: ProfilerActivity.CPU)"
+
+
+def _require_work(analysis: Analysis) -> None:
+    """Raises `InputError` if a profile holds ranges of the host and no work of a device."""
+    from mio2trace.conversion import what_is_missing
+
+    profiles = [profile for run in analysis.runs for profile in run.profiles]
+    if any(profile.ranges for profile in profiles) and not any(profile.activities for profile in profiles):
+        raise InputError(f"{analysis.names}: {what_is_missing(analysis.runs[0], analysis.notes)}")
+
+
 def logged(analysis: Analysis, *, databases: bool = False) -> Iterator[tuple[str, MiopenLog, tuple[Operation, ...]]]:
     """Yield name, log and operations of each file in the given order; if there is a profile, only those of its run.
 
@@ -459,7 +472,8 @@ def logged(analysis: Analysis, *, databases: bool = False) -> Iterator[tuple[str
     }
     tables = [record for run in runs for record in run.side_files]
     if with_profile and not operations and not tables:
-        raise InputError(f"{analysis.names}: holds no line of MIOpen; expected its log")
+        _require_work(analysis)
+        raise InputError(f"{analysis.names}: {_NO_OPERATION}")
     for file in sorted(analysis.inputs, key=lambda file: file.source):
         log = next((record for record in file.records if isinstance(record, MiopenLog)), None)
         table = next((record for record in file.records if isinstance(record, SolverTable)), None)
@@ -583,7 +597,8 @@ def _timed(analysis: Analysis, phase: str, by: Sequence[str], each: bool, unit: 
     run = analysis.run
     operations = () if run.alignment is None else run.alignment.with_stated(run.operations)
     if not (stated_by_profile(analysis) or operations):
-        raise InputError(f"{analysis.names}: holds no line of MIOpen; expected its log")
+        _require_work(analysis)
+        raise InputError(f"{analysis.names}: {_NO_OPERATION}")
 
     def table(of: Sequence[Operation], place: int) -> Table:
         measures = run.measures[place]

@@ -64,7 +64,7 @@ _COPY = "Memcpy "
 _MEMORY = "Pageable", "Pinned"
 """Kinds of the host's memory in the name of a copy, if CUDA runs it."""
 _NONE: dict[int, Any] = {}
-_DERIVED = frozenset(("", "fwdbwd", "Trace", "gpu_user_annotation", "cpu_instant_event"))
+_DERIVED = frozenset(("", "fwdbwd", "async_cpu_to_gpu", "Trace", "gpu_user_annotation", "cpu_instant_event"))
 """Rows that only repeat others, or have no duration."""
 _OF_PROFILER = frozenset(("overhead",))
 """Rows of the profiler's own work."""
