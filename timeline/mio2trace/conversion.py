@@ -17,7 +17,7 @@ from mio2trace.draw import BuildOptions, Fold, HostCalls, RunToDraw, Selection, 
 from mio2trace.draw.selection import window
 from mio2trace.files import Input, Progress, replacing, standard_output
 from mio2trace.measures.device_time.launches import Launches
-from mio2trace.memory import without_garbage_collection
+from mio2trace.memory import give_back_freed_memory, without_garbage_collection
 from mio2trace.notes import LOGGED, InputError, Notes, OptionError
 from mio2trace.outgoing import count
 from mio2trace.summary import explain as explained
@@ -186,6 +186,7 @@ def convert(  # noqa: PLR0913 - keyword-only options
             _check(trace, alignments)
         written = None
         if target is not None:
+            give_back_freed_memory()
             written = _write(trace, *target)
         if summary_file is not None:
             with replacing(os.fspath(summary_file)) as file:

@@ -21,7 +21,7 @@ from mio2trace.files import STANDARD_INPUT, FileOptions, FilePath, Input, Progre
 from mio2trace.jobs import Share, in_order, is_named_for_another_rank, labelled, same_processes, shares
 from mio2trace.kernels import KernelFact
 from mio2trace.measures import Measures
-from mio2trace.memory import keep_freed_blocks, without_garbage_collection
+from mio2trace.memory import give_back_freed_memory, keep_freed_blocks, without_garbage_collection
 from mio2trace.model.choices import GemmTable, SideFile
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
@@ -262,6 +262,7 @@ def analyse(
             cleaner,
             options.progress,
         )
+        give_back_freed_memory()
         inputs = [_with_clocks(file, notes) for file in inputs]
         references = [file for file in inputs if file.is_reference]
         inputs = [file for file in inputs if not file.is_reference]
@@ -286,6 +287,7 @@ def analyse(
         runs = (*(run for run in runs if run.profiles), *(run for run in runs if not run.profiles))
         if references:
             runs = tuple(_with_reference(run, references, options, cleaner) for run in runs)
+    give_back_freed_memory()
     return Analysis(inputs=tuple(inputs), runs=runs, notes=notes, cleaner=cleaner, references=tuple(references))
 
 

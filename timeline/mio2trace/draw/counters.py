@@ -233,7 +233,7 @@ def _busy(
 ) -> Iterator[CounterValue]:
     """Return the share of each device, and of each stream that is shown apart."""
     starts, ends = alignment.profile.commands.start_ns, alignment.profile.commands.end_ns
-    pass_of = np.asarray(alignment.links.pass_of, np.int64)
+    pass_of = np.asarray(alignment.links.pass_of)
     rows = [
         (device, BUSY, side.counter_tracks.get(side.process_of[device]), positions)
         for device, positions in side.positions().items()

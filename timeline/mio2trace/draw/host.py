@@ -380,16 +380,12 @@ class _Looks:
         commands, calls, others = profile.commands, profile.commands.calls, profile.lone_calls
         count = first_other + len(others)
         is_launched = item_of >= 0
-        self._launched = np.bincount(item_of[is_launched], minlength=count)
-        self._activity = np.zeros(count, np.int64)
+        self._launched = np.bincount(item_of[is_launched], minlength=count).astype(np.int32)
+        self._activity = np.zeros(count, np.int32)
         """One of those that each launched."""
         self._activity[item_of[is_launched]] = np.flatnonzero(is_launched)
-        nothing = np.full(first_call, NO)
-        self._correlation = np.concatenate((nothing, calls.correlation, others.correlation))
-        number = np.concatenate((nothing, calls.number, others.number))
-        self._call_index = np.where(self._correlation == NO, number, NO)
-        self._names = [*calls.name.values, *others.name.values]
-        self._name = np.concatenate((nothing, calls.name.codes, others.name.codes + len(calls.name.values)))
+        names = Pool.joined([calls.name, others.name])
+        self._names, self._name = names.values, np.append(np.zeros(first_call, np.int32), names.codes)
         kernel = np.where(self._launched == 1, commands.name.codes[self._activity] + 1, 0) if len(commands) else 0
         ranges = Pool.of(
             (
@@ -401,21 +397,31 @@ class _Looks:
             for place, one in enumerate(profile.ranges)
         )
         # A number for each item: equal if the items have everything in common that their likes show.
-        self._keys = np.asarray(len(ranges.values) + self._name * (len(commands.name.values) + 1) + kernel, np.int64)
+        self._keys = len(ranges.values) + self._name * np.int64(len(commands.name.values) + 1) + kernel
         self._keys[:first_call] = ranges.codes
 
     def drawn(self, track: int, origin: int, row: _Row) -> Slices:
         items = row.items
         likes = shared_slices(self._keys, items, self._likes[track], partial(self._like, track))
-        launched = self._launched[items]
+        launched = self._launched[items].astype(np.int64)  # `NO` has no place in fewer bits
         is_call = items >= self._first_call
+        correlation = self._of_calls("correlation", items)
         columns: dict[str, Column] = {
-            "correlation_id": self._correlation[items],
-            "call_index": self._call_index[items],
+            "correlation_id": correlation,
+            "call_index": np.where(correlation == NO, self._of_calls("number", items), NO),
             "activities": np.where((launched > 1) & is_call, launched, NO),
         }
         columns |= execution_columns(self._executions, items)
         return Slices(track, (Columns(likes, shifted(row.starts, -origin), row.ends - row.starts, told(columns)),))
+
+    def _of_calls(self, field: str, items: Numbers) -> Numbers:
+        """Return a column of the calls for these items; `NO` for ranges."""
+        found, first = np.full(len(items), NO), self._first_call
+        for calls in (self._profile.commands.calls, self._profile.lone_calls):
+            here = (items >= first) & (items < first + len(calls))
+            found[here] = getattr(calls, field)[items[here] - first]
+            first += len(calls)
+        return found
 
     def _like(self, track: int, item: int) -> Slice:
         if item >= self._first_call:

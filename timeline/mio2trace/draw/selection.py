@@ -188,8 +188,8 @@ def choose(selection: Selection, alignment: Alignment, base: TimeBase, origin: i
         min_ns=min_ns,
         inside=inside,
         drawn=drawn,
-        runs=frozenset(np.asarray(links.run_of, np.int64)[drawn].tolist()),
-        operations=frozenset(np.asarray(links.operation_of, np.int64)[drawn].tolist()),
+        runs=frozenset(np.asarray(links.run_of)[drawn].tolist()),
+        operations=frozenset(np.asarray(links.operation_of)[drawn].tolist()),
         left_out=outside + short + not_longest,
         left_out_ns=sum((ends - starts)[left_out].tolist()),
     )
@@ -230,7 +230,7 @@ class _Passes:
     def __init__(self, alignment: Alignment, times: _Times, iterations: tuple[tuple[int, int], ...]) -> None:
         self._links = links = alignment.links
         self._times = times
-        self._pass_of = np.asarray(links.pass_of, np.int64)
+        self._pass_of = np.asarray(links.pass_of)
         kept = [_among(iterations, pass_.iteration) for pass_ in links.passes]
         if iterations and not any(kept):
             wanted = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in iterations)
@@ -283,7 +283,7 @@ class _Passes:
         links = self._links
         if found is not None and not any(run.layer == name for run in links.runs):
             name, direction = found[1], found[2]
-        run_of = np.asarray(links.run_of, np.int64)
+        run_of = np.asarray(links.run_of)
         wanted = [run.layer == name and direction in (None, run.direction) for run in links.runs]
         return [*_reaches(self._times, run_of, np.array([*wanted, False])[run_of] & self.chosen).values()]
 

@@ -64,6 +64,13 @@ class Pool(NamedTuple, Generic[Value]):
         codes = [numbers.setdefault(value, len(numbers)) for value in values]
         return cls(list(numbers), np.array(codes, np.int32))
 
+    @classmethod
+    def joined(cls, pools: Sequence[Pool[Value]]) -> Pool[Value]:
+        """The rows of all pools, one pool after the other."""
+        before = np.cumsum([0, *(len(pool.values) for pool in pools)])
+        codes = [pool.codes + first for pool, first in zip(pools, before.tolist(), strict=False)]
+        return cls([value for pool in pools for value in pool.values], np.concatenate(codes).astype(np.int32))
+
     def take(self, rows: Any) -> Pool[Value]:
         """The column of some rows; ``rows`` is anything that numpy takes as an index."""
         return Pool(self.values, self.codes[rows])
@@ -71,7 +78,7 @@ class Pool(NamedTuple, Generic[Value]):
     @classmethod
     def same(cls, value: Value, count: int) -> Pool[Value]:
         """The pool of a column that has one value everywhere."""
-        return cls([value], np.zeros(count, np.int32))
+        return cls([value], np.broadcast_to(np.int32(0), count))
 
 
 def numbers(values: Iterable[int | None], count: int) -> Numbers:
@@ -147,33 +154,43 @@ class Growing:
     """Columns of whole numbers while a reader fills them, row by row or, from numpy, many rows at once."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._place = {name: place for place, name in enumerate(names)}
+        self._columns = {name: array("q") for name in names}
         self._cells = array("q")
         self.add: Callable[[tuple[int, ...]], None] = self._cells.extend
         """Takes a row, with a number of 64 bits for each column."""
 
     def __len__(self) -> int:
-        return len(self._cells) // len(self._place)
+        return len(next(iter(self._columns.values()))) + len(self._cells) // len(self._columns)
 
     def __getitem__(self, name: str) -> Numbers:
-        """A column as it is now."""
-        return self._rows()[:, self._place[name]].copy()
+        """The column itself. No row may be added while someone holds it."""
+        self._settle()
+        column = self._columns[name]
+        return np.frombuffer(column, np.int64) if column else np.empty(0, np.int64)
 
-    def _rows(self) -> Numbers:
-        """The cells themselves. No row may be added while someone holds them."""
-        cells = np.frombuffer(self._cells, np.int64) if self._cells else np.empty(0, np.int64)
-        return cells.reshape(-1, len(self._place))
+    def pop(self, name: str) -> Numbers:
+        """The column, which is then no longer kept here."""
+        column = self[name]
+        self._columns[name] = array("q")
+        return column
+
+    def _settle(self) -> None:
+        """Put the rows that were added one by one into the columns."""
+        if self._cells:
+            rows = np.frombuffer(self._cells, np.int64).reshape(-1, len(self._columns)).T.copy()
+            del self._cells[:]
+            self.extend(rows.shape[1], **dict(zip(self._columns, rows, strict=True)))
 
     def shift(self, by: int, *names: str) -> None:
         """Add a number to all cells of some columns."""
-        self._rows()[:, [self._place[name] for name in names]] += by
+        for name in names:
+            self[name][:] += by
 
     def extend(self, count: int, **columns: Numbers | int) -> None:
         """Add ``count`` rows; a column that is one number has it in each row."""
-        rows = np.empty((count, len(self._place)), np.int64)
-        for name, place in self._place.items():
-            rows[:, place] = columns[name]
-        self._cells.frombytes(rows.tobytes())
+        self._settle()
+        for name, column in self._columns.items():
+            column.frombytes(np.ascontiguousarray(np.broadcast_to(columns[name], count), np.int64).view(np.uint8).data)
 
 
 class _Table(Sequence[Record]):
@@ -192,7 +209,7 @@ class _Table(Sequence[Record]):
         """A table of ``count`` rows from all its columns, by name. Columns that are left out are empty in every row."""
         table = cls.__new__(cls)
         table._records, table._count = None, count
-        table.__dict__.update(table._empty() | columns)
+        table.__dict__.update(table._empty() | {name: _thin(column) for name, column in columns.items()})
         return table
 
     def _empty(self) -> dict[str, Any]:
@@ -276,7 +293,7 @@ class Calls(_Table[Call]):
     prepared_ns: _Column[Numbers] = _Column(_numbers)
 
     def _empty(self) -> dict[str, Any]:
-        none, zero = np.full(self._count, NO), np.zeros(self._count, np.int64)
+        none, zero = np.broadcast_to(NO, self._count), np.broadcast_to(0, self._count)
         fields = ("start_ns", "end_ns", "number", "correlation", "prepared_ns")
         return {"thread": zero, "line": zero, **dict.fromkeys(fields, none)}
 
@@ -424,14 +441,14 @@ class Activities(_Table[Activity]):
 
     def _empty(self) -> dict[str, Any]:
         count = self._count
-        none, zero = np.full(count, NO), np.zeros(count, np.int64)
+        none, zero = np.broadcast_to(NO, count), np.broadcast_to(0, count)
         pools = {"grid": None, "workgroup": None, "opencl": NOT_OPENCL, "route": "", "resources": None,
                  "graph_node": None, "counters": ()}  # fmt: skip
         return {
             **{field: Pool.same(value, count) for field, value in pools.items()},
             **dict.fromkeys(("queued_ns", "submit_ns", "start_ns", "end_ns", "correlation"), none),
             **dict.fromkeys(("line", "queue", "size_bytes"), zero),
-            "range": np.full(count, -1, np.int32),
+            "range": np.broadcast_to(np.int32(-1), count),
         }
 
     def _made(self) -> Iterator[Activity]:
@@ -474,3 +491,12 @@ class Activities(_Table[Activity]):
 
 def _taken(column: Any, rows: Any) -> Any:
     return column.take(rows) if isinstance(column, Pool) else column[rows]
+
+
+def _thin(column: Any) -> Any:
+    """The same column; if all rows have one value, it takes no memory, and nobody may write into it."""
+    if isinstance(column, Pool):
+        return Pool(column.values, _thin(column.codes))
+    if isinstance(column, np.ndarray) and len(column) and (column == column[0]).all():
+        return np.broadcast_to(column[0], column.shape)
+    return column

@@ -86,11 +86,11 @@ class DeviceSide:
         links = alignment.links
         self._has_operations = links.has_operations  # searched once, not in each lane
         self._commands = alignment.profile.commands
-        self._pass_of = np.asarray(links.pass_of, np.int64)
-        self._operation_of = np.asarray(links.operation_of, np.int64)
+        self._pass_of = np.asarray(links.pass_of)
+        self._operation_of = np.asarray(links.operation_of)
         self._levels = [
             self._pass_of if links.passes else None,
-            np.asarray(links.run_of, np.int64) if links.runs else None,
+            np.asarray(links.run_of) if links.runs else None,
             self._operation_of if self._has_operations else None,
         ]
         self._chosen: Chosen | None = None
@@ -149,7 +149,7 @@ class DeviceSide:
         """Return for each activity the place of its track in ``_FOLDED``, from 1; 0 for the track of its queue."""
         links = self._alignment.links
         places = {phase: place for place, (name, phase) in enumerate(_FOLDED.items(), 1) if name in self._fold}
-        folded = np.array([*(places.get(one.phase, 0) for one in links.passes), 0])[self._pass_of]
+        folded: NDArray[np.int64] = np.array([*(places.get(one.phase, 0) for one in links.passes), 0])[self._pass_of]
         if "find" in self._fold:
             searches = [index for index, operation in self._operations.items() if operation.phase == "find"]
             folded[np.isin(self._operation_of, searches)] = 1
@@ -325,7 +325,8 @@ class DeviceSide:
             keys = key_of[positions]
             is_first |= np.append(True, keys[1:] != keys[:-1])
             begins = np.flatnonzero(is_first)
-            spans = Spans(keys[begins], begins, np.append(begins[1:], len(positions)), np.zeros(len(begins), np.bool_))
+            numbers = keys[begins].astype(np.int64)
+            spans = Spans(numbers, begins, np.append(begins[1:], len(positions)), np.zeros(len(begins), np.bool_))
             levels.append(spans.take(spans.numbers != NONE))
         for first in range(0, len(positions), _AT_ONCE):
             last = min(first + _AT_ONCE, len(positions))

@@ -84,10 +84,8 @@ class Commands:
             for kind, confidence in (("layer", links.layer_confidence), ("operation", links.operation_confidence))
             if confidence
         }
-        self._iteration_of = numbers([*(pass_.number for pass_ in links.passes), None], len(links.passes) + 1)[
-            np.asarray(links.pass_of, np.int64)
-        ]
-        self._operation_of = np.asarray(links.operation_of, np.int64)
+        self._iterations = numbers([*(pass_.number for pass_ in links.passes), None], len(links.passes) + 1)
+        self._pass_of, self._operation_of = np.asarray(links.pass_of), np.asarray(links.operation_of)
 
     def _gemm_parts(self) -> dict[int, tuple[int, int, int]]:
         """Return GEMMs of several kernels (ViennaCL's blocks, clBLAS's tiles), by the kernel that represents each."""
@@ -109,8 +107,8 @@ class Commands:
             columns |= self._rates(positions, durations)
         columns |= self._own(positions)
         columns |= execution_columns(self._executions, positions)
-        columns["iteration"] = self._iteration_of[positions]
-        operations = self._operation_of[positions]
+        columns["iteration"] = self._iterations[self._pass_of[positions]]
+        operations = self._operation_of[positions].astype(np.int64)  # `NO` has no place in fewer bits
         columns["operation"] = np.where(operations == NONE, NO, operations)
         columns |= {name: values[positions] for name, values in self._confidences.items()}
         columns["line"] = np.where(commands.line[positions] == 0, NO, commands.line[positions])
@@ -145,10 +143,10 @@ class Commands:
         has_more = ~commands.is_kernel | bool(self._executions or links.layer_unsure or links.operation_unsure)
         sizes = np.where(has_more, commands.size_bytes, 0)
         return _combined(
-            np.append(runs.codes, len(runs.values))[np.asarray(links.run_of, np.int64)],
+            np.append(runs.codes, len(runs.values))[np.asarray(links.run_of)],
             named[index + 1],
             index == NONE,
-            phases.codes[np.asarray(links.pass_of, np.int64)],
+            phases.codes[self._pass_of],
             commands.queue if self._streams else is_doubted,
             commands.name.codes,
             commands.kind,

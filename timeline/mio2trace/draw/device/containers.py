@@ -58,7 +58,7 @@ class Containers:
         self._process = {"process": process} if process else {}
         passes = measures.alignment.links.passes
         self._iterations = numbers((pass_.number for pass_ in passes), len(passes))
-        self._pass_of = np.asarray(measures.alignment.links.pass_of, np.int64)
+        self._pass_of = np.asarray(measures.alignment.links.pass_of)
         self._outputs = {layer.index: layer.output for layer in measures.alignment.net.layers}
 
     def _columns(

@@ -16,11 +16,10 @@ Gaps up to a microsecond are ``short``. Gaps in which unrecorded work ran are no
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -33,7 +32,7 @@ from mio2trace.align.layers.marked_steps import is_step
 from mio2trace.measures.device_time import DeviceTime, has_common_clock
 from mio2trace.measures.device_time.busy import Covered, Span
 from mio2trace.model.profile import Range
-from mio2trace.model.tables import NO, Numbers
+from mio2trace.model.tables import NO, Numbers, Pool, by_key
 from mio2trace.ops.ranges import shown_text
 
 Why = Literal["host", "builds", "queued", "unknown", "short"]
@@ -186,34 +185,30 @@ class _Gaps:
 
     def _call(self, thread: int, start: int, end: int) -> str | None:
         """The name of the call during most of a gap."""
-        starts, ends, names = self._calls.get(thread, ([], [], []))
-        at = max(0, bisect_right(starts, start) - 1)
+        if thread not in self._calls:
+            return None
+        starts, ends, names = self._calls[thread]
+        first = max(0, int(np.searchsorted(starts, start, "right")) - 1)
+        some = slice(first, min(int(np.searchsorted(starts, end)), first + 64))
         best, most = None, (end - start) // 2
-        for place in range(at, min(bisect_left(starts, end), at + 64)):
-            overlap = min(ends[place], end) - max(starts[place], start)
+        for begin, until, name in zip(starts[some].tolist(), ends[some].tolist(), names.take(some).each(), strict=True):
+            overlap = min(until, end) - max(begin, start)
             if overlap > most:
-                best, most = names[place], overlap
+                best, most = name, overlap
         return best
 
     @cached_property
-    def _calls(self) -> dict[int, tuple[list[int], list[int], list[str]]]:
+    def _calls(self) -> dict[int, tuple[Numbers, Numbers, Pool[str]]]:
         """Begins, ends and names of the calls by thread, in order of time, if they are long enough for the gaps that
         are named."""
-        by_thread: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
-        for calls in (self._commands.calls, self._profile.lone_calls):
-            is_long = (
-                (calls.start_ns != NO) & (calls.end_ns != NO) & (calls.end_ns - calls.start_ns > self._longer_than)
-            )
-            long = calls.take(is_long)
-            columns = long.thread.tolist(), long.start_ns.tolist(), long.end_ns.tolist(), long.name.each()
-            for thread, start, end, name in zip(*columns, strict=True):
-                by_thread[thread].append((start, end, name))
-        for made in by_thread.values():
-            made.sort(key=itemgetter(0))
-        return {
-            thread: ([start for start, _, _ in made], [end for _, end, _ in made], [name for _, _, name in made])
-            for thread, made in by_thread.items()
-        }
+        both = (self._commands.calls, self._profile.lone_calls)
+        starts, ends, threads = (
+            np.concatenate([getattr(calls, name) for calls in both]) for name in ("start_ns", "end_ns", "thread")
+        )
+        names = Pool.joined([calls.name for calls in both])
+        is_long = (starts != NO) & (ends != NO) & (ends - starts > self._longer_than)
+        rows = np.flatnonzero(is_long)[np.argsort(starts[is_long], kind="stable")]
+        return {thread: (starts[own], ends[own], names.take(own)) for thread, own in by_key(rows, threads[rows])}
 
     def _range(self, thread: int, start: int, end: int, form: re.Pattern[str] | None = None) -> str:
         """Return the innermost op or range during most of a gap. With ``form``: only spans with this text in their

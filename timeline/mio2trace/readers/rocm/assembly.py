@@ -349,30 +349,32 @@ class Assembly:
         threads = _which(thread[alone], len(self._threads))
         call = np.where(call >= 0, np.searchsorted(launched, call), -1)
         call[alone] = len(launched) + np.searchsorted(threads, thread[alone])
+        del thread, alone  # each column of ten million commands takes 80 MB
         every = self._all_calls(threads)
-        with_activities = every.take(np.append(launched, np.arange(len(calls), len(every))))
+        with_activities = every.take(np.append(launched, np.arange(len(keys), len(every))))
 
         queue = np.array([one.queue for one in forms], np.int64)[form]
-        host = np.append(with_activities.start_ns, NO)[call]
-        order = _as_launched(host, start, queue)
+        order = _as_launched(np.append(with_activities.start_ns, NO)[call], start, queue)
+        del start
+        form = form[order]
         pools = {
-            field: _pool(forms, attrgetter(field), form[order])
+            field: _pool(forms, attrgetter(field), form)
             for field in ("name", "grid", "workgroup", "resources", "route", "graph_node")
         }
-        columns = {field: rows[field][order] for field in ("number", "line", "start_ns", "end_ns", "size_bytes")}
         captured = self._captured(by_key, every, correlation)
+        columns = {field: rows.pop(field)[order] for field in ("number", "line", "start_ns", "end_ns", "size_bytes")}
         activities: Activities = Activities.of_columns(
             len(order), **columns, **pools, kind=kind[order], queue=queue[order], correlation=correlation[order],
             call=call[order].astype(np.int32), calls=with_activities, range=self._places(parent[order]),
             counters=self._counters(len(order), order),
         )  # fmt: skip
-        others = np.ones(len(calls), bool)
+        others = np.ones(len(keys), bool)
         others[launched] = False
         if not every_call:
-            others &= np.array([_KEPT.search(name) is not None for name in self._call_names], bool)[calls["name"]]
-        first = by_key.rows(keys) == np.arange(len(calls))
+            others &= every.name.where(lambda name: _KEPT.search(name) is not None)[: len(keys)]
+        first = by_key.rows(keys) == np.arange(len(keys))
         in_order = np.concatenate([np.flatnonzero(others & first), np.flatnonzero(others & ~first)])
-        in_order = in_order[np.argsort(calls["start_ns"][in_order], kind="stable")]
+        in_order = in_order[np.argsort(every.start_ns[in_order], kind="stable")]
         return Profile(
             source=self._source,
             records=self._records,
@@ -395,13 +397,13 @@ class Assembly:
         calls, more = self._calls, len(threads)
         unnamed = self.name_of_calls("") if more else 0
         none = np.full(more, NO)
-        names = np.append(calls["name"], np.full(more, unnamed)).astype(np.int32)
+        names = np.append(calls.pop("name"), np.full(more, unnamed)).astype(np.int32)
         every: Calls = Calls.of_columns(
             len(names),
             name=Pool([*self._call_names], names),
-            thread=np.append(calls["thread"], threads),
-            line=np.append(calls["line"], np.zeros(more, np.int64)),
-            **{field: np.append(calls[field], none) for field in ("start_ns", "end_ns", "correlation")},
+            thread=np.append(calls.pop("thread"), threads),
+            line=np.append(calls.pop("line"), np.zeros(more, np.int64)),
+            **{field: np.append(calls.pop(field), none) for field in ("start_ns", "end_ns", "correlation")},
         )
         return every
 
@@ -440,7 +442,7 @@ class Assembly:
         row = by_key.rows(keys)
         keys, row = keys[row >= 0], row[row >= 0]
         begun, ended, launched = (
-            self._starts(word) for word in ("StreamBeginCapture", "StreamEndCapture", "GraphLaunch")
+            _starts(every, word) for word in ("StreamBeginCapture", "StreamEndCapture", "GraphLaunch")
         )
         if not len(row) or not (begun or ended or launched):
             return ()
@@ -461,11 +463,11 @@ class Assembly:
             found.append(Captured(kernel_of[key], max(capture, 0), call.thread, start, None if within < 0 else within))
         return tuple(found)
 
-    def _starts(self, word: str) -> list[int]:
-        """When the calls whose names have the word began, in order."""
-        named = np.array([word in name for name in self._call_names], bool)
-        starts: list[int] = np.sort(self._calls["start_ns"][named[self._calls["name"]]]).tolist()
-        return starts
+
+def _starts(calls: Calls, word: str) -> list[int]:
+    """When the calls whose names have the word began, in order."""
+    starts: list[int] = np.sort(calls.start_ns[calls.name.where(lambda name: word in name)]).tolist()
+    return starts
 
 
 class _Calls:
