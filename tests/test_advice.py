@@ -69,6 +69,14 @@ def test_advice_on_communication(ns: int, elements: int, beside_ns: int, said: s
     assert said in fired(reducing(ns, elements=elements, beside_ns=beside_ns), "communication").advice
 
 
+def test_collectives_beside_each_other_are_not_overlapped_with_computation() -> None:
+    """Those of two groups on two streams: none of their time is hidden."""
+    each = [Ran("work", 10 * MS), Ran(SUM, 4 * MS), Ran(SUM, 4 * MS, after_ns=-4 * MS), Ran("work", MS)]
+    found = fired(subject({1: each, 2: each}), "communication")
+    assert found.found.ns == 4 * MS
+    assert "Overlap collectives with computation" in found.advice
+
+
 # -- short kernels ---------------------------------------------------------------------------------------------------
 
 

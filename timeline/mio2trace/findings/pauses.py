@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align import NONE
 from mio2trace.findings.rule import Found, Rule, Severity, ms, percent, severity_of
 from mio2trace.findings.subject import MOST_LOST, Problem, Subject, drivers
 from mio2trace.measures.cost import Bandwidth, bandwidth
 from mio2trace.measures.device_time import Busy, Window
-from mio2trace.measures.device_time.busy import class_of_kernel
+from mio2trace.measures.device_time.busy import Covered, class_of_kernel
 from mio2trace.measures.device_time.gaps import WAITS, Cause
 from mio2trace.measures.statistics import deviation, mean, median
 from mio2trace.measures.step_time import StepTime
@@ -368,17 +369,16 @@ def _communicate(subject: Subject, spent: StepTime | Busy, slowest: Bandwidth | 
             f"{bus:.3g} GB/s is slow for a GPU link: ranks wait for each other, or the network is slow. Record all"
             f" ranks; {ranks}"
         )
-    times = _collectives(subject)
-    collectives = sum(times)
     if subject.step_time is None:
+        times = _collectives(subject)
         usual = median(times) if times else 0.0
         slow = [ns for ns in times if ns > WAITS_FOR_OTHERS * usual]
-        if 2 * sum(slow) > collectives:
+        if 2 * sum(slow) > sum(times):
             return (
                 f"The longest of {count(len(times), 'collective')} takes {ms(max(times))}, the median {ms(usual)}:"
                 f" ranks probably wait for each other, as in start-up. Record all ranks after a warm-up; {ranks}"
             )
-    hidden = 1 - subject.count * spent.communication_ns / collectives if collectives else 0.0
+    hidden = _hidden(subject, spent)
     if hidden >= OVERLAPPED:
         return (
             f"{percent(hidden)} of the collectives' time is overlapped already: send less (a smaller type, gradient"
@@ -387,13 +387,28 @@ def _communicate(subject: Subject, spent: StepTime | Busy, slowest: Bandwidth | 
     return f"Overlap collectives with computation (DDP's buckets, FSDP's prefetch), or send less. {ranks}"
 
 
+def _hidden(subject: Subject, spent: StepTime | Busy) -> float:
+    """Return the part of the time with collectives in which computation runs, too; collectives may run side by side."""
+    commands, spans = subject.alignment.profile.commands, subject.steady.spans
+    rows = _are_collectives(subject) & commands.has_times
+    covered = Covered(commands.start_ns[rows], commands.end_ns[rows])
+    together = sum(covered.within(*span) for span in spans)
+    return 1 - len(spans) * spent.communication_ns / together if together else 0.0
+
+
 def _collectives(subject: Subject) -> list[int]:
     """Return the time of each collective of the slowest device."""
-    profile, counted, device = subject.alignment.profile, subject.steady.counted, subject.steady.device
+    counted = subject.steady.counted
+    times: list[int] = counted.ns[_are_collectives(subject)[counted.kernels]].tolist()
+    return times
+
+
+def _are_collectives(subject: Subject) -> NDArray[np.bool_]:
+    """Which commands are collectives of the slowest device."""
+    profile, device = subject.alignment.profile, subject.steady.device
     own = [queue.index for queue in profile.queues if device is not None and queue.device == device.device]
     is_collective = profile.commands.name.where(lambda name: class_of_kernel(name) == "communication")
-    times: list[int] = counted.ns[(is_collective & np.isin(profile.commands.queue, own))[counted.kernels]].tolist()
-    return times
+    return is_collective & np.isin(profile.commands.queue, own)
 
 
 def _unsteady(subject: Subject) -> Iterator[Found]:

@@ -272,8 +272,8 @@ class Steady:
         spans = tuple((window.begin_ns, window.end_ns) for window in self.windows if window.end_ns is not None)
         if spans or self.device is None:
             return spans
-        covered = self.device.occupation.commands
-        return ((int(covered.starts[0]), int(covered.ends[-1])),)
+        end = int(self.device.occupation.commands.ends[-1])
+        return ((end - self.device.recording.length_ns, end),)
 
     @cached_property
     def idle_causes(self) -> tuple[Cause, ...]:
