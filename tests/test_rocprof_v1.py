@@ -346,6 +346,24 @@ def test_a_barrier_is_no_kernel_whatever_its_name(tmp_path: Path) -> None:
     found_of_rocm_4(path, v1_db)
 
 
+def test_what_takes_no_time_is_no_barrier_but_with_its_kernels_name(tmp_path: Path) -> None:
+    """The law of all readers: every command is kept, or noted."""
+    path = tmp_path / "results.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        for table in ("OPS", "COPY"):
+            connection.execute(f'CREATE TABLE {table} (BeginNs, EndNs, pid, Name, "Index")')
+        for name, begin, end in (("k", 5, 5), ("k", 5, 9), ("other", 5, 5)):
+            connection.execute("INSERT INTO OPS VALUES (?, ?, 7, ?, 1)", (begin, end, name))
+        connection.execute("INSERT INTO COPY VALUES (5, 5, 7, 'CopyHostToDevice', 1)")
+        connection.commit()
+    notes = Notes()
+    (profile,) = read(path, v1_db, notes)
+    assert sorted((a.kind, a.name, a.end_ns) for a in profile.activities) == [
+        ("copy", "copy host to device", 5), ("kernel", "k", 9), ("kernel", "other", 5),
+    ]  # fmt: skip
+    assert [(note.kind, note.count) for note in notes] == [("barrier of a queue: not drawn", 1)]
+
+
 def test_the_json_of_rocm_4_has_the_same_kernels(tmp_path: Path) -> None:
     """An arrow leads to the barrier of a launch; it begins at the end of the call, or with the barrier if that is
     earlier. Another arrow leads from a kernel to the end of a wait, none to a copy."""

@@ -48,6 +48,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
 class _Reading:
     def __init__(self, source: Source, database: Database, notes: Notes) -> None:
         self._source = source
+        self._notes = notes
         self._database = database
         self._names = database.names
         self._assemblies = Assemblies(source, notes, ids_apart=True)
@@ -61,8 +62,11 @@ class _Reading:
     def profiles(self, every_call: bool) -> list[Profile]:
         ops = [(table, row) for table in ("OPS", "COPY") for row in self._rows(table, _OPS) if not is_barrier(row[4])]
         # a barrier may have the name of its call's kernel
-        timed = {(row[2], row[5], row[-1]) for table, row in ops if table == "OPS" and row[0] != row[1]}
-        ops = [(table, row) for table, row in ops if row[0] != row[1] or (row[2], row[5], row[-1]) not in timed]
+        timed = {_launch(row) for table, row in ops if table == "OPS" and row[0] != row[1]}
+        kept = [(table, row) for table, row in ops if table != "OPS" or row[0] != row[1] or _launch(row) not in timed]
+        if len(kept) < len(ops):
+            self._notes.remark("barrier of a queue: not drawn", self._source.name, len(ops) - len(kept))
+        ops = kept
         self._processes = Processes(row[-1] for _, row in ops)
         if self._processes.known:
             ops = [(table, (*row[:2], row[-1], None, *row[4:7], row[3], *row[8:])) for table, row in ops]
@@ -151,3 +155,8 @@ class _Reading:
                 assembly.activity("kernel", shown, times=times, number=index, **told)
         if not self._assemblies.of:
             raise InputError(f"{self._source.name}: neither operations nor calls; expected rocprof's results.db")
+
+
+def _launch(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return what a kernel and the barrier with its name share: section, name, number of the call, process."""
+    return row[2], row[4], row[5], row[-1]
