@@ -11,7 +11,7 @@ from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.notes import Notes
 from mio2trace.readers import detect
 from mio2trace.readers.base import ReadOptions
-from mio2trace.readers.caffe.log import CaffeDecoder
+from mio2trace.readers.caffe import CaffeDecoder
 from mio2trace.source import Source
 from tests.conftest import shared_folder
 from tests.small_runs import kinds

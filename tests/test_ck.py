@@ -13,8 +13,8 @@ from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers import READERS, detect
+from mio2trace.readers import ck as ck
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.ck import record as ck
 from mio2trace.source import Source
 from tests.conftest import shared_folder
 from tests.small_runs import as_json, kinds, plain, read, small

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from mio2trace.cli import cli
 from mio2trace.ops.command import parse
-from mio2trace.readers.caffe.log import nanoseconds
+from mio2trace.readers.caffe import nanoseconds
 from mio2trace.readers.tf.executions import layer_of
 from mio2trace.reports.tfprof import short_name
 from tests.planted.tensorflow import view

@@ -21,8 +21,8 @@ from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
-from mio2trace.readers.xla import xplane
-from mio2trace.readers.xla.xplane import layer_of
+from mio2trace.readers import xla
+from mio2trace.readers.xla import layer_of
 from tests.rocm_files import read, samples
 from tests.xspace_made import BEGUN_NS, CONV, MODULE, OPS, Event, Line, jax_run, plane, tf_run
 from tests.xspace_read import kernels_by_hand
@@ -33,7 +33,7 @@ SAMPLE = "xplane_jax08_mi300x_conv3d"
 def profile_of(data: bytes, folder: Path, notes: Notes | None = None, *, every_call: bool = False) -> Profile:
     path = folder / "a.xplane.pb"
     path.write_bytes(data)
-    (profile,) = read(path, xplane, notes, every_call=every_call)
+    (profile,) = read(path, xla, notes, every_call=every_call)
     return profile
 
 
@@ -44,7 +44,7 @@ def test_kernels_of_the_sample_are_those_of_another_decoder() -> None:
     expected: Counter[tuple[Any, ...]] = Counter()
     for device, name, start, duration, stats in kernels_by_hand(gzip.decompress(path.read_bytes())):
         expected[device[-1], name.removesuffix(".kd"), round(start / 1000), duration, stats["correlation_id"]] += 1
-    (profile,) = read(path, xplane)
+    (profile,) = read(path, xla)
     assert profile.clocks[0].kind == "unix"
     ours: Counter[tuple[Any, ...]] = Counter()
     begun = min(a.start_ns or 0 for a in profile.activities)
@@ -70,7 +70,7 @@ def test_counts_and_times_of_the_sample_are_those_of_the_truth() -> None:
         (int(row["count"]), int(row["total_ps"]) // 1000)
         for row in rows
     }  # fmt: skip
-    (profile,) = read(path, xplane)
+    (profile,) = read(path, xla)
     counts: dict[tuple[str, ...], tuple[int, int]] = defaultdict(lambda: (0, 0))
     for activity in profile.activities:
         queue = profile.queues[activity.queue]
@@ -282,10 +282,10 @@ def test_a_file_that_is_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
     for size in range(3, len(data), 7):
         notes = Notes()
         (tmp_path / "a.xplane.pb").write_bytes(data[:size])
-        if not xplane.sniff(data[:size]):
+        if not xla.sniff(data[:size]):
             continue
         try:
-            (profile,) = read(tmp_path / "a.xplane.pb", xplane, notes)
+            (profile,) = read(tmp_path / "a.xplane.pb", xla, notes)
         except InputError:  # nothing of a GPU yet
             continue
         seen.add(len(profile.activities))

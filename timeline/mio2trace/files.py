@@ -26,8 +26,8 @@ from mio2trace.notes import LEADS_OUT, InputError, Notes, OptionError, with_loss
 from mio2trace.outgoing import count
 from mio2trace.privacy import Cleaner
 from mio2trace.readers import ANY, PROFILES, READERS, Accepted, GoesWithATrace, detect, known, run_log
+from mio2trace.readers import ck as ck
 from mio2trace.readers.base import Reader, ReadOptions, Record
-from mio2trace.readers.ck import record as ck
 from mio2trace.source import Source, leads_out
 from mio2trace.source.archive import Manifest, is_archive, is_unpacked, unpacked, unpacked_in
 

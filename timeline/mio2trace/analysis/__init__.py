@@ -33,7 +33,7 @@ from mio2trace.ops.operation import Operation
 from mio2trace.outgoing import count, visible
 from mio2trace.privacy import Cleaner
 from mio2trace.readers import ANY, Accepted
-from mio2trace.readers.ck import record as ck
+from mio2trace.readers import ck as ck
 from mio2trace.readers.tf.executions import executions
 from mio2trace.runs import Gathered, complete, gather, has_times
 from mio2trace.snapshot.places import is_dataset

@@ -14,8 +14,7 @@ import msgspec
 import mio2trace
 from mio2trace.analysis import Analysis, Run
 from mio2trace.answer.content import RankRow, Report, Section
-from mio2trace.answer.gather import Depth, of_profile
-from mio2trace.answer.logs import of_logs, printed_reference
+from mio2trace.answer.gather import Depth, of_logs, of_profile, printed_reference
 from mio2trace.findings import Gpu, Subject
 from mio2trace.measures import Measures
 from mio2trace.model.miopen import Message, MiopenLog

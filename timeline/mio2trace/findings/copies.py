@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mio2trace.findings.rule import Found, Rule, ms
 from mio2trace.findings.subject import Subject
-from mio2trace.measures.device_time.copies import Exposed, exposed_copies
+from mio2trace.measures.device_time.busy import Exposed, exposed_copies
 from mio2trace.outgoing import count
 
 COPIES = 0.05

@@ -23,7 +23,7 @@ from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.blas.lines import WORDS as BLAS_WORDS
 from mio2trace.readers.blas.lines import BlasDecoder
-from mio2trace.readers.caffe.log import GLOG_HEAD, HEAD_ENDS, CaffeDecoder
+from mio2trace.readers.caffe import GLOG_HEAD, HEAD_ENDS, CaffeDecoder
 from mio2trace.readers.collected import WRITER, is_docker_file, plain_lines
 from mio2trace.readers.miopen.lines import BEGINNINGS, PREFIX, WORDS
 from mio2trace.readers.miopen.log import MiopenDecoder

@@ -15,24 +15,270 @@ correlation), memory events, whatever stands beside the events: a harness may pu
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import chain, pairwise, repeat
-from typing import Any
+from itertools import chain, combinations, pairwise, repeat
+from typing import Any, NamedTuple
 
 import msgspec
 
-from mio2trace.model.profile import Call, Clock, Process, Profile, Range, Size3
+from mio2trace.model.profile import Call, Clock, Collective, Inputs, Process, Profile, Range, Size3
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.pieces import UNREADABLE
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, sizes
-from mio2trace.readers.torch.event_array import ROUNDED_BELOW, Args, Event, EventArray, nanoseconds
+from mio2trace.readers.torch.event_array import NOTHING, ROUNDED_BELOW, Args, Event, EventArray, nanoseconds
 from mio2trace.readers.torch.frames import Frames, function_of
-from mio2trace.readers.torch.inputs import InputsCache
-from mio2trace.readers.torch.placing import MOST_ALIKE, DeviceRow, Launch, processes_of
 from mio2trace.source import Source
+
+# -- The inputs of an op -----------------------------------------------------------------------------------------------
+
+DTYPES = {
+    "float": "float", "double": "double", "c10::Half": "half", "c10::BFloat16": "bfloat16", "long": "int64",
+    "long int": "int64", "int": "int32", "short": "int16", "signed char": "int8", "unsigned char": "uint8",
+    "bool": "bool", "c10::Float8_e4m3fn": "float8", "c10::Float8_e4m3fnuz": "float8", "c10::Float8_e5m2": "bfloat8",
+    "c10::Float8_e5m2fnuz": "bfloat8", "c10::complex<float>": "complex64", "c10::complex<double>": "complex128",
+}  # fmt: skip
+"""PyTorch's names of types in the words of the driver. Inputs that are no tensors have no type."""
+
+
+_COMM_DTYPES = {
+    "Float": "float", "Half": "half", "BFloat16": "bfloat16", "Double": "double", "Int": "int32", "Long": "int64",
+    "Byte": "uint8", "Char": "int8", "Bool": "bool", "Short": "int16", "Float8_e4m3fn": "float8",
+    "Float8_e4m3fnuz": "float8", "Float8_e5m2": "bfloat8", "Float8_e5m2fnuz": "bfloat8",
+}  # fmt: skip
+_MOST = 1 << 48
+_COLLECTIVE = late(rb'"(?=[a-z_]*?(?:all|reduce|gather|scatter|broadcast|send|recv|receive|barrier))([a-z_]{1,24})"')
+"""``allreduce``, ``_allgather_base``: words of collectives without digits, so no key or token."""
+_FILE = late(r"(?:^|/)((?:c[a-z2-7]{51}|[A-Za-z]{1,24}[0-9]{0,3}(?:_[A-Za-z]{0,24}[0-9]{0,3}){0,8})\.py)$")
+"""TorchInductor's hash, or words: no key or token."""
+_LONGEST_FILE = 240
+_NAME = late(rb'"([A-Za-z0-9_]{1,40})"')
+
+
+def _word(text: msgspec.Raw, form: re.Pattern[bytes] = _NAME) -> str:
+    found = form.fullmatch(bytes(text).strip())
+    return found[1].decode() if found is not None else ""
+
+
+def _file(value: object) -> str:
+    if not isinstance(value, str):
+        return ""
+    found = _FILE.search(value[-_LONGEST_FILE:])
+    return "" if found is None else found[1]
+
+
+_Lengths = tuple[int | tuple[int, ...], ...]
+_SHAPES = msgspec.json.Decoder(tuple[_Lengths | None, ...])
+_WORDS = msgspec.json.Decoder(tuple[str, ...])
+
+
+class InputsCache:
+    """Equal inputs are one object: a network repeats them in each step."""
+
+    def __init__(self, notes: Notes, place: str) -> None:
+        self._notes = notes
+        self._place = place
+        self._made: dict[bytes, Inputs | None] = {}
+
+    def of(self, args: Args) -> Inputs | None:
+        """Return the inputs; None if none were recorded."""
+        if args.collective is not NOTHING:
+            return self._of_collective(args)
+        kernel_file = "" if args.kernel_file is None else _file(args.kernel_file)
+        dims = args.dims if args.dims is not NOTHING else args.dims_before
+        if dims is NOTHING and not kernel_file:
+            return None
+        key = b"|".join((dims, args.types, args.strides, args.values, kernel_file.encode()))
+        try:
+            return self._made[key]
+        except KeyError:
+            made = self._made[key] = self._inputs(args, dims, kernel_file)
+            return made
+
+    def _of_collective(self, args: Args) -> Inputs:
+        """Return the message of a collective; its other inputs are only its tensors again."""
+        given = args.sent, args.received, args.ranks
+        numbers = tuple(one if type(one) is int and 0 <= one < _MOST else None for one in given)
+        key = b"|".join((args.collective, args.dtype, args.group, repr(numbers).encode()))
+        made = self._made.get(key)
+        if made is None:
+            name = _word(args.collective, _COLLECTIVE)
+            dtype, group = _word(args.dtype), _word(args.group)
+            sent, received, ranks = numbers
+            made = self._made[key] = Inputs(
+                collective=Collective(
+                    name, _COMM_DTYPES.get(dtype, ""), sent or 0, received or 0, ranks,
+                    int(group) if group.isdecimal() and len(group) < 10 else None,
+                )
+            )  # fmt: skip
+        return made
+
+    def _inputs(self, args: Args, dims: msgspec.Raw, kernel_file: str) -> Inputs | None:
+        try:
+            return Inputs(
+                _SHAPES.decode(bytes(dims) or b"[]"),  # type: ignore[arg-type]
+                tuple(DTYPES.get(word, "") for word in _WORDS.decode(bytes(args.types) or b"[]")),
+                _SHAPES.decode(bytes(args.strides) or b"[]"),  # type: ignore[arg-type]
+                _WORDS.decode(bytes(args.values) or b"[]"),
+                kernel_file=kernel_file,
+            )
+        except UNREADABLE:
+            self._notes.add("inputs of an op that could not be read", self._place)
+            return None
+
+
+# -- The process of each row of a device -------------------------------------------------------------------------------
+#
+# A row belongs to the process that launched it. Each process counts its correlation ids from 1, so in a file of several
+# processes one id may be two calls. Then these decide, in this order: the op that the row names; the kind of call; the
+# process of the device's other rows; and the time, for all such rows of a device together. A row without a recorded
+# launch belongs to the process of the device's other rows.
+
+MOST_ALIKE = 64
+"""The most processes that are checked for one correlation id, and the most devices that are considered together."""
+Launch = tuple[Call, int | None]
+"""A call, and the id of the op in which it was made."""
+_CALLS = {"kernel": "launch", "copy": "memcpy", "fill": "memset"}
+
+
+class DeviceRow(NamedTuple):
+    """A kernel, copy or fill. ``launches``: by process, the launch with its correlation id."""
+
+    kind: str
+    device: Hashable
+    stream: Hashable
+    start_ns: int
+    correlation: int | None
+    external: int | None
+    launches: Mapping[int, Launch]
+
+
+def processes_of(rows: Sequence[DeviceRow], notes: Notes, place: str) -> list[int]:
+    """Return the process of each row."""
+    found = [_by_itself(row) for row in rows]
+    _by_other_rows(rows, found, launched=True)
+    unclear = [number for number, process in enumerate(found) if process is None and rows[number].launches]
+    if unclear:
+        what = "kernel or copy whose correlation id several processes have: given to one of them by time"
+        notes.remark(what, place, len(unclear))
+        _by_time(rows, unclear, found)
+    _by_other_rows(rows, found, launched=False)
+    nobodys = found.count(None)
+    if nobodys:
+        what = "kernel or copy that nothing gives to one of the file's processes: put in the first"
+        notes.add(what, place, nobodys)
+    return [process or 0 for process in found]
+
+
+def _by_itself(row: DeviceRow) -> int | None:
+    """Return the only process that has such a launch."""
+    left = list(row.launches)
+    by_op = [one for one in left if row.external is not None and row.launches[one][1] == row.external]
+    left = by_op or left
+    by_kind = [one for one in left if _CALLS[row.kind] in row.launches[one][0].name.lower()]
+    left = by_kind or left
+    return left[0] if len(left) == 1 else None
+
+
+def _by_other_rows(rows: Sequence[DeviceRow], found: list[int | None], *, launched: bool) -> None:
+    """Assign rows to the process of all other rows of their stream, else of their device."""
+    owners: dict[Hashable, Counter[int]] = {}
+    for row, process in zip(rows, found, strict=True):
+        if process is not None:
+            for key in ((row.device, row.stream), (row.device,)):
+                owners.setdefault(key, Counter())[process] += 1
+    for number, row in enumerate(rows):
+        if found[number] is not None or bool(row.launches) is not launched:
+            continue
+        for key in ((row.device, row.stream), (row.device,)):
+            own = [one for one in owners.get(key, ()) if not launched or one in row.launches]
+            if len(own) == 1:
+                found[number] = own[0]
+                break
+
+
+def _by_time(rows: Sequence[DeviceRow], unclear: Sequence[int], found: list[int | None]) -> None:
+    """Decide by time: all rows of a device together if one process used it, else row by row."""
+    of_device: dict[Hashable, list[int]] = {}
+    for number in unclear:
+        of_device.setdefault(rows[number].device, []).append(number)
+    whole = []
+    for numbers in of_device.values():
+        of_id: dict[int | None, list[int]] = {}
+        for number in numbers:
+            of_id.setdefault(rows[number].correlation, []).append(number)
+        # The launch of a graph has many kernels.
+        calls_of = ([call for call, _ in rows[same[0]].launches.values()] for same in of_id.values() if len(same) > 1)
+        shared = any(not any("graph" in call.name.lower() for call in calls) for calls in calls_of)
+        if shared or len(of_device) > MOST_ALIKE:
+            for same in of_id.values():
+                _in_order(rows, same, found)
+        else:
+            whole.append(numbers)
+    for numbers, process in zip(whole, _assigned(rows, whole), strict=True):
+        for number in numbers:
+            launches = rows[number].launches
+            found[number] = process if process in launches else min(launches)
+
+
+def _in_order(rows: Sequence[DeviceRow], same: Sequence[int], found: list[int | None]) -> None:
+    """Assign rows with equal ids in order: as many to each call, else each row to the last call before it."""
+    launches = rows[same[0]].launches
+    calls = sorted(launches, key=lambda process: launches[process][0].start_ns or 0)
+    in_order = sorted(same, key=lambda number: rows[number].start_ns)
+    for at, number in enumerate(in_order):
+        begun = sum((launches[process][0].start_ns or 0) <= rows[number].start_ns for process in calls)
+        alike = len(same) % len(calls) == 0
+        found[number] = calls[at * len(calls) // len(same) if alike else max(begun, 1) - 1]
+
+
+def _assigned(rows: Sequence[DeviceRow], devices: Sequence[Sequence[int]]) -> list[int]:
+    """Return the process of each device's rows. A call launches on one device, and no row begins before its launch. Of
+    all possible assignments the one with the fewest contradictions is chosen, then the one with the shortest waits."""
+    processes = sorted({process for numbers in devices for number in numbers for process in rows[number].launches})
+    ids = [{rows[number].correlation for number in numbers} for numbers in devices]
+    costs = [[_cost(rows, numbers, process) for process in processes] for numbers in devices]
+    twice = {(one, other): len(ids[one] & ids[other]) for one, other in combinations(range(len(devices)), 2)}
+
+    def cost(order: Sequence[int]) -> tuple[int, int, int]:
+        chosen = [costs[device][process] for device, process in enumerate(order)]
+        both = sum(count for (one, other), count in twice.items() if order[one] == order[other])
+        return both, sum(early for early, _ in chosen), sum(waits for _, waits in chosen)
+
+    best = [device % len(processes) for device in range(len(devices))]
+    improved = True
+    while improved:
+        others = [
+            [*best[:device], process, *best[device + 1 :]]
+            for device in range(len(devices))
+            for process in range(len(processes))
+        ]
+        for one, other in twice:
+            swapped = list(best)
+            swapped[one], swapped[other] = best[other], best[one]
+            others.append(swapped)
+        found = min(others, key=cost, default=best)
+        improved = cost(found) < cost(best)
+        best = found if improved else best
+    return [processes[process] for process in best]
+
+
+def _cost(rows: Sequence[DeviceRow], numbers: Sequence[int], process: int) -> tuple[int, int]:
+    """Return how many rows would begin before their launch or have none, and the total wait for their device."""
+    early = waits = 0
+    for number in numbers:
+        launch = rows[number].launches.get(process)
+        wait = -1 if launch is None else rows[number].start_ns - (launch[0].start_ns or 0)
+        early += wait < 0
+        waits += max(wait, 0)
+    return early, waits
+
+
+# -- The profile -------------------------------------------------------------------------------------------------------
 
 NAME = "PyTorch profiler trace (Kineto)"
 _ROWS = late(

@@ -9,29 +9,408 @@
 Kernels and copies are the events of lines ``Stream #...``; lines that viewers derive from them are left out. The HIP
 call of a kernel is the host event with the same correlation id. The kernel or its call names its HLO op. So for each
 device and launching thread there are ranges of the programs, layers and ops whose kernels were launched, from the first
-launch to the last. A layer is the path in an op's name (`layer_of`); its problem is that of the program's instruction
-(`hlo`). Steps are ranges with a ``step_num``, else executions of the program with the most device time. Python calls
-are read with ``--host-calls`` only. Times are whole ps and are rounded to ns. TPU lines are not read.
+launch to the last. A layer is the path in an op's name (`layer_of`); its problem is that of the program's instruction.
+Steps are ranges with a ``step_num``, else executions of the program with the most device time. Python calls are read
+with ``--host-calls`` only. Times are whole ps and are rounded to ns. TPU lines are not read.
 """
 
 from __future__ import annotations
 
 import re
+import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from mio2trace.model import profile as model
 from mio2trace.model.log import Direction
+from mio2trace.model.profile import Inputs
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records, kernel_name
-from mio2trace.readers.tf.wire import WireError, varint
-from mio2trace.readers.xla.hlo import Instruction, instructions
-from mio2trace.readers.xla.messages import Event, Line, Plane, Reader, Value
+from mio2trace.readers.tf.wire import BYTES, Walk, WireError, fields, last, numbers, signed, text, varint
 from mio2trace.source import Source
+
+# -- The messages of an XSpace (xspace.md 2), read in place: only requested events are kept ----------------------------
+#
+#     XSpace 1 planes | XPlane 2 name, 3 lines, 4 event types, 5 names of stats, 6 stats
+#     XLine 1 id, 2 name, 3 timestamp_ns, 4 events, 11 display name | XEvent 1 type, 2 offset_ps, 3 duration_ps, 4 stats
+#     XStat 1 name, then 2 double, 3 uint64, 4 int64, 5 string, 6 bytes or 7 reference to a name
+#
+# Events may come before the tables that name them, so a plane is read twice. A file that is cut off is read up to the
+# cut: a message without its end gives its complete fields.
+
+DAMAGED = "damaged event of an XSpace: left out"
+_LONGEST_VARINT = 1 << 14
+_MOST_PS = 1 << 62
+_DOUBLE = struct.Struct("<d")
+Span = tuple[int, int]
+"""The begin and end of a message."""
+Value = int | float | str | Span
+
+
+class EventType(NamedTuple):
+    """A type of events. ``stats``: of all events of the type."""
+
+    name: str
+    stats: tuple[Span, ...]
+
+
+class Plane(NamedTuple):
+    name: str
+    lines: tuple[Span, ...]
+    types: Mapping[int, EventType]
+    names: Mapping[int, str]
+    """Names of stats; a text that occurs often is also stored as a name."""
+    stats: tuple[Span, ...]
+
+
+class Line(NamedTuple):
+    id: int
+    name: str
+    timestamp_ns: int
+    span: Span
+
+
+class Event(NamedTuple):
+    """Times in ps from the line's begin. ``stats``: its own, then those of its type."""
+
+    type: EventType
+    offset_ps: int
+    duration_ps: int
+    stats: tuple[Span, ...]
+
+
+class Reader:
+    """Reads the messages of one file."""
+
+    def __init__(self, data: bytes, place: str, notes: Notes) -> None:
+        self._data = data
+        self._place = place
+        self._notes = notes
+        self.walk = Walk(data, place, notes, "XSpace damaged: read up to there")
+
+    def planes(self) -> Iterator[Plane]:
+        for tag, at, stop in self.walk.parts(0, len(self._data)):
+            if tag == 0x0A:
+                yield self._plane(at, stop)
+
+    def lines(self, plane: Plane) -> Iterator[Line]:
+        for span in plane.lines:
+            line = last(self.walk.parts(*span))
+            name = self._text(*line[0x5A]) or self._text(*line[0x12])
+            yield Line(line[0x08][0], name, signed(line[0x18][0]), span)
+
+    def events(self, plane: Plane, line: Line) -> Iterator[Event]:
+        """Yield the events of known types that have a time."""
+        types = plane.types
+        for tag, at, stop in self.walk.parts(*line.span):
+            if tag != 0x22:
+                continue
+            kind = duration = 0
+            offset: int | None = None
+            is_timed = False
+            stats: list[Span] = []
+            try:
+                for inner, begin, end in fields(self._data, at, stop):
+                    if inner == 0x08:
+                        kind = signed(begin)
+                    elif inner == 0x10:
+                        offset, is_timed = signed(begin), True
+                    elif inner == 0x18:
+                        duration, is_timed = signed(begin), True
+                    elif inner == 0x22:
+                        stats.append((begin, end))
+                    elif inner == 0x28:  # the number of occurrences: a sum, and no event
+                        kind = -1
+                        break
+            except WireError as error:
+                self._notes.add(DAMAGED, f"{self._place}: {error}")
+                continue
+            if kind == -1:
+                continue
+            known = types.get(kind)
+            if known is None or not is_timed or duration < 0 or not 0 <= (offset or 0) + duration < _MOST_PS:
+                self._notes.add(DAMAGED, self._place)
+                continue
+            yield Event(known, offset or 0, duration, (*stats, *known.stats))
+
+    def stats(self, plane: Plane, spans: tuple[Span, ...]) -> dict[str, Value]:
+        """Return the stats by name; the first one of a name counts. A text of bytes is returned as its place."""
+        found: dict[str, Value] = {}
+        for span in spans:
+            try:
+                name, value = self._stat(plane, span)
+            except WireError:
+                continue
+            if name and value is not None:
+                found.setdefault(name, value)
+        return found
+
+    def bytes_at(self, span: Span) -> bytes:
+        return self._data[span[0] : span[1]]
+
+    def _stat(self, plane: Plane, span: Span) -> tuple[str, Value | None]:
+        key = 0
+        value: Value | None = None
+        for tag, at, stop in fields(self._data, *span):
+            if tag == 0x08:
+                key = signed(at)
+            elif tag == 0x11:
+                value = _DOUBLE.unpack_from(self._data, at)[0]
+            elif tag == 0x18:
+                value = at
+            elif tag == 0x20:
+                value = signed(at)
+            elif tag == 0x2A:
+                value = self._text(at, stop)
+            elif tag == 0x32:
+                value = at, stop
+            elif tag == 0x38:
+                value = plane.names.get(signed(at), "")
+        return plane.names.get(key, ""), value
+
+    def _plane(self, at: int, stop: int) -> Plane:
+        name = ""
+        lines: list[Span] = []
+        stats: list[Span] = []
+        types: dict[int, EventType] = {}
+        names: dict[int, str] = {}
+        for tag, begin, end in self.walk.parts(at, stop):
+            if tag == 0x12:
+                name = self._text(begin, end)
+            elif tag == 0x1A:
+                lines.append((begin, end))
+            elif tag == 0x32:
+                stats.append((begin, end))
+            elif tag in (0x22, 0x2A):
+                entry = last(self.walk.parts(begin, end))
+                if 0x12 not in entry:
+                    continue
+                key, of = signed(entry[0x08][0]), [*self.walk.parts(*entry[0x12])]
+                title = self._text(*last(of)[0x12])
+                if tag == 0x22:
+                    types[key] = EventType(title, tuple((a, b) for inner, a, b in of if inner == 0x2A))
+                else:
+                    names[key] = title
+        return Plane(name, tuple(lines), types, names, tuple(stats))
+
+    def _text(self, at: int, stop: int) -> str:
+        return text(self._data, at, min(stop, at + _LONGEST_VARINT))
+
+
+# -- The instructions of an XLA program, as far as they show what an op computes (xspace.md 6) -------------------------
+#
+# HloProto 1 module | HloModuleProto 3 computations | HloComputationProto 2 instructions | HloInstructionProto 1 name, 2
+# opcode, 3 shape, 7 metadata, 15 window, 16 dimension numbers, 28 custom call target, 35 id, 36 operands, 43 backend
+# config, 50 feature groups. Convolutions and matrix products are custom calls of libraries; the shapes of their
+# operands show the problem.
+
+_TYPES = {2: "int8", 4: "int32", 6: "uint8", 10: "half", 11: "float", 12: "double", 16: "bfloat16"}
+_TYPES |= {19: "float8", 20: "float8", 23: "float8", 24: "float8"}
+_WAYS = {
+    "__cudnn$convForward": "forward",
+    "__cudnn$convBiasActivationForward": "forward",
+    "__cudnn$convBackwardInput": "backward-data",
+    "__cudnn$convBackwardFilter": "backward-weights",
+}
+_GEMMS = ("__cublas$gemm", "__cublas$lt$matmul", "__triton_gemm")
+_MOST_DIMENSIONS = 16
+_MOST_LENGTH = 1 << 40
+
+
+class Shape(NamedTuple):
+    lengths: tuple[int, ...] = ()
+    dtype: str = ""
+
+
+class Instruction(NamedTuple):
+    """``operands``: shapes. ``given``: the inputs of the op for the table of operations; None for most."""
+
+    opcode: str
+    target: str
+    path: str
+    operands: tuple[Shape, ...]
+    shape: Shape
+    given: Inputs | None = None
+
+
+class _Raw(NamedTuple):
+    """The places of the parts of an instruction."""
+
+    parts: Mapping[int, tuple[int, int]]
+    operands: tuple[int, ...]
+
+
+def instructions(data: bytes, wanted: frozenset[str]) -> dict[str, Instruction]:
+    """Return the ``wanted`` instructions by name, as far as the program can be read."""
+    raw: dict[str, _Raw] = {}
+    shapes: dict[int, tuple[int, int]] = {}
+    try:
+        for span in chain.from_iterable(
+            _parts(data, computation, 0x12)
+            for module in _parts(data, (0, len(data)), 0x0A)
+            for computation in _parts(data, module, 0x1A)
+        ):
+            name, number, one = _instruction(data, *span)
+            if 3 in one.parts:
+                shapes[number] = one.parts[3]
+            if name in wanted:
+                raw.setdefault(name, one)
+    except WireError:
+        pass  # complete instructions are kept
+    found = {}
+    for name, one in raw.items():
+        try:
+            found[name] = _told(data, one, shapes)
+        except (WireError, ValueError, IndexError, KeyError, TypeError):
+            continue
+    return found
+
+
+def _parts(data: bytes, span: tuple[int, int], wanted: int) -> Iterator[tuple[int, int]]:
+    return ((at, stop) for tag, at, stop in fields(data, *span) if tag == wanted)
+
+
+def _instruction(data: bytes, at: int, stop: int) -> tuple[str, int, _Raw]:
+    name, number = "", 0
+    parts: dict[int, tuple[int, int]] = {}
+    operands: list[int] = []
+    for tag, begin, end in fields(data, at, stop):
+        field = tag >> 3
+        if tag == 0x0A:
+            name = text(data, begin, end)
+        elif field == 35:
+            number = signed(begin)
+        elif field == 36:
+            operands += numbers(data, begin, end) if tag & 7 == BYTES else [signed(begin)]
+        else:
+            parts[field] = begin, end
+    return name, number, _Raw(parts, tuple(operands))
+
+
+def _told(data: bytes, raw: _Raw, shapes: Mapping[int, tuple[int, int]]) -> Instruction:
+    parts = raw.parts
+    path = next((text(data, *span) for span in _parts(data, parts.get(7, (0, 0)), 0x12)), "")
+    operands = tuple(_shape(data, shapes[one]) if one in shapes else Shape() for one in raw.operands[:8])
+    target = text(data, *parts.get(28, (0, 0)))
+    shape = _shape(data, parts[3]) if 3 in parts else Shape()
+    made = Instruction(text(data, *parts.get(2, (0, 0))), target, path, operands, shape)
+    if target in _WAYS:
+        return made._replace(given=_convolution(data, raw, made))
+    if target in _GEMMS or made.opcode == "dot":
+        return made._replace(given=_product(data, raw, made))
+    return made
+
+
+def _shape(data: bytes, span: tuple[int, int], depth: int = 0) -> Shape:
+    """Return a shape; for a tuple that of its first element: results are followed by scratch memory."""
+    kind, lengths = 0, []
+    for tag, at, stop in fields(data, *span):
+        if tag == 0x10:
+            kind = at
+        elif tag >> 3 == 3:
+            lengths += numbers(data, at, stop) if tag & 7 == BYTES else [signed(at)]
+        elif tag == 0x22 and not depth:
+            return _shape(data, (at, stop), 1)
+    if len(lengths) > _MOST_DIMENSIONS or any(not 0 < one < _MOST_LENGTH for one in lengths):
+        raise ValueError("no lengths")
+    return Shape(tuple(lengths), _TYPES.get(kind, ""))
+
+
+def _numbers_of(data: bytes, span: tuple[int, int]) -> dict[int, list[int]]:
+    """Return the whole numbers of a message by field, single or packed."""
+    found: dict[int, list[int]] = {}
+    for tag, at, stop in fields(data, *span):
+        values = numbers(data, at, stop) if tag & 7 == BYTES else [signed(at)]
+        found.setdefault(tag >> 3, []).extend(values)
+    return found
+
+
+def _convolution(data: bytes, raw: _Raw, made: Instruction) -> Inputs:
+    """Return x, w, y in the order N, C, spatial; pads, strides, dilations, groups. Raises `ValueError`, `KeyError`."""
+    way = _WAYS[made.target]
+    dims = _numbers_of(data, raw.parts[16])
+    # of input, kernel and output: the two leading dimensions, then the spatial ones
+    orders = [
+        (dims.get(7, [0])[0], dims.get(8, [0])[0], *dims[11]),
+        (dims.get(4, [0])[0], dims.get(3, [0])[0], *dims[6]),
+        (dims.get(9, [0])[0], dims.get(10, [0])[0], *dims[12]),
+    ]
+    first, second = made.operands[0].lengths, made.operands[1].lengths
+    result = made.shape.lengths
+    x, w, y = {
+        "forward": (first, second, result),
+        "backward-data": (result, second, first),
+        "backward-weights": (first, result, second),
+    }[way]
+    shapes = []
+    for lengths, order in zip((x, w, y), orders, strict=True):
+        if sorted(order) != list(range(len(lengths))):
+            raise ValueError("dimension numbers that are none of the shape")
+        shapes.append(tuple(lengths[place] for place in order))
+    windows = [_numbers_of(data, span) for span in _parts(data, raw.parts[15], 0x0A)]
+    if len(windows) != len(shapes[0]) - 2:
+        raise ValueError("a window of other dimensions")
+    pads = [one.get(3, [0])[0] for one in windows]
+    strides = [max(1, one.get(2, [1])[0]) for one in windows]
+    dilations = [max(1, one.get(5, [1])[0]) for one in windows]
+    if any(max(1, one.get(6, [1])[0]) != 1 for one in windows) or min(pads) < 0:
+        raise ValueError("a window that MIOpen has not got")
+    groups = max(1, signed(raw.parts.get(50, (0, 0))[0]))
+    values = ("conv", way, *map(str, (pads, strides, dilations, groups)))
+    return Inputs(tuple(shapes), tuple(one.dtype for one in made.operands[:2]), (), values)
+
+
+class _DotDimensions(msgspec.Struct, gc=False):
+    lhs_contracting_dimensions: list[int | str] = []
+    rhs_contracting_dimensions: list[int | str] = []
+    lhs_batch_dimensions: list[int | str] = []
+
+
+class _GemmConfig(msgspec.Struct, gc=False):
+    dot_dimension_numbers: _DotDimensions = msgspec.field(default_factory=_DotDimensions)
+    epilogue: Any = None
+
+
+class _Config(msgspec.Struct, gc=False):
+    gemm_backend_config: _GemmConfig | None = None
+
+
+def _product(data: bytes, raw: _Raw, made: Instruction) -> Inputs | None:
+    """Return the operands as <batch, m, k> and <batch, k, n>. Raises `ValueError`."""
+    try:
+        config = msgspec.json.decode(data[slice(*raw.parts[43])], type=_Config).gemm_backend_config
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if config is None or len(made.operands) < 2:
+        return None
+    dims = config.dot_dimension_numbers
+    left, right = made.operands[0].lengths, made.operands[1].lengths
+    batch = _size(left, dims.lhs_batch_dimensions)
+    k = _size(left, dims.lhs_contracting_dimensions)
+    if not dims.lhs_contracting_dimensions or k != _size(right, dims.rhs_contracting_dimensions):
+        return None
+    m, n = _size(left, range(len(left))) // (batch * k), _size(right, range(len(right))) // (batch * k)
+    if m < 1 or n < 1:
+        return None
+    return Inputs(((batch, m, k), (batch, k, n)), tuple(one.dtype for one in made.operands[:2]), (), ("gemm",))
+
+
+def _size(lengths: tuple[int, ...], places: Sequence[int | str]) -> int:
+    size = 1
+    for place in places:
+        if not 0 <= int(place) < len(lengths):
+            raise ValueError("no such dimension")
+        size *= lengths[int(place)]
+    return size
+
+
+# -- The profile -------------------------------------------------------------------------------------------------------
 
 NAME = "XSpace of JAX or TensorFlow (.xplane.pb)"
 FRAMEWORK = "XLA"

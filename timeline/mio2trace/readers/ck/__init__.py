@@ -1,1 +1,0 @@
-"""Collective Knowledge's experiment records."""
