@@ -139,7 +139,8 @@ def _advice(subject: Subject, largest: Cause) -> str:
     if largest.why == "queued":
         return _QUEUED
     if largest.why == "unknown":
-        how = "the PyTorch profiler's CPU activity" if subject.is_torch else "rocprofv3 --hip-trace"
+        by_torch = subject.is_torch and subject.alignment.profile.numbers != "dispatch_id"
+        how = "the PyTorch profiler's CPU activity" if by_torch else "rocprofv3 --hip-trace"
         return _NO_CALLS.format(how=how)
     of_calls = _of_calls(largest)
     if of_calls:
