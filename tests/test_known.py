@@ -173,6 +173,10 @@ def _database(*tables: str) -> bytes:
         (_database("songs"), "SQLite database of no profiler"),
         (b"\x18\0\0\0\0\0\0\0abcd\x09\0\0\0\0\0\0\0\0\x1a\x0dbrain.Event:2", "TensorBoard"),
         (b'{"$schema": "http://json-schema.org/draft-07/schema#"}', "JSON schema"),
+        (
+            b'[{"name": "aten::mul", "ph": "X", "ts": 1.5, "dur": 2, "tid": 1, "pid": "CPU functions", "args": {}}]',
+            "torch.autograd.profiler",
+        ),
         (bytes.fromhex("d9d505f920a163d7") + bytes(504), "journal of an SQLite database"),
         (bytes.fromhex("377f0682002de218") + bytes(40), "journal of an SQLite database"),
         (bytes.fromhex("377f0683002de218") + bytes(40), "journal of an SQLite database"),

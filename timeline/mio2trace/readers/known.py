@@ -19,6 +19,7 @@ _BY_NAME = {
 }
 """Endings of names, for binary files whose content does not show their format."""
 _OWN_JSON = re.compile(rb'\s*\{[^\[]{0,300}?"generator"\s*:\s*"mio2trace ')
+_AUTOGRAD = re.compile(rb'\s*\[\s*\{[^{]{0,500}?"pid"\s*:\s*"(?:CPU|CUDA|GPU) functions"')
 _SCHEMA = re.compile(rb'\s*\{\s*"\$schema"\s*:')
 _PACKET_FIELDS = frozenset({1, 3, 6, 8, 10, 11, 12, 13, 33, 35, 36, 41, 42, 43, 44, 50, 54, 58, 59, 60, 69, 79, 87})
 """Fields of TracePacket that the first packet of a trace has."""
@@ -85,6 +86,10 @@ KNOWN: tuple[Known, ...] = (
     Known(_table("operation", "allocation_size", "address"), "a table of memory allocations", _TRACE),
     Known(_table("operation", "alloc_flags"), "a table of scratch memory", _TRACE),
     Known(_table("node_id", "logical_node_id", "agent_type"), "a table of a machine's processors", _TRACE),
+    Known(
+        lambda head: _AUTOGRAD.match(head) is not None, "a trace of torch.autograd.profiler (PyTorch before 1.8)",
+        "one of torch.profiler, of PyTorch 1.8 or newer",
+    ),
     Known(lambda head: _SCHEMA.match(head) is not None, "a JSON schema, which holds no data", _TRACE),
     Known(
         _database(b"CUPTI_ACTIVITY", b"TARGET_INFO_NIC", b"TARGET_INFO_GPU"),
