@@ -358,20 +358,8 @@ class V3Csv(Raw):
             self.rows.append(Row("range", text, int(start.strip('"')), int(end.strip('"')), (text,), text))
 
     def add_copy(self, launch: Row, call: tuple[int, int], copy: tuple[int, int]) -> bool:
-        calls = self.call_of()
-        for row in self.rows:
-            made_by = calls.get(row.link)
-            if row.kind == "copy" and made_by is not None and made_by.name == "hipMemcpy":
-                break
-        else:
-            return False
-        number = 1 + max(other.link[0] for other in self.rows if other.kind != "range")
-        for of, span in ((made_by, call), (row, copy)):
-            source = {**of.source, "Correlation_Id": number}
-            if of is made_by:
-                source["Thread_Id"] = launch.source["Thread_Id"]
-            self.rows.append(Row(of.kind, of.name, *span, (number,), source))
-        return True
+        """Its table of copies has no bytes."""
+        return False
 
     def add_range(self, like: Row, text: str, start: int, end: int) -> None:
         _, *places = like.source.rsplit(",", 3)

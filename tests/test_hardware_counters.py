@@ -235,8 +235,8 @@ def test_sums_by_name_and_tables_of_a_dataset_have_what_was_measured(tmp_path: P
         time[kernel.name] += kernel.end - kernel.start
     result = CliRunner().invoke(cli, ["kernels", str(path), "--by", "name", "--format", "json"])
     rows = {one["name"]: one for one in json.loads(result.stdout)}
-    assert rows.keys() == {"conv_fwd"}  # the steady iteration
-    for name in rows:
+    assert rows.keys() >= {"conv_fwd"}  # the steady iteration, which has kernels without counters, too
+    for name in rows.keys() & kilobytes:
         read_kb, written_kb = kilobytes[name]
         iterations = rows[name]["iterations"]
         assert rows[name]["measured_read_bytes"] * iterations == pytest.approx(read_kb * 1024)

@@ -19,7 +19,7 @@ EDITS = {
         '    waves: Annotated[int | None, Column("waves", "int", "waves that ran", "waves",'
         ' shown=frozenset(("slice", "table", "data")))] = None\n    scratch_bytes:',
     ),
-    "readers/rocm/v1_csv.py": ('"lds", "scr")', '"lds", "waves", "scr")'),
+    "readers/rocm/v1_csv.py": ('"lds", "scr"\n', '"lds", "waves", "scr"\n'),
 }
 LOOK = """
 import csv, io, json

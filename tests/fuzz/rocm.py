@@ -26,9 +26,10 @@ def files(chance: Chance, names: Sequence[str]) -> tuple[str, list[bytes], int]:
     made = FORMS[form](one) or [b"\n"]  # of tables without rows there are no files
     kernels, copies = len(one.kernels), len(one.copies)
     count = {"ROCm v1 table": kernels, "ROCm v3 kernels": kernels, "ROCm v3 calls": 0}.get(form, kernels + copies)
-    if form.startswith("ROCm v1"):  # what has the name and the call of a kernel and takes no time is its barrier
-        timed = {(name, key) for name, start, end, key, _ in one.kernels if start != end}
-        count -= sum(start == end and (name, key) in timed for name, start, end, key, _ in one.kernels)
+    if form.startswith("ROCm v1"):  # what takes no time and has a kernel's name and call (or thread) is its barrier
+        by = 4 if form == "ROCm v1 events" else 3
+        timed = {(row[0], str(row[by])) for row in one.kernels if row[1] != row[2]}
+        count -= sum(row[1] == row[2] and (row[0], str(row[by])) in timed for row in one.kernels)
     return form, made, count
 
 

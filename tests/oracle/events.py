@@ -53,6 +53,8 @@ class Command:
     """``stream`` is a queue of the hardware, which runs several streams at once."""
     launch: int | None = None
     """The number of its launch, whose call need not be recorded: later ones have larger numbers."""
+    sized: bool = True
+    """The file tells how many bytes a copy moves."""
 
     @property
     def family(self) -> str:

@@ -64,7 +64,7 @@ def _command(row: dict[str, str], process: int, agent: str, kind: str, name: str
     stream = number(row.get("stream_id") or row.get("queue_id") or "0")
     span = int(row["start_timestamp"]), int(row["end_timestamp"])
     of = call.process if call else process, number(agent), stream, kind, name
-    return Command(*of, *span, call, launch=int(row["correlation_id"]))
+    return Command(*of, *span, call, launch=int(row["correlation_id"]), sized=kind != "copy")
 
 
 # ---- JSON: everything of all processes in one file

@@ -167,7 +167,8 @@ def not_recorded(gap: Span, commands: Sequence[Command], calls: Sequence[Call], 
     late = union(
         (command.call.start, command.start)
         for command in commands
-        if command.kind == "copy" and command.call and command.start - command.call.start >= MILLISECOND
+        if command.kind == "copy" and command.sized and command.call
+        if command.start - command.call.start >= MILLISECOND
     )
     found: list[Span] = []
     for call in waits:

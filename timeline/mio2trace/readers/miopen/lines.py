@@ -24,7 +24,7 @@ OLD_COMMAND = late(  # or a later parameter that lost its prefix
 )
 BARE_COMMAND = late(  # behind a prompt, another program's level, marks of Markdown, variables of the environment
     rb"^(?:[^$#\n]{0,200}[$#] |[^\n]{0,200}? - )?[\s>$#`\"'*-]*+(?>(?:[A-Z_][A-Z0-9_]*+=\S*+ +)*)"
-    rb"(?P<path>\S*/)?MIOpenDriver(?:\.exe)?:? +(?P<text>[A-Za-z]\w*(?!.* --help)(?: .*)?)$",
+    rb"(?P<path>\S*/)?MIOpenDriver(?:\.exe)?:? +(?P<text>[A-Za-z]\w*+(?!.* --help)(?: .*)?)$",
     re.DOTALL,
 )
 AFTER_COMMAND = late(rb"(?<!\s)\s++(?:[0-9&]?>|[|;#&])")
