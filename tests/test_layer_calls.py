@@ -15,10 +15,15 @@ from hypothesis import strategies as st
 from benchmarks.damage import measured
 from benchmarks.damages.sets import HANDLES, HIDDEN, TWIN
 from mio2trace import analyse
-from mio2trace.align.layers.caffe.calls import chances_in_order
+from mio2trace.align.attribution import Attribution
+from mio2trace.align.layers.caffe.calls import Stretch, _Layers, chances_in_order
+from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.rates import BROKEN, CUT, LOST
+from mio2trace.model.log import FrameworkLog, LogEvent
+from mio2trace.notes import Notes
 from tests.conftest import shared_folder
+from tests.records import made_operation, opencl_profile
 
 PART = st.floats(0.01, 1.0)
 
@@ -209,6 +214,32 @@ def test_a_kernel_that_was_lost_ends_the_count(tmp_path: Path) -> None:
     del profile[2 + 5 * 3 + 2]  # of iteration 4
     Path(paths[1]).write_text("".join(profile))
     assert told_of(paths) == whole(3)
+
+
+def test_a_search_behind_the_lost_line_of_its_layer_is_not_the_layers_before_it() -> None:
+    """Each convolution searches while it is set up, and then an activation is set up. Where the line of a convolution
+    is lost its search stands behind that of an activation, which searches nothing."""
+    names = [f"{kind}{number}" for number in range(12) for kind in ("conv", "relu")]
+    shapes = {name: (1, 8 + at // 2 % 3, 4, 4) for at, name in enumerate(names)}
+    events, calls = [], []
+    for line, name in enumerate(names, 1):
+        if name != "conv7":
+            events.append(LogEvent(source=0, line=10 * line, kind="setting up", text=name))
+        if name.startswith("conv"):
+            posed = {"input": (1, 3, 4, 4), "weights": (shapes[name][1], 3, 1, 1), "output": shapes[name]}
+            for phase, at in (("find", 10 * line + 5), ("run", 1000 + line)):
+                calls.append(
+                    made_operation(
+                        index=len(calls), source=0, line=at, api="miopenConvolution", primitive="conv",
+                        direction="forward", phase=phase, **posed,
+                    )
+                )  # fmt: skip
+    layers = tuple(NetLayerSpec(index=index, layer=name) for index, name in enumerate(names))
+    log = FrameworkLog(source=0, events=tuple(events))
+    run = Attribution(opencl_profile(source=1), Notes(), logs=[log], operations=calls, net=Net(layers=layers))
+    executing = [call for call in calls if call.phase == "run"]
+    found = _Layers(run, log, calls).of(executing, Stretch((1,), 1000, 2000))
+    assert [one and one.slot.layer and one.slot.layer.layer for one in found] == names[::2]
 
 
 @pytest.mark.shared

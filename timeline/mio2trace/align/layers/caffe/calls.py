@@ -248,13 +248,16 @@ class _Layers:
         self._types = {layer.index: types_of(layer.layer, layer.type) for layer in net.layers}
         self._silent = [self._silence(slot) for slot in self._pass]
         self._searched, output = _set_up(log, calls, {layer.layer: layer.index for layer in net.layers})
-        places = [place for its in self._searched.values() for place in its]
         types = self._types
-        odd = sum(bool(types[place]) and not any(may_call("conv", one) for one in types[place]) for place in places)
+        odd = {place for place, own in types.items() if own and not any(may_call("conv", one) for one in own)}
+        places = [place for its in self._searched.values() for place in its]
         # Where other types' layers seem to have searched one of two streams was buffered, and its lines are late.
-        self._most = 1.0 if odd <= MOST_STRAY * len(places) else WHOLE
+        self._most = 1.0 if sum(place in odd for place in places) <= MOST_STRAY * len(places) else WHOLE
         if self._most < 1:
             self._searched, output = {}, {}
+        # Of a few, the line of the layer behind is lost.
+        self._searched = {posed: its for posed, its in self._searched.items() if its.isdisjoint(odd)}
+        output = {place: shape for place, shape in output.items() if place not in odd}
         output |= {layer.index: _bare(layer.output.split("x")) for layer in net.layers if layer.output}
         self._outputs = [output.get(slot.layer.index) if slot.layer else None for slot in self._pass]
         self._places_of: dict[tuple[str, ...] | None, list[int]] = {}

@@ -228,7 +228,7 @@ def _is_of_two(operation: Operation) -> bool:
     plain = operation.primitive == "conv" and operation.mode != "transpose" and operation.weights and operation.input
     if plain and operation.input[1:2] != (operation.weights[1] * (operation.groups or 1),):
         return True
-    if len(operation.launches) < 2 or operation.phase == "find" or operation.primitive in SEVERAL:
+    if operation.phase == "find" or operation.primitive in SEVERAL:
         return False
     names = [kernel_name(launch.name) for launch in operation.launches]
     if any(name is not None and name.primitives and not serves(name.primitives, (), operation) for name in names):
