@@ -366,15 +366,16 @@ def test_a_kernel_with_all_of_a_torn_calls_buffers_is_its() -> None:
 
 
 def test_an_entry_that_may_be_two_is_never_sure() -> None:
-    """The head of one entry and the tail of another: operands that do not go together, a shape or a parameter that all
-    others have, two kernels launched where one does the work, a kernel of another primitive."""
+    """The head of one entry and the tail of another: operands or a result that do not go together, no shape or parameter
+    that all others have, two kernels launched where one does the work, a kernel of another primitive."""
     bias = {"input": (1, 24, 1, 1), "weights": (1, 24, 1, 1), "output": (1, 24, 1, 1)}
     two, other = (
         tuple(Launch(line=5, name=name) for name in launched)
         for launched in (("Op4dTensorGeneric", "OpTensorFwdBias"), ("MIOpenConv1x1",))
     )
     for changes in (
-        {}, {"weights": (96, 24, 1, 1)}, {"weights": ()}, {"launches": two}, {"launches": other}, {"tensors": ()},
+        {}, {"weights": (96, 24, 1, 1)}, {"weights": ()}, {"output": (20, 24, 1, 1)}, {"launches": two},
+        {"launches": other}, {"tensors": ()},
     ):  # fmt: skip
         maker = Maker()
         for whole in (True, True, True, False):

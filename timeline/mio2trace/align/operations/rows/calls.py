@@ -218,10 +218,11 @@ def _is_workspace(name: str) -> bool:
 def _is_of_two(operation: Operation) -> bool:
     """Return whether the entry or the lines after it are those of two calls.
 
-    The second operand of an addition has the first one's sizes, or one. Filters have the input's channels. Other calls
-    launch one main kernel (miopen-log.md 11.3), except batch normalisation, and no other primitive's."""
+    An addition has the sizes of its first operand; the second one has the same, or one. Filters have the input's
+    channels. Other calls launch one main kernel (miopen-log.md 11.3), except batch normalisation, and no other
+    primitive's."""
     if operation.primitive == "optensor" and operation.weights and operation.input:
-        if len(operation.weights) != len(operation.input):
+        if len(operation.weights) != len(operation.input) or operation.output not in ((), operation.input):
             return True
         if any(size not in (1, whole) for size, whole in zip(operation.weights, operation.input, strict=True)):
             return True
