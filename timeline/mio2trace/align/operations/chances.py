@@ -326,7 +326,9 @@ def hole_nats(calls: int, holes: float) -> float:
 
 
 class Chances(msgspec.Struct, frozen=True, kw_only=True):
-    """Log-probabilities: ``passed[j]`` over calls 0 to j - 1, ``begun[j]`` by call j, ``lost[j]`` before call j."""
+    """Log-probabilities: ``passed[j]`` over calls 0 to j - 1, ``begun[j]`` by call j, ``lost[j]`` before call j.
+
+    ``following[i]``: the call after that of kernel i in an earlier posterior."""
 
     passed: list[float]
     begun: list[float]
@@ -335,6 +337,7 @@ class Chances(msgspec.Struct, frozen=True, kw_only=True):
     cut: float
     ahead: Ahead | None = None
     habits: Habits | None = None
+    following: Sequence[int] | None = None
 
 
 class Ahead(msgspec.Struct, frozen=True, kw_only=True):
@@ -345,15 +348,15 @@ class Ahead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def kinds_of(operations: Sequence[Operation], class_of: Sequence[int]) -> list[Kind]:
-    """Return whether each call searches, and whether its problem was searched before."""
+    """Return whether each call searches, and whether its thread searched the problem before."""
     kinds: list[Kind] = []
-    searched: set[int] = set()
+    searched: set[tuple[int | None, int]] = set()
     for operation, number in zip(operations, class_of, strict=True):
         if operation.phase == "run":
             kinds.append("run")
         else:
-            kinds.append("search again" if number in searched else "search")
-            searched.add(number)
+            kinds.append("search again" if (operation.thread, number) in searched else "search")
+            searched.add((operation.thread, number))
     return kinds
 
 
@@ -444,6 +447,17 @@ def ahead(likelihood: Likelihood, before: Posterior, kinds: Sequence[Kind], habi
         like = sums.get(number) or sums.get(sort) or [mean if sort == "run" else mean / SHORT_CLOSES]
         expected.append(sum(like) / len(like))
     return Ahead(kernels=_from_behind(gains), calls=_from_behind(expected))
+
+
+def following(before: Posterior, calls: int) -> Sequence[int]:
+    """Return for each kernel the next call that launched, behind its own; ``calls`` behind the last one."""
+    found = []
+    here = after = calls
+    for place in reversed(before.operation):
+        if place not in (NONE, here):
+            here, after = place, here
+        found.append(here if place == NONE else after)
+    return found[::-1]
 
 
 def _from_behind(gains: Sequence[float]) -> list[float]:

@@ -401,6 +401,8 @@ class Lattice:
         if operation.primitive != "conv" or is_gemm == gemm:
             if not is_gemm:
                 return 0.0
+            if not kernels.kinds[kernels.main_before[at]].is_gemm:
+                return NATS_NEVER
             differs = kernels.kind(at).launch != kernels.kinds[kernels.gemm_before[at]].launch
             images = operation.input[0] * (operation.groups or 1) if operation.input else 2
             too_many = operation.phase == "run" and images == 1
@@ -441,7 +443,11 @@ class Lattice:
                 row = self._by_pointer[handle]
                 begin = bisect_right(row, start)
                 targets.update(row[begin : begin + 2])
-        ahead = self._chances.ahead
+        following, ahead = self._chances.following, self._chances.ahead
+        for row in rows if following is not None else ():
+            # Of calls that nothing tells apart it may be one right before the next link as well as one behind the last.
+            begin = bisect_left(row, following[at])
+            targets.update(row[max(0, begin - NEXT) : begin])
         if ahead is not None:
             # Where both ends are as far: the profile may have begun late, or have a hole.
             start = bisect_left(ahead.calls, -ahead.kernels[at], key=neg)

@@ -6,15 +6,25 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import groupby
 
 import msgspec
 
 from mio2trace.align.links import NONE, SURE, Links
-from mio2trace.align.operations.chances import Habits, Kind, Rates, ahead, chances_of, kinds_of, of_this_process
+from mio2trace.align.operations.chances import (
+    Habits,
+    Kind,
+    Rates,
+    ahead,
+    chances_of,
+    following,
+    kinds_of,
+    of_this_process,
+)
 from mio2trace.align.operations.lattice import AHEAD, NARROW, NEXT, WIDE, Lattice, Width
 from mio2trace.align.operations.likelihood import Fit, Likelihood
 from mio2trace.align.operations.posterior import Posterior
-from mio2trace.align.operations.rates import CUT, WHOLE
+from mio2trace.align.operations.rates import CUT, LONG_GAP, WHOLE
 from mio2trace.align.operations.windows import Windows
 from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION, RECURRENCE, Evidence
 from mio2trace.model.profile import Profile
@@ -88,6 +98,26 @@ class _Row:
             if self._left < 0:
                 break
         return count >= ALIKE_ROW
+
+
+def doubt_repeats(likelihood: Likelihood, posterior: Posterior, rates: Rates) -> None:
+    """Doubt searches that stand alone between kernels of lost calls, if other layers search for their problems, too.
+
+    They may be the searches of those layers, which the log lost: then it lost one stretch, not two, and those that it
+    has launched nothing, as what was searched before."""
+    kernels, operations = likelihood.kernels, likelihood.operations
+    problems = [likelihood.problem_of[number] for number in likelihood.class_of]
+    posed = Counter(problem for problem, one in zip(problems, operations, strict=True) if one.phase == "run")
+    twice = 2 * min(posed.values(), default=0)
+    library = [at for at, number in enumerate(kernels.of) if kernels.kinds[number].library]
+    rows = [(linked, [*row]) for linked, row in groupby(library, lambda at: posterior.operation[at] != NONE)]
+    for linked, row in rows[1:-1]:
+        calls = {posterior.operation[at] for at in row}
+        if not linked or any(operations[one].phase == "run" or posed[problems[one]] < twice for one in calls):
+            continue
+        odds = rates.silent["search again"] ** len(calls) / (rates.lost * LONG_GAP)
+        for at in row:
+            posterior.confidence[at] = min(posterior.confidence[at], 1 / (1 + odds))
 
 
 LONG_ROW = 10
@@ -213,7 +243,8 @@ class Stream:
                 rates.learned(posterior, kinds, self._elsewhere()),
                 Habits(self.likelihood, posterior, rows=repeats and number > 0),
             )
-            before, posterior = posterior, self._posterior(rates, kinds, WIDE if wide else NARROW, habits)
+            before = posterior
+            posterior = self._posterior(rates, kinds, WIDE if wide else NARROW, habits, before)
             if wide:
                 moved |= posterior.operation != before.operation
                 if number and posterior.is_like(before):
@@ -233,6 +264,7 @@ class Stream:
         for number, place in enumerate(posterior.operation) if chance < 1 else ():
             if place != NONE:
                 posterior.confidence[number] = min(chance, posterior.confidence[number])
+        doubt_repeats(self.likelihood, posterior, rates)
         self.posterior = posterior
         return posterior
 
@@ -291,12 +323,14 @@ class Stream:
         habits: Habits | None = None,
         before: Posterior | None = None,
     ) -> Posterior:
-        """``before``: an earlier posterior, to look ahead."""
+        """``before``: an earlier posterior."""
         likelihood = self.likelihood
         holed = [likelihood.is_holed(place) for place in range(len(self.operations))]
         chances = chances_of(rates, kinds, self._elsewhere(), holed)
         chances = msgspec.structs.replace(chances, habits=habits)
         if before is not None:
+            chances = msgspec.structs.replace(chances, following=following(before, len(kinds)))
+        if before is not None and width is AHEAD:
             gained = habits or Habits(likelihood, before, rows=False)
             chances = msgspec.structs.replace(chances, ahead=ahead(likelihood, before, kinds, gained))
         return Lattice(likelihood, self.windows, chances, width).solve()

@@ -152,7 +152,9 @@ class Assembly:
             draft.unread = entry.complete
         elif not entry.complete:
             draft.doubts.append("entry cut off")
-        draft.torn = not entry.complete
+        if facts.of_two:
+            draft.doubts.append("a parameter stands twice: the entry has lines of two calls")
+        draft.torn = not entry.complete or facts.of_two
         number = facts.algorithm
         if number is not None and primitive in ("conv", "fusion") and 0 <= number < len(values.ALGORITHMS):
             draft.algorithm = values.ALGORITHMS[number]

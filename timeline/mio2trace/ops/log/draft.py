@@ -198,7 +198,8 @@ _NULLS = frozenset(("nullptr", "NULL", "(nil)", "0"))
 
 
 class Stated(msgspec.Struct, frozen=True):
-    """The content of an entry without the addresses of buffers. ``tensor``: the tensor whose type counts.
+    """The content of an entry without the addresses of buffers. ``tensor``: the tensor whose type counts. ``of_two``: a
+    parameter stands twice.
 
     ``parameters``: which addresses of the entry are device buffers: all except handles, descriptors, and the host's
     alpha and beta.
@@ -210,6 +211,7 @@ class Stated(msgspec.Struct, frozen=True):
     workspace: int | None
     solution: int | None
     parameters: Parameters
+    of_two: bool
 
 
 def stated(call: LoggedCall) -> Stated:
@@ -238,6 +240,7 @@ def _stated(api: str, template: bytes) -> Stated:
             frozenset(name for name, value in pairs if value in _NULLS and _is_buffer(name)),
             "handle" in params,
         ),
+        len(params) < len(pairs),
     )
 
 

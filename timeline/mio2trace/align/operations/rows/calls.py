@@ -129,6 +129,8 @@ class Calls:
     def _addresses_of(self, operation: Operation, numbers: dict[object, int]) -> tuple[int, tuple[int, ...]]:
         parameters = operation.parameters
         nulls = frozenset[str]() if parameters is None else parameters.nulls
+        if parameters is not None and parameters.with_handle:
+            nulls |= {"handle"}
         if parameters is None or operation.arguments:
             tensors = operation.tensors
             names = tuple(name for name, _ in tensors)
@@ -156,7 +158,7 @@ class Calls:
         of_form = Counter(zip(kinds, self._form_of, strict=True))
         for (kind, form), count in of_form.items():
             names = parameters.setdefault(kind, Counter())
-            for name in {*self._forms[form].names}:
+            for name in self._forms[form].stated:
                 names[name] += count
         usual = {
             kind: frozenset(name for name, count in named.items() if 2 * count > calls[kind])

@@ -79,7 +79,8 @@ class Kernels:
     ``named``: buffers that an operation names. ``helped[i]``: 2 if kernel i reads what the one before made for it, 1 if
     probably. ``apart[i]``: both have buffers, but no common one. ``again[i]``: equal to one of the two before.
     ``parted[i]``: the thread moved host data in between. ``in_row[i]``: continues a row of GEMMs. ``after_helper[i]``:
-    follows a helper of what comes next. ``gemm_before[i]``: kind of the last GEMM, or -1. ``written``, ``read``: buffer
+    follows a helper of what comes next. ``gemm_before[i]``, ``main_before[i]``: kind of the last GEMM, of the
+    last main kernel, or -1. ``written``, ``read``: buffer
     of the kernel, of a helper, or 0. ``cut``: length at which a tool cut ``names``, or 0. ``is_blurred``: cut names do
     not distinguish GEMM and scaling."""
 
@@ -142,6 +143,8 @@ class Kernels:
         helping = zip([*of[:1], *of], of, strict=False)
         self.after_helper = bytearray([library[number] and helps[before] for before, number in helping])
         self.gemm_before = [*accumulate(of, lambda last, number: number if gemms[number] else last, initial=-1)]
+        mains = [kind.role == "main" for kind in self.kinds]
+        self.main_before = [*accumulate(of, lambda last, number: number if mains[number] else last, initial=-1)]
 
     def __len__(self) -> int:
         return len(self.of)
