@@ -32,7 +32,7 @@ from benchmarks.damage_score import Tally  # noqa: E402
 from benchmarks.damages.rows import ROWS  # noqa: E402
 from benchmarks.samples import SHARED, require  # noqa: E402
 from mio2trace.align import links as of_layers  # noqa: E402
-from mio2trace.align.operations import posterior as of_operations  # noqa: E402
+from mio2trace.align.operations import chances as of_operations  # noqa: E402
 from mio2trace.align.operations.rates import CALIBRATED, KNOTS, WHOLE, calibrated  # noqa: E402
 
 Kind = Literal["operation", "layer"]

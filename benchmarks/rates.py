@@ -23,8 +23,8 @@ from benchmarks.score import emit  # noqa: E402
 from mio2trace import analyse  # noqa: E402
 from mio2trace.align import NONE  # noqa: E402
 from mio2trace.align.operations.chances import kinds_of  # noqa: E402
-from mio2trace.align.operations.rows.kinds import KernelKind  # noqa: E402
-from mio2trace.align.operations.sizes import items_fit  # noqa: E402
+from mio2trace.align.operations.likelihood import items_fit  # noqa: E402
+from mio2trace.align.operations.rows import KernelKind  # noqa: E402
 from mio2trace.align.operations.stream import Stream  # noqa: E402
 from mio2trace.analysis import AnalysisOptions  # noqa: E402
 from mio2trace.kernels.names import kernel_name  # noqa: E402

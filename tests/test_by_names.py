@@ -15,7 +15,7 @@ from benchmarks.damages.profiles import part_lost
 from benchmarks.damages.sets import HANDLES, caffe
 from mio2trace import analyse
 from mio2trace.align import NONE, Links, align
-from mio2trace.align.layers.caffe import by_names
+from mio2trace.align.layers.caffe import unlogged
 from mio2trace.evidence import NAME_AND_SIZES
 from mio2trace.model.profile import Activity
 from mio2trace.notes import Notes
@@ -134,7 +134,7 @@ def test_more_kernels_and_layers_than_are_looked_at_are_left(monkeypatch: pytest
     run = begun(whole)
     for limit in ("MOST_CELLS", "MOST_IN_A_PASS"):
         with monkeypatch.context() as changed:
-            changed.setattr(by_names, limit, 10)
+            changed.setattr(unlogged, limit, 10)
             assert NAME_AND_SIZES not in align(run.profile, [run.log], Notes()).links.layer_by
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from benchmarks.calibration import fitted
 from mio2trace.align.links import NONE
-from mio2trace.align.operations import posterior as of_operations
-from mio2trace.align.operations.posterior import Posterior
+from mio2trace.align.operations import chances as of_operations
+from mio2trace.align.operations.chances import Posterior
 from mio2trace.align.operations.rates import CALIBRATED, KNOTS, WHOLE, calibrated
 
 CHANCES = st.floats(0, 1)

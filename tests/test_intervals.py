@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.align import NONE, Links, align
-from mio2trace.align.layers.caffe.intervals import Printed, Times, rows
+from mio2trace.align.layers.caffe.layer_lines import Printed, Times, likeliest_rows
 from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent
 from mio2trace.notes import Notes
 from mio2trace.summary import explain
@@ -144,7 +144,7 @@ def test_an_activity_that_two_layers_may_have_is_as_probable_as_the_time_that_gi
         Printed(stamp=100_000_000, latest=200_000_000, printed_ns=60_000_000, follows=False),
     ]
     times = Times(begins=[10_000_000, 60_000_000, 160_000_000], ends=[20_000_000, 90_000_000, 170_000_000])
-    first, second = rows(printed, times)
+    first, second = likeliest_rows(printed, times)
     assert first.confidences is None or min(first.confidences) >= 0.5
     assert second.confidences is not None
     assert all(0.5 <= confidence < 1 for confidence in second.confidences)

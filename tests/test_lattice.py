@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.align.links import NONE
+from mio2trace.align.operations.chances import Posterior
 from mio2trace.align.operations.lattice import GONE, LONG, MAIN, OUT, SOURCES, STATES, Source, Sources, meet, settle
-from mio2trace.align.operations.posterior import Posterior
 
 _STATES = (OUT, GONE, STATES + OUT, STATES + MAIN, STATES + LONG, 2 * STATES + MAIN)
 _NATS = st.floats(-9.0, 9.0)

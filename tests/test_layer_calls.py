@@ -22,6 +22,7 @@ from mio2trace.align.links import NONE
 from mio2trace.align.operations.rates import BROKEN, CUT, LOST
 from mio2trace.model.log import FrameworkLog, LogEvent
 from mio2trace.notes import Notes
+from mio2trace.ops.operation import Operation
 from tests.conftest import shared_folder
 from tests.records import made_operation, opencl_profile
 
@@ -221,7 +222,8 @@ def test_a_search_behind_the_lost_line_of_its_layer_is_not_the_layers_before_it(
     is lost its search stands behind that of an activation, which searches nothing."""
     names = [f"{kind}{number}" for number in range(12) for kind in ("conv", "relu")]
     shapes = {name: (1, 8 + at // 2 % 3, 4, 4) for at, name in enumerate(names)}
-    events, calls = [], []
+    events: list[LogEvent] = []
+    calls: list[Operation] = []
     for line, name in enumerate(names, 1):
         if name != "conv7":
             events.append(LogEvent(source=0, line=10 * line, kind="setting up", text=name))

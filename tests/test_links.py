@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 import mio2trace
-from mio2trace.align import NONE, LayerRun, Links
-from mio2trace.align import ladder as ladder_module
+from mio2trace import align as ladder_module
+from mio2trace.align import NONE, STEPS, LayerRun, Links, Step, climb
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.exact import calls_of
-from mio2trace.align.ladder import STEPS, Step, climb
 from mio2trace.align.operations import rates
 from mio2trace.evidence import (
     BUFFERS,

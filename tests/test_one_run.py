@@ -14,7 +14,7 @@ from benchmarks.damage import measured
 from benchmarks.damages.processes import APART
 from benchmarks.damages.sets import HIDDEN, TWIN
 from mio2trace.align import Alignment
-from mio2trace.align.clocks.rhythm import Window, _told
+from mio2trace.align.clocks.relate import Window, _told
 from mio2trace.align.operations.rates import CONTRARY
 from mio2trace.align.same_run import UNLIKELY
 from mio2trace.analysis import AnalysisOptions, analyse

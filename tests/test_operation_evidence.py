@@ -16,11 +16,10 @@ from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK, TWIN
 from mio2trace import analyse
 from mio2trace.align.links import NONE
 from mio2trace.align.operations import stream
+from mio2trace.align.operations.chances import Posterior
 from mio2trace.align.operations.lattice import AHEAD, WIDE, Lattice, Width
-from mio2trace.align.operations.likelihood import Launches
-from mio2trace.align.operations.posterior import Posterior
+from mio2trace.align.operations.likelihood import Launches, items_fit
 from mio2trace.align.operations.rates import WHOLE
-from mio2trace.align.operations.sizes import items_fit
 from mio2trace.evidence import LAUNCH_LINE, Evidence
 from mio2trace.model.profile import Activity
 from mio2trace.ops.families.rnn import RnnProblem

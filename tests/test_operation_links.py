@@ -26,11 +26,11 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import Timeline
 from mio2trace.align.links import NONE, Links
 from mio2trace.align.operations import rates
-from mio2trace.align.operations.posterior import Posterior
-from mio2trace.align.operations.queues import same_process
-from mio2trace.align.operations.sizes import is_part, may_be_part
+from mio2trace.align.operations.chances import Posterior
+from mio2trace.align.operations.likelihood import is_part, may_be_part
 from mio2trace.align.operations.steps import link_operations
 from mio2trace.align.operations.stream import _doubt_changes
+from mio2trace.align.operations.windows import same_process
 from mio2trace.evidence import POSITION
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
@@ -366,8 +366,9 @@ def test_a_kernel_with_all_of_a_torn_calls_buffers_is_its() -> None:
 
 
 def test_an_entry_that_may_be_two_is_never_sure() -> None:
-    """The head of one entry and the tail of another: operands or a result that do not go together, no shape or parameter
-    that all others have, two kernels launched where one does the work, a kernel of another primitive."""
+    """The head of one entry and the tail of another: operands or a result that do not go together, a shape or a
+    parameter that all others have is not there, two kernels launched where one does the work, or another
+    primitive's."""
     bias = {"input": (1, 24, 1, 1), "weights": (1, 24, 1, 1), "output": (1, 24, 1, 1)}
     two, other = (
         tuple(Launch(line=5, name=name) for name in launched)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mio2trace.align.clocks.reach import within_reach
+from mio2trace.align.clocks.axis import within_reach
 from mio2trace.conversion import convert
 from mio2trace.model.profile import Activity, Call, Device, Profile, Range
 from mio2trace.notes import Notes

@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mio2trace.align.operations.rows.calls import Calls
-from mio2trace.align.operations.rows.kinds import Kernels
+from mio2trace.align.operations.rows import Calls, Kernels
 from mio2trace.analysis import analyse
 from tests.records import other_operation
 

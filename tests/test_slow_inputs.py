@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from mio2trace.align.operations import stream
+from mio2trace.align.operations.chances import Posterior
 from mio2trace.align.operations.lattice import NARROW, WIDE, Lattice, Width
-from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.stream import solve_together
 from mio2trace.cli import cli
 from tests.fuzz.backtracking import limit

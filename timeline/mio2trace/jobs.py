@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from mio2trace.align.clocks.log_runs import of_threads
-from mio2trace.align.operations.queues import same_process
+from mio2trace.align.operations.windows import same_process
 from mio2trace.align.processes import MOST_WRONG_NS, begin_ns, end_ns
 from mio2trace.evidence import BUFFERS
 from mio2trace.model.log import FrameworkLog

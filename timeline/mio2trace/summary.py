@@ -14,7 +14,7 @@ import msgspec
 from mio2trace.align import NONE, Alignment, Pass
 from mio2trace.align.clocks.fit import SAME
 from mio2trace.align.links import SURE, Links
-from mio2trace.align.operations.posterior import Posterior
+from mio2trace.align.operations.chances import Posterior
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.operations.windows import Windows
 from mio2trace.evidence import EVIDENCE

@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
 
-from mio2trace import evidence
+from mio2trace import evidence as by
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.clocks.axis import sharpened
+from mio2trace.align.clocks.axis import in_time_order, sharpened, within_reach
 from mio2trace.align.clocks.fit import DeviceClock, LogClock, device_clocks
 from mio2trace.align.clocks.log_runs import Chosen, of_profile, run_of_profile
-from mio2trace.align.clocks.reach import in_time_order, within_reach
-from mio2trace.align.exact import Calls, calls_of
-from mio2trace.align.graphs import Replay, join_replays
-from mio2trace.align.ladder import climb
-from mio2trace.align.layers.marked_steps import MarkedStep, step_at
+from mio2trace.align.exact import Calls, calls_of, link_by_ranges, number_steps_as_the_log
+from mio2trace.align.framework_ops import place_by_host_ops, place_by_ops
+from mio2trace.align.graphs import Replay, join_replays, link_replays
+from mio2trace.align.layers.between import place_between, place_updates
+from mio2trace.align.layers.caffe.calls import place_by_calls
+from mio2trace.align.layers.caffe.durations import place_by_device_times, place_by_durations
+from mio2trace.align.layers.caffe.layer_lines import place_by_layer_lines, place_by_lines_of_operations
+from mio2trace.align.layers.caffe.marks import cut, read_marks
+from mio2trace.align.layers.caffe.unlogged import (
+    place_before_iterations,
+    place_behind_the_log,
+    place_unlogged_iterations,
+)
+from mio2trace.align.layers.marked_steps import MarkedStep, place_marked_steps, step_at
 from mio2trace.align.layers.net import Net, by_place, read_net
-from mio2trace.align.layers.outside_times import STATED
+from mio2trace.align.layers.outside_times import (
+    STATED,
+    doubt_between_layers,
+    doubt_by_clock,
+    doubt_by_kernels,
+    doubt_other_queues,
+)
+from mio2trace.align.layers.repetitions import place_nameless_replays, place_repetitions
 from mio2trace.align.links import DOUBTED, NONE, LayerRun, Links, Pass
-from mio2trace.align.operations.queues import of_its_threads, same_process
 from mio2trace.align.operations.rates import CONTRARY, MISSTATED
+from mio2trace.align.operations.steps import doubt_begun_again, link_operations
 from mio2trace.align.operations.stream import Stream
+from mio2trace.align.operations.windows import of_its_threads, same_process
 from mio2trace.align.processes import ProcessClock
 from mio2trace.align.same_run import (
     OTHER_PROCESS,
@@ -58,6 +75,71 @@ __all__ = [
     "align",
     "relation",
 ]
+
+
+class Step(NamedTuple):
+    """``take`` gives links by ``evidence`` and is left out with all of it."""
+
+    evidence: tuple[by.Evidence, ...]
+    take: Callable[[Attribution], None]
+
+
+def place_by_marks(attribution: Attribution) -> None:
+    """Cut at the timer marks, if a grammar explains them."""
+    notes, links = attribution.notes, attribution.links
+    printed = sum(event.kind == "iteration" for event in attribution.events)
+    cuts = cut(attribution.profile.commands, attribution.profile.opencl.marks)
+    asked_for = attribution.iterations()
+    reading = read_marks(cuts, attribution.net, asked_for, printed, notes)
+    if reading is not None:
+        attribution.marked = marked = reading.place(links)
+        if not reading.check(marked.between, notes, asked_for or 0, attribution.host_step_ns):
+            links.doubt_layer(position for position, word in enumerate(links.layer_by) if word == by.TIMER_MARKS)
+
+
+STEPS: tuple[Step, ...] = (
+    # Where launches are recorded, nothing else decides in which marked step a command is.
+    Step((), place_marked_steps),
+    Step((by.RANGE, by.CORRELATION), link_by_ranges),
+    # The capture tells of what is within the range around a graph's launch.
+    Step((by.GRAPH_NODE, by.CAPTURE), link_replays),
+    # Marks bound layers without any clock, and relate the log's clock to the host's best: everything else asks it.
+    Step((by.TIMER_MARKS,), place_by_marks),
+    Step(
+        (by.POSITION, by.BUFFERS, by.LAUNCH_LINE, by.BOUNDARY_STAMPS, by.RECURRENCE, by.NAME_AND_SIZES, by.ORDER),
+        link_operations,
+    ),
+    Step((), doubt_begun_again),
+    Step((by.POSITION, by.BOUNDARY_STAMPS), place_by_layer_lines),
+    Step((), place_by_lines_of_operations),
+    Step((by.DURATIONS,), place_by_durations),
+    Step((), doubt_between_layers),
+    Step((), doubt_by_clock),
+    Step((), doubt_by_kernels),
+    Step((), place_by_calls),
+    Step((by.DURATIONS,), place_by_device_times),
+    # Likeness goes on from what is placed, doubts included.
+    Step((), place_before_iterations),
+    Step((by.RECURRENCE,), place_unlogged_iterations),
+    Step((by.NAME_AND_SIZES,), place_behind_the_log),
+    Step((), doubt_other_queues),
+    # Where no log names layers, the steps above have none to give.
+    Step((by.RANGE,), place_by_ops),
+    Step((by.BOUNDARY_STAMPS,), place_by_host_ops),
+    Step((by.RANGE,), number_steps_as_the_log),
+    Step((), place_updates),
+    Step((), place_between),
+    Step((by.ORDER,), place_nameless_replays),
+    Step((), place_repetitions),
+)
+"""Strongest first. `Links` never overrides stronger links, so a step only adds what is missing."""
+
+
+def climb(attribution: Attribution) -> None:
+    """Run all steps whose evidence is not left out. Raises `InputError` for two runs."""
+    for step in STEPS:
+        if not step.evidence or not attribution.without.issuperset(step.evidence):
+            step.take(attribution)
 
 
 MOST_RUNS = 4
@@ -129,11 +211,11 @@ def align(  # noqa: PLR0913 - keyword-only options
         if profile.clocks[0].as_unix is None or not any(log.events or log.layers for log in chosen.runs):
             operations, chance = run_of_profile(profile, operations, notes)
         leaving = without
-        same = None if evidence.BUFFERS in without else same_process(profile, operations)
+        same = None if by.BUFFERS in without else same_process(profile, operations)
         left_out = 0
         if same is False and by_order_alone:
             notes.add("log and profile have no buffer in common: every link to an operation has low confidence")
-            leaving |= {evidence.BUFFERS}
+            leaving |= {by.BUFFERS}
             chance = min(chance, DOUBTED)
         elif same is False:
             bare = without_buffers(operations)
@@ -141,10 +223,10 @@ def align(  # noqa: PLR0913 - keyword-only options
                 raise InputError(OTHER_PROCESS)
             left_out, operations, same = len(operations) - len(bare), bare, None
         runs = [by_place(log) for log in chosen.runs]
-        by_ranges = not leaving >= {evidence.RANGE, evidence.CORRELATION}
+        by_ranges = not leaving >= {by.RANGE, by.CORRELATION}
         calls = calls_of(profile, operations, behind, notes) if by_ranges else Calls(tuple(operations), ())
         replays, replayed = list[Replay](), list[Operation]()
-        if not leaving >= {evidence.CAPTURE, evidence.GRAPH_NODE}:
+        if not leaving >= {by.CAPTURE, by.GRAPH_NODE}:
             of_calls = max((one.index for one in calls.operations), default=NONE) + 1
             replays, replayed = join_replays(profile, captures, of_calls, notes)
         attribution = Attribution(
@@ -246,7 +328,7 @@ def _chance_of_operations(attribution: Attribution, left_out: int) -> float:
 def _doubt_choice(links: Links, chance: float, chance_of_log: float, *, are_alike: bool) -> None:
     """Lower the confidence of all links if another run of the log may be the profile's."""
     everything = range(len(links.layer_by))
-    timed = (evidence.DURATIONS, evidence.BOUNDARY_STAMPS)
+    timed = (by.DURATIONS, by.BOUNDARY_STAMPS)
     if chance < 1:
         links.doubt_layer(everything, chance)
         links.doubt_operation(everything, chance)

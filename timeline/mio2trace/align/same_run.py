@@ -10,14 +10,13 @@ import msgspec
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.log_runs import of_profile
-from mio2trace.align.clocks.relate import ends_at_set_up, ran_at_once, relate_clocks
-from mio2trace.align.clocks.rhythm import comes_in_blocks
+from mio2trace.align.clocks.relate import comes_in_blocks, ends_at_set_up, ran_at_once, relate_clocks
+from mio2trace.align.layers.recurrence import matches
 from mio2trace.align.links import NONE, Links
-from mio2trace.align.operations.queues import ENOUGH_BUFFERS, same_process
+from mio2trace.align.operations.likelihood import tensor_fits
 from mio2trace.align.operations.rates import EXPLAINED, UNEVEN
-from mio2trace.align.operations.rows.kinds import FIRST_ADDRESS
-from mio2trace.align.operations.sizes import tensor_fits
-from mio2trace.align.sequences import matches
+from mio2trace.align.operations.rows import FIRST_ADDRESS
+from mio2trace.align.operations.windows import ENOUGH_BUFFERS, same_process
 from mio2trace.evidence import BUFFERS, CORRELATION, LAUNCH_LINE, POSITION, RANGE
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import PROCESS, FrameworkLog

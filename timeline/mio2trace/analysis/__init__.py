@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from mio2trace.align import Alignment, align
-from mio2trace.align.gemm_order import link_gemms
+from mio2trace.align.graphs import link_gemms
 from mio2trace.align.processes import anchored, from_start, relate_processes
 from mio2trace.evidence import EVIDENCE, ORDER
 from mio2trace.files import STANDARD_INPUT, FileOptions, FilePath, Input, Progress, read_inputs, short_names

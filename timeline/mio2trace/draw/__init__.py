@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from mio2trace.align import Alignment
-from mio2trace.align.clocks.reach import FAR_NS
+from mio2trace.align.clocks.axis import FAR_NS
 from mio2trace.draw import by_name, counters, device, framework, host
 from mio2trace.draw.base import Ids, TimeBase, first_starts, time_base
 from mio2trace.draw.by_name import Tracks

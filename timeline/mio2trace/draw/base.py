@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align import Alignment, DeviceClock, LayerRun
+from mio2trace.align.clocks.axis import FAR_NS
 from mio2trace.align.clocks.fit import SAME
-from mio2trace.align.clocks.reach import FAR_NS
 from mio2trace.model.profile import Profile, Size3
 from mio2trace.model.tables import Pool
 from mio2trace.notes import Notes

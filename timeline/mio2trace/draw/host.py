@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from mio2trace.align import Alignment, LayerRun, Links
-from mio2trace.align.clocks.reach import LONGEST_NS
+from mio2trace.align.clocks.axis import LONGEST_NS
 from mio2trace.draw.base import (
     ROW,
     Axis,

@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, LogClock, local_ns, log_clock
-from mio2trace.align.operations.queues import buffers_of, same_process
 from mio2trace.align.operations.rates import LANDMARK_EARLY_NS, LAST
+from mio2trace.align.operations.windows import buffers_of, same_process
 from mio2trace.evidence import BUFFERS
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent, NetLayer, merged, oriented
 from mio2trace.model.profile import Profile

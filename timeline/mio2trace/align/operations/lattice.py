@@ -13,9 +13,8 @@ from operator import neg
 from typing import NamedTuple
 
 from mio2trace.align.links import NONE
-from mio2trace.align.operations.chances import Chances
-from mio2trace.align.operations.likelihood import Likelihood
-from mio2trace.align.operations.posterior import LEAST, Posterior
+from mio2trace.align.operations.chances import LEAST, Chances, Posterior
+from mio2trace.align.operations.likelihood import Fit, Likelihood
 from mio2trace.align.operations.rates import (
     CANDIDATES_APART,
     CUT,
@@ -27,10 +26,96 @@ from mio2trace.align.operations.rates import (
     SHORT_CLOSES,
     UNKNOWN_NAME,
 )
-from mio2trace.align.operations.repeats import Repeats
-from mio2trace.align.operations.rows.kinds import POST, PRE, second_nats
+from mio2trace.align.operations.rows import POST, PRE, second_nats
 from mio2trace.align.operations.windows import Windows
 from mio2trace.kernels.names import left_of
+
+LIKE_KERNELS = 16
+"""Kernels in common before two places count as the same place of a repetition."""
+CERTAIN = 0.999
+"""Confidence of links that are copied although the windows of stamps differ."""
+
+
+class Repeats:
+    """Follows one queue; `after` is called when one state is left."""
+
+    def __init__(self, likelihood: Likelihood, windows: Windows, chances: Chances) -> None:
+        kernels = likelihood.kernels
+        self._likelihood = likelihood
+        self._windows = windows
+        numbers: dict[object, int] = {}
+        signs = zip(kernels.of, kernels.helped, kernels.apart, kernels.again, kernels.parted, strict=True)
+        self._kernels = [numbers.setdefault(sign, len(numbers)) for sign in signs]
+        numbers = {}
+        calls = zip(likelihood.class_of, likelihood.continues, chances.begun, chances.lost, strict=False)
+        self._calls = [numbers.setdefault(call, len(numbers)) for call in calls]
+        self._settled: dict[object, tuple[int, int, float]] = {}
+
+    def after(self, at: int, index: int, phase: int, posterior: Posterior) -> tuple[int, int]:
+        """Fill in what repeats from kernel ``at`` and call ``index`` on. Returns where to continue."""
+        if at < LIKE_KERNELS or index < 0:
+            return at, index
+        key = (tuple(self._kernels[at - LIKE_KERNELS : at]), self._calls[index], phase)
+        before = self._settled.get(key)
+        if before is not None:
+            kernels, calls = at - before[0], index - before[1]
+            evidence = posterior.evidence - before[2]
+            fits: list[Fit | None] = []
+            while self._repeats(at, index, kernels, calls, posterior, fits):
+                self._copy(at, kernels, calls, posterior, fits)
+                posterior.evidence += evidence
+                at, index = at + kernels, index + calls
+        self._settled[key] = at, index, posterior.evidence
+        return at, index
+
+    def _repeats(
+        self, at: int, index: int, kernels: int, calls: int, posterior: Posterior, fits: list[Fit | None]
+    ) -> bool:
+        """Return whether the next kernels and calls equal those before; ``fits`` caches the fits of those before."""
+        signs, own = self._kernels, self._calls
+        if at + kernels > len(signs) or index + calls >= len(own):
+            return False
+        near = min(kernels, LIKE_KERNELS)  # a long repetition that goes on otherwise is not copied to find that out
+        if signs[at : at + near] != signs[at - kernels : at - kernels + near]:
+            return False
+        if signs[at : at + kernels] != signs[at - kernels : at]:
+            return False
+        if own[index + 1 : index + calls + 1] != own[index - calls + 1 : index + 1]:
+            return False
+        first, last, named, fit = (
+            self._windows.first,
+            self._windows.last,
+            self._likelihood.kernels.named,
+            self._likelihood.fit,
+        )
+        for number, before in enumerate(range(at - kernels, at)):
+            after, place = before + kernels, posterior.operation[before]
+            if number == len(fits):
+                fits.append(None if place == NONE else fit(before, place))
+            if first[after] - first[before] != calls or last[after] - last[before] != calls:
+                inside = place == NONE or first[after] <= place + calls <= last[after]
+                if not inside or posterior.confidence[before] < CERTAIN:
+                    return False
+            if place == NONE:
+                if len(named[before]) != len(named[after]):
+                    return False
+            elif fit(after, place + calls) != fits[number]:
+                return False
+        return True
+
+    @staticmethod
+    def _copy(at: int, kernels: int, calls: int, posterior: Posterior, fits: Sequence[Fit | None]) -> None:
+        stretch, to = slice(at - kernels, at), slice(at, at + kernels)
+        moved = [place if place == NONE else place + calls for place in posterior.operation[stretch]]
+        posterior.operation[to] = moved
+        posterior.confidence[to] = posterior.confidence[stretch]
+        posterior.gone[to] = posterior.gone[stretch]
+        posterior.fits[to] = fits
+        posterior.others[to] = [
+            tuple((place if place == NONE else place + calls, chance) for place, chance in others) if others else ()
+            for others in posterior.others[stretch]
+        ]
+
 
 OUT, GONE, LONG, HELPERS, MAIN, WAITING = range(6)
 GEMM = 8
@@ -444,10 +529,11 @@ class Lattice:
                 begin = bisect_right(row, start)
                 targets.update(row[begin : begin + 2])
         following, ahead = self._chances.following, self._chances.ahead
-        for row in rows if following is not None else ():
+        if following is not None:
             # Of calls that nothing tells apart it may be one right before the next link as well as one behind the last.
-            begin = bisect_left(row, following[at])
-            targets.update(row[max(0, begin - NEXT) : begin])
+            for row in rows:
+                begin = bisect_left(row, following[at])
+                targets.update(row[max(0, begin - NEXT) : begin])
         if ahead is not None:
             # Where both ends are as far: the profile may have begun late, or have a hole.
             start = bisect_left(ahead.calls, -ahead.kernels[at], key=neg)

@@ -12,11 +12,20 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.log_runs import begun_again
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.operations.likelihood import Likelihood
-from mio2trace.align.operations.queues import of_streams, one_stream_each
 from mio2trace.align.operations.rates import BESIDE_STRANGERS, FEW, HARDLY_ANY
-from mio2trace.align.operations.rows.calls import divided
+from mio2trace.align.operations.rows import divided
 from mio2trace.align.operations.stream import Stream, solve_together
-from mio2trace.align.operations.windows import BUFFERED, Late, Windows, by_lines, by_stamps, everywhere, stamped_lines
+from mio2trace.align.operations.windows import (
+    BUFFERED,
+    Late,
+    Windows,
+    by_lines,
+    by_stamps,
+    everywhere,
+    of_streams,
+    one_stream_each,
+    stamped_lines,
+)
 from mio2trace.evidence import BOUNDARY_STAMPS, EXACT, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION
 from mio2trace.ops.operation import Operation
 

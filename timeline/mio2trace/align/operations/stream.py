@@ -14,6 +14,7 @@ from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.operations.chances import (
     Habits,
     Kind,
+    Posterior,
     Rates,
     ahead,
     chances_of,
@@ -23,7 +24,6 @@ from mio2trace.align.operations.chances import (
 )
 from mio2trace.align.operations.lattice import AHEAD, NARROW, NEXT, WIDE, Lattice, Width
 from mio2trace.align.operations.likelihood import Fit, Likelihood
-from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.rates import CUT, LONG_GAP, WHOLE
 from mio2trace.align.operations.windows import Windows
 from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION, RECURRENCE, Evidence

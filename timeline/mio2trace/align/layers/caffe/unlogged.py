@@ -1,32 +1,433 @@
-"""Iterations that are not in the log, beside one that is: the same kernels right before or behind it.
+"""What no line of the log divides into layers: set-up and warm-up, iterations that are not in the log.
 
-One kernel more or less ends the count. What ran behind the last line of a cut log gets layers by names."""
+The warm-up runs each layer once and prints no times; lines bound it at most. Its layers follow from similarity to
+iteration 1, or from names of kernels in the net's order: a kernel is in the layer of the kernel before it, in a later
+layer, or in none. Caffe's kernels are named after a type of layer. Known layers show the rest: which types launch
+nothing, and which kernels begin a layer.
+
+An iteration that is not in the log has the same kernels as one that is, right before or behind it. One kernel more or
+less ends the count. What ran behind the last line of a cut log gets layers by names."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
+from itertools import pairwise
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
-from mio2trace.align.attribution import Attribution
-from mio2trace.align.layers.caffe.by_names import place_by_names
-from mio2trace.align.layers.caffe.names import contradicts
-from mio2trace.align.layers.net import LayerKey
-from mio2trace.align.layers.recurrence import signature
-from mio2trace.align.links import DOUBTED, NONE
-from mio2trace.align.operations.rates import WHOLE
-from mio2trace.evidence import DURATIONS, RECURRENCE
+from mio2trace.align.attribution import DIRECTIONS, Attribution
+from mio2trace.align.clocks.axis import Timeline
+from mio2trace.align.clocks.fit import STAMP_NS
+from mio2trace.align.layers.caffe.calls import chances_in_order
+from mio2trace.align.layers.caffe.names import contradicts, launches, names_kernels, runs_nothing, tells_type, types_of
+from mio2trace.align.layers.net import LayerKey, NetLayerSpec
+from mio2trace.align.layers.recurrence import is_filler, matches, place_by_recurrence, prepares, signature
+from mio2trace.align.links import DOUBTED, NONE, SURE
+from mio2trace.align.operations.rates import FEW, LIKE, LINE_NS, MISSTATED, NEVER, SILENT, UNEVEN, WHOLE
+from mio2trace.evidence import DURATIONS, NAME_AND_SIZES, RECURRENCE
+from mio2trace.kernels.facts import size
 from mio2trace.model.log import Direction
 from mio2trace.model.tables import by_key
+
+MOST_CELLS = 300_000
+"""Pairs of kernel and layer that are computed; SqueezeNet needs 10,000."""
+MOST_IN_A_PASS = 1_000_000
+UNKNOWN_NS = 1 << 62
+ELEMENT_BYTES = 4
+_Types = frozenset[str]
+
+
+def place_by_names(
+    attribution: Attribution, positions: range, direction: Direction, run_for: Callable[[LayerKey], int]
+) -> None:
+    """Give kernels without layer to the most likely layer; kernels with a less likely layer move."""
+    links, activities = attribution.links, attribution.profile.activities
+    layers = attribution.net.layers if direction == "forward" else attribution.net.layers[::-1]
+    kernels = [p for p in positions if activities[p].kind == "kernel" and not is_filler(attribution, p)]
+    if not layers or all(links.run_of[p] != NONE for p in kernels) or len(kernels) * len(layers) > MOST_IN_A_PASS:
+        return
+    row = _Row(attribution, positions, kernels, layers, direction)
+    chances = row.chances() if row.is_of_layers() else None
+    if chances is None:
+        return
+    layer_of: dict[int, LayerKey] = {}
+    shaky: set[int] = set()
+    before = NONE
+    for position, of_each in zip(kernels, chances, strict=True):
+        place = of_each.index(max(of_each))
+        chance = of_each[place]
+        key = layers[place].index, direction
+        held = attribution.layer_key(position)
+        if held is not None and position not in row.liked:
+            layer_of[position], before = held, row.places[held[0]]
+            continue
+        if held is not None and chance < SURE:
+            own = [position, *_before(attribution, position, positions)]
+            links.doubt_layer(own, min(WHOLE, of_each[row.places[held[0]]]))
+        if chance < DOUBTED:
+            continue
+        layer_of[position] = key
+        # What prepares a layer that the profile lost may be all that is left of it.
+        if chance < SURE or any(one < DOUBTED for one in row.silent[before + 1 : place]):
+            shaky.add(position)
+        before = place
+        if held == key:
+            continue
+        if held is not None:
+            for one in (position, *_before(attribution, position, positions)):
+                links.take_layer(one)
+        attribution.give_layer([position], run_for(key), NAME_AND_SIZES, confidence=min(chance, WHOLE))
+    launched = set(layer_of.values())
+    unlaunched: dict[LayerKey, int] = {
+        (layer.index, direction): layer.printed_ns(direction) or 0
+        for layer in layers
+        if (layer.index, direction) not in launched
+    }
+    known = {p for p in positions if links.run_of[p] != NONE} | layer_of.keys()
+    prepared = prepares(attribution, positions, layer_of, known, shaky, unlaunched)
+    for position, (own_key, by, in_doubt) in prepared.items():
+        likely = min(WHOLE, links.layer_confidence.get(by, 1.0), LIKE if in_doubt else 1.0)
+        attribution.give_layer([position], run_for(own_key), NAME_AND_SIZES, confidence=likely)
+
+
+def _before(attribution: Attribution, position: int, positions: range) -> list[int]:
+    """Return what is in the layer of a kernel because it prepares this kernel."""
+    key = attribution.layer_key(position)
+    first = position
+    while first > positions.start and is_filler(attribution, first - 1) and attribution.layer_key(first - 1) == key:
+        first -= 1
+    return list(range(first, position))
+
+
+class _Known:
+    """What layers of other passes show about kernels, in one direction."""
+
+    def __init__(self, attribution: Attribution, direction: Direction, without: range) -> None:
+        links, net = attribution.links, attribution.net
+        of_place = [types_of(layer.layer, layer.type) for layer in net.layers]
+        places = {layer.index: place for place, layer in enumerate(net.layers)}
+        self._named = frozenset().union(*of_place)
+        self._signatures: dict[int, set[Hashable]] = defaultdict(set)
+        self._begins: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+        self._layers: Counter[_Types] = Counter()
+        self._silent: Counter[_Types] = Counter()
+        self._with: Counter[tuple[_Types, str]] = Counter()
+        self.names: set[str] = set()
+        seen: set[tuple[int, int, str]] = set()
+        own = [0, 0]
+        before: tuple[int, int, str] | None = None
+        for position, activity in enumerate(attribution.profile.activities):
+            if activity.kind != "kernel" or is_filler(attribution, position):
+                continue
+            key = attribution.layer_key(position)
+            if key is None or key[1] != direction or position in links.layer_unsure or position in without:
+                before = None
+                continue
+            pass_, place, name = links.pass_of[position], places[key[0]], activity.name
+            if (pass_, place, name) not in seen:
+                seen.add((pass_, place, name))
+                self._with[of_place[place], name] += 1
+            self.names.add(name)
+            self._signatures[key[0]].add(signature(activity))
+            begins = before is None or before[:2] != (pass_, place)
+            self._layers[of_place[place]] += begins
+            if of_place[place] and all(map(names_kernels, of_place[place])):
+                own[tells_type(name)] += 1
+            if before is not None and before[0] == pass_:
+                self._begins[before[2], name][begins] += 1
+                first, last = sorted((before[1], place))
+                self._silent.update(of_place[first + 1 : last])
+            before = pass_, place, name
+        self._strange = (own[False] + MISSTATED) / (sum(own) + 1)
+        """Share of kernels without a type in their name, in layers that name their kernels."""
+
+    def likeness(self, layer: int, own: Hashable) -> float:
+        """Return how well a kernel with this signature fits a layer."""
+        signatures = self._signatures.get(layer)
+        return DOUBTED if signatures is None else 1.0 if own in signatures else FEW
+
+    def begins(self, before: str, name: str) -> float:
+        """Return the probability that a kernel behind another one begins a layer."""
+        again, begun = self._begins.get((before, name), (0, 0))
+        return (begun + DOUBTED) / (begun + again + 1)
+
+    def silent(self, types: _Types) -> float:
+        """Return the probability that a layer launches nothing."""
+        silent = self._silent[types]
+        if types and all(map(runs_nothing, types)):
+            return 1 - MISSTATED
+        expected = SILENT if types and all(map(launches, types)) else DOUBTED
+        return (silent + expected) / (silent + self._layers[types] + 1)
+
+    def fit(self, name: str, types: _Types, direction: Direction) -> float:
+        """Return how well a kernel's name fits these types."""
+        if contradicts(name, types, direction, self._named):
+            return NEVER
+        if not types:
+            return FEW if tells_type(name) else DOUBTED  # any type may be meant
+        if all(map(runs_nothing, types)):
+            return MISSTATED
+        share = (self._with[types, name] + DOUBTED) / (self._layers[types] + 1)
+        if share < DOUBTED and not tells_type(name) and all(map(names_kernels, types)):
+            return share * self._strange
+        return share
+
+
+class _Row:
+    def __init__(
+        self,
+        attribution: Attribution,
+        positions: range,
+        kernels: Sequence[int],
+        layers: Sequence[NetLayerSpec],
+        direction: Direction,
+    ) -> None:
+        self._attribution = attribution
+        self._positions = positions
+        self._kernels = kernels
+        self._layers = layers
+        self._direction: Direction = direction
+        self._known = _Known(attribution, direction, without=positions)
+        self._types = [types_of(layer.layer, layer.type) for layer in layers]
+        self.places = {layer.index: place for place, layer in enumerate(layers)}
+        self.silent = [self._known.silent(types) for types in self._types]
+        words = attribution.links.layer_by
+        self.liked = {p for p in kernels if words[p] in ("", RECURRENCE)}
+        """Kernels without layer, or with a layer by similarity only."""
+
+    def is_of_layers(self) -> bool:
+        """Return whether most kernels have a type in their name, or the name of a kernel in a known layer."""
+        names = [self._attribution.profile.activities[position].name for position in self._kernels]
+        return sum(tells_type(name) or name in self._known.names for name in names) >= DOUBTED * len(names)
+
+    def chances(self) -> list[list[float]] | None:
+        names = [self._attribution.profile.activities[position].name for position in self._kernels]
+        firsts = [1.0, *(self._known.begins(*pair) for pair in pairwise(names))]
+        return chances_in_order(
+            self._fits(),
+            self.silent,
+            firsts,
+            [1 - first for first in firsts],
+            begun=self._positions.start > 0,
+            ended=self._positions.stop < len(self._attribution.profile.activities),
+            at_most=MOST_CELLS,
+        )
+
+    def _fits(self) -> list[list[float]]:
+        """Return how well each kernel fits each layer; a known layer excludes all others."""
+        layers, activities = self._layers, self._attribution.profile.activities
+        # Of 190 layers one in a hundred took four times as long in the warm-up as it is printed of iterations.
+        lasted = [max(layer.printed_ns(self._direction) or UNKNOWN_NS, LINE_NS) for layer in layers]
+        by_signature: dict[Hashable, list[float]] = {}
+        fits = []
+        for position, sized in zip(self._kernels, _sized(self._attribution, self._kernels, layers), strict=True):
+            if position not in self.liked:
+                key = self._attribution.layer_key(position)
+                assert key is not None
+                fits.append([NEVER] * len(layers))
+                fits[-1][self.places[key[0]]] = 1.0
+                continue
+            own = signature(activities[position])
+            fit = by_signature.get(own)
+            if fit is None:
+                fit = by_signature[own] = self._fit(activities[position].name, own)
+            sized = {place for place in sized if fit[place] > NEVER}
+            if sized:
+                fit = [one * (1.0 if place in sized else FEW) for place, one in enumerate(fit)]
+            took = (activities[position].end_ns or 0) - (activities[position].start_ns or 0)
+            if took:
+                fit = [one * min(1.0, most / took) for one, most in zip(fit, lasted, strict=True)]
+            fits.append(fit)
+        return fits
+
+    def _fit(self, name: str, own: Hashable) -> list[float]:
+        known, direction = self._known, self._direction
+        return [
+            max(NEVER, known.fit(name, types, direction) * known.likeness(layer.index, own))
+            for layer, types in zip(self._layers, self._types, strict=True)
+        ]
+
+
+def _sized(attribution: Attribution, kernels: Sequence[int], layers: Sequence[NetLayerSpec]) -> list[set[int]]:
+    """Return per kernel layers with as many outputs as an argument states. Frequent numbers do not count."""
+    of_size: dict[int, set[int]] = defaultdict(set)
+    for place, layer in enumerate(layers):
+        sizes = layer.output.split("x")
+        if all(map(str.isdecimal, sizes)):
+            of_size[prod(map(int, sizes))].add(place)
+    numbers = [_numbers(attribution, position) & of_size.keys() for position in kernels]
+    common = Counter(number for some in numbers for number in some)
+    return [
+        set().union(*(of_size[number] for number in some if common[number] < DOUBTED * len(kernels)))
+        for some in numbers
+    ]
+
+
+def _numbers(attribution: Attribution, position: int) -> set[int]:
+    """Return what the arguments count, as elements and as bytes, and the size of the GEMM's result."""
+    counts = {count for one in attribution.profile.activities[position].opencl.arguments if (count := size(one))}
+    counts |= {count // ELEMENT_BYTES for count in counts if count % ELEMENT_BYTES == 0}
+    fact = attribution.facts.get(position)
+    if fact is not None and fact.gemm is not None:
+        counts.add(fact.gemm.m * fact.gemm.n)
+    return counts
+
+
+_SHARED = 2
+"""Buffers that a net fills once, with its first layer: its input, and one that its convolutions share."""
+_OF_WARM_UP = frozenset(("forward begins", "forward ends", "backward begins"))
+
+
+def place_before_iterations(attribution: Attribution) -> None:
+    links, axis = attribution.links, attribution.axis
+    first_iteration = next(
+        (i for i, pass_ in enumerate(links.pass_of) if pass_ != NONE), len(attribution.profile.activities)
+    )
+    begins = _benchmark_begins(attribution, axis)
+    if begins is not None and (first_iteration == len(links.pass_of) or not _coarse_ns(attribution, axis)):
+        first_iteration = min(first_iteration, begins)
+    warm = _bounded(attribution, axis, first_iteration)
+    for direction, positions in warm.items():
+        pass_ = links.pass_id("warm-up", 0, direction)
+        reference = attribution.reference(direction)
+        runs_of = attribution.runs_of_pass(pass_)
+        if RECURRENCE not in attribution.without and reference:
+            place_by_recurrence(attribution, reference, positions, runs_of, attribution.unlaunched())
+        # Where each layer's end is printed kernels run for the printing, too.
+        if NAME_AND_SIZES not in attribution.without and not any(e.kind == "layer ended" for e in attribution.events):
+            place_by_names(attribution, positions, direction, runs_of)
+        links.give_pass(positions, pass_)
+    kinds = {event.kind for event in attribution.events}
+    if not warm and (begins is None or not kinds.isdisjoint(_OF_WARM_UP)):
+        _place_by_likeness(attribution, first_iteration)
+    if warm or begins is not None or (axis is None and _is_set_up(attribution, kinds, first_iteration)):
+        setup = range(0, min((positions.start for positions in warm.values()), default=first_iteration))
+    else:
+        setup = range(0, _searched(attribution, first_iteration))
+    if setup:
+        links.give_pass(setup, links.pass_id("setup"))
+
+
+def _is_set_up(attribution: Attribution, kinds: Set[str], limit: int) -> bool:
+    """Return whether all that is before iteration 1 is set-up: the log has no warm-up, and nothing there has a pass."""
+    links = attribution.links
+    if "benchmark begins" not in kinds or not kinds.isdisjoint(_OF_WARM_UP) or limit >= len(links.pass_of):
+        return False
+    return links.iteration_of(limit) == 1 and all(pass_ == NONE for pass_ in links.pass_of[:limit])
+
+
+def _searched(attribution: Attribution, limit: int) -> int:
+    """Return the place behind the last search before all layers. 736 of 736 kernels of searches are in the set-up."""
+    links = attribution.links
+    if not attribution.net.layers:
+        return 0
+    limit = next((position for position in range(limit) if links.pass_of[position] != NONE), limit)
+    searches = {operation.index for operation in links.operations if operation.phase == "find"}
+    return next((1 + position for position in range(limit - 1, -1, -1) if links.operation_of[position] in searches), 0)
+
+
+def _benchmark_begins(attribution: Attribution, axis: Timeline | None) -> int | None:
+    if axis is None:
+        return None
+    places = [
+        place for event in attribution.events if event.kind == "benchmark begins" and (place := axis.event(event))
+    ]
+    if not places:
+        return None
+    return axis.first_after(places[0])
+
+
+def _bounded(attribution: Attribution, axis: Timeline | None, limit: int) -> dict[Direction, range]:
+    """Return the warm-up's activities by direction, as the log's lines bound them."""
+    if axis is not None:
+        places = {
+            event.kind: place
+            for event in attribution.events
+            if event.kind in ("forward begins", "forward ends", "backward begins", "benchmark begins")
+            and (place := axis.event(event)) is not None
+        }
+        done = places.get("forward ends", places.get("backward begins"))
+        if "forward begins" in places and (done is not None or attribution.net.backward is False):
+            first = axis.first_after(places["forward begins"])
+            last = limit if done is None else axis.first_after(done + _coarse_ns(attribution, axis))
+            warm: dict[Direction, range] = {"forward": range(first, max(first, min(last, limit)))}
+            if "backward begins" in places:
+                begin = axis.first_after(places["backward begins"])
+                if begin < limit:
+                    warm["backward"] = range(begin, limit)
+            return {direction: positions for direction, positions in warm.items() if positions}
+    return {}
+
+
+def _coarse_ns(attribution: Attribution, axis: Timeline | None) -> int:
+    """The error of a line's stamp if stamps are coarse."""
+    is_coarse = axis is not None and not axis.by_line and attribution.stamp_ns > STAMP_NS
+    return attribution.stamp_ns if is_coarse else 0
+
+
+def _place_by_likeness(attribution: Attribution, limit: int) -> None:
+    """Without lines, what runs before iteration 1 is its warm-up if it has most of its kernels."""
+    activities, links = attribution.profile.activities, attribution.links
+    forward = attribution.reference("forward")
+    if RECURRENCE in attribution.without or not forward or not 0 < limit < len(activities):
+        return
+    if links.iteration_of(forward[0]) != 1 or not attribution.net.is_whole:
+        return  # an iteration that the log lost may come before it
+    reference = [*forward, *attribution.reference("backward")]
+    pairs = matches([signature(activities[i]) for i in reference], [signature(e) for e in activities[:limit]])
+    if pairs is None or 2 * len(pairs) < len(forward):
+        return
+    # A warm-up runs nothing else, but that it prepares memory; searches run what an iteration does, and more.
+    between = range(pairs[0][1], pairs[-1][1])
+    others = sum(not is_filler(attribution, position) for position in between) - len(pairs)
+    if others > FEW * len(pairs):
+        return
+    passes = {direction: links.pass_id("warm-up", 0, direction) for direction in (*DIRECTIONS, None)}
+    runs = {direction: attribution.runs_of_pass(pass_) for direction, pass_ in passes.items()}
+    place_by_recurrence(attribution, reference, range(limit), lambda key: runs[key[1]](key), attribution.unlaunched())
+    # What comes before the first kernel that is known may as well be set-up: no line divides them.
+    first = pairs[0][1]
+    if _is_prepared_as_others(attribution, [place for _, place in pairs]):
+        links.doubt_layer(range(first), LIKE)
+        first = 0
+    for position in range(first):  # of made-up runs whose set-up writes first, 28 of 333 are the warm-up's
+        links.take_layer(position)
+    if 10 * len(pairs) < 9 * len(forward):
+        # It may be something else; of 900 such links 95 % are right.
+        links.doubt_layer((p for p in range(pairs[0][1], limit) if links.run_of[p] != NONE), UNEVEN)
+    turn = next((p for p in range(limit) if links.pass_of[p] == passes["backward"]), limit)
+    links.give_pass(range(turn), passes["forward"])
+    links.give_pass(range(turn, limit), passes["backward"])
+
+
+def _is_prepared_as_others(attribution: Attribution, known: Sequence[int]) -> bool:
+    """Whether the warm-up writes and fills as much for a later kernel with the name of the first one that is ``known``:
+    it makes the memory of each layer when this first runs. With the first one it makes what all share, and the input.
+    """
+    activities = attribution.profile.activities
+
+    def prepared(start: int, stop: int) -> tuple[int, int]:
+        fills = sum(activities[place].kind == "kernel" for place in range(start, stop))
+        return stop - start - fills, fills
+
+    writes, fills = prepared(0, known[0])
+    later = [
+        prepared(before + 1, after)
+        for before, after in pairwise(known)
+        if activities[after].name == activities[known[0]].name
+    ]
+    return any(writes <= its_writes and fills <= its_fills + _SHARED for its_writes, its_fills in later)
+
 
 COMPARED_EACH = 32
 """Comparisons per kernel; long rows of one kernel would need the square."""
 _BEHIND = frozenset(("iteration", "average begins", "average iteration", "total", "benchmark ends"))
 
 
-class _Known(NamedTuple):
+class _Iteration(NamedTuple):
     """An iteration's number and its places ``first`` to ``stop`` among all kernels."""
 
     number: int
@@ -45,7 +446,7 @@ def place_unlogged_iterations(attribution: Attribution) -> None:
     known = _best_known(attribution, kernels)
     if known is None:
         return
-    row = _Row(attribution, kernels)
+    row = _Kernels(attribution, kernels)
     runs = {
         (pass_.iteration, made.layer_index, made.direction): at
         for at, made in enumerate(links.runs)
@@ -98,7 +499,7 @@ def _tells_of_all(attribution: Attribution) -> bool:
     return ends <= known
 
 
-class _Row:
+class _Kernels:
     def __init__(self, attribution: Attribution, kernels: Sequence[int]) -> None:
         self._activities = attribution.profile.activities
         self._kernels = kernels
@@ -114,7 +515,7 @@ class _Row:
             found = self._signatures[place] = signature(self._activities[self._kernels[place]])
         return found
 
-    def repeats(self, known: _Known, first: int) -> bool:
+    def repeats(self, known: _Iteration, first: int) -> bool:
         """Return whether the known iteration's kernels come again from ``first`` on, as far as the profile goes."""
         length = known.stop - known.first
         begin, end = max(0, -first), min(length, len(self) - first)
@@ -125,7 +526,7 @@ class _Row:
         return begin < end
 
 
-def _best_known(attribution: Attribution, kernels: Sequence[int]) -> _Known | None:
+def _best_known(attribution: Attribution, kernels: Sequence[int]) -> _Iteration | None:
     """Return the iteration with most sure kernels, then with most kernels, then the first one."""
     links = attribution.links
     wanted = [one.phase == "iteration" and one.iteration is not None and not one.repeated for one in links.passes]
@@ -140,10 +541,10 @@ def _best_known(attribution: Attribution, kernels: Sequence[int]) -> _Known | No
     number = max(
         of_number, key=lambda number: (len(of_number[number]) - unsure[number], len(of_number[number]), -number)
     )
-    return _Known(number, int(of_number[number][0]), int(of_number[number][-1]) + 1)
+    return _Iteration(number, int(of_number[number][0]), int(of_number[number][-1]) + 1)
 
 
-def _repetitions(row: _Row, known: _Known, *, backward: bool = False) -> Iterator[tuple[int, int]]:
+def _repetitions(row: _Kernels, known: _Iteration, *, backward: bool = False) -> Iterator[tuple[int, int]]:
     """Yield number and first place of consecutive iterations at equal distances."""
     length, step = known.stop - known.first, -1 if backward else 1
     # What is in no layer lies between two iterations: a solver's kernels, fewer than the layers'.
@@ -162,7 +563,7 @@ def _label(
     attribution: Attribution,
     kernels: Sequence[int],
     runs: dict[tuple[int | None, int, Direction | None], int],
-    known: _Known,
+    known: _Iteration,
     number: int,
     first: int,
 ) -> bool:
