@@ -462,9 +462,9 @@ def of_this_process(posterior: Posterior, operations: Sequence[Operation], elsew
     ]
     silent = [place for place in executing if place not in launching]
     stretches = sum(before in launching and after not in launching for before, after in pairwise(executing))
-    # A process prints entries or it does not: commands alone among entries are another one's, or lost their entries.
-    alone = [place for place in silent if operations[place].line == operations[place].command_line]
-    others = 2 * len(alone) > len(silent) and any(one.line != one.command_line for one in operations)
+    # A process prints entries or it does not: where those that launched do and silent ones do not, these are another's.
+    alone = {place for place in executing if operations[place].line == operations[place].command_line}
+    others = (2 * len(alone & {*silent}) > len(silent)) != (2 * len(alone - {*silent}) > len(executing) - len(silent))
     # A profile that has a hole, or begins late or ends early, leaves a stretch of calls, or two.
     scattered = len(silent) >= STRANGERS * len(executing) and (others or stretches >= FEWEST_STRETCHES)
     if not (scattered or 2 * len(silent) > len(executing)):
