@@ -7,12 +7,13 @@ from math import exp
 import pytest
 
 from benchmarks.damage import measured
-from benchmarks.damages.sets import HANDLES, NO_FRAMEWORK
+from benchmarks.damages.sets import BARE_TWIN, HANDLES, NO_FRAMEWORK
 from mio2trace.align.links import NONE
 from mio2trace.align.operations import stream as stream_module
-from mio2trace.align.operations.chances import Habits, cut_nats, hole_nats
+from mio2trace.align.operations.chances import Habits, Posterior, cut_nats, following, hole_nats, kinds_of
 from mio2trace.align.operations.rates import CUT, HOLE
 from tests.conftest import shared_folder
+from tests.records import made_operation
 
 REPEATING = "m290-alexnet-infer-10it"
 
@@ -22,6 +23,37 @@ def test_holes_are_as_likely_as_holes_are(calls: int) -> None:
     """All places where a hole may begin and end have the probability of one; so have all ends."""
     assert calls * (calls + 1) / 2 * exp(hole_nats(calls, HOLE)) == pytest.approx(HOLE)
     assert calls * exp(cut_nats(calls)) == pytest.approx(CUT)
+
+
+def test_what_was_searched_before_is_what_the_thread_did_since_it_executed() -> None:
+    """Two ranks that search for the same problems repeat nothing; nor does a program that begins again."""
+    calls = [(1, "find"), (2, "find"), (2, "find"), (1, "run"), (1, "find"), (2, "find")]
+    operations = [made_operation(index=at, thread=thread, phase=phase) for at, (thread, phase) in enumerate(calls)]
+    told = ["search", "search", "search again", "run", "search", "search again"]
+    assert kinds_of(operations, [0] * len(calls)) == told
+
+
+def test_the_call_after_a_kernels_own_is_the_next_that_launched() -> None:
+    posterior = Posterior.of_none(6)
+    posterior.operation[:] = [NONE, 3, 3, NONE, 7, 7]
+    assert following(posterior, 9) == [3, 7, 7, 7, 9, 9]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("row", "name", "variant", "seed"),
+    [
+        ("log begins late", "m290-resnet-train-entries-cmd", NO_FRAMEWORK, 1),
+        ("2 % of lines lost", "m121-lenet-train-debugbuild", NO_FRAMEWORK, 1),
+        ("another program's log before", "m121-resnet-train-entries-cmd", NO_FRAMEWORK, 1),
+        ("another program's log before", "m290-lenet-train-cmdonly", NO_FRAMEWORK, 2),
+        ("ranks of a launcher with equal ids", "m121-lenet-infer", NO_FRAMEWORK, 1),
+        ("5 % of lines lost", "twin-alexnet-level6-none-run.hip-rocpd", BARE_TWIN, 1),
+    ],
+)
+def test_what_a_damage_took_is_not_found_elsewhere_for_sure(row: str, name: str, variant: str, seed: int) -> None:
+    """Each has kernels of calls that left no line, and calls that fit them as well."""
+    assert measured(shared_folder(), (row, name, variant, seed)).operations.wrong_and_sure == 0
 
 
 @pytest.mark.shared

@@ -36,7 +36,7 @@ from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import Activity, BufferCreated, OpenClLaunch, Profile, Queue
 from mio2trace.notes import InputError, Notes
-from mio2trace.ops.operation import Launch, Operation
+from mio2trace.ops.operation import Launch, Operation, Parameters
 from mio2trace.summary import explain
 from tests.conftest import shared_folder
 from tests.records import changed, enqueued, made_operation, opencl_profile
@@ -374,15 +374,16 @@ def test_an_entry_that_may_be_two_is_never_sure() -> None:
         tuple(Launch(line=5, name=name) for name in launched)
         for launched in (("Op4dTensorGeneric", "OpTensorFwdBias"), ("MIOpenConv1x1",))
     )
+    with_handle = Parameters((), (), with_handle=True)
     for changes in (
         {}, {"weights": (96, 24, 1, 1)}, {"weights": ()}, {"output": (20, 24, 1, 1)}, {"launches": two},
-        {"launches": other}, {"tensors": ()},
+        {"launches": other}, {"tensors": ()}, {"parameters": Parameters((), ())},
     ):  # fmt: skip
         maker = Maker()
         for whole in (True, True, True, False):
             tensors = tuple((name, maker.buffer()) for name in "AC")
-            call: dict[str, Any] = {"tensors": tensors, **bias} | ({} if whole else changes)
-            of = maker.call("optensor", **call)
+            call: dict[str, Any] = {"tensors": tensors, "parameters": with_handle, **bias}
+            of = maker.call("optensor", **(call | ({} if whole else changes)))
             maker.kernel("OpTensorFwdBias", *(buffer for _, buffer in tensors), of=of)
         links = maker.links()
         assert list(links.operation_of) == maker.truth
