@@ -168,7 +168,7 @@ class Calls:
         of_form = Counter(zip(kinds, self._form_of, strict=True))
         for (kind, form), count in of_form.items():
             names = parameters.setdefault(kind, Counter())
-            for name in self._forms[form].stated:
+            for name in self._forms[form].stated & {*self._forms[form].names, "handle"}:
                 names[name] += count
         usual = {
             kind: frozenset(name for name, count in named.items() if 2 * count > calls[kind])
