@@ -98,8 +98,8 @@ class OperationFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``nested``: the literals of the internal entries in order: the GEMM path (``convolution, non 1x1``), then the
     library of each GEMM call (miopen-log.md 3.4). ``doubts``: short statements for people about contradictions.
     ``torn``: a part of the call's records is missing (the end of its entry, or its command). ``unread``: its entry is
-    complete, but no problem was found in it. ``problem``: what it computes. ``kernel_file``: the file from which its
-    kernel was compiled (Triton).
+    complete, but no problem was found in it, or a parameter twice. ``problem``: what it computes. ``kernel_file``: the
+    file from which its kernel was compiled (Triton).
     """
 
     source: int = 0

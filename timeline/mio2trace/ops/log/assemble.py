@@ -154,7 +154,8 @@ class Assembly:
             draft.doubts.append("entry cut off")
         if facts.of_two:
             draft.doubts.append("a parameter stands twice: the entry has lines of two calls")
-        draft.torn = not entry.complete or facts.of_two
+            draft.unread = True
+        draft.torn = not entry.complete
         number = facts.algorithm
         if number is not None and primitive in ("conv", "fusion") and 0 <= number < len(values.ALGORITHMS):
             draft.algorithm = values.ALGORITHMS[number]
