@@ -114,10 +114,10 @@ LANDMARK_LATE_NS: Final = 2_000_000_000
 
 NATS_MISSTATED, NATS_NEVER, NATS_BROKEN = log(MISSTATED), log(NEVER), log(BROKEN)
 
-KNOTS: Final = (0.0, 0.2, 0.4, 0.75, 0.8, WHOLE)
+KNOTS: Final = (0.0, 0.2, 0.4, 0.6, 0.75, 0.8, WHOLE)
 CALIBRATED: Final[Mapping[Literal["operation", "layer"], tuple[float, ...]]] = {
-    "operation": (0.17, 0.57, 0.57, 0.89, 0.89, WHOLE),
-    "layer": (0.04, 0.38, 0.79, 0.79, 0.95, WHOLE),
+    "operation": (0.17, 0.57, 0.57, 0.75, 0.83, 0.83, WHOLE),
+    "layer": (0.04, 0.38, 0.79, 0.79, 0.79, 0.95, WHOLE),
 }
 """What is true of links of each kind that the model believes as much as each knot: by least squares over the
 benchmark's links in doubt, wrong runs left out (`benchmarks/calibration.py`). docs/alignment-internals.md has more."""
