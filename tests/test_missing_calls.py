@@ -90,4 +90,4 @@ def test_a_profile_of_some_iterations_has_them_where_they_are(row: str, variant:
     """Ten iterations alike, of which the profile has the first or the last ones: nothing is in the others."""
     operations = measured(shared_folder(), (row, REPEATING, variant, 0)).operations
     assert operations.right >= 0.98 * operations.kernels
-    assert operations.mean > 0.98
+    assert operations.mean > 0.97
