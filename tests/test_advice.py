@@ -109,7 +109,7 @@ def test_advice_on_short_kernels(run: Subject, severity: str, said: str) -> None
     [("dispatch_id", "rocprofv3 --hip-trace"), ("event_index", "the PyTorch profiler's CPU activity")],
 )
 def test_the_calls_are_asked_of_the_profiler_that_recorded_the_kernels(numbers: str, tool: str) -> None:
-    """rocprofv3 records PyTorch's programs, too."""
+    """rocprofv3 also records PyTorch's programs."""
     name = "void at::native::vectorized_elementwise_kernel<4>()"
     steps = {number: [Ran(name, 10_000_000), Ran(name, 10_000_000, after_ns=30_000_000)] for number in (1, 2, 3)}
     advice = fired(subject(steps, calls=False, numbers=numbers), "idle").advice

@@ -54,7 +54,7 @@ class Command:
     launch: int | None = None
     """The number of its launch, whose call need not be recorded: later ones have larger numbers."""
     sized: bool = True
-    """The file tells how many bytes a copy moves."""
+    """Whether the file states how many bytes a copy moves."""
 
     @property
     def family(self) -> str:

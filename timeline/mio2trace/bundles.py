@@ -2,8 +2,8 @@
 
 Each input is read once, the members are made from its records, and a manifest describes all of them and lists for a
 person which words were kept. Paths, hosts, users, pointers, environment, secrets and device ids are removed from logs
-and records, line by line and field by field, by the rules of docs/privacy.md; program texts, too, except the lines that
-the analysis needs. Names of layers, kernels, functions and scripts stay, even if somebody put a private word into one.
+and records by the rules of docs/privacy.md. From program texts everything is removed that the analysis does not need.
+Names of layers, kernels, functions and scripts stay, even if somebody put a private word into one.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The host's side: its API calls with arrows to the commands that they launched; layers, library calls, log lines.
 
-A log's lines are in order of time. So a line without a time is between the last one before it with a known host time
-and the first one after it: lines with stamps, and calls whose kernels are in the profile.
+A log's lines are in order of time. So a line without a time lies between two lines with known host times. Those are
+lines with stamps, and calls whose kernels are in the profile.
 
-With an asynchronous profiler a call returns before its command has ended, one call may launch many activities (a
-graph), and many threads may be busy at once: each thread has its row, and overlaps that do not nest go to a second one.
+With an asynchronous profiler a call returns before its command has ended. One call may launch many activities (a
+graph), and many threads may be busy at once. Each thread has its row; overlaps that do not nest go to a second row.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Private text by its form: a table of rules, each with the replacement (docs/privacy.md).
 
 Every expression takes linear time: repetitions are possessive or bounded, and a match begins only at the beginning of a
-word. Where an expression alone cannot decide in linear time, a function takes the match and returns its replacement:
-the text itself if it is not private.
+word. If an expression alone cannot decide in linear time, a function decides: it takes the match and returns its
+replacement, or the text itself if it is not private.
 """
 
 from __future__ import annotations

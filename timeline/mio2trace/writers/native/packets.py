@@ -2,8 +2,8 @@
 
 A single message is built from the inside out; the caller encodes repeated parts once and keeps them. Many packets at
 once are rows of a table of bytes, and what a row has not got is left out. A field of the packets is a column of the
-table: words of up to eight bytes, or texts that are taken from one long text by the place at which they begin. Words
-are written as eight bytes; the next field overwrites what is too much.
+table. It holds words of up to eight bytes, or texts, which are parts of one long text. Words are written as eight
+bytes; the next field overwrites what is too much.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""What no line of the log divides into layers: set-up and warm-up, iterations that are not in the log.
+"""Parts of a run that no line of the log divides into layers: set-up and warm-up, and iterations that the log lacks.
 
 The warm-up runs each layer once and prints no times; lines bound it at most. Its layers follow from similarity to
-iteration 1, or from names of kernels in the net's order: a kernel is in the layer of the kernel before it, in a later
-layer, or in none. Caffe's kernels are named after a type of layer. Known layers show the rest: which types launch
+iteration 1, or from names of kernels in the net's order. There a kernel is in the layer of the kernel before it, in a
+later layer, or in none. Caffe's kernels are named after a type of layer. Known layers show the rest: which types launch
 nothing, and which kernels begin a layer.
 
-An iteration that is not in the log has the same kernels as one that is, right before or behind it. One kernel more or
-less ends the count. What ran behind the last line of a cut log gets layers by names."""
+An iteration that the log lacks has the same kernels as an iteration right before or behind it. One kernel more or less
+ends the count. Kernels behind the last line of a cut log get layers by their names.
+"""
 
 from __future__ import annotations
 
