@@ -8,7 +8,7 @@ import random
 import msgspec
 import pytest
 
-from mio2trace.kernels.sources import plain_text
+from mio2trace.kernels.facts import plain_text
 from mio2trace.model.tf import TfProfile
 from mio2trace.notes import Notes
 from mio2trace.ops import values

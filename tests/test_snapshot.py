@@ -28,7 +28,7 @@ from mio2trace.model.profile import (
     Range,
 )
 from mio2trace.notes import InputError, Notes
-from mio2trace.privacy.fields import never_shown, records
+from mio2trace.privacy.cleaner import never_shown, records
 from mio2trace.queries.dataset import opened
 from mio2trace.snapshot.database import connection, sql_text
 from mio2trace.snapshot.files import KeptRun, Snapshot, read, write

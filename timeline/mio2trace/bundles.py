@@ -32,15 +32,14 @@ from mio2trace.answer.machine import versions
 from mio2trace.answer.markdown import comment
 from mio2trace.conversion import convert
 from mio2trace.files import Input
+from mio2trace.kernels.facts import plain_text
 from mio2trace.kernels.names import kernel_name
-from mio2trace.kernels.sources import plain_text
 from mio2trace.model.choices import GemmTable, SolverTable
 from mio2trace.model.miopen import Entry, LoggedCall, MiopenLog
 from mio2trace.model.profile import Activity, OpenCl, OpenClLaunch, Profile, Program, TimerMarks
 from mio2trace.model.tf import Execution, TfNode, TfProfile
 from mio2trace.notes import InputError, Notes
-from mio2trace.privacy.fields import never_shown, records, shown
-from mio2trace.privacy.pseudonyms import Pseudonyms, Scrubber
+from mio2trace.privacy.cleaner import Pseudonyms, Scrubber, never_shown, records, shown
 from mio2trace.readers import run_log
 from mio2trace.readers.base import Record
 from mio2trace.readers.bundled import ROWS, SCHEMA

@@ -42,7 +42,7 @@ from mio2trace.measures.tree import Node, layer_tree
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.tables import distinct, least, most
-from mio2trace.ops.log.alarms import alarms
+from mio2trace.ops.log.statements import alarms
 from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
 from mio2trace.outgoing import count

@@ -350,7 +350,7 @@ def messages(
     """
     from mio2trace.analysis import analyse
     from mio2trace.readers import A_LOG
-    from mio2trace.readers.miopen.messages import KINDS, SUBJECTS
+    from mio2trace.readers.miopen.lines import KINDS, SUBJECTS
     from mio2trace.reports import messages as report
     from mio2trace.reports.tables import Table
 

@@ -50,7 +50,7 @@ from mio2trace.model.profile import Profile, Thread
 from mio2trace.model.tables import NO, Activities, Numbers, Pool, numbers
 from mio2trace.notes import Notes
 from mio2trace.ops.aten import ROWS
-from mio2trace.ops.log.alarms import AlarmLevel, alarm_messages
+from mio2trace.ops.log.statements import AlarmLevel, alarm_messages
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.ranges import is_library_call, shown_text

@@ -10,7 +10,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from mio2trace.kernels import clblast, compiled, libdnn, split
+from mio2trace.kernels import clblast, compiled, split
 from mio2trace.kernels.facts import Context, KernelFact, Place, Row
 from mio2trace.kernels.names import WORK, kernel_name
 from mio2trace.model.profile import Profile
@@ -21,7 +21,7 @@ ROWS: tuple[Row, ...] = (
     *clblast.ROWS,
     *split.CLBLAS_ROWS,
     *split.VIENNACL_ROWS,
-    *libdnn.ROWS,
+    *compiled.ROWS,
     *compiled.MIOPENGEMM_ROWS,
     *compiled.ARMCL_ROWS,
 )

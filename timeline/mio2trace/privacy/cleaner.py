@@ -4,19 +4,73 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from operator import attrgetter
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
+from mio2trace.model import choices, log, miopen, profile, tf
 from mio2trace.model.choices import SolverRecord
-from mio2trace.model.columns import Sort
+from mio2trace.model.columns import Holds, Sort
 from mio2trace.model.tables import Activities, Calls
 from mio2trace.notes import OptionError
 from mio2trace.patterns import late
 from mio2trace.privacy import rules
-from mio2trace.privacy.fields import CUT_APART, shown
-from mio2trace.privacy.rules import KINDS, OF_NOBODY, Rules, rules_for
+from mio2trace.privacy.rules import KINDS, OF_NOBODY, Rule, Rules, rules_for
+
+CUT_APART: dict[type[msgspec.Struct], tuple[str, ...]] = {tf.TfNode: ("name", ":", "op", "op_types")}
+"""Two fields that a reader cut out of one text, the text between them, and fields that repeat the second one. Private
+text may begin in the first field and end in the second, such as a serial number after its word."""
+
+
+# -- The text of a record that an output may show ----------------------------------------------------------------------
+#
+# It is stated by the annotations of its fields (`mio2trace.model.columns`). `tests/test_privacy.py` checks that every
+# field of every record that can hold text has one.
+
+
+@cache
+def records() -> tuple[type[msgspec.Struct], ...]:
+    """Return all classes of records that a reader gives, including nested ones."""
+    found = (kind for module in (profile, log, miopen, tf, choices) for kind in vars(module).values())
+    return tuple(dict.fromkeys(kind for kind in found if isinstance(kind, type) and issubclass(kind, msgspec.Struct)))
+
+
+def look_at_all() -> None:
+    """Inspect the fields of all of them, which takes as long as reading a small run."""
+    for kind in records():
+        shown(kind)
+
+
+@cache
+def text_fields(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the kind of text of each field of a record (`Holds.what`)."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: held.what for name in kind.__struct_fields__ if (held := _holds(hints[name])) is not None}
+
+
+@cache
+def shown(kind: type[msgspec.Struct]) -> dict[str, Sort]:
+    """Return the text fields of a record that an output may show."""
+    return {name: what for name, what in text_fields(kind).items() if what in get_args(Sort)}  # type: ignore[misc]
+
+
+@cache
+def never_shown(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """Return the fields whose text no output shows."""
+    return frozenset(name for name, what in text_fields(kind).items() if what == "never")
+
+
+def _holds(hint: Any) -> Holds | None:
+    for part in (*getattr(hint, "__metadata__", ()), *get_args(hint)):
+        found = part if isinstance(part, Holds) else _holds(part)
+        if found is not None:
+            return found
+    return None
+
+
+# -- The cleaner -------------------------------------------------------------------------------------------------------
 
 _REMEMBERED = 1 << 13
 _HALF = late(r"(?<![\w+/-])[\w+/-]{18,}+(?!\w)")
@@ -233,3 +287,80 @@ def names_in(head: bytes) -> Iterator[tuple[str, str]]:
             for part in (name, name.partition(".")[0]) if kind == "hosts" else (name,):
                 if len(part) >= _SHORTEST_LEARNED and part.lower() not in OF_NOBODY and not part.isdigit():
                     yield kind, part
+
+
+# -- Replacement names for private values of which only equality matters: addresses, machines --------------------------
+
+FIRST_ADDRESS = 1 << 16
+"""Smaller values are numbers: offsets, sizes."""
+_BASE, _STEP = 0x1000_0000, 0x100
+"""New addresses of eight digits fit into handles of 32 bits."""
+_HEX = re.compile(r"(0[xX])?([0-9A-Fa-f]+)")
+_NOT_HEX = re.compile(r"[^0-9A-Fa-f]+")
+
+
+class Pseudonyms:
+    """Give equal values equal names, in the order of first use, across all files that share this object."""
+
+    def __init__(self) -> None:
+        self._addresses: dict[int, int] = {}
+        self._words: dict[str, dict[str, str]] = {}
+
+    def address(self, value: int) -> int:
+        if value < FIRST_ADDRESS:
+            return value
+        return self._addresses.setdefault(value, _BASE + _STEP * len(self._addresses))
+
+    def knows(self, value: int) -> bool:
+        """Return whether the value was used as an address."""
+        return value in self._addresses
+
+    def digits(self, text: str) -> str:
+        """Replace hexadecimal digits, with or without ``0x``; a padded number keeps its length."""
+        match = _HEX.fullmatch(text)
+        if match is None:
+            return text
+        made = format(self.address(int(match[2], 16)), "X" if match[2].isupper() else "x")
+        return (match[1] or "") + (made.zfill(len(match[2])) if match[2].startswith("0") or not match[1] else made)
+
+    def handle(self, text: str) -> str:
+        """Replace the handle of an object, in any form."""
+        return self.digits(text) if _HEX.fullmatch(text) else self.word("handle", text)
+
+    def argument(self, text: str) -> str:
+        """Replace a kernel's argument (hexadecimal, memory order); a value that cannot be an address stays."""
+        if len(text) not in (8, 16) or not _HEX.fullmatch(text) or text[:2].lower() == "0x":
+            return text
+        value = int.from_bytes(bytes.fromhex(text), "little")
+        if not (self.knows(value) or (len(text) == 16 and 1 << 32 <= value < 1 << 56)):
+            return text
+        return self.address(value).to_bytes(len(text) // 2, "little").hex()
+
+    def word(self, what: str, text: str) -> str:
+        """Return ``machine 2``; an empty text stays empty."""
+        of = self._words.setdefault(what, {})
+        return of.setdefault(text, f"{what} {len(of) + 1}") if text else ""
+
+
+class Scrubber(Cleaner):
+    """A cleaner for text that is read again: addresses are replaced by others, so that equal addresses stay equal."""
+
+    def __init__(self, pseudonyms: Pseudonyms) -> None:
+        super().__init__()
+        self.pseudonyms = pseudonyms
+
+        self._rules = {sort: Rules(map(self._renaming, of.rules)) for sort, of in self._rules.items()}
+
+    def _renaming(self, rule: Rule) -> Rule:
+        """Return the rule with a new address in place of each address that it removes."""
+        decide = rule.becomes
+        if rule.kinds != {"pointers"} or isinstance(decide, str):
+            return rule
+
+        def becomes(match: re.Match[str]) -> str:
+            if decide(match) == match[0]:
+                return match[0]
+            begin = "0x" if match[0][:2].lower() == "0x" else ""
+            return begin + self.pseudonyms.digits(_NOT_HEX.sub("", match[0][len(begin) :]))
+
+        return rule._replace(becomes=becomes)

@@ -14,9 +14,8 @@ import msgspec
 
 from mio2trace.model.miopen import Command, Entry, Message, MiopenLog
 from mio2trace.ops.command import parse
-from mio2trace.ops.log.alarms import alarm_level, without_numbers
 from mio2trace.ops.log.draft import known_by_problem
-from mio2trace.ops.log.statements import Statement, state
+from mio2trace.ops.log.statements import Statement, alarm_level, state, without_numbers
 from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
 from mio2trace.reports.tables import Cell, Row, Table, known

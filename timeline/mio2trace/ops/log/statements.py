@@ -1,15 +1,16 @@
-"""The content of single messages: solvers, times, workspaces, and the problems of database keys (miopen-log.md 8)."""
+"""The content of single messages: solvers, times, workspaces, problems of database keys, alarms (miopen-log.md 8)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from typing import Literal
 
 import msgspec
 
 from mio2trace.model.choices import SOLVER, SolverRecord, SolverTime, solver_record
-from mio2trace.model.miopen import Message, OperationDirection
+from mio2trace.model.miopen import Message, MiopenLog, OperationDirection
 from mio2trace.ops.command import parse
 from mio2trace.ops.family import DIRECTIONS
 from mio2trace.ops.log.keys import find_db_key, network_config, perf_db_values
@@ -322,3 +323,69 @@ def performance(text: str) -> Performance | None:
         workspace_bytes=size if size is not None and 0 <= size < 1 << 62 else None,
         kernels=() if fastest is None else tuple(kernel.kernel_name for kernel in (fastest.kernels or ())[:64]),
     )
+
+
+AlarmLevel = Literal["error", "warning"]
+
+
+# -- Errors and warnings: each once, with its count and its first line -------------------------------------------------
+
+_WARNING_KINDS = frozenset(("warning", "workspace warning"))
+_NUMBERS = late(r"0x[0-9a-fA-F]+|\b[0-9A-F]{16}\b|[0-9]+")
+
+
+class Alarm(msgspec.Struct, frozen=True, kw_only=True):
+    """Errors or warnings that differ only in their numbers.
+
+    ``kind``: the kind of the message (`Message.kind`). ``line``, ``function``, ``text``: of the first one; ``function``
+    is empty for a message without a level.
+    """
+
+    level: AlarmLevel
+    kind: str
+    count: int
+    line: int
+    text: str
+    function: str = ""
+
+
+def alarm_level(message: Message) -> AlarmLevel | None:
+    """Return ``error``, ``warning``, or None for any other message: a search reports its progress as warnings."""
+    if message.level in ("Error", "Fatal"):
+        return "error"
+    return "warning" if message.level == "Warning" and message.kind in _WARNING_KINDS else None
+
+
+def alarm_messages(log: MiopenLog) -> Iterator[tuple[AlarmLevel, Message]]:
+    """Yield each error and warning, in the order of the log's lines."""
+    for record in log.records:
+        if isinstance(record, Message):
+            level = alarm_level(record)
+            if level is not None:
+                yield level, record
+
+
+def alarms(log: MiopenLog) -> tuple[Alarm, ...]:
+    """Return errors, then warnings, each in the order of their first lines."""
+    first: dict[tuple[AlarmLevel, str, str, str], tuple[Message, int]] = {}
+    for level, message in alarm_messages(log):
+        key = level, message.kind, message.function, without_numbers(message.text)
+        earliest, count = first.get(key, (message, 0))
+        first[key] = earliest, count + 1
+    found = [
+        Alarm(
+            level=key[0],
+            kind=message.kind,
+            count=count,
+            line=message.line,
+            text=message.text,
+            function=message.function,
+        )
+        for key, (message, count) in first.items()
+    ]
+    return tuple(sorted(found, key=lambda alarm: (alarm.level != "error", alarm.line)))
+
+
+def without_numbers(text: str) -> str:
+    """Return the text that messages of one form share, with ``0`` for numbers and addresses."""
+    return _NUMBERS.sub("0", text)

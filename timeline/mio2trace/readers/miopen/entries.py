@@ -1,14 +1,379 @@
-"""Open entries, one per thread: header, parameters, brace (miopen-log.md 3); also headers that a terminal wrapped."""
+"""Entries, one open per thread: header, parameters, brace (miopen-log.md 3); also headers that a terminal wrapped, and
+entries that repeat.
+"""
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable, Sequence
+
 import msgspec
+from msgspec.structs import replace
 
 from mio2trace.model.log import LocalTime
+from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, cut_addresses
 from mio2trace.notes import Notes
-from mio2trace.readers.miopen.lines import MAX_PARAMS, NOT_KEPT, PARAM, REDUCE_PART, api_name
-from mio2trace.readers.miopen.records import NO_PREFIX, Collected, Header
-from mio2trace.readers.miopen.replay import Replay
+from mio2trace.readers.miopen.lines import MAX_PARAMS, NOT_KEPT, PARAM, PREFIX, REDUCE_PART, api_name, type_and_shape
+from mio2trace.readers.miopen.records import INTERN, NO_PREFIX, Collected, Header, Unit, key_of
+
+# -- Replay: repeated records as whole pieces of bytes -----------------------------------------------------------------
+#
+# Iterations repeat, and so do their lines in the log. An entry is identified by its text without the addresses: fixed
+# pieces with digits in between, which one `struct.Struct` takes apart. The record that followed last time is tried
+# first. Records that followed each other several times become one run of up to a hundred records. The result is that
+# of reading line by line (`benchmarks/fuzz_logs.py` compares).
+
+_HEX = b"0123456789abcdef"
+_NOT_PLAIN = (b"\r", b"\x1b", b"\0")
+_LONGEST = 1 << 14  # bytes of an entry to wait for
+_HISTORY = 1 << 20
+_GLOG = frozenset((b"I", b"W", b"E", b"F"))
+_RUN = 96  # units; if one differs, all of them are taken one by one
+_SHORTEST_RUN = 3
+_RUNS_BYTES = 1 << 24
+
+
+Other = Callable[[int, bytes], bool]
+
+
+def nothing(number: int, line: bytes) -> bool:
+    return False
+
+
+class _Run(msgspec.Struct):
+    """Successive units. ``steps``: their records: the line counted from the first one, the call of an entry with the
+    range of its addresses among all, or the unit. ``sets``: the types that its Set calls give. ``prefixed``: a unit has
+    a prefix, the last one of ``thread``. ``bare``: there are entries without a prefix."""
+
+    units: tuple[Unit, ...]
+    cut: Callable[[bytes, int], tuple[bytes, ...]]
+    pieces: tuple[bytes, ...]
+    size: int
+    lines: int
+    prefixed: bool
+    thread: int | None
+    steps: tuple[tuple[int, LoggedCall | None, int, int, Unit], ...]
+    sets: tuple[tuple[bytes, bytes], ...]
+    bare: bool
+    taken: int = 0
+
+
+class Replay:
+    """Knows the headers and lines that were met. ``names``: of parameters that were met without a prefix."""
+
+    def __init__(self, out: Collected, names: set[bytes]) -> None:
+        self._out = out
+        self._names = names
+        self._known: dict[bytes, Header | Unit] = {}
+        self._history: list[Unit] = []
+        self._place = 0  # in the history: the next record if everything repeats
+        self._runs: dict[int, _Run] = {}  # by the place in the history where they begin
+        self._all_runs: list[_Run] = []
+        self._run_bytes = 0
+
+    def header(self, line: bytes) -> Header | None:
+        """Return the header of a line, if it was met."""
+        found = self._known.get(line)
+        return found if isinstance(found, Header) else None
+
+    def learn_header(self, line: bytes, header: Header) -> None:
+        """Learn a header whose entry was read to its end."""
+        if b"\r" not in line and len(self._known) < INTERN:
+            self._known.setdefault(line, header)
+
+    def learn_line(
+        self,
+        line: bytes,
+        count: str,
+        thread: int | None,
+        record: Command | Message | None = None,
+        prefixed: bool = True,
+    ) -> None:
+        """Learn a line with its count and its record, if one is kept. A text with carriage returns is several lines."""
+        if len(self._known) < INTERN and b"\r" not in line and line not in self._known:
+            key = key_of(record) if isinstance(record, Message) else None
+            unit = Unit(count, (line,), (), len(line), thread, line=record, key=key, prefixed=prefixed)
+            self._known[line] = unit
+
+    def take(
+        self, data: bytes, at: int, number: int, thread: int | None, other: Other
+    ) -> tuple[int, int, int | None, bool]:
+        """Read the records from ``data[at:]``, line ``number``, as long as they equal earlier ones. ``other`` gets the
+        lines that begin like glog's, and returns whether it took them. Return the place and the line of the first new
+        record, the thread of the last one taken, and whether the new one is an entry whose end may be in the following
+        bytes."""
+        history, runs = self._history, self._runs
+        place, until, met = self._place, len(data), len(self._history)
+        begin = met  # correctly predicted units that are no run of full length
+        while True:
+            if data[at : at + 1] in _GLOG:
+                end = data.find(b"\n", at) + 1
+                if end and other(number, data[at:end]):
+                    at = end
+                    number += 1
+                    self._learn_run(begin, met)
+                    begin = met
+                    continue
+            run = runs.get(place)
+            if run is not None:
+                if at + run.size > until:
+                    self._place = place
+                    return at, number, thread, True
+                fields = run.cut(data, at)
+                fits = fields[::2] == run.pieces and not (run.bare and thread is not None)
+                if fits and self._emit(run, fields[1::2], number):
+                    at += run.size
+                    number += run.lines
+                    thread = run.thread if run.prefixed else thread
+                    count = len(run.units)
+                    place += count
+                    runs[met] = run
+                    history += run.units
+                    if 2 * count > _RUN:
+                        self._learn_run(begin, met)
+                        met = begin = met + count
+                    else:
+                        met += count
+                        if met - begin >= _RUN:
+                            self._learn_run(begin, met)
+                            begin = met
+                    continue
+            unit = history[place] if place < met else None
+            digits = _cut(unit, data, at, thread) if unit is not None else None
+            if unit is None or digits is None:
+                self._learn_run(begin, met)
+                begin = met + 1
+                unit, digits, more = self._seen(data, at, thread)
+                if unit is None:
+                    self._place = place
+                    return at, number, thread, more
+                foreseen = history[place] if place < met else unit
+                # the same call, but an address is longer or shorter: the prediction goes on
+                same = unit.call is not None and foreseen.call is unit.call
+                place = place + 1 if same and foreseen is not unit else unit.after
+            else:
+                place += 1
+            if met >= _HISTORY:
+                history.clear()
+                runs.clear()
+                met = begin = 0
+            history.append(unit)
+            met += 1
+            unit.after = met
+            unit.taken += 1
+            if unit.prefixed:
+                thread = unit.thread
+            if unit.call is not None:
+                self._entry(unit, digits, number)
+            else:
+                self._again(unit, number)
+            at += unit.size
+            number += unit.lines
+            if met - begin >= _RUN:
+                self._learn_run(begin, met)
+                begin = met
+
+    def _entry(self, unit: Unit, digits: Sequence[bytes], number: int) -> None:
+        """Add an entry that repeats, with its own addresses; a Set call that repeats a type is not added."""
+        out = self._out
+        if unit.shape and not out.everything:
+            if out.types.get(unit.shape) == unit.dtype:
+                return
+            out.types[unit.shape] = unit.dtype
+        if out.clock is not None:
+            out.stamp, out.elapsed = out.clock(number)
+        assert unit.call is not None
+        out.records.append(Entry(number, unit.call, b",".join(digits), out.stamp, out.elapsed))
+
+    def _again(self, unit: Unit, number: int) -> None:
+        out, record = self._out, unit.line
+        if record is None:
+            return
+        if out.clock is not None:
+            out.stamp, out.elapsed = out.clock(number)
+        if not isinstance(record, Message) or record.kind != "key" or out.is_new_key(unit.key):
+            out.records.append(replace(record, line=number, stamp=out.stamp, elapsed_ns=out.elapsed))
+
+    # Runs
+
+    def _emit(self, run: _Run, digits: tuple[bytes, ...], number: int) -> bool:
+        """Add the records of a run from line ``number`` on; return False if they differ from those of the run."""
+        out = self._out
+        if b"".join(digits).translate(None, _HEX):
+            return False
+        for shape, dtype in run.sets:
+            if out.types.get(shape) != dtype:
+                return False
+        run.taken += 1
+        add, join, clock, stamp, elapsed = out.records.append, b",".join, out.clock, out.stamp, out.elapsed
+        for offset, call, first, end, unit in run.steps:
+            line = number + offset
+            if clock is not None:
+                stamp, elapsed = clock(line)
+            if call is not None:
+                add(Entry(line, call, join(digits[first:end]), stamp, elapsed))
+            elif type(record := unit.line) is Command:
+                add(replace(record, line=line, stamp=stamp, elapsed_ns=elapsed))
+            else:
+                self._again(unit, line)
+        return True
+
+    def _learn_run(self, first: int, end: int) -> None:
+        """Learn the units of the history from ``first`` to ``end``, which were predicted correctly and may repeat."""
+        known = self._runs.get(first)
+        if end - first < _SHORTEST_RUN or (known is not None and len(known.units) == end - first):
+            return
+        units = tuple(self._history[first:end])
+        prefixed = [unit for unit in units if unit.prefixed]
+        bare = any(unit.call is not None and not unit.prefixed for unit in units)
+        if bare and any(unit.thread is not None for unit in prefixed):
+            return
+        pieces: list[bytes] = [b""]
+        digits: list[int] = []
+        steps: list[tuple[int, LoggedCall | None, int, int, Unit]] = []
+        sets: dict[bytes, bytes] = {}
+        offset = 0
+        for unit in units:
+            pieces[-1] += unit.pieces[0]
+            begin = len(digits)
+            pieces += unit.pieces[1:]
+            digits += unit.digits
+            if unit.shape and not self._out.everything:
+                if sets.setdefault(unit.shape, unit.dtype) != unit.dtype:
+                    return  # one shape with two types: each Set call must be kept
+            elif unit.call is not None or unit.line is not None:
+                steps.append((offset, unit.call, begin, len(digits), unit))
+            offset += unit.lines
+        size = sum(unit.size for unit in units)
+        if self._run_bytes + size > _RUNS_BYTES:
+            self._settle_runs()
+        self._run_bytes += size
+        thread = prefixed[-1].thread if prefixed else None
+        run = self._runs[first] = _Run(
+            units, _cutter(pieces, digits), tuple(pieces), size, offset, bool(prefixed), thread, tuple(steps),
+            tuple(sets.items()), bare,
+        )  # fmt: skip
+        self._all_runs.append(run)
+
+    def _settle_runs(self) -> None:
+        """Forget the runs; their counts are added to their units."""
+        for run in self._all_runs:
+            for unit in run.units:
+                unit.taken += run.taken
+        self._all_runs.clear()
+        self._runs.clear()
+        self._run_bytes = 0
+
+    # Single records
+
+    def _seen(self, data: bytes, at: int, thread: int | None) -> tuple[Unit | None, Sequence[bytes], bool]:
+        """Return the known unit at ``data[at]``, its addresses, and whether more bytes may make it one."""
+        end = data.find(b"\n", at) + 1
+        known = self._known.get(data[at:end]) if end else None
+        if not isinstance(known, Header):
+            return known, (), not end
+        if known.prefix == NO_PREFIX and (thread is not None or known.thread is not None):
+            return None, (), False  # its thread is that of the line before
+        # the same header has parameters with and without prefix, as the version is (1.2-1.8, 2.0)
+        prefixed = data.startswith(known.prefix, end)
+        close = known.prefix + b"}\n" if prefixed else b"}\n"
+        mark = close[-4:] if prefixed else b"\n}\n"
+        stop = data.find(mark, end - 1, at + _LONGEST)
+        if stop < 0:
+            return None, (), len(data) - at < _LONGEST
+        stop += len(mark)
+        first, *rest = data[at:stop].split(b"0x")
+        key, digits = first, []
+        for part in rest:
+            tail = part.lstrip(_HEX)
+            length = len(part) - len(tail)
+            if part[:1] == b"0" or not length:
+                return None, (), False  # null is no address
+            digits.append(part[:length])
+            key += b"0x%d " % length + tail
+        if key not in known.units:
+            if len(known.units) > INTERN:
+                return None, (), False
+            unit = self._unit(known, data[at:stop], end - at, close, digits)
+            if unit is None and not prefixed:
+                return None, (), False  # the names of its parameters may be known next time
+            known.units[key] = unit
+        return known.units[key], digits, False
+
+    def _unit(self, header: Header, raw: bytes, end: int, close: bytes, digits: list[bytes]) -> Unit | None:
+        """Return the entry ``raw``, whose header has ``end`` bytes; None if its lines need the slow way."""
+        text = raw[end:].removesuffix(close)
+        inner = text.splitlines(keepends=True)
+        if len(text) == len(raw) - end or len(inner) > MAX_PARAMS or any(sign in text for sign in _NOT_PLAIN):
+            return None
+        if text and not text.endswith(b"\n"):
+            return None  # the closing line is directly followed by another one
+        if close == b"}\n":
+            if not {line.partition(b" = ")[0] for line in inner} <= self._names or PREFIX.search(text):
+                return None
+            if text.count(b" = ") > len(inner) or b"}" in text:  # several on one line
+                return None
+            body = text
+        else:
+            # every line begins with the prefix, and has no second one
+            parts = (b"\n" + text).split(b"\n" + header.prefix + b"\t")
+            body = b"\n".join(parts[1:])
+            if len(parts) != len(inner) + 1 or parts[0] or len(PREFIX.findall(text)) != len(inner):
+                return None
+        template, addresses = cut_addresses(body)
+        if addresses != b",".join(digits):
+            return None
+        pieces, rest = [], raw
+        for one in digits:
+            before, _, rest = rest.partition(b"0x" + one)
+            pieces.append(before + b"0x")
+        lengths = tuple(map(len, digits))
+        unit = Unit("entry " + header.api, (*pieces, rest), lengths, len(raw), header.thread, len(inner) + 2)
+        if digits:
+            unit.cut = _cutter(unit.pieces, unit.digits)
+        unit.prefixed = header.prefix != NO_PREFIX
+        if header.keep or self._out.everything:
+            unit.call = self._out.call(header, template, len(inner) + 2, True)
+        if header.keep and header.sets_type:
+            unit.dtype, unit.shape = type_and_shape(body)
+        return unit
+
+    def settle(self) -> None:
+        """Add up the counts."""
+        self._settle_runs()
+        counts = self._out.counts
+        for known in self._known.values():
+            for unit in known.units.values() if isinstance(known, Header) else (known,):
+                if unit is not None:
+                    counts[unit.count] += unit.taken
+                    unit.taken = 0
+
+
+def _cut(unit: Unit, data: bytes, at: int, thread: int | None) -> Sequence[bytes] | None:
+    """Return the digits of a unit's addresses if it is at ``at``; None if it is not."""
+    digits: Sequence[bytes] = ()
+    if unit.cut is None:
+        if not data.startswith(unit.pieces[0], at):
+            return None
+    elif at + unit.size > len(data):
+        return None
+    else:
+        fields = unit.cut(data, at)
+        digits = fields[1::2]
+        if fields[::2] != unit.pieces or b"".join(digits).translate(None, _HEX):
+            return None
+    return None if thread is not None and unit.call is not None and not unit.prefixed else digits
+
+
+def _cutter(pieces: Sequence[bytes], digits: Sequence[int]) -> Callable[[bytes, int], tuple[bytes, ...]]:
+    """Return a struct that takes such a text apart: piece, digits, piece, ..."""
+    lengths = [f"{len(pieces[0])}s"]
+    for piece, length in zip(pieces[1:], digits, strict=True):
+        lengths.append(f"{length}s{len(piece)}s")
+    return struct.Struct("".join(lengths)).unpack_from
+
+
+# -- Open entries ------------------------------------------------------------------------------------------------------
 
 
 class Open(msgspec.Struct):

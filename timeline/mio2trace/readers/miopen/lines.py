@@ -1,11 +1,18 @@
-"""The lines of a MIOpen log: prefix, header, parameter, command, level line (miopen-log.md 2 to 8)."""
+"""The lines of a MIOpen log: prefix, header, parameter, command, level line, and the kinds of messages (miopen-log.md 2
+to 8).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+import msgspec
 
 from mio2trace.model.log import LocalTime
+from mio2trace.model.miopen import Message, MiopenLog
+from mio2trace.notes import LOGGED_ERROR, LOGGED_WARNING, NO_DATABASE, Notes
 from mio2trace.patterns import late
 
 MAX_PARAMS = 16  # miopen-log.md 3.3: the library never prints more
@@ -163,3 +170,184 @@ def stamp_of(date: bytes | None) -> LocalTime | None:
         return None
     year, month, day, hour, minute, second, milli = (int(part) for part in found.groups())
     return LocalTime(year, month, day, ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + milli * 1_000_000)
+
+
+Subject = str
+"""The subjects of messages; `SUBJECTS` is in the order of interest for a person."""
+
+SUBJECTS: tuple[Subject, ...] = (
+    "errors", "warnings", "search", "workspace", "problems", "calls", "launches", "databases", "builds", "environment",
+    "others",
+)  # fmt: skip
+
+
+# -- The kinds of messages: one row per kind ---------------------------------------------------------------------------
+#
+# A row has the words that identify such messages, their subject, and the place that describes the format (a section
+# of miopen-log.md) or a public sample that shows it (its number).
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A kind of message. ``tags``: functions that print it, each with a text that the message must contain (empty: any
+    text). ``text``: a pattern for messages of all functions. ``function``: a pattern for the function's name, if no
+    text decided. ``kept``: the messages show something about an operation, or report an error; others are only
+    counted."""
+
+    name: str
+    subject: Subject
+    documented: str
+    tags: Mapping[str, str] = MappingProxyType({})
+    text: re.Pattern[str] | None = None
+    function: re.Pattern[str] | None = None
+    kept: bool = False
+
+
+def _tags(*names: str, holding: str = "") -> dict[str, str]:
+    return dict.fromkeys(names, holding)
+
+
+_GEMM_CALLS = ("CallGemm", "CallGemmTimeMeasure", "CallGemmStridedBatched", "CallGemmStridedBatchedSequential")
+
+# The order of checks: of the rows of one tag, the first whose words are in the text; then the texts; then the
+# functions.
+KINDS: tuple[Kind, ...] = (
+    Kind("error", "errors", "2.2, 2.3", kept=True),
+    Kind("search failed", "errors", "samples 7, 30",
+          tags=_tags("FindSolutionImpl", holding="Search failed"), kept=True),
+    Kind("verification failed", "errors", "2.3; samples 20, 32", kept=True),
+    Kind("crash", "errors", "2.3; samples 46, 63", kept=True),
+    Kind("compiler error", "errors", "2.3; sample 67", kept=True),
+    Kind("warning", "warnings", "2.2", kept=True),
+    Kind("workspace warning", "warnings", "8.3; samples 54, 56", tags=_tags("IsEnoughWorkspace"), kept=True),
+    Kind("launch", "launches", "8.3; samples 8, 43", tags=_tags("run"), kept=True),
+    Kind("launch name", "launches", "sample 8", tags=_tags("Invoke")),
+    Kind("gemm", "launches", "8.3; samples 20, 43", tags=_tags(*_GEMM_CALLS, holding="gemm_desc"), kept=True),
+    Kind("gemm library", "launches", "8.3; sample 46", tags=_tags(*_GEMM_CALLS), kept=True),
+    Kind("invoker", "calls", "8.3, 8.4; sample 43", tags=_tags("GetInvoker"), kept=True),
+    Kind("execution", "calls", "8.3; samples 20, 50",
+          tags=_tags("ConvolutionForward", "ConvolutionBackwardData", "ConvolutionBackwardWeights", holding="algo = "),
+          kept=True),
+    Kind("immediate", "calls", "8.3",
+          tags=_tags("ConvolutionForwardImmediate", "ConvolutionBackwardImmediate", "ConvolutionWrwImmediate",
+                     holding="solver_id = "),
+          kept=True),
+    Kind("summary", "calls", "9.1; sample 52", tags=_tags("LogConvolutionExecution", holding="Problem="), kept=True),
+    Kind("driver", "calls", "2.3; samples 32, 38", kept=True),
+    Kind("performance", "calls", "9.3; sample 58", kept=True),
+    Kind("chosen", "search", "8.2; samples 12, 20, 50",
+          tags=_tags("FillFindReturnParameters", "FindConvolution", holding="Chosen Algorithm"),
+          text=late(r"Chosen Algorithm: "), kept=True),
+    Kind("search", "search", "8.2; samples 14, 48",
+          text=late(r"^requestAlgoCount = "), function=late(r"^FindConv(?:Fwd|BwdData|BwdWeights)Algorithm$"),
+          kept=True),
+    Kind("result", "search", "8.2; samples 12, 50",
+          tags=_tags("FindConvolution", holding="Algo"), text=late(r"^miopen(?=\w++\s)\w+?Algo\w")),
+    Kind("selected", "search", "8.2; sample 25", tags=_tags("EvaluateInvokers", holding="Selected: ")),
+    Kind("benchmark", "search", "8.2; samples 25, 71",
+          tags=_tags("EvaluateInvokers", holding=": "), text=late(r"^[\w<>-]+: .*: \S+ (?:<|>=) \S+$")),
+    Kind("registered", "search", "8.2; sample 43", tags=_tags("SetAsFound1_0"), kept=True),
+    Kind("invoker registered", "search", "8.2; sample 26", tags=_tags("Register"), kept=True),
+    Kind("prepare", "search", "8.3; sample 71", tags=_tags("PrepareInvoker")),
+    Kind("tuning", "search", "8.2; sample 30",
+          tags={**_tags("Monitor", "GenericSearch", "GetAllConfigs"), "FindSolutionImpl": "Starting search"}),
+    Kind("candidate", "search", "8.2; samples 16, 19, 36",
+          tags=_tags("FindSolutionImpl", "SearchForAllSolutions"),
+          text=late(r"[Nn]ot applicable|: Success|: Skipped|[Nn]ot searchable|\(not searchable\)|granularity_loss")),
+    Kind("find-db insert", "problems", "8.2, 8.5; samples 10, 12",
+          tags=_tags("SetValues", holding="content inserted: "), kept=True),
+    Kind("find-db insert", "problems", "miopen-side-files.md 3",
+          tags=_tags("SetValues", holding="content overwritten: "), kept=True),
+    Kind("find-db record", "problems", "miopen-side-files.md 3", kept=True),
+    Kind("kernel key", "problems", "8.3, 8.5; sample 20",
+          tags=_tags("GetKernels", holding="key: miopenConvolution"), kept=True),
+    Kind("key found", "problems", "8.2; sample 6", text=late(r"^(?:Key match|Read record|Contents found)")),
+    Kind("perf-db key", "problems", "samples 16, 23", tags=_tags("impl", holding="[")),
+    Kind("key", "problems", "8.2, 8.5; samples 6, 14, 69", text=late(r"Looking for key"), kept=True),
+    Kind("solutions", "search", "8.2; samples 43, 69",
+          tags=_tags("GetFound1_0"),
+          text=late(r"^id: \d+|Estimated WTI|Fallback path|maxSolutionCount|TunaNet|Found solution"),
+          function=late(r"Solutions|Solution$|Fallback|WTI")),
+    Kind("step", "launches", "8.3", text=late(r"^Executing the ")),
+    Kind("arguments", "launches", "8.3; sample 71", text=late(r"^ ?N=\d++ (?>.*?C=\d++ ).*?K=\d")),
+    Kind("version", "environment", "8.1; sample 48",
+          tags=_tags("AmdRocmMetadataVersionDetect", "DetectAmdRocmMetadataVersion")),
+    Kind("device", "environment", "8.1; sample 48", tags=_tags("get_device_name")),
+    Kind("stream", "environment", "8.1; sample 48", tags=_tags("Handle", "SetStream")),
+    Kind("environment", "environment", "8.1; samples 36, 65",
+          text=late(r"(?<!\w)(?>\w*?MIOPEN_)\w++ ?=|^HIPRTC v|^COMgr v|HCC base|HIP_VERSION")),
+    Kind("timing", "databases", "8.3; samples 26, 41",
+          tags=_tags("Measure", "Log"), text=late(r" time: |Time, ms|time, ms")),
+    Kind("workspace", "workspace", "8.2; samples 19, 36, 65",
+          tags=_tags("ForwardGetWorkSpaceSize", "BackwardDataGetWorkSpaceSize", "BackwardWeightsGetWorkSpaceSize",
+                     "GetWorkSpaceSize"),
+          text=late(r"(?i)workspace"), function=late(r"[Ww]ork[Ss]pace")),
+    Kind("candidate", "search", "8.2; samples 12, 65",
+          function=late(r"IsApplicable|PerformanceConfig|[HE]uristic|Config|Solver|Context")),
+    Kind("database", "databases", "8.2; samples 16, 23, 41",
+          tags=_tags("impl", "Prepare", "Exec"),
+          text=late(r"(?i)database|find-db|perf db|perf_db|\bdb\b|record|prefetch|file is|filesystem|unreadable"
+                    r"|ndirectory"),
+          function=late(r"Db|DB|SQLite|Record|Load|Store|Path|File|Cache|Prefetch|Validate|Filesystem|Ram")),
+    Kind("kernel cache", "builds", "8.3; samples 8, 14",
+          tags=_tags("GetKernels", "AddKernel", "AddKernelDumpKernelParams")),
+    Kind("build", "builds", "8.3; samples 67, 71",
+          text=late(r"(?i)kernel|binary|compil|source|\.s\b|\.cl\b|\.cpp\b"),
+          function=late(r"Build|Compile|Binary|Kernel|Program|HIPRTC|COMgr|Link|Assemble")),
+    Kind("environment", "environment", "8.1; samples 27, 36",
+          function=late(r"Version|Mode|Env|Device|Handle|Stream|hip_mem|Policy|Tuning")),
+    Kind("step", "launches", "8.3", text=late(r"(?i)descriptor|descritor"), function=late(r"Tensor|Reduce")),
+    Kind("tensor print", "launches", "2.3; sample 29"),
+    Kind("rnn command repeated on standard output", "calls", "7.3; sample 45"),
+    Kind("driver command repeated on standard output", "calls", "7.3"),
+    Kind("trace", "others", "2.2; sample 23"),
+    Kind("other", "others", "2.2"),
+)  # fmt: skip
+
+KEPT_KINDS = frozenset(kind.name for kind in KINDS if kind.kept)
+"""Messages that show something about an operation, or that report an error; others are only counted."""
+ERRORS = frozenset(kind.name for kind in KINDS if kind.subject == "errors")
+WARNINGS = frozenset(kind.name for kind in KINDS if kind.subject == "warnings")
+
+_BY_TAG: dict[str, list[tuple[str, str]]] = {}
+for _kind in KINDS:
+    for _tag, _part in _kind.tags.items():
+        _BY_TAG.setdefault(_tag, []).append((_part, _kind.name))
+_BY_TEXT = [(kind.text, kind.name) for kind in KINDS if kind.text is not None]
+_BY_FUNCTION = [(kind.function, kind.name) for kind in KINDS if kind.function is not None]
+_PRINTED_AS_WARNINGS = frozenset(("chosen", "benchmark", "tuning"))
+"""Progress of a search: the library prints it at the level of warnings so that people see it."""
+
+
+def classify(level: str, function: str, text: str) -> str:
+    """Return the kind of a level line; ``other`` if it is unknown. Digits change nothing."""
+    tagged = next((name for part, name in _BY_TAG.get(function, ()) if part in text), "")
+    if level in ("Error", "Fatal"):
+        return tagged if tagged in ERRORS else "error"
+    name = tagged or next((name for pattern, name in _BY_TEXT if pattern.search(text)), "")
+    if level == "Warning":
+        return name if name in WARNINGS or name in _PRINTED_AS_WARNINGS else "warning"
+    if name:
+        return name
+    if level == "Trace":
+        return "trace"
+    return next((name for pattern, name in _BY_FUNCTION if pattern.search(function)), "other")
+
+
+_NO_DATABASE = "File is unreadable"
+"""Warnings of the library if a user's find-db or perf-db has not been written yet."""
+
+
+def note_alarms(log: MiopenLog, file: str, notes: Notes) -> None:
+    """Add notes on the errors and warnings in a log, with their lines."""
+    alarms = ERRORS | WARNINGS
+    if not any(count.partition(" ")[2] in alarms for count, _ in log.counts):
+        return
+    for record in log.records:
+        if type(record) is Message and record.kind in alarms:
+            place = f"{file}:{record.line}"
+            if record.kind in ERRORS:
+                notes.add(LOGGED_ERROR, place)
+            elif record.text.startswith(_NO_DATABASE):
+                notes.remark(NO_DATABASE, place)
+            else:
+                notes.add(LOGGED_WARNING, place)

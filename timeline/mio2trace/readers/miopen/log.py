@@ -8,7 +8,7 @@
 
 Every form is recognised by its own shape, never by an assumed version. The last prefix is tried first, so that the
 usual line costs one search; all other lines take the slow way through one regular expression. Repeated records are
-taken in larger pieces (`mio2trace.readers.miopen.replay`).
+taken in larger pieces (`mio2trace.readers.miopen.entries`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mio2trace.model.log import LocalTime
 from mio2trace.model.miopen import Command, Message, MiopenLog
 from mio2trace.notes import Notes
 from mio2trace.patterns import late
-from mio2trace.readers.miopen.entries import Entries
+from mio2trace.readers.miopen.entries import Entries, Other, Replay, nothing
 from mio2trace.readers.miopen.lines import (
     AFTER_COMMAND,
     ANSI,
@@ -34,6 +34,7 @@ from mio2trace.readers.miopen.lines import (
     CLOSE,
     COMMAND,
     DRIVER_OUTPUT,
+    KEPT_KINDS,
     LEVEL,
     MARKS,
     MAX_PARAMS,
@@ -44,15 +45,14 @@ from mio2trace.readers.miopen.lines import (
     PREFIX,
     SIGNATURE,
     TENSOR_PRINT,
+    classify,
     debug_launches,
     failure,
     is_of_interest,
     parse_range,
     stamp_of,
 )
-from mio2trace.readers.miopen.messages import KEPT_KINDS, classify
 from mio2trace.readers.miopen.records import INTERN, NO_PREFIX, Collected, Header, command_kind, key_of
-from mio2trace.readers.miopen.replay import Other, Replay, nothing
 
 _ALL_ZERO = bytes(b"0"[0] if byte in b"123456789" else byte for byte in range(256))
 """The meaning of a text does not depend on its digits."""

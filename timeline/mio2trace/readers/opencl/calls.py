@@ -1,7 +1,7 @@
-"""dv/dt: from profiled OpenCL calls to a `Profile` (dvdt-ck.md 1.2 .. 1.5, 2.3a).
+"""dv/dt: the profiled OpenCL calls, and from them a `Profile` (dvdt-ck.md 1.2 .. 1.5, 2.3a).
 
-Both containers, the JSON array and the text blocks, give the calls of `records` in call order. `ProfileFolder` follows
-handles and arguments, which stay set until they change.
+Both containers, the JSON array and the text blocks, give the calls in call order. `ProfileFolder` follows handles and
+arguments, which stay set until they change.
 """
 
 from __future__ import annotations
@@ -34,8 +34,148 @@ from mio2trace.model.tables import KINDS, NO, Activities, Calls, Growing, Pool
 from mio2trace.notes import Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import kernel_name
-from mio2trace.readers.opencl import records as cl
-from mio2trace.readers.opencl.records import EnqueueNDRangeKernel, SetKernelArg, TimedSetKernelArg
+
+# -- The eleven profiled calls as they are written (dvdt-ck.md 1.2, 1.3) -----------------------------------------------
+#
+# Keys may be missing in files of other programs, so every field has a default.
+
+_NAME = late(r"[A-Za-z_][A-Za-z0-9_]{0,80}")
+
+
+class Began(msgspec.Struct, gc=False):
+    """The start of a call: for most calls nothing else is read."""
+
+    start: str = ""
+
+
+class Stamps(Began, gc=False):
+    end: str = ""
+
+
+NO_STAMPS = Stamps()
+
+
+class Counters(msgspec.Struct, gc=False):
+    queued: int | float | None = None
+    submit: int | float | None = None
+    start: int | float | None = None
+    end: int | float | None = None
+
+
+class _AnyCall(msgspec.Struct, tag_field="call", gc=False):
+    pass
+
+
+class _Call(_AnyCall, gc=False):
+    timestamp: Stamps | None = None
+
+
+class CreateCommandQueue(_Call, tag="clCreateCommandQueue", gc=False):
+    device: str = ""
+    queue: str = ""
+
+
+class CreateProgramWithSource(_Call, tag="clCreateProgramWithSource", gc=False):
+    program: str = ""
+    source: msgspec.Raw = msgspec.Raw(b"")
+
+
+class CreateProgramWithBinary(_Call, tag="clCreateProgramWithBinary", gc=False):
+    program: str = ""
+
+
+class BuildProgram(_Call, tag="clBuildProgram", gc=False):
+    program: str = ""
+    options: str = ""
+
+
+class CreateKernel(_Call, tag="clCreateKernel", gc=False):
+    program: str = ""
+    name: str = ""
+    kernel: str = ""
+
+
+class CreateKernelsInProgram(_Call, tag="clCreateKernelsInProgram", gc=False):
+    program: str = ""
+    num_kernels_ret: int | float = 0
+
+
+class CreateBuffer(_Call, tag="clCreateBuffer", gc=False):
+    size: int | float = 0
+    errcode: int = 0
+    buffer: str = ""
+    queue: str = ""  # the place where the offline parser puts the handle
+
+
+class SetKernelArg(_AnyCall, tag="clSetKernelArg", gc=False):
+    kernel: str = ""
+    arg_index: int = -1
+    arg_value: str = ""
+    errcode: Literal[0, -1] = 0  # a call that failed does not decode: the caller makes it a `LostCall`
+    timestamp: Began | None = None
+
+
+class TimedSetKernelArg(SetKernelArg, tag="clSetKernelArg", gc=False):
+    """The same call with its times, for traces that draw every call."""
+
+    timestamp: Stamps | None = None
+
+
+class Command(_Call, gc=False):
+    queue: str = ""
+    errcode: int = 0
+    profiling: Counters | None = None
+    profiling_error: int | None = msgspec.field(default=None, name="output profiling_error")
+
+
+class EnqueueNDRangeKernel(Command, tag="clEnqueueNDRangeKernel", gc=False):
+    name: str = ""
+    kernel: str = ""
+    gwo: tuple[int, ...] = ()
+    gws: tuple[int, ...] = ()
+    lws: tuple[int, ...] = ()
+
+
+class EnqueueReadBuffer(Command, tag="clEnqueueReadBuffer", gc=False):
+    buffer: str = ""
+    size: int | float = 0
+
+
+class EnqueueWriteBuffer(Command, tag="clEnqueueWriteBuffer", gc=False):
+    buffer: str = ""
+    size: int | float = 0
+
+
+class LostCall(msgspec.Struct, gc=False):
+    """A call that cannot be read. ``kernel``: if it is known to concern only this kernel. It may have set an argument,
+    so the earlier values are unknown from here on."""
+
+    kernel: str | None = None
+
+
+OtherCall = (
+    EnqueueNDRangeKernel
+    | CreateBuffer
+    | CreateKernel
+    | EnqueueWriteBuffer
+    | EnqueueReadBuffer
+    | BuildProgram
+    | CreateProgramWithSource
+    | CreateProgramWithBinary
+    | CreateKernelsInProgram
+    | CreateCommandQueue
+)
+Call = SetKernelArg | OtherCall
+TimedCall = TimedSetKernelArg | OtherCall
+AnyCall = Call | TimedCall | LostCall | None
+
+
+def shown_call(name: str) -> str:
+    """Return the name of an unknown call for a note, unabbreviated: a cut name might look like private text."""
+    return name if _NAME.fullmatch(name) else "a name that is no function's"
+
+
+# -- From calls to a profile -------------------------------------------------------------------------------------------
 
 _MAX_ARGUMENTS = 1024
 _MAX_INTEGER = (1 << 63) - 1
@@ -56,7 +196,7 @@ class _KernelObject:
 
     def __init__(self, program: int | None = None) -> None:
         self.arguments: list[str] = []
-        self.prepared: cl.Began | None = None
+        self.prepared: Began | None = None
         self.program = program
         self.enqueued = False
         self.zeros: list[tuple[int, int, int | None]] = []  # (call index, line, host time)
@@ -112,7 +252,7 @@ class ProfileFolder:
         self._seconds: dict[str, int] = {}
         self._cut_pointers = False
 
-    def add(self, calls: Sequence[cl.AnyCall], lines: Sequence[int] | None = None) -> None:
+    def add(self, calls: Sequence[AnyCall], lines: Sequence[int] | None = None) -> None:
         """Take the next calls; ``None`` is an irrelevant call. ``lines``: their first lines."""
         first = self.calls
         kernels = self._kernels
@@ -207,9 +347,7 @@ class ProfileFolder:
         )
         return made
 
-    def _add(
-        self, form: _Form, index: int, line: int, times: _Times, stamps: cl.Stamps, prepared: str, size: int
-    ) -> None:
+    def _add(self, form: _Form, index: int, line: int, times: _Times, stamps: Stamps, prepared: str, size: int) -> None:
         """Add a command; its call has its number."""
         host = self._host
         self._rows.add((
@@ -228,21 +366,21 @@ class ProfileFolder:
         )
         return TimerMarks(*zip(*best, strict=True)) if len(best) >= 2 else ()
 
-    def _other(self, call: cl.Call | cl.LostCall, index: int, line: int) -> None:
-        if isinstance(call, cl.LostCall):
+    def _other(self, call: Call | LostCall, index: int, line: int) -> None:
+        if isinstance(call, LostCall):
             if call.kernel is None:  # there may be a great many; none is checked before it occurs again
                 self._forgotten.update(self._kernels)
                 self._kernels.clear()
             elif (kernel := self._kernels.get(call.kernel)) is not None:
                 kernel.arguments = [""] * len(kernel.arguments)
             return
-        if isinstance(call, (cl.EnqueueReadBuffer, cl.EnqueueWriteBuffer)):
+        if isinstance(call, (EnqueueReadBuffer, EnqueueWriteBuffer)):
             self._enqueue_copy(call, index, line)
             return
-        if isinstance(call, cl.CreateKernel):
+        if isinstance(call, CreateKernel):
             # Handles are reused and releases are not recorded: a new kernel starts without arguments.
             self._kernels[call.kernel] = _KernelObject(self._program_of.get(call.program))
-        elif isinstance(call, cl.CreateBuffer):
+        elif isinstance(call, CreateBuffer):
             handle = call.buffer
             if not handle and call.queue:
                 handle, self._cut_pointers = call.queue, True
@@ -250,21 +388,21 @@ class ProfileFolder:
                 self._notes.remark("buffer that could not be created", f"call {index}")
                 return
             shown, size = self._interned.setdefault(handle, handle), self._bytes(call.size, index)
-            end = self._host((call.timestamp or cl.NO_STAMPS).end)
+            end = self._host((call.timestamp or NO_STAMPS).end)
             self._buffers.append(BufferCreated(number=index, line=line, handle=shown, size_bytes=size, end_ns=end))
-        elif isinstance(call, cl.CreateCommandQueue):
+        elif isinstance(call, CreateCommandQueue):
             self._queue(call.queue, call.device)
-        elif isinstance(call, (cl.CreateProgramWithSource, cl.CreateProgramWithBinary)):
-            source = bytes(call.source) if isinstance(call, cl.CreateProgramWithSource) else b""
+        elif isinstance(call, (CreateProgramWithSource, CreateProgramWithBinary)):
+            source = bytes(call.source) if isinstance(call, CreateProgramWithSource) else b""
             source = self._interned.setdefault(source, source)
             place = self._program_of[call.program] = len(self._programs)
             self._programs.append(Program(index=place, number=index, handle=call.program, source=source))
-        elif isinstance(call, cl.BuildProgram):
+        elif isinstance(call, BuildProgram):
             self._change_program(call.program, {"options": call.options})
-        elif isinstance(call, cl.CreateKernelsInProgram):
+        elif isinstance(call, CreateKernelsInProgram):
             count = int(call.num_kernels_ret) if 0 <= call.num_kernels_ret < _NO_COUNT else None
             self._change_program(call.program, {"kernels": count})
-        if self._all_calls or isinstance(call, cl.BuildProgram):
+        if self._all_calls or isinstance(call, BuildProgram):
             self._keep_call(str(call.__struct_config__.tag), call.timestamp, index, line)
 
     def _change_program(self, handle: str, changes: dict[str, Any]) -> None:
@@ -272,9 +410,9 @@ class ProfileFolder:
         if position is not None:
             self._programs[position] = msgspec.structs.replace(self._programs[position], **changes)
 
-    def _keep_call(self, name: str, stamps: cl.Began | None, index: int, line: int) -> None:
+    def _keep_call(self, name: str, stamps: Began | None, index: int, line: int) -> None:
         start = self._host(stamps.start) if stamps else None
-        end = self._host(stamps.end) if isinstance(stamps, cl.Stamps) else None
+        end = self._host(stamps.end) if isinstance(stamps, Stamps) else None
         self._other_calls.append(HostCall(name, 0, start, end, line, index))
 
     def _queue(self, handle: str, device: str = "") -> int:
@@ -301,19 +439,19 @@ class ProfileFolder:
         grid, group = gws if len(gws) == 3 else None, lws if len(lws) == 3 and any(lws) else None
         form = _Form("kernel", self._kernel_name(call.name), _LAUNCH, self._queue(call.queue), grid, group, launch)
         times = self._device_times(call, index)
-        self._add(form, index, line, times, call.timestamp or cl.NO_STAMPS, prepared.start if prepared else "", 0)
+        self._add(form, index, line, times, call.timestamp or NO_STAMPS, prepared.start if prepared else "", 0)
         kernel.prepared = None
         if self._cut_pointers:
             # Several kernels share one cut handle: only arguments that were set since the last enqueue are certain.
             kernel.arguments = []
 
-    def _enqueue_copy(self, call: cl.EnqueueReadBuffer | cl.EnqueueWriteBuffer, index: int, line: int) -> None:
-        name = "read buffer" if isinstance(call, cl.EnqueueReadBuffer) else "write buffer"
+    def _enqueue_copy(self, call: EnqueueReadBuffer | EnqueueWriteBuffer, index: int, line: int) -> None:
+        name = "read buffer" if isinstance(call, EnqueueReadBuffer) else "write buffer"
         form = _Form("copy", name, str(call.__struct_config__.tag), self._queue(call.queue), route=_COPIES[name])
         times, size = self._device_times(call, index), self._bytes(call.size, index)
-        self._add(form, index, line, times, call.timestamp or cl.NO_STAMPS, "", size)
+        self._add(form, index, line, times, call.timestamp or NO_STAMPS, "", size)
 
-    def _device_times(self, call: cl.Command, index: int) -> _Times:
+    def _device_times(self, call: Command, index: int) -> _Times:
         times = call.profiling
         if call.errcode not in (0, _UNKNOWN_ERROR):
             self._notes.add("enqueue that failed: not drawn", f"call {index}: errcode {call.errcode}")

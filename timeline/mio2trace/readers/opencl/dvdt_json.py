@@ -19,8 +19,7 @@ import msgspec
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.opencl.calls import ProfileFolder
-from mio2trace.readers.opencl.records import AnyCall, Call, LostCall, TimedCall, shown_call
+from mio2trace.readers.opencl.calls import AnyCall, Call, LostCall, ProfileFolder, TimedCall, shown_call
 from mio2trace.readers.pieces import UNREADABLE, pieces
 from mio2trace.source import Source
 
