@@ -132,6 +132,25 @@ def test_what_a_long_range_launched_is_in_the_step_of_its_launch(tmp_path: Path)
         assert run.host_end_ns - run.host_start_ns <= 95_000, "from the first launch of a step to the last"
 
 
+def test_a_part_that_the_model_runs_again_and_again_begins_no_step(tmp_path: Path) -> None:
+    """Pieces of a compiled model have one name. The recording begins within a call of the model; its first whole call
+    has no end."""
+    events = []
+    for step in range(3):
+        at = FIRST_US + 10 + 200 * step
+        if step:
+            events.append(row("python_function", "nn.Module: Model_0", 542, 542, at, 800 if step == 1 else 150))
+        for piece in range(4):
+            begun = at + 5 + 30 * piece
+            events += [
+                row("python_function", "nn.Module: Piece_0", 542, 542, begun, 25),
+                *launched(begun + 5, 10 * step + piece + 1, f"kernel_{step}_{piece}"),
+            ]
+    assert placed(tmp_path, events) == {
+        f"kernel_{step}_{piece}": ("Piece_0", "forward", step + 1, True) for step in range(3) for piece in range(4)
+    }
+
+
 def test_what_comes_before_the_first_layer_by_sequence_is_set_up(tmp_path: Path) -> None:
     """A range of the user's around all begins before it, and is no step."""
     events = [row("user_annotation", "whole run", 542, 542, FIRST_US, 900), *launched(FIRST_US + 5, 1, "fill")]

@@ -482,11 +482,29 @@ class _Layers:
         if not in_order:
             return []
         first = self._layers[in_order[0]]
-        starts = [
-            self._attribution.profile.ranges[place].start_ns for place in in_order if self._layers[place] == first
-        ]
+        firsts = [place for place in in_order if self._layers[place] == first]
+        firsts = self._first_in_model(firsts)
+        starts = [self._attribution.profile.ranges[place].start_ns for place in firsts]
         are_steps = any(self._layers[place][1] for place in in_order) or self._hold_launches(in_order, starts)
         return starts if are_steps else []
+
+    def _first_in_model(self, firsts: Sequence[int]) -> list[int]:
+        """Drop executions but the first within one call of the outermost module: a model may run a part many times."""
+        ranges = self._attribution.profile.ranges
+        part = ranges[firsts[-1]].text
+        modules = {
+            place: [one for one in self._around_range(place) if _is_module(ranges[one]) and ranges[one].text != part]
+            for place in firsts
+        }
+        if not modules[firsts[-1]]:
+            return [*firsts]
+        model = ranges[modules[firsts[-1]][-1]].text
+        calls = [next((one for one in modules[place] if ranges[one].text == model), NONE) for place in firsts]
+        return [place for place, call, last in zip(firsts, calls, [None, *calls], strict=False) if call != last]
+
+    def _around_range(self, place: int) -> Iterator[int]:
+        while (place := self._opened.parent_of[place]) != NONE:
+            yield place
 
     def _with_ranges_around(self, firsts: Sequence[int]) -> list[int]:
         """Return when steps began whose first ops are ``firsts``: with the outermost user range that holds no other."""
