@@ -173,6 +173,8 @@ def _database(*tables: str) -> bytes:
         (_database("songs"), "SQLite database of no profiler"),
         (b"\x18\0\0\0\0\0\0\0abcd\x09\0\0\0\0\0\0\0\0\x1a\x0dbrain.Event:2", "TensorBoard"),
         (b'{"$schema": "http://json-schema.org/draft-07/schema#"}', "JSON schema"),
+        (b'{"$schema":"https://www.speedscope.app/file-format-schema.json","profiles":[]}', "speedscope"),
+        (b'{"schema": "1.0.1", "pid": 9, "time": "2023-07-14", "start_ts": 62, "nodes": []}', "execution trace"),
         (
             b'[{"name": "aten::mul", "ph": "X", "ts": 1.5, "dur": 2, "tid": 1, "pid": "CPU functions", "args": {}}]',
             "torch.autograd.profiler",

@@ -112,8 +112,16 @@ def test_wait_is_what_a_kernel_takes_longer_than_on_the_rank_that_comes_last() -
     assert straggler(of) == 1
     assert (of[1].made_late_by, of[1].made_late_ns, of[1].late_ns) == ("conv2", 6 * MS, 6 * MS)
     assert said(of, ["rank 0", "rank 1", "rank 2"]).endswith(
-        "rank 1 arrives last 2 times: conv2 takes 6 ms longer there"
+        "rank 1 arrives last 2 times: conv2 takes 6.000 ms longer there"
     )
+
+
+def test_seconds_of_waiting_are_no_powers_of_ten() -> None:
+    of = [
+        msgspec.structs.replace(one, wait_ns=1000 * one.wait_ns, collective_ns=1000 * one.collective_ns)
+        for one in totals(meetings(job(three())), 3)
+    ]
+    assert said(of, ["rank 0", "rank 1", "rank 2"]).startswith("ranks wait 16,000 ms of ")
 
 
 def test_where_clocks_are_not_known_the_durations_tell_who_came_last() -> None:

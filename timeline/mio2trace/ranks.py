@@ -16,6 +16,7 @@ import msgspec
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.processes import Collective, collectives_of
+from mio2trace.findings.rule import ms
 from mio2trace.kernels.names import normalise
 from mio2trace.measures import duration
 from mio2trace.measures.cost import bandwidth
@@ -346,9 +347,9 @@ def said(of: Sequence[RankTotal], labels: Sequence[str]) -> str:
         return EMPTY
     waited = sum(one.wait_ns for one in of)
     spent = sum(one.collective_ns for one in of) or 1
-    waiting = f"ranks wait {waited / 1e6:.3g} ms of {spent / 1e6:.3g} ms in {count(of[0].collectives, 'collective')}"
+    waiting = f"ranks wait {ms(waited)} of {ms(spent)} in {count(of[0].collectives, 'collective')}"
     if latest == NONE:
         return f"{waiting}; none arrives last"
     one = of[latest]
-    cause = f": {one.made_late_by} takes {one.made_late_ns / 1e6:.3g} ms longer there" if one.made_late_by else ""
+    cause = f": {one.made_late_by} takes {ms(one.made_late_ns)} longer there" if one.made_late_by else ""
     return f"{waiting}; {labels[latest]} arrives last {count(one.times_arrived_last, 'time')}{cause}"

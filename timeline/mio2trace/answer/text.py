@@ -195,9 +195,9 @@ def _beside(section: Section, room: int) -> list[str]:
         said.append(("MIOpen Find", section.searches))
     if section.log:
         said.append(("log", _complaints(section.log)))
-    return [line for label, text in said for line in _wrapped(label, text, most=1 + (label in ("steps", "reference")))][
-        : max(2 * bool(section.reference), room)
-    ]
+    longer = ("steps", "ranks", "reference")
+    lines = [line for label, text in said for line in _wrapped(label, text, most=1 + (label in longer))]
+    return lines[: max(2 * bool(section.reference), room)]
 
 
 def _real(findings: Sequence[Finding]) -> list[Finding]:

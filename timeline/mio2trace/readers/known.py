@@ -20,7 +20,9 @@ _BY_NAME = {
 """Endings of names, for binary files whose content does not show their format."""
 _OWN_JSON = re.compile(rb'\s*\{[^\[]{0,300}?"generator"\s*:\s*"mio2trace ')
 _AUTOGRAD = re.compile(rb'\s*\[\s*\{[^{]{0,500}?"pid"\s*:\s*"(?:CPU|CUDA|GPU) functions"')
-_SCHEMA = re.compile(rb'\s*\{\s*"\$schema"\s*:')
+_SCHEMA = re.compile(rb'\s*\{\s*"\$schema"\s*:\s*"https?://json-schema\.org/')
+_SPEEDSCOPE = re.compile(rb'\s*\{[^\[]{0,300}?"https?://www\.speedscope\.app/')
+_EXECUTION = re.compile(rb'\s*\{\s*"schema"\s*:[^\[]{0,300}?"nodes"\s*:\s*\[')
 _PACKET_FIELDS = frozenset({1, 3, 6, 8, 10, 11, 12, 13, 33, 35, 36, 41, 42, 43, 44, 50, 54, 58, 59, 60, 69, 79, 87})
 """Fields of TracePacket that the first packet of a trace has."""
 
@@ -90,6 +92,11 @@ KNOWN: tuple[Known, ...] = (
         lambda head: _AUTOGRAD.match(head) is not None, "a trace of torch.autograd.profiler (PyTorch before 1.8)",
         "one of torch.profiler, of PyTorch 1.8 or newer",
     ),
+    Known(
+        lambda head: _EXECUTION.match(head) is not None, "an execution trace of PyTorch (a graph of its ops)",
+        "the trace of torch.profiler",
+    ),
+    Known(lambda head: _SPEEDSCOPE.match(head) is not None, "a speedscope profile (samples of the host)", _PROFILE),
     Known(lambda head: _SCHEMA.match(head) is not None, "a JSON schema, which holds no data", _TRACE),
     Known(
         _database(b"CUPTI_ACTIVITY", b"TARGET_INFO_NIC", b"TARGET_INFO_GPU"),
