@@ -24,11 +24,18 @@ from mio2trace.readers.rocm import database as database_module
 from mio2trace.readers.rocm.assembly import LONGEST_NAME
 from tests import rocm_made
 
-FORMS = {"rocpd": rocm_made.rocpd, "RPD": rocm_made.rpd, "rocprof v1": rocm_made.v1_database}
+FORMS = {
+    "rocpd": rocm_made.rocpd,
+    "large rocpd": rocm_made.rocpd,
+    "RPD": rocm_made.rpd,
+    "rocprof v1": rocm_made.v1_database,
+}
 
 
 @pytest.fixture(params=FORMS)
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def database(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    if request.param.startswith("large"):
+        monkeypatch.setattr(database_module, "LARGE", 0)
     path = tmp_path / "run.db"
     path.write_bytes(FORMS[request.param](rocm_made.run()))
     return path

@@ -12,15 +12,19 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from mio2trace.notes import InputError
+from mio2trace.readers.rocm import arrow
+from mio2trace.readers.rocm.arrow import Unread
 from mio2trace.source import BLOCK, Source
 
 if TYPE_CHECKING:
     import sqlite3
+
+    from mio2trace.model.tables import Numbers
 
 MAGIC = b"SQLite format 3\0"
 _JOURNALS = ("-wal", "-journal")
@@ -44,6 +48,8 @@ _STORED = "expected a profiler's tables, or views that show them as they are"
 _LONGEST_VALUE = 1 << 20
 _AT_ONCE = 1 << 9
 """Rows of a block. Their cells fit into the cache of a processor, so that columns are made of them quickly."""
+LARGE = 1 << 24
+"""From so many bytes on, `Database.arrays` takes less time than it costs to load what it needs."""
 _NAME = r"""(?:"[^"]++"|`[^`]++`|\[[^\]]++\]|\w++)"""
 _VIEW = re.compile(rf"CREATE (?:TEMP(?:ORARY)? )?VIEW (?:IF NOT EXISTS )?{_NAME} AS (.*+)", re.IGNORECASE)
 _SHOWN = re.compile(rf"SELECT (?:\*|{_NAME}(?>(?: ?, ?{_NAME})*)) FROM ({_NAME})", re.IGNORECASE)  # noqa: S608
@@ -82,10 +88,12 @@ class Database:
     raises `InputError` for one with computed content."""
 
     def __init__(
-        self, connect: Callable[[], sqlite3.Connection], source: Source, size: int, reads: Iterable[str]
+        self, connect: Callable[[], sqlite3.Connection], uri: str, source: Source, size: int, reads: Iterable[str]
     ) -> None:
-        """``size``: the bytes of the given files."""
+        """``size``: the bytes of the given files; ``uri``: what ``connect`` opens."""
         self._source = source
+        self._uri = uri
+        self._is_large = size >= LARGE
         self._most_rows = max(FEWEST_ROWS, size // BYTES_OF_A_ROW)
         self._letters = _Letters(source.name, size)
         steps = _Steps(size)
@@ -93,6 +101,8 @@ class Database:
         _limit(connection, steps, min(_LONGEST_VALUE, max(1 << 16, size)), self._letters.text)
         schema = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view')")
         self._texts = {name: (kind, " ".join(str(sql).split())) for kind, name, sql in schema}
+        indexed = connection.execute("SELECT tbl_name FROM sqlite_master WHERE type = 'index'")
+        self._indexed = {str(name).lower() for (name,) in indexed}
         self.names = frozenset(self._texts)
         self._stored = {
             name.lower() for name, (kind, sql) in self._texts.items() if kind == "table" and not _COMPUTES.search(sql)
@@ -130,19 +140,64 @@ class Database:
         SQLite, and texts are returned as bytes."""
         return self._within(self._of_numbers.execute(query))
 
-    def blocks(self, query: str) -> Iterator[list[tuple[Any, ...]]]:
-        """As `numbers`, column by column, of some hundred rows each time."""
-        rows = self.numbers(query)
+    def blocks(self, query: str, after: int = 0) -> Iterator[list[tuple[Any, ...]]]:
+        """As `numbers`, column by column, of some hundred rows each time; ``after`` so many rows."""
+        rows = islice(self.numbers(query), after, None)
         while some := list(islice(rows, _AT_ONCE)):
             yield list(zip(*some, strict=True))
+
+    def arrays(self, table: str, key: str, columns: Sequence[str]) -> Iterator[tuple[Any, list[Numbers]]]:
+        """Columns of a table in ``names`` as arrays, some ten thousand rows each time, with the value that the column
+        ``key`` has in all rows. They are the rows of `blocks`, in their order.
+
+        Raises `Unread` after the last row that it can read, perhaps before the first: where a cell is no whole number
+        or ``key`` has several values, for a small database, and without the libraries. Raises `InputError` if there are
+        more rows than the file can hold.
+        """
+        from_table = f"FROM {_quoted(table)}"
+        if not self._is_large or not self._is_scanned(table) or not self._has_numbers(key, columns, from_table):
+            raise Unread
+        (value,) = self._of_numbers.execute(f"SELECT {key} {from_table} LIMIT 1").fetchone()
+        left = self._most_rows
+        for found in arrow.columns(self._uri, f"SELECT {', '.join(columns)} {from_table}"):
+            left -= len(found[0])
+            if left < 0:
+                raise self._too_many_rows()
+            yield value, found
+
+    def _is_scanned(self, table: str) -> bool:
+        """Return whether SQLite, whichever version, reads this table or view in the order of one tree."""
+        kind, sql = self._texts[table]
+        behind = [table] if kind == "table" else _shown_tables(sql)
+        return len(behind) == 1 and behind[0].lower() not in self._indexed
+
+    def _has_numbers(self, key: str, columns: Sequence[str], from_table: str) -> bool:
+        """Return whether rows have one ``key``, and the first of them numbers in all ``columns``. What a guarded
+        connection finds here a connection without guards may read: it stops at the first text after these rows."""
+        import sqlite3
+
+        first = f"SELECT {', '.join(columns)} {from_table} LIMIT {arrow.AT_ONCE}"
+        is_text = " OR ".join(f"{column} >= ''" for column in columns)
+        others = f"{key} COLLATE BINARY IS NOT (SELECT {key} {from_table} LIMIT 1)"
+        try:
+            found = [
+                self._of_numbers.execute(query).fetchone()
+                for query in (
+                    f"SELECT 1 {from_table} LIMIT 1",
+                    f"SELECT 1 FROM ({first}) WHERE {is_text} LIMIT 1",  # noqa: S608
+                    f"SELECT 1 {from_table} WHERE {others} LIMIT 1",
+                )
+            ]
+        except sqlite3.Error:
+            return False
+        return found == [(1,), None, None]
 
     def _within(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
         return chain(islice(cursor, self._most_rows), self._too_many(cursor))
 
     def columns(self, table: str) -> set[str]:
         """Return the columns of a table or view in ``names``."""
-        quoted = table.replace('"', '""')
-        description = self._connection.execute(f'SELECT * FROM "{quoted}" LIMIT 0').description  # noqa: S608
+        description = self._connection.execute(f"SELECT * FROM {_quoted(table)} LIMIT 0").description  # noqa: S608
         return {column[0] for column in description}
 
     def text_of(self, cell: object) -> str:
@@ -151,10 +206,11 @@ class Database:
 
     def _too_many(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
         if cursor.fetchone() is not None:
-            raise InputError(
-                f"{self._source.name}: more rows than a file of its size can hold; expected a whole database"
-            )
+            raise self._too_many_rows()
         yield from ()
+
+    def _too_many_rows(self) -> InputError:
+        return InputError(f"{self._source.name}: more rows than a file of its size can hold; {_WHOLE}")
 
 
 class _Steps:
@@ -186,14 +242,26 @@ def _authorize(action: int, *_: str | None) -> int:
     return sqlite3.SQLITE_OK if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ) else sqlite3.SQLITE_DENY
 
 
+def _quoted(name: str) -> str:
+    """Return a name in the file, which may be any text, as SQL has it."""
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
 def _shows(sql: str, stored: set[str]) -> bool:
     """Return whether a view shows tables one after the other, unchanged, none of them twice."""
+    tables = _shown_tables(sql)
+    return bool(tables) and len(tables) == len(set(tables)) and stored.issuperset(tables)
+
+
+def _shown_tables(sql: str) -> list[str]:
+    """Return the tables that a view shows one after the other, unchanged; none of a view that does more."""
     match = _VIEW.fullmatch(sql.rstrip("; "))
     if match is None:
-        return False
+        return []
     shown = [_SHOWN.fullmatch(part) for part in _UNION.split(match[1])]
     tables = [one[1].strip('"`[]').lower() for one in shown if one is not None]
-    return len(tables) == len(shown) == len(set(tables)) and stored.issuperset(tables)
+    return tables if len(tables) == len(shown) else []
 
 
 @contextlib.contextmanager
@@ -223,10 +291,12 @@ def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
                 source.notes.cut_off(source.name, f"byte {size}")
             _require_a_tree(lies, size, source.name)
 
-            def connect() -> sqlite3.Connection:
-                return stack.enter_context(contextlib.closing(sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True)))
+            in_place = f"{uri}?mode=ro&immutable=1"
 
-            yield Database(connect, source, size, reads)
+            def connect() -> sqlite3.Connection:
+                return stack.enter_context(contextlib.closing(sqlite3.connect(in_place, uri=True)))
+
+            yield Database(connect, in_place, source, size, reads)
         except sqlite3.OperationalError as error:
             if "interrupted" in str(error):
                 raise InputError(f"{source.name}: a query on it never ends; expected a profiler's tables") from None

@@ -28,6 +28,7 @@ from mio2trace.model.profile import Clock, Profile, Range, Resources
 from mio2trace.model.tables import NO, Numbers, Pool
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.rocm.arrow import Unread
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, rank_in, route_of, scope_of, sizes
 from mio2trace.readers.rocm.counters import Sort, sort_of
 from mio2trace.readers.rocm.database import MAGIC, Database, opened, tables
@@ -168,15 +169,23 @@ class _Reading:
         if not {"guid", "id", "value"} <= self._columns("rocpd_timestamp"):
             return {}
         found: dict[Hashable, list[tuple[Numbers, ...]]] = {}
-        query = f"SELECT guid, id, value FROM {self._quoted('rocpd_timestamp')}"  # noqa: S608 - names of ours
-        for guid, (key, value) in self._blocks(query):
+        for guid, (key, value) in self._blocks("rocpd_timestamp", "id", "value"):
             found.setdefault(guid, []).append((key, value))
         columns = {guid: [np.concatenate(parts) for parts in zip(*some, strict=True)] for guid, some in found.items()}
         return {guid: (_Index(key), value) for guid, (key, value) in columns.items()}
 
-    def _blocks(self, query: str) -> Iterator[tuple[Hashable, list[Numbers]]]:
-        """Rows of whole numbers in columns, with their guid, which the query asks for first."""
-        pieces = ((piece[0], [*map(_numbers, piece[1:])]) for piece in self._database.blocks(query))
+    def _blocks(self, table: str, *listed: str) -> Iterator[tuple[Hashable, list[Numbers]]]:
+        """Rows of whole numbers in columns, with their guid. ``listed``: columns of the table as SQL names them."""
+        count = 0
+        try:
+            for guid, columns in self._database.arrays(self._names[table], "guid", listed):
+                yield guid, columns
+                count += len(columns[0])
+            return
+        except Unread:
+            pass  # the rows after these are read cell by cell
+        query = f"SELECT guid, {', '.join(listed)} FROM {self._quoted(table)}"  # noqa: S608 - names of ours
+        pieces = ((piece[0], [*map(_numbers, piece[1:])]) for piece in self._database.blocks(query, count))
         while some := list(itertools.islice(pieces, _PIECES)):
             guids = list(itertools.chain.from_iterable(guids for guids, _ in some))
             columns = [np.concatenate(parts) for parts in zip(*(numbers for _, numbers in some), strict=True)]
@@ -196,8 +205,8 @@ class _Reading:
         times = next((pair for pair in _TIMES if pair[0] in there), _TIMES[0])
         place = ["track_id"] if on_a_track else [name for name in _PLACE if name in there]
         more = [name for name in columns if name in there]
-        listed = ", ".join(f'"{name}"' if name in there else "NULL" for name in (*place, *times, *more))
-        for guid, found in self._blocks(f"SELECT guid, {listed} FROM {self._quoted(table)}"):  # noqa: S608 - names of ours
+        listed = [f'"{name}"' if name in there else "NULL" for name in (*place, *times, *more)]
+        for guid, found in self._blocks(table, *listed):
             of = dict(zip([*place, "start", "end", *more], found, strict=True))
             if on_a_track:
                 of |= self._placed(guid, of["track_id"])
@@ -271,9 +280,9 @@ class _Reading:
 
     def _events(self) -> None:
         columns, table = self._columns("rocpd_event"), self._quoted("rocpd_event")
-        listed = ", ".join(name if name in columns else "NULL" for name in ("parent_stack_id", "category_id"))
+        listed = [name if name in columns else "NULL" for name in ("parent_stack_id", "category_id")]
         found: dict[Hashable, list[list[Numbers]]] = {}
-        for guid, block in self._blocks(f"SELECT guid, id, stack_id, {listed} FROM {table}"):  # noqa: S608 - names of ours
+        for guid, block in self._blocks("rocpd_event", "id", "stack_id", *listed):
             found.setdefault(guid, []).append(block)
         for guid, blocks in found.items():
             key, stack, parent, category = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
