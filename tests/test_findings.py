@@ -19,6 +19,7 @@ from mio2trace.model.miopen import Message
 from mio2trace.model.profile import Call, Range
 from mio2trace.notes import InputError, OptionError
 from mio2trace.ops.choices import Choices
+from mio2trace.ops.families.collective import CollectiveProblem
 from mio2trace.ops.families.conv import ConvProblem
 from tests.conftest import ROOT
 from tests.made_up_costs import MS, SETUP, US, Ran, gemm, operation, subject
@@ -438,6 +439,45 @@ def test_units_are_those_of_the_device_that_the_profile_names() -> None:
     """Without --gpu the device's name is looked up; with two kinds of devices nothing is known."""
     assert subject({1: [Ran("a", 1)]}, device="AMD Instinct MI300X").units == 304
     assert subject({1: [Ran("a", 1)]}, device="gfx942").units is None
+
+
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"),
+    [
+        ((20, 1, 2), "; most in ncclDevKernel_AllReduce_Sum_f32_RING_LL (20.00 ms per iteration)."),
+        ((9, 8, 2), "; the longest: ncclDevKernel_AllReduce_Sum_f32_RING_LL (9.000 ms per iteration)."),
+        ((1, 20, 2), "; most in AllReduce 1000000 (20.00 ms per iteration, 0.3 GB/s on the bus)."),
+        ((1, 2, 20), "runs only collectives."),
+    ],
+)
+def test_the_collective_that_is_named_is_the_longest(ms: tuple[int, int, int], said: str) -> None:
+    """Of one that a graph launched, in no operation; an all-reduce of known size; one of unknown size."""
+    problem = CollectiveProblem(kind="allreduce", sent=1_000_000, received=1_000_000, ranks=4, dtype="float")
+    known = operation(0, primitive="allreduce", problem=problem, direction=None, input=(1_000_000,))
+    one = subject(
+        {1: [Ran("work", 50 * MS), *(Ran(ALL_REDUCE, ns * MS, of) for ns, of in zip(ms, (None, 0, 1), strict=True))]},
+        [known, operation(1, primitive="allreduce", input=())],
+    )
+    (found,) = fired(one, "communication")
+    assert found.found.number.endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("ops", "advice"),
+    [
+        (("aten::mm",), "No backward pass is recorded."),
+        (("aten::mm", "MmBackward0"), "Overlap collectives with computation"),
+        (("aten::mm", "Optimizer.step#SGD.step"), "Overlap collectives with computation"),
+        ((), "Overlap collectives with computation"),
+    ],
+)
+def test_collectives_of_an_inference_are_not_those_of_a_backward_pass(ops: tuple[str, ...], advice: str) -> None:
+    ranges = [Range("operator", text, 0, 0, 1) for text in ops]
+    (found,) = fired(subject({1: [Ran("work", 50 * MS), Ran(ALL_REDUCE, 20 * MS)]}, ranges=ranges), "communication")
+    assert found.advice.startswith(advice)
 
 
 # -- records, documents ----------------------------------------------------------------------------------------------

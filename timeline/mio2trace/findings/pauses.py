@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mio2trace.align import NONE
 from mio2trace.findings.rule import Found, Rule, Severity, ms, percent, severity_of
 from mio2trace.findings.subject import MOST_LOST, Problem, Subject, drivers
+from mio2trace.kernels.names import normalise
 from mio2trace.measures.cost import Bandwidth, bandwidth
 from mio2trace.measures.device_time import Busy, Window
 from mio2trace.measures.device_time.busy import Covered, class_of_kernel
@@ -343,22 +344,44 @@ def _communication(subject: Subject) -> Iterator[Found]:
     if spent is None or spent.communication_ns <= COMMUNICATION * spent.length_ns:
         return
     named = []
-    slowest = None
+    rates: list[Bandwidth | None] = []
+    took = _unnamed_collectives(subject)
+    texts = {name: f"{name} ({subject.time(ns)})" for name, ns in took.items()}
     for problem in subject.problems:
         rate = bandwidth(problem.operation, problem.row.calls, problem.ns)
         if rate is not None:
             bus = f", {rate.bus:.3g} GB/s on the bus" if rate.bus is not None else ""
-            named.append((problem.name, f"{problem.at_line} ({subject.time(problem.ns)}{bus})"))
-            slowest = slowest or rate
-    most = f"; most in {named[0][1]}" if named else ""
+            named.append(problem.name)
+            rates.append(rate)
+            took[problem.name] = problem.ns
+            texts[problem.name] = f"{problem.at_line} ({subject.time(problem.ns)}{bus})"
+    all_ns = sum(_collectives(subject))
+    took[""] = max(0, all_ns - sum(took.values()))  # of collectives without sizes
+    longest = max(took, key=took.__getitem__)
+    how = "most in" if 2 * took[longest] > all_ns else "the longest:"
     yield Found(
         ns=spent.communication_ns,
         share=spent.communication_ns / spent.length_ns,
         count=len(named) or 1,
-        number=f"{subject.timed.of_spent(spent.communication_ns)} runs only collectives{most}.",
-        scope=tuple(name for name, _ in named),
-        advice=_communicate(subject.timed, spent, slowest),
+        number=f"{subject.timed.of_spent(spent.communication_ns)} runs only collectives"
+        f"{f'; {how} {texts[longest]}' if longest else ''}.",
+        scope=tuple(named),
+        advice=_communicate(subject.timed, spent, rates[0] if named[:1] == [longest] else None),
     )
+
+
+def _unnamed_collectives(subject: Subject) -> Counter[str]:
+    """Return the time of the collective kernels of the slowest device in no operation, by kernel name."""
+    profile, counted = subject.alignment.profile, subject.steady.counted
+    operation_of = np.asarray(subject.alignment.links.operation_of)
+    is_unnamed = (_are_collectives(subject) & (operation_of == NONE))[counted.kernels]
+    took: Counter[str] = Counter()
+    names = profile.commands.name
+    for code, ns in zip(
+        names.codes[counted.kernels[is_unnamed]].tolist(), counted.ns[is_unnamed].tolist(), strict=True
+    ):
+        took[normalise(names.values[code])[:60]] += ns
+    return took
 
 
 def _communicate(subject: Subject, spent: StepTime | Busy, slowest: Bandwidth | None) -> str:
@@ -379,6 +402,11 @@ def _communicate(subject: Subject, spent: StepTime | Busy, slowest: Bandwidth | 
                 f"The longest of {count(len(times), 'collective')} takes {ms(max(times))}, the median {ms(usual)}:"
                 f" ranks probably wait for each other, as in start-up. Record all ranks after a warm-up; {ranks}"
             )
+    if subject.infers:
+        return (
+            "No backward pass is recorded. If the model is split by tensor parallelism, its layers wait for these"
+            f" collectives: send less (a smaller type), or use fewer ranks for each copy of the model. {ranks}"
+        )
     hidden = _hidden(subject, spent)
     if hidden >= OVERLAPPED:
         return (
@@ -482,9 +510,10 @@ RULES = (
         " recording",
         advice="by the longest collective of this run. If it has at least 1 MiB and its bus bandwidth is below 10"
         " GB/s: record all ranks, and let `mio2trace ranks` show who comes last. Without iterations the same, if"
-        " collectives of more than 10 times the median have most of the time. If 10 % of the collectives' time is"
-        " overlapped already: send less (a smaller type, gradient accumulation). Else: overlap collectives with"
-        " computation (DDP's buckets, FSDP's prefetch).",
+        " collectives of more than 10 times the median have most of the time. If PyTorch's ops are recorded and none"
+        " of a backward pass: send less, or use fewer ranks for each copy of the model. If 10 % of the collectives'"
+        " time is overlapped already: send less (a smaller type, gradient accumulation). Else: overlap collectives"
+        " with computation (DDP's buckets, FSDP's prefetch).",
         find=_communication,
     ),
     Rule(

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from mio2trace.align import NONE
+from mio2trace.align.layers.by_sequence import part_of_step
 from mio2trace.findings.gpus import Gpu, known
 from mio2trace.findings.rule import PART, RECORDING, WHOLE, ms, of_one, part_of, percent
 from mio2trace.kernels.names import kernel_name
@@ -288,6 +289,11 @@ class Subject:
     def texts(self) -> frozenset[str]:
         """The distinct texts of ops and ranges, of which there may be a million."""
         return frozenset(one.text for one in self.alignment.profile.ranges)
+
+    @property
+    def infers(self) -> bool:
+        """Whether PyTorch's ops are recorded, and none of a backward pass or an optimizer."""
+        return any(text.startswith("aten::") for text in self.texts) and not any(map(part_of_step, self.texts))
 
     @cached_property
     def is_compiled(self) -> bool:
