@@ -79,6 +79,7 @@ def test_each_runs_tables_are_those_of_the_single_command(
     assert kernels["kernels/runs%2F0004.parquet"] == 120
 
 
+@pytest.mark.thorough
 def test_what_is_done_is_left_alone_until_its_files_change(
     runs: Path, whole: dict[str, list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +177,7 @@ def test_a_run_that_failed_is_a_row_and_the_others_are_read_on(runs: Path, tmp_p
     assert (alone.exit_code, "a run that failed" in alone.stderr, alone.stderr.count("\n")) == (1, True, 1)
 
 
+@pytest.mark.thorough
 def test_a_run_is_done_again_where_a_table_is_gone_or_another_program_made_it(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +233,7 @@ def test_the_last_lines_stay_short_and_say_where_the_rest_is(tmp_path: Path) -> 
     assert all(len(entry.error or "") > 200 for entry in read_journals(tmp_path / "ds").values())
 
 
+@pytest.mark.thorough
 def test_shards_join(runs: Path, whole: dict[str, list[Any]], tmp_path: Path) -> None:
     """Each has a part and a journal of its own, together they are the dataset; arrays that count from 1 have N of N."""
     parts = [batch(runs, tmp_path, f"--shard={number}/3") for number in (1, 2, 3)]
@@ -315,6 +318,7 @@ class _Opened:
         return None
 
 
+@pytest.mark.thorough
 def test_workers_make_the_same_dataset(
     workers: running.Engine, runs: Path, whole: dict[str, list[Any]], tmp_path: Path
 ) -> None:

@@ -28,6 +28,8 @@ BROKEN = {
     "nothing": "",
 }
 
+pytestmark = pytest.mark.thorough
+
 
 def environment_of_canaries() -> dict[str, str]:
     """This process's, of a person and a machine that must not be told of."""

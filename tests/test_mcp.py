@@ -194,6 +194,7 @@ def comma(folder: Path) -> str:
     return path.name
 
 
+@pytest.mark.thorough
 def test_an_answer_is_cut_and_says_so_and_memory_has_an_end(folder: Path) -> None:
     async def ask(client: Client) -> None:
         sql = "with recursive n(x) as (select 1 union all select x + 1 from n limit 9999) select x from n"
@@ -235,6 +236,7 @@ def test_nothing_private_is_in_an_answer(tmp_path: Path) -> None:
     served(ask, on=[tmp_path])
 
 
+@pytest.mark.thorough
 def test_a_dataset_is_asked_and_one_with_a_link_that_leads_out_is_not(folder: Path, tmp_path: Path) -> None:
     printed(tmp_path, "batch", str(folder / "rocpd"), "-o", "ds", "-q")
     (tmp_path / "bad").mkdir()
