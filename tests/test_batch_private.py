@@ -28,8 +28,6 @@ BROKEN = {
     "nothing": "",
 }
 
-pytestmark = pytest.mark.thorough
-
 
 def environment_of_canaries() -> dict[str, str]:
     """This process's, of a person and a machine that must not be told of."""
