@@ -144,7 +144,8 @@ def test_each_schema_is_read_alike(version: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        "UPDATE rocpd_event SET guid = 'h' WHERE rowid = 30",
+        "UPDATE rocpd_event SET guid = 'h' WHERE rowid = 2",
+        "UPDATE rocpd_event SET guid = zeroblob(500) WHERE rowid = 2",
         "UPDATE rocpd_event SET stack_id = zeroblob(500) WHERE rowid = 2",
         "UPDATE rocpd_event SET stack_id = 1.5 WHERE rowid = 2",
         "CREATE INDEX anything ON rocpd_event(guid, id, stack_id)",
@@ -164,12 +165,14 @@ def test_what_the_driver_must_not_read_is_left_to_sqlite3(changed: str, tmp_path
     assert not any("rocpd_event" in query for query in asked) or "1.5" in changed
 
 
-def test_a_text_after_the_first_rows_ends_the_drivers_reading(run: Path) -> None:
-    with contextlib.closing(sqlite3.connect(run)) as connection:
-        connection.execute("UPDATE rocpd_event SET stack_id = 'x' WHERE rowid > 5")
-        connection.commit()
-    read = in_both_ways(run)
-    assert read[0] == ROWS
+@pytest.mark.parametrize("changed", ["stack_id = 'x'", "stack_id = 0.5", "guid = 'h'", "guid = 'G'", "guid = x'67'"])
+def test_another_cell_after_the_first_rows_ends_the_drivers_reading(changed: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    path.write_bytes(rocm_made.rocpd(many(), f"UPDATE rocpd_event SET {changed} WHERE rowid > 9"))
+    with mock.patch.object(arrow, "columns", wraps=arrow.columns) as columns, by_the_driver() as read:
+        in_both_ways(path)
+    assert "rocpd_event" in columns.call_args_list[0].args[1]
+    assert read[:2] == [ROWS, ROWS]
 
 
 def test_more_rows_than_the_file_can_hold_are_one_line(run: Path) -> None:

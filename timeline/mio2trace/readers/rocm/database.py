@@ -148,18 +148,25 @@ class Database:
 
     def arrays(self, table: str, key: str, columns: Sequence[str]) -> Iterator[tuple[Any, list[Numbers]]]:
         """Columns of a table in ``names`` as arrays, some ten thousand rows each time, with the value that the column
-        ``key`` has in all rows. They are the rows of `blocks`, in their order.
+        ``key`` has in all of them. They are the rows of `blocks`, in their order.
 
-        Raises `Unread` after the last row that it can read, perhaps before the first: where a cell is no whole number
-        or ``key`` has several values, for a small database, and without the libraries. Raises `InputError` if there are
-        more rows than the file can hold.
+        Raises `Unread` after some rows, perhaps before the first: where a cell is no whole number or ``key`` has
+        another value, for a small database, and without the libraries. Raises `InputError` if there are more rows than
+        the file can hold.
         """
         from_table = f"FROM {_quoted(table)}"
-        if not self._is_large or not self._is_scanned(table) or not self._has_numbers(key, columns, from_table):
+        other = f"{key} COLLATE BINARY IS NOT (SELECT {key} {from_table} LIMIT 1)"
+        # The driver stops at a number that is not whole, and has then read no other value of ``key`` than this one.
+        query = f"SELECT {', '.join(columns)}, CASE WHEN {other} THEN 0.5 ELSE 0 END {from_table}"
+        if (
+            not self._is_large
+            or not self._is_scanned(table)
+            or not self._may_be_read(query, other, columns, from_table)
+        ):
             raise Unread
         (value,) = self._of_numbers.execute(f"SELECT {key} {from_table} LIMIT 1").fetchone()
         left = self._most_rows
-        for found in arrow.columns(self._uri, f"SELECT {', '.join(columns)} {from_table}"):
+        for *found, _ in arrow.columns(self._uri, query):
             left -= len(found[0])
             if left < 0:
                 raise self._too_many_rows()
@@ -171,26 +178,19 @@ class Database:
         behind = [table] if kind == "table" else _shown_tables(sql)
         return len(behind) == 1 and behind[0].lower() not in self._indexed
 
-    def _has_numbers(self, key: str, columns: Sequence[str], from_table: str) -> bool:
-        """Return whether rows have one ``key``, and the first of them numbers in all ``columns``. What a guarded
-        connection finds here a connection without guards may read: it stops at the first text after these rows."""
+    def _may_be_read(self, query: str, other: str, columns: Sequence[str], from_table: str) -> bool:
+        """Return whether a connection without guards may read a query: a guarded one has prepared it, and finds no text
+        and no other key in its first rows. At a later one the driver stops."""
         import sqlite3
 
-        first = f"SELECT {', '.join(columns)} {from_table} LIMIT {arrow.AT_ONCE}"
-        is_text = " OR ".join(f"{column} >= ''" for column in columns)
-        others = f"{key} COLLATE BINARY IS NOT (SELECT {key} {from_table} LIMIT 1)"
+        texts = " OR ".join(f"{column} >= ''" for column in columns)
+        first = f"SELECT {other} AS is_other, {', '.join(columns)} {from_table} LIMIT {arrow.AT_ONCE}"
+        wrong = f"SELECT 1 FROM ({first}) WHERE is_other OR {texts} LIMIT 1"  # noqa: S608
         try:
-            found = [
-                self._of_numbers.execute(query).fetchone()
-                for query in (
-                    f"SELECT 1 {from_table} LIMIT 1",
-                    f"SELECT 1 FROM ({first}) WHERE {is_text} LIMIT 1",  # noqa: S608
-                    f"SELECT 1 {from_table} WHERE {others} LIMIT 1",
-                )
-            ]
+            has_rows, is_wrong = (bool(self._of_numbers.execute(one).fetchone()) for one in (f"{query} LIMIT 1", wrong))
         except sqlite3.Error:
             return False
-        return found == [(1,), None, None]
+        return has_rows and not is_wrong
 
     def _within(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
         return chain(islice(cursor, self._most_rows), self._too_many(cursor))
