@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from mio2trace.findings import Finding, findings
-from mio2trace.model.profile import Call
+from mio2trace.model.profile import Call, Range
 from tests.made_up_costs import MS, US, Ran, operation, subject
 
 
@@ -65,6 +65,27 @@ def test_calls_of_one_kind_decide_from_a_third_of_the_time_on(synchronised: int,
 def test_only_short_gaps_are_slow_launches(us: int, said: str) -> None:
     """In a long gap the host does something else than launching."""
     assert said in short_gaps(us, synchronised=0).advice
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("aten::view", "aten::mm", "hipLaunchKernel", "aten::empty"), "look at the host's processor"),
+        (("aten::view", "aten::mm", "loss", "optimizer"), "look at the host's processor"),
+        (("aten::view", "batch", "loss", "optimizer"), "look at what the program does"),
+        (("aten::view", "aten::view", "loss", "optimizer"), "look at why the host is in aten::view"),
+    ],
+)
+def test_long_gaps_in_many_ops_are_the_processors(names: tuple[str, ...], said: str) -> None:
+    """Four gaps of a millisecond, each with another op, call or range of the program."""
+    each = [Ran("a", 100 * US), *[Ran("a", 100 * US, after_ns=MS)] * 4]
+    begins = [begin + 100 * US + gap * 1100 * US for begin in (1000 * MS, 2000 * MS + 4500 * US) for gap in range(4)]
+    ranges = [
+        Range("operator" if "::" in name else "range", name, 0, begin + US, begin + MS - US)
+        for begin, name in zip(begins, 2 * names, strict=True)
+    ]
+    (found,) = [one for one in findings(subject({1: each, 2: each}, ranges=ranges)) if one.rule.id == "idle"]
+    assert said in found.advice
 
 
 def test_a_name_is_in_the_sentence_from_a_tenth_of_the_time_on() -> None:

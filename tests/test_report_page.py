@@ -46,6 +46,7 @@ from mio2trace.fleet import page as fleet_page
 from mio2trace.measures.step_time import StepTime
 from mio2trace.notes import Notes
 from tests.conftest import ROOT, shared_folder
+from tests.kineto_files import FIRST_US, rows, trace
 from tests.made_up_runs import largest, noisy
 from tests.perfetto_tools.perfetto_ui import PerfettoUI
 
@@ -474,3 +475,47 @@ def test_processes_of_a_job_have_a_section_each() -> None:
     text = made(*sorted(job.glob("run.rank*.log")), *sorted((job / "rocpd").glob("4*.db.gz")))
     assert re.findall(r"<h2[^>]*>(.*?)</h2>", text) == ["rank 0", "rank 1"]
     assert len(text.encode()) <= LIMIT
+
+
+@pytest.mark.parametrize(
+    ("files", "title"),
+    [
+        (("step_0.json", "step_1.json"), "step: 2 processes"),
+        (("folder/step_0.json", "other/step_1.json"), "step: 2 processes"),
+        (("a.json", "b.json"), "[ab]"),
+    ],
+)
+def test_the_title_of_a_job_is_that_of_all_its_files(files: tuple[str, ...], title: str, tmp_path: Path) -> None:
+    for rank, name in enumerate(files):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        data = trace(rows(FIRST_US + 7 * rank), distributedInfo={"backend": "nccl", "rank": rank, "world_size": 2})
+        path.write_bytes(data.replace(b"542", b"%d" % (542 + rank)))
+    text = made(*(tmp_path / name for name in files))
+    assert re.search(f"<h1>{title}</h1>", text) is not None
+
+
+@pytest.mark.parametrize(("iterations", "label"), [(9, "steady iterations"), (0, "kernels")])
+def test_the_picture_of_a_run_without_iterations_has_kernels(iterations: int, label: str) -> None:
+    report = large()
+    section = msgspec.structs.replace(report.sections[0], iterations=iterations)
+    assert re.search(rf"</svg>{label} [\d,.]+ ms", page(msgspec.structs.replace(report, sections=(section,))))
+
+
+def test_a_histogram_of_few_columns_is_not_enlarged() -> None:
+    """A column is as wide as in a histogram of many, and its label as wide as the column."""
+    sizes = []
+    for bits in (13, 30):
+        short = tuple(
+            Duration(below_ns=1 << one, count=1, ns=1 if one < bits else 10**9) for one in range(11, bits + 1)
+        )
+        report = large()
+        section = msgspec.structs.replace(report.sections[0], durations=short)
+        text = page(msgspec.structs.replace(report, sections=(section,)))
+        found = re.search(r'<svg class="columns" width="(\d+)" viewBox="0 0 (\d+) \d+"', text)
+        assert found is not None
+        assert found[1] == found[2]
+        sizes.append(int(found[1]))
+        assert ">&lt; 0.1 %<" in text
+        assert ">under 0.1 %<" not in text
+    assert sizes == [56 * 4, 56 * 21]

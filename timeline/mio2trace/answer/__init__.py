@@ -7,7 +7,7 @@ for an issue, `html.py` as a page.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 
 import msgspec
 
@@ -19,10 +19,13 @@ from mio2trace.findings import Gpu, Subject
 from mio2trace.measures import Measures
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.ops.choices import Choices
+from mio2trace.outgoing import count, visible
 from mio2trace.ranks import meetings, said, totals
 
 __all__ = ["Report", "Section", "report_of", "subjects"]
 
+LEAST_NAME = 3
+"""The least letters that the files of a job have in common, to be its title."""
 MOST_SECTIONS = 8
 """The most sections (runs or processes) of a report; it states how many others there are."""
 
@@ -30,22 +33,32 @@ MOST_SECTIONS = 8
 def report_of(analysis: Analysis, runs: Sequence[Run], gpu: Gpu | None = None, *, depth: Depth = "page") -> Report:
     """Return the content of the report on some of the runs; ``depth``: how much of it is needed."""
     sections: list[Section] = []
-    count = 0
+    profiles = 0
     for run in runs:
         shown, of_run = _sections(run, len(runs) > 1, gpu, MOST_SECTIONS - len(sections), depth=depth)
         sections += shown
-        count += of_run
-    titles = dict.fromkeys(run.name for run in runs)
+        profiles += of_run
+    titles = dict.fromkeys(_title(run, analysis) for run in runs)
     return Report(
         title=", ".join(list(titles)[:3]) + (f" and {len(titles) - 3} more" if len(titles) > 3 else ""),
         generator=f"mio2trace {mio2trace.__version__}",
         sections=tuple(sections),
-        left_out=count - len(sections),
+        left_out=profiles - len(sections),
         inputs=tuple(
             sorted(f"{file.format} ({file.size:,} bytes, sha256 {file.sha256[:12]})" for file in analysis.inputs)
         ),
         notes=tuple(analysis.cleaner.quoted(str(note)) for note in analysis.notes if note.problem),
     )
+
+
+def _title(run: Run, analysis: Analysis) -> str:
+    """Return the name of a run: of a job what the names of its files begin with."""
+    names = [file.name.rpartition("/")[2].partition(".")[0] for file in run.inputs]
+    alike = takewhile(lambda letters: len({*letters}) == 1, zip(*names, strict=False))
+    common = "".join(letters[0] for letters in alike).rstrip(" ._-")
+    if not run.is_job or len(names) < 2 or len(common) < LEAST_NAME:
+        return run.name
+    return f"{visible(analysis.cleaner.text(common))}: {count(len(run.alignments), 'process')}"
 
 
 def _sections(run: Run, several: bool, gpu: Gpu | None, most: int, *, depth: Depth) -> tuple[list[Section], int]:
@@ -59,14 +72,14 @@ def _sections(run: Run, several: bool, gpu: Gpu | None, most: int, *, depth: Dep
         sections.append(of_profile(subject, name, libraries, depth=depth))
     if sections and run.is_job:
         sections[0] = _with_ranks(sections[0], run)
-    count = sum(1 for measures in run.drawn if measures.alignment.profile.activities)
-    if not count:
+    number = sum(1 for measures in run.drawn if measures.alignment.profile.activities)
+    if not number:
         of_run = of_logs(run)
-        sections, count = of_run[:most], len(of_run)
+        sections, number = of_run[:most], len(of_run)
     if sections and run.reference is not None and not any(section.reference for section in sections):
         printed = printed_reference(run.logs, run.reference.logs)
         sections[0] = msgspec.structs.replace(sections[0], reference=printed)
-    return sections, count
+    return sections, number
 
 
 def _with_ranks(section: Section, run: Run) -> Section:

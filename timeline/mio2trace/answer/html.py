@@ -272,6 +272,7 @@ def _run(section: Section, room: Room) -> dict[str, Any] | None:
         parts = thumbnail.busy.get(kind)
         if parts:
             ns = sum(parts) * thumbnail.span_ns / len(parts)
+            label = "kernels" if kind == "steady" and not section.iterations else label
             together = -(-len(parts) // room.bins)
             bins = [parts[at : at + together] for at in range(0, len(parts), together)]
             layers.append((colour, [sum(own) / len(own) for own in bins], f"{label}: {ms(ns)}"))
@@ -332,7 +333,7 @@ def _durations(section: Section) -> dict[str, Any] | None:
         part = percent(section.share(ns) or 0)
         kernels = f"{tables.calls(round(number, 1))} kernel{'' if round(number, 1) == 1 else 's'}"
         said = f"under {edge}: {kernels}, {ms(ns)}, {part}"
-        share = part if ns else ""
+        share = part.replace("under ", "< ") if ns else ""  # as wide as the column
         bins.append(svg.Bin(f"< {edge}", ns, share, said))
     picture = svg.columns(bins, "Kernel time by how long the kernels are")
     return tables.part("Kernels by duration", note=f"% {section.of_whole}", picture=picture, id="kernel-durations")

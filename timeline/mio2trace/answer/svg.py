@@ -107,9 +107,11 @@ def columns(bins: Sequence[Bin], label: str) -> Markup:
         below = _n(middle), tall + top + 16, each.label
         marks.append(column.format(each.title, *shape, *below, _n(middle), _n(y - 5), each.above))
     base = Shown('<path class="axis" d="M0 {}h{}"/>').format(top + tall, wide * len(bins))
+    width = max(1, wide * len(bins))
     return Shown(
-        '<svg class="columns" viewBox="0 0 {} {}" role="img" aria-label="{}"><g class="labels">{}</g>{}</svg>'
-    ).format(max(1, wide * len(bins)), tall + top + 24, label, _joined(marks), base)
+        '<svg class="columns" width="{}" viewBox="0 0 {} {}" role="img" aria-label="{}">'
+        '<g class="labels">{}</g>{}</svg>'
+    ).format(width, width, tall + top + 24, label, _joined(marks), base)
 
 
 def timeline(

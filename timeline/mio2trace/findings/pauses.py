@@ -83,6 +83,12 @@ _GRAPHS = "Graphs already launch the step: look at what the host does between tw
 _LAUNCH_LESS = "The host launches too slowly: launch fewer, larger kernels ({how}) or use larger batches."
 _LONG, _LONGEST = "The gaps are long ({} on average)", "The longest gap takes {}"
 _PROGRAM = "{gaps}, in no recorded call: look at what the program does there (input data, its own code){how}."
+_SHORT_WORK = re.compile(r"aten::|(?:hip|cuda|cu)[A-Z]", re.ASCII)
+"""Ops and calls that wait for nothing (`_FORMS` has those that do): the host needs some microseconds for each."""
+_SPREAD = (
+    "{gaps}, in ops and calls of many kinds: look at the host's processor (cores of the process, other processes,"
+    " Python threads)."
+)
 _IN_CALL = "{gaps}: look at why the host is in {name} for so long."
 _FEW = "Look at iteration {number} alone: the other steps are busy. --iterations {number} -o out.pftrace shows it."
 _LOST = "Record the run again, completely: {part} of the launches have no kernel here, so these gaps may be work."
@@ -157,6 +163,8 @@ def _advice(subject: Subject, largest: Cause) -> str:
         name, ns = largest.during[0] if largest.during else ("", 0)
         if ns >= DECIDES * largest.ns:
             return _IN_CALL.format(gaps=gaps, name=name)
+        if sum(ns for name, ns in largest.during if _SHORT_WORK.match(name)) >= DECIDES * largest.ns:
+            return _SPREAD.format(gaps=gaps)
         return _PROGRAM.format(gaps=gaps, how=_how_to_see(subject))
     fuse = "graphs" if subject.is_compiled else "torch.compile, graphs"
     return _LAUNCH_LESS.format(how=fuse if subject.is_torch else "fusion, hipGraph")
@@ -495,10 +503,9 @@ RULES = (
         advice="by the largest cause of this run. If calls of one kind have a third of the time of that cause: remove"
         " the call that waits (synchronisation, .item(), blocking copy, allocation, data loading). Builds: warm up."
         " Queued: look for what the work waits for. Short gaps between launches: launch less (fusion, torch.compile,"
-        " graphs, larger batches)."
-        " Long gaps: look at what the host does in them. Only one step, which may be cold: record several steps after a"
-        " warm-up. Without iterations the gaps may be start-up: record steps"
-        " after a warm-up.",
+        " graphs, larger batches). Long gaps: look at what the host does in them; at its processor, if it is in many"
+        " ops and calls that wait for nothing. Only one step, which may be cold: record several steps after a warm-up."
+        " Without iterations the gaps may be start-up: record steps after a warm-up.",
         find=_idle,
     ),
     Rule(
