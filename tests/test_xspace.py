@@ -314,6 +314,22 @@ def test_error_what_has_nothing_of_a_gpu_is_one_line(data: bytes, tmp_path: Path
     assert result.stderr.startswith("mio2trace: ")
 
 
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [
+        (plane("/device:TPU:0", [Line("XLA Ops", [Event("x", 0, 1)])]), "the profile of a TPU; expected an XSpace"),
+        (b"", "it holds 1 ops and ranges of the host and no work of a device\n"),
+    ],
+)
+def test_error_work_of_a_host_alone_is_not_called_pytorchs(device: bytes, said: str, tmp_path: Path) -> None:
+    """A TPU's profile has ranges of the host, as has that of a program without a GPU."""
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(device + plane("/host:CPU", [Line("main/1", [Event("PjitFunction(f)", 0, 5_000_000)])]))
+    result = CliRunner().invoke(cli, [str(path), "-q", "-o", str(tmp_path / "a.json")])
+    assert result.exit_code == 1
+    assert said in result.stderr
+
+
 @pytest.mark.thorough
 def test_changed_bytes_never_end_the_program(tmp_path: Path) -> None:
     """Every 29th byte of a small run, three values each."""

@@ -323,10 +323,9 @@ def what_is_missing(run: Run, notes: Notes) -> str:
                 "permission, or another profiler uses the GPU)"
             )
         elif host and not lost:
-            lost = (
-                f"it holds {host:,} ops and ranges of the host and no work of a device (torch.profiler records that "
-                "with ProfilerActivity.CUDA, on AMD GPUs too)"
-            )
+            lost = f"it holds {host:,} ops and ranges of the host and no work of a device"
+            if any(made.text.startswith("aten::") for profile in run.profiles for made in profile.ranges):
+                lost += " (torch.profiler records that with ProfilerActivity.CUDA, on AMD GPUs too)"
         return f"no kernel, copy or build in the profile: {lost or 'the program ran nothing on the device'}"
     if run.libraries:
         return (

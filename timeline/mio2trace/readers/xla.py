@@ -513,9 +513,9 @@ class _Assembly:
         for plane in self._planes:
             if plane.name.startswith("/host:") and plane.lines:
                 self._host(plane)
-        if not self._ran and not self._calls and not self._ranges:
-            tpu = any(plane.name.startswith("/device:TPU") for plane in self._planes)
-            what = "the profile of a TPU" if tpu else "no event of a GPU or of its host"
+        is_of_tpu = any(plane.name.startswith("/device:TPU") for plane in self._planes)
+        if not self._ran and (is_of_tpu or not (self._calls or self._ranges)):
+            what = "the profile of a TPU" if is_of_tpu else "no event of a GPU or of its host"
             raise InputError(f"{self._source.name}: {what}; expected an XSpace of a run on a GPU")
         begun = {key: call.start_ns or 0 for key, (call, _) in self._calls.items()}
         self._ran.sort(key=lambda ran: (begun.get(ran.correlation, ran.start), ran.start))
