@@ -133,6 +133,7 @@ def test_a_few_lines_like_a_collectors_stay(line: str) -> None:
     [
         ("Op2dTensorLite.kd", "Op2dTensorLite"),
         ("gemm [clone .kd]", "gemm"),
+        ("void f<double>(double*, int) (.kd)", "void f<double>(double*, int)"),
         ("f.isra.0.constprop.12 [clone .kd]", "f"),
         ("_ZN3foo3barEi.part.3.cold", "_ZN3foo3barEi"),
         (".kd", ".kd"),

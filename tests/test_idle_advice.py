@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
-from mio2trace.findings import Finding, findings
+import mio2trace
+from mio2trace.findings import Finding, Subject, findings
 from mio2trace.model.profile import Call, Range
 from tests.made_up_costs import MS, US, Ran, operation, subject
 
@@ -143,3 +146,14 @@ def test_the_cache_is_advised_only_if_miopen_computes() -> None:
         run = subject({1: each, 2: each}, operations, other_calls=calls)
         (found,) = [one for one in findings(run) if one.rule.id == "idle"]
         assert ("MIOPEN_CUSTOM_CACHE_DIR" in found.advice) is has
+
+
+@pytest.mark.parametrize(("count", "is_found"), [(60, True), (45, False)])
+def test_some_kernels_that_repeat_show_little(count: int, is_found: bool, tmp_path: Path) -> None:
+    """Less than a millisecond idle in all: no mark says that the kernels are steps of a program."""
+    rows = [f"{number},f,0,0,7,7,64,64,{40 * US * number},{40 * US * number + 20 * US}" for number in range(1, count)]
+    path = tmp_path / "results.csv"
+    path.write_text("\n".join(["Index,KernelName,gpu-id,queue-id,pid,tid,grd,wgr,BeginNs,EndNs", *rows, ""]))
+    (measures,) = mio2trace.analyse(path).run.measures
+    assert measures.steady.told.told_by == "repetition"
+    assert ("idle" in [one.rule.id for one in findings(Subject(measures))]) is is_found

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from mio2trace.cli import cli
-from mio2trace.model.profile import Profile
+from mio2trace.model.profile import Profile, Resources
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.rocm import v1_csv, v1_db, v1_json
@@ -431,6 +431,41 @@ def test_dispatches_are_the_same_in_all_forms(tmp_path: Path) -> None:
     ]
     assert told(trace, v1_json) == expected
     assert told(database, v1_db) == expected
+
+
+V2 = (
+    "Dispatch_ID,GPU_ID,Queue_ID,PID,TID,Grid_Size,Workgroup_Size,LDS_Per_Workgroup,Scratch_Per_Workitem,Arch_VGPR,"
+    "Accum_VGPR,SGPR,Wave_Size,Kernel_Name,Start_Timestamp,End_Timestamp,Correlation_ID"
+)
+V2_ROW = '1,60633,1,7,8,640,64,512,0,16,4,32,64,"f(int, int) (.kd)",1000,2000,0'
+COMPUTE = (
+    "Dispatch_ID,Kernel_Name,GPU_ID,queue-id,queue-index,pid,tid,Grid_Size,Workgroup_Size,LDS_Per_Workgroup,"
+    "Scratch_Per_Workitem,Arch_VGPR,Accum_VGPR,SGPR,wave_size,sig,obj,DispatchNs,Start_Timestamp,End_Timestamp,CompleteNs"
+)
+COMPUTE_ROW = '1,"f(int, int) [clone .kd]",60633,1,0,7,8,640,64,512,0,16,4,32,64,0x0,0x7f,900,1000,2000,2100'
+
+
+@pytest.mark.parametrize(
+    ("head", "row", "counters"),
+    [
+        (V2, V2_ROW, {}),
+        (f"{V2},SQ_WAVES,GRBM_COUNT,VALUUtilization", f"{V2_ROW},4,7.5,99", {"SQ_WAVES": 4.0, "GRBM_COUNT": 7.5}),
+        (COMPUTE, COMPUTE_ROW, {}),
+    ],
+)
+def test_kernels_of_rocprofv2_and_rocprofiler_compute(
+    head: str, row: str, counters: dict[str, float], tmp_path: Path
+) -> None:
+    """The same columns by other names; counters make it a run that collected them."""
+    path = tmp_path / "results.csv"
+    path.write_text(f"{head}\n{row}\n")
+    (profile,) = read(path, v1_csv)
+    (kernel,) = profile.activities
+    assert (kernel.name, kernel.start_ns, kernel.end_ns, kernel.number) == ("f(int, int)", 1000, 2000, 1)
+    assert (kernel.grid, kernel.workgroup) == ((640, 1, 1), (64, 1, 1))
+    assert kernel.resources == Resources(16, 4, 32, 512, 0)
+    assert (profile.process.pid, profile.queues[0].number, profile.devices[0].name) == (7, 1, "device 60633")
+    assert dict(zip([one.name for one in profile.counters], kernel.counters, strict=True)) == counters
 
 
 @pytest.mark.parametrize(("arguments", "blocked"), [("", 0), ("( sizeBytes(4000000000) )", 0), ("( sizeBytes(4) )", 1)])

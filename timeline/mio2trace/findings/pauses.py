@@ -68,7 +68,7 @@ _FORMS = (
     ),
 )
 LEAST_IDLE_NS = 1_000_000
-"""Without steps, less idle time is no finding: a recording of a few kernels shows nothing about a program."""
+"""Without marked steps, less idle time is no finding: a recording of a few kernels shows nothing about a program."""
 _BUILDS = "Programs are built or loaded in the step: run a warm-up before you measure."
 _BUILDS_ALONE = "Programs are built or loaded in this time: run a warm-up, and record after it."
 _NO_STEPS = "No steps are known, so this may be start-up: {how}."
@@ -198,10 +198,10 @@ def _idle(subject: Subject) -> Iterator[Found]:
     step, spent = timed.step_time, timed.spent
     if spent is None or spent.idle_ns <= IDLE * spent.length_ns or timed.is_capture or timed.has_counters:
         return
-    if step is None and spent.idle_ns < LEAST_IDLE_NS:
-        return
     number = 1 if step is None else len(step.windows)
     told = timed.steady.told
+    if told.told_by != "named" and spent.idle_ns * number < LEAST_IDLE_NS:
+        return
     without = ", measured without MIOpen's log" if timed is not subject else ""
     causes = "; ".join(
         cause(one, number, is_filtered=timed.is_filtered, longest=step is None)
@@ -488,10 +488,11 @@ RULES = (
         id="idle",
         title="GPU idle.",
         fires="the slowest device runs nothing for > 15 % of its steady iterations. Without iterations: for > 15 % of"
-        " the recording, and for at least 1 ms. It never fires for captures of graphs (`capture`), for runs with"
-        " hardware counters (`counter-run`), or for dv/dt profiles, because dv/dt waits for each command. It is low if"
-        " fewer than half of the iterations are idle for > 15 %. It is also low if the gaps may be work: at least 10 %"
-        " of the launches have no kernel in the profile, or rows were filtered out of the file",
+        " the recording. Without iterations, or if only the repetition of kernels shows them: for at least 1 ms in all."
+        " It never fires for captures of graphs (`capture`), for runs with hardware counters (`counter-run`), or for"
+        " dv/dt profiles, because dv/dt waits for each command. It is low if fewer than half of the iterations are idle"
+        " for > 15 %. It is also low if the gaps may be work: at least 10 % of the launches have no kernel in the"
+        " profile, or rows were filtered out of the file",
         formula="time in gaps between commands, per steady iteration; share of the iteration's length. Without"
         " iterations: all gaps, as a share of the recording. If `record"
         " --reference` recorded a run without MIOpen's log, that run is measured. Gaps in which the device did"

@@ -15,7 +15,9 @@ from mio2trace.notes import Notes
 from mio2trace.patterns import late
 from mio2trace.source import Source
 
-_CLONE = late(r"(?:\.(?:kd|cold|(?:isra|constprop|part|clone|lto_priv|llvm)\.[0-9]+)| \[clone [^\]\[]{1,40}\])\Z")
+_CLONE = late(
+    r"(?:\.(?:kd|cold|(?:isra|constprop|part|clone|lto_priv|llvm)\.[0-9]+)| \[clone [^\]\[]{1,40}\]| \(\.kd\))\Z"
+)
 _LONGEST_CLONE, _CLONES = 60, 6
 Record = Profile | FrameworkLog | MiopenLog | TfProfile | TfView | SolverTable | GemmTable
 Records = list[Record]

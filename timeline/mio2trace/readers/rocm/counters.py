@@ -26,6 +26,8 @@ COUNTER_RUN = (
 )
 NOT_ADDED = "counter with several values per kernel that cannot be added up (a percentage, a mean): left out"
 NO_NUMBER = "value of a counter that is no number: left out"
+VALUE = late(r"[+-]?[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][+-]?[0-9]{1,3})?")
+"""A value in a table."""
 Key = TypeVar("Key", bound=Hashable)
 
 

@@ -27,7 +27,7 @@ from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm import tables
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, sizes
-from mio2trace.readers.rocm.counters import sort_by_name
+from mio2trace.readers.rocm.counters import VALUE, sort_by_name
 from mio2trace.readers.rocm.tables import Table, integer
 from mio2trace.source import Source
 
@@ -48,7 +48,6 @@ _SET = (
 )  # fmt: skip
 _FILE = late(rf"(.*?)({'|'.join(_SET)})\.csv(?:\.gz)?", re.DOTALL)
 _AGENT = late(r"(?:Agent )?(\d{1,4})")
-_VALUE = late(r"[+-]?[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][+-]?[0-9]{1,3})?")
 _Process = tuple[str, int | None]
 """(guid, pid)."""
 _Dispatch = tuple[str, int | None, int]
@@ -218,7 +217,7 @@ class _Reading:
                 continue
             assembly, place = found
             name, text = row[counter_at], row[value_at]
-            value = float(text) if _VALUE.fullmatch(text) else None
+            value = float(text) if VALUE.fullmatch(text) else None
             assembly.counts.add(place, name, "", sort_by_name(name), value)
 
     def _counted_kernel(self, table: Table, line: int, row: list[str], dispatch: _Dispatch) -> None:
