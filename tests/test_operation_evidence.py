@@ -371,18 +371,19 @@ def test_no_link_is_sure_where_nothing_tells_calls_apart_and_no_search_was_wide(
 ) -> None:
     """But for what launch lines tell."""
     monkeypatch.setattr(stream, "TOO_VAGUE", 0)
-    doubted = stream.Stream._doubt_vague
+    solve = stream.Stream.solve
     vague: list[tuple[float, Evidence]] = []
 
-    def looked_at(one: stream.Stream, posterior: Posterior) -> None:
-        doubted(one, posterior)
+    def looked_at(one: stream.Stream) -> Posterior:
+        posterior = solve(one)
         vague.extend(
             (posterior.confidence[number], one._by(number, place, posterior.fits[number]))
             for number, place in enumerate(posterior.operation)
             if place != NONE
         )
+        return posterior
 
-    monkeypatch.setattr(stream.Stream, "_doubt_vague", looked_at)
+    monkeypatch.setattr(stream.Stream, "solve", looked_at)
     measured(shared_folder(), ("lines lost in bursts", "m290-lenet-train-cmdonly", "nf", 0))
     assert vague
     assert all(confidence <= WHOLE for confidence, by in vague if by != LAUNCH_LINE)

@@ -32,7 +32,7 @@ from mio2trace.align.operations.rates import (
     UNLOGGED,
     calibrated,
 )
-from mio2trace.align.operations.rows import SEVERAL
+from mio2trace.align.operations.rows import SEVERAL, KernelKind
 from mio2trace.ops.operation import Operation
 
 _ALIKE = 0.005
@@ -97,6 +97,9 @@ class Posterior(msgspec.Struct, kw_only=True):
         self.others[at] = tuple((place, chance * rest) for place, chance in self.others[at])
         self.gone[at] *= rest
 
+    def doubt(self, at: int, at_most: float) -> None:
+        self.confidence[at] = min(self.confidence[at], at_most)
+
     def chances(self, at: int) -> tuple[tuple[int, float], ...]:
         """Where the kernel may be, and how probable each is."""
         return (self.operation[at], self.confidence[at]), *self.others[at]
@@ -127,20 +130,18 @@ class Habits:
                 self._pairs[kind, classes[place]] += confidence
                 self._own[kind, place] += confidence
                 self._launching.add(place)
-        self._launched: dict[int, float] = defaultdict(float)
-        for (_, number), count in self._pairs.items():
-            self._launched[number] += count
         self._calls = Counter[int](classes[place] for place in self._launching)
+        self._launched: dict[int, float] = defaultdict(float)
         self._posed: dict[tuple[int, object], float] = defaultdict(float)
         self._of_problem: dict[object, float] = defaultdict(float)
         for (kind, number), count in self._pairs.items():
-            self._posed[kind, likelihood.problem_of[number]] += count
-            self._of_problem[likelihood.problem_of[number]] += count
+            problem = likelihood.problem_of[number]
+            self._launched[number] += count
+            self._posed[kind, problem] += count
+            self._of_problem[problem] += count
         self._learn_work()
-        self._learn_helpers()
         self._learn_order(posterior)
-        self._learn_lost(posterior)
-        self._learn_unknown(posterior)
+        self._learn_names(posterior)
         self._nats: dict[tuple[int, int], float] = {}
 
     def nats(self, kind: int, place: int) -> float:
@@ -149,10 +150,9 @@ class Habits:
         known = self._nats.get((kind, number))
         if known is None:
             known = self._nats[kind, number] = self._work_nats(kind, place, number)
-        known += self._helper_nats(kind, place)
         if self._likelihood.kernels.kinds[kind].is_strange:
             known += self._unknown_nats(kind, self._own.get((kind, place), 0.0))
-            known += self._served_nats(kind, place)
+        known += self._sort_nats(kind, place)
         if self._rows:
             known += self._chosen_nats(kind, place, number)
         if self._rows and self._calls[number] > 1:
@@ -179,48 +179,42 @@ class Habits:
         same, other = self._orders[direction, gemm_first], self._orders[direction, not gemm_first]
         return log(2 * (max(0.0, same - 1) + 1) / (max(0.0, same - 1) + other + 2))
 
-    # Calls that the log lost
+    # Names: of kernels of lost calls, of those in no table, of helpers of any call
 
-    def _learn_lost(self, posterior: Posterior) -> None:
-        """Count kernels of lost calls by name: some calls print nothing."""
-        kinds = self._likelihood.kernels.kinds
-        self._named: Counter[str] = Counter()
-        self._lost: dict[str, float] = defaultdict(float)
+    def _learn_names(self, posterior: Posterior) -> None:
+        """Count kernels of lost calls by name (some calls print nothing), and names by sort of call (`_sort`)."""
+        kinds, operations = self._likelihood.kernels.kinds, self._likelihood.operations
+        named, strange = Counter[str](), Counter[str]()
+        lost: dict[str, float] = defaultdict(float)
+        inside: dict[str, float] = defaultdict(float)
         for kind, gone in zip(self._likelihood.kernels.of, posterior.gone, strict=True):
-            if kinds[kind].name is not None:
-                self._named[kinds[kind].launch[0]] += 1
-                self._lost[kinds[kind].launch[0]] += gone
-        kernels, lost = self._named.total(), sum(self._lost.values())
+            one = kinds[kind]
+            counts, of_lost = (strange, inside) if one.is_strange else (named, lost)
+            if one.is_strange or one.name is not None:
+                counts[one.launch[0]] += 1
+                of_lost[one.launch[0]] += gone
+        self._strange, self._inside = strange, inside
         self._lost_nats: dict[str, float] = {}
-        for name, count in self._named.items():
-            share, own = count / kernels, self._lost[name] / count
-            again = self._lost[name] - own
-            self._lost_nats[name] = log((again + OTHERS * share) / (lost - own + OTHERS) / share)
+        kernels, every = named.total(), sum(lost.values())
+        for name, number in named.items():
+            share, own = number / kernels, lost[name] / number
+            self._lost_nats[name] = log((lost[name] - own + OTHERS * share) / (every - own + OTHERS) / share)
+        self._sorts: Counter[object] = Counter()
+        self._linked: dict[tuple[str, object], float] = defaultdict(float)
+        for (kind, place), count in self._own.items():
+            one, operation = kinds[kind], operations[place]
+            self._sorts.update((operation.primitive, (operation.primitive, operation.direction)))
+            sort, name = _sort(one, operation), one.launch[0]
+            if sort is not None:
+                self._linked[name, sort] += count
+                self._linked[name, one.is_strange] += count
+            if one.is_strange:
+                inside[name] += count
 
     def lost_nats(self, kind: int) -> float:
         """Return the ratio for a kernel of a lost call."""
         one = self._likelihood.kernels.kinds[kind]
         return self._unknown_nats(kind, 0.0) if one.is_strange else self._lost_nats.get(one.launch[0], 0.0)
-
-    # Names that are in no table
-
-    def _learn_unknown(self, posterior: Posterior) -> None:
-        """Count kernels with unknown names in calls, by name and kind of call."""
-        kernels, operations = self._likelihood.kernels, self._likelihood.operations
-        self._strange: Counter[str] = Counter()
-        self._inside: dict[str, float] = defaultdict(float)
-        self._linked: dict[str, float] = defaultdict(float)
-        self._served: dict[tuple[str, object], float] = defaultdict(float)
-        for kind, gone in zip(kernels.of, posterior.gone, strict=True):
-            if kernels.kinds[kind].is_strange:
-                self._strange[kernels.kinds[kind].launch[0]] += 1
-                self._inside[kernels.kinds[kind].launch[0]] += gone
-        for (kind, place), count in self._own.items():
-            if kernels.kinds[kind].is_strange:
-                name = kernels.kinds[kind].launch[0]
-                self._inside[name] += count
-                self._linked[name] += count
-                self._served[name, _sort(operations[place])] += count
 
     def _unknown_nats(self, kind: int, own: float) -> float:
         """Return the ratio for an unknown name being the library's; all its kernels are one event."""
@@ -229,59 +223,32 @@ class Habits:
         again = min(others, max(0.0, self._inside[name] - own))
         return log((again + UNKNOWN_NAME) / (others - again + 1 - UNKNOWN_NAME) / UNKNOWN_NAME)
 
-    def _served_nats(self, kind: int, place: int) -> float:
-        name, sort = self._likelihood.kernels.kinds[kind].launch[0], _sort(self._likelihood.operations[place])
-        share = (1 + self._sorts[sort]) / (1 + self._sorts.total())
-        return self._share_nats(kind, place, self._served[name, sort], self._linked[name], share)
-
-    def _share_nats(self, kind: int, place: int, alike: float, every: float, share: float) -> float:
-        """Return the ratio of a name by its links in calls like this one and in all calls, without this pair's."""
-        own = self._own.get((kind, place), 0.0)
-        return log((max(0.0, alike - own) + share) / (max(0.0, every - own) + 1) / share)
-
-    # Helpers of any call
-
-    def _learn_helpers(self) -> None:
-        """Count helpers of any primitive by the calls that launch them."""
-        operations, kinds = self._likelihood.operations, self._likelihood.kernels.kinds
-        self._helped: dict[tuple[str, str], float] = defaultdict(float)
-        self._helpers: dict[str, float] = defaultdict(float)
-        self._primitives = Counter(operations[place].primitive for _, place in self._own)
-        self._sorts = Counter(_sort(operations[place]) for _, place in self._own)
-        for (kind, place), count in self._own.items():
-            name = kinds[kind].name
-            if name is not None and not name.primitives:
-                self._helped[kinds[kind].launch[0], operations[place].primitive] += count
-                self._helpers[kinds[kind].launch[0]] += count
-
-    def _helper_nats(self, kind: int, place: int) -> float:
+    def _sort_nats(self, kind: int, place: int) -> float:
+        """Return the ratio of a name by its links in calls of this sort and in all calls, without this pair's."""
         one = self._likelihood.kernels.kinds[kind]
-        if one.name is None or one.name.primitives:
+        sort = _sort(one, self._likelihood.operations[place])
+        if sort is None:
             return 0.0
-        name, primitive = one.launch[0], self._likelihood.operations[place].primitive
-        share = (1 + self._primitives[primitive]) / (1 + self._primitives.total())
-        helped = self._helped.get((name, primitive), 0.0)
-        return self._share_nats(kind, place, helped, self._helpers.get(name, 0.0), share)
+        name, own = one.launch[0], self._own.get((kind, place), 0.0)
+        alike, every = (self._linked.get((name, which), 0.0) for which in (sort, one.is_strange))
+        share = (1 + self._sorts[sort]) / (1 + len(self._own))
+        return log((max(0.0, alike - own) + share) / (max(0.0, every - own) + 1) / share)
 
     # Work items
 
     def _learn_work(self) -> None:
         likelihood = self._likelihood
-        self._work: dict[str, dict[float, float]] = {}
-        self._sized: Counter[str] = Counter()
-        self._items: Counter[tuple[str, int]] = Counter()
-        supported: dict[tuple[str, float], int] = defaultdict(int)
+        self._work: dict[str, dict[float, float]] = defaultdict(lambda: defaultdict(float))
+        self._items: dict[str, Counter[int]] = defaultdict(Counter)
+        supported = Counter[tuple[str, float]]()
         for kind, kernels in self._of_kind.items():
             name, items = self._sized_name(kind)
-            if items:
-                self._sized[name] += kernels
-                self._items[name, items] += kernels
+            self._items[name][items] += kernels
         for (kind, number), count in self._pairs.items():
             name, items = self._sized_name(kind)
             elements = _elements(likelihood.operations[likelihood.first_of[number]])
             if items and elements:
-                of_name = self._work.setdefault(name, {})
-                of_name[items / elements] = of_name.get(items / elements, 0.0) + count
+                self._work[name][items / elements] += count
                 supported[name, items / elements] += 1
         self._fixed = {
             name: sum(count for ratio, count in ratios.items() if supported[name, ratio] > 1) / sum(ratios.values())
@@ -305,7 +272,7 @@ class Habits:
         others = sum(ratios.values()) - own
         if others < 1:
             return 0.0
-        usual = self._items[name, items] / self._sized[name]
+        usual = self._items[name][items] / (self._items[name].total() - self._items[name][0])
         fixed = self._fixed[name] * (1 - MISSTATED)
         again = max(0.0, ratios.get(items / elements, 0.0) - own) / others
         return log(((1 - fixed) * usual + fixed * again + MISSTATED * usual) / usual)
@@ -335,8 +302,12 @@ class Habits:
         return log(1 - SHORT_CLOSES + SHORT_CLOSES * max(1.0, both / others / expected))
 
 
-def _sort(operation: Operation) -> tuple[str, str | None]:
-    return operation.primitive, operation.direction
+def _sort(kind: KernelKind, operation: Operation) -> object:
+    """Return what tells which calls launch the name: of a helper the primitive, of an unknown name the direction, too;
+    None of other names."""
+    if kind.is_strange:
+        return operation.primitive, operation.direction
+    return operation.primitive if kind.name is not None and not kind.name.primitives else None
 
 
 def _elements(operation: Operation) -> int:
@@ -399,7 +370,7 @@ def hole_nats(calls: int, holes: float) -> float:
     return min(0.0, log(holes / max(1, calls * (calls + 1) / 2)))
 
 
-class Chances(msgspec.Struct, frozen=True, kw_only=True):
+class Chances(msgspec.Struct, kw_only=True):
     """Log-probabilities: ``passed[j]`` over calls 0 to j - 1, ``begun[j]`` by call j, ``lost[j]`` before call j.
 
     ``following[i]``: the call after that of kernel i in an earlier posterior."""

@@ -82,12 +82,8 @@ class Repeats:
             return False
         if own[index + 1 : index + calls + 1] != own[index - calls + 1 : index + 1]:
             return False
-        first, last, named, fit = (
-            self._windows.first,
-            self._windows.last,
-            self._likelihood.kernels.named,
-            self._likelihood.fit,
-        )
+        first, last = self._windows.first, self._windows.last
+        named, fit = self._likelihood.kernels.named, self._likelihood.fit
         for number, before in enumerate(range(at - kernels, at)):
             after, place = before + kernels, posterior.operation[before]
             if number == len(fits):
@@ -120,7 +116,6 @@ class Repeats:
 OUT, GONE, LONG, HELPERS, MAIN, WAITING = range(6)
 GEMM = 8
 STATES, PHASE = 16, 7
-BEFORE = OUT
 
 
 Scores = dict[int, float]
@@ -211,54 +206,23 @@ class Source(NamedTuple):
     own: int
 
 
-class Sources:
-    """The states before one kernel, ranked once for all operations that it may begin.
+def likeliest(
+    sources: Sequence[Source], target: int, passed: float, of_class: int, row: float
+) -> list[tuple[float, int]]:
+    """Return (nats, state) of the most likely states before operation ``target``.
 
-    A state costs ``max(passed one by one, a hole)``. Both have one order for all operations, so the best of both orders
-    contain the best. ``row``: the cost of dividing a row of GEMMs, except for calls of one class."""
-
-    def __init__(self, sources: Sequence[Source], row: float) -> None:
-        self._sources = sources
-        self._row = row
-        self.first = min([source.operation for source in sources])
-        self._ranked: list[list[Source]] = []
-        if not row and len(sources) > 2 * SOURCES:
-            near = sorted(sources, key=lambda source: source.nats - source.passed, reverse=True)
-            far = sorted(sources, key=lambda source: source.nats + source.least, reverse=True)
-            self._ranked = [near, far]
-        self._likeliest = self._before(max([source.operation for source in sources]) + 1)
-        self._last = max([source.operation for source in self._likeliest])
-
-    def of(self, target: int, passed: float, of_class: int) -> list[tuple[float, int]]:
-        """Return (nats, state) of the most likely states. ``passed``: all calls before ``target`` passed over."""
-        scores = [
-            (
-                nats
-                + (passed - before if passed - before > least else least)
-                + (0.0 if own in (NONE, of_class) else self._row),
-                state,
-            )
-            for operation, nats, state, before, least, own in (
-                self._likeliest if target > self._last else self._before(target)
-            )
-            if operation < target
-        ]
-        scores.sort(reverse=True)
-        return scores[:SOURCES]
-
-    def _before(self, target: int) -> Sequence[Source]:
-        if not self._ranked:
-            return self._sources
-        candidates = {}
-        for ranked in self._ranked:
-            left = SOURCES
-            for source in ranked:
-                if source.operation < target:
-                    candidates[source.state] = source
-                    left -= 1
-                    if not left:
-                        break
-        return list(candidates.values())
+    A state costs ``max(passed one by one, a hole)``. ``passed``: all calls before ``target`` passed over. ``row``: the
+    cost of dividing a row of GEMMs, except for calls of one class."""
+    scores = [
+        (
+            nats + (passed - before if passed - before > least else least) + (0.0 if own in (NONE, of_class) else row),
+            state,
+        )
+        for operation, nats, state, before, least, own in sources
+        if operation < target
+    ]
+    scores.sort(reverse=True)
+    return scores[:SOURCES]
 
 
 FEW_TARGETS = 4
@@ -296,7 +260,6 @@ class Lattice:
         # Wherever it begins or ends: each place is as likely.
         self._log_cut = log(CUT / max(1, len(self._kernels)))
         self._rows: dict[int, list[list[int]]] = {}
-        self._seconds: dict[tuple[int, int], float] = {}
         self._worths: dict[tuple[int, int], float] = {}
 
     def solve(self) -> Posterior:
@@ -304,7 +267,7 @@ class Lattice:
         whole = self._likelihood.operations if self._likelihood.divided else ()
         posterior = Posterior.of_none(count)
         edges: list[dict[int, Ways]] = []
-        current: Scores = {BEFORE: 0.0}
+        current: Scores = {OUT: 0.0}
         repeats = Repeats(self._likelihood, self._windows, self._chances)
         started = at = 0
         while at < count:
@@ -379,24 +342,19 @@ class Lattice:
                         ways.setdefault(STATES * (index + 2) + following, []).append((state, score + inside))
         passed, classes = self._chances.passed, self._likelihood.class_of
         # As `_over` has it; a row of GEMMs may be of two calls of one class, or begin one.
-        sources = Sources(
-            [
-                Source(
-                    index, nats, state, passed[index + 1], self._chances.cut if index < 0 else self._chances.hole,
-                    NONE if state & PHASE <= LONG else classes[index],
-                )
-                for index, nats, state in ready
-            ],
-            row,
-        )  # fmt: skip
+        sources = [
+            Source(
+                index, nats, state, passed[index + 1], self._chances.cut if index < 0 else self._chances.hole,
+                NONE if state & PHASE <= LONG else classes[index],
+            )
+            for index, nats, state in ready
+        ]  # fmt: skip
         for target in self._targets(at, ready, first, last):
-            if target <= sources.first:
-                continue
-            inside, following = self._inside(at, target, OUT, entering=True)
-            inside += self._chances.begun[target]
-            to = ways.setdefault(STATES * (target + 1) + following, [])
-            for nats, state in sources.of(target, passed[target], classes[target]):
-                to.append((state, nats + inside))
+            if from_each := likeliest(sources, target, passed[target], classes[target], row):
+                inside, following = self._inside(at, target, OUT, entering=True)
+                inside += self._chances.begun[target]
+                to = ways.setdefault(STATES * (target + 1) + following, [])
+                to += [(state, nats + inside) for nats, state in from_each]
         met = {state: meet(froms) for state, froms in ways.items()}
         kept = self._pruned(at, {state: way[0] for state, way in met.items()})
         return kept, {state: met[state] for state in kept}
@@ -458,7 +416,7 @@ class Lattice:
         if likelihood.is_main(at, index):
             is_gemm = kind.is_gemm and likelihood.operations[index].primitive == "conv"
             if phase in (MAIN, WAITING):
-                nats += self._second(at, index)
+                nats += second_nats(kind, likelihood.operations[index])
                 nats += self._after(at, index, is_gemm=is_gemm, gemm=gemm > 0)
             return nats, MAIN | gemm | GEMM * is_gemm
         role = kind.role
@@ -506,13 +464,6 @@ class Lattice:
         if mains and self._likelihood.operations[index].phase == "find":
             return log(CANDIDATES_APART)
         return NATS_MISSTATED
-
-    def _second(self, at: int, index: int) -> float:
-        key = self._kernels.of[at], index
-        nats = self._seconds.get(key)
-        if nats is None:
-            nats = self._seconds[key] = second_nats(self._kernels.kind(at), self._likelihood.operations[index])
-        return nats
 
     def _targets(self, at: int, ready: Sequence[tuple[int, float, int]], first: int, last: int) -> list[int]:
         if last - first < FEW_TARGETS:

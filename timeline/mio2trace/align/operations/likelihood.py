@@ -5,19 +5,15 @@ nothing."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import inf, log, prod
 from typing import TypeVar
 
 import msgspec
 
-from mio2trace.align.operations.rates import (
-    MISSTATED,
-    NATS_MISSTATED,
-    NATS_NEVER,
-    UNKNOWN_NAME,
-)
+from mio2trace.align.links import NONE
+from mio2trace.align.operations.rates import MISSTATED, NATS_MISSTATED, NATS_NEVER, UNKNOWN_NAME
 from mio2trace.align.operations.rows import TENSOR, Calls, KernelKind, Kernels, serves
 from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES
 from mio2trace.kernels import KernelFact
@@ -74,15 +70,6 @@ def may_be_part(name: str, work_items: int, operation: Operation) -> bool | None
         fits = any(m * n <= _LARGEST_TILE * work_items and work_items <= 8 * m * n for m, n, _ in parts(operation))
         return None if fits else False
     return None
-
-
-def _step_fits(offset: int, operation: Operation) -> bool:
-    """Return whether a GEMM that begins at this element may be a later image's or group's."""
-    groups = operation.groups or 1
-    shapes = [operation.input[1:], operation.output[1:], operation.weights]
-    if operation.input and operation.output:
-        shapes.append((operation.input[1], *operation.output[2:]))  # the input, subsampled
-    return any(shape and offset % max(1, prod(shape) // groups) == 0 for shape in shapes)
 
 
 def items_fit(name: str, grid: Size3, workgroup: Size3 | None, operation: Operation) -> bool | None:
@@ -148,7 +135,13 @@ def gemm_key(m: int, n: int, k: int) -> tuple[int, int, int]:
 
 
 def steps_fit(offsets: Sequence[int], operation: Operation) -> bool:
-    return all(_step_fits(offset, operation) for offset in offsets)
+    """Return whether GEMMs that begin at these elements may be later images' or groups'."""
+    groups = operation.groups or 1
+    shapes = [operation.input[1:], operation.output[1:], operation.weights]
+    if operation.input and operation.output:
+        shapes.append((operation.input[1], *operation.output[2:]))  # the input, subsampled
+    steps = [max(1, prod(shape) // groups) for shape in shapes if shape]
+    return all(any(offset % step == 0 for step in steps) for offset in offsets)
 
 
 _BY_FOURS = late(r"MIOpen(?:Active|Neuron)(?:Fwd|Bwd)|Op4dTensorLite$")
@@ -272,10 +265,10 @@ class Likelihood:
         self._named: Counter[_Named] = Counter()
         self._launched: Counter[object] = Counter()
         self._gemms: Counter[tuple[int, int, int]] = Counter()
-        self._sized: Counter[tuple[str, int | None]] = Counter()
+        self._sized: dict[str, Counter[int]] = defaultdict(Counter)
         self._numbers: Counter[int] = Counter()
         self._offsets: Counter[tuple[int, ...]] = Counter()
-        self._items: dict[str, Counter[tuple[Size3, Size3 | None]]] = {}
+        self._items: dict[str, Counter[tuple[Size3, Size3 | None]]] = defaultdict(Counter)
         self._renamed: Counter[Size3 | None] = Counter()
         self._with_numbers = 0
         for number, count in Counter(kernels.of).items():
@@ -290,19 +283,18 @@ class Likelihood:
             if kind.name is None:
                 continue
             if kind.launch[1] is not None:
-                self._items.setdefault(kind.launch[0], Counter())[kind.launch[1], kind.workgroup] += count
+                self._items[kind.launch[0]][kind.launch[1], kind.workgroup] += count
             if kind.name.primitives:
                 self._named[kind.name.primitives, kind.directions] += count
             if kind.gemm is not None:
                 self._gemms[gemm_key(kind.gemm.m, kind.gemm.n, kind.gemm.k)] += count
             elif kind.name.algorithm == "Gemm" and kind.launch[1] is not None:
-                self._sized[kind.launch[0], kind.launch[1][0]] += count
+                self._sized[kind.launch[0]][kind.launch[1][0]] += count
             if kind.offsets:
                 self._offsets[kind.offsets] += count
             if kind.numbers:
                 self._with_numbers += count
-                for value in kind.numbers:
-                    self._numbers[value] += count
+                self._numbers.update(dict.fromkeys(kind.numbers, count))
 
     # Pairs
 
@@ -327,10 +319,8 @@ class Likelihood:
             namings = self.calls.namings
             rarest = min([namings[handle] for handle in own])
             nats += log((OTHERS + len(self.operations)) / rarest)
-        written, read = kernels.written[at], kernels.read[at]
-        if (written in own and self.calls.only_reads(index, written)) or (
-            read in own and self.calls.only_writes(index, read)
-        ):
+        read, written = (buffer if buffer in own else NONE for buffer in (kernels.read[at], kernels.written[at]))
+        if (read != NONE or written != NONE) and self.calls.is_misused(index, read, written):
             nats += NATS_NEVER
         return Fit(nats, len(own), launched, named)
 
@@ -424,32 +414,25 @@ class Likelihood:
     def _gemm_nats(self, kind: KernelKind, operation: Operation) -> float:
         if operation.gemm is None or operation.primitive != "conv":
             return 0.0
-        nats = 0.0
+        nats, (name, grid) = 0.0, kind.launch
         if kind.gemm is not None:
             if not is_part(kind.gemm, operation):
                 return NATS_MISSTATED
             keys = {gemm_key(*sizes) for sizes in parts(operation)}
             nats += self._rareness(sum(self._gemms[key] for key in keys), self._gemms.total())
-        elif kind.launch[1] is not None:
-            possible = may_be_part(kind.launch[0], kind.launch[1][0], operation)
+        elif grid is not None:
+            possible = may_be_part(name, grid[0], operation)
             if possible is False:
                 return NATS_MISSTATED
-            if possible or kind.launch[0] == "miog_betac_alphaab":
-                nats += self._of_sizes(operation, kind.launch[0])
+            if possible or name == "miog_betac_alphaab":
+                key = "sizes", name, operation.gemm, operation.direction, operation.input[:1]
+                nats += self._among(key, self._sized[name], lambda one: may_be_part(name, one, operation) is not False)
         if kind.offsets:
             if not steps_fit(kind.offsets, operation):
                 return nats + NATS_MISSTATED
-            nats += self._of_offsets(operation)
+            key_of = "offsets", operation.input, operation.output, operation.weights, operation.groups
+            nats += self._among(key_of, self._offsets, lambda offsets: steps_fit(offsets, operation))
         return nats
-
-    def _of_sizes(self, operation: Operation, name: str) -> float:
-        key = "sizes", name, operation.gemm, operation.direction, operation.input[:1]
-        if key not in self._shares:
-            counts = Counter({items: count for (one, items), count in self._sized.items() if one == name})
-            self._shares[key] = self._rareness_if(
-                counts, lambda items: items is not None and may_be_part(name, items, operation) is not False
-            )
-        return self._shares[key]
 
     def _items_nats(self, kind: KernelKind, index: int) -> float:
         """Return the ratio of the number of work items, by how many kernels of the name have it."""
@@ -461,18 +444,14 @@ class Likelihood:
         if not fits:
             return NATS_MISSTATED
         key = "items", name, self.class_of[index]
-        if key not in self._shares:
-            self._shares[key] = self._rareness_if(self._items[name], lambda sizes: items_fit(name, *sizes, operation))
-        return self._shares[key]
+        return self._among(key, self._items[name], lambda sizes: items_fit(name, *sizes, operation))
 
-    def _of_offsets(self, operation: Operation) -> float:
-        key = "offsets", operation.input, operation.output, operation.weights, operation.groups
+    def _among(self, key: object, counts: Counter[Item], fits: Callable[[Item], bool | None]) -> float:
+        """Return the rareness of what ``fits`` among all that is counted; computed once for each ``key``."""
         if key not in self._shares:
-            self._shares[key] = self._rareness_if(self._offsets, lambda offsets: steps_fit(offsets, operation))
+            fitting = sum(count for item, count in counts.items() if fits(item))
+            self._shares[key] = self._rareness(fitting, counts.total())
         return self._shares[key]
-
-    def _rareness_if(self, counts: Counter[Item], fits: Callable[[Item], bool | None]) -> float:
-        return self._rareness(sum(count for item, count in counts.items() if fits(item)), counts.total())
 
     def _size_nats(self, numbers: frozenset[int], operation: Operation) -> float:
         shapes = [shape for shape in (operation.input, operation.weights, operation.output) if shape]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
@@ -23,10 +24,10 @@ from mio2trace.ops.operation import Operation
 from mio2trace.patterns import late
 
 _WRITTEN: Mapping[str, str] = {"forward": "y", "backward-data": "dx", "backward-weights": "dw"}
-_READ: Mapping[str, tuple[str, ...]] = {
-    "forward": ("x", "w"),
-    "backward-data": ("dy", "w"),
-    "backward-weights": ("dy", "x"),
+_READ: Mapping[str, frozenset[str]] = {
+    "forward": frozenset(("x", "w")),
+    "backward-data": frozenset(("dy", "w")),
+    "backward-weights": frozenset(("dy", "x")),
 }
 
 SEVERAL = frozenset(("rnn", "mha", "find2"))
@@ -38,14 +39,12 @@ _SHAPES = ("input", "weights", "output")
 
 
 class _Form(msgspec.Struct, frozen=True, gc=False):
-    """Parameters of an entry by place (``names``; ``stated`` has those without buffer, too), and what a convolution
-    reads and writes."""
+    """Parameters of an entry by place (``names``; ``stated`` has those without buffer, too). ``direction``: of a
+    convolution."""
 
     names: tuple[str, ...]
     stated: frozenset[str]
-    workspaces: tuple[int, ...]
-    read: frozenset[str] = frozenset()
-    written: str = ""
+    direction: OperationDirection | None
 
 
 def divided(operations: Sequence[Operation], most: int) -> Sequence[Operation]:
@@ -76,12 +75,12 @@ class Calls:
         self._form_of: list[int] = []
         self._classify(operations)
         self._read_buffers(operations if with_buffers else ())
-        workspaces: set[int] = set()
-        places_of = [form.workspaces for form in self._forms]
-        for form, addresses in zip(self._form_of, self._addresses, strict=True):
-            for place in places_of[form]:
-                workspaces.add(addresses[place])
-        self.workspaces = frozenset(workspaces)
+        places_of = [[at for at, name in enumerate(form.names) if _is_workspace(name)] for form in self._forms]
+        self.workspaces = frozenset(
+            addresses[place]
+            for form, addresses in zip(self._form_of, self._addresses, strict=True)
+            for place in places_of[form]
+        )
         self.namings = Counter(chain.from_iterable(self.pointers))
         if with_buffers:
             self.holed, self.mixed = self._holes(operations)
@@ -155,14 +154,15 @@ class Calls:
         form = numbers.get(key)
         if form is None:
             form = numbers[key] = len(self._forms)
-            self._forms.append(_form(operation, names, nulls))
+            direction = operation.direction if operation.primitive == "conv" else None
+            self._forms.append(_Form(names, nulls.union(names), direction))
         return form, addresses
 
     def _holes(self, operations: Sequence[Operation]) -> tuple[list[bool], list[bool]]:
         """Return for each call whether it is holed, and whether it is mixed.
 
         A parameter that most entries of a function have is lost if missing; but a workspace may be unnecessary."""
-        kinds = [(facts.api, facts.direction) for facts in [operation.facts for operation in operations]]
+        kinds = [(operation.api, operation.direction) for operation in operations]
         calls = Counter(kinds)
         parameters: dict[_Kind, Counter[str]] = {}
         of_form = Counter(zip(kinds, self._form_of, strict=True))
@@ -180,13 +180,11 @@ class Calls:
             or any(not _is_workspace(name) for name in names)
             for (kind, form), names in lacking.items()
         }
-        of_class = self._contradictions(operations)
-        keys = [*zip(kinds, self._form_of, strict=True)]
-        holed = [operation.torn or bool(lacking[key]) for operation, key in zip(operations, keys, strict=True)]
-        mixed = [
-            operation.torn or operation.unread or two[key] or of_class[number]
-            for operation, key, number in zip(operations, keys, self.class_of, strict=True)
-        ]
+        of_class, holed, mixed = self._contradictions(operations), list[bool](), list[bool]()
+        keys = zip(kinds, self._form_of, strict=True)
+        for operation, key, number in zip(operations, keys, self.class_of, strict=True):
+            holed.append(operation.torn or bool(lacking[key]))
+            mixed.append(operation.torn or operation.unread or two[key] or of_class[number])
         return holed, mixed
 
     def _contradictions(self, operations: Sequence[Operation]) -> list[bool]:
@@ -207,20 +205,16 @@ class Calls:
             for kind in ((operation.api, operation.direction),)
         ]
 
-    def only_reads(self, place: int, address: int) -> bool:
-        """Return whether a convolution reads this buffer and names it for nothing else."""
-        used, form = self._used(place, address)
-        return bool(used) and used <= form.read
-
-    def only_writes(self, place: int, address: int) -> bool:
-        """Return whether a convolution writes this buffer and does not read it."""
-        used, form = self._used(place, address)
-        return form.written in used and used.isdisjoint(form.read)
-
-    def _used(self, place: int, address: int) -> tuple[set[str], _Form]:
-        form = self._forms[self._form_of[place]] if self._form_of else _Form((), frozenset(), ())
-        addresses = self._addresses[place] if self._form_of else ()
-        return {name for name, at in zip(form.names, addresses, strict=False) if at == address}, form
+    def is_misused(self, place: int, read: int, written: int) -> bool:
+        """Return whether a convolution names the buffer ``written`` only as one that it reads, or writes the buffer
+        ``read`` and does not read it."""
+        form = self._forms[self._form_of[place]]
+        if form.direction is None:
+            return False
+        named = [*zip(form.names, self._addresses[place], strict=False)]
+        reads, writes = _READ[form.direction], _WRITTEN[form.direction]
+        into, from_ = ({name for name, at in named if at == address} for address in (written, read))
+        return bool(into and into <= reads) or (writes in from_ and from_.isdisjoint(reads))
 
 
 def _is_workspace(name: str) -> bool:
@@ -254,15 +248,6 @@ def _is_of_two(operation: Operation) -> bool:
 def alone(name: KernelName) -> bool:
     """Return whether the kernel is the only main kernel of its call."""
     return name.algorithm is None and len(name.primitives) > 0
-
-
-def _form(operation: Operation, names: Sequence[str], nulls: frozenset[str]) -> _Form:
-    workspaces = tuple(place for place, name in enumerate(names) if _is_workspace(name))
-    form = _Form(tuple(names), nulls.union(names), workspaces)
-    if operation.primitive != "conv" or operation.direction is None:
-        return form
-    read, written = frozenset(_READ[operation.direction]), _WRITTEN[operation.direction]
-    return msgspec.structs.replace(form, read=read, written=written)
 
 
 TENSOR = frozenset(("settensor", "scaletensor", "transformtensor", "optensor", "bias"))
@@ -370,7 +355,6 @@ class Kernels:
         workspaces: frozenset[int],
     ) -> None:
         self._programs = profile.opencl.programs
-        self._stated: dict[str, Stated] = {}
         self._number_of: dict[object, int] = {}
         self.kinds: list[KernelKind] = []
         self.is_blurred = False
@@ -431,7 +415,8 @@ class Kernels:
 
     def _kind_of(self, activity: Activity, fact: KernelFact | None, *, scaled: bool | None) -> int:
         launched, name = self._name_of(activity.name)
-        is_unknown, stated = name is None, self._stated_by_options(activity)
+        program = activity.opencl.program
+        is_unknown, stated = name is None, read_options("" if program is None else self._programs[program].options)
         name = name or stated.meaning
         arguments = activity.opencl.arguments
         is_gemm = name is not None and name.algorithm == "Gemm" and name.role in ("main", "scale")
@@ -487,13 +472,6 @@ class Kernels:
         meaning = kernel_name(name)
         return name, meaning if meaning is not None and meaning.miopen else None
 
-    def _stated_by_options(self, activity: Activity) -> Stated:
-        options = self._programs[activity.opencl.program].options if activity.opencl.program is not None else ""
-        stated = self._stated.get(options)
-        if stated is None:
-            stated = self._stated[options] = read_options(options)
-        return stated
-
 
 def _parted(profile: Profile, positions: Sequence[int]) -> bytearray:
     """Return whether the kernel's thread moved data between host and device since the one before."""
@@ -509,30 +487,23 @@ def _parted(profile: Profile, positions: Sequence[int]) -> bytearray:
 
 def buffers_among(arguments: Sequence[str]) -> tuple[int, ...]:
     """Return arguments of 8 bytes that may be handles, as little-endian numbers (dvdt-ck.md 1.3)."""
-    return tuple(
-        [
-            value
-            for argument in arguments
-            if len(argument) == 16 and (value := read_number(argument)) is not None and value >= FIRST_ADDRESS
-        ]
-    )
+    return _numbers(arguments, 16, FIRST_ADDRESS, 1 << 64)
+
+
+def _integers(arguments: Sequence[str]) -> tuple[int, ...]:
+    """Return arguments of 4 bytes as integers; floats are too large and left out."""
+    return _numbers(arguments, 8, 4, 1 << 24)
+
+
+def _numbers(arguments: Sequence[str], digits: int, least: int, stop: int) -> tuple[int, ...]:
+    read = [read_number(argument) for argument in arguments if len(argument) == digits]
+    return tuple([value for value in read if value is not None and least <= value < stop])
 
 
 def _filters(name: str) -> tuple[int, ...]:
     """Return the filter's size in a name: ``MIOpenConv1x1``, ``MIOpenCvFwd11x11``."""
     match = _NAMED_FILTER.search(name)
     return (int(match[1]), int(match[2])) if match else ()
-
-
-def _integers(arguments: Sequence[str]) -> tuple[int, ...]:
-    """Return arguments of 4 bytes as integers; floats are too large and left out."""
-    return tuple(
-        [
-            value
-            for argument in arguments
-            if len(argument) == 8 and (value := read_number(argument)) is not None and 3 < value < 1 << 24
-        ]
-    )
 
 
 def _directions_by_beta(name: str, arguments: Sequence[str], *, scaled: bool | None) -> tuple[OperationDirection, ...]:
@@ -666,16 +637,15 @@ class Stated(NamedTuple):
     meaning: KernelName | None
 
 
+@lru_cache(maxsize=1 << 12)
 def read_options(options: str) -> Stated:
     macros = {name: int(value) for name, value in _MACRO.findall(options)}
     forward = macros.get("MLO_DIR_FORWARD")
-    filters = tuple(macros[name] for name in _FILTER if name in macros)
-    channels = tuple(macros[name] for name in _CHANNELS if name in macros)
     return Stated(
         numbers=frozenset(macros.values()),
         forward=None if forward is None else forward != 0,
-        filters=filters if len(filters) == 2 else (),
-        channels=channels if len(channels) == 2 else (),
+        filters=tuple(macros[name] for name in _FILTER) if macros.keys() >= {*_FILTER} else (),
+        channels=tuple(macros[name] for name in _CHANNELS) if macros.keys() >= {*_CHANNELS} else (),
         library=_LIBRARY.search(options) is not None,
         meaning=next((meaning for form, meaning in _PROGRAMS if form.search(options)), None),
     )

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, permutations
-from math import log
+from math import inf, log
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.log_runs import begun_again
@@ -161,13 +161,18 @@ def _queue_of_each_thread(
     evidence = {pair: stream.solve().evidence for pair, stream in tried.items()}
     ways = [list(zip(sorted(streams), threads, strict=True)) for threads in permutations(of_thread)]
     worth = [sum(evidence[pair] for pair in way) for way in ways]
-    best = max(range(len(ways)), key=worth.__getitem__)
-    launching = sum(len(tried[pair].launched()) for pair in ways[best])
+    best = ways[worth.index(max(worth))]
+    launching = sum(len(tried[pair].launched()) for pair in best)
     mixed = len({index for stream in joined for index in stream.launched()})
-    far_likelier = worth[best] + log(1 - SURE) >= max(nats for number, nats in enumerate(worth) if number != best)
-    if not far_likelier or launching < (1 - HARDLY_ANY) * mixed:
+    if not _is_one_far_likelier(worth) or launching < (1 - HARDLY_ANY) * mixed:
         return None
-    return {key: of_thread[thread] for key, thread in ways[best]}
+    return {key: of_thread[thread] for key, thread in best}
+
+
+def _is_one_far_likelier(worth: Sequence[float], without: float = -inf) -> bool:
+    """Return whether one way is so much likelier than the others, and than none (``without``), that it is sure."""
+    best, second = sorted((*worth, -inf), reverse=True)[:2]
+    return best + log(1 - SURE) >= max(second, without)
 
 
 def _of_one_writer(attribution: Attribution, stream: Stream) -> Stream:
@@ -187,13 +192,12 @@ def _of_one_writer(attribution: Attribution, stream: Stream) -> Stream:
         for writer in known
     ]  # fmt: skip
     worth = [one.solve().evidence for one in alone]
-    best = max(range(len(alone)), key=worth.__getitem__)
-    others = [nats for number, nats in enumerate(worth) if number != best]
-    far_likelier = worth[best] + log(1 - SURE) >= max(stream.posterior.evidence, *others)
-    if not far_likelier or len(alone[best].launched()) < (1 - HARDLY_ANY) * len(stream.launched()):
+    best = alone[worth.index(max(worth))]
+    is_likelier = _is_one_far_likelier(worth, stream.posterior.evidence)
+    if not is_likelier or len(best.launched()) < (1 - HARDLY_ANY) * len(stream.launched()):
         return stream
-    alone[best].at_most = BESIDE_STRANGERS
-    return alone[best]
+    best.at_most = BESIDE_STRANGERS
+    return best
 
 
 def _writers(operations: Sequence[Operation]) -> list[int | None]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
-
-import msgspec
 
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.operations.chances import (
@@ -36,68 +34,50 @@ MOST_SHIFTS, MOST_COMPARED = 16, 200_000
 
 def chance_of_place(likelihood: Likelihood, windows: Windows, posterior: Posterior) -> float:
     """Return the probability that the links are not all some iterations earlier or later."""
-    row = _Row(likelihood, windows, posterior)
-    # Where no end was cut any other place cuts two: far less likely.
-    if len(row.linked) < ALIKE_ROW or not (own := row.cuts(0)):
+    kernels = likelihood.kernels
+    library = [at for at, kind in enumerate(kernels.of) if kernels.kinds[kind].library]
+    places = [posterior.operation[at] for at in library]
+    linked = [number for number, place in enumerate(places) if place != NONE]
+    if len(linked) < ALIKE_ROW:
         return 1.0
-    others = [(shift, row.cuts(shift)) for shift in row.shifts() if row.is_alike(shift)]
-    if not others:
-        return 1.0
-    # One more cut just there where the other side ends as well: at any kernel of an iteration, each as likely.
-    cut = CUT / min(abs(shift) for shift, _ in others)
-    return float(1 / (1 + sum(cut ** (cuts - own) for _, cuts in others)))
+    first, last = linked[0], linked[-1]
+    signs = [(kernels.of[at], kernels.named[at]) for at in library]
+    latest = max(places)
+    executing = [place for place, operation in enumerate(likelihood.operations) if operation.phase == "run"]
+    left_before = min(places[number] for number in linked) > 0
+    left_behind = bool(executing) and executing[-1] > latest
 
-
-class _Row:
-    def __init__(self, likelihood: Likelihood, windows: Windows, posterior: Posterior) -> None:
-        kernels = likelihood.kernels
-        self._kernels, self._windows = kernels, windows
-        self._at = [at for at, kind in enumerate(kernels.of) if kernels.kinds[kind].library]
-        self._places = [posterior.operation[at] for at in self._at]
-        self.linked = [number for number, place in enumerate(self._places) if place != NONE]
-        called = [self._places[number] for number in self.linked]
-        executing = [place for place, operation in enumerate(likelihood.operations) if operation.phase == "run"]
-        self._before = bool(called) and min(called) > 0
-        self._behind = bool(called) and any(place > max(called) for place in executing[-1:])
-        self._left = MOST_COMPARED
-
-    @cached_property
-    def _signs(self) -> list[Hashable]:
-        of, named = self._kernels.of, self._kernels.named
-        return [(of[at], named[at]) for at in self._at]
-
-    def cuts(self, shift: int) -> int:
+    def cuts(shift: int) -> int:
         """Return at how many ends one side has more than the other if all calls moved by ``shift`` kernels."""
-        first, last = self.linked[0] + shift, self.linked[-1] + shift
-        return (first != 0 or self._before) + (last != len(self._at) - 1 or self._behind)
+        return (first + shift != 0 or left_before) + (last + shift != len(library) - 1 or left_behind)
 
-    def shifts(self) -> Iterator[int]:
-        """Yield shifts to places that are equal to the first linked kernels, or to the profile's begin."""
-        first, last = self.linked[0], self.linked[-1]
-        found = [place - first for place in self._like(first, 0, len(self._signs)) if place != first]
-        found += [-place for place in self._like(0, first + 1, last + 1)]
-        yield from sorted(set(found), key=abs)[:MOST_SHIFTS]
-
-    def _like(self, number: int, begin: int, end: int) -> Sequence[int]:
-        signs = self._signs
+    def like(number: int, begin: int, end: int) -> list[int]:
         own = signs[number : number + ALIKE_ROW]
         return [at for at in range(begin, end) if signs[at] == own[0] and signs[at : at + ALIKE_ROW] == own]
 
-    def is_alike(self, shift: int) -> bool:
-        """Return whether all linked kernels have an equal one there that their call may be."""
-        first, last, signs = self._windows.first, self._windows.last, self._signs
-        count = 0
-        for number in self.linked:
-            if not 0 <= number + shift < len(signs):
-                continue
-            at, place = self._at[number + shift], self._places[number]
-            if signs[number + shift] != signs[number] or not first[at] <= place <= last[at]:
-                return False
-            count += 1
-            self._left -= 1
-            if self._left < 0:
+    # Where no end was cut any other place cuts two: far less likely.
+    if not cuts(0):
+        return 1.0
+    # Places that are equal to the first linked kernels, or to the profile's begin.
+    shifts = {place - first for place in like(first, 0, len(signs)) if place != first}
+    shifts |= {-place for place in like(0, first + 1, last + 1)}
+    others, left = list[int](), MOST_COMPARED
+    for shift in sorted(shifts, key=abs)[:MOST_SHIFTS]:
+        inside = [number for number in linked if 0 <= number + shift < len(signs)][: left + 1]
+        alike = 0  # linked kernels that have an equal one there, which their call may be
+        for number in inside:
+            at = library[number + shift]
+            if signs[number + shift] != signs[number] or not windows.first[at] <= places[number] <= windows.last[at]:
                 break
-        return count >= ALIKE_ROW
+            alike += 1
+        left = max(0, left - alike)
+        if alike == len(inside) >= ALIKE_ROW:
+            others.append(shift)
+    if not others:
+        return 1.0
+    # One more cut just there where the other side ends as well: at any kernel of an iteration, each as likely.
+    cut = CUT / min(map(abs, others))
+    return float(1 / (1 + sum(cut ** (cuts(shift) - cuts(0)) for shift in others)))
 
 
 def doubt_repeats(likelihood: Likelihood, posterior: Posterior, rates: Rates) -> None:
@@ -117,7 +97,7 @@ def doubt_repeats(likelihood: Likelihood, posterior: Posterior, rates: Rates) ->
             continue
         odds = rates.silent["search again"] ** len(calls) / (rates.lost * LONG_GAP)
         for at in row:
-            posterior.confidence[at] = min(posterior.confidence[at], 1 / (1 + odds))
+            posterior.doubt(at, 1 / (1 + odds))
 
 
 LONG_ROW = 10
@@ -127,30 +107,24 @@ TOO_MANY, TOO_VAGUE = 20_000, 8_000
 """Too many kernels for a wide search, and too many states of a narrow one."""
 
 
+@dataclass(eq=False)
 class Stream:
     """One queue's kernels and the operations that may have launched them.
 
     ``elsewhere``: probability by index that an operation is another queue's. ``without``: evidence to leave out.
     ``at_most``: highest confidence of links by names, sizes and order alone."""
 
-    def __init__(
-        self,
-        profile: Profile,
-        positions: Sequence[int],
-        likelihood: Likelihood,
-        windows: Windows,
-        elsewhere: Mapping[int, float],
-        without: frozenset[str],
-    ) -> None:
-        self.profile = profile
-        self.positions = positions
-        self.operations = likelihood.operations
-        self.likelihood = likelihood
-        self.windows = windows
-        self.elsewhere = elsewhere
-        self.without = without
-        self.at_most = 1.0
-        self.posterior: Posterior | None = None
+    profile: Profile
+    positions: Sequence[int]
+    likelihood: Likelihood
+    windows: Windows
+    elsewhere: Mapping[int, float]
+    without: frozenset[str]
+    at_most: float = 1.0
+    posterior: Posterior | None = None
+
+    def __post_init__(self) -> None:
+        self.operations = self.likelihood.operations
 
     def link(self, links: Links) -> None:
         """Link each kernel to its most likely operation."""
@@ -194,28 +168,31 @@ class Stream:
 
     def launched(self) -> dict[int, float]:
         """Return the probability by index that an operation launched kernels of this queue."""
-        posterior = self.posterior
+        posterior = self.posterior or Posterior.of_none(0)
         chances: dict[int, float] = {}
-        if posterior is not None:
-            for place, confidence in zip(posterior.operation, posterior.confidence, strict=True):
-                if place != NONE:
-                    index = self.operations[place].index
-                    chances[index] = max(chances.get(index, 0.0), confidence)
+        for place, confidence in zip(posterior.operation, posterior.confidence, strict=True):
+            if place != NONE:
+                index = self.operations[place].index
+                chances[index] = max(chances.get(index, 0.0), confidence)
         return chances
 
     def left_over(self) -> float:
         """Return the share of the library's kernels without a call."""
         posterior = self.posterior or self.solve()
-        library = [self.likelihood.kernels.kind(number).library for number in range(len(self.positions))]
-        left = sum(place == NONE and own for place, own in zip(posterior.operation, library, strict=True))
-        return left / max(1, sum(library))
+        library = sum(self.likelihood.kernels.kind(number).library for number in range(len(self.positions)))
+        return sum(self._left(posterior)) / max(1, library)
 
-    def leaves_calls(self) -> bool:
+    def _left(self, posterior: Posterior) -> list[bool]:
+        """Return of each kernel whether it is the library's and has no call."""
+        kernels = self.likelihood.kernels
+        return [
+            place == NONE and kernels.kinds[number].library
+            for place, number in zip(posterior.operation, kernels.of, strict=True)
+        ]
+
+    def leaves_calls(self, posterior: Posterior | None = None) -> bool:
         """Return whether a call that executes has no kernels."""
-        return self._leaves(self.posterior or self.solve())
-
-    def _leaves(self, posterior: Posterior) -> bool:
-        linked = set(posterior.operation)
+        linked = {*(posterior or self.posterior or self.solve()).operation}
         return any(place not in linked and operation.phase == "run" for place, operation in enumerate(self.operations))
 
     def _elsewhere(self) -> list[float]:
@@ -226,7 +203,7 @@ class Stream:
         rates = Rates.before(entered=self.likelihood.entered)
         kinds = kinds_of(self.operations, self.likelihood.class_of)
         posterior = self._posterior(rates, kinds, NARROW)
-        is_vague = self._is_vague(posterior)
+        is_vague = posterior.states > max(TOO_VAGUE, NARROW.states * len(self.positions) // 3)
         may_be_wide = self.windows.by != POSITION and len(self.positions) <= TOO_MANY and not is_vague
         repeats = RECURRENCE not in self.without
         if may_be_wide and self._leaves_a_row(posterior):
@@ -234,7 +211,7 @@ class Stream:
             posterior = posterior.mixed(self._posterior(rates, kinds, AHEAD, None, posterior))
         before, habits, moved = posterior, None, False
         for number in range(ROUNDS):
-            wide = may_be_wide and self._is_anything_left(posterior)
+            wide = may_be_wide and (self.leaves_calls(posterior) or any(self._left(posterior)))
             if min(posterior.confidence) >= SURE and not wide:
                 break
             if number and set(posterior.operation) == {NONE}:
@@ -252,47 +229,29 @@ class Stream:
         if moved or (may_be_wide and (self._is_at_edge(posterior) or self._leaves_a_row(posterior))):
             habits = habits or Habits(self.likelihood, posterior, rows=False)
             for _ in range(ROUNDS):
-                linked = _linked(posterior)
+                left = posterior.operation.count(NONE)
                 posterior = posterior.mixed(self._posterior(rates, kinds, AHEAD, habits, posterior))
-                if _linked(posterior) < linked + LONG_ROW:
+                if left < posterior.operation.count(NONE) + LONG_ROW:
                     break  # what more calls launched tells better how far to look
         _doubt_changes(before, posterior, self.operations)
-        if is_vague or self.likelihood.kernels.is_blurred:
-            self._doubt_vague(posterior)
         # No link is surer than that all of them are not some iterations away.
         chance = 1.0 if self.windows.by == POSITION else chance_of_place(self.likelihood, self.windows, posterior)
-        for number, place in enumerate(posterior.operation) if chance < 1 else ():
+        is_vague |= self.likelihood.kernels.is_blurred
+        for number, place in enumerate(posterior.operation) if is_vague or chance < 1 else ():
             if place != NONE:
-                posterior.confidence[number] = min(chance, posterior.confidence[number])
+                # Where no wide search follows, only buffers and launch lines are sure.
+                vague = is_vague and self._by(number, place, posterior.fits[number]) not in (BUFFERS, LAUNCH_LINE)
+                posterior.doubt(number, min(chance, WHOLE) if vague else chance)
         doubt_repeats(self.likelihood, posterior, rates)
         self.posterior = posterior
         return posterior
 
-    def _is_vague(self, narrow: Posterior) -> bool:
-        return narrow.states > max(TOO_VAGUE, NARROW.states * len(self.positions) // 3)
-
-    def _doubt_vague(self, posterior: Posterior) -> None:
-        """Lower links without buffers and launch lines, because no wide search follows."""
-        for number, place in enumerate(posterior.operation):
-            if place != NONE and self._by(number, place, posterior.fits[number]) not in (BUFFERS, LAUNCH_LINE):
-                posterior.confidence[number] = min(WHOLE, posterior.confidence[number])
-
-    def _is_anything_left(self, posterior: Posterior) -> bool:
-        return self._leaves(posterior) or any(
-            place == NONE and self.likelihood.kernels.kind(number).library
-            for number, place in enumerate(posterior.operation)
-        )
-
     def _leaves_a_row(self, posterior: Posterior) -> bool:
         """Return whether a long row of kernels has no call although others have."""
-        row = 0
         if {*posterior.operation} <= {NONE}:
             return False  # nothing in the log fits, so a wider search finds nothing either
-        for number, place in enumerate(posterior.operation):
-            row = 0 if place != NONE else row + self.likelihood.kernels.kind(number).library
-            if row >= LONG_ROW:
-                return True
-        return False
+        rows = groupby(zip(posterior.operation, self._left(posterior), strict=True), lambda pair: pair[0] == NONE)
+        return any(sum(left for _, left in row) >= LONG_ROW for is_left, row in rows if is_left)
 
     def _is_at_edge(self, posterior: Posterior) -> bool:
         """Return whether a link without buffers goes as far as the search tries, with more behind."""
@@ -327,12 +286,11 @@ class Stream:
         likelihood = self.likelihood
         holed = [likelihood.is_holed(place) for place in range(len(self.operations))]
         chances = chances_of(rates, kinds, self._elsewhere(), holed)
-        chances = msgspec.structs.replace(chances, habits=habits)
+        chances.habits = habits
         if before is not None:
-            chances = msgspec.structs.replace(chances, following=following(before, len(kinds)))
-        if before is not None and width is AHEAD:
-            gained = habits or Habits(likelihood, before, rows=False)
-            chances = msgspec.structs.replace(chances, ahead=ahead(likelihood, before, kinds, gained))
+            chances.following = following(before, len(kinds))
+            if width is AHEAD:
+                chances.ahead = ahead(likelihood, before, kinds, habits or Habits(likelihood, before, rows=False))
         return Lattice(likelihood, self.windows, chances, width).solve()
 
     def _by(self, number: int, place: int, fit: Fit | None) -> Evidence:
@@ -374,11 +332,7 @@ def solve_together(streams: Sequence[Stream]) -> None:
         for number, confidence in enumerate(before.confidence):
             changed = before.operation[number] != posterior.operation[number]
             if changed or confidence < SURE:
-                posterior.confidence[number] = min(WHOLE, posterior.confidence[number])
-
-
-def _linked(posterior: Posterior) -> int:
-    return len(posterior.operation) - posterior.operation.count(NONE)
+                posterior.doubt(number, WHOLE)
 
 
 def _doubt_changes(before: Posterior, posterior: Posterior, operations: Sequence[object] = ()) -> None:
