@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.align.clocks.axis import LONGEST_NS, middle
+from mio2trace.align.clocks.axis import LONGEST_NS
 from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, local_ns
 from mio2trace.align.layers.net import NetLayerSpec, read_net
 from mio2trace.draw.base import Ids, TimeBase
@@ -156,7 +156,7 @@ class PrintedSide:
             for event in log.events:
                 if event.kind == "iteration" and event.stamp is not None and event.duration_ns:
                     found.append((local_ns(event.stamp, MIDDLE_OF_2000_NS), event.duration_ns, event))
-        around = middle([end for end, _, _ in found]) if found else 0
+        around = sorted(end for end, _, _ in found)[len(found) // 2] if found else 0
         for end, duration, event in found:
             start = end - duration
             if max(end - around, around - start) > LONGEST_NS // 2:

@@ -29,7 +29,7 @@ from mio2trace.align.links import NONE, Links
 from mio2trace.align.operations.rates import FEW, LINE_NS, WHOLE
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION, Evidence
 from mio2trace.model.log import LayerTime, LogEvent
-from mio2trace.model.profile import Activity, Call, Profile
+from mio2trace.model.profile import Activity, Profile
 from mio2trace.model.tables import NO, Activities, Numbers
 from mio2trace.notes import Notes
 
@@ -51,9 +51,9 @@ def within_reach(profile: Profile, notes: Notes) -> Profile:
     near_of: dict[int, _Near] = {}
     called = [profile.lone_calls.start_ns, commands.host_start_ns]
     returned = [profile.lone_calls.end_ns, commands.host_end_ns]
+    begun = np.array([made.start_ns for made in ranges], np.int64)
+    ended = np.array([made.end_ns for made in ranges], np.int64)
     if any(device.clock == 0 for device in profile.devices) or (ranges and not profile.devices):
-        begun = np.array([made.start_ns for made in ranges], np.int64)
-        ended = np.array([made.end_ns for made in ranges], np.int64)
         near = _near([*called, begun, commands.start_ns], [*returned, ended, commands.end_ns])
         near_of = dict.fromkeys((0, *(queue.device for queue in profile.queues)), near)
     else:
@@ -68,7 +68,8 @@ def within_reach(profile: Profile, notes: Notes) -> Profile:
     far = np.zeros(len(commands), bool)
     for device, of_device in near_of.items():
         far |= (devices == device) & _is_far(of_device, commands.queued_ns, commands.start_ns, commands.end_ns)
-    stays = [place for place, made in enumerate(ranges) if _is_in(near, made.start_ns, made.end_ns)]
+    stays = np.flatnonzero(~_is_far(near, begun, ended)).tolist()
+    new_of = {place: number for number, place in enumerate(stays)}
     new_place = np.full(len(ranges) + 1, NONE, np.int32)
     new_place[stays] = np.arange(len(stays))
     for what, count in (
@@ -84,8 +85,7 @@ def within_reach(profile: Profile, notes: Notes) -> Profile:
         other_calls=lone,
         ranges=tuple(ranges[place] for place in stays),
         captured=tuple(
-            one if one.range is None else replace(one, range=_known(int(new_place[one.range])))
-            for one in profile.captured
+            one if one.range is None else replace(one, range=new_of.get(one.range)) for one in profile.captured
         ),
     )
 
@@ -111,11 +111,6 @@ def in_time_order(profile: Profile) -> Profile:
     return replace(profile, activities=commands.take(np.argsort(keys, kind="stable")))
 
 
-def middle(times: Sequence[int]) -> int:
-    """Return the median."""
-    return sorted(times)[len(times) // 2]
-
-
 def _near(begun: Sequence[Numbers], ended: Sequence[Numbers]) -> _Near:
     begins, ends = (all_of[all_of != NO] for all_of in map(np.concatenate, (begun, ended)))
     if not len(begins) or not len(ends):
@@ -132,14 +127,6 @@ def _is_far(near: _Near, *times: Numbers) -> NDArray[np.bool_]:
         for column in times:
             far |= (column != NO) & ((column < near[0]) | (near[1] < column))
     return far
-
-
-def _is_in(near: _Near, *times: int) -> bool:
-    return near is None or all(near[0] <= time <= near[1] for time in times)
-
-
-def _known(place: int) -> int | None:
-    return None if place == NONE else place
 
 
 def stamps_bound(layers: Sequence[LayerTime]) -> bool:
@@ -346,25 +333,15 @@ def sharpened(profile: Profile, notes: Notes) -> tuple[Profile, int, int]:
     last = 0
     for activity in profile.activities:
         call, clock = activity.call, clocks.get(device_of.get(activity.queue, 0))
-        queued, end = activity.queued_ns, activity.end_ns
-        if (
-            call is None
-            or call.start_ns is None
-            or call.end_ns is None
-            or clock is None
-            or queued is None
-            or end is None
-        ):
+        queued, end, begun, ended = activity.queued_ns, activity.end_ns, activity.host_start_ns, activity.host_end_ns
+        if call is None or clock is None or begun is None or ended is None or queued is None or end is None:
             activities.append(activity)
             continue
-        start = min(max(call.start_ns, clock.to_host(queued)), call.start_ns + step - 1)
-        done = max(start, min(max(call.end_ns, clock.to_host(end)), call.end_ns + step - 1))
+        start = min(max(begun, clock.to_host(queued)), begun + step - 1)
+        done = max(start, min(max(ended, clock.to_host(end)), ended + step - 1))
         prepared = None if call.prepared_ns is None else min(start, max(call.prepared_ns, last))
         last = done
-        activities.append(replace(activity, call=_at(call, start, done, prepared)))
+        call = replace(call, start_ns=start, end_ns=done, prepared_ns=prepared)
+        activities.append(replace(activity, call=call))
     error = max(clock.error_ns for clock in clocks.values())
     return replace(profile, activities=tuple(activities)), min(error, step), step
-
-
-def _at(call: Call, start: int, end: int, prepared: int | None) -> Call:
-    return replace(call, start_ns=start, end_ns=end, prepared_ns=prepared)

@@ -12,11 +12,12 @@ from itertools import pairwise
 from math import ceil
 
 import msgspec
+import numpy as np
 
 from mio2trace.align.operations.rates import LANDMARK_EARLY_NS
 from mio2trace.model.log import FrameworkLog, LocalTime
-from mio2trace.model.profile import Activity, Profile
-from mio2trace.model.tables import NO
+from mio2trace.model.profile import Profile
+from mio2trace.model.tables import NO, by_key
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 
@@ -68,7 +69,6 @@ ZONES_NS = tuple(
     )
 )
 """Offsets of local time to UTC, with -9:30, -3:30 and -2:30 (summer time)."""
-DAY_NS = 24 * 3600 * 1_000_000_000
 MAX_DRIFT = 1e-3
 """The largest drift of a clock that counts as a clock."""
 MIDDLE_OF_2000_NS = 962_000_000 * 1_000_000_000
@@ -128,59 +128,28 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
 
 def device_clocks(profile: Profile, notes: Notes) -> dict[int, DeviceClock]:
     """Return a clock per device; none if activities lack host or device times, or if calls do not wait for commands."""
-    shared = {device.index: SAME for device in profile.devices if device.clock == 0}
-    if len(shared) == len(profile.devices) > 0 or not profile.calls_wait:
-        return shared
-    device_of = {queue.index: queue.device for queue in profile.queues}
-    bounds: dict[int, _Tight] = {}
-    impossible = 0
-    step = host_resolution(profile)
-    for activity in profile.activities:
-        queued, end = activity.queued_ns, activity.end_ns
-        call = activity.call
-        if call is None or queued is None or end is None or end < queued:
+    clocks = {device.index: SAME for device in profile.devices if device.clock == 0}
+    if len(clocks) == len(profile.devices) > 0 or not profile.calls_wait:
+        return clocks
+    commands = profile.commands
+    queued, end, start, done = commands.queued_ns, commands.end_ns, commands.host_start_ns, commands.host_end_ns
+    rows = np.flatnonzero((queued != NO) & (start != NO) & (done != NO) & (end != NO) & (end >= queued))
+    queued, end, start, done = queued[rows], end[rows], start[rows], done[rows] + host_resolution(profile)
+    lower, upper = start - queued, done - end
+    possible = (lower <= upper) | (lower - upper <= MAX_DRIFT * (done - start))
+    if not possible.all():  # garbage counters, or the wall clock was set back during the call
+        count = int((~possible).sum())
+        notes.add("kernel longer on the device than its call on the host: not used for the clocks", "", count)
+    devices = commands.of_queue({queue.index: queue.device for queue in profile.queues}, 0)[rows]
+    for device, own in by_key(np.flatnonzero(possible), devices[possible]):
+        if device in clocks:
             continue
-        start, done = call.start_ns, call.end_ns
-        if start is None or done is None:
-            continue
-        done += step
-        lower, upper = start - queued, done - end
-        if lower > upper and lower - upper > MAX_DRIFT * (done - start):
-            impossible += 1  # garbage counters, or the wall clock was set back during the call
-            continue
-        tight = bounds.get(device_of.get(activity.queue, 0))
-        if tight is None:
-            tight = bounds[device_of.get(activity.queue, 0)] = _Tight(start, lower, upper, step)
-        if lower > tight.lower:
-            tight.lower = lower
-        if upper < tight.upper:
-            tight.upper = upper
-        tight.activities.append(activity)
-    if impossible:
-        notes.add("kernel longer on the device than its call on the host: not used for the clocks", "", impossible)
-    return shared | {device: tight.clock(notes) for device, tight in bounds.items() if device not in shared}
-
-
-class _Tight:
-    """The tightest bounds of a device. Mostly one offset satisfies all of them."""
-
-    __slots__ = ("activities", "lower", "start", "step", "upper")
-
-    def __init__(self, start: int, lower: int, upper: int, step: int) -> None:
-        self.activities: list[Activity] = []
-        self.start, self.lower, self.upper, self.step = start, lower, upper, step
-
-    def clock(self, notes: Notes) -> DeviceClock:
-        if self.lower <= self.upper:
-            return fit_device_clock([Bound(self.start, self.lower, self.start, self.upper)], notes)
-        return fit_device_clock([_bound(activity, self.step) for activity in self.activities], notes)
-
-
-def _bound(activity: Activity, step: int) -> Bound:
-    assert activity.queued_ns is not None and activity.end_ns is not None
-    assert activity.host_start_ns is not None and activity.host_end_ns is not None
-    start, done = activity.host_start_ns, activity.host_end_ns + step
-    return Bound(start, start - activity.queued_ns, done, done - activity.end_ns)
+        low, high, first = int(lower[own].max()), int(upper[own].min()), int(start[own[0]])
+        bounds = [Bound(first, low, first, high)]  # mostly one offset satisfies all of them
+        if low > high:
+            bounds = [*map(Bound, *(column[own].tolist() for column in (start, lower, done, upper)))]
+        clocks[device] = fit_device_clock(bounds, notes)
+    return clocks
 
 
 def fit_device_clock(bounds: Sequence[Bound], notes: Notes) -> DeviceClock:

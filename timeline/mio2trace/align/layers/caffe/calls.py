@@ -14,7 +14,7 @@ from itertools import pairwise, starmap
 from typing import NamedTuple
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.layers.caffe.names import calls_nothing, may_call, types_of
+from mio2trace.align.layers.caffe.names import CALLING, may_call, types_of
 from mio2trace.align.layers.net import NetLayerSpec
 from mio2trace.align.links import DOUBTED, NONE, SURE
 from mio2trace.align.operations.rates import (
@@ -249,7 +249,7 @@ class _Layers:
         self._silent = [self._silence(slot) for slot in self._pass]
         self._searched, output = _set_up(log, calls, {layer.layer: layer.index for layer in net.layers})
         types = self._types
-        odd = {place for place, own in types.items() if own and not any(may_call("conv", one) for one in own)}
+        odd = {place for place, own in types.items() if own and not may_call("conv", own)}
         places = [place for its in self._searched.values() for place in its]
         # Where other types' layers seem to have searched one of two streams was buffered, and its lines are late.
         self._most = 1.0 if sum(place in odd for place in places) <= MOST_STRAY * len(places) else WHOLE
@@ -311,7 +311,7 @@ class _Layers:
         types = self._types[slot.layer.index]
         if not types:
             return UNLOGGED
-        return 1.0 if all(map(calls_nothing, types)) else SILENT
+        return 1.0 if types.isdisjoint(CALLING) else SILENT
 
     def _fit(self, call: Operation) -> list[float]:
         places = self._searched.get(_problem(call)) if call.primitive == "conv" else None
@@ -352,7 +352,7 @@ class _Layers:
         if direction is not None and not direction.startswith(slot.direction):
             return NEVER
         types = self._types[slot.layer.index]
-        if types and not any(may_call(primitive, one) for one in types):
+        if types and not may_call(primitive, types):
             return NEVER
         # What has no direction is mostly the solver's behind the backward pass.
         return MISSTATED if direction is None and slot.direction == "backward" else 1.0

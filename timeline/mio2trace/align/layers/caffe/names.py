@@ -26,10 +26,14 @@ _TYPES = (
     (late(r"im2col|col2im|^conv_", re.IGNORECASE), _CONVOLUTIONS),
     (late(r"^Xgemm|^_prod_"), _MULTIPLY),
 )
-_OWN = frozenset().union(*(types for _, types in _TYPES)) - _MULTIPLY
-_PASSES_ON = frozenset(
+NAMING = frozenset().union(*(types for _, types in _TYPES)) - _MULTIPLY
+"""Types whose kernels are named after them."""
+LAUNCHING = _PRODUCTS | NAMING - {"Dropout"}
+"""Types that launch kernels, forward."""
+PASSING_ON = frozenset(
     ("Input", "Data", "DummyData", "HDF5Data", "ImageData", "MemoryData", "WindowData", "Flatten", "Reshape", "Silence")
 )
+"""Types that only have or pass on data."""
 _WRITES_NOTHING = frozenset(("ReLU", "Pooling", "LRN", "Softmax", "Concat"))
 _OTHER: dict[Direction, re.Pattern[str]] = {
     "forward": late(r"bwd|backward", re.IGNORECASE),
@@ -52,8 +56,9 @@ _PRIMITIVES = {
     "tanh": frozenset(("RNN",)),
     "relu": frozenset(("RNN",)),
 }
-_LAUNCHING = _PRIMITIVES | {"activ": _PRIMITIVES["activ"] | _RECURRENT}
-_CALLING = frozenset().union(*_PRIMITIVES.values())
+_LAUNCHED_BY = _PRIMITIVES | {"activ": _PRIMITIVES["activ"] | _RECURRENT}
+CALLING = frozenset().union(*_PRIMITIVES.values())
+"""Types that make calls of the library."""
 _WORD = late(r"[a-z]+")
 _NAMED_AS = {
     "Convolution": "conv proj", "Deconvolution": "deconv", "InnerProduct": "ip fc", "ReLU": "relu", "Pooling": "pool",
@@ -75,35 +80,14 @@ def _named_types(layer: str) -> frozenset[str]:
     return frozenset(_WORDS[word] for word in _WORD.findall(layer.lower()) if word in _WORDS)
 
 
-def may_call(primitive: str, layer_type: str) -> bool:
-    """Return whether a layer of this type may make this primitive's call (or a recurrent call of this mode)."""
-    types = _PRIMITIVES.get(primitive)
-    return types is None or layer_type in types
-
-
-def calls_nothing(layer_type: str) -> bool:
-    """Return whether a layer of this type makes no call of the library."""
-    return layer_type not in _CALLING
-
-
-def launches(layer_type: str) -> bool:
-    """Return whether a layer of this type launches kernels, forward."""
-    return layer_type in _PRODUCTS or (names_kernels(layer_type) and layer_type != "Dropout")
-
-
-def runs_nothing(layer_type: str) -> bool:
-    """Return whether a layer of this type only has or passes on data."""
-    return layer_type in _PASSES_ON
+def may_call(primitive: str, types: frozenset[str]) -> bool:
+    """Return whether a layer of these types may make this primitive's call (or a recurrent call of this mode)."""
+    return primitive not in _PRIMITIVES or not types.isdisjoint(_PRIMITIVES[primitive])
 
 
 def has_nothing_written(types: frozenset[str]) -> bool:
     """Return whether these types have no parameters or labels: none of 235 writes is theirs."""
     return bool(types) and types <= _WRITES_NOTHING
-
-
-def names_kernels(layer_type: str) -> bool:
-    """Return whether kernels of this type are named after it."""
-    return layer_type in _OWN
 
 
 @lru_cache(maxsize=1 << 12)
@@ -137,6 +121,6 @@ def _told(name: str) -> frozenset[str]:
     """Return the types whose layers launch kernels of this name; empty if unknown."""
     known = kernel_name(name)
     if known is not None and known.miopen:
-        some = [_LAUNCHING.get(primitive, frozenset()) for primitive in known.primitives]
+        some = [_LAUNCHED_BY.get(primitive, frozenset()) for primitive in known.primitives]
         return frozenset().union(*some) if all(some) else frozenset()
     return next((types for words, types in _TYPES if words.search(name)), frozenset())

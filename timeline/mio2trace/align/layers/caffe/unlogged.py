@@ -23,7 +23,7 @@ from mio2trace.align.attribution import DIRECTIONS, Attribution
 from mio2trace.align.clocks.axis import Timeline
 from mio2trace.align.clocks.fit import STAMP_NS
 from mio2trace.align.layers.caffe.calls import chances_in_order
-from mio2trace.align.layers.caffe.names import contradicts, launches, names_kernels, runs_nothing, tells_type, types_of
+from mio2trace.align.layers.caffe.names import LAUNCHING, NAMING, PASSING_ON, contradicts, tells_type, types_of
 from mio2trace.align.layers.net import LayerKey, NetLayerSpec
 from mio2trace.align.layers.recurrence import is_filler, matches, place_by_recurrence, prepares, signature
 from mio2trace.align.links import DOUBTED, NONE, SURE
@@ -135,7 +135,7 @@ class _Known:
             self._signatures[key[0]].add(signature(activity))
             begins = before is None or before[:2] != (pass_, place)
             self._layers[of_place[place]] += begins
-            if of_place[place] and all(map(names_kernels, of_place[place])):
+            if of_place[place] and of_place[place] <= NAMING:
                 own[tells_type(name)] += 1
             if before is not None and before[0] == pass_:
                 self._begins[before[2], name][begins] += 1
@@ -158,9 +158,9 @@ class _Known:
     def silent(self, types: _Types) -> float:
         """Return the probability that a layer launches nothing."""
         silent = self._silent[types]
-        if types and all(map(runs_nothing, types)):
+        if types and types <= PASSING_ON:
             return 1 - MISSTATED
-        expected = SILENT if types and all(map(launches, types)) else DOUBTED
+        expected = SILENT if types and types <= LAUNCHING else DOUBTED
         return (silent + expected) / (silent + self._layers[types] + 1)
 
     def fit(self, name: str, types: _Types, direction: Direction) -> float:
@@ -169,10 +169,10 @@ class _Known:
             return NEVER
         if not types:
             return FEW if tells_type(name) else DOUBTED  # any type may be meant
-        if all(map(runs_nothing, types)):
+        if types <= PASSING_ON:
             return MISSTATED
         share = (self._with[types, name] + DOUBTED) / (self._layers[types] + 1)
-        if share < DOUBTED and not tells_type(name) and all(map(names_kernels, types)):
+        if share < DOUBTED and not tells_type(name) and types <= NAMING:
             return share * self._strange
         return share
 
