@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -213,13 +213,12 @@ class Attribution:
             LayerRun(layer=layer.layer, layer_index=layer_index, direction=direction, pass_=pass_, printed_ns=printed)
         )
 
-    def runs_of_pass(self, pass_: int, begun: Mapping[LayerKey, int] | None = None) -> Callable[[LayerKey], int]:
-        """Return a function that gives the run of a layer in a pass, and adds it if it is new."""
-        runs = dict(begun or {})
+    def runs(self) -> dict[tuple[int, LayerKey], int]:
+        """Return the runs of layers so far, by pass and layer."""
+        return {(run.pass_, (run.layer_index, run.direction)): at for at, run in enumerate(self.links.runs)}
 
-        def run_for(key: LayerKey) -> int:
-            if key not in runs:
-                runs[key] = self.add_run(key[0], key[1], pass_)
-            return runs[key]
-
-        return run_for
+    def run_for(self, runs: dict[tuple[int, LayerKey], int], pass_: int, key: LayerKey) -> int:
+        """Return the run of a layer in a pass; if ``runs`` do not have it, it is added."""
+        if (pass_, key) not in runs:
+            runs[pass_, key] = self.add_run(*key, pass_)
+        return runs[pass_, key]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Literal, overload
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from mio2trace.align.operations.rates import calibrated
 from mio2trace.evidence import EVIDENCE, STRENGTH, Evidence
-from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity
 from mio2trace.model.tables import Activities, Numbers, Pool
@@ -343,33 +342,6 @@ class Links:
         """Whether any activity has an operation."""
         operation_of = self._operation.target
         return operation_of.count(NONE) < len(operation_of)
-
-    def only_main(self) -> bytearray:
-        """Of each activity whether it is the one kernel that does all of an executed operation's work; empty where none
-        is."""
-        mains: dict[int, int] = {}
-        several: set[int] = set()
-        executed = {operation.index for operation in self.operations if operation.phase == "run"}
-        for position, index in enumerate(self.operation_of if executed else ()):
-            if index in executed:
-                name = kernel_name(self.activities[position].name)
-                if name is None or not name.helps:
-                    if index in mains:
-                        several.add(index)
-                    mains[index] = position
-        alone = bytearray(len(self.activities) if len(mains) > len(several) else 0)
-        for index, position in mains.items():
-            if index not in several:
-                alone[position] = 1
-        return alone
-
-    def kernels_of(self) -> dict[int, list[int]]:
-        """Positions of each operation's activities, in call order."""
-        positions_of: dict[int, list[int]] = defaultdict(list)
-        for position, index in enumerate(self.operation_of):
-            if index != NONE:
-                positions_of[index].append(position)
-        return dict(positions_of)
 
 
 class _Column:

@@ -12,9 +12,11 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.profile import Activity, Anchors, Clock, Profile, Reading, UnixTime
+from mio2trace.model.tables import NO, Numbers
 from mio2trace.notes import Notes
 from mio2trace.ops.families.collective import is_annotation
 from mio2trace.patterns import late
@@ -142,9 +144,9 @@ def _at_once(profiles: Sequence[Profile]) -> list[Hashable]:
     """Return for processes without a machine's clock the group of its file that ran at the same time."""
     spans: dict[Hashable, list[tuple[int, int, int]]] = {}
     for process, profile in enumerate(profiles):
-        clock, moments = profile.clocks[0], list(_moments(profile))
-        if moments and not clock.scope:
-            spans.setdefault((profile.source, clock.kind), []).append((min(moments), max(moments), process))
+        clock, begin, end = profile.clocks[0], begin_ns(profile), end_ns(profile)
+        if begin is not None and end is not None and not clock.scope:
+            spans.setdefault((profile.source, clock.kind), []).append((begin, end, process))
     groups: list[Hashable] = [None] * len(profiles)
     for key, of_file in spans.items():
         of_file.sort()
@@ -168,27 +170,24 @@ def from_start(profiles: Sequence[Profile]) -> list[ProcessClock | None]:
 
 def begin_ns(profile: Profile) -> int | None:
     """Return the host time of the first thing in the profile."""
-    return min(_moments(profile), default=None)
+    moments = _moments(profile)
+    return int(moments.min()) if len(moments) else None
 
 
 def end_ns(profile: Profile) -> int | None:
-    return max(_moments(profile), default=None)
+    moments = _moments(profile)
+    return int(moments.max()) if len(moments) else None
 
 
-def _moments(profile: Profile) -> Iterator[int]:
-    on_host = {device.index for device in profile.devices if device.clock == 0}
-    device_of = {queue.index: queue.device for queue in profile.queues}
-    for activity in profile.activities:
-        if activity.host_start_ns is not None:
-            yield activity.host_start_ns
-        if activity.start_ns is not None and device_of.get(activity.queue, 0) in on_host:
-            yield activity.start_ns
-            yield activity.start_ns if activity.end_ns is None else activity.end_ns
-    for call in profile.other_calls:
-        if call.start_ns is not None:
-            yield call.start_ns
-    for made in profile.ranges:
-        yield made.start_ns
+def _moments(profile: Profile) -> Numbers:
+    commands = profile.commands
+    on_host = [device.index for device in profile.devices if device.clock == 0]
+    devices = commands.of_queue({queue.index: queue.device for queue in profile.queues}, 0)
+    start, end = (column[np.isin(devices, on_host)] for column in (commands.start_ns, commands.end_ns))
+    ranges = np.array([made.start_ns for made in profile.ranges], np.int64)
+    moments = np.concatenate((commands.host_start_ns, start, end[start != NO], profile.lone_calls.start_ns, ranges))
+    found: Numbers = moments[moments != NO]
+    return found
 
 
 def _chained(first: ProcessClock, then: ProcessClock) -> ProcessClock:
@@ -265,23 +264,23 @@ def _bounds(collectives: Sequence[Collective], others: Sequence[Collective]) -> 
 
 def collectives_of(profile: Profile) -> Iterator[Collective]:
     """Yield the kernels of collectives that need data of all processes, by start."""
-    is_collective = {
-        name: (meaning := kernel_name(name)) is not None and meaning.role == "collective"
-        for name in {activity.name for activity in profile.activities}
-    }
-    if not any(is_collective.values()):
+    commands = profile.commands
+    is_collective = commands.is_kernel & commands.has_times & commands.name.where(_needs_several)
+    on_host = [queue.index for queue in profile.queues if profile.clock_of(queue.device) == 0]
+    rows = np.flatnonzero(is_collective & np.isin(commands.queue, on_host))
+    if not len(rows):
         return
-    on_host = {queue.index for queue in profile.queues if profile.clock_of(queue.device) == 0}
     annotations = _Annotations(profile)
-    kernels = [
-        (position, activity)
-        for position, activity in enumerate(profile.activities)
-        if activity.kind == "kernel" and is_collective[activity.name] and activity.queue in on_host
-    ]
-    for position, activity in sorted(kernels, key=lambda one: one[1].start_ns or 0):
+    for position in rows[np.argsort(commands.start_ns[rows], kind="stable")].tolist():
+        activity = profile.activities[position]
         which = _OF_ALL.search(activity.name) or _OF_ALL.search(annotations.around(activity))
         if which is not None and activity.start_ns is not None and activity.end_ns is not None:
             yield Collective(which[0].replace("_", "").lower(), activity.start_ns, activity.end_ns, position)
+
+
+def _needs_several(name: str) -> bool:
+    meaning = kernel_name(name)
+    return meaning is not None and meaning.role == "collective"
 
 
 class _Annotations:

@@ -13,10 +13,12 @@ import msgspec
 import numpy as np
 
 from mio2trace.align.attribution import Attribution
+from mio2trace.align.layers.net import LayerKey
 from mio2trace.align.links import DOUBTED, NONE, Links
 from mio2trace.evidence import ORDER
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.profile import NAMELESS, Activity
+from mio2trace.model.tables import NO, Activities, Numbers, by_key
 
 ANCHORS = 256
 """Places from which repetitions are searched; a stretch longer than two gaps between them is found."""
@@ -196,14 +198,10 @@ def number_repetitions(links: Links) -> None:
     if not np.isin(passes, [NONE, *set_up]).all():
         return
     searches = {operation.index for operation in links.operations if operation.phase == "find"}
-    kernels = [
-        position
-        for position, (number, index) in enumerate(zip(links.pass_of, links.operation_of, strict=True))
-        if activities[position].kind == "kernel" and number not in set_up and index not in searches
-    ]
-    for chosen, order in _orders(activities, kernels):
+    is_other = np.isin(np.asarray(links.pass_of), [*set_up]) | np.isin(np.asarray(links.operation_of), [*searches])
+    for chosen, order in _orders(commands, np.flatnonzero(commands.is_kernel & ~is_other)):
         items = _items(activities, chosen)
-        repetition = _accepted(activities, items)
+        repetition = _accepted(commands, items)
         if repetition is None:
             continue
         place = {position: at for at, position in enumerate(order)}
@@ -215,50 +213,37 @@ def number_repetitions(links: Links) -> None:
         return
 
 
-def _orders(activities: Sequence[Activity], kernels: Sequence[int]) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+def _orders(commands: Activities, kernels: Numbers) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
     """Yield the kernels in which a repetition is searched, and the order of commands that is cut into steps.
 
     First the profile's order; then the main stream if it has most kernels, else launch order. Without recorded
     launches, streams mix differently in each step."""
-    yield kernels, range(len(activities))
-    launched = _launched(activities)
-    main = set(_of_main_stream(activities, kernels))
+    yield kernels.tolist(), range(len(commands))
+    launched, queues = _launched(commands), commands.queue[kernels]
+    waits = commands.name.where(lambda name: (known := kernel_name(name)) is not None and known.role == "collective")
+    took = np.where(waits, 0, commands.time_ns)[kernels]
+    computing = {queue: int(took[queues == queue].sum()) for queue in np.unique(queues).tolist()}
+    main = kernels[queues == max(computing, key=computing.__getitem__, default=NONE)].tolist()
     if len(main) < len(kernels) < 2 * len(main):
-        order = launched or sorted(main)
-        yield [position for position in order if position in main], order
-    elif launched and launched != range(len(activities)):
-        wanted = set(kernels)
-        yield [position for position in launched if position in wanted], launched
+        order, wanted = launched or main, {*main}
+    elif launched and launched != range(len(commands)):
+        order, wanted = launched, {*kernels.tolist()}
+    else:
+        return
+    yield [position for position in order if position in wanted], order
 
 
-def _launched(activities: Sequence[Activity]) -> Sequence[int]:
+def _launched(commands: Activities) -> Sequence[int]:
     """Return positions in launch order, by correlation ids if no launch is recorded; empty if these contradict a
     stream."""
-    if any(one.host_start_ns is not None for one in activities):
-        return range(len(activities))
-    keys = [
-        (one.correlation, one.start_ns, position)
-        for position, one in enumerate(activities)
-        if one.correlation is not None and one.start_ns is not None
-    ]
-    keys.sort()
-    until: dict[int, int] = {}
-    for _, start, position in keys:
-        queue = activities[position].queue
-        if start < until.get(queue, start):
-            return ()
-        until[queue] = start
-    return [position for *_, position in keys]
-
-
-def _of_main_stream(activities: Sequence[Activity], kernels: Sequence[int]) -> list[int]:
-    computing: dict[int, int] = dict.fromkeys(sorted({activities[at].queue for at in kernels}), 0)
-    for at in kernels:
-        meaning = kernel_name(activities[at].name)
-        if meaning is None or meaning.role != "collective":
-            computing[activities[at].queue] += _duration(activities[at])
-    main = max(computing, key=computing.__getitem__, default=NONE)
-    return [at for at in kernels if activities[at].queue == main]
+    if (commands.host_start_ns != NO).any():
+        return range(len(commands))
+    rows = np.flatnonzero((commands.correlation != NO) & (commands.start_ns != NO))
+    rows = rows[np.lexsort((commands.start_ns[rows], commands.correlation[rows]))]
+    if any((np.diff(starts) < 0).any() for _, starts in by_key(commands.start_ns[rows], commands.queue[rows])):
+        return ()
+    launched: list[int] = rows.tolist()
+    return launched
 
 
 def _items(activities: Sequence[Activity], kernels: Sequence[int]) -> list[list[int]]:
@@ -275,10 +260,11 @@ def _items(activities: Sequence[Activity], kernels: Sequence[int]) -> list[list[
     return items
 
 
-def _accepted(activities: Sequence[Activity], items: Sequence[Sequence[int]]) -> Repetition | None:
+def _accepted(activities: Activities, items: Sequence[Sequence[int]]) -> Repetition | None:
     """Return the repetition by name and size, or by name alone if it covers more; None if it covers too little."""
     best: Repetition | None = None
-    took = [sum(_duration(activities[at]) for at in item) for item in items]
+    time_ns = activities.time_ns.tolist()
+    took = [sum(time_ns[at] for at in item) for item in items]
     distinct = 0
     for with_grid in (True, False):
         keys = [tuple((activities[at].name, with_grid and activities[at].grid) for at in item) for item in items]
@@ -311,10 +297,6 @@ def _begun_at_launches(
     return found
 
 
-def _duration(activity: Activity) -> int:
-    return 0 if activity.start_ns is None or activity.end_ns is None else activity.end_ns - activity.start_ns
-
-
 def place_nameless_replays(attribution: Attribution) -> None:
     """Number nameless replays as iterations, with the layers of the last known one."""
     links, activities = attribution.links, attribution.profile.activities
@@ -338,7 +320,7 @@ def place_nameless_replays(attribution: Attribution) -> None:
     ):
         return
     for following, positions in enumerate(replays.values(), number + 1):
-        runs: dict[int, int] = {}
+        runs: dict[tuple[int, LayerKey], int] = {}
         for of, position in zip(like, positions, strict=True):
             made = links.runs[links.run_of[of]] if links.run_of[of] != NONE else None
             direction = links.passes[links.pass_of[of]].direction
@@ -346,9 +328,7 @@ def place_nameless_replays(attribution: Attribution) -> None:
             if made is None:
                 links.give_pass([position], pass_)
                 continue
-            run = runs.get(links.run_of[of])
-            if run is None:
-                run = runs[links.run_of[of]] = attribution.add_run(made.layer_index, made.direction, pass_)
+            run = attribution.run_for(runs, pass_, (made.layer_index, made.direction))
             links.give_layer([position], run, ORDER, confidence=DOUBTED)
 
 

@@ -54,8 +54,13 @@ class Commands:
         self._links, self._facts = alignment.links, alignment.facts
         self._commands = commands = alignment.profile.commands
         self._operations = measures.operation_at
-        stands_for = np.flatnonzero(np.frombuffer(alignment.links.only_main(), np.uint8)).tolist()
-        wholes = {at: self._operations.get(alignment.links.operation_of[at]) for at in stands_for}
+        operation_of = np.asarray(self._links.operation_of)
+        executed = [operation.index for operation in self._links.operations if operation.phase == "run"]
+        helps = commands.name.where(lambda name: (meaning := kernel_name(name)) is not None and meaning.helps)
+        mains = np.flatnonzero(np.isin(operation_of, executed) & ~helps)
+        indexes, first, count = np.unique(operation_of[mains], return_index=True, return_counts=True)
+        only = zip(mains[first[count == 1]].tolist(), indexes[count == 1].tolist(), strict=True)
+        wholes = {at: self._operations.get(index) for at, index in sorted(only)}
         self._wholes = {at: operation for at, operation in wholes.items() if operation is not None}
         """The operation of each kernel that does all of its work."""
         self.several = self._gemm_parts()

@@ -58,25 +58,29 @@ def chances_in_order(
     lost, cut = LOST / max(1, count), CUT / max(1, count)
     before_first, behind_last = lost if begun else cut, lost if ended else cut
     first, last = 0, 0  # states that any way is in: before the first slot, then in each
-    ahead = [([1.0] + [0.0] * count, first, last)]  # what all ways up to a call are worth
-    for number, fit in enumerate(fits):
-        now, _, _ = ahead[-1]
+    now = [1.0] + [0.0] * count
+    ahead = []  # before each call, what all ways to each state are worth; what those into each slot are
+    for number, (fit, enters, stays) in enumerate(zip(fits, entered, again, strict=False)):
         if at_most < 0:
             return None
         far = lost if number else before_first
-        enters, stays = entered[number], again[number]
+        everywhere = not (number or begun)
+        places = range(max(0, first - 1), count if everywhere else min(count, last + MOST_PASSED))
+        at_most -= len(places)
+        reach = passed = 0.0 if first else now[0]
+        held, came = now[places.start + 1 : places.stop + 1], []
+        for place, here in zip(places, held, strict=True):
+            came.append(((reach + passed * far) * enters + here * stays) * fit[place])
+            reach = reach * silent[place] + here
+            passed += here
+        ahead.append((now[0], first, places, held, came))
         following = [0.0] * (count + 1)
         following[0] = now[0] * BROKEN
-        reach = passed = 0.0 if first else now[0]
-        places = _within(first, last, count, everywhere=not (number or begun))
-        at_most -= len(places)
-        for place in places:
-            held = now[place + 1]
-            following[place + 1] = ((reach + passed * far) * enters + held * stays) * fit[place] + held * BROKEN
-            reach = reach * silent[place] + held
-            passed += held
+        following[places.start + 1 : places.stop + 1] = [
+            into + here * BROKEN for into, here in zip(came, held, strict=True)
+        ]
         first, last = _narrow(following, 0 if not first else places.start + 1, places.stop + 1)
-        ahead.append((following, first, last))
+        now = following
     behind = [0.0] * (count + 1)  # what all ways from there on are worth
     reach = 1.0
     for place in range(count, -1, -1):
@@ -85,24 +89,18 @@ def chances_in_order(
             reach *= silent[place - 1]
     answers: list[list[float]] = []
     for number in range(len(fits) - 1, -1, -1):
-        fit, (now, first, last) = fits[number], ahead[number]
-        far = lost if number else before_first
-        enters, stays = entered[number], again[number]
-        in_slot = [0.0] * count
-        none = now[0] * BROKEN * behind[0]
-        reach = passed = 0.0 if first else now[0]
-        places = _within(first, last, count, everywhere=not (number or begun))
-        for place in places:
-            held, later = now[place + 1], behind[place + 1]
-            in_slot[place] = ((reach + passed * far) * enters + held * stays) * fit[place] * later
-            none += held * BROKEN * later
-            reach = reach * silent[place] + held
-            passed += held
-        total = sum(in_slot) + none
+        fit, enters, stays = fits[number], entered[number], again[number]
+        outside, first, places, held, came = ahead[number]
+        later = behind[places.start + 1 : places.stop + 1]
+        in_slot = [into * after for into, after in zip(came, later, strict=True)]
+        none = outside * BROKEN * behind[0]
+        for here, after in zip(held, later, strict=True):
+            none += here * BROKEN * after
         # Of calls that contradict each other by the hundred no way is left that a float can hold.
-        if total:
-            in_slot[places.start : places.stop] = [one / total for one in in_slot[places.start : places.stop]]
-        answers.append(in_slot)
+        total = sum(in_slot) + none or 1.0
+        answers.append([0.0] * count)
+        answers[-1][places.start : places.stop] = [one / total for one in in_slot]
+        far = lost if number else before_first
         earlier = [0.0] * (count + 1)
         reach = passed = 0.0
         for place in range(places.stop, first - 1, -1):
@@ -112,16 +110,10 @@ def chances_in_order(
                 reach = reach * silent[place - 1] + own
                 passed += own
         end = places.stop + 1
-        most = max(earlier)
-        if most:
-            earlier[first:end] = [one / most for one in earlier[first:end]]
+        most = max(earlier) or 1.0
+        earlier[first:end] = [one / most for one in earlier[first:end]]
         behind = earlier
     return answers[::-1]
-
-
-def _within(first: int, last: int, count: int, *, everywhere: bool) -> range:
-    """Slots that are reachable from states ``first`` to ``last``."""
-    return range(max(0, first - 1), count if everywhere else min(count, last + MOST_PASSED))
 
 
 def _narrow(worth: list[float], begin: int, end: int) -> tuple[int, int]:
@@ -423,9 +415,7 @@ def _bare(shape: Sequence[object]) -> tuple[str, ...]:
 def _give(attribution: Attribution, found_of: Mapping[int, tuple[int, Found]]) -> None:
     """Give each call's kernels to its layer, and what is between two kernels of one layer."""
     links = attribution.links
-    runs: dict[tuple[int, int], int] = {}
-    for number, made in enumerate(links.runs):
-        runs[made.pass_, made.layer_index] = number
+    runs = attribution.runs()
     queues: dict[int, list[int]] = {}
     for position, activity in enumerate(attribution.profile.activities):
         queues.setdefault(activity.queue, []).append(position)
@@ -443,10 +433,7 @@ def _give(attribution: Attribution, found_of: Mapping[int, tuple[int, Found]]) -
                 layer, direction = found.slot.layer, found.slot.direction
                 assert layer is not None
                 pass_ = links.pass_id("iteration", iteration, direction)
-                key = pass_, layer.index
-                if key not in runs:
-                    runs[key] = attribution.add_run(layer.index, direction, pass_)
-                run = runs[key]
+                run = attribution.run_for(runs, pass_, (layer.index, direction))
                 at_most = LATE if attribution.late else 1.0
                 likely = min(found.chance, at_most, links.operation_confidence.get(position, 1.0))
                 if likely >= DOUBTED and (

@@ -20,7 +20,7 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import in_order, stamps_bound
 from mio2trace.align.clocks.fit import STAMP_NS, LogClock
 from mio2trace.align.layers.caffe.names import contradicts, types_of
-from mio2trace.align.layers.net import NetLayerSpec
+from mio2trace.align.layers.net import LayerKey, NetLayerSpec
 from mio2trace.align.layers.recurrence import is_filler, matches, signature
 from mio2trace.align.links import DOUBTED, NONE, SURE
 from mio2trace.align.operations.rates import (
@@ -407,17 +407,15 @@ def place_by_durations(attribution: Attribution) -> None:
 def place(attribution: Attribution, windows: Sequence[Window], cut: Cut, whole: float) -> None:
     """Give the windows' activities to the layers of the cut, with ``whole`` as the highest confidence."""
     links, order = attribution.links, attribution.net.execution_order()
-    runs: dict[tuple[int, int], int] = {}
+    runs: dict[tuple[int, LayerKey], int] = {}
     for window in windows:
         for position in window.positions:
             if position not in cut.layer_of:
                 continue
             number, confidence = cut.layer_of[position]
-            run = runs.get((window.iteration, number))
-            if run is None:
-                layer, direction = order[number]
-                pass_ = links.pass_id("iteration", window.iteration, direction)
-                run = runs[window.iteration, number] = attribution.add_run(layer.index, direction, pass_)
+            layer, direction = order[number]
+            pass_ = links.pass_id("iteration", window.iteration, direction)
+            run = attribution.run_for(runs, pass_, (layer.index, direction))
             links.give_layer([position], run, DURATIONS, confidence=confidence * whole)
             if position in cut.next_of:
                 beside, chance = cut.next_of[position]

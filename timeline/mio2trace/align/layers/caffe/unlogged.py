@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence, Set
+from functools import partial
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple
@@ -290,11 +291,11 @@ def place_before_iterations(attribution: Attribution) -> None:
     begins = _benchmark_begins(attribution, axis)
     if begins is not None and (first_iteration == len(links.pass_of) or not _coarse_ns(attribution, axis)):
         first_iteration = min(first_iteration, begins)
-    warm = _bounded(attribution, axis, first_iteration)
+    warm, runs = _bounded(attribution, axis, first_iteration), attribution.runs()
     for direction, positions in warm.items():
         pass_ = links.pass_id("warm-up", 0, direction)
         reference = attribution.reference(direction)
-        runs_of = attribution.runs_of_pass(pass_)
+        runs_of = partial(attribution.run_for, runs, pass_)
         if RECURRENCE not in attribution.without and reference:
             place_by_recurrence(attribution, reference, positions, runs_of, attribution.unlaunched())
         # Where each layer's end is printed kernels run for the printing, too.
@@ -387,8 +388,12 @@ def _place_by_likeness(attribution: Attribution, limit: int) -> None:
     if others > FEW * len(pairs):
         return
     passes = {direction: links.pass_id("warm-up", 0, direction) for direction in (*DIRECTIONS, None)}
-    runs = {direction: attribution.runs_of_pass(pass_) for direction, pass_ in passes.items()}
-    place_by_recurrence(attribution, reference, range(limit), lambda key: runs[key[1]](key), attribution.unlaunched())
+    runs = attribution.runs()
+
+    def run_for(key: LayerKey) -> int:
+        return attribution.run_for(runs, passes[key[1]], key)
+
+    place_by_recurrence(attribution, reference, range(limit), run_for, attribution.unlaunched())
     # What comes before the first kernel that is known may as well be set-up: no line divides them.
     first = pairs[0][1]
     if _is_prepared_as_others(attribution, [place for _, place in pairs]):
@@ -448,12 +453,7 @@ def place_unlogged_iterations(attribution: Attribution) -> None:
     if known is None:
         return
     row = _Kernels(attribution, kernels)
-    runs = {
-        (pass_.iteration, made.layer_index, made.direction): at
-        for at, made in enumerate(links.runs)
-        if (pass_ := links.passes[made.pass_]).phase == "iteration"
-    }
-    asked_for = attribution.iterations()
+    runs, asked_for = attribution.runs(), attribution.iterations()
     for backward in (False, True):
         for number, first in _repetitions(row, known, backward=backward):
             is_other = number < 1 if backward else asked_for is not None and number > asked_for
@@ -475,10 +475,8 @@ def place_behind_the_log(attribution: Attribution) -> None:
     left = [activities[p].name for p in range(last + 1, len(activities)) if activities[p].kind == "kernel"]
     if any(contradicts(name, frozenset(), "forward") for name in left):
         return  # it goes on backward, and with what updates the weights
-    begun: dict[LayerKey, int] = {
-        (run.layer_index, "forward"): number for number, run in enumerate(links.runs) if run.pass_ == pass_
-    }
-    place_by_names(attribution, range(last, len(activities)), "forward", attribution.runs_of_pass(pass_, begun))
+    run_for = partial(attribution.run_for, attribution.runs(), pass_)
+    place_by_names(attribution, range(last, len(activities)), "forward", run_for)
 
 
 def _tells_of_all(attribution: Attribution) -> bool:
@@ -563,7 +561,7 @@ def _repetitions(row: _Kernels, known: _Iteration, *, backward: bool = False) ->
 def _label(
     attribution: Attribution,
     kernels: Sequence[int],
-    runs: dict[tuple[int | None, int, Direction | None], int],
+    runs: dict[tuple[int, LayerKey], int],
     known: _Iteration,
     number: int,
     first: int,
@@ -590,9 +588,7 @@ def _label(
         key = attribution.layer_key(like)
         if key is None or links.run_of[position] != NONE:
             continue
-        run = runs.get((number, *key))
-        if run is None:
-            run = runs[number, *key] = attribution.add_run(*key, links.pass_id("iteration", number, key[1]))
+        run = attribution.run_for(runs, links.pass_id("iteration", number, key[1]), key)
         confidence = min(WHOLE, links.layer_confidence.get(like, 1.0))
         attribution.give_layer([position], run, RECURRENCE, confidence=confidence)
     return True
