@@ -20,7 +20,7 @@ from mio2trace.align.layers.between import place_between, place_updates
 from mio2trace.align.layers.caffe.calls import place_by_calls
 from mio2trace.align.layers.caffe.durations import place_by_device_times, place_by_durations
 from mio2trace.align.layers.caffe.layer_lines import place_by_layer_lines, place_by_lines_of_operations
-from mio2trace.align.layers.caffe.marks import cut, read_marks
+from mio2trace.align.layers.caffe.marks import read_marks
 from mio2trace.align.layers.caffe.unlogged import (
     place_before_iterations,
     place_behind_the_log,
@@ -88,9 +88,8 @@ def place_by_marks(attribution: Attribution) -> None:
     """Cut at the timer marks, if a grammar explains them."""
     notes, links = attribution.notes, attribution.links
     printed = sum(event.kind == "iteration" for event in attribution.events)
-    cuts = cut(attribution.profile.commands, attribution.profile.opencl.marks)
-    asked_for = attribution.iterations()
-    reading = read_marks(cuts, attribution.net, asked_for, printed, notes)
+    profile, asked_for = attribution.profile, attribution.iterations()
+    reading = read_marks(profile.commands, profile.opencl.marks, attribution.net, asked_for, printed, notes)
     if reading is not None:
         attribution.marked = marked = reading.place(links)
         if not reading.check(marked.between, notes, asked_for or 0, attribution.host_step_ns):

@@ -319,9 +319,9 @@ def number_steps_as_the_log(attribution: Attribution) -> None:
 
 class _Layers:
     def __init__(self, attribution: Attribution, opened: OpenRanges) -> None:
-        self._attribution = attribution
+        self._attribution, self._profile, self._links = attribution, attribution.profile, attribution.links
         self._opened = opened
-        ranges = attribution.profile.ranges
+        self._ranges = ranges = attribution.profile.ranges
         # of framework's ops there are very many
         named = [place for place, made in enumerate(ranges) if made.kind != "operator"]
         self._layers = {place: layer_of_range(ranges[place]) for place in named if may_be_layer(ranges[place])}
@@ -344,14 +344,14 @@ class _Layers:
 
     def place(self) -> None:
         """Put each activity into its innermost layer; launches of the backward pass into the forward op's."""
-        ranges, opened, links = self._attribution.profile.ranges, self._opened, self._attribution.links
+        ranges, opened, links = self._ranges, self._opened, self._links
         own = np.full(len(ranges) + 1, NONE)
         nowhere = self._sequenced.nowhere
         places = [*self._layers, *nowhere]
         own[places] = places
         for place, first in self._sequenced.first_of.items():
             own[place] = first
-        forward = ForwardOps(self._attribution.profile)
+        forward = ForwardOps(self._profile)
         of = np.array([*forward.of, NONE])
         layer_of = opened.nearest(own[:-1])[of]
         is_gradient = (of != NONE) & (own == NONE) & (layer_of != NONE) & ~np.isin(layer_of, [*nowhere])
@@ -373,24 +373,21 @@ class _Layers:
             backward.setdefault(of_layer, []).append((rows, ranges[place]))
         executed = {place for place, _ in used} | {place for place, _, _ in backward}
         in_order = sorted(executed, key=lambda place: ranges[place].start_ns)
-        index_of = self._net([self._layers[place] for place in in_order], bool(backward))
+        self._index_of = self._net([self._layers[place] for place in in_order], bool(backward))
         begins = [] if self._attribution.steps else self._begins(in_order)
         iteration_of = {place: self._iteration(begins, ranges[place].start_ns) for place in in_order}
         for place, pass_, iteration, positions, times in self._by_step(used, begins, iteration_of):
-            name, direction = self._layers[place]
-            run = self._run(name, index_of[name], direction, self._pass(pass_, iteration, direction), times)
-            self._give(positions, run, place)
+            _, direction = self._layers[place]
+            self._give(positions, place, direction, self._pass(pass_, iteration, direction), times)
         by_start = sorted(backward.items(), key=lambda item: min(made.start_ns for _, made in item[1]))
         for (place, sure, pass_), gradient in by_start:
-            name, _ = self._layers[place]
             times = min(made.start_ns for _, made in gradient), max(0, *(made.end_ns for _, made in gradient))
             rows = np.sort(np.concatenate([rows for rows, _ in gradient]))
             iteration, parts = iteration_of[place], [(iteration_of[place], rows)]
             if iteration == _SET_UP and pass_ == NONE:  # the range reaches over the steps
                 parts = self._split(rows, begins, iteration)
             for number, positions in parts:
-                run = self._run(name, index_of[name], "backward", self._pass(pass_, number, "backward"), times)
-                self._give(positions, run, place, sure=sure)
+                self._give(positions, place, "backward", self._pass(pass_, number, "backward"), times, sure=sure)
         if self._given:
             given, numbers = [rows for rows, _ in self._given], [number for _, number in self._given]
             links.give_layers(np.concatenate(given), np.repeat(numbers, [*map(len, given)]), RANGE)
@@ -398,23 +395,29 @@ class _Layers:
             self._place_during(begins)
             self._place_between(in_order)
 
-    def _give(self, positions: Numbers, run: LayerRun, place: int, *, sure: bool = True) -> None:
-        links = self._attribution.links
-        made = self._sequenced.executions.get(place)
-        number = links.add_run(run)
+    def _give(
+        self, positions: Numbers, place: int, direction: Direction | None, pass_: int, times: tuple[int, int],
+        *, sure: bool = True,
+    ) -> None:  # fmt: skip
+        made, (name, _) = self._sequenced.executions.get(place), self._layers[place]
+        run = LayerRun(
+            layer=name, layer_index=self._index_of[name], direction=direction, pass_=pass_,
+            host_start_ns=times[0], host_end_ns=times[1],
+        )  # fmt: skip
+        number = self._links.add_run(run)
         if made is None and sure:
             self._given.append((positions, number))
             return
         by: Evidence = RANGE if made is None else SEQUENCE
         confidence = 1.0 if made is None else made.confidence
-        links.give_layer(positions.tolist(), number, by, sure=sure, confidence=confidence)
+        self._links.give_layer(positions.tolist(), number, by, sure=sure, confidence=confidence)
 
     def _by_step(
         self, used: Mapping[tuple[int, int], Numbers], begins: Sequence[int], iteration_of: Mapping[int, int | None]
     ) -> Iterator[tuple[int, int, int | None, Numbers, tuple[int, int]]]:
         """Yield (range, pass of the launch, iteration, positions, host times) of each execution; one per step of a
         range."""
-        ranges, commands = self._attribution.profile.ranges, self._attribution.profile.commands
+        ranges, commands = self._ranges, self._profile.commands
         passes = Counter(place for place, _ in used)
         for place, pass_ in sorted(used, key=lambda key: (ranges[key[0]].start_ns, key[1])):
             begun_in = iteration_of[place]
@@ -434,14 +437,14 @@ class _Layers:
 
     def _split(self, positions: Numbers, begins: Sequence[int], begun_in: int) -> list[tuple[int | None, Numbers]]:
         """Return the positions by the unmarked step that launched them; ``begun_in`` if no launch is known."""
-        launched = self._attribution.profile.commands.host_start_ns[positions]
+        launched = self._profile.commands.host_start_ns[positions]
         numbers = np.searchsorted(begins, launched, "right")
         numbers = np.where(launched == NO, begun_in, np.where(numbers == 0, _SET_UP, numbers))
         return [*by_key(positions, numbers)]
 
     def _pass(self, of_launch: int, iteration: int | None, direction: Direction | None) -> int:
         """Return the pass of an execution: of the step that launched its commands, else of its range's begin."""
-        links = self._attribution.links
+        links = self._links
         if of_launch != NONE:
             made = links.passes[of_launch]
             if made.phase != "iteration":
@@ -452,12 +455,6 @@ class _Layers:
         if iteration == _SET_UP:
             return links.pass_id("setup")
         return links.pass_id("iteration", iteration, direction)
-
-    def _run(self, name: str, index: int, direction: Direction | None, pass_: int, times: tuple[int, int]) -> LayerRun:
-        return LayerRun(
-            layer=name, layer_index=index, direction=direction, pass_=pass_,
-            host_start_ns=times[0], host_end_ns=times[1],
-        )  # fmt: skip
 
     def _net(self, executed: Sequence[tuple[str, Direction | None]], backward: bool) -> dict[str, int]:
         """Return the index of each layer: the log's if it names layers, else by order of execution."""
@@ -482,9 +479,8 @@ class _Layers:
         if not in_order:
             return []
         first = self._layers[in_order[0]]
-        firsts = [place for place in in_order if self._layers[place] == first]
-        firsts = self._first_in_model(firsts)
-        starts = [self._attribution.profile.ranges[place].start_ns for place in firsts]
+        firsts = self._first_in_model([place for place in in_order if self._layers[place] == first])
+        starts = [self._ranges[place].start_ns for place in firsts]
         are_steps = any(self._layers[place][1] for place in in_order) or self._hold_launches(in_order, starts)
         return starts if are_steps else []
 
@@ -508,7 +504,7 @@ class _Layers:
 
     def _with_ranges_around(self, firsts: Sequence[int]) -> list[int]:
         """Return when steps began whose first ops are ``firsts``: with the outermost user range that holds no other."""
-        ranges, parent_of = self._attribution.profile.ranges, self._opened.parent_of
+        ranges, parent_of = self._ranges, self._opened.parent_of
         begins = [ranges[place].start_ns for place in firsts]
         for number, (place, last, next_) in enumerate(zip(firsts, [-1, *begins], [*begins[1:], NEVER], strict=False)):
             while (place := parent_of[place]) != NONE:
@@ -528,14 +524,14 @@ class _Layers:
 
     def _hold_launches(self, in_order: Sequence[int], starts: Sequence[int]) -> bool:
         """Return whether steps that begin at ``starts`` have nearly all launches."""
-        ranges = self._attribution.profile.ranges
         begins: dict[int, int] = {}
         ends: dict[int, int] = {}
         for place in in_order:
-            number = bisect_right(starts, ranges[place].start_ns)
-            begins.setdefault(number, ranges[place].start_ns)
-            ends[number] = max(ends.get(number, 0), ranges[place].end_ns)
-        called = self._attribution.profile.commands.host_start_ns
+            made = self._ranges[place]
+            number = bisect_right(starts, made.start_ns)
+            begins.setdefault(number, made.start_ns)
+            ends[number] = max(ends.get(number, 0), made.end_ns)
+        called = self._profile.commands.host_start_ns
         launches = np.sort(called[called != NO])
         if not len(launches) or not begins:
             return True
@@ -546,7 +542,7 @@ class _Layers:
     def _place_during(self, begins: Sequence[int]) -> None:
         """Set the pass of activities without layer that any thread launched while a range held a step, or after the
         begin of the only step."""
-        links, called = self._attribution.links, self._attribution.profile.commands.host_start_ns
+        links, called = self._links, self._profile.commands.host_start_ns
         spans = {number: (made.start_ns, made.end_ns) for number, made in self._around.items()}
         if len(begins) == 1:
             spans[1] = begins[0], NEVER
@@ -557,14 +553,13 @@ class _Layers:
 
     def _place_between(self, in_order: Sequence[int]) -> None:
         """Set the pass of activities without layer: that of both neighbours; set-up before the first layer."""
-        profile, links = self._attribution.profile, self._attribution.links
+        links, called = self._links, self._profile.commands.host_start_ns
         pass_of = np.asarray(links.pass_of)
         before, after = (np.append(pass_of, NONE)[rows] for rows in neighbours(pass_of != NONE))
         is_early = np.array([*(one.phase == "before" for one in links.passes), True])
         is_inside = (pass_of == NONE) & (before == after) & ~is_early[after]
-        called = profile.commands.host_start_ns
         is_set_up = (pass_of == NONE) & ~is_inside & (called != NO)
-        is_set_up &= called < (profile.ranges[in_order[0]].start_ns if in_order else NO)
+        is_set_up &= called < (self._ranges[in_order[0]].start_ns if in_order else NO)
         for pass_, positions in by_key(np.flatnonzero(is_inside), before[is_inside]):
             links.give_pass(positions, pass_)
         if is_set_up.any():
@@ -594,10 +589,7 @@ def layer_of_range(made: Range) -> tuple[str, Direction | None]:
     if _is_module(made):
         return text.removeprefix(_MODULE), "forward"
     for separator in (" ", "/", ":", ".", "_"):
-        name, _, word = text.rpartition(separator)
-        if name.strip(" /:._") and word.lower() in _DIRECTIONS:
-            return name.strip(" :"), _DIRECTIONS[word.lower()]
-        word, _, name = text.partition(separator)
-        if name.strip(" /:._") and word.lower() in _DIRECTIONS:
-            return name.strip(" :"), _DIRECTIONS[word.lower()]
+        for name, _, word in (text.rpartition(separator), text.partition(separator)[::-1]):
+            if name.strip(" /:._") and word.lower() in _DIRECTIONS:
+                return name.strip(" :"), _DIRECTIONS[word.lower()]
     return text, None

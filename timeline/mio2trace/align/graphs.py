@@ -190,12 +190,8 @@ class Matcher:
                 places_of: dict[str, list[int]] = defaultdict(list)
                 for place, name in enumerate(self._captures[number]):
                     places_of[name].append(place)
-                seen: Counter[str] = Counter()
-                places = []
-                for name in names:
-                    places.append(places_of[name][seen[name]])
-                    seen[name] += 1
-                return Fit(number, places, frozenset())
+                turns = {name: iter(its) for name, its in places_of.items()}
+                return Fit(number, [next(turns[name]) for name in names], frozenset())
         best: tuple[int, int, list[tuple[int, int]]] | None = None
         for shared, number in common:
             if -shared < LEAST_IN_PART * len(names) or (best is not None and -shared <= best[0]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import NamedTuple, TypeVar
@@ -207,30 +207,19 @@ class Part(NamedTuple):
     first: int = 0
     stop: float = inf
 
-    def has(self, line: int, thread: int | None) -> bool:
-        return self.first <= line < self.stop and (self.threads is None or thread is None or thread in self.threads)
 
+def _holders(parts: Sequence[Part]) -> Callable[[int, int | None], list[int]]:
+    """Return a function that gives the parts that have a line, by thread: a log may have thousands of parts."""
+    of_thread: dict[int | None, list[int]] = defaultdict(list)
+    for number, part in enumerate(parts):
+        for thread in (None,) if part.threads is None else part.threads:
+            of_thread[thread].append(number)
 
-class _Holders:
-    """Finds the parts that have a line, by thread: a log may have thousands of parts."""
+    def holding(line: int, thread: int | None) -> list[int]:
+        among = range(len(parts)) if thread is None else [*of_thread[None], *of_thread.get(thread, ())]
+        return [number for number in among if parts[number].first <= line < parts[number].stop]
 
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self._parts = parts
-        self._of_all = [number for number, part in enumerate(parts) if part.threads is None]
-        self._of_thread: dict[int, list[int]] = {}
-        for number, part in enumerate(parts):
-            for thread in part.threads or ():
-                self._of_thread.setdefault(thread, []).append(number)
-
-    def of(self, line: int, thread: int | None) -> Iterator[int]:
-        if thread is None:
-            among: Sequence[int] = range(len(self._parts))
-        else:
-            among = [*self._of_all, *self._of_thread.get(thread, ())]
-        return (number for number in among if self._parts[number].has(line, thread))
-
-    def any(self, line: int, thread: int | None) -> bool:
-        return next(self.of(line, thread), None) is not None
+    return holding
 
 
 class Chosen(NamedTuple):
@@ -268,8 +257,8 @@ def of_profile(
             parts = parts[: len(parts) - before][-1:] or parts[:1]
         runs.append(_joined(log, parts))
         if of_log and not (len(parts) == 1 and parts[0].run is log):
-            holders = _Holders(parts)
-            operations = [one for one in of_log if holders.any(one.line, one.thread)]
+            holding = _holders(parts)
+            operations = [one for one in of_log if holding(one.line, one.thread)]
         if likely < 1:
             alike.append(are_alike)
         chance = min(chance, likely)
@@ -306,9 +295,9 @@ def _own(
         return runs, 1.0, True
     if with_buffers and operations:
         calls: list[list[Operation]] = [[] for _ in runs]
-        holders = _Holders(runs)
+        holding = _holders(runs)
         for one in operations:
-            for number in holders.of(one.line, one.thread):
+            for number in holding(one.line, one.thread):
                 calls[number].append(one)
         same = [same_process(profile, its) for its in calls]
         # Of calls that tell no thread each process may have all: they do not tell which is the profile's.
@@ -317,18 +306,11 @@ def _own(
             known = buffers_of(profile)
             shares = [sum(not known.isdisjoint(one.pointers) for one in its) / max(1, len(its)) for its in calls]
             best = runs[shares.index(max(shares))]
-            return (
-                [
-                    part
-                    for part, told, share in zip(runs, same, shares, strict=True)
-                    # Another process, which ran at another time, may have been given the same addresses.
-                    if told
-                    and 2 * share > max(shares)
-                    and (part.threads == best.threads or _at_once(part.run, best.run))
-                ],
-                1.0,
-                True,
-            )
+            likely = [
+                part for part, told, share in zip(runs, same, shares, strict=True) if told and 2 * share > max(shares)
+            ]
+            # Another process, which ran at another time, may have been given the same addresses.
+            return [one for one in likely if one.threads == best.threads or _at_once(one.run, best.run)], 1.0, True
         runs = [part for part, told in zip(runs, same, strict=True) if told is None] or runs
     of_processes = len(processes) > 1 and not own
     last = next((e.host_end_ns for e in reversed(profile.activities) if e.host_end_ns is not None), None)
@@ -387,20 +369,18 @@ def _joined(log: FrameworkLog, parts: Sequence[Part]) -> FrameworkLog:
                 counts[part.threads] = max(counts.get(part.threads, 0), event.number or 0)
             events.append(event)
     total = max(counts.values(), default=0)
-    threads = tuple(dict.fromkeys(thread for part in parts for thread in part.run.threads))
-    stamps = [part.run.first_stamp for part in parts], [part.run.last_stamp for part in parts]
-    holders = _Holders(parts)
+    holding = _holders(parts)
     return msgspec.structs.replace(
         log,
         events=tuple(
             msgspec.structs.replace(event, number=total) if event.kind == "testing" and total else event
             for event in sorted(events, key=lambda event: event.line)
         ),
-        layers=tuple(layer for layer in log.layers if holders.any(layer.line, layer.thread)),
+        layers=tuple(layer for layer in log.layers if holding(layer.line, layer.thread)),
         iterations=total or log.iterations,
-        threads=threads,
-        first_stamp=stamps[0][0],
-        last_stamp=stamps[1][-1],
+        threads=tuple(dict.fromkeys(thread for part in parts for thread in part.run.threads)),
+        first_stamp=parts[0].run.first_stamp,
+        last_stamp=parts[-1].run.last_stamp,
     )
 
 

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from math import exp
+from operator import mul
 
 import msgspec
 
@@ -18,6 +19,7 @@ from mio2trace.model.log import LayerTime, LogEvent
 
 _SOON_NS = LINE_NS // 4
 _GAP_NS = 8 * LINE_NS
+_EVER = 1 << 63
 MOST_STATES = 64
 MOST_PARTS = 16
 """Parts of an uncertain moment, and cuts in each, that are tried."""
@@ -90,20 +92,19 @@ def likeliest_rows(layers: Sequence[Printed], times: Times) -> list[Row]:
 def _possible_ends(layers: Sequence[Printed]) -> list[tuple[int, int]]:
     """Return the possible ends of each layer, as layers do not overlap; its own bounds if lines contradict."""
     low: list[int] = []
-    before: int | None = None
+    before = -_EVER
     for layer in layers:
-        least = (
-            layer.stamp - LINE_NS if before is None else max(layer.stamp - LINE_NS, before + layer.printed_ns - LINE_NS)
-        )
-        before = least if least <= layer.latest else layer.stamp - LINE_NS
+        own = layer.stamp - LINE_NS
+        least = max(own, before + layer.printed_ns - LINE_NS)
+        before = least if least <= layer.latest else own
         low.append(before)
     high: list[int] = []
-    after: int | None = None
-    for number in range(len(layers) - 1, -1, -1):
-        layer = layers[number]
-        most = layer.latest if after is None else min(layer.latest, after - layers[number + 1].printed_ns + LINE_NS)
-        after = most if most >= layer.stamp - LINE_NS else layer.latest
-        high.append(after)
+    after = _EVER  # when the layer behind begins
+    for layer in reversed(layers):
+        most = min(layer.latest, after + LINE_NS)
+        end = most if most >= layer.stamp - LINE_NS else layer.latest
+        high.append(end)
+        after = end - layer.printed_ns
     high.reverse()
     return [
         (least, most) if least <= most else (layer.stamp - LINE_NS, layer.latest)
@@ -180,29 +181,15 @@ def _solved(opening: _State | None, layers: Sequence[Printed], states: Sequence[
     before: Sequence[_State | None] = [opening]
     reached = [1.0]
     for layer, after in zip(layers, states, strict=True):
-        reached = _scaled(
-            [
-                state.weight
-                * sum(weight * _beside(other, state, layer) for other, weight in zip(before, reached, strict=True))
-                for state in after
-            ]
-        )
+        ways = [map(mul, reached, [_beside(one, state, layer) for one in before]) for state in after]
+        reached = _scaled([state.weight * sum(way) for state, way in zip(after, ways, strict=True)])
         forward.append(reached)
         before = after
     backward: list[list[float]] = [[1.0] * len(states[-1])]
-    for number in range(len(states) - 2, -1, -1):
-        after, beyond, layer = states[number + 1], backward[-1], layers[number + 1]
-        backward.append(
-            _scaled(
-                [
-                    sum(
-                        state.weight * weight * _beside(one, state, layer)
-                        for state, weight in zip(after, beyond, strict=True)
-                    )
-                    for one in states[number]
-                ]
-            )
-        )
+    for layer, of_layer, after in zip(layers[:0:-1], states[-2::-1], states[:0:-1], strict=True):
+        worth = [state.weight * weight for state, weight in zip(after, backward[-1], strict=True)]
+        ways = [map(mul, worth, [_beside(one, state, layer) for state in after]) for one in of_layer]
+        backward.append(_scaled([*map(sum, ways)]))
     backward.reverse()
     shares: list[dict[int, float]] = []
     for of_layer, ahead, behind in zip(states, forward, backward, strict=True):
@@ -224,18 +211,15 @@ def _chosen(shares: Sequence[dict[int, float]]) -> list[Row]:
         for place, probability in share.items():
             if probability >= 0.5 and probability > best.get(place, (0.0, 0))[0]:
                 best[place] = probability, number
+    own: list[dict[int, float]] = [{} for _ in shares]
+    for place, (probability, number) in sorted(best.items()):
+        own[number][place] = min(1.0, probability)
     given: list[Row] = []
-    for number, share in enumerate(shares):
-        places = sorted(place for place in share if best.get(place, (0.0, -1))[1] == number)
-        if not places:
-            given.append(Row(first=0, stop=0))
-            continue
-        first, stop = places[0], places[-1] + 1
-        confidences = [
-            min(1.0, share[place]) if best.get(place, (0.0, -1))[1] == number else 0.0 for place in range(first, stop)
-        ]
-        others = [_next_best(shares, place, number) for place in range(first, stop)]
-        given.append(Row(first=first, stop=stop, confidences=confidences, others=others))
+    for number, chances in enumerate(own):
+        places = range(min(chances), max(chances) + 1) if chances else range(0)
+        confidences = [chances.get(place, 0.0) for place in places]
+        others = [_next_best(shares, place, number) for place in places]
+        given.append(Row(first=places.start, stop=places.stop, confidences=confidences, others=others))
     return given
 
 
@@ -475,7 +459,7 @@ def _follows(
 ) -> Iterator[bool]:
     """Yield whether no line is lost between a layer line and the one before it."""
     whole = attribution.net.is_whole
-    place = {key: number for number, key in enumerate(_order(attribution))}
+    place = _order(attribution)
     before: tuple[int, int] | None = None
     line = -1
     for layer, iteration, event in zip(layers, iterations, begun, strict=True):
@@ -485,8 +469,9 @@ def _follows(
         before, line = (iteration, at), layer.line
 
 
-def _order(attribution: Attribution) -> list[tuple[int, str]]:
-    return [(layer.index, direction) for layer, direction in attribution.net.execution_order()]
+def _order(attribution: Attribution) -> dict[tuple[int, str], int]:
+    order = attribution.net.execution_order()
+    return {(layer.index, direction): number for number, (layer, direction) in enumerate(order)}
 
 
 def _iterations_of(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]) -> list[tuple[int, float]]:
@@ -511,7 +496,7 @@ def _iterations_of(attribution: Attribution, axis: Timeline, layers: Sequence[La
     between: dict[int, list[int]] = {}
     for number, layer in enumerate(layers):
         between.setdefault(bisect_left(ended, (place_of(layer) or 0, 0)), []).append(number)
-    order = {key: number for number, key in enumerate(_order(attribution))}
+    order = _order(attribution)
     result = [(1, 1.0)] * len(layers)
     is_begun = bool(begun) and min(begun) <= (place_of(layers[0]) or 0)
     count = attribution.iterations()

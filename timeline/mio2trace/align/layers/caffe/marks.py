@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import log
-from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from mio2trace.align.layers.caffe.names import contradicts, tells_type, types_of
 from mio2trace.align.layers.net import Net, NetLayerSpec
@@ -38,32 +38,15 @@ class Marked(msgspec.Struct, frozen=True, kw_only=True):
     between: int
 
 
-class Cuts(NamedTuple):
-    """The marks, the number of activities before each, and the names of all activities."""
-
-    marks: TimerMarks
-    before: list[int]
-    names: list[str]
-
-
-def cut(commands: Activities, marks: Sequence[TimerMark]) -> Cuts:
-    """Count the activities before each mark; both are in call order."""
-    count, numbers = len(commands), commands.number.tolist() if len(marks) else []
-    columns = marks if isinstance(marks, TimerMarks) else TimerMarks.of(marks)
-    before = []
-    position = 0
-    for call in columns.numbers:
-        while position < count and numbers[position] < call:
-            position += 1
-        before.append(position)
-    return Cuts(columns, before, [*commands.name.each()])
-
-
 @dataclass(eq=False)
 class Reading:
-    """The marks as ``iterations`` complete iterations with the marks of ``layers`` layers (0: of passes only)."""
+    """The marks as ``iterations`` complete iterations with the marks of ``layers`` layers (0: of passes only).
 
-    cuts: Cuts
+    ``names``: of all activities. ``counts``: the number of activities before each mark."""
+
+    marks: TimerMarks
+    names: Sequence[str]
+    counts: Sequence[int]
     net: Net
     layers: int
     backward: bool
@@ -88,13 +71,13 @@ class Reading:
     @property
     def starts(self) -> range:
         """The ``iter.start`` of each iteration, also of the last, incomplete one."""
-        begun = self.iterations + (1 + self.iterations * self.size < len(self.cuts.marks) - 1)
+        begun = self.iterations + (1 + self.iterations * self.size < len(self.marks) - 1)
         return range(1, 1 + begun * self.size, self.size)
 
     @property
     def before(self) -> list[int]:
-        """`Cuts.before`, as if the marks that a killed run lacks were at its end."""
-        return [*self.cuts.before, *[len(self.cuts.names)] * self.size]
+        """``counts``, as if the marks that a killed run lacks were at its end."""
+        return [*self.counts, *[len(self.names)] * self.size]
 
     def between(self) -> int:
         """Return the number of activities outside of layers (or passes, if layers have no marks)."""
@@ -120,7 +103,7 @@ class Reading:
         layers = [(types_of(layer.layer, layer.type), direction, at) for layer, direction, at in self.executions]
         for start in self.starts:
             for types, direction, at in layers:
-                for name in self.cuts.names[before[start + at] : before[start + at + 1]] if types else ():
+                for name in self.names[before[start + at] : before[start + at + 1]] if types else ():
                     if tells_type(name):
                         telling += 1
                         odd += contradicts(name, types, direction)
@@ -151,7 +134,7 @@ class Reading:
 
     def _times(self) -> Iterator[tuple[list[int], int]]:
         """Yield the times at the marks per iteration and the printed time of each layer, in ns."""
-        starts, begun = self.cuts.marks.host_ns, self.starts
+        starts, begun = self.marks.host_ns, self.starts
         stops = starts[1:]
         for layer, direction, at in self.executions:
             every = slice(begun.start + at, begun.stop, begun.step)
@@ -163,7 +146,7 @@ class Reading:
 
     def place(self, links: Links) -> Marked:
         """Give the activities between marks to layers. The last layer of a killed run has what follows its mark."""
-        marks, host_ns = self.cuts.marks, self.cuts.marks.host_ns
+        marks, host_ns = self.marks, self.marks.host_ns
         layers = [(layer, direction, at, layer.printed_ns(direction)) for layer, direction, at in self.executions]
         count, before = len(marks), self.before
         for iteration, start in enumerate(self.starts, 1):
@@ -207,17 +190,23 @@ class Reading:
         return FAR * off <= total
 
 
-def read_marks(cuts: Cuts, net: Net, iterations: int | None, printed: int, notes: Notes) -> Reading | None:
+def read_marks(
+    commands: Activities, timer_marks: Sequence[TimerMark], net: Net, iterations: int | None, printed: int, notes: Notes
+) -> Reading | None:
     """Return the reading that explains the marks; None if none or several do.
 
     ``iterations``: asked for by the log. ``printed``: ended by lines of the log."""
-    marks = len(cuts.marks)
+    marks = len(timer_marks)
     if marks < 4 or not net.layers:
         return None
+    columns = timer_marks if isinstance(timer_marks, TimerMarks) else TimerMarks.of(timer_marks)
+    # Marks and activities are in call order.
+    counts = np.searchsorted(np.maximum.accumulate(commands.number), np.maximum.accumulate(columns.numbers)).tolist()
+    names = [*commands.name.each()]
     whole, killed, ended = list[Reading](), list[Reading](), list[Reading]()
     for layers in (len(net.layers), 0):
         for backward in (False, True) if net.backward is None else (net.backward,):
-            reading = Reading(cuts, net, layers, backward)
+            reading = Reading(columns, names, counts, net, layers, backward)
             count, rest = divmod(marks - 2, reading.size)
             if not rest and count:
                 whole.append(replace(reading, iterations=count))
