@@ -1,8 +1,6 @@
 """Link activities by the profile's own ranges: the operation that was open at a launch, and the layer around it.
 
-Ranges of the user or the framework are layers; the innermost outside the operation counts. Steps are marked
-(`layers.marked_steps`), else each begins with the first layer. Kernels of a graph are in no operation, because the
-captured call is not open any more (rocm-profiles.md 1, 8)."""
+Kernels of a graph are in no operation, because the captured call is not open any more (rocm-profiles.md 1, 8)."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""Join kernels of graph launches with the launches that were captured, by their names in order.
+"""Join kernels of graph launches with captured launches, and GEMM kernels with a BLAS library's log, by names in order.
 
 A capture has the op, its inputs and the modules of each launch (torch-graphs.md 3). A link is sure if the sequence of
-names is that of one capture, or lacks only its last launch, as replays of HIP graphs may. Other matches are guesses. If
-the profiler numbers the graph's nodes, a replay's kernels are in this order.
-
-Calls in a BLAS library's log are joined in the same way with GEMM kernels that have no operation: the log has no usable
-times or addresses. Calls and kernels fit if each kernel's transposes are its call's, and if equal calls run equal
-kernels. If the log has more calls, all places that fit must give the same calls. No link is sure."""
+names is that of one capture, or lacks only its last launch, as replays of HIP graphs may. No link to a BLAS log is
+sure: if it has more calls than kernels, all places that fit must give the same calls."""
 
 from __future__ import annotations
 

@@ -36,8 +36,7 @@ DOUBTED = 0.5
 class Pass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A stretch of the run: set-up, or one direction of the warm-up (iteration 0) or of a benchmark iteration.
 
-    ``repeated``: an iteration that nothing names but that its kernels repeat.
-    """
+    ``repeated``: an iteration that nothing names but that its kernels repeat."""
 
     phase: Phase
     iteration: int | None = None
@@ -124,8 +123,7 @@ class Links:
     ``layer_confidence`` and ``operation_confidence`` have the probability that a link is right, where it is below 1;
     ``layer_unsure`` and ``operation_unsure`` hold the activities with one below `SURE`. ``next_layer`` has the next
     best layer of activities in doubt, with its probability, where what placed them knows. To be read by all; written by
-    the methods of this class alone.
-    """
+    the methods of this class alone."""
 
     run_of: array[int]
     pass_of: array[int]
@@ -282,12 +280,10 @@ class Links:
                 if not stronger:
                     continue
                 column.settle(position)
-            targets[position] = target
-            words[position] = by
+            targets[position], words[position] = target, by
             if layer:
                 self._pass_of[position] = pass_
-            if confidence < 1.0:
-                column.doubt((position,), confidence)
+            column.doubt((position,), confidence)
 
     def _is_same_layer(self, run: int, other: int) -> bool:
         a, b = self._runs[run], self._runs[other]
@@ -327,8 +323,7 @@ class Links:
             layer.target[position], layer.by[position] = run, by
             layer.settle(position)
             self._pass_of[position] = pass_
-        if confidence < 1.0:
-            layer.doubt(positions, confidence)
+        layer.doubt(positions, confidence)
 
     # -- what is linked so far ---------------------------------------------------------------------------------------
 
@@ -357,7 +352,7 @@ class _Column:
 
     def doubt(self, positions: Iterable[int], confidence: float = DOUBTED) -> None:
         target, known = self.target, self.confidence
-        for position in positions:
+        for position in positions if confidence < 1.0 else ():
             if target[position] != NONE:
                 known[position] = min(known.get(position, 1.0), confidence)
                 if confidence < SURE:

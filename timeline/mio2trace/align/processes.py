@@ -1,7 +1,4 @@
-"""Relate the clocks of a job's processes: one clock, Unix time, or collectives that must overlap; never a guess.
-
-A collective with data of all processes (all-reduce, all-gather, reduce-scatter) ends nowhere before it has begun
-everywhere, so its kernels bound the difference of two clocks. The root of a broadcast may end early."""
+"""Relate the clocks of a job's processes: one clock, Unix time, or collectives that must overlap; never a guess."""
 
 from __future__ import annotations
 

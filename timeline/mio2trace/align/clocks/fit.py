@@ -1,6 +1,4 @@
-"""Relate three clocks: the device's counter, the host's UTC, the log's local time (dvdt-ck.md 1.6, 2.4).
-
-The trace uses the device's clock, so kernel times never change. Host times are converted to it."""
+"""Relate three clocks: the device's counter, the host's UTC, the log's local time (dvdt-ck.md 1.6, 2.4)."""
 
 from __future__ import annotations
 

@@ -98,8 +98,7 @@ def comes_in_blocks(
 ) -> bool:
     """Return whether calls took more than twice the time between the lines around them, and `LANDMARK_EARLY_NS` more.
 
-    No run prints so: one of the log's streams was buffered, and stamps say nothing of the calls beside them.
-    """
+    No run prints so: one of the log's streams was buffered, and stamps say nothing of the calls beside them."""
     windows = (window for _, windows in _each(profile, logs, operations, links) for window in windows)
     return any(one.low - one.high > max(one.took_ns / 2, LANDMARK_EARLY_NS) for one in windows)
 
@@ -273,8 +272,7 @@ def _nats(windows: Sequence[Window]) -> float:
 
 def _prompt_nats(windows: Sequence[Window]) -> float:
     """The same as a line is printed right behind what it waited for: the highest offsets that the windows allow are one
-    then, for about half of the windows. Those of another run are as near to it by chance.
-    """
+    then, for about half of the windows. Those of another run are as near to it by chance."""
     closed = [window for window in windows if window.high < inf]
     least = min((window.high for window in closed), default=0.0)
     nats = ln(max(1, len(closed)))

@@ -1,7 +1,6 @@
-"""Blocks: what a step repeats at least three times in a row, as a transformer repeats its layers.
+"""Blocks: what a step repeats at least three times in a row, as a transformer repeats its layers (kineto.md).
 
-The anchors repeat: the ops that do most of the work. Ops between anchors may differ. A block ends with a residual sum
-or its norm. If several places are possible, the longest gap between ops on the host decides."""
+The anchors repeat: the ops that do most of the work. Ops between anchors may differ."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Layers without recorded modules: forward ops by kind and position, and the blocks that they form.
-
-``conv 3`` is the third convolution of a step. ``block 2`` is the second block; it has ops without a kind (additions,
-copies), its other ops are layers within it. If the ops of a step differ from those of most steps, positions are
-guesses. Without marked steps, a step is what the ops repeat."""
+"""Layers without recorded modules: forward ops by kind and position, and the blocks that they form (kineto.md)."""
 
 from __future__ import annotations
 

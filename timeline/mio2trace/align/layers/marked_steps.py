@@ -1,7 +1,4 @@
-"""Steps that the profiler, a framework or the user marks with ranges.
-
-A command belongs to the step in which the host launched it. Commands without a recorded launch get their step from
-their neighbours (`between`), or have phase ``before`` if they ran before the first launch on their stream.
+"""Steps that the profiler, a framework or the user marks with ranges, and the commands launched in each.
 
 Marks, strongest first: a serving engine's steps (``step[DECODE bs=32]``; `torch-graphs.md` 5), numbered steps
 (``ProfilerStep#7``), ranges of one text that do not overlap and have nine tenths of the launches."""

@@ -1,7 +1,4 @@
-"""Iterations without names: what the kernels repeat, and replays of graphs with nameless kernels (RPD).
-
-Replays are iterations if the log asked for as many, and if each has as many kernels as the last known iteration. The
-place among them gives the layer, so links have low confidence."""
+"""Iterations without names: what the kernels repeat, and replays of graphs with nameless kernels (RPD)."""
 
 from __future__ import annotations
 

@@ -45,8 +45,7 @@ class Posterior(msgspec.Struct, kw_only=True):
     """``operation[i]``: the likeliest place of kernel i in the list of operations, `NONE` for none; ``confidence[i]``
     its probability; ``others[i]`` the next best ones with theirs; ``gone[i]`` the probability that it is of a call that
     the log lost; ``fits[i]`` how well it fits, where that is at hand. ``evidence`` is the log-likelihood ratio of all;
-    ``states``, how many the search kept.
-    """
+    ``states``, how many the search kept."""
 
     operation: list[int]
     confidence: list[float]
@@ -71,8 +70,7 @@ class Posterior(msgspec.Struct, kw_only=True):
         """What two searches say together, each as far as its evidence goes.
 
         A search keeps the ways that are best where it looks, so the two have some in common or none: where they say the
-        same it stays, and what one of them has not looked at is left in doubt.
-        """
+        same it stays, and what one of them has not looked at is left in doubt."""
         share = 1 / (1 + exp(min(700.0, self.evidence - other.evidence)))
         better, worse = (self, other) if share < 0.5 else (other, self)
         share = min(share, 1 - share)

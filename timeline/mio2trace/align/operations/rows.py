@@ -1,7 +1,4 @@
-"""The two rows that are aligned: a log's calls, and the kernels of one queue.
-
-Of the calls: classes of equal ones, their buffers, and which of these they only read or only write. Of the kernels:
-kinds, buffers, relations between neighbours, and what build options state."""
+"""The two rows that are aligned: a log's calls, and the kernels of one queue."""
 
 from __future__ import annotations
 

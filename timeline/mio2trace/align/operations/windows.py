@@ -1,8 +1,5 @@
 """The operations that each queue and kernel may have: by process, thread and buffers; by their entries' place among
-stamped lines, or in a shared file.
-
-An entry is printed when its call begins, so its kernels are launched after the stamp before it and, with one thread,
-before the stamp after it."""
+stamped lines, or in a shared file."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""Layers by calls, if nothing else bounds them: ``Iteration: K`` lines bound passes through the net.
-
-A call is in the layer of the call before it, in a later one, or in none (another thread's, or the solver's after the
-last layer). A layer is recognised by its type, the words of its name, the searches during its set-up, and the shape of
-its output."""
+"""Layers by calls, if nothing else bounds them: ``Iteration: K`` lines bound passes through the net
+(alignment-internals.md)."""
 
 from __future__ import annotations
 

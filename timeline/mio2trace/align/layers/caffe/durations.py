@@ -1,9 +1,8 @@
 """Fit printed layer times to the sequence of activities, and find the iterations that they are of (dvdt-ck.md 2.3 b).
 
-An iteration is in [stamp - X ms, stamp]. Its activities are cut into consecutive runs, one per layer in execution
-order. A printed time is not less than the host span of its run, and not more than the room up to the neighbours. So a
-layer's end is bounded by the sum of printed times, and dynamic programming finds the best cuts. Printed times are
-means, so iterations are first folded into one. Without a clock, iterations are where the times fit."""
+A printed time is not less than the host span of its layer's activities, and not more than the room up to the
+neighbours. So a layer's end is bounded by the sum of printed times, and dynamic programming finds the best cuts.
+Printed times are means, so iterations are first folded into one."""
 
 from __future__ import annotations
 

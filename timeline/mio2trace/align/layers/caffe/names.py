@@ -1,6 +1,4 @@
-"""The types of layers that a kernel's name allows: Caffe's own kernels are named after a type.
-
-If no log states a layer's type, the words of its name do."""
+"""The types of layers that a kernel's name allows: Caffe's own kernels are named after a type."""
 
 from __future__ import annotations
 

@@ -1,13 +1,7 @@
 """Parts of a run that no line of the log divides into layers: set-up and warm-up, and iterations that the log lacks.
 
-The warm-up runs each layer once and prints no times; lines bound it at most. Its layers follow from similarity to
-iteration 1, or from names of kernels in the net's order. There a kernel is in the layer of the kernel before it, in a
-later layer, or in none. Caffe's kernels are named after a type of layer. Known layers show the rest: which types launch
-nothing, and which kernels begin a layer.
-
-An iteration that the log lacks has the same kernels as an iteration right before or behind it. One kernel more or less
-ends the count. Kernels behind the last line of a cut log get layers by their names.
-"""
+Their layers follow from similarity to known iterations, or from names of kernels in the net's order
+(alignment-internals.md)."""
 
 from __future__ import annotations
 
