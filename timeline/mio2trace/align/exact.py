@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.layers.between import neighbours
 from mio2trace.align.layers.by_sequence import Sequenced, layers_by_sequence
 from mio2trace.align.layers.marked_steps import LEAST_LAUNCHES, before_recording, is_step, step_at
 from mio2trace.align.layers.recurrence import matches
-from mio2trace.align.links import NONE, WORDS, LayerRun
+from mio2trace.align.links import NONE, WORDS, LayerRun, neighbours
 from mio2trace.align.open_ranges import OpenRanges
 from mio2trace.evidence import CORRELATION, RANGE, SEQUENCE, Evidence
 from mio2trace.kernels.names import KernelName, kernel_name
@@ -44,11 +43,6 @@ class LoggedOps(NamedTuple):
 
     logged_as: dict[int, int]
     ambiguous: int
-
-
-def is_op(operation: Operation) -> bool:
-    """Return whether it is an op, not a call of the library."""
-    return operation.api in ROWS or operation.is_plain
 
 
 def logged_ops(ops: Sequence[Operation], logged: Sequence[Operation]) -> LoggedOps:
@@ -239,7 +233,7 @@ def calls_of(profile: Profile, logged: Sequence[Operation], behind: int, notes: 
 
 
 def _logged_as(ranged: Sequence[Operation], logged: Sequence[Operation], notes: Notes) -> dict[int, int]:
-    if not any(map(is_op, ranged)):
+    if not any(one.api in ROWS or one.is_plain for one in ranged):  # calls of the library, no ops
         return dict(matches([_key(one) for one in ranged], [_key(one) for one in logged]) or ())
     found = logged_ops(ranged, logged)
     if found.ambiguous:

@@ -366,3 +366,10 @@ class _Column:
 
 def _rows(positions: Iterable[int]) -> Numbers:
     return np.asarray(positions if isinstance(positions, Sequence | np.ndarray) else [*positions], np.int64)
+
+
+def neighbours(is_known: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+    """Return the last known row up to each row (`NONE`: none), and the next one (the number of rows: none)."""
+    rows = np.arange(len(is_known))
+    last = np.maximum.accumulate(np.where(is_known, rows, NONE))
+    return last, np.minimum.accumulate(np.where(is_known, rows, len(rows))[::-1])[::-1]

@@ -100,7 +100,12 @@ def relate_processes(profiles: Sequence[Profile]) -> list[ProcessClock | None]:
                 at_once=at_once[side] is not None and at_once[side] == at_once[other],
             )  # fmt: skip
             if clock is not None:
-                clocks[other] = _chained(through, clock) if side else clock
+                if side:  # through another process
+                    errors = through.error_ns, clock.error_ns
+                    error = None if None in errors else sum(one or 0 for one in errors)
+                    shift = through.shift_ns + clock.shift_ns
+                    clock = ProcessClock(shift_ns=shift, error_ns=error, method=clock.method)
+                clocks[other] = clock
                 waiting.remove(other)
                 sides.append(other)
     return clocks
@@ -185,11 +190,6 @@ def _moments(profile: Profile) -> Numbers:
     moments = np.concatenate((commands.host_start_ns, start, end[start != NO], profile.lone_calls.start_ns, ranges))
     found: Numbers = moments[moments != NO]
     return found
-
-
-def _chained(first: ProcessClock, then: ProcessClock) -> ProcessClock:
-    error = None if first.error_ns is None or then.error_ns is None else first.error_ns + then.error_ns
-    return ProcessClock(shift_ns=first.shift_ns + then.shift_ns, error_ns=error, method=then.method)
 
 
 def _pair(

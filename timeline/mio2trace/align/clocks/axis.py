@@ -25,12 +25,12 @@ from mio2trace.align.clocks.fit import (
     local_ns,
     resolution,
 )
-from mio2trace.align.links import NONE, Links
+from mio2trace.align.links import NONE, Links, neighbours
 from mio2trace.align.operations.rates import FEW, LINE_NS, WHOLE
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION, Evidence
 from mio2trace.model.log import LayerTime, LogEvent
 from mio2trace.model.profile import Activity, Profile
-from mio2trace.model.tables import NO, Activities, Numbers
+from mio2trace.model.tables import NO, Activities, Numbers, by_key
 from mio2trace.notes import Notes
 
 DAY_NS = 24 * 3600 * 10**9
@@ -279,12 +279,8 @@ def line_axis(links: Links) -> Timeline | None:
     if not links.has_operations:
         return None
     line_of = {operation.index: operation.line for operation in links.operations}
-    lines: list[int] = []
-    latest = 0
-    for index in links.operation_of:
-        latest = max(latest, line_of.get(index, 0))
-        lines.append(latest)
-    return axis_of_lines(links.operations[0].source, lines, None)
+    latest = np.maximum.accumulate([line_of.get(index, 0) for index in links.operation_of])
+    return axis_of_lines(links.operations[0].source, latest.tolist(), None)
 
 
 def chances_between(links: Links, layer_lines: Sequence[int]) -> dict[int, float]:
@@ -292,27 +288,16 @@ def chances_between(links: Links, layer_lines: Sequence[int]) -> dict[int, float
 
     All layers with a line (``layer_lines``, sorted) before the next operation are equally likely. 0 at both ends."""
     line_of = {operation.index: operation.line for operation in links.operations}
-    queues: dict[int, list[int]] = {}
-    for position, activity in enumerate(links.activities):
-        queues.setdefault(activity.queue, []).append(position)
+    lines = np.array([line_of.get(index, NONE) for index in links.operation_of], np.int64)
     chances: dict[int, float] = {}
-    for positions in queues.values():
-        pending: list[int] = []
-        before: int | None = None
-        for position in positions:
-            line = line_of.get(links.operation_of[position]) if links.operation_of[position] != NONE else None
-            if line is None:
-                pending.append(position)
-                continue
-            if pending:
-                chance = 0.0
-                if before is not None:
-                    layers = bisect_left(layer_lines, max(before, line)) - bisect_left(layer_lines, before)
-                    chance = WHOLE / (1 + layers)
-                chances.update(dict.fromkeys(pending, chance))
-                pending = []
-            before = line if before is None else max(before, line)
-        chances.update(dict.fromkeys(pending, 0.0))
+    for _, rows in by_key(np.arange(len(lines)), links.commands.queue):
+        own = np.append(lines[rows], NONE)
+        last, next_ = neighbours(own[:-1] != NONE)
+        before = np.append(np.maximum.accumulate(own[:-1]), NONE)[last]
+        layers = np.searchsorted(layer_lines, np.maximum(before, own[next_])) - np.searchsorted(layer_lines, before)
+        chance = np.where((last != NONE) & (next_ < len(rows)), WHOLE / (1 + layers), 0.0)
+        waiting = own[:-1] == NONE
+        chances.update(zip(rows[waiting].tolist(), chance[waiting].tolist(), strict=True))
     return chances
 
 

@@ -43,6 +43,7 @@ from mio2trace.align.operations.windows import SEARCHED_QUEUES, lines_behind
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION
 from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.model.profile import Profile, UnixTime
+from mio2trace.model.tables import NO
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
 
@@ -308,10 +309,7 @@ def relate_clocks(
         return None  # a clock that counts from the boot tells no date: nothing relates a log's stamps to it
     dated = _Dated(profile, unix)
     try:
-        clock = _relate(
-            dated, logs, marked, notes,
-            operations=operations, same_run=same_run, host_step_ns=host_step_ns,
-        )  # fmt: skip
+        clock = _relate(dated, logs, marked, notes, operations, same_run, host_step_ns)
     except InputError:
         if profile.clocks[0].kind == "unix":
             raise
@@ -327,21 +325,14 @@ def relate_clocks(
 
 
 class _Dated:
+    """A profile with Unix time. ``first_ns``, ``last_ns``: begin of its first call and end of its last one."""
+
     def __init__(self, profile: Profile, unix: UnixTime) -> None:
-        self.profile = profile
-        self.unix = unix
-
-    @property
-    def first_ns(self) -> int | None:
-        times = (one.host_start_ns for one in self.profile.activities)
-        first = next((at for at in times if at is not None), None)
-        return None if first is None else first + self.unix.offset_ns
-
-    @property
-    def last_ns(self) -> int | None:
-        times = (one.host_end_ns for one in reversed(self.profile.activities))
-        last = next((at for at in times if at is not None), None)
-        return None if last is None else last + self.unix.offset_ns
+        self.profile, self.unix = profile, unix
+        starts, ends = profile.commands.host_start_ns, profile.commands.host_end_ns
+        starts, ends = starts[starts != NO], ends[ends != NO]
+        self.first_ns = int(starts[0]) + unix.offset_ns if len(starts) else None
+        self.last_ns = int(ends[-1]) + unix.offset_ns if len(ends) else None
 
     @cached_property
     def went_back(self) -> bool:
@@ -365,7 +356,6 @@ def _relate(
     logs: Sequence[FrameworkLog],
     marked: Marked | None,
     notes: Notes,
-    *,
     operations: Sequence[Operation],
     same_run: bool,
     host_step_ns: int,
@@ -653,11 +643,9 @@ def _lie_in_calls(
         if start < end:
             queues[activity.queue].append((start, end))
     silent = len({activity.queue for activity in profile.activities}) - len(queues)
-    return not silent and any(
-        all(_any_within(calls, its) for calls in queues.values()) for its in map(sorted, stamps.values())
-    )
-
-
-def _any_within(spans: Sequence[tuple[int, int]], times: Sequence[int]) -> bool:
-    following = [*times, _NEVER]
-    return any(following[bisect_left(times, start)] < end for start, end in spans)
+    for times in map(sorted, stamps.values()):
+        following = [*times, _NEVER]
+        inside = (any(following[bisect_left(times, start)] < end for start, end in its) for its in queues.values())
+        if not silent and all(inside):
+            return True
+    return False

@@ -8,10 +8,9 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.links import NONE, Links
+from mio2trace.align.links import NONE, Links, neighbours
 from mio2trace.model.tables import NO, Activities, Numbers, by_key
 
 
@@ -38,13 +37,6 @@ def place_between(attribution: Attribution) -> None:
         one, other = divmod(key, count)
         if (around := _around(links, one - 1, other)) != NONE:
             links.give_pass(positions, around)
-
-
-def neighbours(is_known: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
-    """Return the last known row up to each row (`NONE`: none), and the next one (the number of rows: none)."""
-    rows = np.arange(len(is_known))
-    last = np.maximum.accumulate(np.where(is_known, rows, NONE))
-    return last, np.minimum.accumulate(np.where(is_known, rows, len(rows))[::-1])[::-1]
 
 
 def _in_order(commands: Activities) -> Numbers:

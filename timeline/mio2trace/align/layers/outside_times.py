@@ -14,7 +14,6 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.caffe.names import contradicts, tells_type, types_of
 from mio2trace.align.links import DOUBTED, NONE
 from mio2trace.align.operations.rates import HARDLY_ANY, MISSTATED, NATS_NEVER, ONE_THREAD, WHOLE
-from mio2trace.model.log import Direction
 from mio2trace.model.tables import by_key
 from mio2trace.ops.operation import Operation
 
@@ -198,7 +197,11 @@ class _Telling:
             run = self._links.runs[self._links.run_of[position]]
             types, name = self._types[run.layer_index], self._activities[position].name
             if run.direction is not None and types and name in self._names:
-                share = self._of_another(types, run.direction)
+                key = types, run.direction
+                if key not in self._shares:
+                    odd = sum(count for one, count in self._names.items() if contradicts(one, *key))
+                    self._shares[key] = _likely(odd / self._names.total())
+                share = self._shares[key]
                 statements.append((position, contradicts(name, types, run.direction), share))
             posed = self._posed_of[position]
             if posed is not None:
@@ -212,13 +215,6 @@ class _Telling:
             others = [(position, posed) for position, posed in its if self._links.operation_of[position] != first]
             statements += [(position, posed != own, share) for position, posed in others]
         return statements
-
-    def _of_another(self, types: frozenset[str], direction: Direction) -> float:
-        key = types, direction
-        if key not in self._shares:
-            odd = sum(count for name, count in self._names.items() if contradicts(name, types, direction))
-            self._shares[key] = _likely(odd / self._names.total())
-        return self._shares[key]
 
 
 def _likely(share: float) -> float:

@@ -299,7 +299,9 @@ class Lattice:
         row = NATS_MISSTATED * kernels.in_row[at]
         shuts = row + NATS_MISSTATED * kernels.after_helper[at]  # of lost calls nothing is cut off, either
         ways: dict[int, list[tuple[int, float]]] = {}
-        gone, has_next = self._gone(at), self._likelihood.goes_on
+        gone, has_next = 0.0 if kind.library else log(UNKNOWN_NAME), self._likelihood.goes_on
+        if self._chances.habits is not None:
+            gone += self._chances.habits.lost_nats(kernels.of[at])
         ready: list[tuple[int, float, int]] = []
         for state, score in states.items():
             index, phase = state // STATES - 1, state & PHASE
@@ -358,11 +360,6 @@ class Lattice:
         met = {state: meet(froms) for state, froms in ways.items()}
         kept = self._pruned(at, {state: way[0] for state, way in met.items()})
         return kept, {state: met[state] for state in kept}
-
-    def _gone(self, at: int) -> float:
-        number, habits = self._kernels.of[at], self._chances.habits
-        known = 0.0 if self._kernels.kinds[number].library else log(UNKNOWN_NAME)
-        return known if habits is None else known + habits.lost_nats(number)
 
     def _end(self, state: int) -> float:
         index, phase = state // STATES - 1, state & PHASE

@@ -298,6 +298,7 @@ _LOST = "..."
 _SCALED: tuple[OperationDirection, ...] = ("forward", "backward-data")
 """Only the gradient of the weights adds to its result; a scaled result is another direction's."""
 _NAMED_FILTER = late(r"(?:[Cc]onv|CvD|CvFwd|CvBwd)(\d{1,2})x(\d{1,2})(?!\d)")
+"""The filter's size: ``MIOpenConv1x1``, ``MIOpenCvFwd11x11``."""
 _ZERO, _ONE = "00000000", "0000803f"
 
 
@@ -432,7 +433,7 @@ class Kernels:
         numbers = frozenset[int]()
         if name is not None and not is_gemm:
             numbers = stated.numbers.union(_integers(arguments))
-        directions = directions_of(name, stated)
+        directions, filters = directions_of(name, stated), _NAMED_FILTER.search(launched)
         if is_gemm and name is not None and name.role == "scale":
             directions = _SCALED
         offsets = None
@@ -449,7 +450,7 @@ class Kernels:
                 workgroup=activity.workgroup,
                 numbers=numbers,
                 directions=directions,
-                filters=_filters(launched) or stated.filters,
+                filters=(int(filters[1]), int(filters[2])) if filters else stated.filters,
                 channels=stated.channels,
                 role=name.role if name is not None else "",
                 offsets=offsets,
@@ -495,12 +496,6 @@ def _integers(arguments: Sequence[str]) -> tuple[int, ...]:
 def _numbers(arguments: Sequence[str], digits: int, least: int, stop: int) -> tuple[int, ...]:
     read = [read_number(argument) for argument in arguments if len(argument) == digits]
     return tuple([value for value in read if value is not None and least <= value < stop])
-
-
-def _filters(name: str) -> tuple[int, ...]:
-    """Return the filter's size in a name: ``MIOpenConv1x1``, ``MIOpenCvFwd11x11``."""
-    match = _NAMED_FILTER.search(name)
-    return (int(match[1]), int(match[2])) if match else ()
 
 
 def _directions_by_beta(name: str, arguments: Sequence[str], *, scaled: bool | None) -> tuple[OperationDirection, ...]:
@@ -583,16 +578,12 @@ def second_nats(kind: KernelKind, operation: Operation) -> float:
         # It may be a helper that no table has, or that is cut off. Convolutions have them, and batch normalisation
         # takes several kernels.
         return 0.0 if operation.primitive in ("conv", "bnorm") else NATS_MISSTATED
-    return NATS_NEVER if _is_single(name, kind.offsets, operation) else 0.0
-
-
-def _is_single(name: KernelName, offsets: tuple[int, ...] | None, operation: Operation) -> bool:
-    if name.algorithm is None:
-        return alone(name)
     if name.algorithm == "Gemm":
         # The first image of another convolution, or of another way to compute it.
-        return operation.primitive == "conv" and offsets == ()
-    return name.algorithm in ("Direct", "Winograd", "Naive")
+        is_single = operation.primitive == "conv" and kind.offsets == ()
+    else:
+        is_single = alone(name) if name.algorithm is None else name.algorithm in ("Direct", "Winograd", "Naive")
+    return NATS_NEVER if is_single else 0.0
 
 
 _MACRO = late(r"-D\s*(\w+)=(\d{1,9})\b")
