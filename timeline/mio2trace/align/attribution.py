@@ -73,8 +73,6 @@ class Attribution:
         self.links = Links(self.profile.activities, self.operations)
         self.events = [event for log in self.logs for event in log.events]
 
-    # -- clocks ------------------------------------------------------------------------------------------------------
-
     @cached_property
     def clock(self) -> LogClock | None:
         """The log's clock relative to the host's. Read it after the timer marks. Raises `InputError` for two runs."""
@@ -146,15 +144,11 @@ class Attribution:
         """Whether the log's stamps keep time with the calls. To be asked for after these are linked."""
         return self.keeps_time if self.fitted else keeps_time(self.profile, self.logs, self.operations, self.links)
 
-    # -- what the sources say ----------------------------------------------------------------------------------------
-
     def iterations(self) -> int | None:
         """The number of iterations that the logs state, if they agree."""
         counts = {event.number for event in self.events if event.kind == "testing"}
         counts |= {log.iterations for log in self.logs if log.iterations is not None}
         return counts.pop() if len(counts) == 1 else None
-
-    # -- what is placed so far ---------------------------------------------------------------------------------------
 
     def layer_key(self, position: int) -> LayerKey | None:
         number = self.links.run_of[position]
@@ -181,8 +175,6 @@ class Attribution:
             for layer, direction in self.net.execution_order()
             if (printed := layer.printed_ns(direction) or least) and (layer.index, direction) not in launched
         }
-
-    # -- runs of layers ----------------------------------------------------------------------------------------------
 
     def give_layer(
         self,

@@ -478,10 +478,9 @@ class _Layers:
 
     def _first_in_model(self, firsts: Sequence[int]) -> list[int]:
         """Drop executions but the first within one call of the outermost module: a model may run a part many times."""
-        ranges = self._attribution.profile.ranges
-        part = ranges[firsts[-1]].text
+        ranges, opened, part = self._ranges, self._opened, self._ranges[firsts[-1]].text
         modules = {
-            place: [one for one in self._around_range(place) if _is_module(ranges[one]) and ranges[one].text != part]
+            place: [one for one in opened.around(place) if _is_module(ranges[one]) and ranges[one].text != part]
             for place in firsts
         }
         if not modules[firsts[-1]]:
@@ -490,20 +489,16 @@ class _Layers:
         calls = [next((one for one in modules[place] if ranges[one].text == model), NONE) for place in firsts]
         return [place for place, call, last in zip(firsts, calls, [None, *calls], strict=False) if call != last]
 
-    def _around_range(self, place: int) -> Iterator[int]:
-        while (place := self._opened.parent_of[place]) != NONE:
-            yield place
-
     def _with_ranges_around(self, firsts: Sequence[int]) -> list[int]:
         """Return when steps began whose first ops are ``firsts``: with the outermost user range that holds no other."""
-        ranges, parent_of = self._ranges, self._opened.parent_of
+        ranges = self._ranges
         begins = [ranges[place].start_ns for place in firsts]
         for number, (place, last, next_) in enumerate(zip(firsts, [-1, *begins], [*begins[1:], NEVER], strict=False)):
-            while (place := parent_of[place]) != NONE:
-                made = ranges[place]
+            for around in self._opened.around(place):
+                made = ranges[around]
                 if made.start_ns <= last or next_ <= made.end_ns:
                     break
-                if place in self._layers:
+                if around in self._layers:
                     begins[number], self._around[number + 1] = made.start_ns, made
         return begins
 

@@ -290,9 +290,6 @@ def _replay(
     return Replay(by, of_operation, layers, frozenset(unsure))
 
 
-# -- captures --------------------------------------------------------------------------------------------------------
-
-
 def _captures(profile: Profile) -> list[_Capture]:
     """Link captured launches to ops and modules as if they had run."""
     launches = profile.captured
@@ -337,9 +334,6 @@ def _captures(profile: Profile) -> list[_Capture]:
             )
         )
     return found
-
-
-# -- links -----------------------------------------------------------------------------------------------------------
 
 
 def link_replays(attribution: Attribution) -> None:

@@ -186,8 +186,6 @@ class Links:
             column.unsure.update(columns[f"{kind}_unsure"])
         return links
 
-    # -- passes and runs of layers -----------------------------------------------------------------------------------
-
     def pass_id(
         self,
         phase: Phase,
@@ -208,8 +206,6 @@ class Links:
         """The number of a new run of a layer."""
         self._runs.append(run)
         return len(self._runs) - 1
-
-    # -- links -------------------------------------------------------------------------------------------------------
 
     def refine(self, operations: Sequence[Operation]) -> None:
         """The same operations with more known of them, in the same order."""
@@ -289,8 +285,6 @@ class Links:
         a, b = self._runs[run], self._runs[other]
         return a.layer_index == b.layer_index and a.pass_ == b.pass_
 
-    # -- second thoughts ---------------------------------------------------------------------------------------------
-
     def doubt_layer(self, positions: Iterable[int], confidence: float = DOUBTED) -> None:
         """These are at most so likely of their layer. What has none has nothing to doubt."""
         self._layer.doubt(positions, confidence)
@@ -324,8 +318,6 @@ class Links:
             layer.settle(position)
             self._pass_of[position] = pass_
         layer.doubt(positions, confidence)
-
-    # -- what is linked so far ---------------------------------------------------------------------------------------
 
     def iteration_of(self, position: int) -> int | None:
         """The iteration that an activity ran in, 0 for the warm-up; None where no pass is known."""

@@ -85,11 +85,12 @@ class OpenRanges:
         """Yield each range with launches (not of graphs) and the ranges around it."""
         launched = np.unique(self.range_of[~profile.commands.is_replayed])
         for place in launched[launched != NONE].tolist():
-            around = []
-            while place != NONE:
-                around.append(place)
-                place = self.parent_of[place]
-            yield around
+            yield [place, *self.around(place)]
+
+    def around(self, place: int) -> Iterator[int]:
+        """Yield the ranges around one, the innermost first."""
+        while (place := self.parent_of[place]) != NONE:
+            yield place
 
     def nearest(self, wanted: Sequence[int] | Numbers) -> Numbers:
         """Return the value of ``wanted`` for each range, else of the nearest range around it; `NONE` at the end."""

@@ -157,8 +157,6 @@ class Habits:
             return known + self._row_nats(kind, place, number)
         return known
 
-    # The order of a search
-
     def _learn_order(self, posterior: Posterior) -> None:
         """Count per direction whether searches try GEMM before (True) or after another algorithm."""
         kernels, operations = self._likelihood.kernels, self._likelihood.operations
@@ -232,8 +230,6 @@ class Habits:
         share = (1 + self._sorts[sort]) / (1 + len(self._own))
         return log((max(0.0, alike - own) + share) / (max(0.0, every - own) + 1) / share)
 
-    # Work items
-
     def _learn_work(self) -> None:
         likelihood = self._likelihood
         self._work: dict[str, dict[float, float]] = defaultdict(lambda: defaultdict(float))
@@ -274,8 +270,6 @@ class Habits:
         fixed = self._fixed[name] * (1 - MISSTATED)
         again = max(0.0, ratios.get(items / elements, 0.0) - own) / others
         return log(((1 - fixed) * usual + fixed * again + MISSTATED * usual) / usual)
-
-    # Rows of kernels
 
     def _row_nats(self, kind: int, place: int, number: int) -> float:
         """Return the ratio by other calls of the problem. Silent calls have as many witnesses."""

@@ -288,8 +288,6 @@ class Lattice:
             settle(posterior, started, edges, end, whole)
         return posterior
 
-    # One kernel
-
     def _step(self, at: int, states: Scores) -> tuple[Scores, dict[int, Ways]]:
         kernels, windows = self._kernels, self._windows
         first, last = windows.first[at], windows.last[at]

@@ -296,8 +296,6 @@ class Likelihood:
                 self._with_numbers += count
                 self._numbers.update(dict.fromkeys(kind.numbers, count))
 
-    # Pairs
-
     def fit(self, at: int, index: int) -> Fit:
         """Return the ratio of the ``at``-th kernel in the call at place ``index``."""
         kernels = self.kernels
@@ -465,8 +463,6 @@ class Likelihood:
         # Element-wise kernels count elements, whatever their arrangement.
         counted = [count for shape in shapes if (count := prod(shape)) in numbers]
         return self._rareness(min(self._numbers[count] for count in counted), self._with_numbers) if counted else 0.0
-
-    # Calls
 
     def most_after(self, at: int, index: int) -> float:
         """Return the most that a fit counts behind another kernel: a launch line counts once, a repeat never."""
