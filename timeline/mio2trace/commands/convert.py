@@ -273,7 +273,7 @@ def _write_tables(files: Sequence[str], output: str, reading: Reading, drawing: 
     require_anything(runs, analysis)
     rows = replace(output, runs, analysis, repetitions)
     if not quiet:
-        for section in report_of(analysis, runs).sections[:FULL]:
+        for section in report_of(analysis, runs, depth="lines").sections[:FULL]:
             tell(section.verdict)
     say(analysis.notes, [], quiet)
     if not quiet:

@@ -183,9 +183,12 @@ def _cell(data: Data, at: int, words: dict[str, object]) -> str:
     if data.column.kind == "text":
         if not data.words:
             return "NULL"
-        if len(data.words) == 1 and NULL not in data.values:
+        if data.is_constant:
             words[f"w{at}"] = data.words[0]
             return f"$w{at}"
         words[f"w{at}"] = list(data.words)
         return f"list_extract($w{at}::VARCHAR[], c{at} + 1)"
-    return "NULL" if data.present is not None and not data.present.any() else f"c{at}"
+    if not data.is_constant:
+        return f"c{at}"
+    words[f"w{at}"] = data[0]
+    return f"$w{at}"

@@ -35,7 +35,7 @@ from mio2trace.model.columns import Column
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Activity, Size3
-from mio2trace.model.tables import NO, Numbers, Pool
+from mio2trace.model.tables import NO, Numbers, Pool, thin
 from mio2trace.notes import Notes
 from mio2trace.ops.naming import operation_name, problem_name
 from mio2trace.ops.operation import Operation
@@ -55,7 +55,7 @@ _TYPES = {"int": np.int64, "float": np.float64, "flag": np.int8}
 
 
 class Data:
-    """The values of a column. ``values``: int64, double or bytes (flags); for texts, int32 places in ``words``, or
+    """The values of a column, which nobody may change. ``values``: int64, double or bytes (flags); for texts, int32 places in ``words``, or
     `NULL`.
 
     ``present``: False where the value is unknown (``values`` then has 0); None if all are known, and for texts.
@@ -71,8 +71,8 @@ class Data:
         words: Sequence[str] = (),
     ) -> None:
         self.column = column
-        self.values = np.ascontiguousarray(values)
-        self.present = present
+        self.values = thin(values)
+        self.present = None if present is None else thin(present)
         self.words = words
 
     def __len__(self) -> int:
@@ -83,6 +83,11 @@ class Data:
             self.column, self.values[[row]], None if self.present is None else self.present[[row]], self.words
         ).to_list()[0]
         return found
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all rows are known to have one value."""
+        return len(self) > 0 and not self.values.strides[0] and (self.present is None or not self.present.strides[0])
 
     def to_list(self) -> list[Any]:
         """Return all values; None is unknown."""
@@ -196,8 +201,10 @@ class Stream:
 
 
 def arrow_codes(columns: Sequence[Data]) -> Stream:
-    """Return columns ``c0``, ``c1``, ...: flags as bytes, texts as places in their words."""
-    return _stream({f"c{at}": _numbers(data) for at, data in enumerate(columns)}, columns)
+    """Return columns ``c0``, ``c1``, ...: flags as bytes, texts as places in their words. Constant ones are left out,
+    but for the first where all are."""
+    told = {f"c{at}": _numbers(data) for at, data in enumerate(columns) if not data.is_constant}
+    return _stream(told or {"c0": _numbers(columns[0])}, columns)
 
 
 def arrow_table(columns: Mapping[str, Data]) -> Stream:
@@ -228,7 +235,7 @@ def _numbers(data: Data) -> Any:
     kind = {"q": arrow.int64, "l": arrow.int64, "d": arrow.float64, "b": arrow.int8, "i": arrow.int32}[
         data.values.dtype.char
     ]()
-    return arrow.c_array_from_buffers(kind, len(data), [_validity(data), data.values])
+    return arrow.c_array_from_buffers(kind, len(data), [_validity(data), np.ascontiguousarray(data.values)])
 
 
 def _flags(data: Data) -> Any:

@@ -209,7 +209,7 @@ class _Table(Sequence[Record]):
         """A table of ``count`` rows from all its columns, by name. Columns that are left out are empty in every row."""
         table = cls.__new__(cls)
         table._records, table._count = None, count
-        table.__dict__.update(table._empty() | {name: _thin(column) for name, column in columns.items()})
+        table.__dict__.update(table._empty() | {name: thin(column) for name, column in columns.items()})
         return table
 
     def _empty(self) -> dict[str, Any]:
@@ -493,10 +493,10 @@ def _taken(column: Any, rows: Any) -> Any:
     return column.take(rows) if isinstance(column, Pool) else column[rows]
 
 
-def _thin(column: Any) -> Any:
+def thin(column: Any) -> Any:
     """The same column; if all rows have one value, it takes no memory, and nobody may write into it."""
     if isinstance(column, Pool):
-        return Pool(column.values, _thin(column.codes))
+        return Pool(column.values, thin(column.codes))
     if isinstance(column, np.ndarray) and len(column) and (column == column[0]).all():
         return np.broadcast_to(column[0], column.shape)
     return column
