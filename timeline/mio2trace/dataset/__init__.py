@@ -26,7 +26,7 @@ import mio2trace
 from mio2trace.analysis import Analysis, Run
 from mio2trace.analysis.kept import snapshot_of
 from mio2trace.conversion import what_is_missing
-from mio2trace.dataset.rows import NULL, Data, arrow_codes, failed_run, of_rows, tables_of
+from mio2trace.dataset.rows import Data, arrow_codes, failed_run, of_rows, tables_of
 from mio2trace.memory import without_garbage_collection
 from mio2trace.notes import InputError, Notes
 from mio2trace.privacy import Cleaner

@@ -46,7 +46,7 @@ from mio2trace.ranks import table as ranks_table
 from mio2trace.reports import layers, op_times, ops
 from mio2trace.reports.tables import Row, Unit, cell_text
 from mio2trace.schema import COPIES, KERNELS, TABLES, TableSchema, recorded, shown_in
-from mio2trace.snapshot.database import INSTALL, NotInstalled
+from mio2trace.snapshot.database import Stream, nanoarrow
 
 NULL = -1
 """The code of an unknown text."""
@@ -55,8 +55,8 @@ _TYPES = {"int": np.int64, "float": np.float64, "flag": np.int8}
 
 
 class Data:
-    """The values of a column, which nobody may change. ``values``: int64, double or bytes (flags); for texts, int32 places in ``words``, or
-    `NULL`.
+    """The values of a column, which nobody may change. ``values``: int64, double or bytes (flags); for texts, int32
+    places in ``words``, or `NULL`.
 
     ``present``: False where the value is unknown (``values`` then has 0); None if all are known, and for texts.
     """
@@ -188,18 +188,6 @@ def _under(parts: Sequence[Data]) -> Data:
 _LARGE = 1 << 31
 
 
-class Stream:
-    """An object that offers an Arrow array of rows as a stream of one batch."""
-
-    def __init__(self, rows: Any) -> None:
-        self._rows = rows
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        import nanoarrow
-
-        return nanoarrow.c_array_stream(self._rows).__arrow_c_stream__(requested_schema)
-
-
 def arrow_codes(columns: Sequence[Data]) -> Stream:
     """Return columns ``c0``, ``c1``, ...: flags as bytes, texts as places in their words. Constant ones are left out,
     but for the first where all are."""
@@ -215,23 +203,12 @@ def arrow_table(columns: Mapping[str, Data]) -> Stream:
     )
 
 
-def _nanoarrow() -> Any:
-    try:
-        import nanoarrow
-    except ImportError:
-        raise NotInstalled(f"this needs nanoarrow, which is not installed: {INSTALL}") from None
-    return nanoarrow
-
-
 def _stream(children: Mapping[str, Any], columns: Sequence[Data]) -> Stream:
-    arrow = _nanoarrow()
-    schema = arrow.struct({name: child.schema for name, child in children.items()})
-    count = len(columns[0]) if columns else 0
-    return Stream(arrow.c_array_from_buffers(schema, count, [None], children=list(children.values())))
+    return Stream(children, len(columns[0]) if columns else 0)
 
 
 def _numbers(data: Data) -> Any:
-    arrow = _nanoarrow()
+    arrow = nanoarrow()
     kind = {"q": arrow.int64, "l": arrow.int64, "d": arrow.float64, "b": arrow.int8, "i": arrow.int32}[
         data.values.dtype.char
     ]()
@@ -239,12 +216,12 @@ def _numbers(data: Data) -> Any:
 
 
 def _flags(data: Data) -> Any:
-    arrow = _nanoarrow()
+    arrow = nanoarrow()
     return arrow.c_array_from_buffers(arrow.bool_(), len(data), [_validity(data), bits(data.values)])
 
 
 def _texts(data: Data) -> Any:
-    arrow = _nanoarrow()
+    arrow = nanoarrow()
     words = [*(word.encode("utf-8", "replace") for word in data.words), b""]  # `NULL` is the last place
     lengths = list(map(len, words))
     codes = data.values.tolist()

@@ -6,9 +6,11 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 from mio2trace.notes import InputError
@@ -44,6 +46,33 @@ def connection(threads: int | None = 1) -> DuckDBPyConnection:
         with contextlib.suppress(duckdb.Error):  # versions before 2.0 have neither this setting nor such threads
             return duckdb.connect(":memory:", config={**settings, **_ALONE})
     return duckdb.connect(":memory:", config={**settings, "threads": threads})
+
+
+def nanoarrow() -> Any:
+    """Return the library that hands over columns as Arrow. Raises `NotInstalled`."""
+    try:
+        import nanoarrow
+    except ImportError:
+        raise NotInstalled(f"this needs nanoarrow, which is not installed: {INSTALL}") from None
+    return nanoarrow
+
+
+class Stream:
+    """An object that offers columns of Arrow, by name, as a stream of one batch."""
+
+    def __init__(self, columns: Mapping[str, Any], count: int) -> None:
+        arrow = nanoarrow()
+        schema = arrow.struct({name: column.schema for name, column in columns.items()})
+        self._rows = arrow.c_array_from_buffers(schema, count, [None], children=list(columns.values()))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return nanoarrow().c_array_stream(self._rows).__arrow_c_stream__(requested_schema)
+
+
+def pieces(values: Sequence[bytes], kind: str) -> Any:
+    """Return a column of Arrow of texts or bytes; ``kind``: its type, ``large_string`` or ``large_binary``."""
+    ends = array("q", accumulate(map(len, values), initial=0))
+    return nanoarrow().c_array_from_buffers(getattr(nanoarrow(), kind)(), len(values), [None, ends, b"".join(values)])
 
 
 _kept: DuckDBPyConnection | None = None

@@ -33,6 +33,7 @@ from mio2trace.model.tables import KINDS, NO, Activities, Calls, Codes, Numbers,
 from mio2trace.ops.log.statements import alarm_level
 from mio2trace.ops.operation import Operation, OperationFacts
 from mio2trace.privacy.cleaner import never_shown
+from mio2trace.snapshot import numbers as of_numbers
 
 TABLES: Mapping[type, type[Activities | Calls]] = {Activity: Activities, Call: Calls}
 RECORDS: Mapping[type, type] = {table: kind for kind, table in TABLES.items()}
@@ -57,10 +58,11 @@ class RowsOf(NamedTuple):
     table: Calls
     rows: Codes
 
-    def packed(self, number: Mapping[int, int]) -> list[int | None]:
-        """The rows as numbers of records. ``number``: that of the table's first row, by the identity of the table."""
+    def packed(self, number: Mapping[int, int]) -> Numbers:
+        """The rows as numbers of records, `NO` for none. ``number``: that of the table's first row, by the identity of
+        the table."""
         start = number[id(self.table)]
-        return [None if row < 0 else start + row for row in self.rows.tolist()]
+        return np.where(self.rows < 0, NO, self.rows.astype(np.int64) + start)
 
 
 Column = Numbers | Pool[Any] | RowsOf
@@ -75,12 +77,16 @@ def columns_of(kind: type, tables: Sequence[Activities | Calls]) -> dict[str, Co
         elif field == "kind":
             found[field] = _used([Pool(KINDS, table.kind.astype(np.int32)) for table in tables])  # type: ignore[union-attr]
         elif field == "range":
-            places = np.concatenate([table.range for table in tables]).astype(np.int64)  # type: ignore[union-attr]
+            places = _together([table.range for table in tables]).astype(np.int64)  # type: ignore[union-attr]
             found[field] = np.where(places < 0, NO, places)
         else:
             parts = [getattr(table, field) for table in tables]
-            found[field] = _used(parts) if isinstance(parts[0], Pool) else np.concatenate(parts)
+            found[field] = _used(parts) if isinstance(parts[0], Pool) else _together(parts)
     return found
+
+
+def _together(parts: Sequence[Any]) -> Any:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def length(column: Column | Sequence[Any]) -> int:
@@ -101,11 +107,13 @@ def _used(pools: Sequence[Pool[Any]]) -> Pool[Any]:
     number: dict[Any, int] = {}
     codes = []
     for pool in pools:
-        there = np.bincount(pool.codes, minlength=len(pool.values)) > 0
+        there = np.zeros(len(pool.values), bool)
+        there[pool.codes] = True
         new = [number.setdefault(value, len(number)) if is_there else -1
                for value, is_there in zip(pool.values, there.tolist(), strict=True)]  # fmt: skip
-        codes.append(np.array(new, np.int32)[pool.codes] if new else pool.codes)
-    return Pool(list(number), np.concatenate(codes))
+        is_same = new == list(range(len(new)))
+        codes.append(pool.codes if is_same else np.array(new, np.int32)[pool.codes])
+    return Pool(list(number), _together(codes))
 
 
 def _launched(tables: Sequence[Activities]) -> RowsOf:
@@ -251,6 +259,8 @@ def to_tables(root: msgspec.Struct) -> list[Table]:
 
 
 def _hooked(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return msgspec.Raw(of_numbers.packed(value))
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Sequence | AbstractSet | array):
@@ -376,13 +386,13 @@ def _whole(values: Sequence[Any]) -> _Whole:
     return _Whole(False, list(values))
 
 
-def _whole_of(column: of_model.Numbers) -> _Whole:
-    """The same of a column of a table."""
+def _whole_of(column: of_model.Numbers) -> dict[str, Any]:
+    """The same of a column of a table, as `_encode` takes it."""
     if len(column) > 1 and of_model.NO not in column and int(column.max()) - int(column.min()) < 1 << 62:
         steps = np.diff(column, prepend=0)
         if abs(steps[1:]).max() < abs(column).max():
-            return _Whole(True, steps.tolist())
-    return _Whole(False, list(of_model.plain(column)))
+            return {"steps": True, "values": steps}
+    return {"steps": False, "values": column}
 
 
 class _Holds(NamedTuple):
@@ -479,9 +489,9 @@ class _Field(NamedTuple):
         if isinstance(values, of_model.Pool):
             words = list(values.values)
             if self.is_coded:
-                return _Coded(words, values.codes.tolist())
+                return {"words": words, "codes": values.codes}
             if self.holds is not None:
-                words = [None if word is None else number[id(word)] for word in words]
+                return np.array([NO if word is None else number[id(word)] for word in words], np.int64)[values.codes]
             return list(map(words.__getitem__, values.codes.tolist()))
         if isinstance(values, np.ndarray):
             return _whole_of(values)
