@@ -783,6 +783,9 @@ def test_names_are_normalised() -> None:
     assert normalise("_ZN2ck15kernel_gemm_fooILi1EEvv") == "kernel_gemm_foo"
     assert normalise("void at::native::f<int>(int)") == "f"
     assert normalise("plain.kd") == "plain"
+    condition = "std::enable_if<(((8)>(0)))&&_typeConvert<c10::BFloat16>::exists, void>::type"
+    assert normalise(f"{condition} vllm::rms_norm<c10::BFloat16, 8>(c10::BFloat16*, float)") == "rms_norm"
+    assert normalise("std::enable_if<f<std::enable_if<true>::type>::value, void>::type g<int>(int)") == "g"
     assert normalise("_ZN12_GLOBAL__N_1L6kernelIfEEvPT_") == "kernel"
 
 

@@ -329,6 +329,8 @@ PATTERNS: tuple[_Pattern, ...] = (
 
 _SCOPE = re.compile(r"^(?:[A-Za-z_]\w*+::|\(anonymous namespace\)::)+")
 _LENGTH = re.compile(r"[0-9]{1,4}")
+_CONDITION = late(r"(?:typename )?(?:\w+::){0,9}enable_if<.*?>::type (?=[A-Za-z_])", re.DOTALL)
+"""A return type that holds only under a condition; kernels return nothing else than void."""
 _ARGUMENTS = re.compile(r"[<(]")
 _VERSION = re.compile(r"_gfx[0-9a-f]{3,5}(?:_v?\d+)*$")
 
@@ -346,6 +348,8 @@ def normalise(name: str) -> str:
             at += name[at : at + 1] == "L"  # a name that only its own file knows
         return last or name
     name = name.removeprefix("void ")
+    if "enable_if<" in name and (condition := _CONDITION.match(name)) is not None:
+        name = name[condition.end() :]
     head = _ARGUMENTS.split(name.replace("(anonymous namespace)::", ""), maxsplit=1)[0]
     return _SCOPE.sub("", head).strip() or name
 
