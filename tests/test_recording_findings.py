@@ -210,6 +210,12 @@ def test_copies_fire_from_a_twentieth_on() -> None:
         (copying(called="cudaMemcpyAsync", name="copy host to device, pinned"), {}, "The copies do not block the host"),
         (copying(called="cudaMemcpyAsync", name="copy host to device, pageable"), {"ranges": TORCH}, "Load inputs"),
         (copying("device to host"), {"ranges": TORCH}, "Read results less often (.item(), .cpu(), print)"),
+        (copying("device to host", size_bytes=(1 << 20) - 1), {"ranges": TORCH}, "Read results less often (.item()"),
+        (copying("device to host", size_bytes=1 << 20), {"ranges": TORCH}, "Copy only what the host needs, to pinned"),
+        (
+            copying("device to host", called="hipMemcpyAsync", size_bytes=1 << 20), {"ranges": TORCH},
+            "The copies do not block the host",
+        ),
         (copying("device to host"), {}, "Copy only what the host needs, to pinned memory and with hipMemcpyAsync"),
         (copying("device to host", called="hipMemcpyAsync"), {}, "The copies do not block the host"),
         (copying("device to device"), {}, "Write data where it is needed: these copies only move it"),

@@ -14,6 +14,8 @@ SHOWN = 0.1
 """The sentence names a direction if it has at least this part of the time of the first one."""
 LEAST_SPEED = 0.01
 """GB/s: below it a copy's time is not that of its bytes, and the number says nothing."""
+LARGE_BYTES = 1 << 20
+"""Copies of at least this mean size take the time of their bytes: to join several does not help."""
 MOSTLY = 0.5
 """Copies block the host if the calls of this part of their time do. Copies of pageable memory block it in any call."""
 _OF_BUCKETS = "copy_bucket_to_grad"
@@ -73,7 +75,13 @@ def _advice(subject: Subject, longest: Exposed) -> str:
             )
         return f"{once}use pinned memory and {api}MemcpyAsync on another stream, {_BESIDE}"
     if longest.direction == "device to host":
-        if subject.is_torch:
+        is_large = longest.bytes >= LARGE_BYTES * longest.count
+        if subject.is_torch and is_large and not is_async:
+            return (
+                "copy only what the host needs, to pinned memory (torch.empty(..., pin_memory=True).copy_(x,"
+                f" non_blocking=True)), {_BESIDE}"
+            )
+        if subject.is_torch and not is_large:
             return "read results less often (.item(), .cpu(), print): collect them on the GPU, and copy them together"
         if is_async:
             return _ASYNCHRONOUS
@@ -100,10 +108,10 @@ RULES = (
         " fills. GB/s is the size of the copies of a direction divided by their time",
         advice="by the direction with most time. Host to device, if calls block the host or are not recorded: pinned"
         " memory and asynchronous copies (PyTorch: DataLoader(pin_memory=True), .to(device, non_blocking=True)); else"
-        " issue them earlier, on another stream. Device to host: read results less often (PyTorch: .item(), .cpu(),"
-        " print), or copy to pinned memory beside kernels. Device to device: write data where it is needed (if DDP"
-        " copies gradients from its buckets: gradient_as_bucket_view=True). Without iterations, copies to the device"
-        " may be a one-time load.",
+        " issue them earlier, on another stream. Device to host: read results less often (PyTorch, copies below 1 MiB:"
+        " .item(), .cpu(), print), or copy to pinned memory beside kernels. Device to device: write data where it is"
+        " needed (if DDP copies gradients from its buckets: gradient_as_bucket_view=True). Without iterations, copies"
+        " to the device may be a one-time load.",
         find=_copies,
     ),
 )
