@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,6 +52,7 @@ from mio2trace.snapshot.database import Stream, nanoarrow
 NULL = -1
 """The code of an unknown text."""
 _LARGEST = (1 << 63) - 1
+_ONE = frozenset({str, int, float, bool, NoneType})
 _TYPES = {"int": np.int64, "float": np.float64, "flag": np.int8}
 
 
@@ -110,6 +112,8 @@ def numbers(column: Column, values: Sequence[Any]) -> Data:
     """Return a column of numbers or flags. None is unknown; numbers of more than 64 bits become unknown."""
     kind = _TYPES[column.kind]
     present = None
+    if values and values.count(None) == len(values):
+        return Data(column, np.zeros(len(values), kind), np.zeros(len(values), bool))
     if None in values or (column.kind == "int" and any(abs(value) > _LARGEST for value in values)):
         present = np.array([value is not None and abs(value) <= _LARGEST for value in values], bool)
         values = [value if there else 0 for value, there in zip(values, present.tolist(), strict=True)]
@@ -154,12 +158,20 @@ def constant(column: Column, value: str | int | None, count: int) -> Data:
     return of_numbers(column, np.full(count, NO if value is None else int(value)))
 
 
-def of_rows(schema: TableSchema, rows: Sequence[Mapping[str, Any]]) -> dict[str, Data]:
-    """Return all columns of a table from its rows, which leave out unknown values."""
-    return {
-        column.name: (texts if column.kind == "text" else numbers)(column, [row.get(column.name) for row in rows])
-        for column in schema.columns
-    }
+def of_rows(
+    schema: TableSchema, rows: Sequence[Mapping[str, Any]], of: Mapping[str, Any] | None = None
+) -> dict[str, Data]:
+    """Return all columns of a table from its rows, which leave out unknown values; ``of``: what each row has beside its
+    own. Several texts in a cell are joined by semicolons."""
+    return {column.name: _of_cells(column, rows, (of or {}).get(column.name)) for column in schema.columns}
+
+
+def _of_cells(column: Column, rows: Sequence[Mapping[str, Any]], otherwise: str | int | None) -> Data:
+    name = column.name
+    cells = [row.get(name, otherwise) for row in rows]
+    if not {*map(type, cells)} <= _ONE:
+        cells = [cell if isinstance(cell, (str, int, float, NoneType)) else cell_text(cell) for cell in cells]
+    return (texts if column.kind == "text" else numbers)(column, cells)
 
 
 def joined(parts: Sequence[Mapping[str, Data]]) -> dict[str, Data]:
@@ -265,11 +277,11 @@ def tables_of(
     name = name or run.name
     processes = list(_processes(run))
     rows: dict[str, list[dict[str, Any]]] = {table: [] for table in TABLES}
-    columns: dict[str, list[dict[str, Data]]] = {"kernels": [], "copies": []}
+    columns: dict[str, list[dict[str, Data]]] = {table: [] for table in ("kernels", "copies", *_MAKE)}
     for process in processes:
         of = _of(name, process.rank)
         for table, make in _MAKE.items():
-            rows[table] += [{**of, **_plain(row)} for row in make(process)]
+            columns[table].append(of_rows(TABLES[table], [*make(process)], of))
         cells = _run_row(run, name, process)
         if notes is not None:
             clean = (cleaner or Cleaner()).text
@@ -281,7 +293,7 @@ def tables_of(
     ranks = [process.rank for process in processes]
     for place, _, subject in subjects(run):
         of = _of(name, ranks[place])
-        rows["findings"] += [{**of, **_plain(finding.record())} for finding in findings(subject)]
+        rows["findings"] += [of | finding.record() for finding in findings(subject)]
     for place, row in _ranks(run):
         rows["ranks"].append({**_of(name, ranks[place]), **row})
     return {
@@ -308,7 +320,7 @@ def _ranks(run: Run) -> Iterator[tuple[int, dict[str, Any]]]:
         of = totals(meetings(run.alignments), len(run.alignments))
         latest = straggler(of)
         for total, row in zip(of, ranks_table(of, [{}] * len(run.alignments), NS).rows, strict=True):
-            yield total.place, {**_plain(row), "straggler": total.place == latest}
+            yield total.place, {**row, "straggler": total.place == latest}
 
 
 def _of(name: str, rank: int | None) -> dict[str, Any]:
@@ -327,14 +339,6 @@ def _processes(run: Run) -> Iterator[Process]:
         several = len(run.drawn) > 1
         rank = (place if process.rank is None else process.rank) if several else process.rank
         yield Process(rank, measures, alignment.logs, alignment.with_stated(of_log))
-
-
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return cells with one value each: several texts are joined by semicolons."""
-    return {
-        name: cell if cell is None or isinstance(cell, (str, int, float)) else cell_text(cell)
-        for name, cell in row.items()
-    }
 
 
 # -- one table after the other -----------------------------------------------------------------------------------------
@@ -360,12 +364,15 @@ def _problems(process: Process) -> Iterable[Row]:
 
 def _layers(process: Process) -> Iterable[Row]:
     printed = {key: mean(values) for key, values in printed_times(process.logs).items()}
-    rows: list[dict[str, Any]] = []
+    rows: list[Mapping[str, Any]] = []
     if process.measures is not None:
         of_profile = [layers.Repetition(_fullest(process.logs), process.measures)]
-        rows = [dict(row) for row in layers.execution_table(of_profile, NS).rows]
-        for row in rows:
-            row["printed_ns"] = printed.get((row["layer_index"], row["layer"], row.get("direction")))
+        rows += layers.execution_table(of_profile, NS).rows
+        if printed:
+            rows = [
+                {**row, "printed_ns": printed.get((row["layer_index"], row["layer"], row.get("direction")))}
+                for row in rows
+            ]
     if not rows:
         for number, part in enumerate(split(log) if (log := _fullest(process.logs)) is not None else ()):
             of_part = [layers.Repetition(by_place(part), None)]
@@ -484,7 +491,8 @@ class _Commands:
         self._measures = measures
         self._positions = positions
         self._schema: Mapping[str, Column] = {column.name: column for column in schema.columns}
-        self.commands = measures.alignment.profile.commands.take(positions)
+        commands = measures.alignment.profile.commands
+        self.commands = commands if len(positions) == len(commands) else commands.take(positions)
         self.columns: dict[str, Data] = {}
         self.columns["run"] = constant(self._schema["run"], run, len(positions))
         self.columns["rank"] = constant(self._schema["rank"], rank, len(positions))
@@ -528,7 +536,7 @@ class _Commands:
         searches = [operation.index for operation in links.operations if operation.phase == "find"]
         is_search = np.isin(np.asarray(links.operation_of)[positions], searches)
         self._of("phase", np.where(is_search, len(phases) - 2, pass_of), phases[:-1])
-        self.texts("layer_by", _words(links.layer_by, positions))
+        self.texts("layer_by", _words(links.layer_by.pool, positions))
         is_sure = np.ones(len(links.run_of), np.int8)
         is_sure[[*links.layer_unsure, *links.operation_unsure]] = 0
         self.columns["sure"] = Data(self._schema["sure"], is_sure[positions])
@@ -562,7 +570,7 @@ class _Commands:
         }  # fmt: skip
         for name, of in text_of.items():
             self._of(name, code, [None if one is None else of(one) for one in operations])
-        self.texts("operation_by", _words(links.operation_by, self._positions))
+        self.texts("operation_by", _words(links.operation_by.pool, self._positions))
         self._facts()
 
     def _counters(self) -> None:
@@ -603,8 +611,7 @@ class _Commands:
         self.texts(name, Pool([None if one is None else "x".join(map(str, one)) for one in sizes.values], sizes.codes))
 
 
-def _words(by: Sequence[str], positions: Numbers) -> Pool[str | None]:
-    pool = Pool.of(by)
+def _words(pool: Pool[str], positions: Numbers) -> Pool[str | None]:
     return Pool([word or None for word in pool.values], pool.codes[positions])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,15 +9,17 @@ import msgspec
 import numpy as np
 
 from mio2trace.align import NONE, Alignment, LayerRun, Links, Pass
+from mio2trace.align.links import WORDS
 from mio2trace.measures.cost import Cost, total
 from mio2trace.model.log import Direction, FrameworkLog
-from mio2trace.model.tables import NO, Numbers, Pool
+from mio2trace.model.tables import NO, Codes, Numbers, Pool, distinct
 
 if TYPE_CHECKING:
     from mio2trace.measures import Measures
 
 LayerKey = tuple[int, str, Direction | None]
 """Position in the net, name, direction if it has one."""
+_NOWHERE = np.empty(0, np.int64)
 
 
 def in_net_order(key: LayerKey) -> tuple[int, bool, str]:
@@ -57,38 +58,56 @@ def executions(measures: Measures) -> dict[LayerKey, list[Execution]]:
     run_of, pass_of = np.asarray(links.run_of), np.asarray(links.pass_of)
     # passes that hold activities of no layer
     loose = {None if number == NONE else links.passes[number] for number in np.unique(pass_of[run_of == NONE]).tolist()}
-    rows = np.flatnonzero(run_of != NONE)
     keys = Pool.of(_where(links, run) for run in links.runs)
-    group_of = keys.codes[run_of[rows]]
-    by_group = np.argsort(group_of, kind="stable")
-    groups, begins = np.unique(group_of[by_group], return_index=True)
-    wheres = [keys.values[group] for group in groups.tolist()]
-    inside = dict(zip(wheres, np.split(rows[by_group], begins[1:]), strict=False))
-    numbers: dict[tuple[Pass, LayerKey], list[int]] = {}
-    for number, where in enumerate(keys.each()):
-        numbers.setdefault(where, []).append(number)
+    inside, words = _inside(links, run_of, keys.codes)
+    traffic = _traffic(measures, run_of, keys.codes)
+    numbers: dict[int, list[int]] = {}
+    for number, group in enumerate(keys.codes.tolist()):
+        numbers.setdefault(group, []).append(number)
+    group_of: dict[Pass, dict[LayerKey, int]] = {}
+    for group, (pass_, key) in enumerate(keys.values):
+        group_of.setdefault(pass_, {})[key] = group
     order = _order(alignment)
     ran: dict[LayerKey, list[Execution]] = {}
-    passes = sorted(dict.fromkeys(pass_ for pass_, _ in numbers), key=lambda pass_: pass_.iteration or 0)
+    passes = sorted(group_of, key=lambda pass_: pass_.iteration or 0)
     directed = {(pass_.iteration, pass_.direction) for pass_ in passes if pass_.direction is not None}
     for pass_ in passes:
+        groups = group_of[pass_]
         for key in order:
+            group = groups.get(key, NONE)
             elsewhere = pass_.direction != key[2] and (pass_.direction or (pass_.iteration, key[2]) in directed)
-            if elsewhere and (pass_, key) not in numbers:
+            if group == NONE and (elsewhere or pass_ in loose):
                 continue
-            positions = inside.get((pass_, key), rows[:0])
-            runs = numbers.get((pass_, key), [])
-            if not runs and pass_ in loose:
-                continue
-            cost = total(measures.runs.cost(number) for number in runs)
-            host_ns, host_by = _on_host(alignment, [links.runs[number] for number in runs], positions)
-            words: Counter[str] = Counter(word for at in positions.tolist() if (word := links.layer_by[at]))
-            known, unknown = _traffic(measures, positions)
+            runs = numbers.get(group, [])
+            host_ns, host_by = _on_host(alignment, [links.runs[number] for number in runs], inside.get(group, _NOWHERE))
+            known, unknown = traffic.get(group, (0, 0))
             cost = msgspec.structs.replace(
-                cost, host_ns=host_ns, host_by=host_by, known_bytes=known, unknown_bytes=unknown
-            )
-            ran.setdefault(key, []).append(Execution(pass_.iteration, cost, words))
+                total(map(measures.runs.cost, runs)), host_ns=host_ns, host_by=host_by, known_bytes=known,
+                unknown_bytes=unknown,
+            )  # fmt: skip
+            ran.setdefault(key, []).append(Execution(pass_.iteration, cost, words.get(group, {})))
     return ran
+
+
+def _inside(links: Links, run_of: Codes, group_of: Codes) -> tuple[dict[int, Numbers], dict[int, dict[str, int]]]:
+    """Return by group the activities in it, and how many of them each evidence placed, in the order of the first.
+    ``group_of``: of each run."""
+    rows = np.flatnonzero(run_of != NONE)
+    groups = group_of[run_of[rows]]
+    by_group = np.argsort(groups, kind="stable")
+    rows, groups = rows[by_group], groups[by_group]
+    distinct_groups, begins = np.unique(groups, return_index=True)
+    inside = dict(zip(distinct_groups.tolist(), np.split(rows, begins[1:]), strict=False))
+    code = links.layer_by.column[rows]
+    first, place_of = distinct(groups.astype(np.int64) * len(WORDS) + code)
+    words: dict[int, dict[str, int]] = {}
+    for group, at, count in zip(
+        groups[first].tolist(), code[first].tolist(), np.bincount(place_of).tolist(), strict=True
+    ):
+        if WORDS[at]:
+            words.setdefault(group, {})[WORDS[at]] = count
+    known: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
+    return inside, {group: known.setdefault((*of_group.items(),), of_group) for group, of_group in words.items()}
 
 
 def _where(links: Links, run: LayerRun) -> tuple[Pass, LayerKey]:
@@ -121,14 +140,14 @@ def _on_host(alignment: Alignment, runs: Sequence[LayerRun], positions: Numbers)
     return (int(returned.max()) - int(begun.min()), "calls") if len(begun) and len(returned) else (None, "")
 
 
-def _traffic(measures: Measures, positions: Numbers) -> tuple[int, int]:
-    """Return the least bytes of the operations that begin here, and the number of operations for which they are
-    unknown."""
-    operation_of, operations = np.asarray(measures.alignment.links.operation_of)[positions], measures.operation_at
-    known = unknown = 0
-    for position, index in zip(positions.tolist(), operation_of.tolist(), strict=True):
-        if index != NONE and measures.first_of[index] == position and operations[index].phase == "run":
-            size = operations[index].bytes_min
-            known += size or 0
-            unknown += size is None
-    return known, unknown
+def _traffic(measures: Measures, run_of: Codes, group_of: Codes) -> dict[int, tuple[int, int]]:
+    """Return by group the least bytes of the operations that begin in it, and the number of operations for which they
+    are unknown. ``group_of``: of each run."""
+    found: dict[int, tuple[int, int]] = {}
+    for index, operation in measures.operation_at.items():
+        first = measures.first_of[index]
+        if operation.phase == "run" and first != NONE and run_of[first] != NONE:
+            group, size = int(group_of[run_of[first]]), operation.bytes_min
+            known, unknown = found.get(group, (0, 0))
+            found[group] = known + (size or 0), unknown + (size is None)
+    return found

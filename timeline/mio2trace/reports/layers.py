@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mio2trace.measures import Execution, LayerKey, Measures, Steady, total
+from mio2trace.measures import Cost, Execution, LayerKey, Measures, Steady, total
 from mio2trace.measures.executions import in_net_order, printed_times
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import deviation, mean, part_of, percent
@@ -29,7 +29,6 @@ class Repetition(NamedTuple):
 
 _FIRST = ("layer_index", "layer", "direction", "type", "output")
 _LAST = ("flop", "gflops", "flop_by", "host_by", "layer_by", "unsure")
-_TIMES = ("host", "kernel", "launch_overhead", "copy")
 _HOST = ("host", "host_std", "launch_overhead", "launch_overhead_std")
 
 
@@ -147,16 +146,22 @@ def _printed_cells(values: Sequence[int], whole: float, unit: Unit) -> dict[str,
 def execution_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
     """Return one row per execution of a layer, also in the warm-up (iteration 0), in order of execution."""
     net = _net(repetitions)
+    timed = unit.columns("host", "kernel", "launch_overhead", "copy")
     rows: list[Row] = []
     for number, repetition in enumerate(repetitions):
         if repetition.measures is None:
             continue
         found = [(key, one) for key, ran in repetition.measures.executions.items() for one in ran]
         found.sort(key=lambda pair: (pair[1].iteration is None, pair[1].iteration))  # layers stay in order of execution
-        for key, one in found:
-            times = unit.cells({name: getattr(one.cost, f"{name}_ns") for name in _TIMES})
-            of_one = {"iteration": one.iteration, "kernels": one.cost.kernels, "copies": one.cost.copies}
-            rows.append(known({"repetition": number, **of_one}) | _name_cells(key, net) | times | _shared_cells([one]))
+        names = {key: _name_cells(key, net) for key in repetition.measures.executions}
+        for key, (iteration, cost, evidence) in found:
+            times = [cost.host_ns, cost.kernel_ns, cost.launch_overhead_ns, cost.copy_ns]
+            cells = {
+                "repetition": number, "iteration": iteration, "kernels": cost.kernels, "copies": cost.copies,
+                **names[key],
+                **{column: None if ns is None else unit.of(ns) for column, ns in zip(timed, times, strict=True)},
+            }  # fmt: skip
+            rows.append(known(cells | _work_cells(cost, (cost,), evidence)))
     measured = unit.columns("host", "kernel", "launch_overhead")
     columns = ("repetition", "iteration", *_FIRST, "kernels", "copies", *measured, unit.column("copy"), *_LAST)
     several = ("repetition",) if len(repetitions) > 1 else ()
@@ -182,27 +187,27 @@ def _host_cells(ran: Sequence[Execution], unit: Unit) -> dict[str, Cell]:
         values = [ns for one in ran if (ns := getattr(one.cost, f"{name}_ns")) is not None]
         if len(values) == len(ran):  # a mean over some of the executions would not be that of the layer
             times |= {name: mean(values), f"{name}_std": None if name == "copy" else deviation(values)}
-    return unit.cells(times) | _shared_cells(ran)
-
-
-def _shared_cells(ran: Sequence[Execution]) -> dict[str, Cell]:
-    """Return work and evidence. ``flop`` is the mean, if it is known for every execution."""
-    costs = [execution.cost for execution in ran]
-    flops = [cost.flop for cost in costs if cost.flop is not None]
     evidence: Counter[str] = Counter()
     for execution in ran:
         evidence.update(execution.layer_by)
+    costs = [execution.cost for execution in ran]
+    return unit.cells(times) | known(_work_cells(total(costs), costs, dict(evidence)))
+
+
+def _work_cells(whole: Cost, costs: Sequence[Cost], evidence: Mapping[str, int]) -> dict[str, Cell | None]:
+    """Return work and evidence of executions. ``flop`` is the mean, if it is known for every execution. ``whole``: the
+    sum of the costs."""
+    flops = [cost.flop for cost in costs]
+    told = [flop for flop in flops if flop is not None]
     work: dict[str, Cell | None] = {}
-    if len(flops) == len(ran):
-        work = {"flop": mean(flops), "flop_by": costs[0].flop_by, "gflops": total(costs).gflops}
-    return known(
-        {
-            **work,
-            "host_by": ", ".join(sorted({cost.host_by for cost in costs if cost.host_by})) or None,
-            "layer_by": dict(evidence) or None,
-            "unsure": sum(cost.unsure for cost in costs) or None,
-        }
-    )
+    if len(told) == len(flops):
+        work = {"flop": mean(told), "flop_by": costs[0].flop_by, "gflops": whole.gflops}
+    return {
+        **work,
+        "host_by": whole.host_by or None,
+        "layer_by": evidence or None,
+        "unsure": whole.unsure or None,
+    }
 
 
 _MEASURES = {
