@@ -314,9 +314,11 @@ class _Layers:
         self._attribution, self._profile, self._links = attribution, attribution.profile, attribution.links
         self._opened = opened
         self._ranges = ranges = attribution.profile.ranges
-        # of framework's ops there are very many
-        named = [place for place, made in enumerate(ranges) if made.kind != "operator"]
-        self._layers = {place: layer_of_range(ranges[place]) for place in named if may_be_layer(ranges[place])}
+        # of framework's ops there are very many, and of texts there are few
+        named = [(place, (made.kind, made.text)) for place, made in enumerate(ranges) if made.kind != "operator"]
+        one_of = {key: ranges[place] for place, key in named}
+        layers = {key: layer_of_range(made) for key, made in one_of.items() if may_be_layer(made)}
+        self._layers = {place: layers[key] for place, key in named if key in layers}
         marks = {(step.start_ns, step.end_ns) for step in attribution.steps}
         inner = {
             place: layer

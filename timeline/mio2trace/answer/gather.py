@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress
 from typing import Literal
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.clocks.fit import SAME
+from mio2trace.align.links import WORDS
 from mio2trace.analysis import Run
 from mio2trace.answer.content import (
     Duration,
@@ -393,19 +393,19 @@ def _evidence(alignment: Alignment) -> str:
     """Count the kernels that have an operation and a layer, and name the evidence."""
     links = alignment.links
     is_kernel = alignment.profile.commands.is_kernel
-    kernels = is_kernel.tolist()
     parts = []
     for what, words, unsure, known in (
         ("an operation", links.operation_by, links.operation_unsure, bool(links.operations)),
         ("a layer", links.layer_by, links.layer_unsure, bool(links.runs)),
     ):
         if known:
-            by = Counter(compress(words, kernels))
-            del by[""]
+            by = dict(
+                zip(WORDS[1:], np.bincount(words.column[is_kernel], minlength=len(WORDS))[1:].tolist(), strict=True)
+            )
             evidence = ", ".join(word for word in EVIDENCE if by[word])
-            doubt = sum(kernels[position] for position in unsure)
+            doubt = int(is_kernel[[*unsure]].sum()) if unsure else 0
             parts.append(
-                f"{by.total():,} of {count(int(is_kernel.sum()), 'kernel')} have {what}"
+                f"{sum(by.values()):,} of {count(int(is_kernel.sum()), 'kernel')} have {what}"
                 + (f" ({evidence})" if evidence else "")
                 + (f", {doubt:,} with low confidence" if doubt else "")
             )

@@ -85,7 +85,7 @@ def makeup(measures: Measures) -> Makeup:
     return Makeup(
         parts=parts,
         layers=in_layers,
-        by_log2=_by_log2(times.tolist()),
+        by_log2=_by_log2(times),
         naive=_naive(measures),
         outside={name: (count, outside_ns[name]) for name, count in outside.items() if count},
         unsure=_counted([ns for _, ns in in_doubt]),
@@ -129,11 +129,11 @@ def _counted(times: Sequence[int]) -> tuple[int, int]:
     return len(times), sum(times)
 
 
-def _by_log2(times: Sequence[int]) -> dict[int, tuple[int, int]]:
-    counts, sums = Counter(map(int.bit_length, times)), Counter[int]()
-    for ns in times:
-        sums[ns.bit_length()] += ns
-    return {bits: (count, sums[bits]) for bits, count in sorted(counts.items())}
+def _by_log2(times: Numbers) -> dict[int, tuple[int, int]]:
+    bits = np.searchsorted(1 << np.arange(63), abs(times), "right")
+    counts = np.bincount(bits).tolist()
+    sums = summed(bits, times, len(counts)).tolist()
+    return {number: (count, ns) for number, (count, ns) in enumerate(zip(counts, sums, strict=True)) if count}
 
 
 def _primitive(fact: KernelFact | None, meaning: KernelName | None) -> str:

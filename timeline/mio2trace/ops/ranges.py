@@ -8,7 +8,7 @@ logs reads it. PyTorch's ops have a table, and their inputs are in the profile.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 
 import msgspec
@@ -114,6 +114,7 @@ def _of_framework(profile: Profile, launching: Iterable[Iterable[int]]) -> list[
             add(operation, place)
             modelled.add(place)
     others: dict[int, str] = {}
+    named = cache(is_annotation)
     for around in launching:
         op, collective = _NO_OP, ""
         for place in around:
@@ -121,7 +122,7 @@ def _of_framework(profile: Profile, launching: Iterable[Iterable[int]]) -> list[
                 break
             text = ranges[place].text
             if ranges[place].kind != "operator":
-                collective = collective or (text if is_annotation(text) else "")
+                collective = collective or (text if named(text) else "")
             elif op == _NO_OP and text.strip():
                 op = place
         else:
