@@ -7,9 +7,10 @@ There is one row per damage and variant. The variants are ``handles`` (as record
 masked), ``nf`` (hidden, and no line of a framework in the log), ``twin`` and ``twin nf`` (the same with ROCm's
 profiles). Of operations and of layers: kernels that are right, links that are wrong and sure, the mean confidence. Of
 wrong runs: refused, and links said with 0.5 and more. Then, by tenth of the confidence and over all rows: links, what
-was said of them, what is true. ``--require`` exits with 1 where a row is below what the project promises. Cases come in
-turns, one of each row and variant after another, so that ``--minutes`` leaves a fair sample. ``--kept`` holds the
-measurements, one line per case; these cases are not measured again.
+was said of them, what is true; a row of several draws counts once, each draw as a part. ``--require`` exits with 1
+where a row is below what the project promises. Cases come in turns, one of each row and variant after another, so that
+``--minutes`` leaves a fair sample. ``--kept`` holds the measurements, one line per case; these cases are not measured
+again.
 """
 
 from __future__ import annotations
@@ -180,12 +181,14 @@ def shortfalls(result: Result) -> Iterator[str]:
         yield f"{head}: {tally.right} of {tally.kernels} right ({_share(tally.right, tally.kernels)}), of {least:.1%}"
 
 
-def reliability(results: Sequence[Result]) -> tuple[Tally, Tally]:
-    """Over all rows."""
+def reliability(results: Sequence[Result], seeds: int = 1) -> tuple[Tally, Tally]:
+    """Over all rows. Each row counts once, however often it was drawn: a link of one of ``seeds`` draws is a part."""
+    draws = {row.name for row in ROWS if row.draws}
     operations, layers = Tally(), Tally()
     for result in results:
-        operations.take(result.operations)
-        layers.take(result.layers)
+        weight = 1 / seeds if result.row in draws else 1
+        operations.take(result.operations, weight)
+        layers.take(result.layers, weight)
     return operations, layers
 
 
@@ -257,7 +260,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not todo:
         parser.error("no such row or set")
     results = measure(todo, args.shared, args.jobs, args.minutes, args.kept)
-    operations, layers = reliability(results)
+    operations, layers = reliability(results, args.seeds)
     if args.json:
         for result in results:
             emit(_plain(result))

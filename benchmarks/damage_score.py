@@ -54,7 +54,8 @@ class Tally:
             one[1] += confidence
             one[2] += true
 
-    def take(self, other: Tally) -> None:
+    def take(self, other: Tally, weight: float = 1) -> None:
+        """Add another's counts. ``weight``: of its links in the bins."""
         self.kernels += other.kernels
         self.right += other.right
         self.wrong_and_sure += other.wrong_and_sure
@@ -63,7 +64,7 @@ class Tally:
         self.believed += other.believed
         self.worst += other.worst
         for mine, its in zip(self.bins, other.bins, strict=True):
-            mine[:] = [a + b for a, b in zip(mine, its, strict=True)]
+            mine[:] = [a + weight * b for a, b in zip(mine, its, strict=True)]
 
     @property
     def mean(self) -> float:

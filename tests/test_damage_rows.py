@@ -120,6 +120,10 @@ def test_confidence_that_is_not_true_is_said() -> None:
     assert [text.split(":")[0] for text in unreliable("operations", tally)] == ["operations said with 0.9"]
     total, _ = reliability([Result("as recorded", HANDLES, 1, tally)] * 2)
     assert total.bins[8] == [400, pytest.approx(320), 320]
+    drawn, _ = reliability(
+        [Result("as recorded", HANDLES, 1, tally), Result("2 % of lines lost", HANDLES, 2, tally)], 2
+    )
+    assert drawn.bins[8] == [300, pytest.approx(240), 240]  # a row without draws counts once, each of two draws half
     tally = Tally()
     for number in range(100):
         tally.add(linked=True, right=True, true=number > 0, confidence=1.0, text="")
