@@ -19,6 +19,7 @@ from mio2trace.measures import Measures
 from tests import oracle
 from tests import test_v3_json as v3
 from tests.headlines import Row, measured, rows
+from tests.kineto_files import FIRST_US, row, trace
 from tests.oracle import rules
 
 US = 1000
@@ -186,3 +187,21 @@ def test_kernel_time_in_no_step_is_mentioned(long: int, said: str, tmp_path: Pat
     analysis = mio2trace.analyse([profile(tmp_path, kernels)])
     verdict = report_of(analysis, analysis.runs).sections[0].verdict
     assert verdict.endswith(f"(8 iterations{said}).")
+
+
+@pytest.mark.parametrize(("launches", "told_by"), [(1, "whole"), (4, "repetition")])
+def test_kernels_without_sizes_of_one_graph_launch_are_no_steps(launches: int, told_by: str, tmp_path: Path) -> None:
+    """They may repeat within it; a file of so many commands has no record of each."""
+    events = []
+    for number in range(launches):
+        first = FIRST_US + 1000 * number
+        events.append(row("cuda_runtime", "hipGraphLaunch", 7, 7, first, 5, correlation=number + 1))
+        events += [
+            row("kernel", f"k{place % 2}", 2, 0, first + 10 * place + 10, 5, device=2, stream=0, correlation=number + 1)
+            for place in range(60)
+        ]
+    path = tmp_path / "made.json"
+    path.write_bytes(trace(events))
+    (measures,) = mio2trace.analyse(path).run.measures
+    assert measures.steady.told.told_by == told_by
+    assert len(measures.steady.told.all) == launches

@@ -189,7 +189,7 @@ def number_repetitions(links: Links) -> None:
     """Number repetitions of kernels as passes, if no pass has a kernel.
 
     Set-up and searches are left out of the comparison; a search is in the repetition around it."""
-    activities, commands = links.activities, links.commands
+    commands = links.commands
     set_up = {number for number, pass_ in enumerate(links.passes) if pass_.phase in ("before", "setup")}
     passes = np.asarray(links.pass_of)[commands.is_kernel]
     if not np.isin(passes, [NONE, *set_up]).all():
@@ -197,7 +197,7 @@ def number_repetitions(links: Links) -> None:
     searches = {operation.index for operation in links.operations if operation.phase == "find"}
     is_other = np.isin(np.asarray(links.pass_of), [*set_up]) | np.isin(np.asarray(links.operation_of), [*searches])
     for chosen, order in _orders(commands, np.flatnonzero(commands.is_kernel & ~is_other)):
-        items = _items(activities, chosen)
+        items = _items(commands, chosen)
         repetition = _accepted(commands, items)
         if repetition is None:
             continue
@@ -243,17 +243,18 @@ def _launched(commands: Activities) -> Sequence[int]:
     return launched
 
 
-def _items(activities: Sequence[Activity], kernels: Sequence[int]) -> list[list[int]]:
+def _items(commands: Activities, kernels: Sequence[int]) -> list[list[int]]:
     """Return each kernel, but nameless kernels of one graph launch together."""
+    is_nameless = (commands.is_replayed & commands.grid.where(lambda grid: grid is None)).tolist()
+    calls = commands.call.tolist()  # records of one call are not the same each time
     items: list[list[int]] = []
-    call = None
+    call = NONE
     for position in kernels:
-        activity = activities[position]
-        if activity.is_replayed and activity.grid is None and activity.call is call:
+        if is_nameless[position] and calls[position] == call:
             items[-1].append(position)
         else:
             items.append([position])
-        call = activity.call
+        call = calls[position]
     return items
 
 
@@ -281,11 +282,12 @@ def _accepted(activities: Activities, items: Sequence[Sequence[int]]) -> Repetit
 
 
 def _begun_at_launches(
-    activities: Sequence[Activity], items: Sequence[Sequence[int]], keys: Sequence[Hashable], found: Repetition
+    commands: Activities, items: Sequence[Sequence[int]], keys: Sequence[Hashable], found: Repetition
 ) -> Repetition:
     """Move the repetition so that no step begins within a graph launch, if possible."""
-    calls = [activities[item[0]].call if activities[item[0]].is_replayed else None for item in items]
-    fresh = [at == 0 or call is None or calls[at - 1] is not call for at, call in enumerate(calls)]
+    firsts = [item[0] for item in items]
+    calls = np.where(commands.is_replayed, commands.call, NONE)[firsts]
+    fresh = [True, *((calls[1:] == NONE) | (calls[1:] != calls[:-1])).tolist()]
     for offset in range(found.period):
         if all(at + offset < len(fresh) and fresh[at + offset] for at in found.starts):
             begin = found.starts[0] + offset
