@@ -143,7 +143,7 @@ def _short(subject: Subject) -> Iterator[Found]:
         limited = subject.host_bound
         why, advice = "", _launched(subject)
         severity: Severity | None = None
-        if subject.has_counters:
+        if subject.has_counters or subject.is_capture:
             return
         if limited is None:
             why, severity = " The profile does not show whether launches limit them.", "info"
@@ -219,8 +219,8 @@ RULES = (
         id="short-kernels",
         title="Many kernels are very short.",
         fires="kernels shorter than 10 us are >= 20 per iteration, >= 50 % of the kernels and >= 5 % of T. Only info if"
-        " less than 15 % of the step is host-bound idle time, or if the profile does not show that. It never fires if"
-        " hardware counters were collected",
+        " less than 15 % of the step is host-bound idle time, or if the profile does not show that. It never fires for"
+        " captures of graphs, or if hardware counters were collected",
         formula="their time per steady iteration; share of T",
         advice="If launches limit them: fuse kernels (MIOpen's fusion plans, torch.compile), capture the iteration in a"
         " graph unless graphs launch it already, or use larger batches.",

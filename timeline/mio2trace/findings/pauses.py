@@ -412,8 +412,8 @@ def _communicate(subject: Subject, spent: StepTime | Busy, slowest: Bandwidth | 
             )
     if subject.infers:
         return (
-            "No backward pass is recorded. If the model is split by tensor parallelism, its layers wait for these"
-            f" collectives: send less (a smaller type), or use fewer ranks for each copy of the model. {ranks}"
+            "No backward pass is recorded: layers of tensor parallelism wait for these. Send less (a smaller type), or"
+            f" use fewer ranks for each model. {ranks}"
         )
     hidden = _hidden(subject, spent)
     if hidden >= OVERLAPPED:
@@ -519,9 +519,9 @@ RULES = (
         advice="by the longest collective of this run. If it has at least 1 MiB and its bus bandwidth is below 10"
         " GB/s: record all ranks, and let `mio2trace ranks` show who comes last. Without iterations the same, if"
         " collectives of more than 10 times the median have most of the time. If PyTorch's ops are recorded and none"
-        " of a backward pass: send less, or use fewer ranks for each copy of the model. If 10 % of the collectives'"
-        " time is overlapped already: send less (a smaller type, gradient accumulation). Else: overlap collectives"
-        " with computation (DDP's buckets, FSDP's prefetch).",
+        " of a backward pass: send less, or use fewer ranks for each model. If 10 % of the collectives' time is"
+        " overlapped already: send less (a smaller type, gradient accumulation). Else: overlap collectives with"
+        " computation (DDP's buckets, FSDP's prefetch).",
         find=_communication,
     ),
     Rule(
