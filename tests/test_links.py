@@ -76,7 +76,7 @@ def test_the_same_link_again_gains_the_stronger_word_and_no_contradiction() -> N
     links.give_operation([0, 1], 2, NAME_AND_SIZES, sure=False)
     links.give_operation([0], 2, RECURRENCE)
     links.give_operation([1], 2, ORDER)
-    assert links.operation_by[:2] == [RECURRENCE, NAME_AND_SIZES]
+    assert [*links.operation_by][:2] == [RECURRENCE, NAME_AND_SIZES]
     assert links.operation_unsure == {1}
     assert not links.contradictions
 

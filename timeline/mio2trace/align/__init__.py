@@ -19,7 +19,7 @@ from mio2trace.align.graphs import Replay, join_replays, link_replays
 from mio2trace.align.layers.between import place_between, place_updates
 from mio2trace.align.layers.caffe.calls import place_by_calls
 from mio2trace.align.layers.caffe.durations import place_by_device_times, place_by_durations
-from mio2trace.align.layers.caffe.layer_lines import place_by_layer_lines, place_by_lines_of_operations
+from mio2trace.align.layers.caffe.layer_lines import place_by_layer_lines
 from mio2trace.align.layers.caffe.marks import read_marks
 from mio2trace.align.layers.caffe.unlogged import (
     place_before_iterations,
@@ -109,8 +109,7 @@ STEPS: tuple[Step, ...] = (
         link_operations,
     ),
     Step((), doubt_begun_again),
-    Step((by.POSITION, by.BOUNDARY_STAMPS), place_by_layer_lines),
-    Step((), place_by_lines_of_operations),
+    Step((), place_by_layer_lines),
     Step((by.DURATIONS,), place_by_durations),
     Step((), doubt_between_layers),
     Step((), doubt_by_clock),

@@ -24,6 +24,7 @@ from mio2trace.evidence import ORDER, RANGE, Evidence
 from mio2trace.kernels import KernelFact
 from mio2trace.model.log import Direction, FrameworkLog
 from mio2trace.model.profile import Profile
+from mio2trace.model.tables import by_key
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 
@@ -149,6 +150,11 @@ class Attribution:
         counts = {event.number for event in self.events if event.kind == "testing"}
         counts |= {log.iterations for log in self.logs if log.iterations is not None}
         return counts.pop() if len(counts) == 1 else None
+
+    def of_queues(self) -> dict[int, list[int]]:
+        """Return the positions of each queue's activities."""
+        queues = self.profile.commands.queue
+        return {queue: rows.tolist() for queue, rows in by_key(np.arange(len(queues)), queues)}
 
     def layer_key(self, position: int) -> LayerKey | None:
         number = self.links.run_of[position]

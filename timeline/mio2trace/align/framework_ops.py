@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.net import Net, NetLayerSpec
-from mio2trace.align.links import NONE, LayerRun, Links
+from mio2trace.align.links import NONE, LayerRun, Links, neighbours
 from mio2trace.evidence import BOUNDARY_STAMPS, RANGE
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Execution, Node, Profile, Range
@@ -65,20 +67,13 @@ def place_by_ops(attribution: Attribution) -> None:
 
 def _place_between(links: Links, executions: Sequence[Execution | None]) -> None:
     """Set the pass of activities without layer: that of both neighbours, else their step's without a direction."""
-    before = NONE
-    waiting: list[tuple[int, int | None]] = []
-    for position, pass_ in enumerate([*links.pass_of, NONE]):
-        if pass_ == NONE and position < len(executions):
-            execution = executions[position]
-            if execution is not None:
-                waiting.append((position, iteration_of(execution.step)))
-            continue
-        for between, iteration in waiting:
-            if pass_ == before != NONE and links.passes[pass_].iteration == iteration:
-                links.give_pass([between], pass_)
-            else:
-                links.give_pass([between], links.pass_id("iteration", iteration))
-        waiting, before = [], pass_
+    pass_of = np.array(links.pass_of, np.int64)
+    before, after = (np.append(pass_of, NONE)[rows].tolist() for rows in neighbours(pass_of != NONE))
+    for position, execution in enumerate(executions):
+        if pass_of[position] == NONE and execution is not None:
+            pass_, iteration = after[position], iteration_of(execution.step)
+            is_inside = pass_ == before[position] != NONE and links.passes[pass_].iteration == iteration
+            links.give_pass([position], pass_ if is_inside else links.pass_id("iteration", iteration))
 
 
 def iteration_of(step: int | None) -> int | None:
@@ -98,14 +93,9 @@ def execution_of(profile: Profile, position: int) -> Execution | None:
 def ops_in_order(profile: Profile) -> Iterable[Node]:
     """Return the ops in order of their first run on the host, then on a device."""
     framework = profile.framework
-    starts = [(profile.ranges[place].start_ns, execution.node) for place, execution in framework.ranges.items()]
-    starts.sort()
-    on_device = [
-        (profile.activities[position].start_ns or 0, execution.node)
-        for position, execution in framework.activities.items()
-    ]
-    on_device.sort()
-    return [framework.nodes[node] for _, node in (*starts, *on_device)]
+    starts = [(profile.ranges[place].start_ns, one.node) for place, one in framework.ranges.items()]
+    on_device = [(profile.activities[at].start_ns or 0, one.node) for at, one in framework.activities.items()]
+    return [framework.nodes[node] for _, node in (*sorted(starts), *sorted(on_device))]
 
 
 class _Op(NamedTuple):

@@ -6,7 +6,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -76,7 +76,7 @@ class LayerRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 WORDS: tuple[Evidence | Literal[""], ...] = ("", *EVIDENCE)
 
 
-class Words(Sequence[Evidence | Literal[""]]):
+class Words:
     """By what evidence each activity is linked. ``codes``: its place in `WORDS`."""
 
     def __init__(self, count: int) -> None:
@@ -94,12 +94,8 @@ class Words(Sequence[Evidence | Literal[""]]):
     def __len__(self) -> int:
         return len(self.codes)
 
-    @overload
-    def __getitem__(self, at: int) -> Evidence | Literal[""]: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[Evidence | Literal[""]]: ...
-    def __getitem__(self, at: int | slice) -> Evidence | Literal[""] | list[Evidence | Literal[""]]:
-        return [WORDS[code] for code in self.codes[at]] if isinstance(at, slice) else WORDS[self.codes[at]]
+    def __getitem__(self, at: int) -> Evidence | Literal[""]:
+        return WORDS[self.codes[at]]
 
     def __setitem__(self, at: int, word: Evidence | Literal[""]) -> None:
         self.codes[at] = WORDS.index(word)
@@ -108,7 +104,7 @@ class Words(Sequence[Evidence | Literal[""]]):
         return map(WORDS.__getitem__, self.codes)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and [*self] == [*other]
+        return isinstance(other, Words | Sequence) and [*self] == [*other]
 
     def __hash__(self) -> int:
         raise TypeError("these change")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 LEAST_BLOCKS = 3
@@ -42,11 +42,6 @@ class Block(NamedTuple):
     is_usual: bool
 
 
-class _Span(NamedTuple):
-    first: int
-    end: int
-
-
 class _Run(NamedTuple):
     first: int
     period: int
@@ -80,23 +75,23 @@ def find_blocks(ops: Sequence[Op]) -> list[Block]:
     signatures = [numbers.setdefault(ops[at].signature, len(numbers)) for at in anchors]
     texts = [op.text for op in ops]
     runs = [_placed(ops, texts, anchors, run) for run in sorted(_runs(signatures))]
-    chains: list[list[_Span]] = []
+    chains: list[list[range]] = []
     of_chain: list[_Placed] = []
     for number, placed in enumerate(runs):
-        spans = [_Span(start, start + placed.starts.step) for start in placed.starts]
-        free = chains[-1][-1].end if chains else 0
+        spans = [range(start, start + placed.starts.step) for start in placed.starts]
+        free = chains[-1][-1].stop if chains else 0
         end = runs[number + 1].starts.start if number + 1 < len(runs) else len(signatures)
         before = _differing(signatures, spans[0], free, -1)
         behind = _differing(signatures, spans[-1], end, 1)
         spans = [*([before] if before else []), *spans, *([behind] if behind else [])]
-        if chains and _are_one(signatures, chains[-1][-2], spans[1], free, spans[0].first):
+        if chains and _are_one(signatures, chains[-1][-2], spans[1], free, spans[0].start):
             # between two runs of the same blocks one that differs
-            chains[-1] += [_Span(free, spans[0].first)] if free < spans[0].first else []
+            chains[-1] += [range(free, spans[0].start)] if free < spans[0].start else []
             chains[-1] += spans
         else:
             chains.append(spans)
             of_chain.append(placed)
-    if sum(span.end - span.first for spans in chains for span in spans) < _LEAST_SHARE * len(anchors):
+    if sum(map(len, chain.from_iterable(chains))) < _LEAST_SHARE * len(anchors):
         return []
     like = [op.signature if op.kind else op.text for op in ops]
     found: list[Block] = []
@@ -108,10 +103,10 @@ def find_blocks(ops: Sequence[Op]) -> list[Block]:
     return found
 
 
-def _differing(signatures: Sequence[int], like: _Span, limit: int, way: int) -> _Span | None:
+def _differing(signatures: Sequence[int], like: range, limit: int, way: int) -> range | None:
     """Find a block beside the run with additional anchors, up to ``limit``. ``way``: 1 after the run, -1 before it."""
-    wanted = signatures[like.first : like.end][::way]
-    at = like.end if way > 0 else like.first - 1
+    wanted = signatures[like.start : like.stop][::way]
+    at = like.stop if way > 0 else like.start - 1
     met = more = 0
     while met < len(wanted) and (at < limit if way > 0 else at >= limit):
         if signatures[at] == wanted[met]:
@@ -123,13 +118,13 @@ def _differing(signatures: Sequence[int], like: _Span, limit: int, way: int) -> 
         at += way
     if met < len(wanted):
         return None
-    return _Span(like.end, at) if way > 0 else _Span(at + 1, like.first)
+    return range(like.stop, at) if way > 0 else range(at + 1, like.start)
 
 
-def _are_one(signatures: Sequence[int], one: _Span, other: _Span, free: int, begin: int) -> bool:
+def _are_one(signatures: Sequence[int], one: range, other: range, free: int, begin: int) -> bool:
     """Return whether two runs have the same blocks, with at most one other block between."""
-    period = one.end - one.first
-    if signatures[one.first : one.end] != signatures[other.first : other.end]:
+    period = len(one)
+    if signatures[one.start : one.stop] != signatures[other.start : other.stop]:
         return False
     return free == begin or period <= 2 * (begin - free) <= 3 * period
 
@@ -250,10 +245,10 @@ def _longest(slots: Sequence[_Slot], candidates: Sequence[_Slot]) -> _Slot:
 
 
 def _bounds(
-    texts: Sequence[str], anchors: Sequence[int], spans: Sequence[_Span], placed: _Placed, free: int
+    texts: Sequence[str], anchors: Sequence[int], spans: Sequence[range], placed: _Placed, free: int
 ) -> list[tuple[int, int]]:
     usual, cut = placed.between, placed.cut
-    between = [(anchors[before.end - 1] + 1, anchors[span.first]) for before, span in pairwise(spans)]
+    between = [(anchors[before.stop - 1] + 1, anchors[span.start]) for before, span in pairwise(spans)]
 
     def tail(first: int, end: int) -> int:
         """Return the end of the block before: as far as the ops are the usual ones up to the cut."""
@@ -262,12 +257,12 @@ def _bounds(
             at += 1
         return first + at
 
-    begin = anchors[spans[0].first]
+    begin = anchors[spans[0].start]
     for text in reversed(usual[cut:]):
         if begin <= free or texts[begin - 1] != text:
             break
         begin -= 1
-    last = spans[-1].end
+    last = spans[-1].stop
     ends = [tail(first, end) for first, end in between]
     ends.append(tail(anchors[last - 1] + 1, anchors[last] if last < len(anchors) else len(texts)))
     begins = [begin, *ends[:-1]]

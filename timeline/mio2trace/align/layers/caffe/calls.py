@@ -413,10 +413,7 @@ def _give(attribution: Attribution, found_of: Mapping[int, tuple[int, Found]]) -
     """Give each call's kernels to its layer, and what is between two kernels of one layer."""
     links = attribution.links
     runs = attribution.runs()
-    queues: dict[int, list[int]] = {}
-    for position, activity in enumerate(attribution.profile.activities):
-        queues.setdefault(activity.queue, []).append(position)
-    for positions in queues.values():
+    for positions in attribution.of_queues().values():
         pending: list[int] = []
         before = NONE
         for position in positions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from math import exp
 from operator import mul
@@ -256,19 +256,11 @@ MOST_QUEUES = 8
 
 
 def place_by_layer_lines(attribution: Attribution) -> None:
-    """Cut at the layer lines of each log whose stamps, or places in the file, bound its layers."""
-    axis = attribution.shared_axis
-    if axis is not None and axis.evidence not in attribution.without:
-        _place_by_lines(attribution, axis)
-
-
-def place_by_lines_of_operations(attribution: Attribution) -> None:
-    """Do the same if only links to operations show what ran between two lines."""
-    if attribution.shared_axis is None and attribution.axis is not None:
-        _place_by_lines(attribution, attribution.axis)
-
-
-def _place_by_lines(attribution: Attribution, axis: Timeline) -> None:
+    """Cut at the layer lines of each log whose stamps, or places in the file, bound its layers; else at those between
+    which links to operations show what ran."""
+    axis = attribution.axis
+    if axis is None or axis.evidence in attribution.without:
+        return
     for log in attribution.logs:
         if not stamps_bound(log.layers):
             continue
@@ -294,12 +286,7 @@ def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]
     numbered = _iterations_of(attribution, axis, layers)
     iterations = [number for number, _ in numbered]
     runs = []
-    passes: dict[tuple[int, str], int] = {}
     for layer, place, iteration in zip(layers, places, iterations, strict=True):
-        pass_ = passes.get((iteration, layer.direction))
-        if pass_ is None:
-            pass_ = links.pass_id("iteration", iteration, layer.direction)
-            passes[iteration, layer.direction] = pass_
         host_end = None if axis.by_line else place
         if axis.by_line and attribution.clock is not None and layer.stamp is not None:
             host_end = attribution.clock.to_host(layer.stamp)
@@ -309,7 +296,7 @@ def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]
                     layer=layer.layer,
                     layer_index=layer.index,
                     direction=layer.direction,
-                    pass_=pass_,
+                    pass_=links.pass_id("iteration", iteration, layer.direction),
                     printed_ns=layer.printed_ns,
                     host_start_ns=None if host_end is None else host_end - layer.printed_ns,
                     host_end_ns=host_end,
@@ -326,7 +313,9 @@ def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]
             of_row, confidences = positions[row.first : row.stop], row.confidences
             if of_number < 1:
                 confidences = [of_number * one for one in confidences or [1.0] * len(of_row)]
-            _place_between(attribution, of_row, run, chances)
+            for position in of_row if chances else ():  # those without operation between those with one
+                if links.run_of[position] == NONE and chances.get(position, 0.0) >= DOUBTED:
+                    links.give_layer([position], run, ORDER, confidence=chances[position])
             if confidences is None:
                 alone = [one for one in of_row if one not in chances] if chances else of_row
                 attribution.give_layer(alone, run, axis.evidence)
@@ -339,19 +328,9 @@ def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]
                         links.give_next_layer(position, layers[other[0]].layer, other[1])
 
 
-def _place_between(attribution: Attribution, positions: Sequence[int], run: int, chances: Mapping[int, float]) -> None:
-    """Give a layer the activities without operation that are between activities with one."""
-    links = attribution.links
-    for position in positions if chances else ():
-        if links.run_of[position] == NONE and chances.get(position, 0.0) >= DOUBTED:
-            links.give_layer([position], run, ORDER, confidence=chances[position])
-
-
 def _rows_of_queues(attribution: Attribution, axis: Timeline) -> Iterator[list[int]]:
     """Yield the activities of each queue; the smaller queues beyond MOST_QUEUES together in host order."""
-    queues: dict[int, list[int]] = {}
-    for position, activity in enumerate(attribution.profile.activities):
-        queues.setdefault(activity.queue, []).append(position)
+    queues = attribution.of_queues()
     fullest = set(sorted(queues, key=lambda queue: -len(queues[queue]))[:MOST_QUEUES])
     rest: list[int] = []
     for queue, positions in queues.items():
