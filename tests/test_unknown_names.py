@@ -7,7 +7,7 @@ import pytest
 from benchmarks.damage import measured
 from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK
 from mio2trace.align.links import NONE
-from mio2trace.align.operations.rows import directions_of, read_options
+from mio2trace.kernels.names import directions_of, read_options
 from mio2trace.ops.operation import Launch
 from tests.conftest import shared_folder
 from tests.test_operation_links import Maker

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
 from itertools import accumulate, chain, pairwise
-from typing import NamedTuple
 
 import msgspec
 
 from mio2trace.align.operations.rates import NATS_MISSTATED, NATS_NEVER
 from mio2trace.kernels import KernelFact
 from mio2trace.kernels.facts import number as read_number
-from mio2trace.kernels.names import FBW, FW, KernelName, W, cut_at, cut_name, in_full, kernel_name, stem
+from mio2trace.kernels.names import (
+    KernelName,
+    cut_at,
+    cut_name,
+    directions_of,
+    in_full,
+    kernel_name,
+    read_options,
+    stem,
+)
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import Activity, Profile, Size3
@@ -584,64 +591,3 @@ def second_nats(kind: KernelKind, operation: Operation) -> float:
     else:
         is_single = alone(name) if name.algorithm is None else name.algorithm in ("Direct", "Winograd", "Naive")
     return NATS_NEVER if is_single else 0.0
-
-
-_MACRO = late(r"-D\s*(\w+)=(\d{1,9})\b")
-_LIBRARY = late(r"(?:\b|-D\s*)(?:MLO|MIOPEN|MIO)_")
-_CHANNELS = ("MLO_N_OUTPUTS", "MLO_N_INPUTS")
-_FILTER = ("MLO_FILTER_SIZE1", "MLO_FILTER_SIZE0")
-_TENSOR = ("optensor", "bias", "settensor", "scaletensor", "transformtensor")
-_PROGRAMS = tuple(
-    (
-        late(pattern),
-        KernelName(role=role, miopen=True, primitives=primitives, directions=directions, algorithm=algorithm),
-    )
-    for pattern, primitives, directions, algorithm, role in (
-        (r"-D\s*MLO_POOL", ("pool",), (), "", ""),
-        (r"-D\s*MIO_BN_", ("bnorm", "fusion"), (), "", ""),
-        (r"-D\s*MLO_LRN_", ("lrn",), (), "", ""),
-        (r"-D\s*MLO_CONVBWDB_", ("bias",), (W,), "", ""),
-        (r"-D\s*(?:MIOPEN|MLO)_NRN_", ("activ", "fusion"), (), "", ""),
-        (r"-D\s*NUM_IM_BLKS\b", ("conv",), FW, "Gemm", "im2col"),
-        (r"-D\s*IS_2D_WG\b", ("conv",), FBW, "Gemm", "transpose"),
-        (r"-D\s*MLO_(?:FILTER|FLTR)_", ("conv", "fusion"), (), "", ""),
-        (r"-D\s*U_BATCH_SIZE\b", ("softmax",), (), "", ""),
-        (r"-D\s*MIOPEN_TENSOR_OP\b", _TENSOR, (), "", ""),
-        (r"-D\s*(?:SUBTENSOR_OP_|MIOPEN_ALPHA_TYPE)", (), (), None, "helper"),
-    )
-)
-"""Macros of MIOpen's programs and the meaning of their kernels; the first match counts. 0 of 1930 kernels with truth
-are of another primitive."""
-
-
-class Stated(NamedTuple):
-    """What build options state: numbers, direction, filter, channels, whether MIOpen's; the meaning of any kernel."""
-
-    numbers: frozenset[int]
-    forward: bool | None
-    filters: tuple[int, ...]
-    channels: tuple[int, ...]
-    library: bool
-    meaning: KernelName | None
-
-
-@lru_cache(maxsize=1 << 12)
-def read_options(options: str) -> Stated:
-    macros = {name: int(value) for name, value in _MACRO.findall(options)}
-    forward = macros.get("MLO_DIR_FORWARD")
-    return Stated(
-        numbers=frozenset(macros.values()),
-        forward=None if forward is None else forward != 0,
-        filters=tuple(macros[name] for name in _FILTER) if macros.keys() >= {*_FILTER} else (),
-        channels=tuple(macros[name] for name in _CHANNELS) if macros.keys() >= {*_CHANNELS} else (),
-        library=_LIBRARY.search(options) is not None,
-        meaning=next((meaning for form, meaning in _PROGRAMS if form.search(options)), None),
-    )
-
-
-def directions_of(name: KernelName | None, stated: Stated) -> tuple[OperationDirection, ...]:
-    """Return the directions that name and options allow."""
-    directions = () if name is None else name.directions
-    if stated.forward is None or len(directions) == 1 or name is None:
-        return directions
-    return tuple(one for one in directions or FBW if (one == "forward") == stated.forward) or directions
