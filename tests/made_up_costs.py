@@ -9,6 +9,7 @@ import msgspec
 
 from mio2trace.align import Alignment, LayerRun, Links, Net
 from mio2trace.align.clocks.fit import SAME, DeviceClock, Piece
+from mio2trace.align.links import DOUBTED
 from mio2trace.evidence import ORDER, Evidence
 from mio2trace.findings import Gpu, Subject
 from mio2trace.measures import Measures
@@ -142,10 +143,17 @@ def measures(
             if (number, one.layer) not in runs:
                 run = LayerRun(layer=one.layer, layer_index=len(runs), direction=None, pass_=pass_)
                 runs[number, one.layer] = links.add_run(run)
-            links.give_layer([position], runs[number, one.layer], one.layer_by, sure=not one.unsure)
+            links.give_layer(
+                [position], runs[number, one.layer], one.layer_by, confidence=DOUBTED if one.unsure else 1.0
+            )
         links.give_pass([position], pass_)
         if one.operation is not None:
-            links.give_operation([position], one.operation, ORDER, sure=not one.unsure, confidence=one.confidence)
+            links.give_operation(
+                [position],
+                one.operation,
+                ORDER,
+                confidence=min(one.confidence, DOUBTED) if one.unsure else one.confidence,
+            )
     clocks = {0: OWN_CLOCK if calls_wait else SAME}
     return Measures(Alignment(profile=profile, net=Net(), links=links, clocks=clocks, log_clock=None, facts={}))
 

@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mio2trace.align import NONE, Alignment, LayerRun, Links, align
+from mio2trace.align.links import DOUBTED
 from mio2trace.evidence import EVIDENCE
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Activity
@@ -341,7 +342,7 @@ def test_a_stronger_link_stays_and_the_contradiction_is_counted() -> None:
         for name, index in (("a", 0), ("b", 1), ("a", 0))
     )
     links.give_layer([0, 1], one, "timer marks")
-    links.give_layer([0, 1, 2], two, "durations", sure=False)
+    links.give_layer([0, 1, 2], two, "durations", confidence=DOUBTED)
     links.give_layer([0], same, "recurrence")
     assert list(links.run_of) == [one, one, two, NONE]
     assert links.layer_by == ["timer marks", "timer marks", "durations", ""]

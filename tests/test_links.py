@@ -13,6 +13,7 @@ from mio2trace import align as ladder_module
 from mio2trace.align import NONE, STEPS, LayerRun, Links, Step, climb
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.exact import calls_of
+from mio2trace.align.links import DOUBTED
 from mio2trace.align.operations import rates
 from mio2trace.evidence import (
     BUFFERS,
@@ -47,8 +48,9 @@ def test_stronger_evidence_takes_a_link_over_and_a_contradiction_is_counted() ->
     orders: tuple[tuple[Evidence, Evidence], ...] = ((ORDER, BUFFERS), (BUFFERS, ORDER))
     for first, second in orders:
         links = of_four()
-        links.give_operation([0, 1], 1 if first == BUFFERS else 0, first, sure=first == BUFFERS)
-        links.give_operation([1, 2], 1 if second == BUFFERS else 0, second, sure=second == BUFFERS)
+        for positions, by in (([0, 1], first), ([1, 2], second)):
+            is_right = by == BUFFERS
+            links.give_operation(positions, int(is_right), by, confidence=1.0 if is_right else DOUBTED)
         assert links.operation_of[1] == 1
         assert links.operation_by[1] == BUFFERS
         assert 1 not in links.operation_unsure
@@ -73,7 +75,7 @@ def test_a_layer_that_stronger_evidence_takes_over_brings_its_pass() -> None:
 def test_the_same_link_again_gains_the_stronger_word_and_no_contradiction() -> None:
     """What already said more is left as it is."""
     links = of_four()
-    links.give_operation([0, 1], 2, NAME_AND_SIZES, sure=False)
+    links.give_operation([0, 1], 2, NAME_AND_SIZES, confidence=DOUBTED)
     links.give_operation([0], 2, RECURRENCE)
     links.give_operation([1], 2, ORDER)
     assert [*links.operation_by][:2] == [RECURRENCE, NAME_AND_SIZES]

@@ -16,7 +16,7 @@ from mio2trace.align.clocks.relate import keeps_time, relate_clocks, related
 from mio2trace.align.layers.caffe.marks import Marked
 from mio2trace.align.layers.marked_steps import MarkedStep, marked_steps
 from mio2trace.align.layers.net import LayerKey, Net
-from mio2trace.align.links import NONE, LayerRun, Links
+from mio2trace.align.links import DOUBTED, NONE, LayerRun, Links
 from mio2trace.align.open_ranges import OpenRanges
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.operations.windows import Late
@@ -182,26 +182,18 @@ class Attribution:
             if (printed := layer.printed_ns(direction) or least) and (layer.index, direction) not in launched
         }
 
-    def give_layer(
-        self,
-        positions: Sequence[int],
-        run: int,
-        by: Evidence | None,
-        *,
-        sure: bool = True,
-        confidence: float = 1.0,
-    ) -> None:
+    def give_layer(self, positions: Sequence[int], run: int, by: Evidence | None, *, confidence: float = 1.0) -> None:
         """Link activities to a layer's run. ``by`` None: evidence and confidence are the operation's."""
         if by is not None:
-            self.links.give_layer(positions, run, by, sure=sure, confidence=confidence)
+            self.links.give_layer(positions, run, by, confidence=confidence)
             return
         words, likely = self.links.operation_by, self.links.operation_confidence
         for position in positions:
             word = words[position]
             if not word and self.links.run_of[position] != NONE:
                 continue  # a guess speaks against nothing
-            least = min(confidence, likely.get(position, 1.0))
-            self.links.give_layer([position], run, word or ORDER, sure=sure and word != "", confidence=least)
+            least = min(confidence, likely.get(position, 1.0) if word else DOUBTED)
+            self.links.give_layer([position], run, word or ORDER, confidence=least)
 
     def add_run(self, layer_index: int, direction: Direction | None, pass_: int) -> int:
         """Add a run of a layer; its printed time only counts in iterations. Returns its number."""

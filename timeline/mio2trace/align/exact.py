@@ -18,7 +18,7 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.by_sequence import Sequenced, layers_by_sequence
 from mio2trace.align.layers.marked_steps import LEAST_LAUNCHES, before_recording, is_step, step_at
 from mio2trace.align.layers.recurrence import matches
-from mio2trace.align.links import NONE, WORDS, LayerRun, neighbours
+from mio2trace.align.links import DOUBTED, NONE, WORDS, LayerRun, neighbours
 from mio2trace.align.open_ranges import OpenRanges
 from mio2trace.evidence import CORRELATION, RANGE, SEQUENCE, Evidence
 from mio2trace.kernels.names import KernelName, kernel_name
@@ -279,7 +279,7 @@ def _give_gradients(attribution: Attribution, rows: Numbers, operation_of: Numbe
     for index, positions in by_key(rows, operation_of[rows]):
         parts = split([names.values[code] for code in names.codes[positions].tolist()], operations[index])
         if parts is None:
-            links.give_operation(positions.tolist(), index, by, sure=False)
+            links.give_operation(positions.tolist(), index, by, confidence=DOUBTED)
             continue
         links.give_operation(positions[parts[0]].tolist(), index, by)
         links.give_operation(positions[parts[1]].tolist(), attribution.weights_of[index], by)
@@ -360,10 +360,10 @@ class _Layers:
             (key // width, key % width - 1): rows
             for key, rows in by_key(placed[is_own], around[is_own] * width + passes[is_own] + 1)
         }
-        backward: dict[tuple[int, bool, int], list[tuple[Numbers, Range]]] = {}
+        backward: dict[tuple[int, float, int], list[tuple[Numbers, Range]]] = {}
         for key, rows in by_key(placed[~is_own], around[~is_own] * width + passes[~is_own] + 1):
             place, pass_ = key // width, key % width - 1
-            of_layer = int(layer_of[place]), place not in forward.unsure, pass_
+            of_layer = int(layer_of[place]), DOUBTED if place in forward.unsure else 1.0, pass_
             backward.setdefault(of_layer, []).append((rows, ranges[place]))
         executed = {place for place, _ in used} | {place for place, _, _ in backward}
         in_order = sorted(executed, key=lambda place: ranges[place].start_ns)
@@ -374,14 +374,14 @@ class _Layers:
             _, direction = self._layers[place]
             self._give(positions, place, direction, self._pass(pass_, iteration, direction), times)
         by_start = sorted(backward.items(), key=lambda item: min(made.start_ns for _, made in item[1]))
-        for (place, sure, pass_), gradient in by_start:
+        for (place, likely, pass_), gradient in by_start:
             times = min(made.start_ns for _, made in gradient), max(0, *(made.end_ns for _, made in gradient))
             rows = np.sort(np.concatenate([rows for rows, _ in gradient]))
             iteration, parts = iteration_of[place], [(iteration_of[place], rows)]
             if iteration == _SET_UP and pass_ == NONE:  # the range reaches over the steps
                 parts = self._split(rows, begins, iteration)
             for number, positions in parts:
-                self._give(positions, place, "backward", self._pass(pass_, number, "backward"), times, sure=sure)
+                self._give(positions, place, "backward", self._pass(pass_, number, "backward"), times, likely)
         if self._given:
             given, numbers = [rows for rows, _ in self._given], [number for _, number in self._given]
             links.give_layers(np.concatenate(given), np.repeat(numbers, [*map(len, given)]), RANGE)
@@ -391,7 +391,7 @@ class _Layers:
 
     def _give(
         self, positions: Numbers, place: int, direction: Direction | None, pass_: int, times: tuple[int, int],
-        *, sure: bool = True,
+        likely: float = 1.0,
     ) -> None:  # fmt: skip
         made, (name, _) = self._sequenced.executions.get(place), self._layers[place]
         run = LayerRun(
@@ -399,12 +399,12 @@ class _Layers:
             host_start_ns=times[0], host_end_ns=times[1],
         )  # fmt: skip
         number = self._links.add_run(run)
-        if made is None and sure:
+        if made is not None:
+            self._links.give_layer(positions.tolist(), number, SEQUENCE, confidence=min(likely, made.confidence))
+        elif likely < 1:
+            self._links.give_layer(positions.tolist(), number, RANGE, confidence=likely)
+        else:
             self._given.append((positions, number))
-            return
-        by: Evidence = RANGE if made is None else SEQUENCE
-        confidence = 1.0 if made is None else made.confidence
-        self._links.give_layer(positions.tolist(), number, by, sure=sure, confidence=confidence)
 
     def _by_step(
         self, used: Mapping[tuple[int, int], Numbers], begins: Sequence[int], iteration_of: Mapping[int, int | None]

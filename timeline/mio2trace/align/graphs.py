@@ -45,7 +45,7 @@ def link_gemms(links: Links, tables: Sequence[GemmTable], notes: Notes) -> None:
             made = operations_of(table)
             links.extend([msgspec.structs.replace(made[of], index=behind + at) for at, of in enumerate(calls)])
             for at, position in enumerate(mains):
-                links.give_operation([position, *parts.get(position, ())], behind + at, ORDER, sure=False)
+                links.give_operation([position, *parts.get(position, ())], behind + at, ORDER, confidence=DOUBTED)
             notes.add("GEMM kernel joined with a BLAS library's log by order alone", count=len(mains), problem=False)
             return
     notes.add(

@@ -212,11 +212,9 @@ class Links:
         """Operations that are found behind the others; nothing is linked to them yet."""
         self.operations = (*self.operations, *operations)
 
-    def give_layer(
-        self, positions: Iterable[int], run: int, by: Evidence, *, sure: bool = True, confidence: float = 1.0
-    ) -> None:
+    def give_layer(self, positions: Iterable[int], run: int, by: Evidence, *, confidence: float = 1.0) -> None:
         """Link activities to a layer's run, and to its pass. Stronger evidence wins; a contradiction is counted."""
-        self._give(self._layer, positions, run, by, confidence if sure else min(confidence, DOUBTED))
+        self._give(self._layer, positions, run, by, confidence)
 
     def give_layers(self, positions: Numbers, runs: Numbers, by: Evidence) -> None:
         """Link each of some activities to its run of a layer: `give_layer` of many runs at once."""
@@ -240,11 +238,9 @@ class Links:
         """Where the activity is, so probably, if it is not in its own layer."""
         self._next_layer[position] = layer, probability
 
-    def give_operation(
-        self, positions: Iterable[int], index: int, by: Evidence, *, sure: bool = True, confidence: float = 1.0
-    ) -> None:
+    def give_operation(self, positions: Iterable[int], index: int, by: Evidence, *, confidence: float = 1.0) -> None:
         """Link activities to the operation ``index``. Stronger evidence wins; a contradiction is counted."""
-        self._give(self._operation, positions, index, by, confidence if sure else min(confidence, DOUBTED))
+        self._give(self._operation, positions, index, by, confidence)
 
     def give_pass(self, positions: Iterable[int], pass_: int) -> None:
         """Put activities that are in no pass yet into one."""
@@ -284,6 +280,13 @@ class Links:
     def doubt_layer(self, positions: Iterable[int], confidence: float = DOUBTED) -> None:
         """These are at most so likely of their layer. What has none has nothing to doubt."""
         self._layer.doubt(positions, confidence)
+
+    def weigh_layer(self, position: int, chance: float, at_most: float = 1.0) -> None:
+        """Take its layer away if another is likelier; else it is ``chance`` or ``at_most``, the smaller, so likely."""
+        if chance < DOUBTED:
+            self.take_layer(position)
+        else:
+            self._layer.doubt((position,), min(chance, at_most))
 
     def doubt_operation(self, positions: Iterable[int], confidence: float = DOUBTED) -> None:
         """These are at most so likely of their operation. What has none has nothing to doubt."""

@@ -1,7 +1,8 @@
-"""Names of kernels: primitive, directions, algorithm, role (miopen-log.md 11, dvdt-ck.md 5); short forms; build options.
+"""Names of kernels: primitive, directions, algorithm, role (miopen-log.md 11, dvdt-ck.md 5); short forms.
 
 A tool that makes narrow tables cuts names off: such a name means what all names with this beginning share. Short names,
-for lists and for the slices of a trace, differ wherever the full names differ.
+for lists and for the slices of a trace, differ wherever the full names differ. Build options tell of kernels whose name
+is in no table.
 """
 
 from __future__ import annotations

@@ -47,11 +47,7 @@ def doubt_by_clock(attribution: Attribution) -> None:
     for position, word in enumerate(links.layer_by):
         if word in (by.BOUNDARY_STAMPS, by.DURATIONS):
             lasted = links.runs[links.run_of[position]].printed_ns or 0
-            chance = lasted / (2 * clock.error_ns)
-            if chance < DOUBTED:
-                links.take_layer(position)
-            else:
-                links.doubt_layer((position,), DOUBTED)
+            links.weigh_layer(position, lasted / (2 * clock.error_ns), DOUBTED)
 
 
 def doubt_other_queues(attribution: Attribution) -> None:
@@ -70,11 +66,7 @@ def doubt_other_queues(attribution: Attribution) -> None:
     likely = {queue: its for queue, its in of_queue.items() if len(its) > hardly_any}
     own = dict(zip(likely, _printing(attribution, list(likely.values())), strict=True))
     for position, queue in zip(placed.tolist(), commands.queue[placed].tolist(), strict=True):
-        chance = own.get(queue, ONE_THREAD)
-        if chance < DOUBTED:
-            links.take_layer(position)
-        elif chance < 1:
-            links.doubt_layer([position], chance)
+        links.weigh_layer(position, own.get(queue, ONE_THREAD))
 
 
 def _are_marks_among_others(attribution: Attribution) -> bool:
@@ -151,10 +143,7 @@ def doubt_by_kernels(attribution: Attribution) -> None:
         odd = {position for position, is_odd, _ in statements if is_odd}
         chance = 1 / (1 + exp(min(nats, 700.0)))
         for position in positions if odd else ():
-            if chance < DOUBTED:
-                links.take_layer(position)
-            else:
-                links.doubt_layer((position,), DOUBTED if position in odd else chance)
+            links.weigh_layer(position, chance, DOUBTED if position in odd else 1.0)
 
 
 class _Telling:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence, Set
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from math import prod
@@ -172,56 +173,51 @@ class _Known:
         return share
 
 
+@dataclass(eq=False)
 class _Row:
-    def __init__(
-        self,
-        attribution: Attribution,
-        positions: range,
-        kernels: Sequence[int],
-        layers: Sequence[NetLayerSpec],
-        direction: Direction,
-    ) -> None:
-        self._attribution = attribution
-        self._positions = positions
-        self._kernels = kernels
-        self._layers = layers
-        self._direction: Direction = direction
-        self._known = _Known(attribution, direction, without=positions)
-        self._types = [types_of(layer.layer, layer.type) for layer in layers]
-        self.places = {layer.index: place for place, layer in enumerate(layers)}
+    attribution: Attribution
+    positions: range
+    kernels: Sequence[int]
+    layers: Sequence[NetLayerSpec]
+    direction: Direction
+
+    def __post_init__(self) -> None:
+        self._known = _Known(self.attribution, self.direction, without=self.positions)
+        self._types = [types_of(layer.layer, layer.type) for layer in self.layers]
+        self.places = {layer.index: place for place, layer in enumerate(self.layers)}
         self.silent = [self._known.silent(types) for types in self._types]
-        words = attribution.links.layer_by
-        self.liked = {p for p in kernels if words[p] in ("", RECURRENCE)}
+        words = self.attribution.links.layer_by
+        self.liked = {p for p in self.kernels if words[p] in ("", RECURRENCE)}
         """Kernels without layer, or with a layer by similarity only."""
 
     def is_of_layers(self) -> bool:
         """Return whether most kernels have a type in their name, or the name of a kernel in a known layer."""
-        names = [self._attribution.profile.activities[position].name for position in self._kernels]
+        names = [self.attribution.profile.activities[position].name for position in self.kernels]
         return sum(tells_type(name) or name in self._known.names for name in names) >= DOUBTED * len(names)
 
     def chances(self) -> list[list[float]] | None:
-        names = [self._attribution.profile.activities[position].name for position in self._kernels]
+        names = [self.attribution.profile.activities[position].name for position in self.kernels]
         firsts = [1.0, *(self._known.begins(*pair) for pair in pairwise(names))]
         return chances_in_order(
             self._fits(),
             self.silent,
             firsts,
             [1 - first for first in firsts],
-            begun=self._positions.start > 0,
-            ended=self._positions.stop < len(self._attribution.profile.activities),
+            begun=self.positions.start > 0,
+            ended=self.positions.stop < len(self.attribution.profile.activities),
             at_most=MOST_CELLS,
         )
 
     def _fits(self) -> list[list[float]]:
         """Return how well each kernel fits each layer; a known layer excludes all others."""
-        layers, activities = self._layers, self._attribution.profile.activities
+        layers, activities = self.layers, self.attribution.profile.activities
         # Of 190 layers one in a hundred took four times as long in the warm-up as it is printed of iterations.
-        lasted = [max(layer.printed_ns(self._direction) or UNKNOWN_NS, LINE_NS) for layer in layers]
+        lasted = [max(layer.printed_ns(self.direction) or UNKNOWN_NS, LINE_NS) for layer in layers]
         by_signature: dict[Hashable, list[float]] = {}
         fits = []
-        for position, sized in zip(self._kernels, _sized(self._attribution, self._kernels, layers), strict=True):
+        for position, sized in zip(self.kernels, _sized(self.attribution, self.kernels, layers), strict=True):
             if position not in self.liked:
-                key = self._attribution.layer_key(position)
+                key = self.attribution.layer_key(position)
                 assert key is not None
                 fits.append([NEVER] * len(layers))
                 fits[-1][self.places[key[0]]] = 1.0
@@ -240,10 +236,10 @@ class _Row:
         return fits
 
     def _fit(self, name: str, own: Hashable) -> list[float]:
-        known, direction = self._known, self._direction
+        known, direction = self._known, self.direction
         return [
             max(NEVER, known.fit(name, types, direction) * known.likeness(layer.index, own))
-            for layer, types in zip(self._layers, self._types, strict=True)
+            for layer, types in zip(self.layers, self._types, strict=True)
         ]
 
 
