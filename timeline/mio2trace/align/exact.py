@@ -31,7 +31,7 @@ from mio2trace.ops.aten import ROWS
 from mio2trace.ops.families.collective import is_annotation
 from mio2trace.ops.family import DATA, WEIGHTS
 from mio2trace.ops.operation import Operation
-from mio2trace.ops.ranges import is_library_call, operations_of_ranges
+from mio2trace.ops.ranges import MODULE, is_library_call, is_module, operations_of_ranges, part_of_step
 from mio2trace.ops.values import Shape, product
 from mio2trace.patterns import late
 
@@ -145,9 +145,6 @@ def _turns_back(main: str, layout: str, tensor: Shape) -> bool:
     return tensor[1] > 1 and product(tensor[2:]) > 1
 
 
-_BACKWARD = late(r"autograd::engine::evaluate_function: |\w+Backward\d*$")
-
-
 class ForwardOps:
     """``of[r]``: the range of the forward op of range r, else `NONE`. ``unsure``: ranges with an ambiguous number."""
 
@@ -156,14 +153,11 @@ class ForwardOps:
         self.unsure: set[int] = set()
         backward: list[int] = []
         forward: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        is_backward: dict[str, bool] = {}
+        parts = {text: part_of_step(text) for text in {made.text for made in profile.ranges}}
         for place, made in enumerate(profile.ranges):
             if made.sequence is None or made.kind != "operator":
                 continue
-            text = made.text
-            if text not in is_backward:
-                is_backward[text] = _BACKWARD.match(text) is not None
-            if is_backward[text]:
+            if parts[made.text] == "backward":
                 backward.append(place)
             else:
                 forward[made.sequence].append((made.start_ns, place))
@@ -189,7 +183,6 @@ class ForwardOps:
 _DIRECTIONS: dict[str, Direction] = {
     "forward": "forward", "fwd": "forward", "backward": "backward", "bwd": "backward",
 }  # fmt: skip
-_MODULE = "nn.Module: "
 _SET_UP = -1
 """The number of the iteration before the first one."""
 _NO_LAYERS, _COMPILING = ("aten::", "## Call CompiledFxGraph "), "(dynamo_timed)"
@@ -482,7 +475,7 @@ class _Layers:
         """Drop executions but the first within one call of the outermost module: a model may run a part many times."""
         ranges, opened, part = self._ranges, self._opened, self._ranges[firsts[-1]].text
         modules = {
-            place: [one for one in opened.around(place) if _is_module(ranges[one]) and ranges[one].text != part]
+            place: [one for one in opened.around(place) if is_module(ranges[one]) and ranges[one].text != part]
             for place in firsts
         }
         if not modules[firsts[-1]]:
@@ -557,7 +550,7 @@ class _Layers:
 
 def may_be_layer(made: Range) -> bool:
     """Return whether a range is a module's or the user's, and no step."""
-    return not is_step(made) and (_is_user_range(made) or _is_module(made))
+    return not is_step(made) and (_is_user_range(made) or is_module(made))
 
 
 def _is_user_range(made: Range) -> bool:
@@ -568,15 +561,11 @@ def _is_user_range(made: Range) -> bool:
     return not text.startswith(_NO_LAYERS) and not text.endswith(_COMPILING)
 
 
-def _is_module(made: Range) -> bool:
-    return made.kind == "frame" and made.text.startswith(_MODULE)
-
-
 def layer_of_range(made: Range) -> tuple[str, Direction | None]:
     """Return (name, direction) of ``conv1 forward``, ``backward: conv1``; a module's call is forward."""
     text = made.text.strip()
-    if _is_module(made):
-        return text.removeprefix(_MODULE), "forward"
+    if is_module(made):
+        return text.removeprefix(MODULE), "forward"
     for separator in (" ", "/", ":", ".", "_"):
         for name, _, word in (text.rpartition(separator), text.partition(separator)[::-1]):
             if name.strip(" /:._") and word.lower() in _DIRECTIONS:

@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 
 from mio2trace.align import NONE
-from mio2trace.align.layers.by_sequence import part_of_step
 from mio2trace.findings.gpus import Gpu, known
 from mio2trace.findings.rule import PART, RECORDING, WHOLE, ms, of_one, part_of, percent
 from mio2trace.kernels.names import kernel_name
@@ -31,6 +30,7 @@ from mio2trace.model.miopen import Message
 from mio2trace.model.tables import distinct, summed
 from mio2trace.ops.choices import Choices
 from mio2trace.ops.operation import Operation
+from mio2trace.ops.ranges import part_of_step
 
 MOST_LOST = 0.1
 """Gaps may be work that was not recorded if at least this part of the launches has no kernel."""

@@ -31,7 +31,6 @@ import msgspec
 import numpy as np
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.align.layers.by_sequence import part_of_step
 from mio2trace.align.layers.caffe.names import types_of
 from mio2trace.align.layers.net import LayerKey
 from mio2trace.align.links import Phase
@@ -40,6 +39,7 @@ from mio2trace.measures.device_time.gaps import PREPARING
 from mio2trace.measures.device_time.launches import Launches
 from mio2trace.measures.statistics import median
 from mio2trace.model.tables import NEVER, NO, Activities, Codes, least, most, summed
+from mio2trace.ops.ranges import part_of_step
 from mio2trace.outgoing import count
 
 MORE_KERNELS = 1.1

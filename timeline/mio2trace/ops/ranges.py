@@ -7,6 +7,7 @@ logs reads it. PyTorch's ops have a table, and their inputs are in the profile.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -26,6 +27,7 @@ from mio2trace.ops.log.assemble import operations
 from mio2trace.ops.operation import Operation, OperationFacts
 from mio2trace.ops.problem import Problem
 from mio2trace.ops.values import ConvDescriptor, Tensor, integers
+from mio2trace.patterns import late
 
 _API = "s_api = "
 _FIELD = " | "
@@ -196,3 +198,65 @@ def _problem(given: Given) -> Problem | None:
         product = GemmProblem(direction=None, x=(*lead, m, k), w=(*lead, k, n), y=(*lead, m, n), product=size)
         return product.typed(given.dtype(0))
     return None
+
+
+# What the names of PyTorch's ranges tell: kinds of ops, parts of a step, modules
+
+_PARAMETERS = {
+    "conv": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution miopen_convolution",
+    "norm": "batch_norm layer_norm group_norm instance_norm rms_norm native_batch_norm native_layer_norm "
+    "native_group_norm miopen_batch_norm",
+    "linear": "linear",
+    "embedding": "embedding",
+    "rnn": "lstm gru rnn_tanh rnn_relu miopen_rnn",
+}
+_OTHERS = {
+    "attention": "scaled_dot_product_attention",
+    "pool": "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d "
+    "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d",
+    **{name: f"{name} {name}_" for name in ("relu", "relu6", "leaky_relu", "elu", "gelu", "silu", "mish", "hardswish")},
+    "product": "mm addmm bmm baddbmm matmul einsum _scaled_mm",
+}
+_ATEN = {f"aten::{name}": kind for kinds in (_PARAMETERS, _OTHERS) for kind, of in kinds.items() for name in of.split()}
+_CUSTOM = {
+    "norm": late(r"(?:rms|layer|group|batch|instance)_?norm", re.IGNORECASE),
+    "attention": late(r"attention|fmha|mha_|flash_attn", re.IGNORECASE),
+    "embedding": late(r"embedding\w{0,40}lookup|embedding_bag", re.IGNORECASE),
+    "linear": late(r"(?<!fb)gemm|scaled_mm", re.IGNORECASE),  # fbgemm is a library
+}
+WITH_PARAMETERS = frozenset(_PARAMETERS)
+NAMED = frozenset((*_PARAMETERS, *_OTHERS)) - {"product"}
+"""Kinds of ops that are layers: with parameters, or mostly modules of their own."""
+ANCHORS = WITH_PARAMETERS | {"attention", "product"}
+VIEW = "view"
+_LAUNCHES_NOTHING = (
+    "empty empty_like empty_strided view permute transpose t slice select split split_with_sizes chunk expand "
+    "as_strided alias detach unsqueeze squeeze lift_fresh unbind narrow resolve_conj"
+)
+VIEWS = frozenset(f"aten::{name}" for name in _LAUNCHES_NOTHING.split())
+GRADIENT = "autograd::engine::evaluate_function: "
+_IS_BACKWARD = late(r"\w+Backward\d*$")
+REGIONS = ("Torch-Compiled Region", "CompiledFunction", "## Call CompiledFxGraph")
+_OPTIMIZER = "Optimizer."
+MODULE = "nn.Module: "
+
+
+def kind_of(text: str) -> str:
+    """Return the kind of an op by its name, else an empty text."""
+    kind = _ATEN.get(text)
+    if kind is not None:
+        return kind
+    if text.startswith("aten::") or "::" not in text or text.startswith(GRADIENT):
+        return ""
+    return next((kind for kind, pattern in _CUSTOM.items() if pattern.search(text) is not None), "")
+
+
+def part_of_step(text: str) -> str:
+    """Return whether a range is of a backward pass or an optimizer; an empty text for any other."""
+    if text.startswith(_OPTIMIZER):
+        return "optimizer"
+    return "backward" if text.startswith(GRADIENT) or _IS_BACKWARD.match(text) is not None else ""
+
+
+def is_module(made: Range) -> bool:
+    return made.kind == "frame" and made.text.startswith(MODULE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -14,44 +13,18 @@ from mio2trace.align.layers.marked_steps import MarkedStep
 from mio2trace.align.links import DOUBTED, NONE
 from mio2trace.align.open_ranges import OpenRanges
 from mio2trace.model.profile import Profile, Range
-from mio2trace.patterns import late
-
-_PARAMETERS = {
-    "conv": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution miopen_convolution",
-    "norm": "batch_norm layer_norm group_norm instance_norm rms_norm native_batch_norm native_layer_norm "
-    "native_group_norm miopen_batch_norm",
-    "linear": "linear",
-    "embedding": "embedding",
-    "rnn": "lstm gru rnn_tanh rnn_relu miopen_rnn",
-}
-_OTHERS = {
-    "attention": "scaled_dot_product_attention",
-    "pool": "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d "
-    "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d",
-    **{name: f"{name} {name}_" for name in ("relu", "relu6", "leaky_relu", "elu", "gelu", "silu", "mish", "hardswish")},
-    "product": "mm addmm bmm baddbmm matmul einsum _scaled_mm",
-}
-_ATEN = {f"aten::{name}": kind for kinds in (_PARAMETERS, _OTHERS) for kind, of in kinds.items() for name in of.split()}
-_CUSTOM = {
-    "norm": late(r"(?:rms|layer|group|batch|instance)_?norm", re.IGNORECASE),
-    "attention": late(r"attention|fmha|mha_|flash_attn", re.IGNORECASE),
-    "embedding": late(r"embedding\w{0,40}lookup|embedding_bag", re.IGNORECASE),
-    "linear": late(r"(?<!fb)gemm|scaled_mm", re.IGNORECASE),  # fbgemm is a library
-}
-WITH_PARAMETERS = frozenset(_PARAMETERS)
-NAMED = frozenset((*_PARAMETERS, *_OTHERS)) - {"product"}
-"""Kinds of ops that are layers: with parameters, or mostly modules of their own."""
-ANCHORS = WITH_PARAMETERS | {"attention", "product"}
-VIEW = "view"
-_LAUNCHES_NOTHING = (
-    "empty empty_like empty_strided view permute transpose t slice select split split_with_sizes chunk expand "
-    "as_strided alias detach unsqueeze squeeze lift_fresh unbind narrow resolve_conj"
+from mio2trace.ops.ranges import (
+    ANCHORS,
+    GRADIENT,
+    NAMED,
+    REGIONS,
+    VIEW,
+    VIEWS,
+    WITH_PARAMETERS,
+    is_module,
+    kind_of,
+    part_of_step,
 )
-_VIEWS = frozenset(f"aten::{name}" for name in _LAUNCHES_NOTHING.split())
-_BACKWARD = "autograd::engine::evaluate_function: "
-_IS_BACKWARD = late(r"\w+Backward\d*$")
-_REGIONS = ("Torch-Compiled Region", "CompiledFunction", "## Call CompiledFxGraph")
-_OPTIMIZER = "Optimizer."
 
 
 class ForwardOp(NamedTuple):
@@ -70,28 +43,12 @@ class ForwardOp(NamedTuple):
     again_in: int
 
 
-def kind_of(text: str) -> str:
-    """Return the kind of an op by its name, else an empty text."""
-    kind = _ATEN.get(text)
-    if kind is not None:
-        return kind
-    if text.startswith("aten::") or "::" not in text or text.startswith(_BACKWARD):
-        return ""
-    return next((kind for kind, pattern in _CUSTOM.items() if pattern.search(text) is not None), "")
-
-
-def part_of_step(text: str) -> str:
-    """Return whether a range is of a backward pass or an optimizer; an empty text for any other."""
-    if text.startswith(_OPTIMIZER):
-        return "optimizer"
-    return "backward" if text.startswith(_BACKWARD) or _IS_BACKWARD.match(text) is not None else ""
-
-
 def forward_ops(profile: Profile, opened: OpenRanges) -> list[ForwardOp]:
     """Return the forward ops by time, without optimisers."""
     ranges, parent_of, order = profile.ranges, opened.parent_of, opened.outermost_first
     texts = [*map(attrgetter("text"), ranges)]
     kinds = {text: kind_of(text) for text in set(texts)}
+    parts = {text: part_of_step(text) for text in kinds}
     held, runs_again = _held(profile, parent_of, texts, kinds)
     is_closed = bytearray(len(ranges) + 1)
     """By place: whether it is within an op. The last one is for `NONE`."""
@@ -106,10 +63,10 @@ def forward_ops(profile: Profile, opened: OpenRanges) -> list[ForwardOp]:
         made, text = ranges[place], texts[place]
         again = again_in.get(parent, NONE) if runs_again else NONE
         if made.kind != "operator":
-            is_closed[place] = text.startswith(_OPTIMIZER)
+            is_closed[place] = parts[text] == "optimizer"
             again_in[place] = again
             continue
-        if text.startswith(_BACKWARD):
+        if text.startswith(GRADIENT):
             if runs_again:
                 again_in[place] = place
             else:
@@ -119,13 +76,13 @@ def forward_ops(profile: Profile, opened: OpenRanges) -> list[ForwardOp]:
             is_closed[place] = 1
             continue
         inner = held.get(place, "")
-        is_region = inner is None or (inner and "::" not in text) or text.startswith(_REGIONS)
-        if is_region or (again != NONE and _IS_BACKWARD.match(text) is not None):
+        is_region = inner is None or (inner and "::" not in text) or text.startswith(REGIONS)
+        if is_region or (again != NONE and parts[text] == "backward"):
             again_in[place] = again
             continue
         is_closed[place] = 1
         shapes = None if made.inputs is None else made.inputs.shapes[:2]
-        kind = VIEW if text in _VIEWS else kinds[text] or inner or ""
+        kind = VIEW if text in VIEWS else kinds[text] or inner or ""
         signature = signatures.setdefault((text, shapes), len(signatures))
         found.append(ForwardOp(place, text, kind, shapes, signature, made.start_ns, made.end_ns, made.thread, again))
     found.sort(key=attrgetter("start_ns"))
@@ -153,7 +110,7 @@ def _held(
                 inner = is_inner.get(parent, True)
                 break
             path.append(parent)
-            runs_again = runs_again or texts[parent].startswith(_BACKWARD)
+            runs_again = runs_again or texts[parent].startswith(GRADIENT)
             parent = parent_of[parent]
         for around in path:
             is_inner[around] = inner
@@ -171,7 +128,6 @@ IN_BLOCK = 0.9
 modules (docs/kineto.md)."""
 _MOST_PERIODS = 1 << 10
 _MOST_FITS = 64
-_MODULE = "nn.Module: "
 _SUMS = ("aten::add", "aten::add_")
 _BATCH_NORM = "aten::batch_norm"
 _COUNTER = "aten::add_", ((), ())
@@ -211,7 +167,7 @@ def layers_by_sequence(
     ``annotations``: ranges of the user. Ops without parameters stay in annotations that have less than half of a step.
     """
     found = Sequenced()
-    if any(made.kind == "frame" and made.text.startswith(_MODULE) for made in profile.ranges):
+    if any(map(is_module, profile.ranges)):
         return found
     ops = forward_ops(profile, opened)
     own = [op for op in ops if op.again_in == NONE]
