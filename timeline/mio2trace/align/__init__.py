@@ -305,8 +305,7 @@ class _Joined(NamedTuple):
 
 
 def _chance_of_operations(attribution: Attribution, left_out: int) -> float:
-    """Return the probability that the operations are this run's. Raises `InputError` if only ``left_out`` ones have
-    kernels."""
+    """Return how likely the operations are this run's. Raises `InputError` if only ``left_out`` ones have kernels."""
     explained = is_explained(attribution.profile, attribution.links)
     if left_out:
         if not explained or max(attribution.links.operation_of, default=NONE) == NONE:

@@ -49,12 +49,8 @@ def logged_ops(ops: Sequence[Operation], logged: Sequence[Operation]) -> LoggedO
     """Match ``ops`` with ``logged`` calls, both by time."""
     ours = [place for place, one in enumerate(ops) if one.api in _OF_MIOPEN and one.input]
     primitives = {ops[place].primitive for place in ours}
-    calls = [
-        place
-        for place, one in enumerate(logged)
-        if one.phase == "run" and one.primitive in primitives and one.input
-    ]  # fmt: skip
-    calls = _data_first(calls, logged)
+    executed = [place for place, one in enumerate(logged) if one.phase == "run" and one.input]
+    calls = _data_first([place for place in executed if logged[place].primitive in primitives], logged)
     ours_by, calls_by = [_op_key(ops[place]) for place in ours], [_op_key(logged[place]) for place in calls]
     first, last = matches(ours_by, calls_by) or [], matches(ours_by[::-1], calls_by[::-1]) or []
     mirrored = {(len(ours) - 1 - op, len(calls) - 1 - call) for op, call in last}
@@ -402,8 +398,7 @@ class _Layers:
     def _by_step(
         self, used: Mapping[tuple[int, int], Numbers], begins: Sequence[int], iteration_of: Mapping[int, int | None]
     ) -> Iterator[tuple[int, int, int | None, Numbers, tuple[int, int]]]:
-        """Yield (range, pass of the launch, iteration, positions, host times) of each execution; one per step of a
-        range."""
+        """Yield (range, pass of the launch, iteration, positions, host times) of each execution, one per step."""
         ranges, commands = self._ranges, self._profile.commands
         passes = Counter(place for place, _ in used)
         for place, pass_ in sorted(used, key=lambda key: (ranges[key[0]].start_ns, key[1])):
@@ -522,8 +517,7 @@ class _Layers:
         return held >= LEAST_LAUNCHES * (len(launches) - int(np.searchsorted(launches, min(begins.values()))))
 
     def _place_during(self, begins: Sequence[int]) -> None:
-        """Set the pass of activities without layer that any thread launched while a range held a step, or after the
-        begin of the only step."""
+        """Set the pass of activities without layer that were launched while a range held a step, or in the only step."""
         links, called = self._links, self._profile.commands.host_start_ns
         spans = {number: (made.start_ns, made.end_ns) for number, made in self._around.items()}
         if len(begins) == 1:

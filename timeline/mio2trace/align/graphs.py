@@ -178,9 +178,7 @@ class Matcher:
     def _in_part(self, names: tuple[str, ...]) -> Fit | None:
         """Match equal names in another order by count, else the longest common subsequence."""
         bag = Counter(names)
-        common = sorted(
-            (-(bag & Counter(one)).total(), number) for number, one in enumerate(self._captures)
-        )[:_TRIED]  # fmt: skip
+        common = sorted((-(bag & Counter(one)).total(), number) for number, one in enumerate(self._captures))[:_TRIED]
         for shared, number in common:
             if -shared == len(names) == len(self._captures[number]):
                 places_of: dict[str, list[int]] = defaultdict(list)
@@ -188,19 +186,14 @@ class Matcher:
                     places_of[name].append(place)
                 turns = {name: iter(its) for name, its in places_of.items()}
                 return Fit(number, [next(turns[name]) for name in names], frozenset())
-        best: tuple[int, int, list[tuple[int, int]]] | None = None
+        best, of = list[tuple[int, int]](), NONE
         for shared, number in common:
-            if -shared < LEAST_IN_PART * len(names) or (best is not None and -shared <= best[0]):
-                continue
-            pairs = matches(names, self._captures[number])
-            if pairs and len(pairs) >= LEAST_IN_PART * len(names) and (best is None or len(pairs) > best[0]):
-                best = len(pairs), number, pairs
-        if best is None:
-            return None
-        places = [NONE] * len(names)
-        for at, place in best[2]:
-            places[at] = place
-        return Fit(best[1], places, frozenset())
+            if -shared >= LEAST_IN_PART * len(names) and -shared > len(best):
+                pairs = matches(names, self._captures[number]) or []
+                if len(pairs) >= LEAST_IN_PART * len(names) and len(pairs) > len(best):
+                    best, of = pairs, number
+        place_of = dict(best)
+        return Fit(of, [place_of.get(at, NONE) for at in range(len(names))], frozenset()) if best else None
 
 
 _RUNTIME = "__amd_rocclr_"

@@ -173,9 +173,7 @@ AlexNet: 5 of 8)."""
 
 
 def unused_logs(attribution: Attribution, logged: Sequence[Operation]) -> frozenset[int]:
-    """Return the sources of logs with layers or operations of which nothing fits the profile.
-
-    Empty if evidence was left out, or if the profile has no kernels."""
+    """Return the sources of logs of which nothing fits the profile; none without kernels or with evidence left out."""
     profile = attribution.profile
     if attribution.by_order_alone or attribution.without or attribution.same_process:
         return frozenset()

@@ -284,9 +284,7 @@ def line_axis(links: Links) -> Timeline | None:
 
 
 def chances_between(links: Links, layer_lines: Sequence[int]) -> dict[int, float]:
-    """Return the probability that an activity without operation is in the layer of the operation before it.
-
-    All layers with a line (``layer_lines``, sorted) before the next operation are equally likely. 0 at both ends."""
+    """Return how likely an activity without operation is in the layer of the one before; 0 at both ends."""
     line_of = {operation.index: operation.line for operation in links.operations}
     lines = np.array([line_of.get(index, NONE) for index in links.operation_of], np.int64)
     chances: dict[int, float] = {}

@@ -180,8 +180,7 @@ def _constant(bounds: Sequence[Bound]) -> _Fitted | None:
 
 
 def _line(bounds: Sequence[Bound]) -> _Fitted | None:
-    """Fit a line of offsets between all bounds, with the middle of the possible slopes (convex hulls); None if there is
-    none."""
+    """Fit a line of offsets between all bounds, with the middle of the possible slopes; None if there is none."""
     origin, level = bounds[0].start, bounds[0].lower
     floor = _hull([(b.start - origin, b.lower - level) for b in bounds], upper=True)
     roof = _hull([(b.done - origin, b.upper - level) for b in bounds], upper=False)

@@ -243,10 +243,7 @@ def of_profile(
     without: frozenset[str] = frozenset(),
     before: int = 0,
 ) -> Chosen:
-    """Find the profile's parts of each log: by thread ids, by buffers, by times.
-
-    Otherwise the run whose end is nearest to the profile's end; without a date the last one, or the one ``before`` it.
-    """
+    """Find the profile's parts of each log: by thread ids, by buffers, by times; else the last, or ``before`` it."""
     runs: list[FrameworkLog] = []
     chance, alike, among = 1.0, [], 1
     for log in logs:

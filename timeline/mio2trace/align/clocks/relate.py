@@ -97,9 +97,9 @@ def keeps_time(
 def comes_in_blocks(
     profile: Profile, logs: Sequence[FrameworkLog], operations: Sequence[Operation], links: Links
 ) -> bool:
-    """Return whether calls took more than twice the time between the lines around them, and `LANDMARK_EARLY_NS` more.
+    """Return whether calls took more than twice the time between their lines, and `LANDMARK_EARLY_NS` more.
 
-    No run prints so: one of the log's streams was buffered, and stamps say nothing of the calls beside them."""
+    No run prints so: one of the log's streams was buffered."""
     windows = (window for _, windows in _each(profile, logs, operations, links) for window in windows)
     return any(one.low - one.high > max(one.took_ns / 2, LANDMARK_EARLY_NS) for one in windows)
 
@@ -443,8 +443,7 @@ def _cut_off(
 
 
 def _was_set(profile: _Dated, logs: Sequence[FrameworkLog], operations: Sequence[Operation], clock: LogClock) -> bool:
-    """Return whether two lines are further apart than the profile is long, with more kernels than the calls there
-    launch."""
+    """Return whether between two lines, further apart than the profile is long, more ran than their calls launch."""
     first, last = profile.first_ns, profile.last_ns
     if first is None or last is None:
         return False

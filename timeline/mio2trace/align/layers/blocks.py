@@ -49,8 +49,7 @@ class _Run(NamedTuple):
 
 
 class _Slot(NamedTuple):
-    """A place between two ops: op ``at`` behind the anchor before anchor ``offset``. ``ns``: the gap. ``is_end``: of a
-    sum."""
+    """A place between two ops: op ``at`` behind the anchor before anchor ``offset``. ``is_end``: of a sum."""
 
     offset: int
     at: int
@@ -165,9 +164,7 @@ def _runs(signatures: Sequence[int]) -> list[_Run]:
 
 
 def _placed(ops: Sequence[Op], texts: Sequence[str], anchors: Sequence[int], run: _Run) -> _Placed:
-    """Find where the blocks of a run begin: at the possible place with the longest gap on the host.
-
-    A norm before the run may be the first block's, because its input is no sum."""
+    """Find where the blocks of a run begin: at the possible place with the longest gap on the host."""
     from statistics import median  # it loads much, and few runs come here
 
     first, end, period = run.first, run.first + run.length, run.period
@@ -198,8 +195,7 @@ def _placed(ops: Sequence[Op], texts: Sequence[str], anchors: Sequence[int], run
 
 
 def _ends_a_sum(ops: Sequence[Op], at: int) -> bool:
-    """Return whether a residual sum with its activation or norm ends before op ``at``. Root mean square norms begin
-    blocks."""
+    """Return whether a residual sum with its activation or norm (no root mean square) ends before op ``at``."""
     if ops[at].is_sum:
         return False
     if ops[at - 1].kind == "norm" or ops[at - 1].text in _ACTIVATIONS:

@@ -92,8 +92,7 @@ def forward_ops(profile: Profile, opened: OpenRanges) -> list[ForwardOp]:
 def _held(
     profile: Profile, parent_of: Sequence[int], texts: Sequence[str], kinds: Mapping[str, str]
 ) -> tuple[dict[int, str | None], bool]:
-    """Return the kind of the only op with parameters in each range (None: several), and whether the backward pass has
-    any."""
+    """Return the kind of the only op with parameters in each range (None: several); whether a backward pass has any."""
     ranges = profile.ranges
     wanted = {text: kind for text, kind in kinds.items() if kind in WITH_PARAMETERS}
     held: dict[int, str | None] = {}
@@ -146,8 +145,7 @@ class Execution(NamedTuple):
 
 
 class Sequenced:
-    """``executions``: by first range. ``first_of``: this range by range. ``nowhere``: ranges that ran again without
-    layer."""
+    """``executions``: by first range. ``first_of``: that by range. ``nowhere``: ranges that ran again without layer."""
 
     def __init__(self) -> None:
         self.executions: dict[int, Execution] = {}
@@ -162,10 +160,7 @@ class Sequenced:
 def layers_by_sequence(
     profile: Profile, opened: OpenRanges, steps: Sequence[MarkedStep], annotations: Mapping[int, Range]
 ) -> Sequenced:
-    """Return the layers of a profile without modules; none if it has modules.
-
-    ``annotations``: ranges of the user. Ops without parameters stay in annotations that have less than half of a step.
-    """
+    """Return the layers of a profile without modules; none if it has modules. ``annotations``: ranges of the user."""
     found = Sequenced()
     if any(map(is_module, profile.ranges)):
         return found

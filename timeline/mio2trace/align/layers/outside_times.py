@@ -87,10 +87,7 @@ def _are_marks_among_others(attribution: Attribution) -> bool:
 
 
 def _printing(attribution: Attribution, rows: Sequence[Sequence[int]]) -> list[float]:
-    """Return per queue the probability that its thread printed the layers.
-
-    Either one queue is right or all seem so. A kernel never has another layer's name; unrelated kernels have in half of
-    the cases. If all seem right, one of two is (of 421 links 50 %)."""
+    """Return per queue the probability that its thread printed the layers: one queue is right, or all seem so."""
     if len(rows) == 1:
         return [1.0]
     told = [_telling(attribution, row) for row in rows]

@@ -108,9 +108,7 @@ def place_by_recurrence(
 ) -> None:
     """Label ``target`` after ``reference``; ``run_for`` gives the target's run of a layer.
 
-    A fill or write without counterpart goes to the layer of the next kernel. It is not sure if a layer without kernels
-    (``unlaunched``: its printed ns) or another layer's missing kernel is in between. It goes to the layer without
-    kernels if the host was busy there."""
+    ``unlaunched``: printed ns of layers without kernels. Writes and fills: alignment-internals.md."""
     activities = attribution.profile.activities
     ones, others = [signature(activities[i]) for i in reference], [signature(activities[i]) for i in target]
     pairs = matches(ones, others)

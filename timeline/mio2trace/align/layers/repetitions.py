@@ -186,9 +186,7 @@ def place_repetitions(attribution: Attribution) -> None:
 
 
 def number_repetitions(links: Links) -> None:
-    """Number repetitions of kernels as passes, if no pass has a kernel.
-
-    Set-up and searches are left out of the comparison; a search is in the repetition around it."""
+    """Number repetitions of kernels as passes, if no pass has a kernel. Set-up and searches are not compared."""
     commands = links.commands
     set_up = {number for number, pass_ in enumerate(links.passes) if pass_.phase in ("before", "setup")}
     passes = np.asarray(links.pass_of)[commands.is_kernel]
@@ -231,8 +229,7 @@ def _orders(commands: Activities, kernels: Numbers) -> Iterator[tuple[Sequence[i
 
 
 def _launched(commands: Activities) -> Sequence[int]:
-    """Return positions in launch order, by correlation ids if no launch is recorded; empty if these contradict a
-    stream."""
+    """Return positions by launch, else by correlation id; empty if these contradict a stream."""
     if (commands.host_start_ns != NO).any():
         return range(len(commands))
     rows = np.flatnonzero((commands.correlation != NO) & (commands.start_ns != NO))

@@ -295,8 +295,7 @@ class Habits:
 
 
 def _sort(kind: KernelKind, operation: Operation) -> object:
-    """Return what tells which calls launch the name: of a helper the primitive, of an unknown name the direction, too;
-    None of other names."""
+    """Return what tells a helper's calls (the primitive) and an unknown name's (the direction, too), else None."""
     if kind.is_strange:
         return operation.primitive, operation.direction
     return operation.primitive if kind.name is not None and not kind.name.primitives else None

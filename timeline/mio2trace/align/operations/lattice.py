@@ -1,6 +1,5 @@
 """A pair hidden Markov model of kernels and calls: the probability of each link over all alignments.
 
-Both keep their order. A kernel is in a call, in a lost call, or in none. A call has consecutive kernels, or none.
 Unlikely states are dropped, so with strong evidence one state remains after most kernels and the cost is linear."""
 
 from __future__ import annotations
@@ -193,10 +192,7 @@ SOURCES = 6
 
 
 class Source(NamedTuple):
-    """A state that an operation may begin from.
-
-    ``operation``: the last one. ``nats``: of state and leaving it. ``passed``, ``least``: of passing over calls.
-    ``own``: class."""
+    """A state that an operation may begin from: its last operation, and nats of it and of passing over calls."""
 
     operation: int
     nats: float

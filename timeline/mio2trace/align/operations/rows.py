@@ -43,8 +43,7 @@ _SHAPES = ("input", "weights", "output")
 
 
 class _Form(msgspec.Struct, frozen=True, gc=False):
-    """Parameters of an entry by place (``names``; ``stated`` has those without buffer, too). ``direction``: of a
-    convolution."""
+    """``names``: parameters by place; ``stated``: those without buffer, too. ``direction``: of a convolution."""
 
     names: tuple[str, ...]
     stated: frozenset[str]
@@ -210,8 +209,7 @@ class Calls:
         ]
 
     def is_misused(self, place: int, read: int, written: int) -> bool:
-        """Return whether a convolution names the buffer ``written`` only as one that it reads, or writes the buffer
-        ``read`` and does not read it."""
+        """Return whether a convolution only reads the buffer ``written``, or writes the buffer ``read`` only."""
         form = self._forms[self._form_of[place]]
         if form.direction is None:
             return False
@@ -566,9 +564,7 @@ def _tie(before: _Sign, sign: _Sign, workspaces: frozenset[int]) -> tuple[int, i
 def _helped(
     first: Sequence[int], role: str, second: Sequence[int], second_role: str, workspaces: frozenset[int], *, both: bool
 ) -> int:
-    """Return 2 if a kernel surely reads what the one before made for it, 1 if probably.
-
-    Who reads a workspace continues the same convolution."""
+    """Return 2 if a kernel surely reads what the one before made for it (or a workspace), 1 if probably."""
     if first[-1] not in second or (role in _NO_HELP and second_role in _NO_HELP):
         return 0
     if role in _HELPS_NEXT or (role in _NO_HELP and second_role in POST) or first[-1] in workspaces:

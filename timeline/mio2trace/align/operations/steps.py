@@ -201,9 +201,7 @@ def _of_one_writer(attribution: Attribution, stream: Stream) -> Stream:
 
 
 def _writers(operations: Sequence[Operation]) -> list[int | None]:
-    """Return who printed each call: the thread, else the version of the library; None if unknown.
-
-    Entries of some versions have the handle as parameter; those of others print a command."""
+    """Return who printed each call: the thread, else the library's version (by its handle, or command), or None."""
     threads = [operation.thread for operation in operations]
     if len({*threads} - {None}) > 1:
         return threads

@@ -308,9 +308,7 @@ class Stream:
 
 
 def solve_together(streams: Sequence[Stream]) -> None:
-    """Solve queues that may have the same calls: what one launched, others did not.
-
-    Links that only this makes sure are not sure: of two equal calls each queue takes one, maybe the other's."""
+    """Solve queues that may have the same calls: what one launched, others did not. No link by this alone is sure."""
     solved = [stream for stream in streams if stream.operations]
     alone = [stream.solve() for stream in solved]
     for _ in range(ROUNDS - 1):

@@ -14,7 +14,7 @@ import msgspec
 
 from mio2trace.align.clocks.axis import HostTimes, Timeline
 from mio2trace.align.clocks.fit import STAMP_NS, LogClock, resolution, stamp_of_call
-from mio2trace.align.links import NONE, Links
+from mio2trace.align.links import Links
 from mio2trace.align.operations.rows import FIRST_ADDRESS, buffers_among
 from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, POSITION, Evidence
 from mio2trace.kernels.names import kernel_name
@@ -130,14 +130,11 @@ def one_stream_each(links: Links, streams: Mapping[tuple[int, int], Sequence[int
     """Doubt operations with kernels in two queues."""
     if len(streams) < 2:
         return
-    claimed: dict[int, tuple[int, int]] = {}
-    doubted: set[int] = set()
+    keys_of: dict[int, set[tuple[int, int]]] = {}
     for key, positions in streams.items():
         for position in positions:
-            index = links.operation_of[position]
-            if index != NONE and claimed.setdefault(index, key) != key:
-                doubted.add(index)
-    links.doubt_operation(position for position, index in enumerate(links.operation_of) if index in doubted)
+            keys_of.setdefault(links.operation_of[position], set()).add(key)
+    links.doubt_operation(at for at, index in enumerate(links.operation_of) if len(keys_of.get(index, ())) > 1)
 
 
 Late = Literal["", "lines", "calls"]

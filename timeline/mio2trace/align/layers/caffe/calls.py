@@ -1,5 +1,4 @@
-"""Layers by calls, if nothing else bounds them: ``Iteration: K`` lines bound passes through the net
-(alignment-internals.md)."""
+"""Layers by calls, if nothing else bounds them but ``Iteration: K`` lines (alignment-internals.md)."""
 
 from __future__ import annotations
 
@@ -380,10 +379,7 @@ def _set_up(
 
 
 def _again(before: Operation, call: Operation) -> float:
-    """Return how well a call fits the layer of the call before it.
-
-    Of 1100 consecutive calls, those of one layer are of one primitive, or a convolution and its bias. None comes twice.
-    """
+    """Return how well a call fits the layer of the call before it (1100 such calls: alignment-internals.md)."""
     if before.facts is call.facts and call.phase == "run":
         return MISSTATED
     if before.primitive == call.primitive == "conv" and before.direction == call.direction:

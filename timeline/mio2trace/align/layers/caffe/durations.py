@@ -325,9 +325,7 @@ def _elsewhere(
     answer: Sequence[int],
     limit: float,
 ) -> dict[int, tuple[float, float]]:
-    """Return the probability of each column in the layer before its own and in the one behind.
-
-    Each place of a cut has the cost of the best whole answer with it."""
+    """Return the probability of each column in the layers before and behind its own, by the best answers with that."""
     count = len(columns.members)
     # From behind: the same on the mirrored axis.
     starts, ends = ([-time for time in reversed(times)] for times in (columns.ends, columns.starts))
@@ -668,8 +666,7 @@ def _lasted(attribution: Attribution) -> list[tuple[int, int]]:
 
 
 def _likeliest(row: _Row, candidates: range, stop: int) -> tuple[int, int, int]:
-    """Return the most likely begin of the iteration that ends at ``stop``, and how many activities before and behind
-    repeat."""
+    """Return the most likely begin of the iteration that ends at ``stop``, and how many before and behind repeat."""
     earliest = candidates.start
     places: dict[Hashable, list[int]] = {begin: [] for begin in row.signatures[candidates.start : candidates.stop]}
     # The pass before has the same kernels; the warm-up prepares memory besides.

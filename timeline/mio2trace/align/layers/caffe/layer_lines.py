@@ -38,8 +38,7 @@ class Printed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A layer's activities; ``confidences``: None if all are 1; ``others``: (place, probability) of the next best
-    layer."""
+    """A layer's activities. ``confidences``: None if all are 1. ``others``: (place, probability) of the next best."""
 
     first: int
     stop: int
@@ -64,9 +63,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def likeliest_rows(layers: Sequence[Printed], times: Times) -> list[Row]:
-    """Return the most likely row of each layer; activities that are rather in none are in no row.
-
-    The list is cut between two certain layers, because they do not depend on each other."""
+    """Return the most likely row of each layer; activities that are rather in none are in no row."""
     given: list[Row] = []
     opening: _State | None = None
     stretch: list[list[_State]] = []
@@ -256,8 +253,7 @@ MOST_QUEUES = 8
 
 
 def place_by_layer_lines(attribution: Attribution) -> None:
-    """Cut at the layer lines of each log whose stamps, or places in the file, bound its layers; else at those between
-    which links to operations show what ran."""
+    """Cut at the layer lines whose stamps or places bound layers, else at those between which calls show what ran."""
     axis = attribution.axis
     if axis is None or axis.evidence in attribution.without:
         return
