@@ -202,8 +202,8 @@ def align(  # noqa: PLR0913 - keyword-only options
     behind = max((operation.index for operation in operations), default=NONE) + 1
     sharp, error_ns, step_ns = sharpened(profile, notes)
 
-    def joined(before: int) -> _Joined:
-        """Join with the run ``before`` places before the log's last run, if only stamps can show which run is right."""
+    def joined(before: int) -> tuple[Attribution, Chosen, float]:
+        """Join with the run ``before`` places before the log's last run; and say how likely its calls are."""
         chosen = of_profile(profile, logs, logged, notes, without, before)
         operations, chance = of_its_threads(profile, chosen.operations), 1.0
         if profile.clocks[0].as_unix is None or not any(log.events or log.layers for log in chosen.runs):
@@ -250,7 +250,7 @@ def align(  # noqa: PLR0913 - keyword-only options
         attribution.links.calibrate_layers()
         if operations:
             chance = min(chance, _chance_of_operations(attribution, left_out))
-        return _Joined(attribution, chosen, chance)
+        return attribution, chosen, chance
 
     known = notes.copy()
     attribution, chosen, chance = joined(0)
@@ -261,7 +261,7 @@ def align(  # noqa: PLR0913 - keyword-only options
         with suppress(InputError):
             other = joined(before)
             # A run whose stamps are the profile's; or may be, where those of all later ones like it are not.
-            if other.attribution.rhythm or (chosen.are_alike and other.attribution.rhythm is None):
+            if other[0].rhythm or (chosen.are_alike and other[0].rhythm is None):
                 (attribution, chosen, chance), left = other, left - before
                 break
         notes.go_back_to(of_last)
@@ -294,14 +294,6 @@ def align(  # noqa: PLR0913 - keyword-only options
         steps=attribution.steps,
         unused=unused_logs(attribution, logged),
     )
-
-
-class _Joined(NamedTuple):
-    """``chance``: the probability that the calls are the profile's."""
-
-    attribution: Attribution
-    chosen: Chosen
-    chance: float
 
 
 def _chance_of_operations(attribution: Attribution, left_out: int) -> float:

@@ -517,7 +517,7 @@ class _Layers:
         return held >= LEAST_LAUNCHES * (len(launches) - int(np.searchsorted(launches, min(begins.values()))))
 
     def _place_during(self, begins: Sequence[int]) -> None:
-        """Set the pass of activities without layer that were launched while a range held a step, or in the only step."""
+        """Set the pass of activities without layer that were launched in a range with a step, or in the only step."""
         links, called = self._links, self._profile.commands.host_start_ns
         spans = {number: (made.start_ns, made.end_ns) for number, made in self._around.items()}
         if len(begins) == 1:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -98,12 +97,6 @@ def ops_in_order(profile: Profile) -> Iterable[Node]:
     return [framework.nodes[node] for _, node in (*sorted(starts), *sorted(on_device))]
 
 
-class _Op(NamedTuple):
-    start: int
-    end: int
-    run: int
-
-
 def place_by_host_ops(attribution: Attribution) -> None:
     """Put kernels into the layers of the ops of `Attribution.beside`, if no log names layers.
 
@@ -123,11 +116,11 @@ def place_by_host_ops(attribution: Attribution) -> None:
     running: list[tuple[int, int]] = []
     runs: Counter[int] = Counter()
     for at, position in sorted(times):
-        while following < len(ops) and ops[following].start <= at:
-            op = ops[following]
+        while following < len(ops) and ops[following][0] <= at:
+            _, end, run = ops[following]
             following += 1
-            heapq.heappush(running, (op.end, op.run))
-            runs[op.run] += 1
+            heapq.heappush(running, (end, run))
+            runs[run] += 1
         while running and running[0][0] <= at:
             _, ended = heapq.heappop(running)
             runs[ended] -= 1
@@ -148,8 +141,8 @@ def place_by_host_ops(attribution: Attribution) -> None:
     attribution.net = layers.net
 
 
-def _ops(attribution: Attribution) -> tuple[StatedLayers, list[_Op]]:
-    """Return the layers, and the ops on a device by start. Ops without a step number are left out."""
+def _ops(attribution: Attribution) -> tuple[StatedLayers, list[tuple[int, int, int]]]:
+    """Return the layers, and (start, end, run) of the ops on a device. Ops without a step number are left out."""
     ran: list[tuple[Range, Execution, Node, int]] = []
     for profile in attribution.beside:
         nodes, resolution_ns = profile.framework.nodes, profile.clocks[0].resolution_ns
@@ -169,7 +162,7 @@ def _ops(attribution: Attribution) -> tuple[StatedLayers, list[_Op]]:
     if not layers.net.layers:
         return layers, []
     return layers, [
-        _Op(
+        (
             range_.start_ns,
             range_.end_ns + resolution,
             layers.run(attribution.links, node, execution.step)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.exact import calls_of, link_by_ranges
@@ -22,6 +23,7 @@ from mio2trace.kernels.names import kernel_name
 from mio2trace.model.choices import GemmTable
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity, Call, Profile
+from mio2trace.model.tables import by_key
 from mio2trace.notes import Notes
 from mio2trace.ops.choices import operations_of
 from mio2trace.ops.operation import Operation
@@ -213,13 +215,10 @@ def join_replays(
     profile: Profile, captures: Sequence[Profile], behind: int, notes: Notes
 ) -> tuple[list[Replay], list[Operation]]:
     """Join graph launches of ``profile`` with its own captures and ``captures``. Operations begin at ``behind``."""
-    launches: dict[int, list[int]] = defaultdict(list)
     of_any = [one for one in (profile, *captures) if one.captured]
-    if not of_any:
-        return [], []
-    for position, activity in enumerate(profile.activities):
-        if activity.kind == "kernel" and activity.is_replayed and not activity.name.startswith(_RUNTIME):
-            launches[id(activity.call)].append(position)
+    commands = profile.commands
+    is_own = commands.is_kernel & commands.is_replayed & ~commands.name.where(lambda name: name.startswith(_RUNTIME))
+    launches = dict(by_key(np.flatnonzero(is_own), commands.call[is_own].astype(np.int64))) if of_any else {}
     if not launches:
         return [], []
     captured = [capture for one in of_any for capture in _captures(one)]
@@ -227,7 +226,8 @@ def join_replays(
     found: list[Replay] = []
     operations: list[Operation] = []
     joined = unsure = 0
-    for positions in launches.values():
+    for own in launches.values():
+        positions = own.tolist()
         by = _in_order(profile, positions)
         fit = matcher.fit(tuple(profile.activities[position].name for position in positions))
         if fit is None:

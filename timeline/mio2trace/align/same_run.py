@@ -78,16 +78,14 @@ def without_buffers(operations: Sequence[Operation]) -> Sequence[Operation]:
 
 
 def _has_landmark(log: FrameworkLog) -> bool:
-    return any(event.kind == "iteration" and event.stamp is not None for event in log.events) or any(
-        layer.stamp is not None for layer in log.layers
-    )
+    iterations = (event.stamp for event in log.events if event.kind == "iteration")
+    return any(stamp is not None for stamp in (*iterations, *(layer.stamp for layer in log.layers)))
 
 
 def is_explained(profile: Profile, links: Links) -> bool:
     """Return whether the calls explain enough kernels, if no buffer or range shows one run."""
-    return not {BUFFERS, RANGE, CORRELATION, LAUNCH_LINE}.isdisjoint(links.operation_by) or _explains(
-        profile, links, EXPLAINED
-    )
+    told = not {BUFFERS, RANGE, CORRELATION, LAUNCH_LINE}.isdisjoint(links.operation_by)
+    return told or _explains(profile, links, EXPLAINED)
 
 
 def _explains(profile: Profile, links: Links, least: float) -> bool:

@@ -261,9 +261,7 @@ def _position_is_order(profile: Profile, events: Sequence[LogEvent], clock: LogC
         return True
     lines = [activity.line for activity in profile.activities]
     wrong = 0
-    for event in events:
-        assert event.stamp is not None
-        time = clock.to_host(event.stamp)
+    for event, time in zip(events, clock.to_hosts(event.stamp for event in events), strict=True):
         at = bisect_left(lines, event.line)
         before = profile.activities[at - 1].host_end_ns if at else None
         after = profile.activities[at].host_start_ns if at < len(lines) else None

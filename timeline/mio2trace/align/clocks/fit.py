@@ -48,6 +48,16 @@ def host_resolution(profile: Profile) -> int:
     return resolution(map(int, ends[ends != NO]), STAMP_NS)
 
 
+def host_span(profile: Profile) -> tuple[int | None, int | None]:
+    """Return the begin of the first call and the end of the last one, in Unix time; None if unknown."""
+    unix, commands = profile.clocks[0].as_unix, profile.commands
+    starts, ends = commands.host_start_ns, commands.host_end_ns
+    first, last = starts[starts != NO][:1].tolist(), ends[ends != NO][-1:].tolist()
+    if unix is None:
+        return None, None
+    return first[0] + unix.offset_ns if first else None, last[0] + unix.offset_ns if last else None
+
+
 def stamp_of_call(operation: Operation) -> LocalTime | None:
     """Return the stamp of a call; without a date the time since the log's first line."""
     if operation.stamp is not None or operation.elapsed_ns is None:
@@ -327,6 +337,9 @@ class LogClock(msgspec.Struct, frozen=True, kw_only=True):
         """Convert a stamp to the profile's host clock, in ns."""
         offset = self.offset_ns
         return _day(stamp.year, stamp.month, stamp.day, self.near_ns + offset) + stamp.ns - offset - self.host_ns
+
+    def to_hosts(self, stamps: Iterable[LocalTime | None]) -> list[int]:
+        return [self.to_host(stamp) for stamp in stamps if stamp is not None]
 
 
 def local_ns(stamp: LocalTime, near_ns: int) -> int:

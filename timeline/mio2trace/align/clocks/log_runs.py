@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, LogClock, local_ns, log_clock
+from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, LogClock, host_span, local_ns, log_clock
 from mio2trace.align.operations.rates import LANDMARK_EARLY_NS, LAST
 from mio2trace.align.operations.windows import buffers_of, same_process
 from mio2trace.evidence import BUFFERS
@@ -310,19 +310,14 @@ def _own(
             return [one for one in likely if one.threads == best.threads or _at_once(one.run, best.run)], 1.0, True
         runs = [part for part, told in zip(runs, same, strict=True) if told is None] or runs
     of_processes = len(processes) > 1 and not own
-    last = next((e.host_end_ns for e in reversed(profile.activities) if e.host_end_ns is not None), None)
-    away = []
-    unix = profile.clocks[0].as_unix
-    if unix is not None and last is not None:
-        last += unix.offset_ns
-        ends = ((number, _end(part.run)) for number, part in enumerate(runs))
-        away = [(abs(log_clock(end, last, "").residual_ns), number, end) for number, end in ends if end is not None]
-    if away and unix is not None and last is not None:
+    first, last = host_span(profile)
+    ends = [(number, end) for number, part in enumerate(runs) if (end := _end(part.run)) is not None]
+    if ends and last is not None:
+        away = [(abs(log_clock(end, last, "").residual_ns), number, end) for number, end in ends]
         nearest_ns, nearest, end = min(away)
-        first = next((e.host_start_ns for e in profile.activities if e.host_start_ns is not None), last)
-        clock = log_clock(end, last, "")
+        clock, begin = log_clock(end, last, ""), last if first is None else first
         within = [
-            number == nearest or (not of_processes and _is_within(part.run, clock, first + unix.offset_ns, last))
+            number == nearest or (not of_processes and _is_within(part.run, clock, begin, last))
             for number, part in enumerate(runs)
         ]
         as_near = [number for ns, number, _ in away if ns <= nearest_ns + LANDMARK_EARLY_NS]

@@ -20,6 +20,7 @@ from mio2trace.align.clocks.fit import (
     STAMP_NS,
     LogClock,
     host_resolution,
+    host_span,
     local_ns,
     log_clock,
     nearest_zone,
@@ -43,7 +44,6 @@ from mio2trace.align.operations.windows import SEARCHED_QUEUES, lines_behind
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION
 from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.model.profile import Profile, UnixTime
-from mio2trace.model.tables import NO
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
 
@@ -329,10 +329,7 @@ class _Dated:
 
     def __init__(self, profile: Profile, unix: UnixTime) -> None:
         self.profile, self.unix = profile, unix
-        starts, ends = profile.commands.host_start_ns, profile.commands.host_end_ns
-        starts, ends = starts[starts != NO], ends[ends != NO]
-        self.first_ns = int(starts[0]) + unix.offset_ns if len(starts) else None
-        self.last_ns = int(ends[-1]) + unix.offset_ns if len(ends) else None
+        self.first_ns, self.last_ns = host_span(profile)
 
     @cached_property
     def went_back(self) -> bool:
@@ -410,14 +407,13 @@ def _relate(
 
 def ran_at_once(profile: Profile, logs: Sequence[FrameworkLog]) -> bool:
     """Return whether the log was written, by its dates, during the profile."""
-    unix = profile.clocks[0].as_unix
-    dated = None if unix is None else _Dated(profile, unix)
-    if dated is None or dated.first_ns is None or dated.last_ns is None:
+    first, last = host_span(profile)
+    if first is None or last is None:
         return False
     for log in logs:
         if log.first_stamp is not None and log.last_stamp is not None:
-            clock = log_clock(log.last_stamp, dated.last_ns, "")
-            if clock.to_host(log.first_stamp) <= dated.last_ns and clock.to_host(log.last_stamp) >= dated.first_ns:
+            clock = log_clock(log.last_stamp, last, "")
+            if clock.to_host(log.first_stamp) <= last and clock.to_host(log.last_stamp) >= first:
                 return True
     return False
 
@@ -504,7 +500,7 @@ def _lacks_its_last_iteration(profile: _Dated, logs: Sequence[FrameworkLog], clo
         numbers = {event.number for event in log.events if event.kind == "iteration"}
         behind = max((event.line for event in log.events if event.kind == "iteration"), default=0)
         goes_on = (log.iterations or 0) not in numbers or any(layer.line > behind for layer in log.layers)
-        stamps = [clock.to_host(line.stamp) for lines in (log.events, log.layers) for line in lines if line.stamp]
+        stamps = clock.to_hosts(line.stamp for lines in (log.events, log.layers) for line in lines)
         if last is not None and stamps and goes_on:
             return -LANDMARK_EARLY_NS <= max(stamps) - last <= LANDMARK_LATE_NS
     return False
@@ -524,8 +520,7 @@ def _iterations_are_later(profile: _Dated, logs: Sequence[FrameworkLog], clock: 
 
 def _is_enclosed(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
     first, last = profile.first_ns, profile.last_ns
-    ends = [clock.to_host(log.last_stamp) for log in logs if log.last_stamp is not None]
-    begins = [clock.to_host(log.first_stamp) for log in logs if log.first_stamp is not None]
+    begins, ends = clock.to_hosts(log.first_stamp for log in logs), clock.to_hosts(log.last_stamp for log in logs)
     return first is not None and last is not None and bool(ends and begins) and min(begins) < first < last < max(ends)
 
 
@@ -547,7 +542,7 @@ def ends_at_set_up(logs: Sequence[FrameworkLog]) -> bool:
 
 def _is_before(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
     first = profile.first_ns
-    stamps = [clock.to_host(log.last_stamp) for log in logs if log.last_stamp is not None]
+    stamps = clock.to_hosts(log.last_stamp for log in logs)
     return first is not None and bool(stamps) and 0 <= first - max(stamps) <= ROUGH_LATE_NS
 
 
@@ -556,8 +551,8 @@ def _ends_early(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) 
     if any(event.kind in ("benchmark ends", "total", "average iteration") for log in logs for event in log.events):
         return False
     first = profile.first_ns
-    told = ([log.last_stamp, *(layer.stamp for layer in log.layers[-1:])] for log in logs)
-    ends = [max([clock.to_host(at) for at in stamps if at is not None], default=None) for stamps in told]
+    told = [clock.to_hosts((log.last_stamp, *(layer.stamp for layer in log.layers[-1:]))) for log in logs]
+    ends = [max(stamps, default=None) for stamps in told]
     return first is not None and bool(ends) and all(end is None or first <= end for end in ends)
 
 

@@ -5,7 +5,6 @@ Between two directions it has none. Between two iterations it is in neither."""
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
 
 import numpy as np
 
@@ -60,28 +59,20 @@ def _around(links: Links, before: int, after: int) -> int:
 def place_updates(attribution: Attribution) -> None:
     """Set passes of kernels of calls between the last layer line of an iteration and its own line."""
     links = attribution.links
-    lines: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for event in attribution.events:
-        if event.kind == "iteration" and event.number is not None:
-            lines[event.source].append((event.line, event.number))
-    if not lines:
-        return
-    layers: dict[int, list[int]] = defaultdict(list)
-    for log in attribution.logs:
-        for layer in log.layers:
-            layers[layer.source].append(layer.line)
-    for printed in lines.values():
-        printed.sort()
-    for rows in layers.values():
-        rows.sort()
+    ended = sorted(
+        (event.source, event.line, event.number)
+        for event in attribution.events
+        if event.kind == "iteration" and event.number is not None
+    )
+    layer_lines = sorted((layer.source, layer.line) for log in attribution.logs for layer in log.layers)
     iteration_of: dict[int, int] = {}
-    for operation in links.operations:
-        own, layer_lines, line = lines[operation.source], layers[operation.source], operation.line
-        place, following = bisect_left(own, (line, 0)), bisect_right(layer_lines, line)
-        if operation.phase != "run" or place == len(own):
+    for operation in links.operations if ended else ():
+        own = operation.source, operation.line
+        place, following = bisect_left(ended, (*own, 0)), bisect_right(layer_lines, own)
+        if operation.phase != "run" or place == len(ended) or ended[place][0] != operation.source:
             continue
-        end, iteration = own[place]
-        if following == len(layer_lines) or layer_lines[following] > end:
+        source, end, iteration = ended[place]
+        if following == len(layer_lines) or layer_lines[following] > (source, end):
             iteration_of[operation.index] = iteration
     if not iteration_of:
         return

@@ -84,19 +84,18 @@ def read_net(logs: Sequence[FrameworkLog], notes: Notes) -> Net:
     gaps = len(names) and max(names) + 1 - len(names)
     if gaps:
         notes.add("layers missing from the numbering of per_layer_info", count=gaps)
+    means = {key: sum(its) // len(its) for key, its in times.items()}
     layers = []
-    for index in sorted(names):
-        layer_name = names[index]
-        forward, backward = times.get((index, "forward")), times.get((index, "backward"))
-        built_layer = built.get(layer_name)
+    for index, name in sorted(names.items()):
+        known = built.get(name)
         layers.append(
             NetLayerSpec(
                 index=index,
-                layer=layer_name,
-                type=built_layer.type if built_layer else "",
-                output=built_layer.tops[0] if built_layer and built_layer.tops else "",
-                forward_ns=sum(forward) // len(forward) if forward else None,
-                backward_ns=sum(backward) // len(backward) if backward else None,
+                layer=name,
+                type=known.type if known else "",
+                output=known.tops[0] if known and known.tops else "",
+                forward_ns=means.get((index, "forward")),
+                backward_ns=means.get((index, "backward")),
             )
         )
     return Net(layers=tuple(layers), backward=_backward(logs, layers))

@@ -82,12 +82,8 @@ def signature(activity: Activity) -> Hashable:
     """Return what stays equal when an activity repeats: name, sizes, scalar arguments; not buffers."""
     if activity.kind != "kernel":
         return activity.kind, activity.route, activity.size_bytes
-    return (
-        activity.name,
-        activity.grid,
-        activity.workgroup,
-        tuple([a for a in activity.opencl.arguments if len(a) <= 8]),
-    )
+    arguments = tuple([argument for argument in activity.opencl.arguments if len(argument) <= 8])
+    return activity.name, activity.grid, activity.workgroup, arguments
 
 
 def is_filler(attribution: Attribution, position: int) -> bool:

@@ -364,23 +364,17 @@ def hole_nats(calls: int, holes: float) -> float:
 class Chances(msgspec.Struct, kw_only=True):
     """Log-probabilities: ``passed[j]`` over calls 0 to j - 1, ``begun[j]`` by call j, ``lost[j]`` before call j.
 
-    ``following[i]``: the call after that of kernel i in an earlier posterior."""
+    ``following[i]``: the call after that of kernel i in an earlier posterior. ``ahead``: the possible gain in nats from
+    kernel i and from call j on; the smaller one bounds a way."""
 
     passed: list[float]
     begun: list[float]
     lost: list[float]
     hole: float
     cut: float
-    ahead: Ahead | None = None
+    ahead: tuple[Sequence[float], Sequence[float]] | None = None
     habits: Habits | None = None
     following: Sequence[int] | None = None
-
-
-class Ahead(msgspec.Struct, frozen=True, kw_only=True):
-    """Possible gain in nats from kernel i and from call j on; the smaller one bounds a way."""
-
-    kernels: list[float]
-    calls: list[float]
 
 
 def kinds_of(operations: Sequence[Operation], class_of: Sequence[int]) -> list[Kind]:
@@ -462,7 +456,9 @@ def chances_of(rates: Rates, kinds: Sequence[Kind], elsewhere: Sequence[float], 
     return Chances(passed=passed, begun=begun, lost=lost, hole=hole, cut=cut_nats(len(kinds)))
 
 
-def ahead(likelihood: Likelihood, before: Posterior, kinds: Sequence[Kind], habits: Habits) -> Ahead:
+def ahead(
+    likelihood: Likelihood, before: Posterior, kinds: Sequence[Kind], habits: Habits
+) -> tuple[Sequence[float], Sequence[float]]:
     """Return the possible gains by those of equal kernels and calls in an earlier posterior."""
     kernels = likelihood.kernels
     best: dict[int, float] = {}
@@ -486,7 +482,8 @@ def ahead(likelihood: Likelihood, before: Posterior, kinds: Sequence[Kind], habi
         # Where none tells, a search launches as many as lost calls do.
         like = sums.get(number) or sums.get(sort) or [mean if sort == "run" else mean / SHORT_CLOSES]
         expected.append(sum(like) / len(like))
-    return Ahead(kernels=_from_behind(gains), calls=_from_behind(expected))
+    kernels_on, calls_on = (list(accumulate(reversed(each), initial=0.0))[::-1] for each in (gains, expected))
+    return kernels_on, calls_on
 
 
 def following(before: Posterior, calls: int) -> Sequence[int]:
@@ -498,7 +495,3 @@ def following(before: Posterior, calls: int) -> Sequence[int]:
             here, after = place, here
         found.append(here if place == NONE else after)
     return found[::-1]
-
-
-def _from_behind(gains: Sequence[float]) -> list[float]:
-    return list(accumulate(reversed(gains), initial=0.0))[::-1]

@@ -375,7 +375,7 @@ class Lattice:
         if ahead is None:
             hope = states
         else:
-            most, calls = ahead.kernels[at + 1], ahead.calls
+            most, calls = ahead[0][at + 1], ahead[1]
             hope = {state: score + min(most, calls[state // STATES]) for state, score in states.items()}
         least = max(hope.values()) - nats
         kept = {state: score for state, score in states.items() if hope[state] >= least}
@@ -478,7 +478,7 @@ class Lattice:
                 targets.update(row[max(0, begin - NEXT) : begin])
         if ahead is not None:
             # Where both ends are as far: the profile may have begun late, or have a hole.
-            start = bisect_left(ahead.calls, -ahead.kernels[at], key=neg)
+            start = bisect_left(ahead[1], -ahead[0][at], key=neg)
             for row in rows:
                 begin = bisect_left(row, start)
                 targets.update(row[max(0, begin - NEXT) : begin + NEXT])

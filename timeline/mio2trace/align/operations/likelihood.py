@@ -120,12 +120,10 @@ def _rows_fit(grid: Size3, workgroup: Size3, channels: int) -> bool:
 def has_channels(stated: tuple[int, ...], operation: Operation) -> bool:
     """Return whether a convolution has these (output, input) channels; backward data computes the input."""
     groups = operation.groups or 1
-    possible = {
-        (operation.weights[0], operation.weights[1] * groups),
-        (operation.weights[0] // groups, operation.weights[1]),
-    }
+    outputs, inputs = operation.weights[:2]
+    possible = {(outputs, inputs * groups), (outputs // groups, inputs)}
     if operation.direction == "backward-data" or operation.direction is None or operation.mode == "transpose":
-        possible |= {(inputs, outputs) for outputs, inputs in possible}
+        possible |= {one[::-1] for one in possible}
     return stated in possible
 
 
@@ -370,12 +368,10 @@ class Likelihood:
         return nats, launched, True
 
     def _launches_in(self, index: int) -> Launches:
-        launches = self._launches_of.get(index)
-        if launches is None:
+        if index not in self._launches_of:
             kernels = self.kernels
-            launches = Launches(self.operations[index].launches, kernels.names, kernels.cut)
-            self._launches_of[index] = launches
-        return launches
+            self._launches_of[index] = Launches(self.operations[index].launches, kernels.names, kernels.cut)
+        return self._launches_of[index]
 
     def _renamed_nats(self, kind: KernelKind, index: int) -> float:
         """The log may print another name for a kernel whose name is unknown."""
@@ -392,9 +388,8 @@ class Likelihood:
         key = "name", name, sort
         if key not in self._shares:
             if sort not in self._shares:
-                self._shares[sort] = sum(
-                    count * self._share(one, operation) for one, count in self._named.items() if serves(*one, operation)
-                )
+                served = [(one, count) for one, count in self._named.items() if serves(*one, operation)]
+                self._shares[sort] = sum(count * self._share(one, operation) for one, count in served)
             rareness = self._rareness(self._shares[sort], self._library)
             self._shares[key] = rareness + log(self._share(name, operation))
         return self._shares[key]
@@ -497,16 +492,13 @@ class Likelihood:
     def is_holed(self, index: int) -> bool:
         """Return whether entry, its end or a parameter of the call is missing in the log."""
         operation = self.operations[index]
-        without_entry = (
-            self.entered and not operation.api.startswith("miopen") and operation.command_line != operation.line
-        )
-        return without_entry or self.calls.holed[index]
+        has_entry = operation.api.startswith("miopen") or operation.command_line == operation.line
+        return (self.entered and not has_entry) or self.calls.holed[index]
 
     def may_be_two(self, index: int) -> bool:
         """Return whether the log's lines may be of two calls."""
-        return self.calls.mixed[index] or (
-            self.entered and self.operations[index].line == self.operations[index].command_line
-        )
+        operation = self.operations[index]
+        return self.calls.mixed[index] or (self.entered and operation.line == operation.command_line)
 
 
 class Launches:

@@ -207,15 +207,10 @@ def by_stamps(
         return None
     in_front, behind = (sorted(calls) if late == word else stamped for word in ("calls", "lines"))
     lines_in_front, lines_behind_it = [one.line for one in in_front], [one.line for one in behind]
-    low = [*accumulate((one.low for one in in_front), max)]
-    high = [*accumulate((one.high for one in reversed(behind)), min)][::-1]
-    ends = lines_behind(operations, streams)
-    begin, end = [], []
-    for number, operation in enumerate(operations):
-        before = bisect_right(lines_in_front, operation.line) - 1
-        begin.append(low[before] if before >= 0 else -NEVER)
-        after = bisect_right(lines_behind_it, ends[number])
-        end.append(high[after] if after < len(high) else NEVER)
+    low = [*accumulate((one.low for one in in_front), max, initial=-NEVER)]
+    high = [*accumulate((one.high for one in reversed(behind)), min, initial=NEVER)][::-1]
+    begin = [low[bisect_right(lines_in_front, operation.line)] for operation in operations]
+    end = [high[bisect_right(lines_behind_it, line)] for line in lines_behind(operations, streams)]
     end = [*accumulate(reversed(end), min)][::-1]
     called = [times.called[position] for position in positions]
     error_ns = times.error_ns
@@ -245,9 +240,7 @@ def stamped_lines(
     source = operations[0].source if operations else None
     records: list[LogEvent | LayerTime] = []
     for log in logs if of_lines is not None else ():
-        if log.source == source:
-            records += log.events
-            records += log.layers
+        records += (*log.events, *log.layers) if log.source == source else ()
     own = [(one.line, at) for one in operations if of_calls is not None and (at := stamp_of_call(one)) is not None]
     step = stamp_ns if of_calls is of_lines else resolution((at.ns for _, at in own), STAMP_NS)
     return (
@@ -279,9 +272,8 @@ def lines_behind(operations: Sequence[Operation], streams: int) -> list[int]:
         line_behind = dict(zip(calls, accumulate(later, max), strict=True))
         return [line_behind[operation.line] for operation in operations]
     following: dict[int | None, int] = {}
-    ends = [0] * len(operations)
-    for number in range(len(operations) - 1, -1, -1):
-        operation = operations[number]
-        ends[number] = following.get(operation.thread, NEVER)
+    ends = []
+    for operation in reversed(operations):
+        ends.append(following.get(operation.thread, NEVER))
         following[operation.thread] = operation.line
-    return ends
+    return ends[::-1]

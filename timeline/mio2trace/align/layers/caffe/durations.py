@@ -389,9 +389,8 @@ def place_by_durations(attribution: Attribution) -> None:
     order = net.execution_order()
     if any(layer.forward_ns is None and layer.backward_ns is None for layer in net.layers):
         return
-    cut = fit(
-        attribution.profile.activities, windows, order, attribution.host_error_ns, iterations_printed(attribution)
-    )
+    activities, printed = attribution.profile.activities, iterations_printed(attribution)
+    cut = fit(activities, windows, order, attribution.host_error_ns, printed)
     if cut is None:
         if order and any(window.positions for window in windows):
             attribution.notes.add("printed layer times do not fit the enqueues of the iterations: not used")
@@ -460,10 +459,8 @@ def of_these_iterations(attribution: Attribution, windows: Sequence[Window]) -> 
 
 def iterations_printed(attribution: Attribution) -> int:
     """Return how many iterations were asked for, else the largest number of a line; 0 if unknown."""
-    iterations = attribution.iterations()
-    if iterations is None:
-        iterations = max((e.number or 0 for e in attribution.events if e.kind == "iteration"), default=0)
-    return iterations
+    iterations, lines = attribution.iterations(), [event for event in attribution.events if event.kind == "iteration"]
+    return max((event.number or 0 for event in lines), default=0) if iterations is None else iterations
 
 
 def _stamped_windows(attribution: Attribution) -> list[Window]:
@@ -480,11 +477,8 @@ def _stamped_windows(attribution: Attribution) -> list[Window]:
     ]
     if not spans:
         spans = _printed_span(attribution, clock)
-    stamps = sorted(
-        clock.to_host(event.stamp)
-        for event in attribution.events
-        if event.kind in ("testing", "benchmark begins", "iteration") and event.stamp
-    )
+    begun = [event for event in attribution.events if event.kind in ("testing", "benchmark begins", "iteration")]
+    stamps = sorted(clock.to_hosts(event.stamp for event in begun))
     windows = []
     coarse = _coarse(attribution)
     for number, start, end in spans:
@@ -575,16 +569,10 @@ def _best(attribution: Attribution, bounds: Sequence[_Bounds]) -> _Answer | None
 def _answer(attribution: Attribution, bounds: Sequence[_Bounds], *, may_go_on: bool) -> _Answer | None:
     """Return the best cut that fits. ``may_go_on``: activities behind the last layer may have none."""
     answers = []
-    activities = attribution.profile.activities
+    activities, order = attribution.profile.activities, attribution.net.execution_order()
     for windows, likely, _ in bounds:
-        cut = fit(
-            activities,
-            windows,
-            attribution.net.execution_order(),
-            iterations=iterations_printed(attribution),
-            spans=on_device,
-            may_go_on=may_go_on,
-        )
+        iterations = iterations_printed(attribution)
+        cut = fit(activities, windows, order, iterations=iterations, spans=on_device, may_go_on=may_go_on)
         if cut is None or len(cut.layer_of) < EXPLAINED * len(activities):
             continue  # a short time at the end of another run's profile has a few kernels, too
         # Of kernels in their own layers none has another layer's name.

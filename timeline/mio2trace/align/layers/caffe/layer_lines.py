@@ -415,12 +415,8 @@ def _between_lines(given: Sequence[Row], follows: Sequence[bool], between: Seque
 
 def _begun(attribution: Attribution, layers: Sequence[LayerTime]) -> list[LogEvent | None]:
     source = layers[0].source if layers else None
-    events = [
-        event
-        for event in attribution.events
-        if event.kind in ("testing", "benchmark begins", "iteration") and event.source == source and event.line
-    ]
-    events.sort(key=lambda event: event.line)
+    events = [event for event in attribution.events if event.kind in (*_BEGIN, "iteration") and event.source == source]
+    events = sorted((event for event in events if event.line), key=lambda event: event.line)
     lines = [event.line for event in events]
     before = [bisect_left(lines, layer.line) for layer in layers]
     return [events[place - 1] if place else None for place in before]

@@ -78,11 +78,8 @@ def place_by_names(
                 links.take_layer(one)
         attribution.give_layer([position], run_for(key), NAME_AND_SIZES, confidence=min(chance, WHOLE))
     launched = set(layer_of.values())
-    unlaunched: dict[LayerKey, int] = {
-        (layer.index, direction): layer.printed_ns(direction) or 0
-        for layer in layers
-        if (layer.index, direction) not in launched
-    }
+    printed = {(layer.index, direction): layer.printed_ns(direction) or 0 for layer in layers}
+    unlaunched: dict[LayerKey, int] = {key: ns for key, ns in printed.items() if key not in launched}
     known = {p for p in positions if links.run_of[p] != NONE} | layer_of.keys()
     prepared = prepares(attribution, positions, layer_of, known, shaky, unlaunched)
     for position, (own_key, by, in_doubt) in prepared.items():
@@ -327,9 +324,7 @@ def _benchmark_begins(attribution: Attribution, axis: Timeline | None) -> int | 
     places = [
         place for event in attribution.events if event.kind == "benchmark begins" and (place := axis.event(event))
     ]
-    if not places:
-        return None
-    return axis.first_after(places[0])
+    return axis.first_after(places[0]) if places else None
 
 
 def _bounded(attribution: Attribution, axis: Timeline | None, limit: int) -> dict[Direction, range]:
@@ -477,15 +472,10 @@ def _tells_of_all(attribution: Attribution) -> bool:
     if asked_for is None or not order or len(numbers) < asked_for:
         return False
     ends = {(1, order[0][0].index, order[0][1]), (asked_for, order[-1][0].index, order[-1][1])}
-    at_ends = {
-        at for at, pass_ in enumerate(links.passes) if pass_.phase == "iteration" and pass_.iteration in (1, asked_for)
-    }
-    known = {
-        (links.passes[run.pass_].iteration, run.layer_index, run.direction)
-        for run in links.runs
-        if run.pass_ in at_ends
-    }
-    return ends <= known
+    wanted = [("iteration", 1), ("iteration", asked_for)]
+    at_ends = {at for at, pass_ in enumerate(links.passes) if (pass_.phase, pass_.iteration) in wanted}
+    its = [run for run in links.runs if run.pass_ in at_ends]
+    return ends <= {(links.passes[run.pass_].iteration, run.layer_index, run.direction) for run in its}
 
 
 class _Kernels:
