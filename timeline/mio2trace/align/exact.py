@@ -160,11 +160,8 @@ class ForwardOps:
         others_from: dict[int, int] = {}
         for number, candidates in forward.items():
             candidates.sort()
-            first = profile.ranges[candidates[0][1]].thread
-            for count, (_, place) in enumerate(candidates):
-                if profile.ranges[place].thread != first:
-                    others_from[number] = count
-                    break
+            threads = [profile.ranges[place].thread for _, place in candidates]
+            others_from[number] = next((at for at, one in enumerate(threads) if one != threads[0]), len(threads))
         for place in backward:
             made = profile.ranges[place]
             number = made.sequence or 0

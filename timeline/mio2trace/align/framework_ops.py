@@ -98,10 +98,7 @@ def ops_in_order(profile: Profile) -> Iterable[Node]:
 
 
 def place_by_host_ops(attribution: Attribution) -> None:
-    """Put kernels into the layers of the ops of `Attribution.beside`, if no log names layers.
-
-    Step N is iteration N + 1. A note says why nothing is attributed. Copies are left out: other threads enqueue them.
-    """
+    """Put kernels, not other threads' copies, into layers of ops of `Attribution.beside`, if no log names any."""
     profile, notes, links = attribution.profile, attribution.notes, attribution.links
     if not attribution.beside or attribution.net.layers:
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from functools import cached_property
 from itertools import pairwise
@@ -12,6 +12,7 @@ from math import log as ln
 from operator import sub
 
 import msgspec
+import numpy as np
 
 from mio2trace.align.clocks.axis import DISORDER_NS, in_order, stamps_bound
 from mio2trace.align.clocks.fit import (
@@ -44,6 +45,7 @@ from mio2trace.align.operations.windows import SEARCHED_QUEUES, lines_behind
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION
 from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.model.profile import Profile, UnixTime
+from mio2trace.model.tables import NEVER, NO, by_key
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
 
@@ -285,7 +287,6 @@ def _prompt_nats(windows: Sequence[Window]) -> float:
 
 _SET_UP = frozenset(("setting up",))
 _WAS_SET = "the log's clock was set while the program ran: the order of lines is used"
-_NEVER = 1 << 64
 ROUGH_LATE_NS = 8 * 60 * 1_000_000_000
 """How late the last line of a log may be after the last enqueue, if it is the only landmark."""
 
@@ -628,18 +629,15 @@ def _lie_in_calls(
     away = LINE_NS + clock.error_ns + unix.error_ns
     after = away + max(host_step_ns, host_resolution(profile))
     before = away + stamp_resolution(logs)
-    queues: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for activity in profile.activities:
-        call = activity.call
-        if call is None or (start := call.start_ns) is None or (end := call.end_ns) is None:
-            continue
-        start, end = start + after, end - before
-        if start < end:
-            queues[activity.queue].append((start, end))
-    silent = len({activity.queue for activity in profile.activities}) - len(queues)
-    for times in map(sorted, stamps.values()):
-        following = [*times, _NEVER]
-        inside = (any(following[bisect_left(times, start)] < end for start, end in its) for its in queues.values())
-        if not silent and all(inside):
+    commands = profile.commands
+    begins, ends = commands.host_start_ns + after, commands.host_end_ns - before
+    is_long = (commands.host_start_ns != NO) & (commands.host_end_ns != NO) & (begins < ends)
+    queues = dict(by_key(np.flatnonzero(is_long), commands.queue[is_long]))
+    if len(queues) < len(np.unique(commands.queue)):
+        return False
+    for times in stamps.values():
+        following = np.array([*sorted(min(max(NO, time), NEVER) for time in times), NEVER], np.int64)
+        next_ = following[np.searchsorted(following, begins)]
+        if all((next_[rows] < ends[rows]).any() for rows in queues.values()):
             return True
     return False

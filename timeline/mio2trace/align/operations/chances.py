@@ -67,10 +67,7 @@ class Posterior(msgspec.Struct, kw_only=True):
         )
 
     def mixed(self, other: Posterior) -> Posterior:
-        """What two searches say together, each as far as its evidence goes.
-
-        A search keeps the ways that are best where it looks, so the two have some in common or none: where they say the
-        same it stays, and what one of them has not looked at is left in doubt."""
+        """What two searches say together, each as far as its evidence goes: where both say the same it stays."""
         share = 1 / (1 + exp(min(700.0, self.evidence - other.evidence)))
         better, worse = (self, other) if share < 0.5 else (other, self)
         share = min(share, 1 - share)

@@ -395,9 +395,7 @@ def _place_by_likeness(attribution: Attribution, limit: int) -> None:
 
 
 def _is_prepared_as_others(attribution: Attribution, known: Sequence[int]) -> bool:
-    """Whether the warm-up writes and fills as much for a later kernel with the name of the first one that is ``known``:
-    it makes the memory of each layer when this first runs. With the first one it makes what all share, and the input.
-    """
+    """Return whether the warm-up writes and fills as much for a later kernel named as the first ``known`` one."""
     activities = attribution.profile.activities
 
     def prepared(start: int, stop: int) -> tuple[int, int]:
