@@ -41,7 +41,6 @@ def chance_of_place(likelihood: Likelihood, windows: Windows, posterior: Posteri
     if len(linked) < ALIKE_ROW:
         return 1.0
     first, last = linked[0], linked[-1]
-    signs = [(kernels.of[at], kernels.named[at]) for at in library]
     latest = max(places)
     executing = [place for place, operation in enumerate(likelihood.operations) if operation.phase == "run"]
     left_before = min(places[number] for number in linked) > 0
@@ -51,13 +50,15 @@ def chance_of_place(likelihood: Likelihood, windows: Windows, posterior: Posteri
         """Return at how many ends one side has more than the other if all calls moved by ``shift`` kernels."""
         return (first + shift != 0 or left_before) + (last + shift != len(library) - 1 or left_behind)
 
+    # Where no end was cut any other place cuts two: far less likely.
+    if not cuts(0):
+        return 1.0
+    signs = [(kernels.of[at], kernels.named[at]) for at in library]
+
     def like(number: int, begin: int, end: int) -> list[int]:
         own = signs[number : number + ALIKE_ROW]
         return [at for at in range(begin, end) if signs[at] == own[0] and signs[at : at + ALIKE_ROW] == own]
 
-    # Where no end was cut any other place cuts two: far less likely.
-    if not cuts(0):
-        return 1.0
     # Places that are equal to the first linked kernels, or to the profile's begin.
     shifts = {place - first for place in like(first, 0, len(signs)) if place != first}
     shifts |= {-place for place in like(0, first + 1, last + 1)}
