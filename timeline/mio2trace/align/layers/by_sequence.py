@@ -9,7 +9,7 @@ from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from mio2trace.align.layers.blocks import Block, Op, find_blocks
-from mio2trace.align.layers.marked_steps import MarkedStep
+from mio2trace.align.layers.marked_steps import MarkedStep, step_at
 from mio2trace.align.links import DOUBTED, NONE
 from mio2trace.align.open_ranges import OpenRanges
 from mio2trace.model.profile import Profile, Range
@@ -209,13 +209,7 @@ def _numbering(ops: Sequence[ForwardOp], steps: Sequence[MarkedStep], profile: P
     optimizer. Without shapes, a net of convolutions and norms by turns seems to begin again at each of them.
     """
     if steps:
-        marked = [step.start_ns for step in steps]
-
-        def number_of(ns: int) -> int | None:
-            at = bisect_right(marked, ns) - 1
-            return steps[at].number if at >= 0 and ns < steps[at].end_ns else None
-
-        return number_of
+        return lambda ns: None if (step := step_at(steps, ns)) is None else step.number
     parts = {text: part for text in {made.text for made in profile.ranges} if (part := part_of_step(text))}
     began: list[tuple[int, bool, Hashable]] = [
         (made.start_ns, False, parts[made.text]) for made in profile.ranges if made.text in parts

@@ -194,10 +194,8 @@ def place_marked_steps(attribution: Attribution) -> None:
             links.give_pass(positions, links.pass_id("setup" if member < 0 else "between"))
 
 
-def step_at(steps: Sequence[MarkedStep], host_ns: int | None) -> MarkedStep | None:
+def step_at(steps: Sequence[MarkedStep], host_ns: int) -> MarkedStep | None:
     """Return the step at a host time, if there is one."""
-    if host_ns is None:
-        return None
     place = bisect_right(steps, host_ns, key=lambda step: step.start_ns) - 1
     return steps[place] if place >= 0 and host_ns < steps[place].end_ns else None
 
