@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from mio2trace.cli import cli
+from mio2trace.notes import Notes
 from mio2trace.ops.command import parse
 from mio2trace.readers.caffe import nanoseconds
 from mio2trace.readers.tf.executions import layer_of
@@ -88,3 +89,9 @@ def test_a_view_with_a_step_that_is_none_is_read(digits: str, tmp_path: Path) ->
     done = CliRunner().invoke(cli, ["tfprof", str(path), "--show", ".*"], catch_exceptions=False)
     assert done.exit_code == 0
     assert "conv0" in done.stdout
+
+
+def test_a_note_that_counts_thousands_says_so() -> None:
+    notes = Notes()
+    notes.add("row that is cut", "a.log", count=12_345)
+    assert [str(note) for note in notes] == ["12,345 x row that is cut (a.log, ...)"]

@@ -59,7 +59,7 @@ class Note:
 
     def __str__(self) -> str:
         where = f" ({', '.join(self.places)}{', ...' if self.count > len(self.places) else ''})" if self.places else ""
-        return f"{self.kind}{where}" if self.count == 1 else f"{self.count} x {self.kind}{where}"
+        return f"{self.kind}{where}" if self.count == 1 else f"{self.count:,} x {self.kind}{where}"
 
 
 OF_TRACES = (" not drawn", "no arrow leads to it")

@@ -223,7 +223,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
 
     def __str__(self) -> str:
-        return f"{self.count} x {self.primitive}: {self.reason}" + (f": {self.text}" if self.text else "")
+        return f"{self.count:,} x {self.primitive}: {self.reason}" + (f": {self.text}" if self.text else "")
 
 
 _SHOWN = 100
