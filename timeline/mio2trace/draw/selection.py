@@ -124,22 +124,10 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
         """Return `has_time` of each."""
         has = (ends >= self.begin) & (starts <= self.end)
         if self.iterations:
-            touches = np.zeros(len(starts), np.bool_)
-            for since, until in self.spans:
-                touches |= (starts <= until) & (ends >= since)
-            has &= touches
+            since, until = (np.sort(column) for column in np.array(self.spans, np.int64).reshape(-1, 2).T)
+            # of each, the spans that begin before its end, without those that end before its start
+            has &= np.searchsorted(since, ends, "right") > np.searchsorted(until, starts)
         return has
-
-    def holds(self, positions: Numbers, start: int, end: int) -> bool:
-        """Return whether the container of these activities is drawn: for one of them, or for its own length."""
-        if not self.longest_only and end - start >= self.min_ns:
-            return True
-        return bool(self.drawn[positions].any())
-
-    def narrowed(self, positions: Numbers, first: int, last: int) -> tuple[int, int]:
-        """Return the part of an unbroken row that is inside; it is also unbroken."""
-        inside = np.flatnonzero(self.inside[positions[first:last]])
-        return (first + int(inside[0]), first + int(inside[-1]) + 1) if len(inside) else (last, last)
 
 
 def choose(selection: Selection, alignment: Alignment, base: TimeBase, origin: int, notes: Notes) -> Chosen:

@@ -171,7 +171,7 @@ class DeviceSide:
 
     def processes(self) -> list[Process]:
         devices: dict[int, set[int]] = {}
-        for queue, _, _ in self._shown_lanes():
+        for queue, _, _ in self._shown_lanes:
             devices.setdefault(self._device_of.get(queue, 0), set()).add(queue)
         profile = self._alignment.profile
         names = device_names(profile, devices, self._device_name if len(devices) == 1 else "")
@@ -186,7 +186,7 @@ class DeviceSide:
         several = len({queue for queue, _, _ in self._lanes}) > 1
         usual, names = self._what(), row_names(self._alignment.profile)
         result = []
-        for key in self._shown_lanes():
+        for key in self._shown_lanes:
             queue, lane, folded = key
             what = _NO_TIME if key in self._bare else usual
             row, is_named = names.get(queue, (f"queue {queue}", False))
@@ -212,7 +212,7 @@ class DeviceSide:
     def _main(self) -> set[_Lane]:
         """Return the lane of each device with the most commands."""
         most: dict[int, _Lane] = {}
-        for lane in self._shown_lanes():
+        for lane in self._shown_lanes:
             if lane[1:] == (0, ""):
                 device = self._device_of.get(lane[0], 0)
                 most[device] = max(most.get(device, lane), lane, key=lambda one: len(self._lanes[one]))
@@ -221,7 +221,7 @@ class DeviceSide:
     @functools.cached_property
     def _apart(self) -> set[_Lane]:
         """Return other lanes with more than `APART` of a device's kernel time, such as collectives'."""
-        lanes = [lane for lane in self._shown_lanes() if lane[1:] == (0, "")]
+        lanes = [lane for lane in self._shown_lanes if lane[1:] == (0, "")]
         several = Counter(self._device_of.get(lane[0], 0) for lane in lanes)
         took: dict[_Lane, float] = {}
         of_device: dict[int, float] = defaultdict(float)
@@ -237,7 +237,7 @@ class DeviceSide:
     def apart(self) -> Iterator[tuple[int, str, int, Numbers]]:
         """Return for each lane that is shown apart: device, name of its row, track, positions in order of start."""
         names = row_names(self._alignment.profile)
-        for lane in self._shown_lanes():
+        for lane in self._shown_lanes:
             if lane in self._apart:
                 name, _ = names.get(lane[0], (f"queue {lane[0]}", False))
                 yield self._device_of.get(lane[0], 0), name, self._tracks[lane], self._lanes[lane]
@@ -251,6 +251,7 @@ class DeviceSide:
                 beside[track.process] = track.id
         return beside
 
+    @functools.cached_property
     def _shown_lanes(self) -> list[_Lane]:
         return [lane for lane in self._lanes if self._chosen is None or next(self._chunks(lane), None) is not None]
 
@@ -262,7 +263,7 @@ class DeviceSide:
     def events(self, origin: int) -> Iterator[Slices]:
         """Yield the commands of each lane in columns, with their containers among them."""
         of_level = self.containers.passes, self.containers.layers, self.containers.operations
-        for lane in self._shown_lanes():
+        for lane in self._shown_lanes:
             track, positions = self._tracks[lane], self._lanes[lane]
             shift = self._base.shift.get(self._device_of.get(lane[0], 0), 0) - origin
             for spans_of, commands in self._chunks(lane):
@@ -327,29 +328,29 @@ class DeviceSide:
             begins = np.flatnonzero(is_first)
             numbers = keys[begins].astype(np.int64)
             spans = Spans(numbers, begins, np.append(begins[1:], len(positions)), np.zeros(len(begins), np.bool_))
-            levels.append(spans.take(spans.numbers != NONE))
+            spans = spans.take(spans.numbers != NONE)
+            levels.append(spans if chosen is None else self._narrowed(chosen, positions, spans))
         for first in range(0, len(positions), _AT_ONCE):
             last = min(first + _AT_ONCE, len(positions))
             spans_of = [spans.take(slice(*np.searchsorted(spans.first, (first, last)))) for spans in levels]
             commands = np.arange(first, last)
             if chosen is not None:
-                spans_of = [self._narrowed(chosen, positions, spans) for spans in spans_of]
                 commands = commands[chosen.drawn[positions[first:last]]]
             if len(commands) or any(map(len, spans_of)):
                 yield _Chunk(spans_of, commands)
 
     def _narrowed(self, chosen: Chosen, positions: Numbers, spans: Spans) -> Spans:
-        """Return the parts of drawn containers that are inside the selection."""
-        starts, ends = self._commands.start_ns, self._commands.end_ns
-        rows = []
-        for number, first, last in zip(spans.numbers.tolist(), spans.first.tolist(), spans.last.tolist(), strict=True):
-            begin, end = chosen.narrowed(positions, first, last)
-            if begin < end:
-                start, until = int(starts[positions[begin]]), int(ends[positions[end - 1]])
-                if chosen.holds(positions[begin:end], start, until):
-                    rows.append((number, begin, end, end - begin < last - first))
-        numbers, begins, until_of, cut = np.array(rows, np.int64).reshape(-1, 4).T
-        return Spans(numbers, begins, until_of, cut.astype(np.bool_))
+        """Return the parts of containers that are inside the selection, also unbroken rows: of each that is drawn, for
+        one of its commands or for its own length."""
+        inside = np.flatnonzero(chosen.inside[positions])
+        since, until = np.searchsorted(inside, (spans.first, spans.last))
+        is_inside = since < until
+        since, until, spans = since[is_inside], until[is_inside], spans.take(is_inside)
+        begin, end = inside[since], inside[until - 1] + 1
+        ns = self._commands.end_ns[positions[end - 1]] - self._commands.start_ns[positions[begin]]
+        drawn = np.searchsorted(np.flatnonzero(chosen.drawn[positions]), (begin, end))
+        is_drawn = (drawn[0] < drawn[1]) | ((ns >= chosen.min_ns) & (not chosen.longest_only))
+        return Spans(spans.numbers, begin, end, end - begin < spans.last - spans.first).take(is_drawn)
 
 
 # -- The names of devices and their rows: from the profiler; OpenCL's have only numbers --------------------------------
