@@ -260,6 +260,25 @@ def test_bytes_that_many_rows_name_are_not_copied_for_each(length: int, tmp_path
     assert time.process_time() - begun < 5, "64 times its size are 0.1 s"
 
 
+@pytest.mark.parametrize("moment", [1, 2, 3])
+def test_a_signal_while_sqlite_counts_its_steps_ends_the_program(
+    moment: int, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """sqlite3 calls back into Python, where a signal arrives, and forgets what it raised."""
+    calls = iter(range(1, 1000))
+    take = database_module._Steps.take
+
+    def interrupted(steps: database_module._Steps) -> int:
+        if next(calls) == moment:
+            raise KeyboardInterrupt
+        return take(steps)
+
+    monkeypatch.setattr(database_module._Steps, "take", interrupted)
+    monkeypatch.setattr(database_module, "STEPS_AT_ONCE", 10)
+    with pytest.raises(KeyboardInterrupt):
+        convert(database)
+
+
 # -- what lies beside a database --------------------------------------------------------------------------------------
 
 PAGES = 1 << 28

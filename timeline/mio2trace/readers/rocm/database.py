@@ -88,15 +88,15 @@ class Database:
     raises `InputError` for one with computed content."""
 
     def __init__(
-        self, connect: Callable[[], sqlite3.Connection], uri: str, source: Source, size: int, reads: Iterable[str]
+        self, connect: Callable[[], sqlite3.Connection], uri: str, source: Source, steps: _Steps, reads: Iterable[str]
     ) -> None:
-        """``size``: the bytes of the given files; ``uri``: what ``connect`` opens."""
+        """``uri``: what ``connect`` opens."""
+        size = steps.of_bytes
         self._source = source
         self._uri = uri
         self._is_large = size >= LARGE
         self._most_rows = max(FEWEST_ROWS, size // BYTES_OF_A_ROW)
         self._letters = _Letters(source.name, size)
-        steps = _Steps(size)
         connection = self._connection = connect()
         _limit(connection, steps, min(_LONGEST_VALUE, max(1 << 16, size)), self._letters.text)
         schema = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view')")
@@ -181,16 +181,11 @@ class Database:
     def _may_be_read(self, query: str, other: str, columns: Sequence[str], from_table: str) -> bool:
         """Return whether a connection without guards may read a query: a guarded one has prepared it, and finds no text
         and no other key in its first rows. At a later one the driver stops."""
-        import sqlite3
-
-        texts = " OR ".join(f"{column} >= ''" for column in columns)
-        first = f"SELECT {other} AS is_other, {', '.join(columns)} {from_table} LIMIT {arrow.AT_ONCE}"
-        wrong = f"SELECT 1 FROM ({first}) WHERE is_other OR {texts} LIMIT 1"  # noqa: S608
-        try:
-            has_rows, is_wrong = (bool(self._of_numbers.execute(one).fetchone()) for one in (f"{query} LIMIT 1", wrong))
-        except sqlite3.Error:
-            return False
-        return has_rows and not is_wrong
+        texts = " OR ".join(f"{column} COLLATE BINARY >= ''" for column in columns)
+        first = f"SELECT {other} OR {texts} AS is_wrong {from_table} LIMIT {arrow.AT_ONCE}"
+        wrong = f"SELECT 1 FROM ({first}) WHERE is_wrong LIMIT 1"  # noqa: S608
+        has_rows, is_wrong = (self._of_numbers.execute(one).fetchone() for one in (f"{query} LIMIT 1", wrong))
+        return has_rows is not None and is_wrong is None
 
     def _within(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
         return chain(islice(cursor, self._most_rows), self._too_many(cursor))
@@ -214,14 +209,19 @@ class Database:
 
 
 class _Steps:
-    """The steps that SQLite may still take, over all connections to a file."""
+    """The steps that SQLite may still take, over all connections to files of so many bytes in all."""
 
     def __init__(self, size: int) -> None:
+        self.of_bytes = size
         self._left = max(LEAST_STEPS, STEPS_PER_BYTE * size) // STEPS_AT_ONCE
+
+    @property
+    def all_taken(self) -> bool:
+        return self._left < 0
 
     def take(self) -> int:
         self._left -= 1
-        return int(self._left < 0)
+        return int(self.all_taken)
 
 
 def _limit(connection: sqlite3.Connection, steps: _Steps, longest: int, text: Callable[[bytes], str | bytes]) -> None:
@@ -296,8 +296,13 @@ def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
             def connect() -> sqlite3.Connection:
                 return stack.enter_context(contextlib.closing(sqlite3.connect(in_place, uri=True)))
 
-            yield Database(connect, in_place, source, size, reads)
+            steps = _Steps(size)
+            yield Database(connect, in_place, source, steps, reads)
         except sqlite3.OperationalError as error:
+            if (
+                "interrupted" in str(error) and not steps.all_taken
+            ):  # sqlite3 drops what a signal raises while it counts
+                raise KeyboardInterrupt from None
             if "interrupted" in str(error):
                 raise InputError(f"{source.name}: a query on it never ends; expected a profiler's tables") from None
             expected = _STORED if "no such column" in str(error) else f"{_WHOLE} that nothing locks"
