@@ -11,7 +11,19 @@ from hypothesis import strategies as st
 
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.chances import Posterior
-from mio2trace.align.operations.lattice import GONE, LONG, MAIN, OUT, SOURCES, STATES, Source, likeliest, meet, settle
+from mio2trace.align.operations.lattice import (
+    GONE,
+    LONG,
+    MAIN,
+    OUT,
+    SOURCES,
+    STATES,
+    Source,
+    likeliest,
+    meet,
+    ranked,
+    settle,
+)
 
 _STATES = (OUT, GONE, STATES + OUT, STATES + MAIN, STATES + LONG, 2 * STATES + MAIN)
 _NATS = st.floats(-9.0, 9.0)
@@ -98,7 +110,7 @@ def test_the_likeliest_sources_are_those_of_all(ones: list[Source], target: int,
         ),
         reverse=True,
     )
-    taken = likeliest(ones, target, passed, 0, row)
+    taken = likeliest(ranked(ones, row), target, passed, 0, row)
     assert [nats for nats, _ in taken] == pytest.approx(scores[:SOURCES])
     assert all(ones[state].operation < target for _, state in taken)
     assert len({state for _, state in taken}) == len(taken)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import chain, islice
 from math import exp, log
 from operator import neg
 from typing import NamedTuple
@@ -202,20 +203,30 @@ class Source(NamedTuple):
     own: int
 
 
+def ranked(sources: Sequence[Source], row: float) -> list[Sequence[Source]]:
+    """Return the states in the orders of their cost for near and for far operations, of which the best contain the best
+    for any operation; in one order if there are few, or if ``row`` (the cost of dividing a row of GEMMs) differs."""
+    if row or len(sources) <= 2 * SOURCES:
+        return [sources]
+    near = sorted(sources, key=lambda source: source.nats - source.passed, reverse=True)
+    return [near, sorted(sources, key=lambda source: source.nats + source.least, reverse=True)]
+
+
 def likeliest(
-    sources: Sequence[Source], target: int, passed: float, of_class: int, row: float
+    orders: Sequence[Sequence[Source]], target: int, passed: float, of_class: int, row: float
 ) -> list[tuple[float, int]]:
     """Return (nats, state) of the most likely states before operation ``target``.
 
-    A state costs ``max(passed one by one, a hole)``. ``passed``: all calls before ``target`` passed over. ``row``: the
-    cost of dividing a row of GEMMs, except for calls of one class."""
+    A state costs ``max(passed one by one, a hole)``. ``passed``: all calls before ``target`` passed over. ``row``: of
+    calls of other classes."""
+    few = SOURCES if len(orders) > 1 else None
+    before = [islice((source for source in order if source.operation < target), few) for order in orders]
     scores = [
         (
             nats + (passed - before if passed - before > least else least) + (0.0 if own in (NONE, of_class) else row),
             state,
         )
-        for operation, nats, state, before, least, own in sources
-        if operation < target
+        for _, nats, state, before, least, own in {*chain.from_iterable(before)}
     ]
     scores.sort(reverse=True)
     return scores[:SOURCES]
@@ -345,8 +356,9 @@ class Lattice:
             )
             for index, nats, state in ready
         ]  # fmt: skip
+        orders = ranked(sources, row)
         for target in self._targets(at, ready, first, last):
-            if from_each := likeliest(sources, target, passed[target], classes[target], row):
+            if from_each := likeliest(orders, target, passed[target], classes[target], row):
                 inside, following = self._inside(at, target, OUT, entering=True)
                 inside += self._chances.begun[target]
                 to = ways.setdefault(STATES * (target + 1) + following, [])
