@@ -108,8 +108,6 @@ class _Known:
         self._begins: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
         self._layers: Counter[_Types] = Counter()
         self._silent: Counter[_Types] = Counter()
-        self._with: Counter[tuple[_Types, str]] = Counter()
-        self.names: set[str] = set()
         seen: set[tuple[int, int, str]] = set()
         own = [0, 0]
         before: tuple[int, int, str] | None = None
@@ -121,10 +119,7 @@ class _Known:
                 before = None
                 continue
             pass_, place, name = links.pass_of[position], places[key[0]], activity.name
-            if (pass_, place, name) not in seen:
-                seen.add((pass_, place, name))
-                self._with[of_place[place], name] += 1
-            self.names.add(name)
+            seen.add((pass_, place, name))
             self._signatures[key[0]].add(signature(activity))
             begins = before is None or before[:2] != (pass_, place)
             self._layers[of_place[place]] += begins
@@ -135,6 +130,8 @@ class _Known:
                 first, last = sorted((before[1], place))
                 self._silent.update(of_place[first + 1 : last])
             before = pass_, place, name
+        self._with = Counter((of_place[place], name) for _, place, name in seen)
+        self.names = {name for *_, name in seen}
         self._strange = (own[False] + MISSTATED) / (sum(own) + 1)
         """Share of kernels without a type in their name, in layers that name their kernels."""
 
@@ -181,6 +178,7 @@ class _Row:
     def __post_init__(self) -> None:
         self._known = _Known(self.attribution, self.direction, without=self.positions)
         self._types = [types_of(layer.layer, layer.type) for layer in self.layers]
+        self._names = [self.attribution.profile.activities[position].name for position in self.kernels]
         self.places = {layer.index: place for place, layer in enumerate(self.layers)}
         self.silent = [self._known.silent(types) for types in self._types]
         words = self.attribution.links.layer_by
@@ -189,21 +187,15 @@ class _Row:
 
     def is_of_layers(self) -> bool:
         """Return whether most kernels have a type in their name, or the name of a kernel in a known layer."""
-        names = [self.attribution.profile.activities[position].name for position in self.kernels]
-        return sum(tells_type(name) or name in self._known.names for name in names) >= DOUBTED * len(names)
+        telling = sum(tells_type(name) or name in self._known.names for name in self._names)
+        return telling >= DOUBTED * len(self._names)
 
     def chances(self) -> list[list[float]] | None:
-        names = [self.attribution.profile.activities[position].name for position in self.kernels]
-        firsts = [1.0, *(self._known.begins(*pair) for pair in pairwise(names))]
-        return chances_in_order(
-            self._fits(),
-            self.silent,
-            firsts,
-            [1 - first for first in firsts],
-            begun=self.positions.start > 0,
-            ended=self.positions.stop < len(self.attribution.profile.activities),
-            at_most=MOST_CELLS,
-        )
+        firsts = [1.0, *(self._known.begins(*pair) for pair in pairwise(self._names))]
+        again = [1 - first for first in firsts]
+        begun, ended = self.positions.start > 0, self.positions.stop < len(self.attribution.profile.activities)
+        fits = self._fits()
+        return chances_in_order(fits, self.silent, firsts, again, begun=begun, ended=ended, at_most=MOST_CELLS)
 
     def _fits(self) -> list[list[float]]:
         """Return how well each kernel fits each layer; a known layer excludes all others."""
