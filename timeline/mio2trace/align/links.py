@@ -106,9 +106,6 @@ class Words:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Words | Sequence) and [*self] == [*other]
 
-    def __hash__(self) -> int:
-        raise TypeError("these change")
-
 
 class Links:
     """The growing answer: of activity i its layer's run, its pass and its operation (`NONE` when unknown).

@@ -343,10 +343,6 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
             holes=HOLE,
         )
 
-    def silence(self, kind: Kind, elsewhere: float) -> float:
-        """Return the probability that a call launched nothing here."""
-        return elsewhere + (1 - elsewhere) * self.silent[kind]
-
 
 def cut_nats(calls: int) -> float:
     """That the profile begins or ends at any of the log's calls."""
@@ -442,7 +438,7 @@ def chances_of(rates: Rates, kinds: Sequence[Kind], elsewhere: Sequence[float], 
     """Return log-probabilities along the calls. ``elsewhere``: the probability per call of another queue."""
     passed, begun = [0.0], []
     for kind, other in zip(kinds, elsewhere, strict=True):
-        silent = rates.silence(kind, other)
+        silent = other + (1 - other) * rates.silent[kind]  # it launched nothing here
         passed.append(passed[-1] + log(silent))
         begun.append(log(1 - silent))
     usual, beside = log(rates.lost), log(max(rates.lost, LOST_BESIDE_TORN))

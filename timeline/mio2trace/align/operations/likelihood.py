@@ -18,7 +18,6 @@ from mio2trace.align.operations.rows import TENSOR, Calls, KernelKind, Kernels, 
 from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES
 from mio2trace.kernels import KernelFact
 from mio2trace.kernels.names import left_of
-from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Profile, Size3
 from mio2trace.ops.operation import Launch, Operation
 from mio2trace.ops.values import pointer
@@ -37,13 +36,8 @@ _LARGEST_TILE = 256
 """The most elements of the result per work item of MIOpenGEMM, with padding."""
 
 
-def is_part(gemm: Gemm, operation: Operation) -> bool:
-    """Return whether a convolution may run a GEMM of these sizes; M and N may be swapped (miopen-log.md 6, 11.1)."""
-    return any({gemm.m, gemm.n} == {m, n} and gemm.k == k for m, n, k in parts(operation))
-
-
 def parts(operation: Operation) -> Iterator[tuple[int, int, int]]:
-    """Yield the (M, N, K) that a convolution may be computed by."""
+    """Yield the (M, N, K) that a convolution may be computed by (miopen-log.md 6, 11.1)."""
     whole = operation.gemm
     if whole is None:
         return
@@ -56,7 +50,7 @@ def parts(operation: Operation) -> Iterator[tuple[int, int, int]]:
 
 
 def may_be_part(name: str, work_items: int, operation: Operation) -> bool | None:
-    """Return the same by work items alone (MIOpenGEMM without source); None if unknown.
+    """Return whether a convolution may run a GEMM of so many work items (one of `parts`); None if unknown.
 
     ``miog_betac`` scales two elements per work item, line by line, in groups of 256; ``miog_betac_alphaab`` computes a
     tile per work item, each element once."""
@@ -409,9 +403,9 @@ class Likelihood:
             return 0.0
         nats, (name, grid) = 0.0, kind.launch
         if kind.gemm is not None:
-            if not is_part(kind.gemm, operation):
-                return NATS_MISSTATED
             keys = {gemm_key(*sizes) for sizes in parts(operation)}
+            if gemm_key(kind.gemm.m, kind.gemm.n, kind.gemm.k) not in keys:
+                return NATS_MISSTATED
             nats += self._rareness(sum(self._gemms[key] for key in keys), self._gemms.total())
         elif grid is not None:
             possible = may_be_part(name, grid[0], operation)

@@ -118,7 +118,7 @@ class Reading:
         in_part = asked_for if telling and not odd else 0
         off = total = 0
         for spans, printed in self._times():
-            by = sum(spans) // in_part - printed if len(spans) < in_part else abs(_mean(spans) - printed)
+            by = sum(spans) // in_part - printed if len(spans) < in_part else abs(sum(spans) // len(spans) - printed)
             off += max(0, by - LINE_NS - step_ns)
             total += printed
         return off, total, odd
@@ -128,7 +128,7 @@ class Reading:
         nats = 0.0
         for spans, printed in self._times():
             if printed > MISFIT * LINE_NS:
-                agrees = abs(_mean(spans) - printed) <= LINE_NS
+                agrees = abs(sum(spans) // len(spans) - printed) <= LINE_NS
                 nats += log(printed / (MISFIT * LINE_NS)) if agrees else log(MOST_STRAY)
         return nats + NATS_NEVER >= 0
 
@@ -236,7 +236,3 @@ def read_marks(
         f"{' forward and backward' if net.backward else ''}: not used"
     )
     return None
-
-
-def _mean(spans: Sequence[int]) -> int:
-    return sum(spans) // len(spans)
