@@ -621,7 +621,7 @@ def test_a_cluster_without_certificates_is_said_to_be_open_and_one_that_is_lost_
     with cluster_in(tmp_path, {}) as cluster:
         done = on(cluster, runs, tmp_path / "ds")
         assert done.returncode == 0, done.stderr
-        first, last = done.stderr.splitlines()
+        first, *_, last = done.stderr.splitlines()  # between them its progress, if it takes long
         assert first.startswith("problem: the cluster asks for no certificates: ")
         assert last.startswith("6 runs: 6 converted, 0 failed, ")
         assert content(tmp_path / "ds") == whole

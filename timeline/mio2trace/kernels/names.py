@@ -657,7 +657,7 @@ def read_options(options: str) -> Stated:
         filters=tuple(macros[name] for name in _FILTER) if macros.keys() >= {*_FILTER} else (),
         channels=tuple(macros[name] for name in _CHANNELS) if macros.keys() >= {*_CHANNELS} else (),
         library=_LIBRARY.search(options) is not None,
-        meaning=next((meaning for form, meaning in _PROGRAMS if form.search(options)), None),
+        meaning=next((meaning for macro, meaning in _PROGRAMS if macro.search(options)), None),
     )
 
 
