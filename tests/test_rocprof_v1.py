@@ -391,6 +391,20 @@ def test_the_json_of_rocm_4_has_the_same_kernels(tmp_path: Path) -> None:
     found_of_rocm_4(path, v1_json)
 
 
+@pytest.mark.parametrize("value", [[], {"a": [1]}, None, True, 1e300, "x"])
+def test_any_value_may_be_in_any_field_of_an_event(value: Any, tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    args = {"BeginNs": "5", "EndNs": "5", "pid": "7", "tid": "7", "dev-id": "0", "stream-id": "1", "Name": "k"}
+    event = {"ph": "X", "name": "k", "pid": "6", "tid": "1", "ts": "0", "dur": "1", "args": args}
+    lines = [
+        "," + json.dumps(event | {"pid": pid} | ({"args": args | {key: value}} if key in args else {key: value}))
+        for pid in ("1", "2", "6")
+        for key in (*event, *args)
+    ]
+    path.write_text(JSON_HEAD + "\n".join(lines) + "\n]}")
+    assert read(path, v1_json)
+
+
 KERN = '"Index", "KernelName", "gpu-id", "queue-id", "pid", "tid", "grd", "wgr", "lds", "scr", "arch_vgpr", "sgpr"'
 
 

@@ -185,7 +185,8 @@ def _kernels_of_barriers(operations: list[tuple[Event, int]]) -> dict[int, Event
     before: dict[tuple[object, ...], list[Event]] = {}
     for event, section in operations:
         begin, end = (number(event.args.get(key)) for key in ("BeginNs", "EndNs"))
-        waiting = before.setdefault((section, event.tid, event.args.get("tid"), event.name), [])
+        place = section, number(event.tid), number(event.args.get("tid")), str(event.name)
+        waiting = before.setdefault(place, [])
         if begin is not None and begin == end:
             waiting.append(event)
         else:
