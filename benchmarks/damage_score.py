@@ -55,7 +55,7 @@ class Tally:
             one[2] += true
 
     def take(self, other: Tally, weight: float = 1) -> None:
-        """Add another's counts. ``weight``: of its links in the bins."""
+        """Add another's counts. Its links count ``weight`` times in the bins."""
         self.kernels += other.kernels
         self.right += other.right
         self.wrong_and_sure += other.wrong_and_sure

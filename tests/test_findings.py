@@ -456,7 +456,7 @@ ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
     ],
 )
 def test_the_collective_that_is_named_is_the_longest(ms: tuple[int, int, int], said: str) -> None:
-    """Of one that a graph launched, in no operation; an all-reduce of known size; one of unknown size."""
+    """A graph launched the first of three collectives, in no operation; the others have a known and an unknown size."""
     problem = CollectiveProblem(kind="allreduce", sent=1_000_000, received=1_000_000, ranks=4, dtype="float")
     known = operation(0, primitive="allreduce", problem=problem, direction=None, input=(1_000_000,))
     one = subject(

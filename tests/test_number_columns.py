@@ -1,4 +1,4 @@
-"""Columns of numbers through ADBC's driver: what SQLite gives cell by cell, whatever a stranger stored, or the same
+"""Columns of numbers through ADBC's driver are those that SQLite gives cell by cell, whatever is stored, or the same
 error."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests import rocm_made, rocpd_made
 
 pytest.importorskip("adbc_driver_sqlite")
 ROWS = 4
-"""Of a batch in these tests: the small runs have several."""
+"""Rows of a batch in these tests. The small runs have several batches."""
 TABLES = {
     "rocpd_event": ("guid", "id", "category_id", "stack_id", "parent_stack_id"),
     "rocpd_region": ("guid", "pid", "tid", "start", "end", "name_id", "event_id"),

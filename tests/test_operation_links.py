@@ -366,9 +366,9 @@ def test_a_kernel_with_all_of_a_torn_calls_buffers_is_its() -> None:
 
 
 def test_an_entry_that_may_be_two_is_never_sure() -> None:
-    """The head of one entry and the tail of another: operands or a result that do not go together, a shape or a
-    parameter that all others have is not there, two kernels launched where one does the work, or another
-    primitive's."""
+    """The head of one entry and the tail of another may look like one. Signs are operands or a result that do not go
+    together, and a missing shape or parameter that all others have. Others are two kernels where one does the work, or
+    a kernel of another primitive."""
     bias = {"input": (1, 24, 1, 1), "weights": (1, 24, 1, 1), "output": (1, 24, 1, 1)}
     two, other = (
         tuple(Launch(line=5, name=name) for name in launched)

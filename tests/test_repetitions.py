@@ -191,7 +191,7 @@ def test_kernel_time_in_no_step_is_mentioned(long: int, said: str, tmp_path: Pat
 
 @pytest.mark.parametrize(("launches", "told_by"), [(1, "whole"), (4, "repetition")])
 def test_kernels_without_sizes_of_one_graph_launch_are_no_steps(launches: int, told_by: str, tmp_path: Path) -> None:
-    """They may repeat within it; a file of so many commands has no record of each."""
+    """They may repeat within the launch. A file with many commands has no record of each."""
     events = []
     for number in range(launches):
         first = FIRST_US + 1000 * number

@@ -52,7 +52,7 @@ def report_of(analysis: Analysis, runs: Sequence[Run], gpu: Gpu | None = None, *
 
 
 def _title(run: Run, analysis: Analysis) -> str:
-    """Return the name of a run: of a job what the names of its files begin with."""
+    """Return the name of a run. That of a job is the common beginning of its files' names."""
     names = [file.name.rpartition("/")[2].partition(".")[0] for file in run.inputs]
     alike = takewhile(lambda letters: len({*letters}) == 1, zip(*names, strict=False))
     common = "".join(letters[0] for letters in alike).rstrip(" ._-")

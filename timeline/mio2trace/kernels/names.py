@@ -1,8 +1,8 @@
 """Names of kernels: primitive, directions, algorithm, role (miopen-log.md 11, dvdt-ck.md 5); short forms.
 
 A tool that makes narrow tables cuts names off: such a name means what all names with this beginning share. Short names,
-for lists and for the slices of a trace, differ wherever the full names differ. Build options tell of kernels whose name
-is in no table.
+for lists and for the slices of a trace, differ wherever the full names differ. Build options say what a kernel is
+whose name is in no table.
 """
 
 from __future__ import annotations
@@ -637,7 +637,7 @@ are of another primitive."""
 
 
 class Stated(NamedTuple):
-    """What build options state: numbers, direction, filter, channels, whether MIOpen's; the meaning of any kernel."""
+    """Facts from build options: numbers, direction, filter, channels, whether MIOpen's; the meaning of any kernel."""
 
     numbers: frozenset[int]
     forward: bool | None

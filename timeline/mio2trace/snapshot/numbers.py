@@ -10,7 +10,7 @@ from mio2trace.model.tables import NO, Numbers
 
 _BOUNDS = np.array([-(1 << 31), -(1 << 15), -(1 << 7), -(1 << 5), 1 << 7, 1 << 8, 1 << 16, 1 << 32])
 _SIZES = np.array([9, 5, 3, 2, 1, 2, 3, 5, 9], np.int8)
-"""Bytes of a number below each bound, and of one that is not below the last."""
+"""Bytes of a number below each bound; the last size is of all other numbers."""
 _MARKS = (0xD3, 0xD2, 0xD1, 0xD0, None, 0xCC, 0xCD, 0xCE, 0xCF)
 """The first of these bytes."""
 _NIL = 0xC0

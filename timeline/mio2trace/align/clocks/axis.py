@@ -282,7 +282,7 @@ def line_axis(links: Links) -> Timeline | None:
 
 
 def chances_between(links: Links, layer_lines: Sequence[int]) -> dict[int, float]:
-    """Return how likely an activity without operation is in the layer of the one before; 0 at both ends."""
+    """Return how likely an activity without operation is in the layer of the activity before; 0 at both ends."""
     line_of = {operation.index: operation.line for operation in links.operations}
     lines = np.array([line_of.get(index, NONE) for index in links.operation_of], np.int64)
     chances: dict[int, float] = {}

@@ -49,7 +49,7 @@ class _Run(NamedTuple):
 
 
 class _Slot(NamedTuple):
-    """A place between two ops: op ``at`` behind the anchor before anchor ``offset``. ``is_end``: of a sum."""
+    """A place between two ops: op ``at`` behind the anchor before anchor ``offset``. ``is_end``: a sum's end."""
 
     offset: int
     at: int

@@ -205,7 +205,7 @@ def layers_by_sequence(
 def _numbering(ops: Sequence[ForwardOp], steps: Sequence[MarkedStep], profile: Profile) -> Callable[[int], int | None]:
     """Return a function that gives the step at a time: marked steps, else what the ops repeat.
 
-    A step begins at an op with parameters. What comes before the next one counts, too: other ops, a backward pass, an
+    A step begins at an op with parameters. It holds all before the next such op: other ops, a backward pass, an
     optimizer. Without shapes, a net of convolutions and norms by turns seems to begin again at each of them.
     """
     if steps:

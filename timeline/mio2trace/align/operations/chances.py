@@ -1,5 +1,5 @@
-"""What the alignment says of each kernel, and what the run itself shows by it: how often calls are lost or launch
-nothing, and what equal calls launch.
+"""The alignment gives each kernel its likeliest call, and shows by this how often calls of the run are lost or launch
+nothing, and which kernels equal calls launch.
 
 Learned from a posterior (miopen-log.md 10). A pair's own contribution is left out when it is judged."""
 
@@ -42,10 +42,10 @@ LEAST = 0.005
 
 
 class Posterior(msgspec.Struct, kw_only=True):
-    """``operation[i]``: the likeliest place of kernel i in the list of operations, `NONE` for none; ``confidence[i]``
-    its probability; ``others[i]`` the next best ones with theirs; ``gone[i]`` the probability that it is of a call that
-    the log lost; ``fits[i]`` how well it fits, where that is at hand. ``evidence`` is the log-likelihood ratio of all;
-    ``states``, how many the search kept."""
+    """``operation[i]``: the likeliest place of kernel i in the list of operations, `NONE` for none. ``confidence[i]``:
+    its probability. ``others[i]``: the next best places with theirs. ``gone[i]``: the probability that the log lost the
+    call of the kernel. ``fits[i]``: how well the kernel fits, where that is known. ``evidence``: the
+    log-likelihood ratio of all. ``states``: how many the search kept."""
 
     operation: list[int]
     confidence: list[float]
@@ -57,7 +57,7 @@ class Posterior(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of_none(cls, count: int) -> Posterior:
-        """Of so many kernels, before anything is known: each is in no call."""
+        """Return the posterior of ``count`` kernels before anything is known: each is in no call."""
         return cls(
             operation=[NONE] * count,
             confidence=[1.0] * count,
@@ -67,7 +67,7 @@ class Posterior(msgspec.Struct, kw_only=True):
         )
 
     def mixed(self, other: Posterior) -> Posterior:
-        """What two searches say together, each as far as its evidence goes: where both say the same it stays."""
+        """Return the result of two searches together, each weighed by its evidence. Where both agree it stays."""
         share = 1 / (1 + exp(min(700.0, self.evidence - other.evidence)))
         better, worse = (self, other) if share < 0.5 else (other, self)
         share = min(share, 1 - share)
@@ -85,7 +85,7 @@ class Posterior(msgspec.Struct, kw_only=True):
         return mixture
 
     def calibrate(self, at: int) -> None:
-        """Say of a link in doubt what was measured of as much doubt (`rates.CALIBRATED`); the rest is the others'."""
+        """Give a doubtful link the measured confidence of such links (`rates.CALIBRATED`); the others get the rest."""
         before = self.confidence[at]
         after = self.confidence[at] = calibrated("operation", before)
         rest = (1 - after) / (1 - before) if after != before else 1.0
@@ -292,7 +292,7 @@ class Habits:
 
 
 def _sort(kind: KernelKind, operation: Operation) -> object:
-    """Return what tells a helper's calls (the primitive) and an unknown name's (the direction, too), else None."""
+    """Return the primitive for a helper, primitive and direction for an unknown name, else None."""
     if kind.is_strange:
         return operation.primitive, operation.direction
     return operation.primitive if kind.name is not None and not kind.name.primitives else None

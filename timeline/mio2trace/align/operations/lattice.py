@@ -204,8 +204,8 @@ class Source(NamedTuple):
 
 
 def ranked(sources: Sequence[Source], row: float) -> list[Sequence[Source]]:
-    """Return the states in the orders of their cost for near and for far operations, of which the best contain the best
-    for any operation; in one order if there are few, or if ``row`` (the cost of dividing a row of GEMMs) differs."""
+    """Return the states in two orders: of their cost for near and for far operations. The best of both contain the best
+    for any operation. There is one order for few states, or with ``row`` (the cost of dividing a row of GEMMs)."""
     if row or len(sources) <= 2 * SOURCES:
         return [sources]
     near = sorted(sources, key=lambda source: source.nats - source.passed, reverse=True)

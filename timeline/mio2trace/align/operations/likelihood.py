@@ -50,7 +50,7 @@ def parts(operation: Operation) -> Iterator[tuple[int, int, int]]:
 
 
 def may_be_part(name: str, work_items: int, operation: Operation) -> bool | None:
-    """Return whether a convolution may run a GEMM of so many work items (one of `parts`); None if unknown.
+    """Return whether a convolution may run a GEMM of ``work_items`` (one of `parts`); None if unknown.
 
     ``miog_betac`` scales two elements per work item, line by line, in groups of 256; ``miog_betac_alphaab`` computes a
     tile per work item, each element once."""

@@ -43,7 +43,7 @@ _SHAPES = ("input", "weights", "output")
 
 
 class _Form(msgspec.Struct, frozen=True, gc=False):
-    """``names``: parameters by place; ``stated``: those without buffer, too. ``direction``: of a convolution."""
+    """``names``: parameters by place; ``stated``: also those without buffer. ``direction``: a convolution's."""
 
     names: tuple[str, ...]
     stated: frozenset[str]
@@ -263,7 +263,7 @@ _USES: Mapping[str, frozenset[str]] = {
     "bias": frozenset(("optensor",)),
     "sum": frozenset(("reduce",)),
 }  # fmt: skip
-"""Primitives whose kernels another one launches, too."""
+"""Primitives whose kernels another primitive also launches."""
 _TRANSPOSED: Mapping[str | None, OperationDirection] = {"forward": "backward-data", "backward-data": "forward"}
 """A transposed convolution runs the other direction's kernels (miopen-log.md 6)."""
 
@@ -308,7 +308,7 @@ _ZERO, _ONE = "00000000", "0000803f"
 
 
 class KernelKind(msgspec.Struct, frozen=True, gc=False):
-    """What activities of equal name, size, program, GEMM and integer arguments share.
+    """Facts that activities of equal name, size, program, GEMM and integer arguments share.
 
     ``directions``: those that name, options or beta allow, empty for any. ``offsets``: begins of a GEMM in its buffers,
     in elements, if known. ``filters``, ``channels`` (output, input): as name or options state. ``is_unknown``: the name
@@ -341,8 +341,8 @@ class KernelKind(msgspec.Struct, frozen=True, gc=False):
 class Kernels:
     """The kernels of one queue in order: kinds, buffers, relations to the kernel before.
 
-    ``named``: buffers that an operation names. ``helped[i]``: 2 if kernel i reads what the one before made for it, 1 if
-    probably. ``apart[i]``: both have buffers, but no common one. ``again[i]``: equal to one of the two before.
+    ``named``: buffers that an operation names. ``helped[i]``: 2 if kernel i reads what the kernel before made for it, 1
+    if probably. ``apart[i]``: both have buffers, but no common one. ``again[i]``: equal to one of the two before.
     ``parted[i]``: the thread moved host data in between. ``in_row[i]``: continues a row of GEMMs. ``after_helper[i]``:
     follows a helper of what comes next. ``gemm_before[i]``, ``main_before[i]``: kind of the last GEMM, of the
     last main kernel, or -1. ``written``, ``read``: buffer
@@ -477,7 +477,7 @@ class Kernels:
 
 
 def _parted(profile: Profile, positions: Sequence[int]) -> bytearray:
-    """Return whether the kernel's thread moved data between host and device since the one before."""
+    """Return whether the kernel's thread moved data between host and device since the kernel before."""
     activities = profile.activities
     parted = bytearray(len(positions))
     for place, (before, after) in enumerate(pairwise(positions), 1):
@@ -564,7 +564,7 @@ def _tie(before: _Sign, sign: _Sign, workspaces: frozenset[int]) -> tuple[int, i
 def _helped(
     first: Sequence[int], role: str, second: Sequence[int], second_role: str, workspaces: frozenset[int], *, both: bool
 ) -> int:
-    """Return 2 if a kernel surely reads what the one before made for it (or a workspace), 1 if probably."""
+    """Return 2 if a kernel surely reads what the kernel before made for it (or a workspace), 1 if probably."""
     if first[-1] not in second or (role in _NO_HELP and second_role in _NO_HELP):
         return 0
     if role in _HELPS_NEXT or (role in _NO_HELP and second_role in POST) or first[-1] in workspaces:

@@ -82,7 +82,7 @@ def chance_of_place(likelihood: Likelihood, windows: Windows, posterior: Posteri
 
 
 def doubt_repeats(likelihood: Likelihood, posterior: Posterior, rates: Rates) -> None:
-    """Doubt searches that stand alone between kernels of lost calls, if other layers search for their problems, too.
+    """Doubt searches that stand alone between kernels of lost calls, if other layers also search for their problems.
 
     They may be the searches of those layers, which the log lost: then it lost one stretch, not two, and those that it
     has launched nothing, as what was searched before."""

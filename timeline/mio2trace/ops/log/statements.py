@@ -337,8 +337,8 @@ _NUMBERS = late(r"0x[0-9a-fA-F]+|\b[0-9A-F]{16}\b|[0-9]+")
 class Alarm(msgspec.Struct, frozen=True, kw_only=True):
     """Errors or warnings that differ only in their numbers.
 
-    ``kind``: the kind of the message (`Message.kind`). ``line``, ``function``, ``text``: of the first one; ``function``
-    is empty for a message without a level.
+    ``kind``: the kind of the message (`Message.kind`). ``line``, ``function`` and ``text`` are the first message's.
+    ``function`` is empty for a message without a level.
     """
 
     level: AlarmLevel

@@ -1,7 +1,7 @@
 """Columns of whole numbers out of a large database, in half the time: no cell becomes an object of Python.
 
-ADBC's driver for SQLite reads them. It has no authorizer, no limit on steps and none on the length of a value, so
-`Database.arrays` looks at a query first, and what the driver cannot read is read in the other way. The driver decides
+ADBC's driver for SQLite reads them. It has no authorizer, no limit on steps, none on the length of a value. So
+`Database.arrays` looks at a query first. Rows that the driver cannot read are read by `sqlite3`. The driver decides
 what a column holds by its first rows; a later cell of another kind is an error. So a column of whole numbers is one.
 """
 

@@ -49,7 +49,7 @@ _LONGEST_VALUE = 1 << 20
 _AT_ONCE = 1 << 9
 """Rows of a block. Their cells fit into the cache of a processor, so that columns are made of them quickly."""
 LARGE = 1 << 24
-"""From so many bytes on, `Database.arrays` takes less time than it costs to load what it needs."""
+"""Bytes of the smallest database for which `Database.arrays` saves more time than loading its libraries costs."""
 _NAME = r"""(?:"[^"]++"|`[^`]++`|\[[^\]]++\]|\w++)"""
 _VIEW = re.compile(rf"CREATE (?:TEMP(?:ORARY)? )?VIEW (?:IF NOT EXISTS )?{_NAME} AS (.*+)", re.IGNORECASE)
 _SHOWN = re.compile(rf"SELECT (?:\*|{_NAME}(?>(?: ?, ?{_NAME})*)) FROM ({_NAME})", re.IGNORECASE)  # noqa: S608
@@ -141,7 +141,7 @@ class Database:
         return self._within(self._of_numbers.execute(query))
 
     def blocks(self, query: str, after: int = 0) -> Iterator[list[tuple[Any, ...]]]:
-        """As `numbers`, column by column, of some hundred rows each time; ``after`` so many rows."""
+        """As `numbers`, column by column, of some hundred rows each time. The first ``after`` rows are left out."""
         rows = islice(self.numbers(query), after, None)
         while some := list(islice(rows, _AT_ONCE)):
             yield list(zip(*some, strict=True))

@@ -253,7 +253,7 @@ MOST_QUEUES = 8
 
 
 def place_by_layer_lines(attribution: Attribution) -> None:
-    """Cut at the layer lines whose stamps or places bound layers, else at those between which calls show what ran."""
+    """Cut at the layer lines whose stamps or places bound layers, else where calls between two lines show what ran."""
     axis = attribution.axis
     if axis is None or axis.evidence in attribution.without:
         return

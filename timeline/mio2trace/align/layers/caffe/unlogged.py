@@ -97,7 +97,7 @@ def _before(attribution: Attribution, position: int, positions: range) -> list[i
 
 
 class _Known:
-    """What layers of other passes show about kernels, in one direction."""
+    """Kernels of layers of other passes, in one direction."""
 
     def __init__(self, attribution: Attribution, direction: Direction, without: range) -> None:
         links, net = attribution.links, attribution.net
