@@ -135,6 +135,40 @@ def test_a_dataset_is_not_replaced_by_what_is_read_of_it(tmp_path: Path) -> None
     assert [path.name for path in tmp_path.iterdir()] == ["run.parquet"]
 
 
+def test_a_trace_tables_and_a_page_of_one_reading_are_those_of_three(tmp_path: Path) -> None:
+    """Byte by byte. Two outputs of one kind are refused."""
+    files = [str(ROOT / "traces" / path) for path in TRACES["alexnet"]]
+    names = ["out.pftrace", "out.parquet", "out.html"]
+    together, alone = tmp_path / "together", tmp_path / "alone"
+    together.mkdir()
+    alone.mkdir()
+    given = [word for name in names for word in ("-o", str(together / name))]
+    done = CliRunner().invoke(cli, [*files, *given])
+    assert done.exit_code == 0, done.stderr
+    wrote = [line for line in done.stderr.splitlines() if line.startswith("wrote ")]
+    assert [sum(name in line for line in wrote) for name in names] == [1, 1, 1]
+    for name in names:
+        assert CliRunner().invoke(cli, [*files, "-o", str(alone / name), "-q"]).exit_code == 0
+    assert contents(together) == contents(alone)
+    twice = CliRunner().invoke(cli, [*files, *given, "-o", str(tmp_path / "b.html")])
+    assert (twice.exit_code, "expected one output of each kind" in twice.stderr) == (2, True)
+    assert not (tmp_path / "b.html").exists()
+
+
+def test_with_strict_nothing_is_written_beside_a_refused_trace(tmp_path: Path) -> None:
+    """A problem of the inputs is found before the first output."""
+    cut = tmp_path / "run.log.gz"
+    cut.write_bytes((ROOT / "traces" / TRACES["alexnet"][0]).read_bytes()[:-400])
+    given = [str(cut), "--strict", "-o", str(tmp_path / "a.json"), "-o", str(tmp_path / "a.parquet")]
+    done = CliRunner().invoke(cli, given)
+    assert (done.exit_code, "--strict" in done.stderr) == (1, True), done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["run.log.gz"]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def test_several_runs_are_a_dataset_of_several(tmp_path: Path) -> None:
     """Each by its name; one of them is asked for by its file."""
     files = [str(ROOT / "traces" / path) for name in ("alexnet", "squeezenet") for path in TRACES[name]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, get_args
 
 import msgspec
@@ -15,7 +15,7 @@ from mio2trace.align import Alignment
 from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse, as_given
 from mio2trace.draw import BuildOptions, Fold, HostCalls, RunToDraw, Selection, Tracks, build
 from mio2trace.draw.selection import window
-from mio2trace.files import Input, Progress, replacing, standard_output
+from mio2trace.files import TABLES_SUFFIX, Input, Progress, replacing, standard_output
 from mio2trace.measures.device_time.launches import Launches
 from mio2trace.memory import give_back_freed_memory, without_garbage_collection
 from mio2trace.notes import LOGGED, InputError, Notes, OptionError
@@ -24,8 +24,6 @@ from mio2trace.summary import explain as explained
 from mio2trace.trace import Trace, checked
 from mio2trace.writers import Writer, Written, by_suffix, suffixes, write
 
-TABLES_SUFFIX = ".parquet"
-"""The suffix of a folder of tables, which is no trace."""
 LARGE = "a run that is too large for a viewer"
 
 
@@ -113,6 +111,7 @@ def convert(  # noqa: PLR0913 - keyword-only options
     keep: Sequence[str] = (),
     max_input: int | None = None,
     progress: Progress | None = None,
+    beside: Callable[[Analysis], object] | None = None,
 ) -> Conversion:
     """Join the files of one run into a trace, and write it to ``output`` unless that is None.
 
@@ -129,7 +128,8 @@ def convert(  # noqa: PLR0913 - keyword-only options
     job. ``explain``: links for which the report gives the reasons (`mio2trace.summary`). ``keep``: kinds of
     private text to leave in (`mio2trace.privacy.KINDS`). ``max_input``: the most decompressed bytes of an input
     (default: `mio2trace.source.Source`). ``check``: verify the invariants of the trace. ``strict``: a problem is an
-    error. If ``output`` is a path, the file is replaced as a whole or not at all, and its suffix chooses the form.
+    error. ``beside`` gets the analysis before the trace is drawn. If ``output`` is a path, the file is replaced as a
+    whole or not at all, and its suffix chooses the form.
 
     Raises `InputError` for an unusable input, with a message of one line; `OptionError`, a ValueError, for a wrong
     option.
@@ -158,6 +158,8 @@ def convert(  # noqa: PLR0913 - keyword-only options
                 progress=progress,
             ),
         )
+        if beside is not None:
+            beside(analysis)
         notes = analysis.notes
         runs = list(analysis.runs) if several else _of_one_run(analysis)
         if of_a_job and not (len(runs) == 1 and runs[0].is_job):

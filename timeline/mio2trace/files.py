@@ -40,6 +40,8 @@ FilePath = str | os.PathLike[str]
 _ROTATED = re.compile(r"(.+)\.(\d{1,4})(?:\.gz)?")
 Progress = Callable[[str, int, int], None]
 """Is called with an input's name, the bytes read, and all bytes (0 if unknown)."""
+TABLES_SUFFIX = ".parquet"
+"""The suffix of a folder of tables, which is no trace."""
 STANDARD_INPUT = "-"
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 from click.core import ParameterSource
 
-from mio2trace.analysis import Run, analyse
+from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse
 from mio2trace.commands.options import (
     Command,
     Reading,
@@ -23,20 +24,19 @@ from mio2trace.commands.options import (
     quiet_option,
     words_option,
 )
-from mio2trace.commands.printing import INCOMPLETE, Progress, is_terminal, say, tell
+from mio2trace.commands.printing import INCOMPLETE, Progress, is_terminal, put, say, tell
 from mio2trace.evidence import EVIDENCE
-from mio2trace.files import STANDARD_INPUT
+from mio2trace.files import STANDARD_INPUT, TABLES_SUFFIX
 from mio2trace.notes import InputError
 from mio2trace.outgoing import count
 
 if TYPE_CHECKING:
     from mio2trace import conversion
 
-NO_OUTPUT = ""
-"""This name of an output means that nothing is written."""
-_OF_TABLES = ("files", "output", "host_calls", "without", "several", "strict", "keep", "quiet")
+PAGE_SUFFIX = ".html"
+_OF_TABLES = ("files", "outputs", "host_calls", "without", "several", "strict", "keep", "quiet")
 """Options that decide what is read and joined."""
-_OF_ANSWER = ("files", "repetition", "tags", "align", "max_input", "strict", "quiet", "verbose")
+_OF_ANSWER = ("files", "outputs", "repetition", "tags", "align", "max_input", "strict", "quiet", "verbose")
 SMALLER = ("--host-calls none", "--iterations", "--from", "--to", "--top", "--min-duration", "--no-args")
 """Options of `convert` that make a trace smaller, the most useful first."""
 TRACK_WORDS = ("kernels", "operations")
@@ -49,10 +49,12 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
 @click.option(
     "-o",
     "--output",
-    default=None,
+    "outputs",
+    multiple=True,
     metavar="OUT",
     help="Output file. .pftrace: Perfetto's native format, recommended. .json: for other viewers. Both may end in .gz."
-    " .parquet: a folder of tables. -: stdout. Without -o the answer is printed.",
+    " .parquet: a folder of tables. .html: the report. -: stdout. Repeat -o for a trace, tables and a report of one"
+    " reading. Without -o the answer is printed.",
 )
 @click.option(
     "--host-calls",
@@ -145,7 +147,7 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
 @flag("-v", "--verbose", help="Also print the evidence of the links, the clocks and the sums.")
 @quiet_option
 def convert(
-    files: tuple[str, ...], output: str | None, reading: Reading, verbose: bool, quiet: bool, **drawing: Any
+    files: tuple[str, ...], outputs: tuple[str, ...], reading: Reading, verbose: bool, quiet: bool, **drawing: Any
 ) -> object:
     """Write a trace for the Perfetto UI, or print the answer (without -o).
 
@@ -157,40 +159,59 @@ def convert(
     Examples:
       mio2trace trace.json.gz
       mio2trace run.log run_results.db -o out.pftrace
+      mio2trace run_results.db -o out.pftrace -o tables.parquet -o report.html
       mio2trace prof.json -o - --host-calls none | gzip > out.json.gz
       mio2trace run.log prof.json -o out.pftrace --iterations 2-4
       mio2trace run.log prof.json -o out.pftrace --from "layer conv2 backward"
     """
-    from mio2trace import conversion
-
     strict = drawing["strict"]
-    if output is None and not (drawing["explain"] or drawing["check"] or drawing["summary_file"]):
+    output, tables, page = _by_kind(outputs)
+    is_drawn = output is not None or drawing["explain"] or drawing["check"] or drawing["summary_file"]
+    if not is_drawn and tables is None:
         from mio2trace.commands.report import make
 
         _refuse_all_but(_OF_ANSWER, ": add -o OUT.pftrace")
-        make(files, "-", "text", None, reading, strict=strict, quiet=quiet)
-        return None
-    if output is None:
-        output = NO_OUTPUT
-    if output.lower().endswith(conversion.TABLES_SUFFIX):
+        return make(files, page or "-", None, None, reading, strict=strict, quiet=quiet)
+    beside = functools.partial(_write_beside, files, tables, page, reading, drawing)
+    if not is_drawn:
         _refuse_all_but(_OF_TABLES, ", not tables")
-        _write_tables(files, output, reading, drawing, quiet)
-        return None
-    _refuse_to_overwrite(files, output, drawing["summary_file"])
+        return _write_tables(files, beside, reading, drawing, quiet)
+    from mio2trace import conversion
+
+    _refuse_to_overwrite(files, [*outputs, drawing["summary_file"]])
+    wrote: list[str] = []
     progress = Progress() if not quiet and is_terminal() else None
     try:
-        result = conversion.convert(*files, output=output or None, progress=progress, **reading._asdict(), **drawing)
+        result = conversion.convert(
+            *files,
+            output=output,
+            progress=progress,
+            beside=lambda analysis: wrote.extend(beside(analysis)),
+            **reading._asdict(),
+            **drawing,
+        )
     finally:
         if progress is not None:
             progress.done()
     for line in [*result.reasons, *result.problems] if quiet else result.said(verbose):
         tell(line, coloured=True)
-    if not quiet and output not in ("-", NO_OUTPUT):
-        for line in _wrote(output, result, drawing["host_calls"]):
+    if not quiet:
+        for line in [*wrote, *(_wrote(output, result, drawing["host_calls"]) if output not in (None, "-") else ())]:
             tell(line, coloured=True)
     if strict and not result.metadata["completeness"]["complete"]:
         click.get_current_context().exit(INCOMPLETE)
     return result
+
+
+def _by_kind(outputs: Sequence[str]) -> tuple[str | None, str | None, str | None]:
+    """The trace, the folder of tables, the page of the report. Raises `click.UsageError` for two of one kind."""
+    found: dict[str, str] = {}
+    for output in outputs:
+        kind = next((suffix for suffix in (TABLES_SUFFIX, PAGE_SUFFIX) if output.lower().endswith(suffix)), "")
+        if kind in found:
+            raise click.UsageError(f"{found[kind]} and {output}: expected one output of each kind")
+        found[kind] = output
+    return found.get(""), found.get(TABLES_SUFFIX), found.get(PAGE_SUFFIX)
 
 
 def _refuse_all_but(names: Sequence[str], where_else: str) -> None:
@@ -219,12 +240,14 @@ def _wrote(output: str, result: conversion.Conversion, host_calls: str) -> Itera
     yield f"wrote {output} ({size / 1e6:.1f} MB{each}): open it at https://ui.perfetto.dev"
 
 
-def _refuse_to_overwrite(files: tuple[str, ...], output: str, summary_file: str | None) -> None:
-    """Refuse to overwrite an input, or one output with another."""
+def _refuse_to_overwrite(files: tuple[str, ...], outputs: Sequence[str | None]) -> None:
+    """Refuse to overwrite an input, or one output with another. The last of ``outputs`` is the trace's summary."""
+    *others, summary = outputs
     try:
-        if summary_file is not None and os.path.realpath(summary_file) == os.path.realpath(output):
-            raise click.UsageError(f"{output} is both the trace and its summary")
-        for target in filter(None, (output, summary_file)):
+        for target in filter(None, others):
+            if summary is not None and os.path.realpath(summary) == os.path.realpath(target):
+                raise click.UsageError(f"{target} is both the trace and its summary")
+        for target in filter(None, outputs):
             if os.path.isfile(target) and any(_is_in(target, file) for file in files):
                 raise click.UsageError(f"{target} is also an input")
     except (OSError, ValueError):
@@ -250,36 +273,75 @@ def _is_in(target: str, file: str) -> bool:
 # -- ``mio2trace FILE... -o out.parquet``: a run as a folder of tables, an input as its files are ----------------------
 
 
-def _write_tables(files: Sequence[str], output: str, reading: Reading, drawing: Mapping[str, Any], quiet: bool) -> None:
-    """Write the run (with ``several`` each run) to the folder ``output``. Raises `InputError`."""
+def _write_tables(
+    files: Sequence[str],
+    beside: Callable[[Analysis], Iterator[str]],
+    reading: Reading,
+    drawing: Mapping[str, Any],
+    quiet: bool,
+) -> Analysis:
+    """Write what ``beside`` writes, without a trace. Raises `InputError`."""
     from mio2trace.answer import report_of  # imported here because most conversions write no tables
     from mio2trace.answer.text import FULL
-    from mio2trace.dataset import replace, require_anything
 
-    place = os.path.join(os.path.realpath(output), "")
-    if any(os.path.join(os.path.realpath(file), "").startswith(place) for file in files if file != STANDARD_INPUT):
-        raise click.UsageError(f"{output} is also an input")
     strict = drawing["strict"]
-    options = reading.analysis(
-        host_calls=drawing["host_calls"] == "all", without=frozenset(drawing["without"]), keep=tuple(drawing["keep"])
-    )
-    analysis = analyse(files, options)
-    runs = analysis.complete or analysis.runs[:1] if drawing["several"] else (analysis.run,)
-    if strict and analysis.notes.problems:
-        raise InputError("--strict: " + "; ".join(map(str, analysis.notes.problems)))
-    repetitions: tuple[Run, ...] = ()
-    if analysis.has_repetitions and len(files) == 1 and files[0] != STANDARD_INPUT and reading.repetition is None:
-        repetitions = analyse(files, msgspec.structs.replace(options, repetition="every")).runs
-    require_anything(runs, analysis)
-    rows = replace(output, runs, analysis, repetitions)
+    analysis = analyse(files, _options(reading, drawing))
+    wrote = list(beside(analysis))
+    runs = _runs(analysis, drawing)
     if not quiet:
         for section in report_of(analysis, runs, depth="lines").sections[:FULL]:
             tell(section.verdict)
     say(analysis.notes, [], quiet)
     if not quiet:
-        tell(_written(output, rows))
+        for line in wrote:
+            tell(line)
     if strict and not all(one.completeness.complete for run in runs for one in run.measures):
         click.get_current_context().exit(INCOMPLETE)
+    return analysis
+
+
+def _options(reading: Reading, drawing: Mapping[str, Any]) -> AnalysisOptions:
+    return reading.analysis(
+        host_calls=drawing["host_calls"] == "all", without=frozenset(drawing["without"]), keep=tuple(drawing["keep"])
+    )
+
+
+def _runs(analysis: Analysis, drawing: Mapping[str, Any]) -> Sequence[Run]:
+    """The run, or with ``several`` each run. Raises `InputError` for several runs without it."""
+    return (analysis.complete or analysis.runs[:1]) if drawing["several"] else (analysis.run,)
+
+
+def _write_beside(
+    files: Sequence[str],
+    tables: str | None,
+    page: str | None,
+    reading: Reading,
+    drawing: Mapping[str, Any],
+    analysis: Analysis,
+) -> Iterator[str]:
+    """Write the run (with ``several`` each run) to the folder ``tables`` and to ``page``. Yields the lines about it.
+    Raises `InputError`."""
+    if drawing["strict"] and analysis.notes.problems:
+        raise InputError("--strict: " + "; ".join(map(str, analysis.notes.problems)))
+    if tables is not None:
+        from mio2trace.dataset import replace, require_anything
+
+        runs = _runs(analysis, drawing)
+        place = os.path.join(os.path.realpath(tables), "")
+        if any(os.path.join(os.path.realpath(file), "").startswith(place) for file in files if file != STANDARD_INPUT):
+            raise click.UsageError(f"{tables} is also an input")
+        repetitions: tuple[Run, ...] = ()
+        if analysis.has_repetitions and len(files) == 1 and files[0] != STANDARD_INPUT and reading.repetition is None:
+            repetitions = analyse(files, msgspec.structs.replace(_options(reading, drawing), repetition="every")).runs
+        require_anything(runs, analysis)
+        yield _written(tables, replace(tables, runs, analysis, repetitions))
+    if page is not None:
+        from mio2trace.commands.report import content, written
+        from mio2trace.commands.report import wrote as wrote_page
+
+        text = written(content(analysis, "html"), "html")
+        put([text], page)
+        yield wrote_page(page, text)
 
 
 def _written(output: str, rows: Mapping[str, int]) -> str:

@@ -13,7 +13,9 @@ from mio2trace.commands.options import Command, Reading, files_argument, flag, r
 from mio2trace.commands.printing import INCOMPLETE, coloured, put, say, tell
 
 if TYPE_CHECKING:
+    from mio2trace.analysis import Analysis
     from mio2trace.answer import Report
+    from mio2trace.findings import Gpu
 
 FORMS = ("html", "markdown", "text", "json")
 SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", ".json": "json"}
@@ -55,29 +57,23 @@ def report(
 
 def make(
     files: tuple[str, ...], output: str, form: Any, gpu: str | None, reading: Reading, *, strict: bool, quiet: bool
-) -> None:
+) -> object:
     """Write the report. Exits with `INCOMPLETE` if ``strict`` is set and a profile is incomplete."""
-    from mio2trace.analysis import analyse, as_given
-    from mio2trace.answer import report_of
+    from mio2trace.analysis import analyse
     from mio2trace.answer.text import FULL
-    from mio2trace.conversion import what_is_missing
     from mio2trace.findings import gpu_of
-    from mio2trace.notes import LOGGED, OF_TRACES, InputError, OptionError
+    from mio2trace.notes import LOGGED, OF_TRACES, OptionError
 
     form = form or ("text" if output == "-" else SUFFIXES.get(os.path.splitext(output)[1].lower()))
     if form is None:
         raise OptionError(f"{output}: expected a name that ends in {', '.join(SUFFIXES)}, or --format")
     peaks = None if gpu is None else gpu_of(gpu)
-    incomplete = False
+    analysis, incomplete = None, False
     if is_fleet(files):
         text, verdicts, notes = fleet_report(files[0], form), [], None
     else:
         analysis = analyse(files, reading.analysis())
-        made = report_of(
-            analysis, as_given(analysis.complete or analysis.runs), peaks, depth="page" if form == "html" else "tables"
-        )
-        if not made.sections:
-            raise InputError(f"{analysis.names}: {what_is_missing(analysis.runs[0], analysis.notes)}")
+        made = content(analysis, form, peaks)
         text, notes = written(made, form), analysis.notes
         incomplete = any(one.completeness is not None and not one.completeness.complete for one in made.sections)
         verdicts = [section.verdict for section in made.sections[:FULL] if form != "text"]
@@ -90,9 +86,29 @@ def make(
         of_answer = [note for note in notes if not any(words in note.kind for words in OF_TRACES)]
         say((note for note in of_answer if form == "json" or note.kind not in LOGGED), [], quiet)
     if output != "-" and not quiet:
-        tell(f"wrote {output} ({len(text.encode('utf-8', 'replace')) / 1000:.0f} kB)")
+        tell(wrote(output, text))
     if strict and incomplete:
         click.get_current_context().exit(INCOMPLETE)
+    return analysis
+
+
+def wrote(output: str, text: str) -> str:
+    return f"wrote {output} ({len(text.encode('utf-8', 'replace')) / 1000:.0f} kB)"
+
+
+def content(analysis: Analysis, form: str, peaks: Gpu | None = None) -> Report:
+    """Return the report in the depth that ``form`` shows. Raises `InputError` if nothing has a time."""
+    from mio2trace.analysis import as_given
+    from mio2trace.answer import report_of
+    from mio2trace.conversion import what_is_missing
+    from mio2trace.notes import InputError
+
+    made = report_of(
+        analysis, as_given(analysis.complete or analysis.runs), peaks, depth="page" if form == "html" else "tables"
+    )
+    if not made.sections:
+        raise InputError(f"{analysis.names}: {what_is_missing(analysis.runs[0], analysis.notes)}")
+    return made
 
 
 def written(made: Report, form: str) -> str:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse
 from mio2trace.answer import report_of
 from mio2trace.answer.html import page
-from mio2trace.conversion import TABLES_SUFFIX, convert
+from mio2trace.conversion import convert
 from mio2trace.dataset import replace
 from mio2trace.dataset import rows as columns
 from mio2trace.dataset.rows import Data, tables_of
+from mio2trace.files import TABLES_SUFFIX
 from mio2trace.memory import without_garbage_collection
 from mio2trace.outgoing import count, shortened, visible
 from mio2trace.reports.tables import Table as Printed
