@@ -35,8 +35,8 @@ import mio2trace  # noqa: E402
 from mio2trace.batch import running  # noqa: E402
 from mio2trace.batch.confined import Limits  # noqa: E402
 from mio2trace.batch.finding import FoundRun, find_runs  # noqa: E402
-from mio2trace.batch.journal import Entry, read_journals  # noqa: E402
 from mio2trace.batch.running import BatchOptions, run_batch  # noqa: E402
+from mio2trace.batch.work import Entry, read_journals  # noqa: E402
 from mio2trace.dataset import file_name, write_run  # noqa: E402
 from mio2trace.notes import Notes  # noqa: E402
 from tests.batch_work import made_up, poison, worker_pids  # noqa: E402

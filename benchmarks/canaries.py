@@ -40,10 +40,10 @@ from mio2trace.answer.text import lines  # noqa: E402
 from mio2trace.cli import cli  # noqa: E402
 from mio2trace.comparing import Comparison, Side  # noqa: E402
 from mio2trace.comparing import text as comparison_text  # noqa: E402
-from mio2trace.comparing.page import page as comparison_page  # noqa: E402
 from mio2trace.comparing.picture import picture  # noqa: E402
 from mio2trace.comparing.record import collect  # noqa: E402
 from mio2trace.comparing.sides import Source, base_text  # noqa: E402
+from mio2trace.comparing.text import page as comparison_page  # noqa: E402
 from mio2trace.conversion import convert  # noqa: E402
 from mio2trace.dataset import tables_of  # noqa: E402
 from mio2trace.notes import Notes  # noqa: E402

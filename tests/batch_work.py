@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mio2trace.batch.confined import Tell
-from mio2trace.batch.journal import hashes, read_journals
-from mio2trace.batch.work import Made, Work, analysed
+from mio2trace.batch.work import Made, Work, analysed, hashes, read_journals
 from tests.small_runs import as_json, benchmark
 
 

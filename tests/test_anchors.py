@@ -17,10 +17,10 @@ import mio2trace
 from mio2trace.align.processes import ProcessClock, anchored, relate_processes
 from mio2trace.analysis import Run
 from mio2trace.cli import cli
-from mio2trace.jobs import same_job
 from mio2trace.model.profile import Anchors, Clock, Profile, Reading, UnixTime, anchors_of
 from mio2trace.notes import Notes
-from mio2trace.recording.packing import pack
+from mio2trace.recording.session import pack
+from mio2trace.runs import same_job
 from tests.conftest import shared_folder
 from tests.test_processes import all_reduces, profile
 

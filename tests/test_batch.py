@@ -25,8 +25,8 @@ import mio2trace
 from mio2trace.batch import running
 from mio2trace.batch.confined import Limits
 from mio2trace.batch.finding import FoundRun, find_runs
-from mio2trace.batch.journal import Entry, Journal, read_journals
 from mio2trace.batch.running import Batch, BatchOptions, run_batch
+from mio2trace.batch.work import Entry, Journal, read_journals
 from mio2trace.cli import cli
 from mio2trace.dataset import FOLDERS, write_run
 from mio2trace.notes import InputError, Notes

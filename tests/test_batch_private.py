@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mio2trace.batch.journal import read_journals
+from mio2trace.batch.work import read_journals
 from tests.canaries import BY_NAME, CANARIES, leaks
 from tests.conftest import ROOT
 from tests.planted import FORMATS

@@ -21,9 +21,8 @@ from mio2trace.cli import cli
 from mio2trace.comparing import Comparison, Part, RunRecord, Side, compare
 from mio2trace.comparing import sides as bases
 from mio2trace.comparing.comparison import change, decision, groups, has_changed, headline, interval, label, seen
-from mio2trace.comparing.page import page
 from mio2trace.comparing.record import Inside, collect
-from mio2trace.comparing.text import block, comment
+from mio2trace.comparing.text import block, comment, page
 from mio2trace.notes import Notes
 from tests.conftest import ROOT
 from tests.made_up_runs import noisy

@@ -15,7 +15,7 @@ from mio2trace import dataset
 from mio2trace.dataset import FOLDERS, TABLES, VERSION, file_name, tables_of, write_run
 from mio2trace.dataset.rows import Data, bits, numbers, texts
 from mio2trace.model.columns import Column
-from mio2trace.reports import layers, op_times, ops
+from mio2trace.reports import layers, ops
 from mio2trace.reports.kernels import enqueue_table, spoken
 from mio2trace.reports.tables import Unit, cell_text, renamed
 from mio2trace.schema import COLUMNS, base_of
@@ -68,8 +68,8 @@ def test_operations_and_problems_are_those_of_the_printed_tables(analysis: mio2t
     """`mio2trace ops --each` and `--group-by problem`, and the dataset, say the same."""
     run = analysis.run
     tables = tables_of(run)
-    each = op_times.cost_table(run.operations, run.measures[0], NS).rows
-    summed = op_times.steady_table(run.operations, run.measures[0], ("problem",), NS).rows
+    each = ops.cost_table(run.operations, run.measures[0], NS).rows
+    summed = ops.steady_table(run.operations, run.measures[0], ("problem",), NS).rows
     for printed, name in ((each, "operations"), (summed, "problems")):
         rows = rows_of(tables[name])
         assert len(rows) == len(printed)
@@ -224,7 +224,7 @@ def test_the_page_is_the_schema(golden: Golden) -> None:
 def test_columns_are_called_as_in_the_printed_tables() -> None:
     """What a column counts as a printed one it is called as that, with its unit of time."""
     columns = {column.name for schema in TABLES.values() for column in schema.columns}
-    printed = {*COLUMNS, *ops.COLUMNS, *op_times.PLACE, *op_times.EACH}
+    printed = {*COLUMNS, *ops.COLUMNS, *ops.PLACE, *ops.EACH}
     named = {name for name in columns if name in printed or base_of(name)[0] in printed}
     own = {
         "run", "state", "error", "version", "device", "framework", "miopen", "steady_iterations", "steady", "told_by",

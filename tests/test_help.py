@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from mio2trace.cli import TASKS, cli
 from mio2trace.commands.options import RARE
 from mio2trace.notes import InputError
-from mio2trace.queries import embedded
+from mio2trace.queries import engines
 from mio2trace.trace import Slice
 
 CONTEXT = click.Context(cli, info_name="mio2trace")
@@ -84,4 +84,4 @@ def test_a_file_without_a_suffix_is_no_mistyped_command(tmp_path: Path) -> None:
 def test_an_sql_error_lists_the_names_that_there_are(sql: str, said: str) -> None:
     one = Slice(1, 0, 1, "k", "kernel", {})
     with pytest.raises(InputError, match=said):
-        embedded.answer([one], sql)
+        engines.answer_in_sqlite([one], sql)

@@ -19,7 +19,8 @@ from mio2trace.model.tables import Activities, Calls
 from mio2trace.notes import Notes
 from mio2trace.readers import READERS
 from mio2trace.readers.base import ReadOptions
-from mio2trace.reports import inspect
+from mio2trace.reports.records import kind_of
+from mio2trace.reports.records import lines as lines_of
 from mio2trace.source import Source
 from tests.conftest import ROOT
 from tests.small_runs import as_json, as_text, benchmark, read, small
@@ -55,7 +56,7 @@ def lines(done: Result) -> list[dict[str, Any]]:
 def test_nothing_is_lost_and_programs_are_not_printed(tmp_path: Path) -> None:
     """Every field of every record is there, unless it is None; a program's text is its length."""
     profile = read(as_json(small()), host_calls=True)
-    shown = [json.loads(line) for line in inspect.lines(profile)]
+    shown = [json.loads(line) for line in lines_of(profile)]
     records = [getattr(profile if hasattr(profile, name) else profile.opencl, name) for name in LISTS["profile"]]
     assert len(shown) == 1 + sum(map(len, records))
     for record, row in zip([part for parts in records for part in parts], shown[1:], strict=True):
@@ -66,9 +67,9 @@ def test_nothing_is_lost_and_programs_are_not_printed(tmp_path: Path) -> None:
         elif source is not None:
             fields["source"] = source
         kind = row.pop("record")
-        assert kind == inspect.kind_of(record)
+        assert kind == kind_of(record)
         assert row == without_none(fields)
-    assert "quoted" not in "".join(inspect.lines(profile))
+    assert "quoted" not in "".join(lines_of(profile))
 
 
 def without_none(value: Any) -> Any:
@@ -115,7 +116,7 @@ def test_what_json_refuses_is_still_a_line() -> None:
         device_name="\udcff",
         layers=(LayerTime(source=0, index=1 << 70, layer="a", direction="forward", printed_ns=1, stamp=at),),
     )
-    first, second = (json.loads(line) for line in inspect.lines(log))
+    first, second = (json.loads(line) for line in lines_of(log))
     assert first["device_name"] == "?"
     assert first["layers"] == 1
     assert second["index"] == str(1 << 70)
@@ -176,7 +177,7 @@ def check(path: Path) -> str:
     source.close()
     expected = Counter({"input": 1})
     for record in records:
-        expected[inspect.kind_of(record)] += 1
+        expected[kind_of(record)] += 1
         for owner in (record, getattr(record, "opencl", record)) if hasattr(record, "opencl") else (record,):
             for value in (getattr(owner, name) for name in owner.__struct_fields__):
                 if (
@@ -184,7 +185,7 @@ def check(path: Path) -> str:
                     and value
                     and isinstance(value[0], msgspec.Struct)
                 ):
-                    expected.update(inspect.kind_of(part) for part in value)
+                    expected.update(kind_of(part) for part in value)
     found = lines(done)
     assert Counter(row["record"] for row in found) == expected
     assert found[0]["format"] == reader.NAME

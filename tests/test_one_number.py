@@ -30,7 +30,7 @@ from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation, Phase
 from mio2trace.queries import prelude, shipped
 from mio2trace.reports import kernels as kernel_tables
-from mio2trace.reports import op_times
+from mio2trace.reports import ops
 from mio2trace.reports.layers import Repetition, execution_table
 from mio2trace.reports.tables import Row, Unit
 from mio2trace.trace import Slice
@@ -158,7 +158,7 @@ def test_each_operation_and_problem(name: str) -> None:
     true = sums(kernels, ("operation",), "", "dur")
     drawn = [made for made in asked.slices["operation"] if made.get("kernels")]
     assert sums(drawn, ("operation",), "kernels", "kernel_ns") == true
-    table = op_times.cost_table(asked.analysis.run.operations, asked.measures)
+    table = ops.cost_table(asked.analysis.run.operations, asked.measures)
     assert sums(table.rows, ("operation",), "kernels", "kernel_ns") == true
     by_kernel = kernel_tables.enqueue_table(asked.measures.alignment.profile, NS, asked.measures.alignment).rows
     assert sums([row for row in by_kernel if "operation" in row], ("operation_index",), "", "p3_p2_ns") == true
@@ -327,7 +327,7 @@ def test_a_time_that_is_not_known_is_none() -> None:
     measures = Measures(msgspec.structs.replace(alignment, profile=profile))
     cost = measures.of_operation(0)
     assert (cost.kernels, cost.untimed, cost.timed_ns, cost.kernel_ns, cost.gflops) == (2, 1, 10, None, None)
-    first, second = op_times.cost_table([operation(0), operation(1)], measures).rows
+    first, second = ops.cost_table([operation(0), operation(1)], measures).rows
     assert (first["kernels"], first.keys() & {"kernel_ns", "gflops", "percent_of_kernel_time"}) == (2, set())
     assert (second["kernel_ns"], second["percent_of_kernel_time"]) == (10, 50)
     assert {of[1]: cost.kernel_ns for of, cost in measures.layers.items()} == {"a": None, "b": 10, "c": 0}

@@ -18,11 +18,11 @@ from mio2trace.align.processes import ProcessClock, relate_processes
 from mio2trace.analysis import analyse
 from mio2trace.cli import cli
 from mio2trace.conversion import Conversion, convert
-from mio2trace.jobs import Told, same_job, shares
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Activity, Call, Clock, Device, Process, Profile, Queue, Range, Thread
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.rocm.assembly import rank_in, scope_of
+from mio2trace.runs import Told, same_job, shares
 from mio2trace.trace import Flow, Slice
 from tests.conftest import shared_folder
 

@@ -20,8 +20,8 @@ from mio2trace.analysis import analyse
 from mio2trace.answer import report_of
 from mio2trace.answer.html import page
 from mio2trace.answer.markdown import comment
-from mio2trace.answer.ranks import lines as answer_lines
 from mio2trace.answer.text import lines
+from mio2trace.answer.text import rank_lines as answer_lines
 from mio2trace.cli import cli
 from mio2trace.dataset import tables_of
 from mio2trace.model.profile import Activity, Call, Clock, Device, Process, Profile, Queue, Range, Thread

@@ -23,7 +23,7 @@ from click.testing import CliRunner
 import mio2trace
 from mio2trace.cli import cli
 from mio2trace.notes import InputError
-from mio2trace.recording import contents, machine, packing, plan
+from mio2trace.recording import machine, plan, session
 from mio2trace.source.archive import unpacked
 from tests import rocm_made
 from tests.conftest import ROOT
@@ -463,7 +463,7 @@ def test_a_pipe_among_a_profilers_files_is_not_waited_for(tmp_path: Path) -> Non
     (folder / "results.db").write_bytes(rocm_made.rpd(rocm_made.run()))
     os.mkfifo(folder / "a_trace.csv")
     (folder / "b_trace.csv").symlink_to("/etc/passwd")
-    assert [part.path for part in contents.look(str(log), str(folder)).parts] == [str(folder / "results.db")]
+    assert [part.path for part in session.look(str(log), str(folder)).parts] == [str(folder / "results.db")]
 
 
 @pytest.mark.parametrize("name", ["a\nb.db", "a\\b.db", "C:b.db", "\x1b[31m.db", os.fsdecode(b"\xff.db")])
@@ -472,8 +472,8 @@ def test_whatever_a_profilers_file_is_called_its_archive_is_read(name: str, tmp_
     (tmp_path / "made").write_bytes(b"x")
     members: dict[str, str] = {}
     for _ in range(2):
-        members[packing.name_for(name, members)] = str(tmp_path / "made")
-    packing.pack(str(tmp_path / "run.zip"), {"inputs": [*members]}, members)
+        members[session.name_for(name, members)] = str(tmp_path / "made")
+    session.pack(str(tmp_path / "run.zip"), {"inputs": [*members]}, members)
     with unpacked(str(tmp_path / "run.zip")) as found:
         assert found.members == tuple(members)
         assert len(members) == 2
@@ -607,28 +607,28 @@ def outcome(code: int = 0, number: int | None = None) -> Any:
 @pytest.mark.parametrize(
     ("log", "parts", "killed", "profiler", "said"),
     [
-        (contents.Log(calls=3), (), None, V3, "rocprofv3 wrote no profile"),
-        (contents.Log(calls=3), (), 9, V3, "a killed program leaves none"),
-        (contents.Log(), (contents.Part("x.db", processes=1),), None, V3, "torch.profiler"),
-        (contents.Log(), (contents.Part("x.db", kernels=5),), None, V3, "hipBLASLt"),
-        (contents.Log(), (), 9, plan.Profiler("dv/dt"), "killed programs print no JSON"),
+        (session.Log(calls=3), (), None, V3, "rocprofv3 wrote no profile"),
+        (session.Log(calls=3), (), 9, V3, "a killed program leaves none"),
+        (session.Log(), (session.Part("x.db", processes=1),), None, V3, "torch.profiler"),
+        (session.Log(), (session.Part("x.db", kernels=5),), None, V3, "hipBLASLt"),
+        (session.Log(), (), 9, plan.Profiler("dv/dt"), "killed programs print no JSON"),
         (
-            contents.Log(calls=2, threads=frozenset({5, 6})),
-            (contents.Part("x.db", kernels=5, tids=frozenset({5})),), None, V3,
+            session.Log(calls=2, threads=frozenset({5, 6})),
+            (session.Part("x.db", kernels=5, tids=frozenset({5})),), None, V3,
             "MIOpen calls of 1 thread that the profile does not have",
         ),
     ],
 )  # fmt: skip
 def test_what_is_missing_is_said_with_its_known_cause(
-    log: contents.Log, parts: tuple[contents.Part, ...], killed: int | None, profiler: plan.Profiler, said: str
+    log: session.Log, parts: tuple[session.Part, ...], killed: int | None, profiler: plan.Profiler, said: str
 ) -> None:
-    (line,) = contents.problems(contents.Contents(log, parts), outcome(0, killed), profiler)
+    (line,) = session.problems(session.Contents(log, parts), outcome(0, killed), profiler)
     assert said in line
 
 
 def test_a_variable_of_the_persons_own_is_named_as_the_cause() -> None:
-    came = contents.Contents(contents.Log(), (contents.Part("x.db", kernels=5),))
-    (line,) = contents.problems(came, outcome(), V3, {"MIOPEN_ENABLE_LOGGING": "0", "MIOPEN_LOG_LEVEL": "3"})
+    came = session.Contents(session.Log(), (session.Part("x.db", kernels=5),))
+    (line,) = session.problems(came, outcome(), V3, {"MIOPEN_ENABLE_LOGGING": "0", "MIOPEN_LOG_LEVEL": "3"})
     assert line == "kernels but no line of MIOpen's: MIOPEN_ENABLE_LOGGING=0 is yours, and stayed"
 
 
@@ -639,26 +639,26 @@ def test_profiles_of_several_processes_in_one_log_are_counted(tmp_path: Path) ->
     (tmp_path / "none").mkdir()
     for text, processes in ((2 * block, 2), (block + empty, 1), (empty + block, 1), ("", 0)):
         (tmp_path / "run.log").write_text(text)
-        came = contents.look(str(tmp_path / "run.log"), str(tmp_path / "none"))
+        came = session.look(str(tmp_path / "run.log"), str(tmp_path / "none"))
         assert came.processes == processes
-        said = [line for line in contents.problems(came, outcome(), plan.Profiler("dv/dt")) if "processes" in line]
+        said = [line for line in session.problems(came, outcome(), plan.Profiler("dv/dt")) if "processes" in line]
         assert len(said) == (processes > 1)
 
 
 def test_what_is_packed_twice_is_the_same_bytes(tmp_path: Path) -> None:
     """No time and no owner, of the manifest neither."""
     (tmp_path / "run.log").write_text("x")
-    packing.pack(str(tmp_path / "a.zip"), {"inputs": ["run.log"]}, {"run.log": str(tmp_path / "run.log")})
+    session.pack(str(tmp_path / "a.zip"), {"inputs": ["run.log"]}, {"run.log": str(tmp_path / "run.log")})
     with zipfile.ZipFile(tmp_path / "a.zip") as made:
         assert {one.date_time for one in made.infolist()} == {(1980, 1, 1, 0, 0, 0)}
         assert {one.external_attr for one in made.infolist()} == {0o100644 << 16}
 
 
 def test_a_whole_recording_has_no_problem() -> None:
-    whole = contents.Contents(
-        contents.Log(calls=2, threads=frozenset({5})), (contents.Part("x.db", kernels=5, tids=frozenset({5})),)
+    whole = session.Contents(
+        session.Log(calls=2, threads=frozenset({5})), (session.Part("x.db", kernels=5, tids=frozenset({5})),)
     )
-    assert not list(contents.problems(whole, outcome(), plan.Profiler("rocprofv3")))
+    assert not list(session.problems(whole, outcome(), plan.Profiler("rocprofv3")))
 
 
 def test_the_counts_of_a_log_are_those_of_its_reader(shared: Path, tmp_path: Path) -> None:
@@ -669,7 +669,7 @@ def test_the_counts_of_a_log_are_those_of_its_reader(shared: Path, tmp_path: Pat
             gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         )
         (tmp_path / "none").mkdir(exist_ok=True)
-        came = contents.look(str(tmp_path / "run.log"), str(tmp_path / "none"))
+        came = session.look(str(tmp_path / "run.log"), str(tmp_path / "none"))
         libraries = mio2trace.analyse(path).run.libraries
         entries = [one for log in libraries for one in log.records if type(one).__name__ == "Entry"]
         assert came.log.calls >= len(entries) > 0
@@ -685,4 +685,4 @@ def test_plan_reads_no_variable_twice() -> None:
 
 def test_a_program_that_removes_what_is_recorded_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^run\.log: No such file or directory$"):
-        contents.look(str(tmp_path / "run.log"), str(tmp_path))
+        session.look(str(tmp_path / "run.log"), str(tmp_path))

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import mio2trace
 from mio2trace.cli import cli
-from mio2trace.recording.packing import pack
+from mio2trace.recording.session import pack
 from tests.recorders import opencl, record, rocprofv3
 from tests.rocm_made import Run, rocpd
 

@@ -29,17 +29,16 @@ from mio2trace.answer.content import (
     Thumbnail,
     TreeNode,
 )
-from mio2trace.answer.html import page
+from mio2trace.answer.html import LIMIT, page
 from mio2trace.answer.markdown import LIMIT as MARKDOWN_LIMIT
 from mio2trace.answer.markdown import comment
-from mio2trace.answer.tables import LIMIT
 from mio2trace.cli import cli
 from mio2trace.comparing import Comparison, RunRecord, Side
 from mio2trace.comparing import side as compared_side
-from mio2trace.comparing.page import page as comparison_page
 from mio2trace.comparing.record import Inside, collect
 from mio2trace.comparing.record import Part as RunPart
 from mio2trace.comparing.sides import OPTIONS
+from mio2trace.comparing.text import page as comparison_page
 from mio2trace.findings import GPUS, RULES, Finding, Found
 from mio2trace.fleet import Fleet
 from mio2trace.fleet import page as fleet_page

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mio2trace.answer.content import KernelRow, OperationRow, ProblemRow
-from mio2trace.answer.names import shown_names
+from mio2trace.answer.content import KernelRow, OperationRow, ProblemRow, shown_names
 from mio2trace.kernels.names import SLICE_NAME, short_kernel, slice_names
 
 TEXTS = st.text("abcdefxyz0123_. ->", min_size=1, max_size=90)

@@ -17,11 +17,11 @@ from click.testing import CliRunner
 from mio2trace.analysis import AnalysisOptions, analyse
 from mio2trace.answer import report_of
 from mio2trace.cli import cli
+from mio2trace.commands.view import slowest_layer
 from mio2trace.conversion import convert
 from mio2trace.measures import Steady
-from mio2trace.queries import embedded, shipped
+from mio2trace.queries import engines, shipped
 from mio2trace.trace import Slice
-from mio2trace.viewer import slowest_layer
 from mio2trace.writers import native as native_form
 from mio2trace.writers import read_back, write
 from tests.conftest import shared_folder
@@ -217,7 +217,7 @@ def asked(slices: Iterable[Slice]) -> list[dict[str, First]]:
     slices = list(slices)
     found = []
     for query, names in QUERIES.items():
-        answer = embedded.answer(slices, shipped()[query].sql)
+        answer = engines.answer_in_sqlite(slices, shipped()[query].sql)
         rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
         found.append(
             first_of(

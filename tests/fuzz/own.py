@@ -33,7 +33,7 @@ from click.testing import CliRunner
 from mio2trace.analysis import AnalysisOptions, analyse
 from mio2trace.batch import work
 from mio2trace.batch.confined import UNLIMITED, Ended, Limits
-from mio2trace.batch.journal import Entry
+from mio2trace.batch.work import Entry
 from mio2trace.bundles import make
 from mio2trace.cli import cli
 from mio2trace.comparing import sides

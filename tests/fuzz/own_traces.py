@@ -11,11 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mio2trace.commands.view import slowest_layer
 from mio2trace.comparing.sides import of_trace
 from mio2trace.conversion import convert
 from mio2trace.notes import InputError, Notes
-from mio2trace.queries import embedded
-from mio2trace.viewer import slowest_layer
+from mio2trace.queries.engines import answer_in_sqlite
 from mio2trace.writers import read_back
 from tests.fuzz import law, mutations
 from tests.own_traces import resealed
@@ -175,7 +175,7 @@ def judge_hostile(data: bytes, form: str) -> str:
 
 
 _ASKED: Mapping[str, Callable[[Path], object]] = {
-    "query": lambda path: embedded.answer(read_back.slices(path, damaged=True), "select sum(dur) from kernels"),
+    "query": lambda path: answer_in_sqlite(read_back.slices(path, damaged=True), "select sum(dur) from kernels"),
     "view": lambda path: slowest_layer(path, damaged=True),
     "compare": lambda path: of_trace(path, Notes(), damaged=True),
 }

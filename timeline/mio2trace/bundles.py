@@ -45,7 +45,7 @@ from mio2trace.readers.base import Record
 from mio2trace.readers.bundled import ROWS, SCHEMA
 from mio2trace.readers.collected import plain_lines
 from mio2trace.recording.machine import variables
-from mio2trace.recording.packing import pack
+from mio2trace.recording.session import pack
 from mio2trace.reports.ops import driver_lines as driver_lines
 from mio2trace.source import Source
 from mio2trace.source.archive import MANIFEST, is_archive, unpacked

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 from markupsafe import Markup
 
-from mio2trace.answer import svg, tables
-from mio2trace.answer.names import distinct
-from mio2trace.answer.tables import fitted
+from mio2trace.answer import html, svg
+from mio2trace.answer.content import distinct
+from mio2trace.answer.html import fitted
 from mio2trace.answer.text import MOST_LINES, WIDTH
 from mio2trace.findings import RULES
 from mio2trace.findings.rule import ms
@@ -272,9 +272,7 @@ def _problems(fleet: Fleet, room: Room) -> dict[str, Any] | None:
         last = shown[-1] if shown else next(iter(of.values()))
         name = shortened(problem if kinds[problem] == 1 else f"{problem} on {device or 'an unknown GPU'}", room.name)
         ratio = f"{shown[-1]['ns'] / shown[0]['ns']:.2f}" if len(shown) > 1 else ""
-        piece = svg.Piece(
-            tables.colour(last["primitive"] or ""), last["ns"], False, f"{visible(name)}: {ms(last['ns'])}"
-        )
+        piece = svg.Piece(html.colour(last["primitive"] or ""), last["ns"], False, f"{visible(name)}: {ms(last['ns'])}")
         times = [fixed(of[version]["ns"] / 1e6, 3) if version in of else "" for version in versions]
         more = (ratio,) if len(versions) > 1 else ()
         bar = svg.stacked([piece], most, f"{visible(name)}: {ms(last['ns'])}")
@@ -284,9 +282,9 @@ def _problems(fleet: Fleet, room: Room) -> dict[str, Any] | None:
     heads += [("last / first", "number")] if len(versions) > 1 else []
     left = len(ranked) - len(rows)
     rest = f"{count(left, 'more problem')}." if left > 0 else ""
-    table = tables.grid([*heads, ("of the slowest", "wide bar")], rows, rest)
+    table = html.grid([*heads, ("of the slowest", "wide bar")], rows, rest)
     note = "ms in a steady iteration, by version" if len(versions) > 1 else "ms in a steady iteration"
-    return tables.part("Problems", note=note, table=table, caption="Problems, most time first")
+    return html.part("Problems", note=note, table=table, caption="Problems, most time first")
 
 
 def _regressions(fleet: Fleet, room: Room) -> dict[str, Any] | None:
@@ -327,7 +325,7 @@ def _odd(fleet: Fleet, room: Room) -> dict[str, Any] | None:
                 "drivers": (),
             }
         )
-    return tables.part("Findings", note="by severity, with the advice for the worst run", findings=found)
+    return html.part("Findings", note="by severity, with the advice for the worst run", findings=found)
 
 
 _OUTLIERS = (
@@ -363,12 +361,12 @@ def _table(
         for row in found[: room.rows]
     ]
     left = len(found) - len(rows)
-    table = tables.grid(
+    table = html.grid(
         [(title, f"{wide} {'number' if name in numbers else 'text'}".strip()) for title, name, wide in kept],
         rows,
         f"{left:,} more." if left > 0 else "",
     )
-    return tables.part(head, note=note, table=table, caption=caption)
+    return html.part(head, note=note, table=table, caption=caption)
 
 
 _DIGITS = {"before_ms": 3, "kernel_ms": 3, "usual_ms": 3, "ratio": 2, "deviations": 1, "find_percent": 1, "seconds": 1}
@@ -420,4 +418,4 @@ def _heat(fleet: Fleet, room: Room) -> dict[str, Any] | None:
     left = len(several) - len(shown)
     texts = [f"{count(left, 'more run')}."] if left > 0 else []
     note = f"the first {longest}" if any(len(of) > longest for _, of in shown) else ""
-    return tables.part("Iterations", note=note, picture=picture, legend=legend, texts=texts)
+    return html.part("Iterations", note=note, picture=picture, legend=legend, texts=texts)

@@ -18,7 +18,6 @@ from mio2trace.align.graphs import link_gemms
 from mio2trace.align.processes import anchored, from_start, relate_processes
 from mio2trace.evidence import EVIDENCE, ORDER
 from mio2trace.files import STANDARD_INPUT, FileOptions, FilePath, Input, Progress, read_inputs, short_names
-from mio2trace.jobs import Share, in_order, is_named_for_another_rank, labelled, same_processes, shares
 from mio2trace.kernels import KernelFact
 from mio2trace.measures import Measures
 from mio2trace.memory import give_back_freed_memory, keep_freed_blocks, without_garbage_collection
@@ -35,7 +34,18 @@ from mio2trace.privacy import Cleaner
 from mio2trace.readers import ANY, Accepted
 from mio2trace.readers import ck as ck
 from mio2trace.readers.tf.executions import executions
-from mio2trace.runs import Gathered, complete, gather, has_times
+from mio2trace.runs import (
+    Gathered,
+    Share,
+    complete,
+    gather,
+    has_times,
+    in_order,
+    is_named_for_another_rank,
+    labelled,
+    same_processes,
+    shares,
+)
 from mio2trace.snapshot.places import is_dataset
 
 HOMES = ("home", "Users")

@@ -11,11 +11,11 @@ import msgspec
 from mio2trace.align.processes import from_start
 from mio2trace.analysis import Analysis, AnalysisOptions, Reference, Run
 from mio2trace.files import FilePath
-from mio2trace.jobs import Share
 from mio2trace.measures import Measures
 from mio2trace.notes import InputError, Notes
 from mio2trace.outgoing import visible
 from mio2trace.privacy import Cleaner
+from mio2trace.runs import Share
 from mio2trace.snapshot.database import run_name
 from mio2trace.snapshot.files import (
     KeptNote,

@@ -28,8 +28,8 @@ from mio2trace.answer.content import (
 from mio2trace.answer.machine import machine
 from mio2trace.evidence import EVIDENCE
 from mio2trace.findings import Problem, Subject, findings
+from mio2trace.findings.kernels import bound
 from mio2trace.findings.rule import ms, percent
-from mio2trace.findings.work import bound
 from mio2trace.measures import LayerKey, Steady
 from mio2trace.measures.device_time import DeviceTime
 from mio2trace.measures.executions import printed_times

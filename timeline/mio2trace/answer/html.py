@@ -1,20 +1,326 @@
-"""The report as one HTML file without script: it loads nothing, and its pictures are SVG."""
+"""The report as one HTML file without script: it loads nothing, and its pictures are SVG. The frame and the tables are
+those of every page of the program; Jinja2 fills the frame and escapes the text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
 
-from mio2trace.answer import svg, tables
-from mio2trace.answer.content import ROWS, Report, Section, Thumbnail, TreeNode
-from mio2trace.answer.names import distinct, ms_cell, short_kernel, spent_cells
-from mio2trace.answer.tables import Room, fitted
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
+
+from mio2trace.answer import svg
+from mio2trace.answer.content import (
+    ROWS,
+    KernelRow,
+    LayerRow,
+    OperationRow,
+    Part,
+    ProblemRow,
+    Report,
+    Rest,
+    Section,
+    Thumbnail,
+    TreeNode,
+    cumulative,
+    distinct,
+    ms_cell,
+    rank_cells,
+    short_kernel,
+    shown_names,
+    spent_cells,
+    step_cells,
+)
 from mio2trace.findings import Finding
 from mio2trace.findings.rule import ms, percent, rate
 from mio2trace.kernels.names import normalise
 from mio2trace.measures.statistics import fixed
 from mio2trace.measures.step_time import PARTS
+from mio2trace.ops.naming import primitive_name
 from mio2trace.outgoing import count, shortened, visible
+
+KERNEL = 200
+"""The most characters of a kernel's full name."""
+OPERATIONS = 25
+"""The most rows of the table of operations; the tables of problems and the tree show more."""
+OPEN = 15
+"""The number of rows of a table that are not folded away."""
+COLOURS = {
+    "conv": "conv", "fusion": "fusion", "gemm": "gemm", "mha": "mha", "bnorm": "bnorm", "layernorm": "layernorm",
+    "groupnorm": "groupnorm", "pool": "pool", "activ": "activ", "rnn": "rnn", "softmax": "softmax", "lrn": "lrn",
+    **dict.fromkeys(("allreduce", "reduce_scatter", "allgather", "alltoall", "broadcast"), "collective"),
+    "collective": "collective", "optensor": "tensor", "bias": "bias", "reduce": "reduce",
+}  # fmt: skip
+"""The colour class of each primitive; ``other`` for all the rest."""
+
+
+class Room(NamedTuple):
+    """Limits of a section: rows of a table, characters of a name, findings, bins of the picture of the run."""
+
+    rows: int
+    name: int
+    findings: int
+    bins: int
+
+
+def part(head: str, **more: Any) -> dict[str, Any]:
+    """Return a part of the page with every field that the template may use."""
+    empty = {"note": "", "caption": "", "picture": None, "table": None}
+    lists = dict.fromkeys(("legend", "findings", "texts", "facts", "tree"), ())
+    return {"id": head.lower().replace(" ", "-"), "head": head, **empty, **lists, **more}
+
+
+def part_name(part: Part) -> str:
+    return primitive_name(part.primitive) if part.primitive else "other kernels"
+
+
+def colour(primitive: str) -> str:
+    return COLOURS.get(primitive, "other")
+
+
+_KINDS = {"cumul. %": "number wide", "host ms": "number wide", "95 %": "number wide", "B - A": "bars wide"}
+"""Columns that a narrow page leaves out."""
+
+
+def grid(columns: Sequence[tuple[str, str]], rows: Sequence[dict[str, Any] | tuple[Any, ...]], rest: str) -> Any:
+    """Return a table. ``columns``: heading and kind (``text``, ``number``, ``bar``; a narrow page leaves out ``wide
+    ...``).
+
+    A row is a list of cells, or has ``cells`` and ``details``; the details are folded below the first cell under
+    ``detail_head``.
+    """
+    return {
+        "columns": [
+            {"head": head, "kind": _KINDS.get(head, kind.replace("text", "").replace("bar", "bars").strip())}
+            for head, kind in columns
+        ],
+        "rows": [{"cells": row, "details": ()} if isinstance(row, tuple) else row for row in rows],
+        "open": OPEN if len(rows) > OPEN + 3 else len(rows),
+        "rest": rest,
+    }
+
+
+def _rest(
+    section: Section,
+    rows: Sequence[LayerRow | OperationRow | ProblemRow | KernelRow],
+    shown: int,
+    noun: str,
+    none: Rest | None = None,
+) -> str:
+    """Return the sum of the rows that are left out, and the time that is in no row."""
+    left = rows[shown:]
+    said = []
+    if left:
+        ns = sum(row.ns or 0 for row in left)
+        said.append(f"{count(len(left), noun)} more: {ms(ns)}, {percent(section.share(ns) or 0)}.")
+    if none is not None:
+        said.append(f"{none.name[0].upper()}{none.name[1:]}: {ms(none.ns)}, {percent(section.share(none.ns) or 0)}.")
+    return " ".join(said)
+
+
+def _times(section: Section, rows: Sequence[LayerRow | OperationRow | ProblemRow | KernelRow]) -> list[tuple[str, ...]]:
+    """Return ms, percent of the page's denominator, and cumulative percent of each row."""
+    shares = [section.share(row.ns) for row in rows]
+    return [
+        ("", "", "")
+        if row.ns is None or share is None
+        else (ms_cell(row.ns), fixed(100 * share, 1), fixed(100 * so_far, 1))
+        for row, share, so_far in zip(rows, shares, cumulative([share or 0 for share in shares]), strict=True)
+    ]
+
+
+def idle(section: Section, room: Room) -> dict[str, Any] | None:
+    """The causes of idle time in a step or in the recording, and the host's calls meanwhile."""
+    step, recording = section.step, section.recording
+    if not section.causes or (step is None and recording is None):
+        return None
+    count_of, rows = 1 if step is None else len(step.steps_ns), []
+    whole = step.step_ns if step is not None else recording.length_ns if recording is not None else 0
+    for cause in section.causes[: room.rows]:
+        each = cause.ns / count_of
+        during = [f"{name}: {ms(ns / count_of)}" for name, ns in cause.during]
+        during += [f"ended by launches from {cause.line}"] if cause.line else []
+        longest = ms(cause.longest_ns) + (f" in {cause.longest_during}" if cause.longest_during else "")
+        cells = (
+            IDLE[cause.why], calls(cause.count / count_of), ms_cell(each),
+            fixed(100 * each / whole, 1), shortened(longest, room.name),
+        )  # fmt: skip
+        rows.append({"cells": cells, "details": during, "detail_head": "host calls during these gaps"})
+    heads = [("cause", "text"), ("gaps", "number"), ("ms", "number"), ("%", "number"), ("longest gap", "text")]
+    table = grid(heads, rows, "")
+    return part(
+        "Idle time",
+        note="per step; % of the step" if step is not None else "% of the recording",
+        table=table,
+        caption="Gaps by cause, most time first",
+        id="idle",
+    )
+
+
+IDLE = {
+    "host": "host-bound: nothing was queued", "builds": "the host builds or loads programs",
+    "queued": "queued: waits for other work", "unknown": "cause not recorded", "short": "gaps up to 1 us",
+}  # fmt: skip
+
+
+def ranks(section: Section, room: Room) -> dict[str, Any] | None:
+    """The ranks of a job: which of them wait at the collectives, and which come last."""
+    shown = section.ranks[: room.rows]
+    if not shown:
+        return None
+    rows = [(*rank_cells(row, room.name), ms_cell(row.made_late_ns if row.made_late_by else None)) for row in shown]
+    heads = [
+        ("rank", "text"), ("transfer ms", "number"), ("wait ms", "number"), ("times last", "number"),
+        ("late ms", "number"), ("made late by", "text"), ("by ms", "number"),
+    ]  # fmt: skip
+    left = len(section.ranks) - len(shown)
+    table = grid(heads, rows, f"{count(left, 'rank')} more: mio2trace ranks lists all." if left else "")
+    said = visible(shortened(section.waiting, 400))
+    return part("Ranks at the collectives", texts=[f"{said}."], table=table, caption="Ranks, in order", id="ranks")
+
+
+def steps(section: Section, room: Room) -> dict[str, Any] | None:
+    """The steps of a serving engine: phase, batch, tokens, and the mean of each kind."""
+    shown = section.steps[: room.rows]
+    if not shown:
+        return None
+    heads = [
+        ("phase", "text"), ("batch", "number"), ("tokens", "number"), ("steps", "number"), ("ms per step", "number"),
+        ("ms of kernels", "number"), ("kernels", "number"),
+    ]  # fmt: skip
+    left = len(section.steps) - len(shown)
+    table = grid(heads, [step_cells(kind) for kind in shown], f"{count(left, 'kind')} more." if left else "")
+    return part("Steps", note="means per step", table=table, caption="Steps by kind, most time first", id="steps")
+
+
+def layers(section: Section, room: Room) -> dict[str, Any] | None:
+    shown = section.layers[: room.rows]
+    if not shown:
+        return None
+    longest = max(layer.ns for layer in shown)
+    host = any(layer.host_ns is not None for layer in shown)
+    rows = []
+    for layer, name, times in zip(shown, shown_names(shown, room.name), _times(section, shown), strict=True):
+        pieces = [
+            svg.Piece(
+                colour(own.primitive), own.ns, own.helps, f"{part_name(own)}{', helpers' * own.helps}: {ms(own.ns)}"
+            )
+            for own in layer.parts
+        ] or [svg.Piece("other", layer.ns, False, ms(layer.ns))]
+        cells: tuple[Any, ...] = (visible(name), *times)
+        cells += (ms_cell(layer.host_ns),) if host else ()
+        bar = svg.stacked(pieces, longest, f"{visible(name)}: {ms(layer.ns)}")
+        rows.append((*cells, bar))
+    heads = [("layer", "text"), *_HEADS, *([("host ms", "number")] if host else []), ("of the slowest", "bar")]
+    rest = _rest(section, section.layers, room.rows, "layer", section.no_layer)
+    note = f"{section.layers_by}, {section.each}; % {section.of_whole}"
+    return part("Layers", note=note, table=grid(heads, rows, rest), caption="Layers, most time first")
+
+
+_HEADS = (("ms", "number"), ("%", "number"), ("cumul. %", "number"))
+
+
+def operations(section: Section, room: Room) -> dict[str, Any] | None:
+    shown = section.operations[: min(room.rows, OPERATIONS)]
+    if not shown:
+        return None
+    rows = [
+        (visible(name), calls(row.calls), *times)
+        for row, name, times in zip(shown, shown_names(shown, room.name), _times(section, shown), strict=True)
+    ]
+    table = grid(
+        [("operation", "text"), ("calls", "number"), *_HEADS],
+        rows,
+        _rest(section, section.operations, len(shown), "operation", section.no_operation),
+    )
+    note = f"in their layers, {section.each}; % {section.of_whole}"
+    return part("Operations", note=note, table=table, caption="Operations, most time first")
+
+
+def problems(section: Section, room: Room) -> dict[str, Any] | None:
+    shown = section.problems[: room.rows]
+    if not shown:
+        return None
+    roof = any(problem.of_peak is not None for problem in shown)
+    solvers = any(problem.solver for problem in shown)
+    rows = []
+    for problem, times in zip(shown, _times(section, shown), strict=True):
+        cells: tuple[str, ...] = (
+            shortened(problem.name, room.name), calls(problem.calls), *times,
+            "" if problem.gflops is None else fixed(problem.gflops, 2),
+        )  # fmt: skip
+        if roof:
+            wrong = problem.of_peak is not None and problem.saved_ns is None
+            cells += (
+                "" if problem.of_peak is None else fixed(100 * problem.of_peak, 1) + (" (?)" if wrong else ""),
+                problem.bound,
+                ms_cell(problem.saved_ns),
+            )
+        cells += (shortened(problem.solver, 60),) if solvers else ()
+        driver = (shortened(problem.driver, 4 * room.name),) if problem.driver else ()
+        rows.append({"cells": cells, "details": driver, "detail_head": "driver line"})
+    heads = [("problem", "text"), ("calls", "number"), *_HEADS, ("GFLOP/s", "number")]
+    heads += [("% of peak", "number"), ("bound by", "text"), ("at most saved, ms", "number")] if roof else []
+    heads += [("solver", "text")] if solvers else []
+    table = grid(heads, rows, _rest(section, section.problems, room.rows, "problem", section.no_operation))
+    note = f"operations of one shape together, {section.each}; % {section.of_whole}"
+    return part("Problems", note=note, table=table, caption="Problems, most time first")
+
+
+def calls(calls: float) -> str:
+    return f"{calls:,.0f}" if calls == round(calls) else fixed(calls, 1)
+
+
+def kernels(section: Section, room: Room) -> dict[str, Any] | None:
+    shown = section.kernels[: min(room.rows, 25)]
+    if not shown:
+        return None
+    rows = []
+    names = shown_names(shown, min(80, room.name))
+    for kernel, short, times in zip(shown, names, _times(section, shown), strict=True):
+        details = (shortened(kernel.name, min(KERNEL, 2 * room.name)),) if kernel.name != short else ()
+        cells = (visible(short), calls(kernel.calls), *times)
+        rows.append({"cells": cells, "details": details, "detail_head": "full name"})
+    heads = [("kernel", "text"), ("calls", "number"), *_HEADS]
+    table = grid(heads, rows, _rest(section, section.kernels, len(shown), "kernel name"))
+    note = f"{section.each}; % {section.of_whole}"
+    return part("Kernels", note=note, table=table, caption="Kernel names, most time first")
+
+
+# -- The frame ---------------------------------------------------------------------------------------------------------
+
+LIMIT = 150_000
+"""Bytes of a page."""
+
+
+def fitted(attempts: Iterable[Mapping[str, Any]]) -> str:
+    """Return the first page that is small enough, else the last one. Each attempt has the fields of ``page.html.j2``:
+    ``title``, ``kicker``, ``generator``, ``footer`` and ``sections`` with their parts (`part`)."""
+    template, style = _frame()
+    text = ""
+    for page in attempts:
+        text = template.render(page=page, style=style)
+        if len(text.encode("utf-8", "replace")) <= LIMIT:
+            break
+    return text
+
+
+@cache
+def _frame() -> tuple[Template, Markup]:
+    """Return the compiled template with its style; kept because compiling takes longer than filling it."""
+    here = files("mio2trace.answer")
+    frame = Environment(autoescape=True, undefined=StrictUndefined, finalize=_visible, trim_blocks=True)
+    style = Markup(here.joinpath("page.css").read_text("utf-8").strip())  # noqa: S704 - our own file
+    return frame.from_string(here.joinpath("page.html.j2").read_text("utf-8")), style
+
+
+def _visible(value: Any) -> Any:
+    """Make text from input files visible and harmless; leave our own markup as it is."""
+    return visible(value) if type(value) is str else value
+
 
 SCOPED, SCOPE, DRIVERS = 80, 8, 4
 """The most characters of a name in a finding, the most names, and the most driver lines."""
@@ -106,21 +412,21 @@ def _parts(section: Section, room: Room) -> list[dict[str, Any] | None]:
     return [
         _step(section),
         _findings(section, room),
-        tables.idle(section, room),
+        idle(section, room),
         _each_step(section, room),
-        tables.steps(section, room),
-        tables.ranks(section, room),
+        steps(section, room),
+        ranks(section, room),
         _log(section, room),
         _compute(section),
         _tree(section, room),
-        tables.layers(section, room),
-        tables.operations(section, room),
-        tables.problems(section, room),
-        tables.kernels(section, room),
+        layers(section, room),
+        operations(section, room),
+        problems(section, room),
+        kernels(section, room),
         _roofline(section, room),
         _durations(section),
         _run(section, room),
-        tables.part("How far to trust it", facts=trust) if trust else None,
+        part("How far to trust it", facts=trust) if trust else None,
     ]
 
 
@@ -134,13 +440,13 @@ def _step(section: Section) -> dict[str, Any] | None:
     heads = [("part", "text"), ("ms", "number"), (f"% of {what}", "number"), ("cause", "text")]
     picture = svg.stacked(pieces, whole, f"What {what} consists of", height=34, width=1000)
     legend = [{"colour": _PARTS[one.part], "helps": False, "label": one.label} for one in section.spent]
-    return tables.part(
+    return part(
         f"Where {what} goes",
         note=ms(whole if section.step is None else section.step.step_ns)
         + ", without MIOpen's log" * section.timed_by_reference,
         picture=picture,
         legend=legend,
-        table=tables.grid(heads, spent_cells(section), ""),
+        table=grid(heads, spent_cells(section), ""),
         caption="Parts that add up to 100 %",
         id="where",
     )
@@ -163,9 +469,9 @@ def _each_step(section: Section, room: Room) -> dict[str, Any] | None:
         rows.append((f"step {number}", ms_cell(busy.length_ns), ms_cell(parts["idle"]), bar))
     heads = [("step", "text"), ("ms", "number"), ("idle ms", "number"), ("parts", "bar")]
     left = len(shown) - len(rows)
-    table = tables.grid(heads, rows, f"{count(left, 'step')} more." if left > 0 else "")
+    table = grid(heads, rows, f"{count(left, 'step')} more." if left > 0 else "")
     note = f"{ms(min(step.steps_ns))} to {ms(max(step.steps_ns))}"
-    return tables.part("Each steady step", note=note, table=table, caption="Steady steps in order", id="each-step")
+    return part("Each steady step", note=note, table=table, caption="Steady steps in order", id="each-step")
 
 
 def _tree(section: Section, room: Room) -> dict[str, Any] | None:
@@ -174,7 +480,7 @@ def _tree(section: Section, room: Room) -> dict[str, Any] | None:
         return None
     nodes = _nodes(section, section.tree, room, 0)
     note = f"ms {section.each}, % {section.of_whole}"
-    return tables.part("Layers, operations, kernels", note=note, tree=nodes, id="tree")
+    return part("Layers, operations, kernels", note=note, tree=nodes, id="tree")
 
 
 def _nodes(section: Section, parts: Sequence[TreeNode], room: Room, depth: int) -> list[dict[str, Any]]:
@@ -208,17 +514,17 @@ def _compute(section: Section) -> dict[str, Any] | None:
     if not section.parts:
         return None
     pieces, legend = [], []
-    for part in section.parts:
-        label = f"{tables.part_name(part)}, helpers" if part.helps else tables.part_name(part)
-        share = percent(section.share(part.ns) or 0)
-        pieces.append(svg.Piece(tables.colour(part.primitive), part.ns, part.helps, f"{label}: {ms(part.ns)}, {share}"))
-        if part.ns >= 0.005 * section.kernel_ns:
-            legend.append({"colour": tables.colour(part.primitive), "helps": part.helps, "label": f"{label} {share}"})
+    for own in section.parts:
+        label = f"{part_name(own)}, helpers" if own.helps else part_name(own)
+        share = percent(section.share(own.ns) or 0)
+        pieces.append(svg.Piece(colour(own.primitive), own.ns, own.helps, f"{label}: {ms(own.ns)}, {share}"))
+        if own.ns >= 0.005 * section.kernel_ns:
+            legend.append({"colour": colour(own.primitive), "helps": own.helps, "label": f"{label} {share}"})
     picture = svg.stacked(pieces, section.kernel_ns, "What the kernels compute", height=34, width=1000)
     note = f"{ms(section.kernel_ns)} of kernels {section.each}; % {section.of_whole}"
     if section.step_ns and section.kernel_ns > 1.005 * (section.step_ns - (section.idle_ns or 0)):
         note += "; kernels overlap"
-    return tables.part("What the kernels compute", note=note, picture=picture, legend=legend, id="computes")
+    return part("What the kernels compute", note=note, picture=picture, legend=legend, id="computes")
 
 
 def _findings(section: Section, room: Room) -> dict[str, Any] | None:
@@ -227,7 +533,7 @@ def _findings(section: Section, room: Room) -> dict[str, Any] | None:
     left = len(section.findings) - room.findings
     found = [_finding(one, room) for one in section.findings[: room.findings]]
     texts = [f"{count(left, 'finding')} more."] if left > 0 else []
-    return tables.part("Findings", findings=found, texts=texts, id="findings")
+    return part("Findings", findings=found, texts=texts, id="findings")
 
 
 def _finding(finding: Finding, room: Room) -> dict[str, Any]:
@@ -255,8 +561,8 @@ def _log(section: Section, room: Room) -> dict[str, Any] | None:
     ]
     left = len(section.log) - len(rows)
     heads = [("level", "text"), ("times", "number"), ("text", "text")]
-    table = tables.grid(heads, rows, f"{left} more: mio2trace messages lists all." if left > 0 else "")
-    return tables.part(
+    table = grid(heads, rows, f"{left} more: mio2trace messages lists all." if left > 0 else "")
+    return part(
         "Errors and warnings of the log", table=table, caption="Errors, then warnings, as the log has them", id="log"
     )
 
@@ -279,7 +585,7 @@ def _run(section: Section, room: Room) -> dict[str, Any] | None:
             legend.append({"colour": colour, "helps": False, "label": f"{label} {ms(ns)}"})
     ticks = [(part, ms(part * thumbnail.span_ns) if part else "0") for part in (0, 0.25, 0.5, 0.75, 1)]
     picture = svg.timeline(layers, _bands(thumbnail, room.bins // 4), ticks, "When the device was busy, and with what")
-    return tables.part("The whole run", note=f"{ms(thumbnail.span_ns)}", picture=picture, legend=legend, id="run")
+    return part("The whole run", note=f"{ms(thumbnail.span_ns)}", picture=picture, legend=legend, id="run")
 
 
 def _bands(thumbnail: Thumbnail, most: int) -> list[tuple[float, float, str, str]]:
@@ -302,7 +608,7 @@ def _roofline(section: Section, room: Room) -> dict[str, Any] | None:
         return None
     points = [
         svg.Point(
-            problem.intensity, problem.gflops, problem.share or 0, tables.colour(problem.primitive),
+            problem.intensity, problem.gflops, problem.share or 0, colour(problem.primitive),
             f"{visible(shortened(problem.name, room.name))}: {rate(problem.gflops)}, {percent(problem.of_peak)} of the"
             f" peak, bound by {problem.bound}",
         )
@@ -317,7 +623,7 @@ def _roofline(section: Section, room: Room) -> dict[str, Any] | None:
         if dtype in section.dtypes
     ]
     picture = svg.roofline(points, roofs, "Problems under the roofline")
-    return tables.part("Roofline", note=f"{section.gpu.name}; {section.gpu.source}", picture=picture)
+    return part("Roofline", note=f"{section.gpu.name}; {section.gpu.source}", picture=picture)
 
 
 def _durations(section: Section) -> dict[str, Any] | None:
@@ -330,13 +636,13 @@ def _durations(section: Section) -> dict[str, Any] | None:
         of = [by[one] for one in by if min(max(one, low), high) == bits]
         ns, number = sum(one.ns for one in of), sum(one.count for one in of)
         edge = _edge(1 << (bits - 1))
-        part = percent(section.share(ns) or 0)
-        kernels = f"{tables.calls(round(number, 1))} kernel{'' if round(number, 1) == 1 else 's'}"
-        said = f"under {edge}: {kernels}, {ms(ns)}, {part}"
-        share = part.replace("under ", "< ") if ns else ""  # as wide as the column
+        of_whole = percent(section.share(ns) or 0)
+        kernels = f"{calls(round(number, 1))} kernel{'' if round(number, 1) == 1 else 's'}"
+        said = f"under {edge}: {kernels}, {ms(ns)}, {of_whole}"
+        share = of_whole.replace("under ", "< ") if ns else ""  # as wide as the column
         bins.append(svg.Bin(f"< {edge}", ns, share, said))
     picture = svg.columns(bins, "Kernel time by how long the kernels are")
-    return tables.part("Kernels by duration", note=f"% {section.of_whole}", picture=picture, id="kernel-durations")
+    return part("Kernels by duration", note=f"% {section.of_whole}", picture=picture, id="kernel-durations")
 
 
 def _edge(ns: int) -> str:

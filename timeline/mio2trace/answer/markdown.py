@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, Report, Rest, Section
-from mio2trace.answer.names import ms_cell, rank_cells, shown_names, spent_cells, step_cells
+from mio2trace.answer.content import (
+    KernelRow,
+    LayerRow,
+    OperationRow,
+    Report,
+    Rest,
+    Section,
+    ms_cell,
+    rank_cells,
+    shown_names,
+    spent_cells,
+    step_cells,
+)
 from mio2trace.findings import Finding
 from mio2trace.findings.rule import ms, percent
 from mio2trace.measures.statistics import fixed

@@ -17,11 +17,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from mio2trace.analysis import HOMES
-from mio2trace.jobs import is_of_rank
 from mio2trace.notes import LEADS_OUT, InputError, Notes
 from mio2trace.outgoing import visible
 from mio2trace.privacy import Cleaner
 from mio2trace.readers import PROFILES, READERS, known, run_log
+from mio2trace.runs import is_of_rank
 from mio2trace.source import Source, leads_out
 from mio2trace.source.archive import MAGIC
 

@@ -24,8 +24,20 @@ import msgspec
 
 from mio2trace.batch.confined import UNLIMITED, Confined, Limits, close_that_of_this_thread, of_this_thread
 from mio2trace.batch.finding import FoundRun
-from mio2trace.batch.journal import Entry, Journal, hashes, read_journals
-from mio2trace.batch.work import ANALYSE, MODULES, Made, Work, do, entry_of, maker_of, put_failure
+from mio2trace.batch.work import (
+    ANALYSE,
+    MODULES,
+    Entry,
+    Journal,
+    Made,
+    Work,
+    do,
+    entry_of,
+    hashes,
+    maker_of,
+    put_failure,
+    read_journals,
+)
 from mio2trace.dataset import FOLDERS, file_name
 from mio2trace.notes import InputError
 from mio2trace.snapshot.places import FOLDER as SNAPSHOT

@@ -16,8 +16,8 @@ from mio2trace.outgoing import count, shortened
 
 if TYPE_CHECKING:
     from mio2trace.batch.finding import FoundRun
-    from mio2trace.batch.journal import Entry
     from mio2trace.batch.running import Batch
+    from mio2trace.batch.work import Entry
 
 SHOWN = 10
 """The most failed runs in the last lines of the output."""

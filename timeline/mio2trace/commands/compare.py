@@ -120,7 +120,7 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
     if picture is not None:
         _draw(comparisons[0], read, picture)
     if is_page and printing.path is not None:
-        from mio2trace.comparing.page import page
+        from mio2trace.comparing.text import page
 
         put([page(comparisons, _GENERATOR)], printing.path)
     if is_page or (picture is not None and printing.path == picture):

@@ -113,9 +113,9 @@ def query(
             raise click.UsageError("--perfetto needs one trace; leave it out to query the files of a run")
         if _is_trace(files):
             read_back.check(Path(files[0]), notes, damaged=damaged)
-        from mio2trace.queries import perfetto as processor
+        from mio2trace.queries import engines
 
-        answer = processor.answer(files[0], sql, processor.engine(engine, download))
+        answer = engines.answer_in_perfetto(files[0], sql, engines.engine(engine, download))
     else:
         answer = _ask(files, sql, notes, damaged=damaged)
     _print(*answer, printing, notes)
@@ -153,13 +153,13 @@ def _is_trace(files: Sequence[str]) -> bool:
 def _ask(files: Sequence[str], sql: str, notes: Notes, *, damaged: bool) -> Answer:
     """Run the query in SQLite, over a trace of ours or the trace of a run."""
     from mio2trace.memory import without_garbage_collection
-    from mio2trace.queries import embedded
+    from mio2trace.queries import engines
     from mio2trace.writers import read_back
 
     with without_garbage_collection():
         if _is_trace(files):
-            return embedded.answer(read_back.slices(Path(files[0]), notes=notes, damaged=damaged), sql)
-        return embedded.answer(_drawn(files), sql)
+            return engines.answer_in_sqlite(read_back.slices(Path(files[0]), notes=notes, damaged=damaged), sql)
+        return engines.answer_in_sqlite(_drawn(files), sql)
 
 
 def _drawn(files: Sequence[str]) -> Iterator[Slice]:

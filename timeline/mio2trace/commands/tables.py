@@ -293,7 +293,7 @@ def _table(
     profile = run.profiles[place]
     alignment = run.alignments[place] if run.is_job and run.alignments else run.alignment
     if by == "steady" and run.measures:
-        from mio2trace.reports.steady import kernel_table
+        from mio2trace.reports.kernels import kernel_table
 
         measures = run.measures[place]
         said.append(f"steady: {measures.steady.rule}")
@@ -351,7 +351,7 @@ def messages(
     from mio2trace.analysis import analyse
     from mio2trace.readers import A_LOG
     from mio2trace.readers.miopen.lines import KINDS, SUBJECTS
-    from mio2trace.reports import messages as report
+    from mio2trace.reports import records as report
     from mio2trace.reports.tables import Table
 
     analysis = analyse(files, reading.analysis(accepted=A_LOG, join=False, every_message=True))
@@ -577,10 +577,10 @@ def ops(  # noqa: PLR0913 - click gives each option by keyword
         timed = None if seed_csv else _timed(analysis, phase, by, each, printing.unit_of_time())
         table, said = timed or _operations(analysis, phase, by, seed_csv)
     except KeyError as error:
-        from mio2trace.reports import op_times
+        from mio2trace.reports import ops
         from mio2trace.reports.ops import COLUMNS
 
-        there = ", ".join((*COLUMNS, *op_times.PLACE))
+        there = ", ".join((*COLUMNS, *ops.PLACE))
         raise click.UsageError(f"no column {error}; there are {there}") from None
     show(lambda: table, printing._replace(form="csv") if seed_csv else printing, notes, said, quiet)
 
@@ -588,7 +588,7 @@ def ops(  # noqa: PLR0913 - click gives each option by keyword
 def _timed(analysis: Analysis, phase: str, by: Sequence[str], each: bool, unit: Unit) -> tuple[Table, list[str]] | None:
     """Return the costs of each operation if there is a profile among the files; None without one."""
     from mio2trace.commands.printing import process_cells
-    from mio2trace.reports import op_times
+    from mio2trace.reports import ops
     from mio2trace.reports.tables import stacked
     from mio2trace.summary import operation_lines
 
@@ -604,9 +604,9 @@ def _timed(analysis: Analysis, phase: str, by: Sequence[str], each: bool, unit: 
         measures = run.measures[place]
         if not each and phase != "find":
             joined = [one for one in of if one.index in measures.operation_at]
-            return op_times.steady_table(joined, measures, by, unit)
-        made = op_times.cost_table(_of_phase(of, phase), measures, unit)
-        return op_times.summed(made, by, unit) if by else made
+            return ops.steady_table(joined, measures, by, unit)
+        made = ops.cost_table(_of_phase(of, phase), measures, unit)
+        return ops.summed(made, by, unit) if by else made
 
     ran = run.measures if run.is_job else run.measures[:1]
     said = operation_lines(ran)
@@ -734,7 +734,7 @@ def inspect(files: tuple[str, ...], reading: options.Reading, quiet: bool) -> No
 def _lines(inputs: Sequence[Input]) -> Iterator[str]:
     import orjson
 
-    from mio2trace.reports.inspect import lines
+    from mio2trace.reports.records import lines
 
     for found in sorted(inputs, key=lambda file: file.source):
         facts = {

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from mio2trace.answer.names import short_kernel
+from mio2trace.answer.content import short_kernel
 from mio2trace.comparing.record import KINDS, Facts, Kind, Part, RunRecord, cut
 from mio2trace.comparing.statistics import FEWEST, FLOOR, LEAST_SHARE, Word, floor_of, separated, verdict
 from mio2trace.findings.rule import ms

@@ -1,16 +1,23 @@
-"""A comparison for a person: `MOST_LINES` lines of `WIDTH` columns for a terminal, and Markdown for a comment."""
+"""A comparison for a person: `MOST_LINES` lines of `WIDTH` columns for a terminal, Markdown for a comment, tables, and
+a page with the frame of the report.
+"""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from mio2trace.answer.names import distinct
+from markupsafe import Markup
+
+from mio2trace.answer import html, svg
+from mio2trace.answer.content import distinct
+from mio2trace.answer.html import Room, fitted
 from mio2trace.answer.text import MOST_LINES, WIDTH
 from mio2trace.comparing.comparison import (
     Compared,
     Comparison,
+    Group,
     Side,
     change,
     decision,
@@ -24,9 +31,12 @@ from mio2trace.comparing.comparison import (
     summed,
     tally,
 )
-from mio2trace.comparing.record import KINDS
+from mio2trace.comparing.record import KINDS, Inside, Part
+from mio2trace.comparing.statistics import FEWEST, MANY, floor_of
+from mio2trace.findings.rule import ms, percent
 from mio2trace.measures.statistics import fixed
-from mio2trace.outgoing import markdown_text, shortened, visible
+from mio2trace.ops.naming import primitive_name
+from mio2trace.outgoing import count, markdown_text, shortened, visible
 from mio2trace.reports.tables import Cell, Row, Table, known
 
 LABEL, TIME, CHANGE = 12, 8, 11
@@ -274,3 +284,256 @@ def _ms_of(ns: float | None) -> float | None:
 
 def _rounded(ratio: float | None) -> float | None:
     return None if ratio is None else round(ratio, 4)
+
+
+ROOMS = (Room(50, 140, 0, 0), Room(30, 100, 0, 0), Room(15, 80, 0, 0), Room(6, 50, 0, 0), Room(3, 30, 0, 0))
+"""Limits to try in turn until the page is small enough."""
+_COLOURS = ("conv", "gemm", "bnorm", "pool", "activ", "rnn", "softmax", "tensor")
+"""Colours, by rank, of parts without a known primitive."""
+_CAUSE = 90
+"""The characters of a cause that are shown before it is opened."""
+_MARKS = {
+    "slower": ("high", "search"), "maybe slower": ("medium", "bnorm"), "faster": ("low", "pool"),
+    "maybe faster": ("low", "pool"), "only in A": ("info", "setup"), "only in B": ("info", "setup"),
+    "other size": ("info", "setup"),
+}  # fmt: skip
+"""The class of the word and the colour of the bar for each verdict."""
+
+
+class _Piece(NamedTuple):
+    """Parts that share a piece of an iteration's bar."""
+
+    name: str
+    colour: str
+    a_ns: float
+    b_ns: float
+
+
+def page(comparisons: Sequence[Comparison], generator: str) -> str:
+    """Return the text of the file; all sides are compared with the same first one."""
+    return fitted(
+        {
+            "title": _title(comparisons, room),
+            "kicker": "mio2trace compare",
+            "generator": generator,
+            "sections": [_section(one, room) for one in comparisons[:shown]],
+            "footer": _footer(comparisons, shown, generator),
+        }
+        for room, shown in _attempts(len(comparisons))
+    )
+
+
+def _attempts(sections: int) -> Iterator[tuple[Room, int]]:
+    """Yield smaller and smaller pages: fewer rows of each section, then fewer sections."""
+    yield from ((room, sections) for room in ROOMS)
+    yield from ((ROOMS[-1], fewer) for fewer in range(sections - 1, 0, -1))
+
+
+def _title(comparisons: Sequence[Comparison], room: Room) -> str:
+    names = [comparisons[0].a.name, *(one.b.name for one in comparisons)]
+    return shortened(" -> ".join(shortened(name, room.name) for name in names), 3 * room.name)
+
+
+def _footer(comparisons: Sequence[Comparison], shown: int, generator: str) -> str:
+    inputs = dict.fromkeys(
+        f"{form} (sha256 {digest[:12]})"
+        for side in (comparisons[0].a, *(one.b for one in comparisons))
+        for run in side.runs
+        for form, digest in run.facts.inputs
+    )
+    missing = len(comparisons) - shown
+    more = f" {count(missing, 'side')} more, not shown." if missing else ""
+    return f"Made by {generator} from {shortened('; '.join(inputs) or 'bases', 1000)}.{more}"
+
+
+def _section(comparison: Comparison, room: Room) -> dict[str, Any]:
+    names = shortened(comparison.a.name, room.name), shortened(comparison.b.name, room.name)
+    parts = [row for row in comparison.rows if row.kind != "layer"]
+    changed = groups(parts)
+    same = [row for row in parts if not has_changed(row)]
+    layers = [row for row in comparison.rows if row.kind == "layer"]
+    noun = "Problem" if any(row.kind == "problem" for row in parts) else "Kernel"
+    most = max((abs(row.more_ns) for row in comparison.rows), default=0.0)
+    found = [
+        _iteration(comparison, names, room),
+        _table("Length of a step and its parts", comparison.steps, room, None, "Slowest device"),
+        _table("What changed", changed, room, most, f"{noun}s by how much longer or shorter they take"),
+        _table("Layers", layers, room, most, "The same time by layer"),
+        _table("Ranks", comparison.ranks, room, None, "An iteration of each; all else is the mean over them"),
+        _table("Not in every iteration", comparison.once, room, None, "In the whole run"),
+        _table("What did not change", same, room, most, f"{noun}s without a change that is one"),
+        html.part("How far to trust it", facts=_trust(comparison, names, room)),
+    ]
+    return {
+        "name": f"{names[0]} -> {names[1]}",
+        "machine": "",
+        "verdict": headline(comparison),
+        "evidence": shortened(". ".join((*comparison.differs, "; ".join(tally(comparison)))), 600),
+        "tiles": _tiles(comparison, names),
+        "parts": [part for part in found if part is not None],
+    }
+
+
+def _tiles(comparison: Comparison, names: tuple[str, str]) -> list[dict[str, str]]:
+    whole = comparison.iteration
+    tiles = [
+        (f"{letter}: {shortened(name, 40)}", ms(ns or 0), seen(side))
+        for letter, name, ns, side in (
+            ("A", names[0], whole.a_ns, comparison.a),
+            ("B", names[1], whole.b_ns, comparison.b),
+        )
+    ]
+    if whole.ratio is not None:
+        within = f"95 %: {interval(whole)}" if interval(whole) else "one iteration: no interval"
+        tiles.append(("Change", change(whole.ratio), within))
+    words = [row.word for row in comparison.rows if row.kind != "layer"]
+    alone = sum(word.startswith("only in") for word in words)
+    more = f"of {len(words) - alone} on both sides; {alone} on one only"
+    tiles.append(("Parts slower, faster", f"{words.count('slower')}, {words.count('faster')}", more))
+    return [{"label": label, "value": value, "more": more} for label, value, more in tiles]
+
+
+def _trust(comparison: Comparison, names: tuple[str, str], room: Room) -> list[tuple[str, str]]:
+    fewest = min(len(comparison.a.runs), len(comparison.b.runs))
+    rule = (
+        f"every run of one side is slower than every run of the other, the interval excludes no change, the medians "
+        f"differ by more than {percent(floor_of(fewest))}"
+        if fewest >= FEWEST
+        else f"nothing is decided by fewer than {FEWEST} runs a side; from {MANY} on 5 % is, with {FEWEST} 10 %"
+    )
+    kernels = comparison.a.runs[0].told_by == "kernels"
+    facts = [
+        ("A", f"{names[0]}: {seen(comparison.a)}"),
+        ("B", f"{names[1]}: {seen(comparison.b)}"),
+        ("Device", _both(comparison.a.facts.device, comparison.b.facts.device)),
+        ("MIOpen", _both(comparison.a.facts.miopen, comparison.b.facts.miopen)),
+        ("Times", "kernel time of a steady iteration" if kernels else "layer times that the log prints"),
+        ("A change is decided if", rule),
+        ("The interval", "95 % of the ratios of medians, runs and their iterations drawn again; B / A"),
+    ]
+    return [(label, shortened(value, 4 * room.name)) for label, value in facts if value]
+
+
+def _both(a: str, b: str) -> str:
+    return a if a == b else f"{a or 'not told'} -> {b or 'not told'}"
+
+
+def _iteration(comparison: Comparison, names: tuple[str, str], room: Room) -> dict[str, Any] | None:
+    """Draw the parts of an iteration on each side, as two bars of one scale."""
+    pieces_of = _pieces(comparison)
+    longest = max(sum(one.a_ns for one in pieces_of), sum(one.b_ns for one in pieces_of), 0)
+    if not longest:
+        return None
+    bars = []
+    for letter, name in zip("AB", names, strict=True):
+        side = f"{letter.lower()}_ns"
+        pieces = [
+            svg.Piece(one.colour, ns, False, f"{one.name}: {ms(ns)}")
+            for one in pieces_of
+            for ns in [getattr(one, side)]
+        ]
+        medians, whole = sum(piece.ns for piece in pieces), getattr(comparison.iteration, side) or 0
+        said = ms(whole)
+        # The sum of medians is the median of sums only if the order of the runs is the same in every part.
+        if abs(medians - whole) > 0.01 * medians:
+            said += f"; the medians of its parts add up to {ms(medians)}"
+        bar = svg.stacked(pieces, longest, f"What an iteration of {letter} consists of", height=34, width=1000)
+        bars.append(svg.Shown('<p class="faint">{}: {}, {}</p>{}').format(letter, visible(name), said, bar))
+    legend = [
+        {
+            "colour": one.colour,
+            "helps": False,
+            "label": f"{shortened(one.name, room.name)} {ms(one.a_ns)} -> {ms(one.b_ns)}",
+        }
+        for one in pieces_of
+        if max(one.a_ns, one.b_ns) >= 0.005 * longest
+    ]
+    return html.part("Where an iteration goes", picture=Markup("").join(bars), legend=legend, id="where")
+
+
+def _pieces(comparison: Comparison) -> list[_Piece]:
+    """Return the pieces by primitive, where one is known; else the longest parts one by one and the others together."""
+    rows = [row for row in comparison.rows if row.kind != "layer"] or list(comparison.rows)
+    sums: dict[tuple[str, str], list[float]] = {}
+    has_problems = any(row.kind == "problem" for row in rows)
+    longest = sorted(rows, key=lambda row: -max(row.a_ns or 0, row.b_ns or 0))[: len(_COLOURS)]
+    colours = {row.name: colour for row, colour in zip(longest, _COLOURS, strict=False)}
+    for row in rows:
+        if has_problems:
+            primitive = row.pair.first.part.primitive if row.pair is not None else ""
+            key = (primitive_name(primitive) if primitive else "other kernels", html.colour(primitive))
+        else:
+            key = (row.name, colours[row.name]) if row.name in colours else ("all others", "other")
+        of_group = sums.setdefault(key, [0.0, 0.0])
+        of_group[0] += row.a_ns or 0
+        of_group[1] += row.b_ns or 0
+    pieces = [_Piece(name, colour, *both) for (name, colour), both in sums.items()]
+    return sorted(pieces, key=lambda one: (one.colour == "other", -max(one.a_ns, one.b_ns)))
+
+
+def _table(
+    head: str, parts: Sequence[Compared | Group], room: Room, most: float | None, caption: str
+) -> dict[str, Any] | None:
+    """``most``: the change whose bar reaches the edge; None: the largest change of these rows."""
+    if not parts:
+        return None
+    made = [part if isinstance(part, Group) else Group(part, (part,)) for part in parts]
+    rows = [group.row for group in made]
+    if most is None:
+        most = max(abs(row.more_ns) for row in rows)
+    lines = [{"cells": _cells(group.row, most, room), **_details(group, room)} for group in made[: room.rows]]
+    left = rows[room.rows :]
+    a_ns, b_ns = sum(row.a_ns or 0 for row in left), sum(row.b_ns or 0 for row in left)
+    rest = f"{len(left)} more: {ms(a_ns)} -> {ms(b_ns)}." if left else ""
+    numbers = [(head, "number") for head in ("A ms", "B ms", "change", "95 %")]
+    heads = [("part", "text"), *numbers, ("verdict", "text"), ("B - A", "bar")]
+    return html.part(head, table=html.grid(heads, lines, rest), caption=caption)
+
+
+def _cells(row: Compared, most: float, room: Room) -> tuple[Any, ...]:
+    kind, colour = _MARKS.get(row.word, ("", "other"))
+    said = row.word if row.ratio is None else label(row).lower()
+    word: Any = said if not kind else Markup('<span class="{}"><b class="severity">{}</b></span>').format(kind, said)
+    name = visible(shortened(row.name, room.name))
+    sign = "+" if row.more_ns >= 0 else "-"
+    bar = svg.change(colour, row.more_ns, most, f"{name}: {sign}{ms(abs(row.more_ns))}")
+    times = _number(row.a_ns), _number(row.b_ns)
+    return name, *times, "" if row.ratio is None else change(row.ratio), interval(row), word, bar
+
+
+def _number(ns: float | None) -> str:
+    return "" if ns is None else fixed(ns / 1e6, 3)
+
+
+def _details(group: Group, room: Room) -> dict[str, Any]:
+    """Return the cause and its evidence: solvers and kernels of both sides, and the line that runs the problem again.
+    For a group also its members."""
+    row = group.row
+    if len(group.members) > 1:
+        said = [f"{one.name}: {_number(one.a_ns)} -> {_number(one.b_ns)} ms" for one in group.members[: room.rows]]
+        return {"details": [shortened(line, 4 * room.name) for line in said], "detail_head": "which"}
+    lines = row.cause.split("; ") if len(row.cause) > _CAUSE else []
+    if row.pair is not None and (row.cause or row.word != "~"):
+        for letter, side in (("A", row.pair.a), ("B", row.pair.b)):
+            if side is not None:
+                lines += [f"{letter}: {line}" for line in _inside(side.part)]
+    if row.command:
+        lines.append(row.command)
+    head = shortened(row.cause, _CAUSE) or ("driver line" if row.word == "~" else "inside")
+    if row.cause and not lines:
+        lines.append(row.cause)
+    return {"details": [shortened(line, 4 * room.name) for line in lines], "detail_head": head}
+
+
+def _inside(part: Part) -> Iterator[str]:
+    """Return solvers and kernels of a part, if they are more specific than its name."""
+    if part.solvers:
+        yield f"solver {', '.join(part.solvers)}"
+    if part.kind == "problem":
+        yield from (_kernel(one) for one in part.kernels)
+
+
+def _kernel(one: Inside) -> str:
+    words = "naive" if one.naive else "", "" if one.role == "main" else one.role
+    time = f", {ms(one.ns)}" if one.ns else ""
+    return f"{one.count:g} x {one.name}{time}" + "".join(f" ({word})" for word in words if word)

@@ -44,7 +44,7 @@ from mio2trace.outgoing import visible
 from mio2trace.privacy import Cleaner
 from mio2trace.ranks import meetings, straggler, totals
 from mio2trace.ranks import table as ranks_table
-from mio2trace.reports import layers, op_times, ops
+from mio2trace.reports import layers, ops
 from mio2trace.reports.tables import Row, Unit, cell_text
 from mio2trace.schema import COPIES, KERNELS, TABLES, TableSchema, recorded, shown_in
 from mio2trace.snapshot.database import Stream, nanoarrow
@@ -349,7 +349,7 @@ def _operations(process: Process) -> Iterable[Row]:
         return ops.table([("", process.operations)]).rows
     return [
         {**row, "sure": row.get("sure") != "false"} if row.get("kernels") else row
-        for row in op_times.cost_table(process.operations, process.measures, NS).rows
+        for row in ops.cost_table(process.operations, process.measures, NS).rows
     ]
 
 
@@ -358,7 +358,7 @@ def _problems(process: Process) -> Iterable[Row]:
     if measures is None:
         return ()
     of_profile = [operation for operation in process.operations if operation.index in measures.operation_at]
-    rows = op_times.steady_table(of_profile, measures, ("problem",), NS).rows
+    rows = ops.steady_table(of_profile, measures, ("problem",), NS).rows
     return [row for row in rows if row.get("problem")]
 
 

@@ -5,7 +5,7 @@ docs/findings.md describes each rule. No rule fires for an effect that the profi
 
 from __future__ import annotations
 
-from mio2trace.findings import copies, kernels, pauses, searches, trust, work
+from mio2trace.findings import kernels, pauses, trust
 from mio2trace.findings.gpus import GPUS, Gpu, gpu_of
 from mio2trace.findings.rule import SEVERITIES, Finding, Found, Rule, Severity, severity_of
 from mio2trace.findings.subject import Problem, Subject
@@ -16,7 +16,8 @@ __all__ = [
 ]  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
-    *searches.RULES, *kernels.RULES, *work.RULES, *kernels.FUSION, *pauses.RULES, *copies.RULES, *trust.RULES,
+    *kernels.SEARCHES, *kernels.RULES, *kernels.WORK, *kernels.FUSION,
+    *pauses.RULES, *pauses.COPIES_ALONE, *trust.RULES,
 )  # fmt: skip
 
 

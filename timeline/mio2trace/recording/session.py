@@ -1,23 +1,325 @@
 """A whole recording: run the program, run it again for reference, inspect the result, and pack it, also after
-Ctrl-C."""
+Ctrl-C.
+
+The result is inspected for its contents: counts, and missing parts with their known causes. All files of a run are
+packed into one archive, which is written under another name and renamed when it is complete.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shlex
 import shutil
+import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+import zipfile
+import zlib
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, BinaryIO, NamedTuple
+
+import orjson
 
 import mio2trace
-from mio2trace.notes import InputError
+from mio2trace.files import replacing
+from mio2trace.model.profile import Profile
+from mio2trace.notes import InputError, Notes
 from mio2trace.one_thread import given_environment
-from mio2trace.recording import contents
+from mio2trace.outgoing import count
+from mio2trace.readers import PROFILES
+from mio2trace.readers.base import Reader, ReadOptions
 from mio2trace.recording.machine import anchor, boot, machine, variables
-from mio2trace.recording.packing import name_for, pack
 from mio2trace.recording.plan import NONE, Asked, Plan, Profiler, plan, rank_of
 from mio2trace.recording.running import Outcome, run
+from mio2trace.source import MAX_EXPANSION, Source
+from mio2trace.source.archive import MANIFEST, SCHEMA
+
+_PREFIX = re.compile(rb"(?:(?:^|\s)(\d{1,10}) )?MIOpen(?:\((?:HIP|OpenCL)\))?[^:]{0,60}(?::\d\d){0,2}[^:]{0,9}: *$")
+_CAFFE = re.compile(rb"^[IWEF]\d{4,8} [^\n]{10,40} (?:caffe|net|solver|layer_factory)\.cpp:\d+\]")
+_DVDT = re.compile(rb'"call"\s*:\s*"$|^\[dv/dt\] $')
+_BEGINS = b"[dv/dt] <<"
+_BLOCK = 4 << 20
+_LONGEST_LINE = 1 << 20
+_LONGEST = 400
+"""The most bytes of a line before the text that is searched for."""
+
+
+class Log(NamedTuple):
+    """Counts in a log. ``kernels``: of dv/dt profiles inside it. ``blocks``: the number of such profiles with kernels.
+    ``known``: whether any line is of a kind that a reader knows."""
+
+    size: int = 0
+    calls: int = 0
+    threads: frozenset[int] = frozenset()
+    kernels: int = 0
+    known: bool = False
+    blocks: int = 0
+
+
+class Part(NamedTuple):
+    """A file of a profiler. ``beside``: it is read together with another file."""
+
+    path: str
+    kernels: int = 0
+    ranges: int = 0
+    pids: frozenset[int] = frozenset()
+    tids: frozenset[int] = frozenset()
+    processes: int = 0
+    beside: bool = False
+
+
+class Contents(NamedTuple):
+    """The files that a run left behind."""
+
+    log: Log
+    parts: tuple[Part, ...]
+
+    @property
+    def kernels(self) -> int:
+        return self.log.kernels + sum(part.kernels for part in self.parts)
+
+    @property
+    def processes(self) -> int:
+        return sum(part.processes for part in self.parts) + (max(1, self.log.blocks) if self.log.kernels else 0)
+
+
+def look(log: str, folder: str) -> Contents:
+    """Count the records in a log and in the files of a profiler; the records are not kept.
+
+    Raises `InputError` if the program removed the files.
+    """
+    try:
+        return Contents(_log(log), tuple(_parts(folder)))
+    except OSError as error:
+        raise InputError(f"{os.path.basename(error.filename or log)}: {error.strerror or error}") from None
+
+
+def _log(path: str) -> Log:
+    threads: set[int] = set()
+    calls = commands = kernels = blocks = 0
+    known = begun = False
+    for text in _pieces(path):
+        if b"miopen" in text or b"MIOpen" in text:
+            for before in _before(text, b"miopenStatus_t miopen"):
+                match = _PREFIX.search(before)
+                calls += match is not None or not before
+                if match is not None and match[1]:
+                    threads.add(int(match[1]))
+            commands += sum(1 for before in _before(text, b"Command [") if _PREFIX.search(before))
+            known = known or b"MIOpen(" in text or b"MIOpen: " in text
+        kernels += sum(1 for before in _before(text, b"clEnqueueNDRangeKernel") if _DVDT.search(before))
+        for number, part in enumerate(text.split(_BEGINS)):
+            begun = begun or number > 0
+            if begun and b"clEnqueueNDRangeKernel" in part:
+                blocks += 1
+                begun = False
+        known = known or any(_CAFFE.match(before + b".cpp:1]") for before in _before(text, b".cpp:"))
+    return Log(
+        size=os.path.getsize(path),
+        calls=calls or commands,
+        threads=frozenset(threads),
+        kernels=kernels,
+        known=known or bool(calls or kernels),
+        blocks=blocks,
+    )
+
+
+def _pieces(path: str) -> Iterator[bytes]:
+    """Yield whole lines, some megabytes at a time: a log may have gigabytes."""
+    rest = b""
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            text = rest + block
+            cut = text.rfind(b"\n", max(0, len(text) - _LONGEST_LINE)) + 1 or len(text)
+            yield text[:cut]
+            rest = text[cut:]
+    yield rest
+
+
+def _before(text: bytes, word: bytes) -> Iterator[bytes]:
+    """Yield the text before each ``word`` in its line, without splitting the text into lines."""
+    at = text.find(word)
+    while at >= 0:
+        begin = text.rfind(b"\n", max(0, at - _LONGEST), at) + 1
+        yield text[begin or max(0, at - _LONGEST) : at]
+        at = text.find(word, at + len(word))
+
+
+def _parts(folder: str) -> Iterator[Part]:
+    """Return the profiles: of several forms of one rocprof run only the fullest. Other files are read together with a
+    profile."""
+    named = sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
+    files = [path for path in named if stat.S_ISREG(os.lstat(path).st_mode)]  # reading from a pipe would block
+    profiles = {path: reader for path in files if (reader := _reader(path)) is not None}
+    forms = [path for path in profiles if os.path.basename(path) in _FORMS]
+    for path in sorted(forms, key=lambda one: _FORMS.index(os.path.basename(one)))[1:]:
+        del profiles[path]
+    counted: set[str] = set()
+    for path, reader in profiles.items():
+        if path not in counted:
+            part, together = _part(path, reader)
+            counted.update(together)
+            yield part
+    for path in files:
+        if path in counted or (path not in profiles and _is_beside(path, profiles)):
+            yield Part(path, beside=True)
+
+
+_NO_LINES = (
+    "hipBLASLt and MIGraphX have kernels of their own, PyTorch computes matrix products without MIOpen, and a"
+    " MIOpen that is linked statically may have no log"
+)
+_SWITCHES = ("MIOPEN_ENABLE_LOGGING", "MIOPEN_ENABLE_LOGGING_CMD")
+"""Settings that make MIOpen print the lines that are counted."""
+_FORMS = ("results.db", "results.json", "results.csv")
+"""The forms that rocprof writes together, the fullest first."""
+
+
+def _is_beside(path: str, profiles: Sequence[str] | dict[str, Reader]) -> bool:
+    """Return whether the file belongs to a profile: a database's journal, a table of a set."""
+    folder = os.path.dirname(path)
+    if path.endswith("-wal"):
+        return path.removesuffix("-wal") in profiles
+    return path.endswith("_trace.csv") and any(os.path.dirname(one) == folder for one in profiles)
+
+
+def _reader(path: str) -> Reader | None:
+    with contextlib.suppress(InputError), contextlib.closing(Source(path, 0, Notes())) as source:
+        return next((reader for reader in PROFILES if reader.sniff(source.head)), None)
+    return None
+
+
+def _part(path: str, reader: Reader) -> tuple[Part, set[str]]:
+    """Return the contents of a profile, and the files that were read with it. A profile that cannot be read counts as
+    empty."""
+    with contextlib.closing(Source(path, 0, Notes())) as source:
+        try:
+            records = reader.read(source, ReadOptions(), Notes())
+        except InputError:
+            records = []
+        together = {other.path for other in source.companions}
+    profiles = [record for record in records if isinstance(record, Profile)]
+    part = Part(
+        path=path,
+        kernels=sum(one.kind == "kernel" for profile in profiles for one in profile.activities),
+        ranges=sum(one.text.startswith("s_api = miopen") for profile in profiles for one in profile.ranges),
+        pids=frozenset(profile.process.pid for profile in profiles if profile.process.pid is not None),
+        tids=frozenset(one.tid for profile in profiles for one in profile.threads if one.tid is not None),
+        processes=len(profiles),
+    )
+    return part, together
+
+
+def summary(contents: Contents, outcome: Outcome) -> str:
+    """``exit 0 after 61 s; log 31 MB (52,180 MIOpen calls, 2 threads), profile 88,214 kernels, 1 process``"""
+    log = contents.log
+    inside = [count(log.calls, "MIOpen call")] if log.calls else []
+    inside += [count(len(log.threads), "thread")] if log.threads else []
+    text = f"{outcome} after {outcome.seconds:.3g} s; log {_size(log.size)}"
+    text += f" ({', '.join(inside)})" if inside else ""
+    if contents.parts or log.kernels:
+        text += f", profile {count(contents.kernels, 'kernel')}, {count(contents.processes, 'process')}"
+    return text
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:.3g} MB" if size >= 1_000_000 else f"{size / 1000:.3g} kB"
+
+
+def problems(
+    contents: Contents, outcome: Outcome, profiler: Profiler, kept: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[str]:
+    """Yield the missing parts, each with its known cause. ``kept``: variables that the person has set."""
+    log, parts = contents.log, [part for part in contents.parts if not part.beside]
+    if outcome.lost:
+        yield f"the log is not whole: {outcome.lost}; TMPDIR names another place"
+    if profiler.name == "none":
+        yield (
+            "no profiler found, so only the log was recorded; rocprofv3 comes with ROCm (PATH, /opt/rocm/bin), --dvdt"
+            " LIB is for OpenCL"
+        )
+    elif not contents.kernels:
+        yield _no_kernels(profiler, outcome, bool(parts))
+    elif not log.calls and not any(part.ranges for part in parts):
+        own = " ".join(f"{name}={kept[name]}" for name in _SWITCHES if name in kept)
+        yield f"kernels but no line of MIOpen's: {f'{own} is yours, and stayed' if own else _NO_LINES}"
+    if log.kernels and contents.processes - len(parts) > 1:
+        yield (
+            f"{count(contents.processes, 'process')} wrote their profiles into one log: its calls are joined with one"
+            " of them; record each by itself"
+        )
+    tids = {tid for part in parts for tid in part.tids | part.pids}
+    if tids and log.threads and log.threads - tids:
+        yield (
+            f"MIOpen calls of {count(len(log.threads - tids), 'thread')} that the profile does not have: several"
+            " processes, not all of them profiled; run record inside of mpirun or srun: srun -n 8 mio2trace record"
+        )
+
+
+def _no_kernels(profiler: Profiler, outcome: Outcome, has_profile: bool) -> str:
+    if profiler.name == "dv/dt":
+        why = "killed programs print no JSON" if outcome.signal else "the program made no OpenCL call through the ICD"
+        return f"no profile of dv/dt in the output: {why}, or the library is not for this machine"
+    if not has_profile:
+        killed = "a killed program leaves none; " if outcome.signal else ""
+        return f"{profiler.name} wrote no profile: {killed}its own messages are above"
+    return (
+        "a profile without kernels: torch.profiler was active (only one tool can record a process), the program sets"
+        " ROCPROFILER_REGISTER_LIBRARY itself, or nothing ran on a GPU"
+    )
+
+
+_LEVEL = 1
+"""The level of deflate: a log shrinks to a twelfth of its size at the speed of a disk."""
+_COPIED_AT_ONCE = 1 << 20
+
+
+def pack(path: str, manifest: Mapping[str, Any], members: Mapping[str, str]) -> None:
+    """Write an archive to ``path``: ``manifest`` and the files ``members``, by their name in it.
+
+    Raises `InputError` if it cannot be written; an older file then stays unchanged.
+    """
+    with replacing(path) as target, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as made:
+        made.writestr(_new(MANIFEST), orjson.dumps({"schema": SCHEMA, **manifest}, option=orjson.OPT_INDENT_2) + b"\n")
+        for name, file in members.items():
+            with open(file, "rb") as source, made.open(_entry(name, source), "w", force_zip64=True) as packed:
+                shutil.copyfileobj(source, packed, _COPIED_AT_ONCE)
+
+
+def _entry(name: str, source: BinaryIO) -> zipfile.ZipInfo:
+    """Leave out time and owner: packing twice gives equal bytes. Data that shrinks so much that it looks like a zip
+    bomb is stored uncompressed."""
+    entry = _new(name)
+    beginning = source.read(_COPIED_AT_ONCE)
+    source.seek(0)
+    small = len(beginning) < _COPIED_AT_ONCE
+    shrinks = small or len(zlib.compress(beginning, _LEVEL)) * MAX_EXPANSION // 2 > len(beginning)
+    entry.compress_type = zipfile.ZIP_DEFLATED if shrinks else zipfile.ZIP_STORED
+    return entry
+
+
+def _new(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o100644 << 16
+    return entry
+
+
+def name_for(name: str, taken: Container[str]) -> str:
+    """Return ``name``, with a number before it if another file has this name. Folders are left out: their names may be
+    machines.
+
+    Characters that a member's name must not have (line ends, backslashes, bytes that are not UTF-8) become ``_``.
+    """
+    name = "".join(char if char.isprintable() and char not in "\\:" else "_" for char in name)
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{number}-{name}"
+    return free
+
 
 LOG = "run.log"
 REFERENCE = "reference-"
@@ -31,7 +333,7 @@ class Recorded(NamedTuple):
     outcome: Outcome
     log: str
     clocks: list[dict[str, int]]
-    contents: contents.Contents = contents.Contents(contents.Log(), ())
+    contents: Contents = Contents(Log(), ())
 
 
 def record(asked: Asked, profiler: Profiler, output: str, *, reference: bool, say: Say) -> int:
@@ -56,7 +358,7 @@ def record(asked: Asked, profiler: Profiler, output: str, *, reference: bool, sa
             under = profiler if profiler.of_rocm else NONE
             plain = asked._replace(logging=False, library="")
             ran.append(_run(plain, under, os.path.join(folder, "reference"), environment, say))
-        runs = [one._replace(contents=contents.look(one.log, one.plan.folder)) for one in ran]
+        runs = [one._replace(contents=look(one.log, one.plan.folder)) for one in ran]
         pack(output, *_packed(runs, environment))
         keep = False
     except InputError as error:
@@ -131,7 +433,7 @@ def _packed(runs: list[Recorded], environment: Mapping[str, str]) -> tuple[dict[
         "machine": machine(environment),
         "boot": boot(),
         "clocks": {"start": done.clocks[0], "end": done.clocks[1]},
-        "problems": list(contents.problems(done.contents, done.outcome, started.profiler, started.kept)),
+        "problems": list(problems(done.contents, done.outcome, started.profiler, started.kept)),
     }  # fmt: skip
     return manifest, members
 
@@ -149,16 +451,16 @@ def begun(made: Plan, detail: bool) -> Iterator[str]:
 def told(runs: list[Recorded], output: str) -> Iterator[str]:
     """Yield the lines to print after the program ran."""
     done = runs[0]
-    yield contents.summary(done.contents, done.outcome)
+    yield summary(done.contents, done.outcome)
     if len(runs) > 1:
-        yield f"reference: {contents.summary(runs[1].contents, runs[1].outcome)}"
-    for line in contents.problems(done.contents, done.outcome, done.plan.profiler, done.plan.kept):
+        yield f"reference: {summary(runs[1].contents, runs[1].outcome)}"
+    for line in problems(done.contents, done.outcome, done.plan.profiler, done.plan.kept):
         yield f"problem: {line}"
     command = next_command(done.contents, output)
     yield f"next: {command}" if command else f"nothing to read in {output}: neither kernels nor a line that is known"
 
 
-def next_command(came: contents.Contents, output: str) -> str:
+def next_command(came: Contents, output: str) -> str:
     """Return the command that a person would run next; empty if there is nothing to read."""
     name = shlex.quote(output)
     if came.kernels:

@@ -228,7 +228,7 @@ class KeptAlignment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeptShare(msgspec.Struct, frozen=True, kw_only=True):
-    """`mio2trace.jobs.Share`."""
+    """`mio2trace.runs.Share`."""
 
     logs: tuple[FrameworkLog, ...]
     libraries: tuple[MiopenLog, ...]
