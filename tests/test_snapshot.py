@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -32,6 +33,7 @@ from mio2trace.privacy.cleaner import never_shown, records
 from mio2trace.queries.dataset import opened
 from mio2trace.snapshot.database import connection, sql_text
 from mio2trace.snapshot.files import KeptRun, Snapshot, read, write
+from mio2trace.snapshot.numbers import packed, unpacked
 from mio2trace.snapshot.objects import Damaged, Table, classes_in, from_tables, name_of, to_tables
 from mio2trace.snapshot.places import RUNS, is_dataset, snapshots_of
 from tests.conftest import ROOT
@@ -145,16 +147,19 @@ Columns = dict[str, Any]
     ("change", "said"),
     [
         (lambda columns: columns | {"nothing": [0, 0, 0]}, "unknown field"),
-        (lambda columns: columns | {"queue": columns["queue"] | {"values": [0, 0]}}, "different lengths"),
-        (lambda columns: columns | {"queue": columns["queue"] | {"values": [0, 0, "x"]}}, "Expected"),
-        (lambda columns: columns | {"queue": columns["queue"] | {"values": [0, 0, None]}}, "no number"),
-        (lambda columns: columns | {"queue": {"steps": True, "values": [1 << 63] * 3}}, "64 bits"),
-        (lambda columns: columns | {"kind": {"words": ["thing"], "codes": [0, 0, 0]}}, "Invalid enum value"),
-        (lambda columns: columns | {"name": {"words": ["a"], "codes": [0, 0, 1]}}, "out of range"),
-        (lambda columns: columns | {"name": {"words": ["a"], "codes": [0, 0, -1]}}, ">= 0"),
-        (lambda columns: columns | {"call": [None, None, 7]}, "no record of its kind"),
-        (lambda columns: columns | {"call": [None, None, 0]}, "no record of its kind"),
-        (lambda columns: columns | {"grid": {"words": [[1, 2]], "codes": [0, 0, 0]}}, "length 3"),
+        (lambda columns: columns | {"queue": columns["queue"] | {"values": b"\1\0\0"}}, "different lengths"),
+        (lambda columns: columns | {"queue": columns["queue"] | {"values": [0, 0, 0]}}, "Expected"),
+        (lambda columns: columns | {"queue": columns["queue"] | {"values": b"\1\0\0\x80"}}, "no number"),
+        (lambda columns: columns | {"queue": {"steps": True, "values": b"\3" + bytes(9)}}, "numbers of 3 bytes"),
+        (lambda columns: columns | {"kind": {"words": ["thing"], "codes": b"\1\0\0\0"}}, "Invalid enum value"),
+        (lambda columns: columns | {"name": {"words": ["a"], "codes": b"\1\0\0\1"}}, "out of range"),
+        (lambda columns: columns | {"name": {"words": ["a"], "codes": b"\1\0\0\xff"}}, "out of range"),
+        (lambda columns: columns | {"call": b"\1\x80\x80\7"}, "no record of its kind"),
+        (lambda columns: columns | {"call": b"\1\x80\x80\0"}, "no record of its kind"),
+        (lambda columns: columns | {"grid": {"words": [[1, 2]], "codes": b"\1\0\0\0"}}, "length 3"),
+        (lambda columns: columns | {"call": b"\1\x80\x80\xfe"}, "no record of its kind"),
+        (lambda columns: columns | {"queue": columns["queue"] | {"values": b""}}, "numbers of 0 bytes"),
+        (lambda columns: columns | {"queue": columns["queue"] | {"values": b"\2\0\0\0"}}, "multiple"),
         (lambda columns: columns | {"number": None}, "number"),
         (lambda columns: [columns], "Expected `object`"),
     ],
@@ -183,9 +188,9 @@ def test_what_is_shared_again_and_again_is_refused() -> None:
     """An activity that a profile names 400,000 times; a thousand times is no fault."""
     tables = to_tables(PROFILE)
     columns = msgspec.msgpack.decode(tables[-1].data)
-    (first, *_), *_ = columns["activities"]
+    (first, *_) = unpacked(columns["activities"][0])
     for times, is_refused in ((300, False), (400_000, True)):
-        changed = msgspec.msgpack.encode(columns | {"activities": [[first] * times]})
+        changed = msgspec.msgpack.encode(columns | {"activities": [packed(np.full(times, first))]})
         with pytest.raises(Damaged, match="that stand for") if is_refused else contextlib.nullcontext():
             from_tables(Profile, [*tables[:-1], Table(tables[-1].part, changed)])
 
@@ -252,7 +257,7 @@ def test_a_snapshot_of_an_older_version_says_what_to_do(tmp_path: Path) -> None:
             f"COPY (SELECT 'Run' AS part, 'name' AS name, 1 AS count, '\\x91'::BLOB AS data) TO {sql_text(place)}"
             " (FORMAT parquet, KV_METADATA {snapshot: '2', generator: 'mio2trace 0.2.0'})"
         )
-    with pytest.raises(InputError, match=r"version 2, this reads 3: its tables can be asked .*write the dataset again"):
+    with pytest.raises(InputError, match=r"version 2, this reads 4: its tables can be asked .*write the dataset again"):
         read(place)
 
 

@@ -167,14 +167,14 @@ class Links:
         links = cls(activities, operations)
         links._runs += runs
         links._passes += passes
-        links._pass_of[:] = array("i", columns["pass_of"])
+        links._pass_of[:] = array("i", columns["pass_of"].tobytes())
         links.contradictions.update(contradictions)
         for column, target, kind in (
             (links._layer, "run_of", "layer"),
             (links._operation, "operation_of", "operation"),
         ):
-            column.target[:] = array("i", columns[target])
-            column.by.codes[:] = bytes(map(WORDS.index, columns[f"{kind}_by"]))
+            column.target[:] = array("i", columns[target].tobytes())
+            column.by.codes[:] = bytes(map(WORDS.index, columns[f"{kind}_by"].each()))
             column.confidence.update(columns[f"{kind}_confidence"])
             column.unsure.update(columns[f"{kind}_unsure"])
         return links

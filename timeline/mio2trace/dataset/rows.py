@@ -216,7 +216,7 @@ def arrow_table(columns: Mapping[str, Data]) -> Stream:
 
 
 def _stream(children: Mapping[str, Any], columns: Sequence[Data]) -> Stream:
-    return Stream(children, len(columns[0]) if columns else 0)
+    return Stream([children], len(columns[0]) if columns else 0)
 
 
 def _numbers(data: Data) -> Any:

@@ -58,15 +58,21 @@ def nanoarrow() -> Any:
 
 
 class Stream:
-    """An object that offers columns of Arrow, by name, as a stream of one batch."""
+    """An object that offers batches of columns of Arrow, by name, as a stream. ``count``: the rows of each batch."""
 
-    def __init__(self, columns: Mapping[str, Any], count: int) -> None:
+    def __init__(self, batches: Sequence[Mapping[str, Any]], count: int) -> None:
         arrow = nanoarrow()
-        schema = arrow.struct({name: column.schema for name, column in columns.items()})
-        self._rows = arrow.c_array_from_buffers(schema, count, [None], children=list(columns.values()))
+        self._schema = arrow.struct({name: column.schema for name, column in batches[0].items()})
+        self._batches = [
+            arrow.c_array_from_buffers(self._schema, count, [None], children=list(columns.values()))
+            for columns in batches
+        ]
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return nanoarrow().c_array_stream(self._rows).__arrow_c_stream__(requested_schema)
+        from nanoarrow.c_array_stream import CArrayStream
+
+        stream = CArrayStream.from_c_arrays(self._batches, nanoarrow().c_schema(self._schema))
+        return stream.__arrow_c_stream__(requested_schema)
 
 
 def pieces(values: Sequence[bytes], kind: str) -> Any:

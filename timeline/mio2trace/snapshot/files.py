@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import zlib
-from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from mio2trace.align import (
     Alignment,
@@ -23,21 +23,23 @@ from mio2trace.align import (
     Pass,
     ProcessClock,
 )
-from mio2trace.align.links import Words
+from mio2trace.align.links import WORDS
 from mio2trace.evidence import EVIDENCE
 from mio2trace.files import Input
 from mio2trace.kernels import KernelFact
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile, misplaced
+from mio2trace.model.tables import Numbers, Pool
 from mio2trace.model.tf import TfProfile
 from mio2trace.notes import InputError
 from mio2trace.ops.operation import Operation
 from mio2trace.snapshot.database import Stream, asked, beside, connection, for_writing, literal, pieces, sql_text
+from mio2trace.snapshot.numbers import packed, unpacked
 from mio2trace.snapshot.objects import Damaged, Table, from_tables, to_tables
 from mio2trace.snapshot.places import FOLDER
 
-VERSION = "3"
+VERSION = "4"
 _INSTEAD = (
     "its tables can be asked (`mio2trace query`); for all else write the dataset again from the files of its runs"
 )
@@ -55,11 +57,11 @@ def write(snapshot: Snapshot, folder: Path, file: str) -> None:
         raise InputError(f"{file}: a number of more than 64 bits, which no dataset keeps") from None
     summed = _sum(tables)
     kept = Stream(
-        {
-            "part": pieces([table.part.encode() for table in tables], "large_string"),
-            "data": pieces([table.data for table in tables], "large_binary"),
-        },
-        len(tables),
+        [
+            {"part": pieces([table.part.encode()], "large_string"), "data": pieces([table.data], "large_binary")}
+            for table in tables
+        ],
+        1,
     )
     tables.clear()
     with for_writing() as database, beside(folder / FOLDER / file) as temporary:
@@ -159,58 +161,65 @@ def _of_profile(profile: Profile) -> Iterator[str]:
 
 def _of_links(alignment: KeptAlignment) -> Iterator[str]:
     links, count = alignment.links, len(alignment.profile.activities)
-    columns = links.run_of, links.pass_of, links.operation_of, links.layer_by, links.operation_by
-    if {len(column) for column in columns} != {count}:
-        yield f"links of {min(map(len, columns))} to {max(map(len, columns))} of {count} activities"
-    words = {*links.layer_by, *links.operation_by} - {"", *EVIDENCE}
-    if words:
-        yield f"evidence that is none: {min(words)!r}"
+    columns = {name: unpacked(getattr(links, name)) for name in _COLUMNS}
+    lengths = sorted(map(len, columns.values()))
+    if {*lengths} != {count}:
+        yield f"links of {lengths[0]} to {lengths[-1]} of {count} activities"
+    words = {*links.words} - {"", *EVIDENCE}
+    if words or "" not in links.words:
+        yield f"evidence that is none: {min(words, default='')!r}"
     indexes = {operation.index for operation in links.operations}
     if len(indexes) != len(links.operations):
         yield "two operations of one number"
-    stray = set(links.operation_of) - indexes - {_NONE}
+    stray = {*np.unique(columns["operation_of"]).tolist()} - indexes - {_NONE}
     if stray:
         yield f"operation {min(stray)}, of which there is none"
-    yield from _places("layer", links.run_of, len(links.runs), least=_NONE)
-    yield from _places("pass", links.pass_of, len(links.passes), least=_NONE)
-    yield from _places("pass", (run.pass_ for run in links.runs), len(links.passes), least=_NONE)
+    yield from _places("layer", columns["run_of"], len(links.runs), least=_NONE)
+    yield from _places("pass", columns["pass_of"], len(links.passes), least=_NONE)
+    yield from _places("pass", [run.pass_ for run in links.runs], len(links.passes), least=_NONE)
     named = (
         *links.layer_confidence, *links.layer_unsure, *links.operation_confidence, *links.operation_unsure,
     )  # fmt: skip
     yield from _places("activity", named, count)
     if not all(0 <= one <= 1 for one in (*links.layer_confidence.values(), *links.operation_confidence.values())):
         yield "a confidence that is no probability"
-    if any(by == "" for by, to in zip(links.layer_by, links.run_of, strict=False) if to != _NONE):
-        yield "a layer without its evidence"
-    if any(by == "" for by, to in zip(links.operation_by, links.operation_of, strict=False) if to != _NONE):
-        yield "an operation without its evidence"
+    for what, by, to in ("a layer", "layer_by", "run_of"), ("an operation", "operation_by", "operation_of"):
+        yield from _places("evidence", columns[by], len(links.words))
+        if ((columns[by] == links.words.index("")) & (columns[to] != _NONE)).any():
+            yield f"{what} without its evidence"
 
 
-def _places(what: str, numbers: Iterable[int], count: int, least: int = 0) -> Iterator[str]:
-    wrong = next((one for one in numbers if not least <= one < count), None)
-    if wrong is not None:
-        yield f"{what} {wrong} of {count}"
+def _places(what: str, numbers: Sequence[int] | Numbers, count: int, least: int = 0) -> Iterator[str]:
+    given = np.asarray(numbers, np.int64)
+    wrong = given[(given < least) | (given >= count)]
+    if len(wrong):
+        yield f"{what} {wrong[0]} of {count}"
 
 
 # -- The records of a snapshot: a run and its alignments in their stored form, and back --------------------------------
 
 
 class KeptLinks(msgspec.Struct, frozen=True, kw_only=True):
-    """`mio2trace.align.Links`, column by column."""
+    """`mio2trace.align.Links`, column by column, each as `mio2trace.snapshot.numbers`. ``words``: the evidence to which
+    ``layer_by`` and ``operation_by`` refer."""
 
     operations: tuple[Operation, ...]
     runs: tuple[LayerRun, ...]
     passes: tuple[Pass, ...]
-    run_of: tuple[int, ...]
-    pass_of: tuple[int, ...]
-    layer_by: tuple[str, ...]
+    run_of: bytes
+    pass_of: bytes
+    layer_by: bytes
     layer_confidence: Mapping[int, float]
     layer_unsure: frozenset[int]
-    operation_of: tuple[int, ...]
-    operation_by: tuple[str, ...]
+    operation_of: bytes
+    operation_by: bytes
     operation_confidence: Mapping[int, float]
     operation_unsure: frozenset[int]
     contradictions: Mapping[str, int]
+    words: tuple[str, ...]
+
+
+_COLUMNS = ("run_of", "pass_of", "operation_of", "layer_by", "operation_by")
 
 
 class KeptAlignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -286,7 +295,18 @@ def kept_alignment(alignment: Alignment) -> KeptAlignment:
     return KeptAlignment(
         profile=alignment.profile,
         net=alignment.net,
-        links=KeptLinks(**{name: _column(getattr(links, name)) for name in KeptLinks.__struct_fields__}),
+        links=KeptLinks(
+            **{name: getattr(links, name) for name in _AS_THEY_ARE},
+            operations=tuple(links.operations),
+            runs=tuple(links.runs),
+            passes=tuple(links.passes),
+            run_of=packed(np.asarray(links.run_of)),
+            pass_of=packed(np.asarray(links.pass_of)),
+            operation_of=packed(np.asarray(links.operation_of)),
+            layer_by=packed(links.layer_by.column),
+            operation_by=packed(links.operation_by.column),
+            words=WORDS,
+        ),
         clocks=alignment.clocks,
         log_clock=alignment.log_clock,
         facts=alignment.facts,
@@ -296,13 +316,12 @@ def kept_alignment(alignment: Alignment) -> KeptAlignment:
     )
 
 
-def _column(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list | array | Words) else value
-
-
 def restored_alignment(kept: KeptAlignment) -> Alignment:
     """Return the alignment, except how its links were found."""
-    fields = {name: getattr(kept.links, name) for name in KeptLinks.__struct_fields__}
+    links = kept.links
+    fields: dict[str, Any] = {name: getattr(links, name) for name in ("operations", "runs", "passes", *_AS_THEY_ARE)}
+    fields |= {name: unpacked(getattr(links, name)).astype(np.int32) for name in _COLUMNS}
+    fields |= {name: Pool(links.words, fields[name]) for name in _COLUMNS if name.endswith("_by")}
     return Alignment(
         profile=kept.profile,
         net=kept.net,
@@ -314,3 +333,6 @@ def restored_alignment(kept: KeptAlignment) -> Alignment:
         process_clock=kept.process_clock,
         steps=kept.steps,
     )
+
+
+_AS_THEY_ARE = ("layer_confidence", "layer_unsure", "operation_confidence", "operation_unsure", "contradictions")

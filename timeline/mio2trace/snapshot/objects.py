@@ -29,7 +29,7 @@ from mio2trace.model import tables as of_model
 from mio2trace.model import tf
 from mio2trace.model.miopen import Message
 from mio2trace.model.profile import Activity, BufferCreated, Call
-from mio2trace.model.tables import KINDS, NO, Activities, Calls, Codes, Numbers, Pool, numbers
+from mio2trace.model.tables import KINDS, NO, Activities, Calls, Codes, Numbers, Pool
 from mio2trace.ops.log.statements import alarm_level
 from mio2trace.ops.operation import Operation, OperationFacts
 from mio2trace.privacy.cleaner import never_shown
@@ -126,12 +126,9 @@ def _launched(tables: Sequence[Activities]) -> RowsOf:
     return RowsOf(every, np.concatenate(rows).astype(np.int32))
 
 
-def held(
-    kind: type, column: Sequence[int | None], earlier: Sequence[Any], starts: Mapping[int, int], where: str
-) -> Column:
+def held(kind: type, given: Numbers, earlier: Sequence[Any], starts: Mapping[int, int], where: str) -> Column:
     """Return the column of the records of the class ``kind`` that have these numbers. Raises `Damaged` if one has no
     such record."""
-    given = numbers(column, len(column))
     if kind in TABLES:
         launched = given != NO
         table, rows = _found(kind, given[launched], earlier, starts, where)
@@ -142,17 +139,17 @@ def held(
     distinct, codes = np.unique(given, return_inverse=True)
     records: list[Any] = []
     for number in distinct.tolist():
-        if number != NO and (number >= len(earlier) or not isinstance(earlier[number], kind)):
+        if number != NO and not (0 <= number < len(earlier) and isinstance(earlier[number], kind)):
             raise _no_record(number, where)
         records.append(None if number == NO else earlier[number])
     return Pool(records, codes.astype(np.int32))
 
 
 def rows_of(
-    kind: type, column: Sequence[int], earlier: Sequence[Any], starts: Mapping[int, int], where: str
+    kind: type, given: Numbers, earlier: Sequence[Any], starts: Mapping[int, int], where: str
 ) -> Activities | Calls:
     """Return the rows of a table that have these numbers. Raises `Damaged` if one has no such row."""
-    table, rows = _found(kind, numbers(column, len(column)), earlier, starts, where)
+    table, rows = _found(kind, given, earlier, starts, where)
     if np.array_equal(rows, np.arange(len(table))):
         return table  # type: ignore[no-any-return]
     some = table.take(rows)
@@ -166,7 +163,7 @@ def _found(
     if not len(given):
         return TABLES[kind](), given
     first = int(given[0])
-    table = earlier[first] if first < len(earlier) else None
+    table = earlier[first] if 0 <= first < len(earlier) else None
     if not isinstance(table, TABLES[kind]):
         raise _no_record(first, where)
     rows = given - starts[id(table)]
@@ -260,7 +257,7 @@ def to_tables(root: msgspec.Struct) -> list[Table]:
 
 def _hooked(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return msgspec.Raw(of_numbers.packed(value))
+        return of_numbers.packed(value)
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Sequence | AbstractSet | array):
@@ -317,7 +314,7 @@ def _records(
     """
     columns = msgspec.msgpack.decode(data, type=_wire(kind))
     values: dict[str, Any] = {}
-    held: list[Sequence[Sequence[int]]] = []
+    heavy: list[list[int]] = []
     for field in _fields(kind):
         column = getattr(columns, field.name)
         if column is None:
@@ -326,8 +323,8 @@ def _records(
         if kind in TABLES:
             values[field.name] = field.column(column, earlier, starts, where)
         elif field.holds is not None:
-            held.append(field.holds.numbers(column))
             values[field.name] = field.holds.restored(column, earlier, starts, where)
+            heavy.append(field.holds.weights(column, values[field.name], weights))
         else:
             values[field.name] = field.unpacked(column, where)
     lengths = set(map(length, values.values()))
@@ -337,7 +334,7 @@ def _records(
         table = table_of(kind, lengths.pop(), values)
         starts[id(table)] = len(earlier)
         return [table] * len(table), [WEIGHTS[kind]] * len(table)
-    sizes = [1 + sum(weights[at] for numbers in row for at in numbers) for row in zip(*held, strict=True)]
+    sizes = [1 + sum(row) for row in zip(*heavy, strict=True)]
     names = list(values)
     positional = [
         name
@@ -359,6 +356,17 @@ class _Coded(msgspec.Struct, frozen=True):
 
     words: list[Any]
     codes: list[_Number]
+
+
+class _Column(msgspec.Struct, frozen=True):
+    """Whole numbers of a column of a table (`mio2trace.snapshot.numbers`), with ``steps`` as in `_Whole`."""
+
+    steps: bool
+    values: bytes
+
+    def unpacked(self) -> Numbers:
+        values = of_numbers.unpacked(self.values)
+        return np.cumsum(values) if self.steps else values
 
 
 class _Whole(msgspec.Struct, frozen=True):
@@ -386,13 +394,13 @@ def _whole(values: Sequence[Any]) -> _Whole:
     return _Whole(False, list(values))
 
 
-def _whole_of(column: of_model.Numbers) -> dict[str, Any]:
-    """The same of a column of a table, as `_encode` takes it."""
+def _column(column: Numbers) -> _Column:
+    """The same of a column of a table."""
     if len(column) > 1 and of_model.NO not in column and int(column.max()) - int(column.min()) < 1 << 62:
         steps = np.diff(column, prepend=0)
         if abs(steps[1:]).max() < abs(column).max():
-            return {"steps": True, "values": steps}
-    return {"steps": False, "values": column}
+            return _Column(True, of_numbers.packed(steps))
+    return _Column(False, of_numbers.packed(column))
 
 
 class _Holds(NamedTuple):
@@ -424,22 +432,18 @@ class _Holds(NamedTuple):
             return [tuple(tuple(map(get, row)) for row in value) for value in values]
         return [{key: get(one) for key, one in value.items()} for value in values]
 
-    def numbers(self, column: Sequence[Any]) -> list[Sequence[int]]:
-        """Return the records of each row, as numbers."""
-        if self.shape == "one":
-            return [() if value is None else (value,) for value in column]
-        if self.shape in ("row", "table"):
-            return list(column)
-        if self.shape == "rows":
-            return [tuple(chain.from_iterable(value)) for value in column]
-        return [tuple(value.values()) for value in column]
+    def weights(self, column: Sequence[Any], restored: Sequence[Any], known: Sequence[int]) -> list[int]:
+        """Return the weight of all records of each row. ``known``: that of each record, by its number."""
+        if self.shape == "table":
+            return [WEIGHTS[self.kinds[0]] * len(table) for table in restored]
+        return [sum(map(known.__getitem__, self.members([value]))) for value in column]
 
     def restored(
         self, column: Sequence[Any], earlier: Sequence[Any], starts: Mapping[int, int], where: str
     ) -> list[Any]:
         """Raises `Damaged` if a number refers to no earlier record, or to a record of another class."""
         if self.shape == "table":
-            return [rows_of(self.kinds[0], value, earlier, starts, where) for value in column]
+            return [rows_of(self.kinds[0], of_numbers.unpacked(value), earlier, starts, where) for value in column]
         for number in set(self.members(column)):
             if number >= len(earlier) or not isinstance(earlier[number], self.kinds):
                 raise Damaged(f"{where} holds {number}, which is no record of its kind")
@@ -456,14 +460,20 @@ class _Field(NamedTuple):
 
     @property
     def wire(self) -> Any:
+        if self.kind in TABLES:
+            if self.holds is not None:
+                return bytes
+            return _Column if self.hint in _WHOLE else _coded(_of_decoder(self.hint), bytes)
         if self.holds is None:
             if self.hint in _WHOLE:
                 return _Whole
             inside = _of_decoder(self.hint)
-            return _coded(inside) if self.is_coded else GenericAlias(list, (inside,))
+            return _coded(inside, list[_Number]) if self.is_coded else GenericAlias(list, (inside,))
         if self.holds.shape == "one":
             return list[_Number | None] if NoneType in get_args(self.hint) else list[_Number]
-        if self.holds.shape in ("row", "table"):
+        if self.holds.shape == "table":
+            return list[bytes]
+        if self.holds.shape == "row":
             return list[tuple[_Number, ...]]
         if self.holds.shape == "rows":
             return list[tuple[tuple[_Number, ...], ...]]
@@ -487,16 +497,14 @@ class _Field(NamedTuple):
         if isinstance(values, RowsOf):
             return values.packed(number)
         if isinstance(values, of_model.Pool):
-            words = list(values.values)
-            if self.is_coded:
-                return {"words": words, "codes": values.codes}
-            if self.holds is not None:
-                return np.array([NO if word is None else number[id(word)] for word in words], np.int64)[values.codes]
-            return list(map(words.__getitem__, values.codes.tolist()))
+            if self.holds is None:
+                return {"words": list(values.values), "codes": values.codes}
+            records = [NO if record is None else number[id(record)] for record in values.values]
+            return np.array(records, np.int64)[values.codes]
         if isinstance(values, np.ndarray):
-            return _whole_of(values)
+            return _column(values)
         if self.holds is not None and self.holds.shape == "table":
-            return [range(number[id(table)], number[id(table)] + len(table)) for table in values]
+            return [np.arange(len(table)) + number[id(table)] for table in values]
         if self.holds is not None:
             return self.holds.swapped(values, lambda record: number[id(record)])
         if self.is_coded:
@@ -507,15 +515,16 @@ class _Field(NamedTuple):
     def column(self, column: Any, earlier: Sequence[Any], starts: Mapping[int, int], where: str) -> Column:
         """Return the column of a table. Raises `Damaged` as `unpacked` and `_Holds.restored`."""
         if self.holds is not None:
-            return held(self.holds.kinds[0], column, earlier, starts, where)
-        if isinstance(column, _Whole):
-            return of_model.numbers(self.unpacked(column, where), len(column.values))
-        if not self.is_coded:
-            return of_model.Pool.of(column)
-        codes = np.array(column.codes, np.int32)
-        if codes.max(initial=-1) >= len(column.words):
+            return held(self.holds.kinds[0], of_numbers.unpacked(column), earlier, starts, where)
+        if isinstance(column, _Column):
+            values = column.unpacked()
+            if self.hint is int and NO in values:
+                raise Damaged(f"{where} is no number")
+            return values
+        codes = of_numbers.unpacked(column.codes)
+        if len(codes) and not 0 <= codes.min() <= codes.max() < len(column.words):
             raise Damaged(f"{where}: a code out of range")
-        return of_model.Pool(column.words, codes)
+        return of_model.Pool(column.words, codes.astype(np.int32))
 
     def unpacked(self, column: Any, where: str) -> list[Any]:
         if isinstance(column, _Whole):
@@ -539,8 +548,8 @@ def _is_mixed(value: object) -> bool:
 
 
 @cache
-def _coded(inside: Any) -> Any:
-    return msgspec.defstruct("Coded", [("words", list[inside]), ("codes", list[_Number])], frozen=True)
+def _coded(inside: Any, codes: Any) -> Any:
+    return msgspec.defstruct("Coded", [("words", list[inside]), ("codes", codes)], frozen=True)
 
 
 @cache
