@@ -99,6 +99,9 @@ def test_kernels_that_may_overlap_are_no_fault_of_the_recording(
         "one_shot_all_reduce_kernel",
         "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
         "void vllm::cross_device_reduce_1stage<float, 8>(vllm::RankData*)",
+        "void deep_ep::internode_ll::combine<true, 7168, 11>(void*, void*, int*, void*)",
+        "void deep_ep::legacy::intranode::dispatch<8, 768, 8192>(int4*, float*)",
+        "EpDispatchIntraNodeKernel_bf16",
     ],
 )
 def test_whoever_reduces_it_is_communication(name: str, tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-COMMUNICATION = re.compile(r"nccl|rccl|all_reduce_kernel|cross_device_reduce", re.IGNORECASE)
+COMMUNICATION = re.compile(
+    r"nccl|rccl|all_reduce_kernel|cross_device_reduce|\bint(?:er|ra)node|EpDispatch|EpCombine", re.IGNORECASE
+)
 COPY_KERNEL = re.compile(r"__amd_rocclr_(copy|fill)")
 
 

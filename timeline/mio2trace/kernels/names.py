@@ -307,6 +307,8 @@ _OTHERS: tuple[tuple[str, str], ...] = (
     # PyTorch's symmetric memory, FlashInfer, TensorRT-LLM
     (r"(?:multimem|one_?shot|two_?shot|lamport_style_one_shot)_(?:all|reduce)\w+", "collective"),
     (r"(?:one|two)ShotAllReduce\w*|allreduce_fusion\w*", "collective"),
+    # MORI
+    (r"Ep(?:Dispatch|Combine)\w+|OneShotAll(?:2all|Gather|Reduce)\w+", "collective"),
     # cuDNN
     (r"nchwToNhwcKernel|nhwcToNchwKernel", "transpose"),
     # of any library
@@ -328,6 +330,8 @@ PATTERNS: tuple[_Pattern, ...] = (
 )
 """The beginning of a name (a fast check before the expression), the expression, and its meaning."""
 
+_EXCHANGE = late(r"(?:void )?(?:[A-Za-z_]\w*::)*(?:intranode|internode|internode_ll)::\w")
+"""DeepEP's exchange of tokens between ranks: only the namespace tells its ``dispatch`` and ``combine`` from others."""
 _SCOPE = re.compile(r"^(?:[A-Za-z_]\w*+::|\(anonymous namespace\)::)+")
 _LENGTH = re.compile(r"[0-9]{1,4}")
 _CONDITION = late(r"(?:typename )?(?:\w+::){0,9}enable_if<.*?>::type (?=[A-Za-z_])", re.DOTALL)
@@ -358,6 +362,8 @@ def normalise(name: str) -> str:
 @lru_cache(maxsize=1 << 12)
 def kernel_name(name: str) -> KernelName | None:
     """Return the meaning of a kernel's name; None for a name without a row."""
+    if "node" in name and _EXCHANGE.match(name) is not None:
+        return KernelName(role="collective")
     return _meaning(normalise(stem(name)))
 
 
