@@ -98,6 +98,14 @@ def test_without_iterations_what_the_kernels_repeat() -> None:
     assert of.rule.startswith("repetitions 1-3")
 
 
+@pytest.mark.parametrize(("repetitions", "may_be_cold"), [(2, True), (3, False)])
+def test_the_length_of_two_repetitions_may_be_cold(repetitions: int, may_be_cold: bool) -> None:
+    """It is that of the first alone: the last one has no known end."""
+    of = in_no_pass(measures({1: [C, *[A, B] * repetitions]})).steady
+    assert (of.told.told_by, len(of.iterations), of.told.may_be_cold) == ("repetition", repetitions, may_be_cold)
+    assert ("only the length of 1 is known and may be cold" in of.rule) == may_be_cold
+
+
 def test_a_search_lies_in_the_repetition_that_it_interrupts() -> None:
     """And makes the first of them cold, as it does an iteration that a log names."""
     search = Ran("s", 90 * MS, operation=0)

@@ -15,7 +15,8 @@ commands launched before the recording or between two steps are in no iteration.
   times their median (its kernels, the step, or the host). If two differ by as much, the shorter one counts.
 
 A single complete iteration may be cold, and the rule says so, unless a warm-up phase ran its kernels before, or its
-mark (``ProfilerStep#6``) shows that steps ran before it.
+mark (``ProfilerStep#6``) shows that steps ran before it. So may the first of two repetitions, whose length stands for
+both, because the last repetition has no known end.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ class Iterations(msgspec.Struct, frozen=True, kw_only=True):
     ``place_of``: for each activity, the place in ``all`` of its iteration; `NONE` for an activity of no iteration or of
     a search. ``told_by``: ``named`` by a log or profile, a ``repetition`` of kernels, or the ``whole`` run. ``rule``: a
     sentence about which iterations count. ``is_warm_up``: only the warm-up ran, and is used as an iteration. ``part``:
-    if no iteration is complete, why the counted one is not; else empty. ``may_be_cold``: only one is complete.
+    if no iteration is complete, why the counted one is not; else empty. ``may_be_cold``: only one is complete, or
+    has a known length.
     ``devices``: the time of each device in these iterations; ``slowest``: the place of the device whose steps are
     shown. ``without_commands``: marked steps in which nothing was launched; they are in no mean.
     """
@@ -170,6 +172,8 @@ def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Ite
     cold, longer = _cold(found, of_kind) if told_by != "whole" else ({}, [])
     counted = [at for at in of_kind if at not in cold and at not in longer]
     is_warm_up = phase == "warm-up" and bool(counted)
+    # Of two repetitions only the first has a known length.
+    is_one = len(of_kind) == 1 or (told_by == "repetition" and len(of_kind) == 2 and counted == of_kind)
     told = Iterations(
         all=tuple(found),
         steady=tuple(found[at].number for at in counted),
@@ -184,7 +188,7 @@ def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Ite
         is_warm_up=is_warm_up,
         part=part,
         may_be_cold=told_by != "whole"
-        and len(of_kind) == 1
+        and is_one
         and not _is_warmed_up(alignment, place_of, of_kind[0], numbers[of_kind[0]]),
         devices=devices,
         slowest=slowest,
@@ -418,8 +422,13 @@ def _rule(
     parts += [f"{count} of another kind ({told.kinds[kind]})" for kind, count in others.most_common(3)]
     parts += [f"{one.number} has searches alone" for one in found if not one.kernels and one.searches]
     if told.may_be_cold and not part:
-        parts.append(f"{numbers} is the only whole one and may be cold")
-    if len(counted) == len(found):
+        only = (
+            f"{numbers} is the only whole one"
+            if len(counted) == 1
+            else f"only the length of {found[0].number} is known"
+        )
+        parts.append(f"{only} and may be cold")
+    elif len(counted) == len(found):
         parts.append("the first is as warm as the others")
     return "; ".join(parts)
 
