@@ -28,6 +28,7 @@ COUNTED = (
     "kernel-without-launch",
     "launch-without-kernel",
     "graph-without-kernels",
+    "start-before-launch",
     "overlap-on-stream",
     "blocked",
     "graph-gap",

@@ -91,6 +91,12 @@ def test_kernels_that_may_overlap_are_no_fault_of_the_recording(
     assert both(tmp_path, events).completeness.counts == counts
 
 
+@pytest.mark.parametrize(("at", "counts"), [(100, {}), (99, {}), (70, {"start-before-launch": 1})])
+def test_a_kernel_before_its_launch_shows_clocks_that_differ(at: float, counts: dict[str, int], tmp_path: Path) -> None:
+    """By a microsecond they may."""
+    assert both(tmp_path, [step("ProfilerStep#5", 1000), *ran(at, 100, 50, 1)]).completeness.counts == counts
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -387,7 +387,15 @@ def missing(devices: Sequence[Sequence[Command]], calls: Sequence[Call]) -> dict
     graphs = sum("GraphLaunch" in call.name for call in lost)
     found = {"graph-without-kernels": graphs, "launch-without-kernel": len(lost) - graphs}
     found |= dict.fromkeys(
-        ("before-recording", "kernel-without-launch", "overlap-on-stream", "blocked", "graph-gap"), 0
+        (
+            "before-recording",
+            "kernel-without-launch",
+            "start-before-launch",
+            "overlap-on-stream",
+            "blocked",
+            "graph-gap",
+        ),
+        0,
     )
     for commands in devices:
         early = before(commands)
@@ -406,6 +414,8 @@ def missing(devices: Sequence[Sequence[Command]], calls: Sequence[Call]) -> dict
         until: dict[int, int] = {}
         for command in commands:
             ordered = command.call is None or not re.search("GraphLaunch|LaunchKernelEx", command.call.name)
+            if command.kind == "kernel" and command.call is not None:
+                found["start-before-launch"] += command.call.start - command.start > MICROSECOND
             if command.kind == "kernel" and not command.on_queue and ordered:
                 last = until.get(command.stream, 0)
                 found["overlap-on-stream"] += last - command.start > MICROSECOND

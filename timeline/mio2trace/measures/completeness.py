@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align import Alignment
-from mio2trace.measures.device_time import DeviceTime
+from mio2trace.measures.device_time import DeviceTime, has_common_clock
 from mio2trace.measures.device_time.busy import class_of_kernel
 from mio2trace.measures.device_time.launches import Launches
 from mio2trace.model.profile import Profile, Size3
@@ -32,6 +32,7 @@ CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
     "graph-gap": ("gap in a graph launch", "gaps in graph launches"),
     "blocked": ("wait for work that is not recorded", "waits for work that is not recorded"),
     "kernel-without-launch": ("kernel without its launch", "kernels without their launches"),
+    "start-before-launch": ("kernel that starts before its launch", "kernels that start before their launch"),
     "overlap-on-stream": (
         "kernel that overlaps an earlier kernel of its stream",
         "kernels that overlap an earlier kernel of their stream",
@@ -45,6 +46,8 @@ CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
 _SIDE_BY_SIDE = late(r"GraphLaunch|LaunchKernelEx")
 """Calls whose kernels may run at the same time as the one before: branches of a graph, NVIDIA's dependent launches."""
 OVERLAP_NS = 1_000
+EARLY_NS = 1_000
+"""Clocks of host and device that agree this well put no kernel that much before the begin of its launch."""
 OUTLIER = 100
 LEAST_SAMPLES = 5
 """The fewest kernels of one name and size that give a median."""
@@ -80,6 +83,8 @@ def completeness(alignment: Alignment, launches: Launches, devices: tuple[Device
         counts["before-recording"] += int((is_lone & is_early).sum())
         counts["kernel-without-launch"] += int((is_lone & ~is_early).sum())
     timed = kernels & commands.has_times
+    if has_common_clock(alignment):
+        counts["start-before-launch"] += int((timed & (called != NO) & (commands.start_ns < called - EARLY_NS)).sum())
     counts["overlap-on-stream"] += _overlaps(profile, timed)
     # RPD neither names nor sizes the kernels of a graph
     counts["outlier"] += _outliers(commands, timed & (commands.grid.where(_is_known) | ~commands.is_replayed))
