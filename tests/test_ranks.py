@@ -149,6 +149,35 @@ def test_collectives_that_not_all_ranks_ran_are_left_out() -> None:
     assert said(none, []) == table(none, [], Unit("ms")).empty
 
 
+def exchanging(profile: Profile, *, early: int = -1) -> Profile:
+    """With an all-to-all for each all-reduce; the ``early``-th ends 1 us after it began."""
+    made, seen = [], 0
+    for one in profile.activities:
+        if one.name == ALL_REDUCE:
+            assert one.start_ns is not None
+            end = one.start_ns + US if seen == early else one.end_ns
+            one, seen = msgspec.structs.replace(one, name="all_to_all_kernel", end_ns=end), seen + 1
+        made.append(one)
+    return msgspec.structs.replace(profile, activities=tuple(made))
+
+
+def test_an_all_to_all_counts_if_it_ended_nowhere_before_it_had_begun_everywhere() -> None:
+    """Only clocks that something else relates can show that; rank 0 gets no data from the others in its second."""
+    waits = [one.waits_ns for one in meetings(job(three()))]
+    assert [one.waits_ns for one in meetings(job([exchanging(one) for one in three()]))] == waits
+    _, *others = map(exchanging, three())
+    assert [one.number for one in meetings(job([exchanging(three()[0], early=1), *others]))] == [0, 1]
+    assert meetings(job([exchanging(one) for one in three(clock=UNKNOWN)])) == []
+
+
+def test_all_to_alls_that_not_all_ranks_ran_do_not_hide_the_other_collectives() -> None:
+    _, *others = three()
+    late = rank(0, [USUAL] * 4, meet=(*MEET, 50 * MS))
+    *head, last = late.activities
+    more = msgspec.structs.replace(late, activities=(*head, msgspec.structs.replace(last, name="all_to_all_kernel")))
+    assert [one.which for one in meetings(job([more, *others]))] == ["allreduce"] * 3
+
+
 def test_iterations_that_all_ranks_ran_whole_are_matched() -> None:
     """Named iterations: the last one of a rank is cut off behind its first collective."""
 

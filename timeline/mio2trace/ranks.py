@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.align.processes import Collective, collectives_of
+from mio2trace.align.processes import EXCHANGE, Collective, collectives_of
 from mio2trace.findings.rule import ms
 from mio2trace.kernels.names import normalise
 from mio2trace.measures import duration
@@ -67,7 +67,7 @@ def meetings(alignments: Sequence[Alignment]) -> list[Meeting]:
     """Return the collectives of a job; none if fewer than two processes ran the same ones."""
     if len(alignments) < 2:
         return []
-    matched = _matched(alignments)
+    matched = [one for one in _matched(alignments) if _is_of_all(one, alignments)]
     works = [_works(alignment, [one[place] for one in matched]) for place, alignment in enumerate(alignments)]
     launches = [_launches(alignment, [one[place] for one in matched]) for place, alignment in enumerate(alignments)]
     found = []
@@ -87,10 +87,11 @@ def meetings(alignments: Sequence[Alignment]) -> list[Meeting]:
 
 def _matched(alignments: Sequence[Alignment]) -> list[tuple[Collective, ...]]:
     """Match the n-th collectives of the ranks. If the ranks' lists differ, only iterations with equal lists are
-    used."""
-    lists = [list(collectives_of(alignment.profile)) for alignment in alignments]
-    if _alike(lists):
-        return list(zip(*lists, strict=True))
+    used. If all-to-alls make the difference, they are left out."""
+    lists = [list(collectives_of(alignment.profile, exchanges=True)) for alignment in alignments]
+    for some in (lists, _without_exchanges(lists)):
+        if _alike(some):
+            return list(zip(*some, strict=True))
     by_iteration = []
     for alignment, ran in zip(alignments, lists, strict=True):
         parts: dict[int, list[Collective]] = {}
@@ -102,9 +103,26 @@ def _matched(alignments: Sequence[Alignment]) -> list[tuple[Collective, ...]]:
     matched: list[tuple[Collective, ...]] = []
     for iteration in sorted(set(by_iteration[0]).intersection(*by_iteration[1:])):
         of_ranks = [parts[iteration] for parts in by_iteration]
-        if _alike(of_ranks):
-            matched += zip(*of_ranks, strict=True)
+        alike = next((some for some in (of_ranks, _without_exchanges(of_ranks)) if _alike(some)), [])
+        matched += zip(*alike, strict=True)
     return matched
+
+
+def _without_exchanges(lists: Sequence[Sequence[Collective]]) -> list[list[Collective]]:
+    return [[one for one in ran if one.which != EXCHANGE] for ran in lists]
+
+
+def _is_of_all(collectives: Sequence[Collective], alignments: Sequence[Alignment]) -> bool:
+    """Return whether the collective needed all ranks. An all-to-all did if it ended nowhere before it had begun
+    everywhere, by clocks that something else relates."""
+    if collectives[0].which != EXCHANGE:
+        return True
+    shifts = [clock.shift_ns for one in alignments if (clock := one.process_clock) is not None]
+    if len(shifts) < len(alignments):
+        return False
+    return max(one.start_ns + shift for one, shift in zip(collectives, shifts, strict=True)) <= min(
+        one.end_ns + shift for one, shift in zip(collectives, shifts, strict=True)
+    )
 
 
 def _alike(lists: Sequence[Sequence[Collective]]) -> bool:
@@ -155,7 +173,7 @@ def _works(alignment: Alignment, collectives: Sequence[Collective]) -> list[_Wor
     """Return, per collective, the kernel time of the commands since the previous collective, by layer and operation."""
     activities = alignment.profile.activities
     ends = [one.position for one in collectives]
-    is_collective = {one.position for one in collectives_of(alignment.profile)}
+    is_collective = {one.position for one in collectives_of(alignment.profile, exchanges=True)}
     names = _Names(alignment)
     works: list[_Work] = []
     begin = 0
@@ -273,7 +291,7 @@ def straggler(of: Sequence[RankTotal]) -> int:
 # -- A table of the ranks, a table of the collectives, and one sentence about them -------------------------------------
 
 
-EMPTY = "no collective kernel that all ranks ran (all-reduce, all-gather, reduce-scatter)"
+EMPTY = "no collective kernel that all ranks ran (all-reduce, all-gather, reduce-scatter, all-to-all)"
 _BRIEF = ("collectives", "transfer", "wait", "skew", "times_arrived_last", "late", "made_late_by")
 
 

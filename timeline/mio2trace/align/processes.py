@@ -65,6 +65,9 @@ def _sides(kind: str, both: Sequence[Reading]) -> list[tuple[int, int, int, int]
 
 
 _OF_ALL = late(r"all_?reduce|all_?gather|reduce_?scatter", re.IGNORECASE)
+_OR_EXCHANGE = late(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all", re.IGNORECASE)
+EXCHANGE = "alltoall"
+"""A rank needs data of those alone that send it any."""
 MOST_WRONG_NS = 1_000_000_000
 """Synchronised Unix clocks do not differ by more."""
 LEAST = 2
@@ -259,8 +262,9 @@ def _bounds(collectives: Sequence[Collective], others: Sequence[Collective]) -> 
     return (least, most) if least <= most else None
 
 
-def collectives_of(profile: Profile) -> Iterator[Collective]:
-    """Yield the kernels of collectives that need data of all processes, by start."""
+def collectives_of(profile: Profile, *, exchanges: bool = False) -> Iterator[Collective]:
+    """Yield the kernels of collectives that need data of all processes, by start. ``exchanges``: also each `EXCHANGE`,
+    which may end on one process before it begins on another."""
     commands = profile.commands
     is_collective = commands.is_kernel & commands.has_times & commands.name.where(_needs_several)
     on_host = [queue.index for queue in profile.queues if profile.clock_of(queue.device) == 0]
@@ -268,9 +272,10 @@ def collectives_of(profile: Profile) -> Iterator[Collective]:
     if not len(rows):
         return
     annotations = _Annotations(profile)
+    form = _OR_EXCHANGE if exchanges else _OF_ALL
     for position in rows[np.argsort(commands.start_ns[rows], kind="stable")].tolist():
         activity = profile.activities[position]
-        which = _OF_ALL.search(activity.name) or _OF_ALL.search(annotations.around(activity))
+        which = form.search(activity.name) or form.search(annotations.around(activity))
         if which is not None and activity.start_ns is not None and activity.end_ns is not None:
             yield Collective(which[0].replace("_", "").lower(), activity.start_ns, activity.end_ns, position)
 
