@@ -47,7 +47,7 @@ NAMED = 5_000
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """The gaps with one cause. ``during``: the host's work (a call, an op, a range, a Python function) during most of a
-    gap, with the time of these gaps (for a function its part of them), longest first, as far as known. ``line``: the
+    gap, with its part of these gaps, longest first, as far as known. ``line``: the
     source line of the launch that ended most gaps of the first work; empty if it is not recorded. ``longest_ns``: the
     longest gap; ``longest_during``: the host's work in it."""
 
@@ -91,14 +91,12 @@ class _Gaps:
         for start, end, position in zip(*columns, strict=True):
             length = end - start
             thread = None if position == NONE else int(self._commands.thread[position])
-            why, name = self._on_host(start, end, thread)
+            why, name, of_gap = self._on_host(start, end, thread)
+            if name and position != NONE:
+                lines[why, name][self._line(position)] += length
             if not name and self._functions:
                 name, of_gap = self._in_function(start, end, thread)
-                during[why][name] += of_gap
-            elif name:
-                during[why][name] += length
-                if position != NONE:
-                    lines[why, name][self._line(position)] += length
+            during[why][name] += of_gap
             count[why] += 1
             took[why] += length
             longest[why] = length, name  # they are in order of length
@@ -165,28 +163,28 @@ class _Gaps:
 
     # -- what the host did -------------------------------------------------------------------------------------------
 
-    def _on_host(self, start: int, end: int, thread: int | None) -> tuple[Why, str]:
+    def _on_host(self, start: int, end: int, thread: int | None) -> tuple[Why, str, int]:
+        """The cause of a gap, the host's work during most of it, and how long this was."""
         threads = sorted(self._calls) if thread is None else [thread]
         for one in threads:
-            call = self._call(one, start, end)
+            call, ns = self._call(one, start, end)
             if call is not None:
-                return (
-                    "builds" if PREPARING.get(call, "") in ("building kernels", "loading kernels") else "host"
-                ), call
+                is_build = PREPARING.get(call, "") in ("building kernels", "loading kernels")
+                return "builds" if is_build else "host", call, ns
         for one in threads:
-            name = self._range(one, start, end)
+            name, ns = self._range(one, start, end)
             if name:
-                return "host", name
+                return "host", name, ns
         for one in sorted(self._ranges.keys() - {*threads}):
-            name = self._range(one, start, end, WAITS)
+            name, ns = self._range(one, start, end, WAITS)
             if name:
-                return "host", name
-        return "host", ""
+                return "host", name, ns
+        return "host", "", 0
 
-    def _call(self, thread: int, start: int, end: int) -> str | None:
-        """The name of the call during most of a gap."""
+    def _call(self, thread: int, start: int, end: int) -> tuple[str | None, int]:
+        """The name of the call during most of a gap, and how long it was in it."""
         if thread not in self._calls:
-            return None
+            return None, 0
         starts, ends, names = self._calls[thread]
         first = max(0, int(np.searchsorted(starts, start, "right")) - 1)
         some = slice(first, min(int(np.searchsorted(starts, end)), first + 64))
@@ -195,7 +193,7 @@ class _Gaps:
             overlap = min(until, end) - max(begin, start)
             if overlap > most:
                 best, most = name, overlap
-        return best
+        return best, most
 
     @cached_property
     def _calls(self) -> dict[int, tuple[Numbers, Numbers, Pool[str]]]:
@@ -210,16 +208,16 @@ class _Gaps:
         rows = np.flatnonzero(is_long)[np.argsort(starts[is_long], kind="stable")]
         return {thread: (starts[own], ends[own], names.take(own)) for thread, own in by_key(rows, threads[rows])}
 
-    def _range(self, thread: int, start: int, end: int, form: re.Pattern[str] | None = None) -> str:
-        """Return the innermost op or range during most of a gap. With ``form``: only spans with this text in their
-        name."""
+    def _range(self, thread: int, start: int, end: int, form: re.Pattern[str] | None = None) -> tuple[str, int]:
+        """Return the innermost op or range during most of a gap, and its time. With ``form``: only spans with this text
+        in their name."""
         for made in _during(self._ranges.get(thread), start, end):
-            name = shown_text(made)
+            name, ns = shown_text(made), min(made.end_ns, end) - max(made.start_ns, start)
             if form is None:
-                return name
+                return name, ns
             if (found := form.search(name)) is not None:
-                return found[0]
-        return ""
+                return found[0], ns
+        return "", 0
 
     def _in_function(self, start: int, end: int, thread: int | None) -> tuple[str, int]:
         """Return the innermost Python function during most of a gap, and its time."""
