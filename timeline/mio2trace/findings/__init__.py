@@ -1,4 +1,4 @@
-"""Findings of a run: one table of rules, each with a threshold, a formula and an advice.
+"""Findings of a run: one table of rules, each with a threshold and an advice.
 
 docs/findings.md describes each rule. No rule fires for an effect that the profiler itself caused.
 """

@@ -51,9 +51,8 @@ def _naive(subject: Subject) -> Iterator[Found]:
                 drivers[name] = operation.command
     names = [name for name, _ in sorted(by_problem.items(), key=lambda item: (-item[1], item[0]))]
     calls = sum(index != NONE for index in naive)
-    yield Found(
-        ns=subject.each(ns),
-        share=subject.share(ns),
+    yield subject.found(
+        ns,
         count=calls,
         number=f"{subject.time(ns)}, {percent(subject.share(ns))} of the kernel time, in"
         f" {count(len(names), 'problem')}.",
@@ -70,9 +69,8 @@ def _transposes(subject: Subject) -> Iterator[Found]:
     if ns and ns >= OF_CONVOLUTIONS * of_convolutions and of_all is not None:
         part = ns / of_convolutions
         of_these: Severity = "high" if part >= MANY_OF_CONVOLUTIONS else "medium"
-        yield Found(
-            ns=subject.each(ns),
-            share=subject.share(ns),
+        yield subject.found(
+            ns,
             count=1,
             number=f"{subject.time(ns)}, {percent(part)} of the time of convolutions.",
             severity=max(of_all, of_these, key=SEVERITIES.index),
@@ -103,9 +101,8 @@ def _casts(subject: Subject) -> Iterator[Found]:
     if ns and subject.share(ns) >= CASTS:
         forms = subject.steady.counted.forms
         of_miopen = any(form.kind.role == "cast" and form.name.startswith(_OF_MIOPEN) for form in forms)
-        yield Found(
-            ns=subject.each(ns),
-            share=subject.share(ns),
+        yield subject.found(
+            ns,
             count=1,
             number=f"{subject.time(ns)}, {percent(subject.share(ns))} of the kernel time.",
             advice=_CAST_BY_SOLVER if of_miopen else "Keep one type from layer to layer.",
@@ -121,9 +118,8 @@ def _helpers(subject: Subject) -> Iterator[Found]:
             of_role[primitive, role] += ns
     for (primitive, role), ns in sorted(of_role.items(), key=lambda item: (-item[1], item[0])):
         if ns >= HELPERS * of_primitive[primitive]:
-            yield Found(
-                ns=subject.each(ns),
-                share=subject.share(ns),
+            yield subject.found(
+                ns,
                 count=1,
                 number=f"{role}: {subject.time(ns)}, {percent(ns / of_primitive[primitive])} of the time"
                 f" of {primitive}, {percent(subject.share(ns))} of the kernel time.",
@@ -155,9 +151,8 @@ def _short(subject: Subject) -> Iterator[Found]:
             why, severity = " The profile does not show whether launches limit them.", "info"
         elif limited < HOST_BOUND:
             why, severity, advice = " They run back to back: launches do not limit them.", "info", _BACK_TO_BACK
-        yield Found(
-            ns=subject.each(ns),
-            share=subject.share(ns),
+        yield subject.found(
+            ns,
             count=subject.each(short),
             number=f"{subject.each(short):,} of {count(subject.each(everything), 'kernel')}{subject.per} are shorter"
             f" than 10 us. They take {percent(subject.share(ns))} of the kernel time.{why}",
@@ -188,7 +183,6 @@ RULES = (
         id="naive",
         title="Naive solvers are used.",
         fires="kernels of a naive solver, by the log's solver or the kernel's name, outside searches; >= 0.5 % of T",
-        formula="their time per steady iteration; share of T",
         advice="Let Find run once (MIOPEN_FIND_MODE=NORMAL, or MIOPEN_FIND_ENFORCE=SEARCH), and give it workspace."
         " Check that MIOpen's kernel database for this GPU is installed.",
         find=_naive,
@@ -197,7 +191,6 @@ RULES = (
         id="layout-transposes",
         title="Layouts are transposed around convolutions.",
         fires="kernels of role transpose are >= 10 % of the time of convolutions, and >= 0.5 % of T",
-        formula="their time per steady iteration; share of T; high only from 20 % of the convolutions on",
         advice="Keep tensors in the layout of the kernels: NHWC (PyTorch: memory_format=torch.channels_last,"
         " PYTORCH_MIOPEN_SUGGEST_NHWC=1). If most tensors are NHWC already: look for a solver that needs no transpose.",
         find=_transposes,
@@ -206,7 +199,6 @@ RULES = (
         id="casts",
         title="Tensors are cast.",
         fires="kernels of role cast are >= 2 % of T",
-        formula="their time per steady iteration; share of T",
         advice="Keep one type from layer to layer. If MIOpen's solver casts its result: compare solvers with"
         " MIOPEN_FIND_ENFORCE=SEARCH.",
         find=_casts,
@@ -216,7 +208,6 @@ RULES = (
         title="Auxiliary kernels take much of the time.",
         fires="kernels of one auxiliary role (im2col, fill, copy, transform, ...) are >= 10 % of their primitive's"
         " time, and >= 0.5 % of T",
-        formula="their time per steady iteration; share of T",
         advice="by role. im2col and col2im: use a solver other than Gemm. fill: do not set tensors to zero before each"
         " call. transform: part of Winograd; compare with another solver. Others: look at the program and the layout.",
         find=_helpers,
@@ -227,7 +218,6 @@ RULES = (
         fires="kernels shorter than 10 us are >= 20 per iteration, >= 50 % of the kernels and >= 5 % of T. Only info if"
         " less than 15 % of the step is host-bound idle time, or if the profile does not show that. It never fires for"
         " captures of graphs, or if hardware counters were collected",
-        formula="their time per steady iteration; share of T",
         advice="If launches limit them: fuse kernels (MIOpen's fusion plans, torch.compile), capture the iteration in a"
         " graph unless graphs launch it already, or use larger batches.",
         find=_short,
@@ -302,9 +292,8 @@ def _attention(subject: Subject) -> Iterator[Found]:
     for parts in attentions:
         softmaxes[problem_name(subject.measures.operation_at[parts[1]])] += sum(timed[index] for index in parts)
     names = [name for name, _ in softmaxes.most_common()]
-    yield Found(
-        ns=subject.each(ns),
-        share=subject.share(ns),
+    yield subject.found(
+        ns,
         count=subject.each(len(attentions)),
         number=f"{subject.time(ns)}, {percent(subject.share(ns))} of the kernel time, in"
         f" {count(subject.each(len(attentions)), 'group')} of product, softmax and product; most with {names[0]}.",
@@ -335,9 +324,8 @@ def _element_wise(subject: Subject) -> Iterator[Found]:
     kernels = int(chosen.sum())
     ns = times.total()
     if subject.share(ns) > ELEMENT_WISE:
-        yield Found(
-            ns=subject.each(ns),
-            share=subject.share(ns),
+        yield subject.found(
+            ns,
             count=subject.each(kernels),
             number=f"{count(subject.each(kernels), 'kernel')}{subject.per} that add, scale, copy, join or normalise"
             f" take {percent(subject.share(ns))} of the kernel time ({subject.time(ns)}).",
@@ -352,7 +340,6 @@ FUSION = (
         fires="PyTorch runs softmaxes between two batched products of matching sizes, and no fused attention"
         " (scaled_dot_product_attention, FlashAttention). The softmaxes, the products and the operations between them"
         " are >= 30 % of T",
-        formula="their time per steady iteration; share of T",
         advice='Call torch.nn.functional.scaled_dot_product_attention (transformers: attn_implementation="sdpa"). It'
         " runs attention as one kernel, which never writes the large matrix.",
         find=_attention,
@@ -363,7 +350,6 @@ FUSION = (
         fires="PyTorch's element-wise, copy, concatenate, reduce and normalise kernels are > 50 % of T, and less than"
         " 15 % of the step is host-bound idle time. Kernels of `unfused-attention` are not counted. It never fires if"
         " torch.compile compiled a part of the program",
-        formula="their time per steady iteration; share of T",
         advice="Fuse them: torch.compile(model) makes fewer kernels of them, which read and write memory less often.",
         find=_element_wise,
     ),
@@ -385,9 +371,8 @@ def _in_steady_state(subject: Subject) -> Iterator[Found]:
         ns = sum(searches.values())
         by_time = sorted(searches, key=lambda index: (-searches[index], index))
         operations = [subject.measures.operation_at[index] for index in by_time]
-        yield Found(
-            ns=subject.each(ns),
-            share=subject.share(ns),
+        yield subject.found(
+            ns,
             count=len(searches),
             number=f"{count(len(searches), 'search')} of MIOpen Find ran {ms(subject.each(ns))} of kernels per steady"
             f" iteration, in addition to {ms(subject.each(subject.total_ns))} of other kernels.",
@@ -439,9 +424,8 @@ def _not_the_best(subject: Subject) -> Iterator[Found]:
     names = sorted(lost, key=lambda name: (-lost[name], name))
     ns = round(sum(lost.values()) * 1e6)
     workspace = f" {count(len(short_of_workspace), 'problem')} had too little workspace." if short_of_workspace else ""
-    yield Found(
-        ns=subject.each(ns),
-        share=subject.share(ns),
+    yield subject.found(
+        ns,
         count=len(lost),
         number=f"The find-db has a faster solver for {count(len(lost), 'problem')}: {subject.time(ns)} by its times."
         f" {at_line[names[0]]}: {worst[names[0]][1]}.{workspace}",
@@ -456,7 +440,6 @@ SEARCHES = (
         id="find-in-steady-state",
         title="MIOpen Find runs in steady iterations.",
         fires="a find call has kernels in a steady iteration; >= 0.5 % of T",
-        formula="kernel time of these searches, per steady iteration; share of T",
         advice="Keep shapes fixed (pad or bucket batches), and keep the user find-db between runs"
         " (MIOPEN_USER_DB_PATH on a disk that stays). In PyTorch, set torch.backends.cudnn.benchmark = False if shapes"
         " change.",
@@ -466,7 +449,6 @@ SEARCHES = (
         id="find-cost",
         title="MIOpen Find took a large part of the run.",
         fires="kernels of searches are > 20 % of all kernel time and > 100 ms",
-        formula="kernel time of all searches; share of all kernel time recorded, set-up included",
         advice="Find runs once per shape and is in no number per iteration. MIOpen 2.0 and newer keep its results in"
         " the user find-db: keep this database between runs (MIOPEN_USER_DB_PATH). MIOpen 1 searches in each run.",
         find=_cost,
@@ -476,8 +458,6 @@ SEARCHES = (
         title="Problems run a solver that is not the fastest in the find-db.",
         fires="for a problem of steady iterations, the find-db has a solver that is more than 5 % faster than the"
         " solver in the log; >= 0.5 % of T. The find-db is a file, or records in the log",
-        formula="difference of their times in the find-db, summed over the calls of steady iterations, per iteration;"
-        " share of T",
         advice="Run Find again on this machine (MIOPEN_FIND_ENFORCE=3, or delete the user find-db), or give the"
         " workspace that the faster solver needs. Compare the two solvers with the driver line.",
         find=_not_the_best,
@@ -642,9 +622,8 @@ def _saved(subject: Subject, below: list[tuple[float, Problem, str]], advice: st
     below = sorted(below, key=lambda one: -one[0])
     saved = sum(ns for ns, _, _ in below)
     problems = [problem for _, problem, _ in below]
-    yield Found(
-        ns=subject.each(saved),
-        share=subject.share(saved),
+    yield subject.found(
+        saved,
         count=len(below),
         number=f"{count(len(below), 'problem')}, at most {subject.time(saved)}"
         f" ({percent(subject.share(saved))} of the kernel time) to save. Largest: {below[0][2]}.",
@@ -669,9 +648,8 @@ def _small(subject: Subject) -> Iterator[Found]:
         ns = sum(problem.ns for problem, _ in small)
         first, tiles = small[0]
         most = f"{first.at_line} has {count(tiles, 'tile')} of 64 x 64 for {count(units, 'compute unit')}"
-        yield Found(
-            ns=subject.each(ns),
-            share=subject.share(ns),
+        yield subject.found(
+            ns,
             count=len(small),
             number=f"{count(len(small), 'problem')}, {percent(subject.share(ns))} of the kernel time. {most}.",
             scope=tuple(problem.name for problem, _ in small),
@@ -686,7 +664,6 @@ WORK = (
         fires="GFLOP/s below half the median of >= 4 similar problems; >= 1 % of T; only without --gpu. Similar"
         " problems have the same primitive, direction, type and filter size, half to twice the FLOPs, and half to"
         " twice the FLOPs per byte",
-        formula="sum of (their time - their time at that median), per steady iteration; share of T; at most saved",
         advice="for the largest one. If faster problems use another algorithm: exclude the algorithm of this problem"
         " and run its driver line (MIOPEN_DEBUG_CONV_WINOGRAD=0, ..._DIRECT, ..._GEMM, ..._FFT, ..._IMPLICIT_GEMM). If"
         " MIOpen Find compared solvers in this run: compare layout, padding and sizes. A GEMM on ROCm: TunableOp or"
@@ -698,8 +675,6 @@ WORK = (
         title="Problems are far below the peak of the device.",
         fires="with --gpu: time - max(FLOP / peak, bytes / bandwidth) >= 3 % of T, if the problem reaches at most 110 %"
         " of the peak",
-        formula="sum of these differences, per steady iteration; share of T; at most saved, since no kernel reaches"
-        " the peak",
         advice="for the largest one. Compute-bound: run the driver line with MIOPEN_FIND_ENFORCE=SEARCH, prefer solvers"
         " on matrix units or half precision. Memory-bound: fuse it with the operation that reads its result.",
         find=_gap,
@@ -709,7 +684,6 @@ WORK = (
         title="Problems are too small to fill the device.",
         fires="ceil(M/64) x ceil(N/64) x batch < compute units (of --gpu or of the device that the profile names);"
         " >= 1 % of T each",
-        formula="their time per steady iteration; share of T",
         advice="Use larger batches, run independent problems on several streams, or choose solvers that split K.",
         find=_small,
     ),

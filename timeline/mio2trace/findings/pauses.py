@@ -468,9 +468,8 @@ def _unsteady(subject: Subject) -> Iterator[Found]:
     if found:
         found.sort(key=lambda one: -one[0])
         over = sum(ns for ns, _, _ in found)
-        yield Found(
-            ns=subject.each(over),
-            share=subject.share(over),
+        yield subject.found(
+            over,
             count=len(found),
             number=found[0][2],
             scope=tuple(problem.name for _, problem, _ in found),
@@ -495,14 +494,6 @@ RULES = (
         " dv/dt profiles, because dv/dt waits for each command. It is low if fewer than half of the iterations are idle"
         " for > 15 %. It is also low if the gaps may be work: at least 10 % of the launches have no kernel in the"
         " profile, or rows were filtered out of the file",
-        formula="time in gaps between commands, per steady iteration; share of the iteration's length. Without"
-        " iterations: all gaps, as a share of the recording. If `record"
-        " --reference` recorded a run without MIOpen's log, that run is measured. Gaps in which the device did"
-        " work that was not recorded are not idle time. Each gap has one of five causes: host-bound, program"
-        " builds, queued, unknown, short (docs/glossary.md defines them). For each cause the finding names the"
-        " host call, op, range or Python function with the most time, if this is at least 10 % of the cause. It"
-        " also names the source line of the launch that ended most of these gaps. If one gap holds most of the"
-        " time, the finding says so. Without iterations it always names the longest gap of a cause",
         advice="by the largest cause of this run. If calls of one kind have a third of the time of that cause: remove"
         " the call that waits (synchronisation, .item(), blocking copy, allocation, data loading). Builds: warm up."
         " Queued: look for what the work waits for. Short gaps between launches: launch less (fusion, torch.compile,"
@@ -515,8 +506,6 @@ RULES = (
         id="communication",
         title="Collectives run alone.",
         fires="exposed communication is > 10 % of a steady iteration of the slowest device; without iterations, of the"
-        " recording",
-        formula="time in which collectives run and no computation runs, per iteration; share of the iteration or the"
         " recording",
         advice="by the longest collective of this run. If it has at least 1 MiB and its bus bandwidth is below 10"
         " GB/s: record all ranks, and let `mio2trace ranks` show who comes last. Without iterations the same, if"
@@ -532,11 +521,6 @@ RULES = (
         fires="the first iteration took > 2 x the median of >= 2 steady iterations. One steady iteration is enough if"
         " only the first iteration builds or loads programs. Otherwise: a problem has >= 3 calls, and its first call"
         " took > 2 x the median of the others. It is medium at most, because it happens once",
-        formula="time of the first iteration - the median, once; for problems the sum of these differences. An"
-        " iteration lasts from its first to its last command. If all calls are recorded and last longer, it lasts from"
-        " its first to its last call. Share of the recorded iterations, or of the recorded calls if the length of no"
-        " iteration is known. The finding names builds, loads and allocations of the first iteration that take at least"
-        " 1 % of the difference",
         advice="Run a warm-up before you measure. If MIOpen Find ran in it: keep the user find-db between runs"
         " (MIOPEN_USER_DB_PATH). If MIOpen's programs were built or loaded in it: keep the kernel cache"
         " (MIOPEN_CUSTOM_CACHE_DIR on a disk that stays).",
@@ -547,7 +531,6 @@ RULES = (
         title="The time of one problem changes.",
         fires=">= 10 calls in steady iterations, standard deviation > 30 % of the mean, >= 5 % of T; only if the sizes"
         " of the problem are known",
-        formula="time above the median, per steady iteration; share of T",
         advice="Look at clocks and power (rocm-smi, nvidia-smi), at other programs on the device, and at kernels that"
         " run at the same time on other streams. Report medians.",
         find=_unsteady,
@@ -646,10 +629,6 @@ COPIES_ALONE = (
         title="Copies run alone.",
         fires="exposed copies and fills are > 5 % of a steady iteration of the slowest device; without iterations, of"
         " the recording. It never fires for captures of graphs, or if hardware counters were collected",
-        formula="time in which copies or fills run, and neither computation nor communication, per iteration; share of"
-        " the iteration or the recording. The finding names the directions. If two run at the same time, the first of"
-        " this order counts: host to device, device to host, device to device, unknown, the runtime's copy kernels,"
-        " fills. GB/s is the size of the copies of a direction divided by their time",
         advice="by the direction with most time. Host to device, if calls block the host or are not recorded: pinned"
         " memory and asynchronous copies (PyTorch: DataLoader(pin_memory=True), .to(device, non_blocking=True)); else"
         " issue them earlier, on another stream. Device to host: read results less often (PyTorch, copies below 1 MiB:"

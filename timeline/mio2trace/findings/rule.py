@@ -40,13 +40,12 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the table. ``fires``: its threshold in words. ``formula``: how its number is computed. docs/findings.md
-    shows both under the heading of its ``id``."""
+    """A row of the table. ``fires``: its threshold in words. docs/findings.md has it under the heading of its ``id``,
+    and how its number is computed."""
 
     id: str
     title: str
     fires: str
-    formula: str
     advice: str
     find: Callable[[Subject], Iterator[Found]]
 

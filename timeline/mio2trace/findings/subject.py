@@ -10,13 +10,14 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from mio2trace.align import NONE
 from mio2trace.findings.gpus import Gpu, known
-from mio2trace.findings.rule import PART, RECORDING, WHOLE, ms, of_one, part_of, percent
+from mio2trace.findings.rule import PART, RECORDING, WHOLE, Found, ms, of_one, part_of, percent
 from mio2trace.kernels.names import kernel_name
 from mio2trace.measures import Measures
 from mio2trace.measures.device_time import Busy
@@ -149,6 +150,10 @@ class Subject:
     def share(self, ns: float) -> float:
         """Return the part of the kernel time of all steady iterations."""
         return ns / self.total_ns if self.total_ns else 0.0
+
+    def found(self, ns: float, **more: Any) -> Found:
+        """Return a finding about a sum over all steady iterations, such as `T`; ``more``: its other fields."""
+        return Found(ns=self.each(ns), share=self.share(ns), **more)
 
     @cached_property
     def stretches(self) -> list[list[int]]:

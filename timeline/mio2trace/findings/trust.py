@@ -67,9 +67,8 @@ def _unattributed(subject: Subject) -> Iterator[Found]:
     ours = {name for name in names if (meaning := kernel_name(name)) is not None and meaning.miopen}
     of_ours = subject.share(sum(outside[name][1] for name in ours))
     said = f" ({percent(of_ours)} of the kernel time has names of MIOpen or its libraries)" if ours else ""
-    yield Found(
-        ns=subject.each(ns),
-        share=subject.share(ns),
+    yield subject.found(
+        ns,
         count=subject.each(sum(number for number, _ in outside.values())),
         number=f"{percent(subject.share(ns))} of the kernel time ({subject.time(ns)}) is in no operation{said}:"
         f" {', '.join(dict.fromkeys(normalise(name)[:60] for name in names[:3]))}.",
@@ -84,9 +83,8 @@ def _doubt(subject: Subject) -> Iterator[Found]:
         elsewhere = subject.share(subject.makeup.elsewhere_ns)
         by_order = 2 * _by_order(subject) >= ns
         kernels = count(subject.each(number), "kernel")
-        yield Found(
-            ns=subject.each(ns),
-            share=subject.share(ns),
+        yield subject.found(
+            ns,
             count=subject.each(number),
             number=f"{percent(subject.share(ns))} of the kernel time ({kernels}{subject.per}) may belong to another"
             f" layer or operation. The expected error is {percent(elsewhere)} of the kernel time.",
@@ -129,9 +127,8 @@ def _graph(subject: Subject) -> Iterator[Found]:
     if next(_nameless(subject), None) is not None or not (subject.is_torch or subject.measures.operation_at):
         return  # the other finding says more; or nothing in the run has an operation
     if number and subject.share(ns) >= GRAPH:
-        yield Found(
-            ns=subject.each(ns),
-            share=subject.share(ns),
+        yield subject.found(
+            ns,
             count=subject.each(number),
             number=f"{percent(subject.share(ns))} of the kernel time was launched by graphs whose capture is not in the"
             " profile. These kernels are in no operation.",
@@ -160,9 +157,8 @@ def _modules(subject: Subject) -> Iterator[Found]:
     times = of_steady.ns[is_sequence[of_steady.kernels]].tolist()
     ns = sum(times)
     if ns and subject.share(ns) >= MODULES:
-        yield Found(
-            ns=subject.each(ns),
-            share=subject.share(ns),
+        yield subject.found(
+            ns,
             count=subject.each(len(times)),
             number=f"{percent(subject.share(ns))} of the kernel time is in layers that are named by kind and position"
             " (conv 1, block 2). The profile does not record where a block begins.",
@@ -189,7 +185,6 @@ RULES = (
         id="capture",
         title="The file is a capture of graphs.",
         fires="more launches went into graphs than ran, and no graph ran",
-        formula="number of graphs",
         advice="Give it together with the profile of its replay: `mio2trace replay.json.gz capture.json.gz`. The"
         " replayed kernels then have ops and modules.",
         find=_capture,
@@ -198,8 +193,6 @@ RULES = (
         id="workspace",
         title="Workspace is too small for some solvers.",
         fires="the log warns that a workspace is too small (IsEnoughWorkspace)",
-        formula="number of warnings; time and share of T of the problems that have such a warning. Severity is low if"
-        " the time is not known",
         advice="Query the size (miopenConvolution*GetWorkSpaceSize, GetSolutionWorkspaceSize) and allocate it. PyTorch"
         " and TensorFlow give a smaller workspace if memory is short.",
         find=_workspace,
@@ -209,8 +202,6 @@ RULES = (
         title="Part of the time is in no operation.",
         fires="the log or the profile has operations, and kernels outside of them (without those of graphs) are"
         " >= 5 % of T. It does not fire if no kernel has an operation and no log is given",
-        formula="their time per steady iteration; share of T. The severity follows the share of the kernels whose names"
-        " are from MIOpen or its libraries; info if this share is under 0.5 % of T",
         advice="Look at `mio2trace kernels`: the kernels are the program's own or another library's, or the log is"
         " incomplete. If they are MIOpen's: record its ranges (MIOPEN_ENABLE_LOGGING_ROCTX=1).",
         find=_unattributed,
@@ -219,9 +210,6 @@ RULES = (
         id="doubt",
         title="Part of the attribution is uncertain.",
         fires="kernels with `sure: false` are >= 1 % of T",
-        formula="their time per steady iteration; share of T. The severity follows the share of T that is probably"
-        " attributed wrongly, by the confidences of the links. It is info if this share is under 0.5 %, or if half of"
-        " the kernels are in blocks that the order of ops shows",
         advice="Record exact evidence: MIOpen's ranges (MIOPEN_ENABLE_LOGGING_ROCTX=1), or its entries with buffers"
         " (MIOPEN_ENABLE_LOGGING=1). `--explain 'kernel N'` shows the reasons. If graphs launched most of the"
         " kernels: profile one run without graph capture, because a recorded capture may fit in several ways.",
@@ -232,7 +220,6 @@ RULES = (
         title="Graphs replay kernels that the profile does not name.",
         fires="a graph launched kernels that have no name in the profile (RPD), and they take >= 5 % of all kernel"
         " time",
-        formula="their time in the whole run; share of all kernel time recorded, set-up included",
         advice="Record with rocprofv3, which names each kernel of a graph launch, or profile iterations without graph"
         " capture.",
         find=_nameless,
@@ -241,7 +228,6 @@ RULES = (
         id="modules",
         title="The profile has no modules.",
         fires="kernels in layers that only the sequence of ops shows are >= 5 % of T",
-        formula="their time per steady iteration; share of T; always info",
         advice=_RECORD_MODULES,
         find=_modules,
     ),
@@ -250,7 +236,6 @@ RULES = (
         title="Graphs launch kernels that are in no operation.",
         fires="kernels that a graph launched and whose capture is not recorded are >= 5 % of T, other kernels have"
         " operations or PyTorch ran them, and `nameless` does not fire",
-        formula="their time per steady iteration; share of T",
         advice="PyTorch: record the capture as well. Run torch.profiler (record_shapes=True, with_stack=True) while the"
         " graphs are captured (the server's warm-up, the first call of a compiled model), then `mio2trace"
         " replay.json.gz capture.json.gz`. Other programs: profile one run without graph capture. The kernel times are"
@@ -261,7 +246,6 @@ RULES = (
         id="counter-run",
         title="Hardware counters change the times.",
         fires="the profile has values of hardware counters",
-        formula="number of kernels that have values",
         advice="Take times, idle time and overlap from a run without --pmc, because counters run kernels one at a time."
         " Take bytes and FLOP from this run.",
         find=_counter_run,
