@@ -84,6 +84,19 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         raise
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Run all tests of a module in one process: what they share (a site, a dataset, a browser) is made once.
+
+    Another ``--dist`` than that of ``-n`` alone stays.
+    """
+    if config.getvalue("dist") != "load":
+        return None
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped, unused-ignore]
+
+    return LoadFileScheduling(config, log)
+
+
 _CPU_S = pytest.StashKey[dict[str, float]]()
 
 

@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from random import Random
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mio2trace.align import align
+from benchmarks.damage import loaded
+from benchmarks.damages.profiles import part_lost
+from benchmarks.damages.sets import HANDLES
+from mio2trace import analyse, memory
+from mio2trace.align import NONE, Links, align
+from mio2trace.align.clocks.axis import stamps_bound
 from mio2trace.align.clocks.fit import ZONES_NS, DeviceClock, device_clocks, local_ns, log_clock
-from mio2trace.model.log import LocalTime
+from mio2trace.align.layers.caffe.layer_lines import Printed, Times, likeliest_rows
+from mio2trace.align.operations.rates import LINE_NS
+from mio2trace.cli import cli
+from mio2trace.conversion import convert
+from mio2trace.measures.iterations import BEGINS, ENDS, Iterations
+from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent
 from mio2trace.model.profile import Queue
 from mio2trace.notes import InputError, Notes
+from mio2trace.readers import detect
+from mio2trace.readers.base import ReadOptions
+from mio2trace.source import Source
+from mio2trace.summary import explain
+from mio2trace.trace import Slice
+from tests.conftest import shared_folder
 from tests.records import changed, opencl_profile
+from tests.small_runs import benchmark
 from tests.synthetic_run import (
     HOUR,
     MS,
@@ -348,3 +372,452 @@ def test_a_log_whose_clock_was_set_by_milliseconds_is_not_believed(step: int, se
     assert "boundary stamps" not in found.links.layer_by
     assert "the log's clock was set while the program ran: the order of lines is used" in kinds(notes)
     assert align(run.profile, [run.log], Notes()).log_clock is not None
+
+
+# -- An iteration that the profile or the log cuts is not said to be whole.
+
+
+IN_LAST_LAYER, IN_FIRST_LAYER = 27, 24
+"""Calls of a small run up to there in iteration 1."""
+
+
+def small_run(folder: Path, calls: int | None) -> list[Path]:
+    made, log = benchmark()
+    (folder / "prof.json").write_text(json.dumps(made[:calls]))
+    (folder / "run.log").write_text(log)
+    return [folder / "run.log", folder / "prof.json"]
+
+
+def told_of(*files: Path) -> Iterations:
+    return analyse(files).runs[0].measures[0].steady.told
+
+
+@pytest.mark.parametrize("calls", [IN_LAST_LAYER, IN_FIRST_LAYER])
+def test_the_only_iteration_counts_as_the_part_that_it_is(tmp_path: Path, calls: int) -> None:
+    """Marks that stop in a layer say that the profile ends there."""
+    cut = told_of(*small_run(tmp_path, calls))
+    assert (cut.steady, cut.cut, cut.part) == ((1,), (), ENDS)
+    assert cut.rule == f"iteration 1, the only one, is not whole: {ENDS}"
+    assert told_of(*small_run(tmp_path, None)).part == ""
+
+
+@pytest.mark.shared
+def test_a_warm_up_alone_is_never_called_an_iteration(tmp_path: Path) -> None:
+    """Of a profile that ended in it."""
+    run = shared_folder() / "samples" / "dvdt" / "squeezenet11-b1-fwd-tz"
+    content = run.with_suffix(".prof.json").read_bytes()
+    (tmp_path / "prof.json").write_bytes(content[: len(content) * 65 // 100])
+    said = " ".join(convert(run.with_suffix(".run.log"), tmp_path / "prof.json").answer)
+    assert "499.4 ms of kernels in the warm-up; no iteration" in said
+
+
+def test_a_part_is_never_called_an_iteration(tmp_path: Path) -> None:
+    """Not in the ten lines, nor on a page or in a comment; tables and comparisons say it, too."""
+    files = [str(path) for path in small_run(tmp_path, IN_LAST_LAYER)]
+    converted = convert(*files)
+    answer = " ".join(" ".join(converted.answer).split())
+    passes = [one for one in converted.trace.events() if isinstance(one, Slice) and one.category == "pass"]
+    assert {one.name: one.args.get("part") for one in passes if "kernels" in one.args} == {
+        "warm-up · forward": None, "iteration 1 · forward": ENDS
+    }  # fmt: skip
+    assert f" 0.141 ms of kernels in the recorded part of iteration 1 ({ENDS}). " in answer
+    for name, said in (
+        (
+            "page.html",
+            ("Kernels in the recorded part of the iteration", "of kernels in the recorded part of the iteration"),
+        ),
+        ("comment.md", ("Kernels (in the recorded part of the iteration)",)),
+    ):
+        assert not CliRunner().invoke(cli, ["report", *files, "-o", str(tmp_path / name)]).exit_code
+        text = (tmp_path / name).read_text()
+        assert all(words in text for words in said)
+        assert " an iteration" not in text.replace("of an iteration", "")
+    for command in (["kernels", *files, "--by", "name"], ["compare", ",".join(files), ",".join(files)]):
+        assert f"iteration 1, the only one, is not whole: {ENDS}" in CliRunner().invoke(cli, command).output
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "part", "why"),
+    [
+        ("squeezenet11-b1-fwd-tz", (1, 1), ""),
+        ("squeezenet11-b1-fwd-tz", (0.7, 1), ENDS),  # marks
+        ("alexnet-b1-fwd-nomarks", (0.9, 1), ENDS),  # types of layers
+        ("m121-lenet-infer", (0.95, 1), ENDS),  # calls without kernels
+        ("m121-lenet-infer", (0, 0.5), ""),  # of the set-up
+        ("m121-resnet-train-entries-cmd", (0.9, 1), ""),  # after the last layer
+        ("m121-resnet-train-entries-cmd", (0.7, 1), ENDS),
+        ("m121-resnet-train-entries-cmd", (0, 0.6), BEGINS),
+    ],
+)
+def test_parts_of_real_runs_are_told(tmp_path: Path, name: str, part: tuple[float, float], why: str) -> None:
+    """Of 153 that a profile cuts, 145 are; of 112 whole ones none is."""
+    run = loaded(shared_folder())[HANDLES][name]
+    told = told_of(*(part_lost(*part)(run, Random(1)) if part[0] < part[1] else run).write(tmp_path))
+    assert (told.steady, told.part) == ((1,), why)
+
+
+@pytest.mark.shared
+def test_an_iteration_of_other_kernels_that_is_cut_does_not_count(tmp_path: Path) -> None:
+    """The second one is no beginning of the first, which builds more; the log shows what it lacks."""
+    run = loaded(shared_folder())[HANDLES]["alexnet-b3-libdnn-train-iter2"]
+    told = told_of(*part_lost(0.95, 1)(run, Random(1)).write(tmp_path))
+    assert (told.steady, told.cut, told.part) == ((1,), (2,), "")
+    assert told.rule.startswith("iteration 1, of 2 recorded; 2 is not whole: the profile ends in it")
+    assert told.may_be_cold
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["m121-lenet-train-debugbuild", "m121-lenet-infer"])
+def test_a_log_that_ends_early_is_not_blamed_on_the_profile(tmp_path: Path, name: str) -> None:
+    """The profile holds the kernels: which layer they belong to does not decide whether the iteration is whole."""
+    folder = shared_folder() / "samples" / "miopen-opencl" / name
+    lines = (folder / "run.log").read_bytes().splitlines(keepends=True)
+    (tmp_path / "run.log").write_bytes(b"".join(lines[: len(lines) * 85 // 100]))
+    assert told_of(tmp_path / "run.log", folder / "prof.json").part == ""
+
+
+# -- Layers whose lines were printed as they ended, in logs that lost lines or have poor stamps.
+
+
+_Line = TypeVar("_Line", LayerTime, LogEvent)
+seeds = st.integers(0, 2**32 - 1).map(Random)
+
+
+def boundary_run(rng: Random, iterations: int) -> Run:
+    net = random_net(rng, 8, longest_ns=8 * MS)
+    return make_run(
+        rng, net, iterations=iterations, backward=True, marks=False, boundary_lines=True, tail=2, gap=(20_000, 90_000)
+    )
+
+
+def judged(run: Run, links: Links) -> tuple[int, int]:
+    """How many activities of the iterations are in their layers; how many are in a wrong one and sure."""
+    right = wrong_and_sure = 0
+    for position, place in enumerate(run.places):
+        number = links.run_of[position]
+        held = None if number == NONE else links.runs[number]
+        found = None if held is None else (links.passes[held.pass_].iteration, held.direction, held.layer)
+        right += place is not None and place[0] > 0 and found == place
+        wrong_and_sure += found not in (None, place) and position not in links.layer_unsure
+    return right, wrong_and_sure
+
+
+def restamped(log: FrameworkLog, change: Callable[[int, int], int]) -> FrameworkLog:
+    """``change`` gives the new time of day of a line's number and old one, in ns."""
+
+    def line(one: _Line) -> _Line:
+        assert one.stamp is not None
+        return msgspec.structs.replace(one, stamp=msgspec.structs.replace(one.stamp, ns=change(one.line, one.stamp.ns)))
+
+    return msgspec.structs.replace(log, events=tuple(map(line, log.events)), layers=tuple(map(line, log.layers)))
+
+
+@given(seeds, st.sampled_from([0.02, 0.2, 0.5]))
+def test_what_ran_in_a_layer_whose_line_is_lost_is_in_no_other(rng: Random, share: float) -> None:
+    """A layer reaches back by its printed time, not to the line before it; and all others keep their layers."""
+    run = boundary_run(rng, 3)
+    layers = tuple(layer for layer in run.log.layers if rng.random() > share)
+    events = tuple(event for event in run.log.events if event.kind != "iteration" or rng.random() > share)
+    lost = msgspec.structs.replace(run.log, layers=layers, events=events)
+    links = align(run.profile, [lost], Notes(), without=frozenset({"recurrence", "durations"})).links
+    assert judged(run, links)[1] == 0
+
+
+def test_a_layer_that_comes_again_begins_an_iteration() -> None:
+    """Where the lines that end iterations are lost, all or some, layers keep their iterations."""
+    for lost in ({1}, {1, 2}, {2}):
+        run = boundary_run(Random(5), 3)
+        events = tuple(e for e in run.log.events if e.kind != "iteration" or e.number not in lost)
+        log = msgspec.structs.replace(run.log, events=events)
+        links = align(run.profile, [log], Notes(), without=frozenset({"recurrence"})).links
+        in_iterations = sum(place is not None and place[0] > 0 for place in run.places)
+        assert judged(run, links) == (in_iterations, 0)
+
+
+def test_what_ended_before_the_line_of_an_iteration_is_in_no_layer_of_the_next() -> None:
+    """However long the next layer's printed time is: a mean may be longer than this execution was."""
+    run = boundary_run(Random(5), 3)
+    behind = run.places.index((2, "forward", "layer0"))
+    starts = [one.host_start_ns or 0 for one in run.profile.activities]
+    layers = list(run.log.layers)
+    lost = len(layers) // 3 - 1  # what tells that the kernel before is another layer's
+    longer = layers[lost + 1].printed_ns + starts[behind] - starts[behind - 1]
+    layers[lost : lost + 2] = [msgspec.structs.replace(layers[lost + 1], printed_ns=longer)]
+    log = msgspec.structs.replace(run.log, layers=tuple(layers))
+    links = align(run.profile, [log], Notes(), without=frozenset({"recurrence", "durations"})).links
+    assert run.places[behind - 1] == (1, "backward", "layer0")
+    assert links.run_of[behind - 1] == NONE
+    assert links.run_of[behind] != NONE
+
+
+def test_stamps_in_milliseconds_give_right_layers_or_unsure_ones() -> None:
+    """Their resolution is seen in the stamps; printed times say the rest, and most of it."""
+    count = right = wrong = 0
+    for seed in range(40):
+        run = boundary_run(Random(seed), 2)
+        log = restamped(run.log, lambda _, ns: ns // MS * MS)
+        links = align(run.profile, [log], Notes(), without=frozenset({"recurrence"})).links
+        in_layers, wrong_and_sure = judged(run, links)
+        right, wrong = right + in_layers, wrong + wrong_and_sure
+        count += sum(place is not None and place[0] > 0 for place in run.places)
+    assert wrong <= count / 1000
+    assert right >= 0.9 * count
+
+
+def test_of_a_layer_in_doubt_the_next_best_is_told() -> None:
+    """With what is left, or less; `--explain` says both, and of what only neighbours are known, these."""
+    named = beside = 0
+    for seed in range(6):
+        run = boundary_run(Random(seed), 2)
+        log = restamped(run.log, lambda _, ns: ns // MS * MS)
+        alignment = align(run.profile, [log], Notes(), keep_reasons=True)
+        links = alignment.links
+        for position in links.layer_unsure:
+            told = list(explain(alignment, f"kernel {run.profile.activities[position].number}"))[2]
+            layer = links.runs[links.run_of[position]].layer
+            name, chance = links.next_layer.get(position, ("", 0.0))
+            assert chance <= 1.001 - links.layer_confidence[position]
+            if name not in ("", layer) and chance >= 0.005:
+                named += 1
+                assert f"the next best is {name}, " in told
+            else:
+                beside += 1
+                assert ": else " in told
+    assert named > 0 < beside
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+@given(seeds)
+def test_a_step_of_the_logs_clock_puts_nothing_into_a_wrong_layer(hours: int, rng: Random) -> None:
+    """As at the end of summer time, in the middle of the run."""
+    run = boundary_run(rng, 2)
+    middle = run.log.layers[len(run.log.layers) // 2].line
+    log = restamped(run.log, lambda line, ns: ns + (hours * 3600 * 10**9 if line >= middle else 0))
+    links = align(run.profile, [log], Notes(), without=frozenset({"recurrence"})).links
+    assert judged(run, links)[1] == 0
+
+
+def test_an_activity_that_two_layers_may_have_is_as_probable_as_the_time_that_gives_it() -> None:
+    """Stamps of a tenth of a second: the second layer's end can be before or after the third activity's."""
+    printed = [
+        Printed(stamp=0, latest=100_000_000, printed_ns=40_000_000, follows=False),
+        Printed(stamp=100_000_000, latest=200_000_000, printed_ns=60_000_000, follows=False),
+    ]
+    times = Times(begins=[10_000_000, 60_000_000, 160_000_000], ends=[20_000_000, 90_000_000, 170_000_000])
+    first, second = likeliest_rows(printed, times)
+    assert first.confidences is None or min(first.confidences) >= 0.5
+    assert second.confidences is not None
+    assert all(0.5 <= confidence < 1 for confidence in second.confidences)
+
+
+def test_host_times_in_milliseconds_are_as_good_as_the_devices_clock() -> None:
+    """Their resolution is seen in them; within it, the device's times tell."""
+    run = boundary_run(Random(3), 2)
+    activities = tuple(
+        changed(one, host_start_ns=one.host_start_ns // MS * MS, host_end_ns=one.host_end_ns // MS * MS)
+        for one in run.profile.activities
+        if one.host_start_ns is not None and one.host_end_ns is not None
+    )
+    profile = msgspec.structs.replace(run.profile, activities=activities)
+    notes = Notes()
+    found = align(profile, [run.log], notes, without=frozenset({"recurrence"}))
+    right, wrong = judged(run, found.links)
+    assert wrong == 0
+    assert right >= 0.9 * sum(place is not None and place[0] > 0 for place in run.places)
+    assert found.profile is profile, "what is drawn is what was recorded"
+    assert any("whole multiples" in note.kind for note in notes.problems)
+
+
+# -- Layer lines that bound their layers, and those that only say when printing began.
+
+
+SAMPLES = shared_folder() / "samples"
+MIOPEN = [folder.name for folder in sorted((SAMPLES / "miopen-opencl").glob("*")) if folder.is_dir()]
+LINES_BOUND = [name for name in MIOPEN if name not in ("m121-resnet-infer-2it", "m290-alexnet-infer-10it")]
+"""Sets whose program printed each layer's line right after the layer."""
+PRINTED_AT_END = [name for name in MIOPEN if name not in LINES_BOUND]
+
+
+@given(seeds, st.integers(2, 12), st.integers(1, 3), st.booleans())
+def test_lines_printed_right_after_their_layers_bound_them(
+    rng: Random, layers: int, iterations: int, backward: bool
+) -> None:
+    """By stamps, or by position where the profile's blocks lie between the lines; every iteration by itself."""
+    net = random_net(rng, layers, longest_ns=8 * MS)
+    for interleaved in (False, True):
+        run = make_run(
+            rng,
+            net,
+            iterations=iterations,
+            backward=backward,
+            marks=False,
+            boundary_lines=True,
+            interleaved=interleaved,
+            tail=2,
+            gap=(20_000, 90_000),
+        )
+        if sum(layer.printed_ns for layer in run.log.layers[1:]) <= LINE_NS * len(run.log.layers):
+            assert not stamps_bound(run.log.layers)  # layers that took no time leave no room to see
+            continue
+        found = align(run.profile, [run.log], Notes(), without=frozenset({"recurrence", "name and sizes"})).links
+        for position, place in enumerate(run.places):
+            number = found.run_of[position]
+            if place is None or place[0] == 0:
+                assert number == NONE
+                continue
+            held = found.runs[number]
+            assert (found.passes[held.pass_].iteration, held.direction, held.layer) == place
+            assert found.layer_by[position] == ("position" if interleaved else "boundary stamps")
+
+
+@given(seeds, st.integers(1, 12), st.integers(1, 3), st.booleans())
+def test_means_printed_together_never_bound_a_layer(rng: Random, layers: int, iterations: int, backward: bool) -> None:
+    """As stock ``caffe time`` prints them, whatever the net; nothing is placed by them."""
+    run = make_run(rng, random_net(rng, layers, longest_ns=9 * MS), iterations=iterations, backward=backward)
+    assert not stamps_bound(run.log.layers)
+
+
+def read_log(path: Path) -> list[FrameworkLog]:
+    notes = Notes()
+    source = Source(str(path), 0, notes)
+    try:
+        records = detect(source).read(source, ReadOptions(), notes)
+    except InputError:
+        return []
+    finally:
+        source.close()
+    return [record for record in records if isinstance(record, FrameworkLog)]
+
+
+@pytest.mark.shared
+def test_no_published_record_has_stamps_that_bound(shared: Path) -> None:
+    """All CK records and the real logs of ``caffe time``: printed together."""
+    paths = list((shared / "samples" / "ck").rglob("ckp-*.0001.json"))
+    paths += (shared / "samples" / "dvdt").glob("*.run.log")
+    paths += (shared / "samples" / "dvdt").glob("*.tmp-ck-timer.json")
+    stamped = 0
+    for path in paths:
+        for log in read_log(path):
+            stamped += any(layer.stamp is not None for layer in log.layers)
+            assert not stamps_bound(log.layers), path
+    assert stamped > 20
+
+
+@pytest.mark.shared
+def test_real_boundaries_are_seen(shared: Path) -> None:
+    """Stamps that are layer ends, as CK's form and as lines of a log."""
+    paths = list((shared / "samples" / "dvdt").glob("*.boundary.per_layer_info.json"))
+    assert paths
+    paths += [shared / "samples" / "miopen-opencl" / name / "run.log" for name in LINES_BOUND]
+    for path in paths:
+        assert any(stamps_bound(log.layers) for log in read_log(path)), path
+    for name in PRINTED_AT_END:
+        path = shared / "samples" / "miopen-opencl" / name / "run.log"
+        assert not any(stamps_bound(log.layers) for log in read_log(path)), path
+
+
+OUTSIDE: list[Any] = [None, "", ""]
+
+
+def true_place(name: str) -> tuple[Any, ...]:
+    """(group, iteration, direction, layer) of a layer's name in a truth file; what is in no layer has none."""
+    words = name.split()
+    if words[0] == "setup":
+        return "setup", *OUTSIDE
+    iteration = int(words[0].removeprefix("iter")) + 1
+    return ("update", *OUTSIDE) if words[1] == "update" else ("layers", iteration, words[1], words[2])
+
+
+@cache
+def score(folder: Path) -> tuple[Counter[str], tuple[str, ...]]:
+    """How many kernels of a MIOpen set are where its truth says, by group; the wrong ones that were not doubted."""
+    truth = json.loads((folder / "truth.json").read_bytes())
+    profile = folder / "prof.json"
+    trace = convert(folder / "run.log", *([profile] if profile.exists() else []), check=True).trace
+    found: dict[int, dict[str, Any]] = {}
+    for event in trace.events():
+        if isinstance(event, Slice) and event.category == "kernel":
+            args = {**event.shared, **event.args}
+            found[args["call_index"] if profile.exists() else args["line"]] = args
+    counts: Counter[str] = Counter()
+    wrong = []
+    for enqueue in truth["enqueues"]:
+        args = found.pop(enqueue["prof_index"] if profile.exists() else enqueue["log_line"])
+        layer = enqueue["layer"]
+        group, *place = true_place("setup" if layer is None else truth["layers"][layer]["name"])
+        said: list[Any] = [args.get("iteration"), args["direction"], args["layer"]] if "layer" in args else OUTSIDE
+        counts[f"{group} total"] += 1
+        counts[f"{group} right"] += said == place
+        if said != place and args.get("sure", True):
+            wrong.append(f"{enqueue['name']}: {said} for {place}")
+    assert not found
+    return counts, tuple(wrong)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", LINES_BOUND)
+def test_kernels_between_layer_lines_are_in_the_true_layer(shared: Path, name: str) -> None:
+    """Also of programs that this project was not made with: all of them, and nothing of set-up or update in a layer."""
+    counts, wrong = score(shared / "samples" / "miopen-opencl" / name)
+    assert wrong == ()
+    for group in ("layers", "setup", "update"):
+        assert counts[f"{group} right"] == counts[f"{group} total"]
+    assert counts["layers total"] > 0
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", PRINTED_AT_END)
+def test_kernels_of_layers_with_means_alone_are_never_wrong_unseen(shared: Path, name: str) -> None:
+    """Fitted by durations: nearly all right, and what is wrong was doubted."""
+    counts, wrong = score(shared / "samples" / "miopen-opencl" / name)
+    assert wrong == ()
+    assert counts["layers right"] >= 0.99 * counts["layers total"] > 0
+    assert counts["setup right"] == counts["setup total"]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["alexnet-b1-train", "squeezenet11-b1-fwd-tz"])
+def test_ck_stamps_that_are_layer_ends_give_what_the_marks_give(shared: Path, name: str) -> None:
+    """The same information in another form gives the same answer; nothing of the warm-up is in a layer by stamps."""
+    folder = shared / "samples" / "dvdt"
+    trace = convert(
+        folder / f"{name}.boundary.per_layer_info.json", folder / f"{name}.prof.json", without=["timer marks"]
+    ).trace
+    by_marks = convert(folder / f"{name}.run.log", folder / f"{name}.prof.json").trace
+    keys = ("layer", "layer_index", "direction", "iteration")
+
+    def places(events: Any) -> dict[int, list[Any]]:
+        args = ({**e.shared, **e.args} for e in events if isinstance(e, Slice) and e.category in ("kernel", "copy"))
+        return {a["call_index"]: [a.get(key) for key in keys] for a in args}
+
+    stamped = [e for e in trace.events() if isinstance(e, Slice) and e.shared.get("layer_by") == "boundary stamps"]
+    assert stamped
+    assert all(event.args["iteration"] == 1 for event in stamped)
+    assert places(trace.events()) == places(by_marks.events())
+
+
+def as_digest(run: Run) -> FrameworkLog:
+    """The same layer lines without file positions, as CK's digest has them."""
+    layers = tuple(msgspec.structs.replace(layer, line=0) for layer in run.log.layers)
+    return FrameworkLog(source=0, layers=layers)
+
+
+def test_a_digest_of_real_boundaries_gives_what_the_log_gives() -> None:
+    """``per_layer_info`` and the log's own lines are one kind of evidence."""
+    rng = Random(11)
+    net = random_net(rng, 8, empty=0, longest_ns=9 * MS)
+    run = make_run(rng, net, marks=False, boundary_lines=True)
+    by_log = align(run.profile, [run.log], Notes()).links
+    by_digest = align(run.profile, [as_digest(run)], Notes()).links
+    for position, place in enumerate(run.places):
+        if place is not None and place[0] == 1:
+            assert by_log.layer_by[position] == by_digest.layer_by[position] == "boundary stamps"
+            one, other = by_log.runs[by_log.run_of[position]], by_digest.runs[by_digest.run_of[position]]
+            assert (one.layer, one.direction) == (other.layer, other.direction)
+
+
+def test_little_memory_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the allocator cannot be taught to keep what is freed, it keeps nothing."""
+    monkeypatch.setattr(memory, "_KEPT", 1 << 60)
+    memory.keep_freed_blocks()

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-import pytest
+import contextlib
+import subprocess
+from pathlib import Path
 
+import click
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.damage import measured
+from benchmarks.damages.sets import TWIN
+from mio2trace.cli import TASKS, cli
+from mio2trace.commands.options import RARE
+from mio2trace.model.miopen import Command
+from mio2trace.notes import InputError
 from mio2trace.ops.command import driver_line, parse, split
 from mio2trace.ops.families.conv import ConvProblem
 from mio2trace.ops.families.fusion import FusionProblem
 from mio2trace.ops.families.normalisation import BnormProblem
 from mio2trace.ops.families.pool import PoolProblem
 from mio2trace.ops.families.rnn import RnnProblem
+from mio2trace.queries import engines
+from mio2trace.trace import Slice
+from tests.conftest import shared_folder
+from tests.miopen_blocks import decoded
 
 SIZES = "-n 2 -c 4 -H 9 -W 8 -k 6 -y 3 -x 5"
 
@@ -148,3 +164,126 @@ def test_an_rnn_is_offered_by_the_names_of_logs() -> None:
     assert isinstance(problem, RnnProblem)
     assert (problem.inputs, problem.hidden) == (8, 16)
     assert driver_line(problem) == "./bin/MIOpenDriver rnnfp16 -n 4 -W 8 -H 16 -l 2 -k 3 -m gru -F 2"
+
+
+# -- Help: by task, options that few people need apart, lines that fit; words that are no command; names in SQL.
+
+
+CONTEXT = click.Context(cli, info_name="mio2trace")
+COMMANDS = {name: command for name in cli.list_commands(CONTEXT) if (command := cli.get_command(CONTEXT, name))}
+
+
+def run(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    with contextlib.chdir(folder or "."):
+        done = CliRunner().invoke(cli, arguments, prog_name="mio2trace", terminal_width=78)
+    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
+
+
+def test_help_begins_with_pytorch_and_groups_by_task() -> None:
+    said = run().stdout
+    head = said.splitlines()[:10]
+    assert any("PyTorch profiler (Kineto)" in line for line in head)
+    assert any("rocprofv3 / rocpd" in line for line in head)
+    assert said.index("trace.json.gz ") < said.index("run_results.db ") < said.index("messages run.log ")
+    tasks = [line.removesuffix(":") for line in said.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert tasks == ["Options", *(task for task, _ in TASKS), "Other"]
+    assert max(map(len, said.splitlines())) <= 78
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_options_that_few_people_need_are_shown_by_help_all_alone(name: str) -> None:
+    command = COMMANDS[name]
+    rare = [one for one in command.params if isinstance(one, click.Option) and one.name in RARE]
+    common = [one for one in command.params if isinstance(one, click.Option) and one.name not in RARE]
+    short, whole = run(name, "--help"), run(name, "--help-all")
+    assert short.returncode == 0
+    assert ("--help-all" in short.stdout) is bool(rare) or name in ("compare", "doctor", "ranks")
+    for option in rare:
+        assert f"{option.opts[-1]} " not in short.stdout.partition("Options:")[2]
+        assert option.opts[-1] in whole.stdout
+    if name not in ("compare", "doctor", "ranks"):
+        assert all(option.opts[-1] in short.stdout for option in common)
+
+
+def test_most_commands_have_rare_options() -> None:
+    assert sum(any(one.name in RARE for one in command.params) for command in COMMANDS.values()) > 10
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("kernel", "did you mean 'kernels'?"), ("lay", "did you mean 'layers'?"), ("xyzzy", "no command 'xyzzy'")],
+)
+def test_a_word_that_is_no_command_is_named_with_the_nearest(word: str, said: str, tmp_path: Path) -> None:
+    done = run(word, folder=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_a_file_without_a_suffix_is_no_mistyped_command(tmp_path: Path) -> None:
+    (tmp_path / "kernel").write_text("nothing that is known\n")
+    done = run("kernel", folder=tmp_path)
+    assert done.returncode == 1
+    assert "did you mean" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("select nam from slice", "columns of slice: id, track_id, ts, dur"),
+        ("select name from slices", "tables: slice, commands, kernels, layers"),
+        ("select layr from kernels", "columns of kernels: id, track_id"),
+    ],
+)
+def test_an_sql_error_lists_the_names_that_there_are(sql: str, said: str) -> None:
+    one = Slice(1, 0, 1, "k", "kernel", {})
+    with pytest.raises(InputError, match=said):
+        engines.answer_in_sqlite([one], sql)
+
+
+# -- Commands of MIOpen's log that a terminal wrapped.
+
+
+COMMAND = "conv -n 2 -c 20 -H 12 -W 12 -k 50 -y 5 -x 5 -p 0 -m conv --forw 1 -F -4 -t 1"
+HEAD = "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver "
+
+
+def commands(*lines: str) -> list[str]:
+    log = decoded(["\n".join([*lines, ""]).encode()])
+    return [record.text for record in log.records if isinstance(record, Command)]
+
+
+@pytest.mark.parametrize("width", range(8, len(COMMAND)))
+def test_a_command_in_two_lines_is_one(width: int) -> None:
+    """Wherever it was wrapped: within a number, an option, or where the space is lost at the line's end."""
+    more = COMMAND[width:]
+    if " -" not in f" {more}" or more.startswith("4"):
+        return  # a number's last digits tell nothing
+    assert commands(HEAD + COMMAND[:width], more) == [COMMAND]
+
+
+def test_a_command_in_many_lines_is_one_each_time() -> None:
+    """What is read again as it was before goes on as before."""
+    lines = [HEAD + COMMAND[:20], COMMAND[20:44], COMMAND[44:60], COMMAND[60:]]
+    assert commands(*lines, *lines, "another program's line", *lines) == [COMMAND] * 3
+
+
+@pytest.mark.parametrize(
+    "line", ["-n 4 of 5 are done", "Iteration 5", "- a list", "1.5 2.5", "-n 64", "-g 1 -F 2", "-z 1 -z 2"]
+)
+def test_what_is_no_options_or_repeats_one_is_another_programs(line: str) -> None:
+    """Only a line of options that the command does not have yet goes on with it."""
+    assert commands(HEAD + COMMAND, line) == [COMMAND]
+
+
+def test_only_the_line_right_behind_a_command_goes_on_with_it() -> None:
+    """What comes later is another program's."""
+    assert commands(HEAD + COMMAND, "-g 1") == [COMMAND + " -g 1"]
+    assert commands(HEAD + COMMAND, "I am another line", "-g 1") == [COMMAND]
+
+
+@pytest.mark.shared
+def test_a_log_of_wrapped_commands_tells_as_much_as_before() -> None:
+    """Directions stand at the end of commands."""
+    case = ("long lines wrapped", "twin-lenet-cmdonly-kernel-trace-run.hip-rocpd", TWIN, 0)
+    operations = measured(shared_folder(), case).operations
+    assert operations.right == operations.kernels > 0

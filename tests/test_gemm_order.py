@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.analysis import analyse
-from tests.kineto_files import FIRST_US, row, trace
+from mio2trace.ops import operations
+from mio2trace.ops.families import launches
+from mio2trace.ops.log.assemble import Assembly
+from mio2trace.ops.operation import Operation
+from tests.kineto_files import FIRST_US, trace
+from tests.kineto_files import row as event_of
+from tests.test_ops import SETS, conv_entry, decode, entry, load, ops_of
 
 
 class Gemm(NamedTuple):
@@ -52,12 +62,12 @@ def aligned(folder: Path, kernels: Sequence[str], lines: Sequence[str], *, ops: 
     for number, name in enumerate(kernels):
         at, key = FIRST_US + 100 * number, 1000 + number
         if ops:
-            events.append(row("cpu_op", "aten::mm", 1, 1, at - 1, 20, External_id=1 + number,
+            events.append(event_of("cpu_op", "aten::mm", 1, 1, at - 1, 20, External_id=1 + number,
                               Input_Dims=[[4, 4], [4, 4]], Input_type=["float", "float"]))  # fmt: skip
         events.append(
-            row("cuda_runtime", "hipExtModuleLaunchKernel", 1, 1, at, 5, correlation=key, External_id=1 + number)
+            event_of("cuda_runtime", "hipExtModuleLaunchKernel", 1, 1, at, 5, correlation=key, External_id=1 + number)
         )
-        events.append(row("kernel", name, 0, 0, at + 20, 50, correlation=key, device=0, stream=0))
+        events.append(event_of("kernel", name, 0, 0, at + 20, 50, correlation=key, device=0, stream=0))
     (folder / "trace.json").write_bytes(trace(events))
     (folder / "blas.log").write_text("\n".join(["a line of the program", *lines, ""]))
     analysis = analyse([folder / "trace.json", folder / "blas.log"])
@@ -146,3 +156,279 @@ def test_damaged_logs_give_no_sure_link(seed: int, tmp_path: Path) -> None:
             lines.insert(chance.randrange(len(lines)), lines[at])
     alignment = aligned(tmp_path, [gemm.kernel for gemm in ran], lines)
     assert len(found(alignment)) == len(ran)
+
+
+# -- Buffers, launches and fused arguments of operations, against the kernels that really ran with them.
+
+
+WITH_PROFILE = tuple(
+    name for name in SETS if name not in ("m121-alexnet-infer-interleaved", "m290-lenet-train-cmdonly")
+)
+NO_BUFFER = re.compile(r"handle|args|alpha\d?|beta|\w+Desc")
+PARAMETER = re.compile(r"(?:MIOpen\(OpenCL\): \t)?(\w+) = (?:0x)([0-9a-f]+)$")
+
+
+def launched(shared: Path, name: str) -> Iterator[tuple[Operation, dict[str, Any], set[int]]]:
+    """Operation, profile row and buffer arguments of each kernel launched in a call."""
+    log, truth = load(shared, name)
+    found = {operation.line: operation for operation in operations(log)}
+    rows = json.loads((shared / "samples" / "miopen-opencl" / name / "prof.json").read_bytes())
+    calls = {one["prof_index"]: truth["api_calls"][one["api_call"]] for one in truth["enqueues"] if one["api_call"]}
+    buffers: set[int] = set()
+    arguments: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    for at, row in enumerate(rows):
+        if row["call"] == "clCreateBuffer":
+            buffers.add(int(row["buffer"], 16))
+        elif row["call"] == "clSetKernelArg" and row["arg_size"] == 8:
+            value = int.from_bytes(bytes.fromhex(row["arg_value"]), "little")
+            arguments[row["kernel"]][row["arg_index"]] = value
+        elif at in calls:
+            yield found[calls[at]["log_line"]], row, set(arguments[row["kernel"]].values()) & buffers
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", WITH_PROFILE)
+def test_kernels_work_on_the_buffers_of_their_operation(shared: Path, name: str) -> None:
+    """Every buffer that a kernel was given is one of its operation's, but for those that a search of 1.x makes."""
+    checked = fused = 0
+    for operation, _, given in launched(shared, name):
+        known = {address for _, address in operation.tensors}
+        if operation.phase == "find" and name.startswith("m121"):
+            continue
+        assert given, (operation.api, operation.line)
+        assert given <= known, (operation.api, operation.line)
+        checked += len(given)
+        if operation.api == "miopenExecuteFusionPlan":
+            fused += 1
+            assert given == known
+    assert checked > 25
+    assert fused == (13 if "fused" in name else 0)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", SETS)
+def test_every_address_of_an_entry_is_a_buffer(shared: Path, name: str) -> None:
+    """What the text shows behind a parameter that is no handle, descriptor or factor, in order."""
+    log, truth = load(shared, name)
+    lines = (shared / "samples" / "miopen-opencl" / name / "run.log").read_text(errors="replace").split("\n")
+    found = {operation.line: operation for operation in operations(log)}
+    checked = 0
+    for call in truth["api_calls"]:
+        if call["log_line"] is None or not launches(call["name"]):
+            continue
+        shown = []
+        for line in lines[call["log_line"] :]:
+            if line.removeprefix("MIOpen(OpenCL): ") == "}":
+                break
+            parameter = PARAMETER.match(line)
+            if parameter and not NO_BUFFER.fullmatch(parameter[1]):
+                shown.append((parameter[1], int(parameter[2], 16)))
+        mine = found[call["log_line"]].tensors
+        assert list(mine[: len(shown)]) == shown
+        assert len(mine) == len(shown) or call["name"] == "miopenExecuteFusionPlan"
+        checked += len(shown)
+    assert checked > 35 or name == "m290-lenet-train-cmdonly"
+
+
+@pytest.mark.shared
+def test_every_launch_line_has_the_sizes_of_its_launch(shared: Path) -> None:
+    """Also in lines that were glued together: names, global and local sizes in order are those of the profile.
+
+    The runtime was made to take a smaller local size where the library's does not divide the global one.
+    """
+    taken: dict[int, int] = {}
+    exact = 0
+    for operation, row, _ in launched(shared, "m121-lenet-train-debugbuild"):
+        at = taken.get(operation.line, 0)
+        taken[operation.line] = at + 1
+        launch = operation.launches[at]
+        assert launch.name == row["name"]
+        assert launch.gws == tuple(row["gws"])
+        assert launch.gws is not None
+        assert launch.lws is not None
+        fits = all(size % local == 0 for size, local in zip(launch.gws, launch.lws, strict=True))
+        assert not fits or launch.lws == tuple(row["lws"])
+        exact += fits
+    assert sum(taken.values()) == 73
+    assert exact > 60
+
+
+@pytest.mark.shared
+def test_an_opencl_log_of_level_6_has_no_launch_lines(shared: Path) -> None:
+    """2.9 prints none on OpenCL: nothing may be taken for one; its GEMM calls are there."""
+    log, _ = load(shared, "m290-alexnet-infer-level6-cmd")
+    assert (
+        b"kernel_name = "
+        not in (shared / "samples" / "miopen-opencl" / "m290-alexnet-infer-level6-cmd" / "run.log").read_bytes()
+    )
+    found = operations(log)
+    assert not [one for one in found if one.launches]
+    assert sum(len(one.gemms) for one in found) == 16
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", SETS)
+def test_repeated_calls_are_what_they_would_be_alone(shared: Path, name: str) -> None:
+    data = (shared / "samples" / "miopen-opencl" / name / "run.log").read_bytes()
+    moved = re.sub(rb"0x5([0-9a-f]{11})\b", rb"0x6\1", data)
+    log = decode(data + moved + data)
+    found = operations(log)
+    assert found == Assembly(log, repeats=False).result()
+    third = len(found) // 3
+    assert [one.index for one in found] == list(range(3 * third))
+    again = [
+        msgspec.structs.replace(one, index=0, line=0, end_line=0, command_line=0, launches=(), gemms=())
+        for one in (*found[:third], *found[2 * third :])
+    ]
+    assert [one.tensors for one in again[:third]] == [one.tensors for one in again[third:]]
+    assert len(again) == 2 * third
+
+
+def test_a_repeated_call_takes_the_type_that_its_shape_has_by_then() -> None:
+    def described(dtype: int) -> str:
+        return entry("Set4dTensorDescriptor", tensorDesc="", dataType=dtype, n=1, c=4, h=8, w=8)
+
+    bias = entry("ConvolutionForwardBias", bDesc="1, 4, 1, 1", b="0x7f0010", yDesc="1, 4, 8, 8", y="0x7f0020")
+    log = decode(described(1) + bias * 4 + described(0) + bias * 3)
+    found = operations(log)
+    assert [one.dtype for one in found] == ["float"] * 4 + ["half"] * 3
+    assert found == Assembly(log, repeats=False).result()
+
+
+def test_a_repeated_call_keeps_its_own_command_and_lines() -> None:
+    command = "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 2 -c 6 -H 9 -W 8 -k 10 -y 3 -x 3"
+    command += " -p 1 -q 0 -u 2 -v 1 -l 1 -j 1 -m conv -g 2 -F 1 -t 1\n"
+    run = "MIOpen(HIP): Info2 [run] kernel_name = K, global_work_dim = { 64, 1, 1 }, local_work_dim = { 64, 1, 1 }\n"
+    call = conv_entry()
+    log = decode((call + command + run) * 3 + call + run * 2 + (call + command) * 2)
+    found = operations(log)
+    assert [bool(one.command_line) for one in found] == [True] * 3 + [False] + [True] * 2
+    assert [len(one.launches) for one in found] == [1, 1, 1, 2, 0, 0]
+    assert [one.launches[0].line - one.line for one in found[:3]] == [found[0].end_line - found[0].line] * 3
+    assert found == Assembly(log, repeats=False).result()
+
+
+# Fused operators
+
+IN_OUT = {"inputDesc": "1, 4, 8, 8", "input": "0x7f0010", "outputDesc": "1, 4, 8, 8", "output": "0x7f0020"}
+
+
+def plan(layout: str, *operators: str) -> str:
+    created = {
+        "conv": entry("CreateOpConvForward", layout, fusePlanDesc="", convOp="0x31766e6f635f756c", wDesc="4, 4, 3, 3",
+                      convDesc="miopenConvolution, 1, 1, 1, 1, 1, 1, "),
+        "bias": entry("CreateOpBiasForward", layout, fusePlanDesc="", biasOp="0x1", bDesc="1, 4, 1, 1"),
+        "bnorm": entry("CreateOpBatchNormInference", layout, fusePlanDesc="", bnOp="0x1", bn_mode=1,
+                       bnScaleBiasMeanVarDesc="1, 4, 1, 1"),
+        "activ": entry("CreateOpActivationForward", layout, fusePlanDesc="", activOp="0x1", mode=3),
+    }  # fmt: skip
+    return (
+        entry("CreateFusionPlan", layout, fusePlanDesc="0x1", fuseDirection=0, inputDesc=IN_OUT["inputDesc"])
+        + "".join(created[name] for name in operators)
+        + entry("CompileFusionPlan", layout, fusePlanDesc="kernel_name: ")
+    )
+
+
+def arguments(layout: str, at: int, *operators: str, args: str = "") -> str:
+    given: dict[str, dict[str, object]] = {
+        "conv": {"convOp": "", "alpha": "0x7ffc10", "beta": "0x7ffc18", "w": hex(at)},
+        "bias": {"biasOp": "", "alpha": "0x7ffc10", "beta": "0x7ffc18", "bias": hex(at + 1)},
+        "bnorm": {
+            "bnOp": "miopenFusionOpBatchNormInference", "alpha": "0x7ffc10", "beta": "0x7ffc18",
+            "bnScale": hex(at + 2), "bnBias": hex(at + 3), "estimatedMean": hex(at + 4),
+            "estimatedVariance": hex(at + 5), "epsilon": "1e-05",
+        },
+        "activ": {"activFwdOp": "0x55aa00", "alpha": "0x7ffc10", "beta": "0x7ffc18", "activAlpha": 1},
+    }  # fmt: skip
+    names = {"conv": "ConvForward", "bias": "BiasForward", "bnorm": "BatchNormInference", "activ": "ActivForward"}
+    return "".join(entry("SetOpArgs" + names[one], layout, args=args, **given[one]) for one in operators)
+
+
+def execute(layout: str, kernel: str = "", args: str = "") -> str:
+    return entry("ExecuteFusionPlan", layout, fusePlanDesc=f"kernel_name: {kernel}", **IN_OUT, args=args)
+
+
+BNORM = (("bnScale", 2), ("bnBias", 3), ("estimatedMean", 4), ("estimatedVariance", 5))
+
+
+@pytest.mark.parametrize("layout", ["1.2", "2.0"])
+def test_an_execution_has_the_buffers_of_its_arguments(layout: str) -> None:
+    text = plan(layout, "conv", "bias", "activ") + arguments(layout, 0x7F1000, "conv", "bias", "activ")
+    text += execute(layout) * 2
+    for one in ops_of(text):
+        assert (one.mode, one.input, one.weights, one.output) == (
+            "conv+bias+activ", (1, 4, 8, 8), (4, 4, 3, 3), (1, 4, 8, 8),
+        )  # fmt: skip
+        assert one.tensors == (("input", 0x7F0010), ("output", 0x7F0020), ("w", 0x7F1000), ("bias", 0x7F1001))
+        assert not [doubt for doubt in one.doubts if "fus" in doubt or "argument" in doubt]
+
+
+@pytest.mark.parametrize("layout", ["1.2", "2.0"])
+def test_arguments_set_before_each_execution_are_its_own(layout: str) -> None:
+    """Plans first, then in each iteration arguments and execution: as the real log does."""
+    kinds = ("bnorm", "activ")
+    text = plan(layout, *kinds) * 2
+    for at in (0x7F1000, 0x7F2000, 0x7F3000, 0x7F4000):
+        text += arguments(layout, at, *kinds) + execute(layout)
+    found = ops_of(text)
+    assert [one.tensors[2:] for one in found] == [
+        tuple((name, at + more) for name, more in BNORM) for at in (0x7F1000, 0x7F2000, 0x7F3000, 0x7F4000)
+    ]
+    assert {one.mode for one in found} == {"bnorm+activ"}
+
+
+def test_arguments_set_with_each_plan_stay_with_it() -> None:
+    kinds = ("bnorm", "activ")
+    text = "".join(plan("2.0", *kinds) + arguments("2.0", at, *kinds) for at in (0x7F1000, 0x7F2000, 0x7F3000))
+    found = ops_of(text + execute("2.0") * 6)
+    assert [one.tensors[2] for one in found] == [("bnScale", at) for at in (0x7F1002, 0x7F2002, 0x7F3002)] * 2
+
+
+def test_arguments_tell_plans_of_one_input_apart() -> None:
+    """Executed in another order than made: the operators that arguments were set for say which plan it is."""
+    text = plan("2.0", "bnorm", "activ") + plan("2.0", "conv", "bias", "activ")
+    text += arguments("2.0", 0x7F1000, "conv", "bias", "activ") + execute("2.0")
+    text += arguments("2.0", 0x7F2000, "bnorm", "activ") + execute("2.0")
+    first, second = ops_of(text)
+    assert (first.mode, second.mode) == ("conv+bias+activ", "bnorm+activ")
+    assert first.tensors[2:] == (("w", 0x7F1000), ("bias", 0x7F1001))
+    assert not [doubt for doubt in (*first.doubts, *second.doubts) if "several" in doubt]
+
+
+def test_arguments_known_by_their_pointer() -> None:
+    text = plan("2.0", "bnorm", "activ")
+    text += arguments("2.0", 0x7F1000, "bnorm", args="0x55aa10") + arguments("2.0", 0x7F2000, "bnorm", args="0x55aa20")
+    text += execute("2.0", args="0x55aa10") + execute("2.0", args="0x55aa20") + execute("2.0", args="0x55aa10")
+    assert [one.tensors[2][1] for one in ops_of(text)] == [0x7F1002, 0x7F2002, 0x7F1002]
+
+
+def test_missing_arguments_are_a_doubt() -> None:
+    (one,) = ops_of(plan("2.0", "bnorm", "activ") + execute("2.0"))
+    assert "the arguments of the fused operators were not logged" in one.doubts
+    assert len(one.tensors) == 2
+
+
+def test_a_solution_has_the_buffers_of_its_tensors() -> None:
+    tensors = "{ ConvX: {1, 3, 8, 8}, {192, 64, 8, 1}, packed,  -> 0x7f10, ConvW: {4, 3, 3, 3}, {27, 9, 3, 1}, packed, "
+    tensors += " -> 0x7f20, ConvY: NULL -> 0x7f30, }"
+    (one,) = ops_of(
+        entry("RunSolution", solution="0x55aa00", nInputs=3, tensors=tensors, workspace="0x7f40", workspaceSize=8)
+    )
+    assert one.tensors == (("workspace", 0x7F40), ("ConvX", 0x7F10), ("ConvW", 0x7F20), ("ConvY", 0x7F30))
+
+
+@pytest.mark.parametrize(
+    ("b", "y"), [("0x7f00aa01aa00", "0x7f00aa01bb00"), ("0x7f00aa01aa0", "0x7f00aa01bb000"), ("0x1234", "0xabcdef")]
+)
+def test_addresses_of_any_length(b: str, y: str) -> None:
+    (one,) = ops_of(
+        entry("ConvolutionForwardBias", alpha="0x7ffc00000010", bDesc="1, 4, 1, 1", b=b, yDesc="1, 4, 8, 8", y=y)
+    )
+    assert one.tensors == (("b", int(b, 16)), ("y", int(y, 16)))
+
+
+def test_null_buffers_are_left_out() -> None:
+    (one,) = ops_of(
+        entry("ConvolutionForwardBias", bDesc="1, 4, 1, 1", b="nullptr", yDesc="1, 4, 8, 8", y="0x7f0020", x="0")
+    )
+    assert one.tensors == (("y", 0x7F0020),)

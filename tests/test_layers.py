@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import re
+from collections import Counter
 from itertools import combinations
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mio2trace.align import NONE, Alignment, LayerRun, Links, align
+from mio2trace.align.layers.caffe.names import contradicts, types_of
 from mio2trace.align.links import DOUBTED
+from mio2trace.cli import cli
 from mio2trace.evidence import EVIDENCE
-from mio2trace.model.log import FrameworkLog
+from mio2trace.model.log import Direction, FrameworkLog
 from mio2trace.model.profile import Activity
 from mio2trace.notes import InputError, Notes
+from tests.conftest import ROOT, shared_folder
+from tests.kineto_files import row, trace
 from tests.records import changed, enqueued, with_opencl
+from tests.small_runs import Program, as_json, benchmark
 from tests.synthetic_run import MS, SECOND, START, US, Clocks, Kernel, Layer, Run, make_run, random_net
+from tests.test_layers_report import rows, run
 
 seeds = st.integers(0, 2**32 - 1).map(Random)
 USED = ("timer marks", "position", "boundary stamps", "recurrence", "durations")
@@ -371,3 +384,378 @@ def test_boundary_lines_that_contradict_the_marks_are_counted_and_lose() -> None
     assert wrong_and_sure(run, found) == []
     assert found.links.contradictions["boundary stamps against timer marks"] == 6
     assert any("contradicted: boundary stamps against timer marks" in note.kind for note in notes.problems)
+
+
+# -- Kernels that are named after a type of layer, and what that says where times leave a choice.
+
+
+@pytest.mark.parametrize(
+    ("name", "layer_type", "direction", "odd"),
+    [
+        ("max_pool_forward_float", "Pooling", "forward", False),
+        ("max_pool_forward_float", "Pooling", "backward", True),
+        ("max_pool_forward_float", "ReLU", "forward", True),
+        ("im2col_float", "Deconvolution", "backward", False),
+        ("XgemmDirectTN", "InnerProduct", "forward", False),
+        ("XgemmDirectTN", "Softmax", "forward", True),
+        ("fillbuffer_float", "Softmax", "forward", False),
+        ("max_pool_forward_float", "", "forward", False),
+        ("mloPoolingG", "Pooling", "forward", False),
+        ("mloPoolingG", "Convolution", "forward", True),
+        ("MIOpenNeuronFwd", "ReLU", "forward", False),
+        ("MIOpenNeuronFwd", "ReLU", "backward", True),
+        ("SoftmaxBackward", "", "forward", True),
+        ("OpTensorFwdBias", "Convolution", "backward", False),
+        ("MIOpenCvFwd11x11", "Convolution", "backward", False),
+    ],
+)
+def test_a_name_contradicts_types_and_directions(name: str, layer_type: str, direction: Direction, odd: bool) -> None:
+    """Helpers are named after none; a layer of which nothing tells the type may have any kernel."""
+    assert contradicts(name, types_of("res2a", layer_type), direction) is odd
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "odd"),
+    [
+        ("mloPoolingG", "relu5", True),
+        ("mloPoolingG", "pool5", False),
+        ("mloPoolingG", "inception_3a/pool", False),
+        ("MIOpenConvUni", "inception_3a/pool_proj", False),
+        ("mloPoolingG", "res2a", False),
+        ("MIOpenActiveFwdLite", "conv5", True),
+        ("MIOpenActiveFwdLite", "conv1_relu", False),
+        ("MIOpenBatchNormFwdInferSpatialEst", "bn_relu_conv1", False),
+        ("OpTensorFwdBias", "relu4", True),
+        ("OpTensorFwdBias", "fc6", False),
+        ("MIOpenLRNAcrossChannels4", "norm1", False),
+        ("MIOpenNeuronFwd", "lstm1", False),
+        ("mloPoolingG", "lstm1", True),
+    ],
+)
+def test_where_the_log_tells_no_type_a_layers_name_does(name: str, layer: str, odd: bool) -> None:
+    """By each of its words; a type that the log tells is the layer's."""
+    assert contradicts(name, types_of(layer, ""), "forward") is odd
+    assert types_of(layer, "Pooling") == {"Pooling"}
+
+
+@pytest.mark.parametrize(
+    ("name", "odd"),
+    [("MIOpenNeuronFwd", True), ("mloPoolingG", False), ("OpTensorLeadingOnes", False), ("MIOpenConvUni", False)],
+)
+def test_a_net_that_names_a_type_names_all_of_it(name: str, odd: bool) -> None:
+    """Where `res2a_relu` is a layer, `res2a` is none; convolutions have any name, and poolings that no layer is named
+    after may be in one without words."""
+    named = types_of("conv1", "") | types_of("res2a_relu", "")
+    assert contradicts(name, types_of("res2a", ""), "forward", named) is odd
+    assert not contradicts(name, types_of("res2a", ""), "forward")
+
+
+def test_names_divide_two_layers_that_times_cannot() -> None:
+    """Printed times that are a little off leave the kernel between two layers to either; its name does not."""
+    kernels = [Kernel(name=name, ns=100 * US) for name in ("im2col_float", "XgemmDirectTN", "relu_forward_float")]
+    net = [
+        Layer(name="conv", forward=kernels[:2]),
+        Layer(name="relu", forward=kernels[2:]),
+        Layer(name="last", forward=[Kernel(name="XgemmDirectTN", ns=5 * MS)]),
+    ]
+    run = make_run(Random(4), net, marks=False, warm_up=False)
+    types = {"conv": "Convolution", "relu": "ReLU", "last": "InnerProduct"}
+    # The first layer's printed time is short of its second kernel, the second layer's holds both.
+    times = {"conv": -100 * US, "relu": 100 * US, "last": 0}
+    log = msgspec.structs.replace(
+        run.log,
+        net=tuple(msgspec.structs.replace(layer, type=types[layer.layer]) for layer in run.log.net),
+        layers=tuple(
+            msgspec.structs.replace(layer, printed_ns=layer.printed_ns + times[layer.layer])
+            if layer.direction == "forward"
+            else layer
+            for layer in run.log.layers
+        ),
+    )
+    links = align(run.profile, [log], Notes()).links
+    for position, place in enumerate(run.places):
+        if place is not None and place[0] > 0:
+            assert links.run_of[position] != NONE
+            assert links.runs[links.run_of[position]].layer == place[2]
+
+
+# -- ``layers --tree``: totals of modules against the raw file; parents hold their parts; one denominator.
+
+
+SAMPLES = shared_folder() / "samples" / "rocm"
+
+
+def nodes(*arguments: str | Path) -> list[dict[str, Any]]:
+    result = CliRunner().invoke(cli, ["layers", "--tree", *map(str, arguments), "--format", "json"])
+    assert result.exit_code == 0, result.output
+    found: list[dict[str, Any]] = json.loads(result.stdout)
+    return found
+
+
+def raw_modules(path: Path) -> tuple[Counter[str], Counter[str]]:
+    """Own and total kernel time (ns) by module: those open at the launch, by time on its thread; innermost: own."""
+    events = [event for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"] if event["ph"] == "X"]
+    modules = [
+        (event["tid"], event["ts"], event["ts"] + event["dur"], event["name"].removeprefix("nn.Module: "))
+        for event in events
+        if event.get("cat") == "python_function" and event["name"].startswith("nn.Module: ")
+    ]
+    calls = {
+        event["args"]["correlation"]: (event["tid"], event["ts"])
+        for event in events
+        if event.get("cat") in ("cuda_runtime", "cuda_driver") and "correlation" in event["args"]
+    }
+    own: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    for event in events:
+        if event.get("cat") != "kernel":
+            continue
+        thread, at = calls[event["args"]["correlation"]]
+        around = [(start, name) for tid, start, end, name in modules if tid == thread and start <= at < end]
+        ns = round((event["ts"] + event["dur"]) * 1000) - round(event["ts"] * 1000)
+        own[max(around)[1] if around else ""] += ns
+        for name in {name for _, name in around}:
+            total[name] += ns
+    return own, total
+
+
+@pytest.mark.shared
+def test_totals_of_modules_are_those_of_the_file() -> None:
+    path = SAMPLES / "kineto_mi300x_vit_infer.json.gz"
+    own, total = raw_modules(path)
+    found = [node for node in nodes(path) if node["kind"] == "layer"]
+    assert len(found) == len({node["name"] for node in found}) > 100
+    assert {node["name"]: node["total_ns"] for node in found} == pytest.approx(dict(total), abs=310)
+    assert {node["name"]: node["own_ns"] for node in found} == pytest.approx({n: own[n] for n in total}, abs=310)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    "name", ["kineto_mi300x_vit_infer", "kineto_mi300x_resnet_train_ddp", "kineto_mi300_bert_small"]
+)
+def test_what_a_node_holds_adds_up_to_it(name: str) -> None:
+    """A layer's own time is that of its operations; with the layers within it, it is the total. Shares are of the same
+    whole, which is that of the table of layers."""
+    path = SAMPLES / f"{name}.json.gz"
+    found = nodes(path)
+    below: Counter[int] = Counter()
+    operations: Counter[int] = Counter()
+    for node in found:
+        if "parent" in node:
+            below[node["parent"]] += node["total_ns"]
+            operations[node["parent"]] += node["total_ns"] if node["kind"] == "operation" else 0
+    for node in found:
+        if node["kind"] != "kernel":
+            assert below[node["node"]] == pytest.approx(node["total_ns"], abs=0.01)
+        if node["kind"] == "layer":
+            assert operations[node["node"]] == pytest.approx(node["own_ns"], abs=0.01)
+        assert node["percent_of_kernel_time"] == pytest.approx(100 * node["total_ns"] / found[0]["total_ns"])
+    result = CliRunner().invoke(cli, ["layers", str(path), "--format", "json"])
+    rows = json.loads(result.stdout)
+    of_layers: Counter[str] = Counter()
+    for one in rows:
+        of_layers[one["layer"]] += one["kernel_ns"]
+    own = {node["name"]: node["own_ns"] for node in found if node["kind"] == "layer"}
+    assert {name: own[name] for name in of_layers} == pytest.approx(dict(of_layers))
+
+
+def test_layers_of_a_log_are_a_flat_tree() -> None:
+    """Caffe's log names no layer within another."""
+    folder = ROOT / "traces" / "alexnet-b1-train"
+    found = nodes(folder / "run.log", folder / "prof.json.gz")
+    assert {node["level"] for node in found if node["kind"] == "layer"} == {1}
+    assert [node for node in found if node["kind"] == "operation" and node["level"] == 2]
+
+
+def nested(depth: int, *, turned: bool = False) -> bytes:
+    """A module in a module, each ``depth`` deep; with ``turned`` a second call nests them the other way round."""
+    events = []
+    for base, order in ((0, 1), (100_000, -1)) if turned else ((0, 1),):
+        for level, number in enumerate(list(range(depth))[::order]):
+            events.append(row("python_function", f"nn.Module: M_{number}", 1, 1, base + level, 10_000 - 2 * level))
+        call = base + depth + 10
+        events.append(row("cuda_runtime", "hipLaunchKernel", 1, 1, call, 5, correlation=7 + base))
+        events.append(row("kernel", "k", 0, 0, call + 20, 100, correlation=7 + base, device=0, stream=0))
+    return trace(events)
+
+
+@pytest.mark.parametrize(("depth", "turned"), [(3, False), (2, True), (200, False), (200, True)])
+def test_any_nesting_ends(depth: int, turned: bool, tmp_path: Path) -> None:
+    """Modules that call each other in turn are no endless tree; of very deep ones the outermost are left out."""
+    path = tmp_path / "trace.json"
+    path.write_bytes(nested(depth, turned=turned))
+    found = nodes(path)
+    layers = [node for node in found if node["kind"] == "layer"]
+    assert sum(node["own_ns"] for node in layers) == pytest.approx(found[0]["total_ns"])
+    assert max(node["level"] for node in layers) == min(depth, 64)
+    if depth == 3:
+        assert [node["tree"] for node in layers] == ["  M_0", "    M_1", "      M_2"]
+
+
+# -- ``mio2trace layers`` on CK records: layers and whole-run times over their repetitions.
+
+
+POINTS = sorted((shared_folder() / "samples").glob("ck/**/ckp-*.0001.json"))
+LONGEST_MS = 10**10
+"""More is a difference that went below zero and was printed unsigned."""
+
+
+def test_there_are_points() -> None:
+    assert len(POINTS) == 10 or not (shared_folder() / "samples").is_dir()
+
+
+@pytest.mark.parametrize("path", POINTS, ids=lambda path: f"{path.parent.name[:30]}/{path.name[4:12]}")
+def test_cks_repetitions(pandas: Any, path: Path) -> None:
+    """Mean, deviation, extremes of each layer over the repetitions, by pandas from the record itself."""
+    runs = [one["run"] for one in json.loads(path.read_bytes())["characteristics_list"]]
+    succeeded = [one for one in runs if one["run_success"] == "yes"] or runs
+    frame = pandas.DataFrame(
+        {
+            "key": (entry["index"], re.sub(r"^\d+: ", "", entry["label"]), entry["direction"]),
+            "ns": round(entry["time_ms"] * 1_000_000),
+        }
+        for one in succeeded
+        for entry in one["per_layer_info"]
+        if entry["time_ms"] < LONGEST_MS
+    )
+    groups = frame.groupby("key")["ns"]
+    done = run(path)
+    found = {(int(row["layer_index"]), row["layer"], row["direction"]): row for row in rows(done)}
+    assert set(found) == set(groups.groups)
+    for key, expected in groups:
+        row = found[key]
+        assert int(row["printed_count"]) == len(expected)
+        assert float(row["printed_ns"]) == pytest.approx(expected.mean(), rel=1e-12)
+        if len(expected) > 1:
+            assert float(row["printed_std_ns"]) == pytest.approx(expected.std(), rel=1e-9, abs=1e-3)
+            assert (int(row["printed_min_ns"]), int(row["printed_max_ns"])) == (expected.min(), expected.max())
+        else:
+            assert row["printed_std_ns"] == ""
+    assert ("repetitions" in done.stderr) == (len(succeeded) > 1)
+
+
+@pytest.mark.parametrize("path", POINTS, ids=lambda path: f"{path.parent.name[:30]}/{path.name[4:12]}")
+def test_cks_execution_times(pandas: Any, path: Path) -> None:
+    runs = [one["run"] for one in json.loads(path.read_bytes())["characteristics_list"]]
+    succeeded = [one for one in runs if one["run_success"] == "yes"] or runs
+    done = run(path, "--times", "--unit", "ms", "--format", "json")
+    found = {row["measure"]: row for row in json.loads(done.stdout)}
+    expected = {}
+    for measure in ("time_fw", "time_bw", "time_fwbw", "time_total"):
+        values = [one[f"{measure}_ms"] for one in succeeded if one.get(f"{measure}_ms", LONGEST_MS) < LONGEST_MS]
+        if values:
+            expected[measure] = pandas.Series(values)
+    assert set(found) == set(expected)
+    for measure, series in expected.items():
+        row = found[measure]
+        assert row["values_ms"] == pytest.approx(series.tolist(), abs=1e-6)
+        assert row["count"] == len(series)
+        assert row["mean_ms"] == pytest.approx(series.mean(), abs=1e-6)
+        if len(series) > 1:
+            assert row["std_ms"] == pytest.approx(series.std(), rel=1e-6, abs=1e-6)
+            assert row.get("std_percent", 0) == pytest.approx(
+                100 * series.std() / series.mean() if series.mean() else 0, rel=1e-6
+            )
+    cut = sum(
+        one.get(f"{m}_ms", 0) >= LONGEST_MS
+        for one in succeeded
+        for m in ("time_fw", "time_bw", "time_fwbw", "time_total")
+    )
+    assert ("time that cannot be one left out" in done.stderr) == bool(cut)
+
+
+def record(tmp_path: Path, repetitions: int = 3) -> Path:
+    """A record whose repetitions hold their profiles; the second says that it failed."""
+    runs = []
+    for number in range(repetitions):
+        calls, _ = benchmark(iterations=2, kernels=number + 1)
+        layers = [
+            {"direction": "forward", "index": index, "label": f"{index:02}: {name}", "time_ms": 0.1 * (number + 1)}
+            for index, name in enumerate(("conv1", "ip1"))
+        ]
+        runs.append({"run": {
+            "per_layer_info": layers, "dvdt_prof": json.loads(as_json(calls)), "time_fw_ms": 1.5 * (number + 1),
+            "run_success": "no" if number == 1 else "yes", "REAL_ENV_CK_CAFFE_ITERATIONS": 2,
+        }})  # fmt: skip
+    path = tmp_path / "ckp-0123456789abcdef.0001.json"
+    path.write_text(json.dumps({"characteristics_list": runs}))
+    return path
+
+
+def test_a_record_with_profiles_joins_each_repetition_with_its_own(tmp_path: Path) -> None:
+    path = record(tmp_path)
+    done = run(path)
+    found = rows(done)
+    assert [(row["layer"], row["printed_ns"], row["iterations"], row["kernels"]) for row in found] == [
+        ("conv1", "200000", "4", "2"), ("ip1", "200000", "4", "2"),  # 1 and 3 kernels, twice each
+    ]  # fmt: skip
+    assert found[0]["kernel_ns"] == "94000"
+    assert "1 x" not in done.stderr
+    assert "repetition without success or without data left out" in done.stderr
+    each = rows(run(path, "--each"))
+    assert {row["repetition"] for row in each} == {"0", "1"}
+    times = rows(run(path, "--times"))
+    assert [(row["measure"], row["count"], row["mean_ns"], row["values_ns"]) for row in times] == [
+        ("time_fw", "2", "3000000", "1500000; 4500000")
+    ]
+    one = rows(run(path, "--repetition", "1"))
+    assert (one[0]["printed_ns"], one[0]["kernels"]) == ("200000", "2")
+    assert run(path, "--repetition", "3").exit_code == 1
+    assert "no repetition 3; it has 3" in run(path, "--repetition", "3").stderr
+    assert rows(run("-", stdin=gzip.compress(path.read_bytes()))) == found
+
+
+@pytest.mark.parametrize(
+    ("repetitions", "wanted", "said"),
+    [
+        ([], 0, "no repetition 0; it has 0"),
+        ([], 3, "no repetition 3; it has 0"),
+        (None, 1, "no repetition 1; it has 1"),
+        (None, 0, ""),
+    ],
+)
+def test_error_a_repetition_that_a_record_does_not_have(
+    tmp_path: Path, repetitions: list[dict[str, Any]] | None, wanted: int, said: str
+) -> None:
+    """Of a record without any, and of one that is a single run; another one is never taken in its place."""
+    single = {"per_layer_info": [{"label": "00: conv1", "index": 0, "direction": "forward", "time_ms": 1.5}]}
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps(single if repetitions is None else {"characteristics_list": repetitions}))
+    done = run(path, "--repetition", str(wanted))
+    assert (done.exit_code, said in done.stderr) == (int(bool(said)), True)
+    assert "a fault of the program" not in done.stderr
+
+
+def test_a_ck_directory(shared: Path) -> None:
+    folder = shared / "samples" / "ck" / "ck-caffe-firefly-rk3399"
+    done = run(folder, "--tags", "deepscale-squeezenet-1.1")
+    assert len(rows(done)) == 150 - 8  # eight times of months, in each repetition
+    assert "24 x layer entry that could not be read" in done.stderr
+    assert "took the only point that fits" in done.stderr
+
+
+def test_a_record_of_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "ckp-0.0001.json"
+    for text in (
+        '{"characteristics_list": []}',
+        '{"characteristics_list": [{"run": {}}]}',
+        '{"characteristics_list": 3}',
+    ):
+        path.write_text(text)
+        done = run(path)
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert done.stderr.startswith(f"mio2trace: {path.name}:")
+
+
+def test_a_program_without_marks_and_log(tmp_path: Path) -> None:
+    """Layers of a record beside a profile of another program: nothing is attributed by force, and the line says why."""
+    program = Program()
+    program.enqueue("k", "0x60")
+    (tmp_path / "prof.json").write_bytes(as_json(program.calls))
+    entry = [{"direction": "forward", "index": 0, "label": "00: conv1", "time_ms": 1.0, "timestamp": ""}]
+    (tmp_path / "layers.json").write_text(json.dumps(entry))
+    done = run(tmp_path / "layers.json", tmp_path / "prof.json")
+    assert done.exit_code == 1
+    assert "log not used: nothing in it fits this profile (layers.json)" in done.stderr
+    (row,) = rows(run(tmp_path / "layers.json"))
+    assert (row["printed_ns"], row["kernels"]) == ("1000000", "")

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from math import exp
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
+import orjson
 import pytest
 
 from benchmarks.damage import loaded, measured
 from benchmarks.damage_score import tallies
 from benchmarks.damages.rows import ROWS
-from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK, TWIN
+from benchmarks.damages.sets import BARE_TWIN, HANDLES, HIDDEN, NO_FRAMEWORK, TWIN
 from mio2trace import analyse
+from mio2trace.align.attribution import Attribution
+from mio2trace.align.layers.between import place_between
 from mio2trace.align.links import NONE
 from mio2trace.align.operations import stream
-from mio2trace.align.operations.chances import Posterior
+from mio2trace.align.operations import stream as stream_module
+from mio2trace.align.operations.chances import Habits, Posterior, cut_nats, following, hole_nats, kinds_of
 from mio2trace.align.operations.lattice import AHEAD, WIDE, Lattice, Width
 from mio2trace.align.operations.likelihood import Launches, items_fit
-from mio2trace.align.operations.rates import WHOLE
+from mio2trace.align.operations.rates import CUT, HOLE, WHOLE
+from mio2trace.conversion import convert
 from mio2trace.evidence import LAUNCH_LINE, Evidence
-from mio2trace.model.profile import Activity
+from mio2trace.model.profile import Activity, Profile
+from mio2trace.notes import Notes
 from mio2trace.ops.families.rnn import RnnProblem
 from mio2trace.ops.operation import Launch, Operation
 from tests.conftest import shared_folder
 from tests.records import made_operation, other_operation
+from tests.rocm_files import samples, truth
 from tests.test_operation_links import CONV, CONV_GEMM, Maker, conv, hexed
 
 RESNET = "m290-resnet-train-entries-cmd"
@@ -408,3 +417,164 @@ def test_a_queue_is_looked_ahead_once_whatever_is_learned_from_it(monkeypatch: p
     measured(shared_folder(), ("lines lost in bursts", "m121-resnet-infer-2it", "nf", 0))
     assert any(widths[-1] == AHEAD and WIDE in widths for widths in searches)
     assert all(widths.count(AHEAD) <= 1 for widths in searches)
+
+
+# -- What has no layer, between activities that have: which pass it ran in.
+
+
+SET_UP, FORWARD, BACKWARD, NEXT = "s", "f", "b", "n"
+
+
+def passes_of(row: str, queues: str = "") -> str:
+    """Passes after the step; of each activity a letter before it, ``.`` where none is known, and its queue."""
+    activities = tuple(
+        Activity(number, "kernel", "k", queue=int(queue)) for number, queue in enumerate(queues or "0" * len(row))
+    )
+    attribution = Attribution(Profile(source=0, records=len(row), activities=activities), Notes())
+    links = attribution.links
+    number_of = {
+        SET_UP: links.pass_id("setup"),
+        FORWARD: links.pass_id("iteration", 1, "forward"),
+        BACKWARD: links.pass_id("iteration", 1, "backward"),
+        NEXT: links.pass_id("iteration", 2, "forward"),
+    }
+    for position, letter in enumerate(row):
+        if letter != ".":
+            links.give_pass([position], number_of[letter])
+    place_between(attribution)
+    letter_of = {number: letter for letter, number in number_of.items()} | {NONE: "."}
+    undirected = links.pass_id("iteration", 1)
+    return "".join("1" if number == undirected else letter_of[number] for number in links.pass_of)
+
+
+@pytest.mark.parametrize(
+    ("row", "after"),
+    [
+        ("f.f..f", "ffffff"),
+        ("s.s", "sss"),
+        ("f..b", "f11b"),  # of the iteration; of which direction nothing tells
+        ("f.n", "f.n"),  # between two iterations: of neither
+        ("b.n", "b.n"),
+        ("s.f", "s.f"),
+        (".f.", ".f."),  # what comes before the first, or after the last
+        ("f.n.f", "f.n.f"),
+        ("...", "..."),
+    ],
+)
+def test_what_lies_between_two_of_one_iteration_is_in_it(row: str, after: str) -> None:
+    """With its direction where both have the same; what lies between two passes stays in none."""
+    assert passes_of(row) == after
+
+
+def test_each_queue_tells_of_its_own() -> None:
+    """What another queue ran meanwhile may be anyone's; a pass of another queue ends none."""
+    assert passes_of("f.f", "010") == "f.f"
+    assert passes_of("fn.f", "0100") == "fnff"
+    assert passes_of("f.nf", "0010") == "ffnf"
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("form", ["rocprofv3-csv/*_kernel_trace.csv", "rocpd/*.db.gz"])
+def test_kernels_of_no_layer_do_not_cut_an_iteration_in_pieces(tmp_path: Path, form: str) -> None:
+    """Each pass is one bar of all that truly ran in it, the update too; sums are of as many kernels."""
+    twin = "lenet-cmdonly-kernel-trace"
+    folder = samples() / "rocm-twins" / twin
+    analysis = analyse([folder / "run.log", *folder.glob(form)])
+    (alignment,) = analysis.runs[0].alignments
+    links = alignment.links
+    layers = orjson.loads((folder / "truth.json").read_bytes())["layers"]
+    phase_of = {row["dispatch_id"]: layers[row["layer"]]["phase"] for row in truth(twin)}
+    found = Counter(
+        (phase_of[activity.number], links.passes[number].direction or links.passes[number].phase)
+        for activity, number in zip(alignment.profile.activities, links.pass_of, strict=True)
+    )
+    assert found == {
+        ("setup", "setup"): 86, ("forward", "forward"): 12, ("backward", "backward"): 18, ("update", "iteration"): 8,
+    }  # fmt: skip
+    convert(folder / "run.log", *folder.glob(form), output=tmp_path / "out.json")
+    events = orjson.loads((tmp_path / "out.json").read_bytes())["traceEvents"]
+    bars = [(event["name"], event["args"]["kernels"]) for event in events if event.get("cat") == "pass"]
+    assert bars == [("set-up", 86), ("iteration 1 · forward", 12), ("iteration 1 · backward", 18), ("iteration 1", 8)]
+    (measures,) = analysis.runs[0].measures
+    assert [one.kernels for one in measures.steady.told.all] == [38]
+
+
+# -- Calls whose kernels the profile does not have: it ended early, or has a hole.
+
+
+REPEATING = "m290-alexnet-infer-10it"
+
+
+@pytest.mark.parametrize("calls", [1, 2, 30, 1000])
+def test_holes_are_as_likely_as_holes_are(calls: int) -> None:
+    """All places where a hole may begin and end have the probability of one; so have all ends."""
+    assert calls * (calls + 1) / 2 * exp(hole_nats(calls, HOLE)) == pytest.approx(HOLE)
+    assert calls * exp(cut_nats(calls)) == pytest.approx(CUT)
+
+
+def test_what_was_searched_before_is_what_the_thread_did_since_it_executed() -> None:
+    """Two ranks that search for the same problems repeat nothing; nor does a program that begins again."""
+    calls = [(1, "find"), (2, "find"), (2, "find"), (1, "run"), (1, "find"), (2, "find")]
+    operations = [made_operation(index=at, thread=thread, phase=phase) for at, (thread, phase) in enumerate(calls)]
+    told = ["search", "search", "search again", "run", "search", "search again"]
+    assert kinds_of(operations, [0] * len(calls)) == told
+
+
+def test_the_call_after_a_kernels_own_is_the_next_that_launched() -> None:
+    posterior = Posterior.of_none(6)
+    posterior.operation[:] = [NONE, 3, 3, NONE, 7, 7]
+    assert following(posterior, 9) == [3, 7, 7, 7, 9, 9]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("row", "name", "variant", "seed"),
+    [
+        ("log begins late", "m290-resnet-train-entries-cmd", NO_FRAMEWORK, 1),
+        ("2 % of lines lost", "m121-lenet-train-debugbuild", NO_FRAMEWORK, 1),
+        ("another program's log before", "m121-resnet-train-entries-cmd", NO_FRAMEWORK, 1),
+        ("another program's log before", "m290-lenet-train-cmdonly", NO_FRAMEWORK, 2),
+        ("ranks of a launcher with equal ids", "m121-lenet-infer", NO_FRAMEWORK, 1),
+        ("5 % of lines lost", "twin-alexnet-level6-none-run.hip-rocpd", BARE_TWIN, 1),
+    ],
+)
+def test_what_a_damage_took_is_not_found_elsewhere_for_sure(row: str, name: str, variant: str, seed: int) -> None:
+    """Each has kernels of calls that left no line, and calls that fit them as well."""
+    assert measured(shared_folder(), (row, name, variant, seed)).operations.wrong_and_sure == 0
+
+
+@pytest.mark.shared
+def test_a_call_beside_a_hole_is_no_likelier_than_the_one_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of calls of one problem the one that launched the kernel is told by as many others as one that launched none."""
+    told: list[tuple[float, float]] = []
+
+    class Watched(Habits):
+        def __init__(self, likelihood, posterior, *, rows) -> None:  # type: ignore[no-untyped-def]
+            super().__init__(likelihood, posterior, rows=rows)
+            launching = {place for place in posterior.operation if place != NONE}
+            of_class = {
+                number: place
+                for place, number in enumerate(likelihood.class_of)
+                if place not in launching and likelihood.operations[place].phase == "run"
+            }
+            for kind, place, confidence in zip(
+                likelihood.kernels.of, posterior.operation, posterior.confidence, strict=True
+            ):
+                other = None if place == NONE or confidence < 0.9999 else of_class.get(likelihood.class_of[place])
+                if rows and other is not None:
+                    told.append((self.nats(kind, place), self.nats(kind, other)))
+
+    monkeypatch.setattr(stream_module, "Habits", Watched)
+    measured(shared_folder(), ("profile ends early", REPEATING, NO_FRAMEWORK, 0))
+    assert len(told) > 100
+    assert max(abs(own - other) for own, other in told) < 0.01
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("row", ["profile ends early", "profile begins late", "iterations only in the log"])
+@pytest.mark.parametrize("variant", [HANDLES, NO_FRAMEWORK])
+def test_a_profile_of_some_iterations_has_them_where_they_are(row: str, variant: str) -> None:
+    """Ten iterations alike, of which the profile has the first or the last ones: nothing is in the others."""
+    operations = measured(shared_folder(), (row, REPEATING, variant, 0)).operations
+    assert operations.right >= 0.98 * operations.kernels
+    assert operations.mean > 0.97

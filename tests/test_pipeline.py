@@ -6,15 +6,24 @@ import gzip
 import io
 import itertools
 import json
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
+from click.testing import CliRunner
 
 import mio2trace
+from mio2trace import cli, readers
 from mio2trace.conversion import Conversion, convert
+from mio2trace.draw import selection
 from mio2trace.files import replacing
 from mio2trace.notes import InputError, OptionError
+from mio2trace.readers import READERS
+from mio2trace.trace import Flow, Slice, Trace
+from tests import made_up_format
 from tests.small_runs import Program, as_json, as_text, benchmark, kinds, small
 
 CALLS, LOG = benchmark()
@@ -283,3 +292,219 @@ def test_what_python_sees_is_documented_and_tells_what_it_is(files: dict[str, st
     assert repr(analysis.notes) == "<Notes: none>"
     with pytest.raises(AttributeError, match="no attribute 'analyze'"):
         mio2trace.analyze  # noqa: B018
+
+
+# -- A format that the program never saw: one module and one row, and all that follows is right.
+
+
+# Asynchronous, two streams, two threads, one shared clock; kernel 4 has no launch, call 6 launched nothing, call 5 two.
+TEXT = """made-up trace 1
+range 7 1000 9000 net
+range 7 1100 4000 net/conv1
+call 7 1200 1300 launch 1
+call 7 1400 1450 launch 2
+range 7 4000 8900 net/fc
+call 7 4100 4150 launch_graph 5
+call 9 1250 1500 launch 3
+call 9 1600 1700 malloc 6
+kernel 0 1900 5000 1 conv
+kernel 1 1800 2500 3 copy_layout
+kernel 0 5000 5600 2 relu
+kernel 1 2600 2700 4 of_nobody
+kernel 0 5700 6000 5 gemm
+kernel 1 5650 6100 5 gemm
+"""
+
+
+@pytest.fixture
+def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of the format, which is known while the test runs."""
+    reader: Any = made_up_format
+    monkeypatch.setattr(readers, "READERS", (reader, *READERS))
+    path = tmp_path / "made-up.txt"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture
+def trace(made_up: Path, tmp_path: Path) -> Trace:
+    result = mio2trace.convert(made_up, output=tmp_path / "out.json", check=True)
+    assert not result.notes.problems
+    assert [str(note) for note in result.notes] == []
+    return result.trace
+
+
+def tracks(trace: Trace) -> dict[int, str]:
+    return {track.id: track.name for track in trace.tracks}
+
+
+def test_one_module_and_one_row() -> None:
+    """The module is the whole format."""
+    assert len(Path(made_up_format.__file__).read_text("utf-8").splitlines()) <= 60
+
+
+def test_kernels_lie_on_their_streams_at_their_times(trace: Trace) -> None:
+    """Beside each other where streams are, none altered, none lost."""
+    kernels = [event for event in trace.events() if isinstance(event, Slice) and event.category == "kernel"]
+    begin = 1000
+    assert Counter((kernel.name, kernel.start_ns + begin, kernel.dur_ns) for kernel in kernels) == {
+        ("conv", 1900, 3100): 1, ("copy_layout", 1800, 700): 1, ("relu", 5000, 600): 1,
+        ("of_nobody", 2600, 100): 1, ("gemm", 5700, 300): 1, ("gemm", 5650, 450): 1,
+    }  # fmt: skip
+    names = tracks(trace)
+    streams = {kernel.name: names[kernel.track] for kernel in kernels if kernel.name != "gemm"}
+    assert streams["conv"] == streams["relu"] != streams["copy_layout"] == streams["of_nobody"]
+
+
+def test_arrows_lead_from_each_launch_forward_to_what_it_launched(trace: Trace) -> None:
+    """From the call's start on its thread to each of its kernels; none for a kernel that no recorded call launched."""
+    begin = 1000
+    names = tracks(trace)
+    arrows = {
+        (names[arrow.from_track], arrow.from_ns + begin, arrow.to_ns + begin)
+        for arrow in trace.events()
+        if isinstance(arrow, Flow)
+    }
+    assert arrows == {
+        ("Thread 7", 1200, 1900), ("Thread 7", 1400, 5000), ("Thread 9", 1250, 1800),
+        ("Thread 7", 4100, 5700), ("Thread 7", 4100, 5650),
+    }  # fmt: skip
+
+
+def test_a_kernel_may_begin_while_its_launch_returns(made_up: Path, tmp_path: Path) -> None:
+    """The arrow is left out only where the call had waited until its kernel ended, or where it would point back."""
+    made_up.write_text(
+        "made-up trace 1\n"
+        "call 7 100 200 launch 1\nkernel 0 150 300 1 outlives_its_launch\n"
+        "call 7 400 600 launch 2\nkernel 0 450 600 2 waited_for\n"
+        "call 7 700 800 launch 3\nkernel 0 699 900 3 earlier_by_its_clock\n"
+        "call 7 910 920 launch 4\nkernel 0 920 930 4 at_once\n"
+    )
+    result = mio2trace.convert(made_up, output=tmp_path / "out.json", check=True)
+    begins = {event.to_ns + 100 for event in result.trace.events() if isinstance(event, Flow)}
+    assert begins == {150, 920}
+
+
+def test_calls_lie_in_the_ranges_of_their_thread(trace: Trace) -> None:
+    """Each thread has its row, in which they nest."""
+    names = tracks(trace)
+    rows: dict[str, list[str]] = {}
+    for event in trace.events():
+        if isinstance(event, Slice) and event.category in ("range", "api"):
+            rows.setdefault(names[event.track], []).append(event.name)
+    assert rows == {
+        "Thread 7": ["net", "net/conv1", "launch", "launch", "net/fc", "launch_graph"],
+        "Thread 9": ["launch", "malloc"],
+    }
+
+
+def test_no_clock_is_made_up(trace: Trace) -> None:
+    """One clock for host and device: no offset to be estimated, no step, and no date where the clock tells none."""
+    one_clock = {"offset_ns": 0, "error_ns": 0, "drift_ppb": 0, "method": "one clock"}
+    assert trace.metadata["clock"] == {"device": one_clock}
+
+
+# -- Of a run that no viewer takes the steady iterations in its middle are drawn, and the conversion says so.
+
+
+STEPS, KERNELS = 40, 12
+
+
+def kineto(folder: Path, steps: int = STEPS, named: bool = True) -> Path:
+    """Steps of twelve launches and their kernels; every step takes a millisecond."""
+    events: list[dict[str, Any]] = []
+    for step in range(steps):
+        begin = step * 1000
+        if named:
+            mark = {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step + 5}", "pid": 1, "tid": 1}
+            events.append(mark | {"ts": begin, "dur": 990})
+        for at in range(KERNELS):
+            number = step * KERNELS + at + 1
+            ids = {"correlation": number, "External id": number}
+            start = begin + 10 + 80 * at
+            call = {"ph": "X", "cat": "cuda_runtime", "name": "hipLaunchKernel", "pid": 1, "tid": 1, "args": ids}
+            events.append(call | {"ts": start, "dur": 5})
+            ran = {"device": 0, "stream": 7, "correlation": number}
+            kernel = {"ph": "X", "cat": "kernel", "name": f"kernel{at}", "pid": 0, "tid": 7, "args": ran}
+            events.append(kernel | {"ts": start + 10, "dur": 20 + at})
+    path = folder / "trace.json.gz"
+    path.write_bytes(gzip.compress(orjson.dumps({"schemaVersion": 1, "traceEvents": events})))
+    return path
+
+
+@pytest.fixture
+def small_viewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A viewer that takes 500 slices of the 960, and shows 240 of them well: ten steps of twelve kernels and calls."""
+    monkeypatch.setattr(selection, "MOST_SLICES", 500)
+    monkeypatch.setattr(selection, "WINDOW_SLICES", 240)
+
+
+def converted(path: Path, *options: str) -> tuple[str, list[dict[str, Any]]]:
+    output = path.with_name("out.json")
+    found = CliRunner().invoke(cli.cli, ["convert", str(path), "-o", str(output), *options])
+    assert found.exit_code == 0, found.output
+    return found.output, orjson.loads(output.read_bytes())["traceEvents"]
+
+
+def starts(events: list[dict[str, Any]]) -> list[float]:
+    return sorted(event["ts"] for event in events if event.get("cat") == "kernel")
+
+
+def test_the_middle_of_a_large_run_is_drawn_and_named(tmp_path: Path, small_viewer: None) -> None:
+    path = kineto(tmp_path)
+    said, events = converted(path)
+    named = re.search(
+        r"only its iterations (\d+)-(\d+) are written; --all writes the whole run", " ".join(said.split())
+    )
+    assert named is not None, said
+    first, last = map(int, named.groups())
+    assert last - first + 1 == 10
+    assert 5 + 10 <= first <= last <= 5 + 30, "in the middle of steps 5 to 44"
+    assert len(starts(events)) == 10 * KERNELS
+    whole = starts(converted(path, "--all")[1])
+    assert starts(events) == whole[(first - 5) * KERNELS : (last - 4) * KERNELS], "at the times of the whole picture"
+
+
+def test_all_draws_everything_and_says_nothing(tmp_path: Path, small_viewer: None) -> None:
+    said, events = converted(kineto(tmp_path), "--all")
+    assert len(starts(events)) == STEPS * KERNELS
+    assert "--all" not in said
+
+
+def test_the_numbers_are_of_the_whole_run(tmp_path: Path, small_viewer: None) -> None:
+    path = kineto(tmp_path)
+    part, whole = (
+        mio2trace.convert(path, output=tmp_path / f"{everything}.pftrace", everything=everything)
+        for everything in (False, True)
+    )
+    assert part.answer == whole.answer
+    assert part.metadata["attribution"] == whole.metadata["attribution"]
+    assert part.trace.left_out == (STEPS - 10) * KERNELS
+    assert whole.trace.left_out == 0
+
+
+def test_what_somebody_chose_is_drawn(tmp_path: Path, small_viewer: None) -> None:
+    said, events = converted(kineto(tmp_path), "--iterations", "5-44")
+    assert len(starts(events)) == STEPS * KERNELS
+    assert "--all" not in said
+
+
+def test_a_run_that_a_viewer_takes_is_drawn_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "MOST_SLICES", 2 * STEPS * KERNELS)
+    monkeypatch.setattr(selection, "WINDOW_SLICES", 240)
+    said, events = converted(kineto(tmp_path))
+    assert len(starts(events)) == STEPS * KERNELS
+    assert "--all" not in said
+
+
+def test_a_run_without_iterations_is_drawn_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "MOST_SLICES", 10)
+    said, events = converted(kineto(tmp_path, steps=1, named=False))
+    assert len(starts(events)) == KERNELS
+    assert "--all" not in said
+
+
+def test_one_iteration_at_least_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "MOST_SLICES", 10)
+    monkeypatch.setattr(selection, "WINDOW_SLICES", 1)
+    assert len(starts(converted(kineto(tmp_path))[1])) == KERNELS

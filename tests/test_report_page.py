@@ -29,6 +29,7 @@ from mio2trace.answer.content import (
     Thumbnail,
     TreeNode,
 )
+from mio2trace.answer.gather import of_profile
 from mio2trace.answer.html import LIMIT, page
 from mio2trace.answer.markdown import LIMIT as MARKDOWN_LIMIT
 from mio2trace.answer.markdown import comment
@@ -39,15 +40,17 @@ from mio2trace.comparing.record import Inside, collect
 from mio2trace.comparing.record import Part as RunPart
 from mio2trace.comparing.sides import OPTIONS
 from mio2trace.comparing.text import page as comparison_page
-from mio2trace.findings import GPUS, RULES, Finding, Found
+from mio2trace.findings import GPUS, RULES, Finding, Found, Subject
 from mio2trace.fleet import Fleet
 from mio2trace.fleet import page as fleet_page
 from mio2trace.measures.step_time import StepTime
 from mio2trace.notes import Notes
 from tests.conftest import ROOT, shared_folder
 from tests.kineto_files import FIRST_US, rows, trace
+from tests.made_up_costs import MS, Ran, measures
 from tests.made_up_runs import largest, noisy
 from tests.perfetto_tools.perfetto_ui import PerfettoUI
+from tests.test_iterations import in_no_pass
 
 ANSWER = ROOT / "timeline" / "mio2trace" / "answer"
 TRACES = ROOT / "traces"
@@ -518,3 +521,21 @@ def test_a_histogram_of_few_columns_is_not_enlarged() -> None:
         assert ">&lt; 0.1 %<" in text
         assert ">under 0.1 %<" not in text
     assert sizes == [56 * 4, 56 * 21]
+
+
+# -- Percentages of a step whose length is not known for all steps: kernels one after another are at most 100 % of it.
+
+
+@pytest.mark.parametrize("last_ms", [10, 11, 14])
+def test_the_last_repetition_counts_in_the_denominator_too(last_ms: int) -> None:
+    """Its kernels are known, its end is not. Each of the others takes 20 ms and is idle for 5 of them."""
+
+    def each(ms: int) -> list[Ran]:
+        return [Ran("a", ms * MS), Ran("b", 5 * MS, after_ns=5 * MS)]
+
+    made = in_no_pass(measures({1: [*each(10), *each(10), *each(10), *each(last_ms)]}))
+    section = of_profile(Subject(made), "run")
+    assert (made.steady.told.told_by, section.iterations, section.step_ns) == ("repetition", 4, 20 * MS)
+    shares = {row.name: section.share(row.ns) or 0.0 for row in section.kernels}
+    assert shares["a"] + shares["b"] == pytest.approx(0.75)
+    assert shares["a"] == pytest.approx(0.75 * (30 + last_ms) / (50 + last_ms))

@@ -7,20 +7,34 @@ import gzip
 import io
 import itertools
 import json
+import re
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from click.testing import CliRunner
 
-from mio2trace.analysis import analyse
+import mio2trace
+from mio2trace.align.clocks.log_runs import begun_again
+from mio2trace.analysis import AnalysisOptions, analyse
+from mio2trace.answer import report_of
+from mio2trace.batch.finding import find_runs
+from mio2trace.cli import cli
 from mio2trace.conversion import Conversion, convert
 from mio2trace.files import short_names
-from mio2trace.notes import InputError
-from mio2trace.trace import Slice
+from mio2trace.notes import InputError, Notes
+from mio2trace.ops.operation import Operation
+from mio2trace.trace import CounterValue, Slice, Trace
+from mio2trace.writers.native import write
 from tests.conftest import ROOT
+from tests.kineto_files import BASE_NS, rows, trace
+from tests.native_packets import read_native
+from tests.records import made_operation
 from tests.small_runs import as_json, benchmark, kinds, small
+from tests.test_oracle import steps
 
 TRACES = ROOT / "traces"
 MIOPEN = TRACES / "alexnet-b1-miopen29"
@@ -327,3 +341,198 @@ def test_a_refusal_of_several_runs_names_what_lacks_its_log(copied: Copied) -> N
     given.remove(pairs[1][0])
     with pytest.raises(InputError, match="files of 2 runs: A, C, and without a log of its own B; expected"):
         convert(*given)
+
+
+# -- One process on two devices: the step is that of the slowest, and no list is more than both did.
+
+
+def test_shares_are_of_all_devices(tmp_path: Path) -> None:
+    """Two steps of 100 us; the first device works in 60 of each, the second one in 80."""
+    trace = steps(4)
+    for at in range(0, 400, 100):
+        trace.run("a", at + 5, at + 10, at + 70)
+        trace.run("b", at + 6, at + 10, at + 90, device=1, stream=1)
+    path = tmp_path / "two.pt.trace.json"
+    path.write_text(json.dumps({"traceEvents": trace.rows}))
+    analysis = analyse([path])
+    (section,) = report_of(analysis, analysis.runs).sections
+    assert section.steps_ns == (100_000, 100_000)
+    assert section.of_whole == "of the steps of 2 devices"
+    shares = {row.name: section.share(row.ns) for row in section.kernels}
+    assert shares == {"a": 0.3, "b": 0.4}
+    lines = CliRunner().invoke(cli, [str(path)]).output.splitlines()
+    assert any(line.endswith("% of the steps of 2 devices") for line in lines)
+    assert any(line.startswith("device") and "each of 2 devices takes 0.100 ms" in line for line in lines)
+
+
+def test_every_form_has_the_shares_of_the_block(tmp_path: Path) -> None:
+    """Of the steps of all devices, in JSON as well: two steps of 100 us."""
+    trace = steps(4)
+    for at in range(0, 400, 100):
+        trace.run("a", at + 5, at + 10, at + 70)
+        trace.run("b", at + 6, at + 10, at + 90, device=1, stream=1)
+    path = tmp_path / "two.pt.trace.json"
+    path.write_text(json.dumps({"traceEvents": trace.rows}))
+    (run,) = json.loads(CliRunner().invoke(cli, ["report", str(path), "--format", "json"]).output)["runs"]
+    assert {row["name"]: row["percent_of_step"] for row in run["kernels"]} == {"a": 30.0, "b": 40.0}
+    assert run["step"]["step_ns"] == 100_000
+
+
+def test_a_device_that_only_copies_is_not_counted(tmp_path: Path) -> None:
+    """It feeds the other one: kernels ran on one GPU, and shares are of its step."""
+    trace = steps(4)
+    for at in range(0, 400, 100):
+        trace.run("a", at + 5, at + 10, at + 70)
+        trace.run("Memcpy DtoD (Device -> Device)", at + 6, at + 10, at + 20, device=1, stream=1, cat="gpu_memcpy")
+    path = tmp_path / "two.pt.trace.json"
+    path.write_text(json.dumps({"traceEvents": trace.rows}))
+    analysis = analyse([path])
+    (section,) = report_of(analysis, analysis.runs).sections
+    assert (section.steps_ns, section.of_whole) == ((), "of the step")
+    assert "GPUs" not in section.verdict
+
+
+def test_idle_time_is_of_the_slowest_device(tmp_path: Path) -> None:
+    """Its causes add up to what the step's parts say, whatever else the others do."""
+    trace = steps(4)
+    for at in range(0, 400, 100):
+        trace.run("a", at + 5, at + 10, at + 70)
+        trace.run("b", at + 6, at + 10, at + 70, device=1, stream=1)
+    path = tmp_path / "two.pt.trace.json"
+    path.write_text(json.dumps({"traceEvents": trace.rows}))
+    page = CliRunner().invoke(cli, ["report", str(path), "--format", "html"]).output
+    (rows,) = re.findall(r'<h2 id="idle">.*?</table>', page, re.DOTALL)
+    shares = [float(cells[-1]) for row in rows.split("<tr")[2:] if (cells := re.findall(r">(\d+\.\d)</td>", row))]
+    assert round(sum(shares)) == 40
+
+
+# -- Calls of several runs of a program in one log, where nothing but their order tells.
+
+
+def calls(text: str) -> list[Operation]:
+    """Capital letters search for the problem that the small ones execute."""
+    return [
+        made_operation(
+            index=place,
+            line=place + 1,
+            end_line=place + 1,
+            source=0,
+            api="Find" if letter.isupper() else "Run",
+            primitive="conv",
+            phase="find" if letter.isupper() else "run",
+            problem=letter.lower(),
+        )
+        for place, letter in enumerate(text)
+    ]
+
+
+def test_what_a_log_begins_with_twice_may_be_of_either_run() -> None:
+    """Killed while it searched, or in its first iteration: the same calls of the next run are as likely."""
+    assert begun_again(calls("ABCABCDabcdabcd")) == frozenset(range(6))
+    assert begun_again(calls("ABCDabABCDabcdabcd")) == frozenset(range(12))
+
+
+def test_iterations_and_layers_alike_are_no_second_run() -> None:
+    """What comes again is executed, or is searched for in layers that are alike."""
+    assert not begun_again(calls("ABCDabcdabcd"))
+    assert not begun_again(calls("AAAAAAAaaaa"))
+    assert not begun_again(calls("abcdabcd"))
+    assert not begun_again([])
+
+
+# -- Profiles in folders: runs, or ranks of one job? The table of docs/many-runs.md, on PyTorch traces made for this.
+
+
+LATER_NS = 600_000_000_000
+
+
+class Told(NamedTuple):
+    """The number of runs that each command finds in a folder with two profiles."""
+
+    report: int
+    compare: int
+    batch: int
+
+
+def profile(number: int, *, later: bool, ranked: bool) -> bytes:
+    """One of two processes: at the same time, or the second ten minutes later; with its rank, or without."""
+    events = [one | {"pid": 542 + number} if one["pid"] == 542 else one for one in rows()]
+    rank: dict[str, Any] = {"distributedInfo": {"rank": number} if ranked else {}}
+    return trace(events, base=BASE_NS + number * (LATER_NS if later else 1000), **rank)
+
+
+@pytest.mark.parametrize(
+    ("names", "later", "ranked", "told"),
+    [
+        pytest.param(("run1.json", "run2.json"), False, False, Told(1, 2, 2), id="one folder"),
+        pytest.param(("run1.json", "run2.json"), True, False, Told(2, 2, 2), id="one folder, later"),
+        pytest.param(("run1.json", "run2.json"), False, True, Told(1, 1, 2), id="one folder, ranks stated"),
+        pytest.param(("run1.json", "run2.json"), True, True, Told(2, 2, 2), id="one folder, ranks stated, later"),
+        pytest.param(("rank0.json", "rank1.json"), False, False, Told(1, 2, 1), id="files of ranks"),
+        pytest.param(("rank0/a.json", "rank1/a.json"), False, False, Told(1, 2, 1), id="folders of ranks"),
+        pytest.param(("rank0/a.json", "rank1/a.json"), False, True, Told(1, 1, 1), id="folders of ranks, stated"),
+        pytest.param(("one/a.json", "two/a.json"), False, False, Told(2, 2, 2), id="folders"),
+        pytest.param(("one/a.json", "two/a.json"), True, False, Told(2, 2, 2), id="folders, later"),
+        pytest.param(("one/a.json", "two/a.json"), False, True, Told(1, 1, 2), id="folders, ranks stated"),
+        pytest.param(("0.zip", "1.zip"), False, False, Told(1, 2, 2), id="archives"),
+        pytest.param(("rank0/run.zip", "rank1/run.zip"), False, False, Told(1, 2, 1), id="archives of ranks"),
+        pytest.param(("one/run.zip", "two/run.zip"), False, False, Told(2, 2, 2), id="archives in folders"),
+    ],
+)
+def test_profiles_are_runs_or_ranks_by_folder_clock_and_stated_rank(
+    names: tuple[str, str], later: bool, ranked: bool, told: Told, tmp_path: Path
+) -> None:
+    job = tmp_path / "job"
+    for number, name in enumerate(names):
+        path, data = job / name, profile(number, later=later, ranked=ranked)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".zip":
+            with zipfile.ZipFile(path, "w") as archive:
+                archive.writestr("trace.json", data)
+        else:
+            path.write_bytes(data)
+    found = Told(
+        len(analyse(job).runs),
+        len(analyse(job, AnalysisOptions(near=False)).runs),
+        len(find_runs([str(job)], Notes())),
+    )
+    assert found == told
+
+
+# -- Streams that take much of a device's time are in sight before any group is opened: the collectives' is one.
+
+
+def traced(tmp_path: Path, collectives_us: int) -> Trace:
+    """Nine kernels of 100 us on stream 7, a collective on stream 9."""
+    rows = []
+    for number, (stream, name, us) in enumerate(
+        [*[(7, "work", 100)] * 9, (9, "ncclDevKernel_AllReduce", collectives_us)]
+    ):
+        launch = {"name": "hipLaunchKernel", "cat": "cuda_runtime", "pid": 1, "tid": 1, "dur": 1}
+        kernel = {"name": name, "cat": "kernel", "pid": 0, "tid": stream, "dur": us}
+        rows += [
+            {"ph": "X", "ts": 1000 + 200 * number, "args": {"correlation": number}, **launch},
+            {"ph": "X", "ts": 1010 + 200 * number, **kernel,
+             "args": {"device": 0, "stream": stream, "correlation": number}},
+        ]  # fmt: skip
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "G"}], "traceEvents": rows}))
+    return mio2trace.convert(path).trace
+
+
+@pytest.mark.parametrize(("us", "names"), [(100, []), (101, ["GPU 0 · Stream 9: kernels (G)"])])
+def test_a_stream_with_more_than_a_tenth_of_the_kernel_time_is_at_the_top(
+    tmp_path: Path, us: int, names: list[str]
+) -> None:
+    trace = traced(tmp_path, us)
+    packed = io.BytesIO()
+    write(trace, packed)
+    found = read_native(packed.getvalue())
+    roots = {one.uuid: one.name for one in found.descriptors.values() if not one.HasField("parent_uuid")}
+    assert [name for name in roots.values() if name.startswith("GPU")] == ["GPU 0 · Stream 7: kernels (G)", *names]
+    # A viewer puts a track at the top only if it has another one below it.
+    parents = {one.parent_uuid for one in found.descriptors.values() if one.HasField("parent_uuid")}
+    assert {uuid for uuid, name in roots.items() if name.startswith("GPU")} <= parents
+    busy = {one.name for one in trace.events() if isinstance(one, CounterValue)}
+    assert ("Stream 9 busy" in busy) is bool(names)
+    assert "Device busy" in busy

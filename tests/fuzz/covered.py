@@ -1,4 +1,4 @@
-"""Every reader in the package, and what feeds it: `tests/test_fuzz_own.py` holds the table to the code.
+"""Every reader in the package, and what feeds it: `tests/test_fuzz.py` holds the table to the code.
 
 A reader is a module that makes something of bytes which a file may hold: `reading` finds it by the calls in it. What it
 is fed with is a kind of `structures.GENERATORS` (well formed, mutated, crossed, damaged: `benchmarks/fuzz.py`), or of
