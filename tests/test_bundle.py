@@ -20,7 +20,7 @@ from click.testing import CliRunner
 import mio2trace
 from benchmarks.bundles import Confidence, analysed, links, sets
 from mio2trace.analysis import AnalysisOptions
-from mio2trace.answer.machine import versions
+from mio2trace.answer.content import versions
 from mio2trace.bundles import make, record_lines, reduced, reduced_options
 from mio2trace.cli import cli
 from mio2trace.model.miopen import Message, MiopenLog

@@ -12,8 +12,9 @@ from click.testing import CliRunner
 
 from benchmarks.damage import measured
 from benchmarks.damages.sets import TWIN
+from mio2trace import queries
 from mio2trace.cli import TASKS, cli
-from mio2trace.commands.options import RARE
+from mio2trace.commands.console import RARE
 from mio2trace.model.miopen import Command
 from mio2trace.notes import InputError
 from mio2trace.ops.command import driver_line, parse, split
@@ -22,7 +23,6 @@ from mio2trace.ops.families.fusion import FusionProblem
 from mio2trace.ops.families.normalisation import BnormProblem
 from mio2trace.ops.families.pool import PoolProblem
 from mio2trace.ops.families.rnn import RnnProblem
-from mio2trace.queries import engines
 from mio2trace.trace import Slice
 from tests.conftest import shared_folder
 from tests.miopen_blocks import decoded
@@ -237,7 +237,7 @@ def test_a_file_without_a_suffix_is_no_mistyped_command(tmp_path: Path) -> None:
 def test_an_sql_error_lists_the_names_that_there_are(sql: str, said: str) -> None:
     one = Slice(1, 0, 1, "k", "kernel", {})
     with pytest.raises(InputError, match=said):
-        engines.answer_in_sqlite([one], sql)
+        queries.answer_in_sqlite([one], sql)
 
 
 # -- Commands of MIOpen's log that a terminal wrapped.

@@ -20,7 +20,6 @@ from click.testing import CliRunner
 
 from mio2trace.cli import cli
 from mio2trace.notes import InputError
-from mio2trace.serving import Folders
 from tests.canaries import CANARIES, leaks
 from tests.conftest import ROOT
 from tests.planted import FORMATS
@@ -268,6 +267,8 @@ def test_a_dataset_is_asked_and_one_with_a_link_that_leads_out_is_not(folder: Pa
 
 
 def test_paths_are_resolved_in_the_folders_alone(tmp_path: Path) -> None:
+    from mio2trace.serving import Folders  # it loads the SDK
+
     for name in ("a/one.log", "b/two.log", "a/both.log", "b/both.log", "ab/three.log"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")

@@ -20,9 +20,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import mio2trace
+from mio2trace import queries
 from mio2trace.cli import cli
 from mio2trace.notes import InputError
-from mio2trace.queries import Answer, engines, prelude, shipped, text
+from mio2trace.queries import Answer, prelude, shipped, text
 from mio2trace.trace import Slice
 from mio2trace.writers import read_back
 from tests.conftest import ROOT, Engine, missing
@@ -240,7 +241,7 @@ def drawn(*files: Path) -> list[Slice]:
 @pytest.mark.parametrize("name", NAMES)
 def test_both_engines_answer_alike(asked: dict[str, Any], folder: Path, form: str, name: str) -> None:
     """Perfetto's and SQLite, row by row, from a file in either form."""
-    rows = embedded_rows(engines.answer_in_sqlite(read_back.slices(folder / form), QUERIES[name].sql))
+    rows = embedded_rows(queries.answer_in_sqlite(read_back.slices(folder / form), QUERIES[name].sql))
     assert len(rows) == len(asked[form][name])
     for row, theirs in zip(rows, asked[form][name], strict=True):
         # Versions of SQLite round a half that is none in binary to either side.
@@ -409,7 +410,7 @@ def test_without_an_engine_nothing_is_fetched(folder: Path, bare: Path, monkeypa
     def never(*_: object, **__: object) -> Any:
         raise AssertionError("the package was asked")
 
-    monkeypatch.setattr("mio2trace.queries.engines.answer_in_perfetto", never)
+    monkeypatch.setattr("mio2trace.queries.answer_in_perfetto", never)
     done = query(folder / "out.json", "evidence", "--perfetto")
     assert done.exit_code == 1
     assert len(done.stderr.splitlines()) == 1
@@ -428,7 +429,7 @@ def test_the_engine_is_looked_for_in_order(folder: Path, bare: Path, monkeypatch
         taken.append(engine)
         return Answer(("n",), [])
 
-    monkeypatch.setattr("mio2trace.queries.engines.answer_in_perfetto", ask)
+    monkeypatch.setattr("mio2trace.queries.answer_in_perfetto", ask)
     words = (folder / "out.json", "evidence", "--perfetto")
     assert query(*words, "--download").exit_code == 0
     cache = bare.parent / ".local/share/perfetto/prebuilts"
@@ -491,7 +492,7 @@ def test_collectives_help_nobody() -> None:
         for at, (role, name) in enumerate(names.items())
     ]
     assert [
-        row["kernel"] for row in embedded_rows(engines.answer_in_sqlite(slices, QUERIES["helpers by cost"].sql))
+        row["kernel"] for row in embedded_rows(queries.answer_in_sqlite(slices, QUERIES["helpers by cost"].sql))
     ] == [names["transpose"]]
 
 
@@ -503,7 +504,7 @@ def test_a_gemm_takes_the_time_of_all_its_kernels() -> None:
         Slice(track=1, category="kernel", name="_prod_TT", start_ns=at * 1_000_000, dur_ns=ns, args=args)
         for at, (ns, args) in enumerate(((100_000, of_several), (300_000, {}), (400_000, size)))
     ]
-    (row,) = embedded_rows(engines.answer_in_sqlite(slices, QUERIES["gemms"].sql))
+    (row,) = embedded_rows(queries.answer_in_sqlite(slices, QUERIES["gemms"].sql))
     assert (row["calls"], row["kernel_ms"], row["gflops"]) == (2, 0.8, 8.0)
 
 
@@ -514,14 +515,14 @@ def test_a_statement_without_end_is_ended_by_an_interrupt() -> None:
     threading.Timer(0.3, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            engines.answer_in_sqlite([], endless)
+            queries.answer_in_sqlite([], endless)
     finally:
         signal.signal(signal.SIGINT, before)
 
 
 def test_a_value_is_not_longer_than_a_limit() -> None:
     with pytest.raises(InputError, match="too big"):
-        engines.answer_in_sqlite([], "select length(randomblob(1000000000))")
+        queries.answer_in_sqlite([], "select length(randomblob(1000000000))")
 
 
 @pytest.mark.parametrize("event", [{"dur_ns": 1 << 64}, {"args": {"kernel_id": 1 << 64}}])
@@ -530,4 +531,4 @@ def test_a_number_of_more_than_64_bits_is_one_line(event: dict[str, Any]) -> Non
     fields: dict[str, Any] = {"track": 1, "start_ns": 0, "dur_ns": 1, "name": "k", "category": "kernel", "args": {}}
     made = Slice(**(fields | event))
     with pytest.raises(InputError, match="more than 64 bits"):
-        engines.answer_in_sqlite([made], "select count(*) from slice")
+        queries.answer_in_sqlite([made], "select count(*) from slice")

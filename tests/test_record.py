@@ -23,7 +23,7 @@ from click.testing import CliRunner
 import mio2trace
 from mio2trace.cli import cli
 from mio2trace.notes import InputError
-from mio2trace.recording import machine, plan, session
+from mio2trace.recording import plan, session
 from mio2trace.source.archive import unpacked
 from tests import rocm_made
 from tests.conftest import ROOT
@@ -582,13 +582,13 @@ def test_gpus_and_versions_are_those_of_the_systems_files(tmp_path: Path) -> Non
     for number, version in enumerate((0, 90402, 90010, 110000)):
         (tmp_path / "nodes" / str(number)).mkdir(parents=True)
         (tmp_path / "nodes" / str(number) / "properties").write_text(f"simd_count 1\ngfx_target_version {version}\n")
-    assert machine._gpus(tmp_path / "nodes") == ["gfx942", "gfx90a", "gfx1100"]
+    assert session._gpus(tmp_path / "nodes") == ["gfx942", "gfx90a", "gfx1100"]
     (tmp_path / ".info").mkdir()
     (tmp_path / ".info" / "version").write_text("7.2.3-12\n")
     (tmp_path / "include/miopen").mkdir(parents=True)
     lines = "".join(f"#define MIOPEN_VERSION_{part} {n}\n" for part, n in (("MAJOR", 3), ("MINOR", 5), ("PATCH", 1)))
     (tmp_path / "include/miopen/version.h").write_text(lines)
-    told = machine.machine({"ROCM_PATH": str(tmp_path)})
+    told = session.machine({"ROCM_PATH": str(tmp_path)})
     assert (told["rocm"], told["miopen"]) == ("7.2.3-12", "3.5.1")
 
 

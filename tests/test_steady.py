@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import pytest
 from click.testing import CliRunner
 
+from mio2trace import queries
 from mio2trace.analysis import AnalysisOptions, analyse
 from mio2trace.answer import report_of
 from mio2trace.cli import cli
 from mio2trace.commands.view import slowest_layer
 from mio2trace.conversion import convert
 from mio2trace.measures import Steady
-from mio2trace.queries import engines, shipped
+from mio2trace.queries import shipped
 from mio2trace.trace import Slice
 from mio2trace.writers import native as native_form
 from mio2trace.writers import read_back, write
@@ -217,7 +218,7 @@ def asked(slices: Iterable[Slice]) -> list[dict[str, First]]:
     slices = list(slices)
     found = []
     for query, names in QUERIES.items():
-        answer = engines.answer_in_sqlite(slices, shipped()[query].sql)
+        answer = queries.answer_in_sqlite(slices, shipped()[query].sql)
         rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
         found.append(
             first_of(

@@ -15,7 +15,7 @@ from mio2trace.commands.view import slowest_layer
 from mio2trace.comparing.sides import of_trace
 from mio2trace.conversion import convert
 from mio2trace.notes import InputError, Notes
-from mio2trace.queries.engines import answer_in_sqlite
+from mio2trace.queries import answer_in_sqlite
 from mio2trace.writers import read_back
 from tests.fuzz import law, mutations
 from tests.own_traces import resealed

@@ -28,7 +28,7 @@ import orjson
 import mio2trace
 from mio2trace.analysis import Analysis, AnalysisOptions, analyse
 from mio2trace.answer import report_of
-from mio2trace.answer.machine import versions
+from mio2trace.answer.content import versions
 from mio2trace.answer.markdown import comment
 from mio2trace.conversion import convert
 from mio2trace.files import Input
@@ -44,8 +44,7 @@ from mio2trace.readers import run_log
 from mio2trace.readers.base import Record
 from mio2trace.readers.bundled import ROWS, SCHEMA
 from mio2trace.readers.collected import plain_lines
-from mio2trace.recording.machine import variables
-from mio2trace.recording.session import pack
+from mio2trace.recording.session import pack, variables
 from mio2trace.reports.ops import driver_lines as driver_lines
 from mio2trace.source import Source
 from mio2trace.source.archive import MANIFEST, is_archive, unpacked

@@ -15,8 +15,7 @@ import click
 
 from mio2trace import __version__
 from mio2trace.commands import LATER, Later
-from mio2trace.commands.options import complete_files
-from mio2trace.commands.printing import Refused, say
+from mio2trace.commands.console import Refused, complete_files, say
 from mio2trace.outgoing import visible
 
 if TYPE_CHECKING:

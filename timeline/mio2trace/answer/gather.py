@@ -24,8 +24,8 @@ from mio2trace.answer.content import (
     Section,
     Thumbnail,
     TreeNode,
+    machine,
 )
-from mio2trace.answer.machine import machine
 from mio2trace.evidence import EVIDENCE
 from mio2trace.findings import Problem, Subject, findings
 from mio2trace.findings.kernels import bound

@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mio2trace.commands.options import Command, Reading, complete_files, flag, reading_options, size
-from mio2trace.commands.printing import ProgressLine, is_terminal, say, tell
+from mio2trace.commands.console import (
+    Command,
+    ProgressLine,
+    Reading,
+    complete_files,
+    flag,
+    is_terminal,
+    reading_options,
+    say,
+    size,
+    tell,
+)
 from mio2trace.outgoing import count, shortened
 
 if TYPE_CHECKING:

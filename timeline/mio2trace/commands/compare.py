@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 import mio2trace
-from mio2trace.commands import options
-from mio2trace.commands.printing import coloured, put, say, show, tell, write
+from mio2trace.commands import console
+from mio2trace.commands.console import coloured, put, say, show, tell, write
 from mio2trace.outgoing import count, json_text, visible
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def _limit(text: str) -> tuple[str, float]:
     return what or "total", part
 
 
-@click.command(cls=options.TableCommand, no_args_is_help=True)
-@click.argument("sides", nargs=-1, required=True, metavar="A B [C ...]", shell_complete=options.complete_files)
+@click.command(cls=console.TableCommand, no_args_is_help=True)
+@click.argument("sides", nargs=-1, required=True, metavar="A B [C ...]", shell_complete=console.complete_files)
 @click.option(
     "--fail-above",
     "limits",
@@ -55,10 +55,10 @@ def _limit(text: str) -> tuple[str, float]:
     help="Write both runs into one trace; their iterations begin together. .pftrace or .json, either with .gz. -o"
     " accepts the same suffixes except .json.",
 )
-@options.flag("--all", "everything", help="Print every row, not only the rows that changed.")
-@options.damaged_option
-@options.printing_options
-@options.reading_options
+@console.flag("--all", "everything", help="Print every row, not only the rows that changed.")
+@console.damaged_option
+@console.printing_options
+@console.reading_options
 def compare(  # noqa: PLR0913 - click gives each option by keyword
     sides: tuple[str, ...],
     limits: tuple[tuple[str, float], ...],
@@ -66,8 +66,8 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
     picture: str | None,
     everything: bool,
     damaged: bool,
-    printing: options.Printing,
-    reading: options.Reading,
+    printing: console.Printing,
+    reading: console.Reading,
     quiet: bool,
 ) -> None:
     """Show what became slower between runs, whether that is real, and why.
@@ -104,7 +104,7 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
     is_page = (printing.path or "").lower().endswith((".html", ".htm"))
     picture = _path_of_picture(printing.path, picture)
     for output in (printing.path, picture, save):
-        options.refuse_to_overwrite([file for files in sides for file in files.split(",")], output)
+        console.refuse_to_overwrite([file for files in sides for file in files.split(",")], output)
     if picture is not None and len(sides) != 2:
         raise click.UsageError(f"--picture needs two sides, not {len(sides)}")
     notes = Notes()
@@ -176,7 +176,7 @@ def _write_first(verdicts: Sequence[str]) -> None:
 
 
 def _print(
-    comparisons: Sequence[Comparison], printing: options.Printing, notes: Notes, *, everything: bool, quiet: bool
+    comparisons: Sequence[Comparison], printing: console.Printing, notes: Notes, *, everything: bool, quiet: bool
 ) -> None:
     """Print the answer, or the rows in the requested form; each form begins with the verdict."""
     import orjson

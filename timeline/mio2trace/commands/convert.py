@@ -14,17 +14,22 @@ import msgspec
 from click.core import ParameterSource
 
 from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse
-from mio2trace.commands.options import (
+from mio2trace.commands.console import (
+    INCOMPLETE,
     Command,
+    Progress,
     Reading,
     check_option,
     files_argument,
     flag,
+    is_terminal,
     only_reading_options,
+    put,
     quiet_option,
+    say,
+    tell,
     words_option,
 )
-from mio2trace.commands.printing import INCOMPLETE, Progress, is_terminal, put, say, tell
 from mio2trace.evidence import EVIDENCE
 from mio2trace.files import STANDARD_INPUT, TABLES_SUFFIX
 from mio2trace.notes import InputError

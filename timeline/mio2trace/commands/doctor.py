@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from mio2trace.commands.options import Command, Printing, TableCommand, printing_options
-from mio2trace.commands.printing import show, tell, write
+from mio2trace.commands.console import Command, Printing, TableCommand, printing_options, show, tell, write
 from mio2trace.one_thread import given_environment
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "firefox", "xdg-open", "open")
@@ -173,7 +172,7 @@ def _side_files(environment: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _machine(environment: Mapping[str, str]) -> Iterator[Finding]:
-    from mio2trace.recording.machine import machine
+    from mio2trace.recording.session import machine
 
     told = machine(environment)
     versions = [f"{name} {told[key]}" for name, key in (("ROCm", "rocm"), ("MIOpen", "miopen")) if key in told]

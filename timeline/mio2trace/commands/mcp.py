@@ -6,7 +6,7 @@ import os
 
 import click
 
-from mio2trace.commands.options import Command, complete_files, size
+from mio2trace.commands.console import Command, complete_files, size
 
 INSTALL = "pip install 'mio2trace[mcp]'"
 

@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands.options import Command, Printing, complete_files, damaged_option, flag, printing_options
-from mio2trace.commands.printing import show, write
+from mio2trace.commands.console import (
+    Command,
+    Printing,
+    complete_files,
+    damaged_option,
+    flag,
+    printing_options,
+    show,
+    write,
+)
 from mio2trace.notes import InputError
 
 if TYPE_CHECKING:
@@ -113,7 +121,7 @@ def query(
             raise click.UsageError("--perfetto needs one trace; leave it out to query the files of a run")
         if _is_trace(files):
             read_back.check(Path(files[0]), notes, damaged=damaged)
-        from mio2trace.queries import engines
+        from mio2trace import queries as engines
 
         answer = engines.answer_in_perfetto(files[0], sql, engines.engine(engine, download))
     else:
@@ -153,13 +161,13 @@ def _is_trace(files: Sequence[str]) -> bool:
 def _ask(files: Sequence[str], sql: str, notes: Notes, *, damaged: bool) -> Answer:
     """Run the query in SQLite, over a trace of ours or the trace of a run."""
     from mio2trace.memory import without_garbage_collection
-    from mio2trace.queries import engines
+    from mio2trace.queries import answer_in_sqlite
     from mio2trace.writers import read_back
 
     with without_garbage_collection():
         if _is_trace(files):
-            return engines.answer_in_sqlite(read_back.slices(Path(files[0]), notes=notes, damaged=damaged), sql)
-        return engines.answer_in_sqlite(_drawn(files), sql)
+            return answer_in_sqlite(read_back.slices(Path(files[0]), notes=notes, damaged=damaged), sql)
+        return answer_in_sqlite(_drawn(files), sql)
 
 
 def _drawn(files: Sequence[str]) -> Iterator[Slice]:

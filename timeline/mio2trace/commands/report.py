@@ -11,9 +11,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import mio2trace
-from mio2trace.commands import options
-from mio2trace.commands.options import Command, Reading, files_argument, flag, reading_options
-from mio2trace.commands.printing import INCOMPLETE, coloured, put, say, show, tell
+from mio2trace.commands import console
+from mio2trace.commands.console import (
+    INCOMPLETE,
+    Command,
+    Reading,
+    coloured,
+    files_argument,
+    flag,
+    put,
+    reading_options,
+    say,
+    show,
+    tell,
+)
 
 if TYPE_CHECKING:
     from mio2trace.analysis import Analysis, Run
@@ -166,13 +177,13 @@ def fleet_report(path: str, form: str) -> str:
     return "".join(f"{line}\n" for line in lines(fleet))
 
 
-@click.command(cls=options.TableCommand, no_args_is_help=True)
-@options.files_argument
-@options.flag("--each", help="Print one row per collective: the rank that came last, by how much, and why.")
-@options.table_options
-@options.reading_options
+@click.command(cls=console.TableCommand, no_args_is_help=True)
+@console.files_argument
+@console.flag("--each", help="Print one row per collective: the rank that came last, by how much, and why.")
+@console.table_options
+@console.reading_options
 def ranks(
-    files: tuple[str, ...], each: bool, printing: options.Printing, reading: options.Reading, quiet: bool
+    files: tuple[str, ...], each: bool, printing: console.Printing, reading: console.Reading, quiet: bool
 ) -> None:
     """Show which ranks of a job wait at collectives, which rank comes last, and why.
 
@@ -187,7 +198,7 @@ def ranks(
     """
     from mio2trace.analysis import analyse
     from mio2trace.answer.text import rank_lines
-    from mio2trace.commands.printing import process_cells
+    from mio2trace.commands.console import process_cells
     from mio2trace.notes import InputError
     from mio2trace.ranks import each_table, meetings, said, table, totals
 
@@ -225,8 +236,8 @@ def labels_of(run: Run) -> list[str]:
     return [alignment.profile.process.label for alignment in run.alignments]
 
 
-@click.command(cls=options.Command, no_args_is_help=True)
-@click.argument("files", nargs=-1, required=True, metavar="RANK...", shell_complete=options.complete_files)
+@click.command(cls=console.Command, no_args_is_help=True)
+@click.argument("files", nargs=-1, required=True, metavar="RANK...", shell_complete=console.complete_files)
 @click.option(
     "-o",
     "--output",
@@ -235,9 +246,9 @@ def labels_of(run: Run) -> list[str]:
     help="Output file. .pftrace: Perfetto's native format. .json: for other viewers. Both may end in .gz. .tar: one"
     " trace per rank in an archive. -: stdout.",
 )
-@options.check_option
-@options.reading_options
-def merge(files: tuple[str, ...], output: str, check: bool, reading: options.Reading, quiet: bool) -> object:
+@console.check_option
+@console.reading_options
+def merge(files: tuple[str, ...], output: str, check: bool, reading: console.Reading, quiet: bool) -> object:
     """Write one trace for all ranks of a job.
 
     RANKs are the folders that the ranks wrote, or their profiles and logs. The clocks of the ranks are related by
@@ -257,7 +268,7 @@ def merge(files: tuple[str, ...], output: str, check: bool, reading: options.Rea
     from mio2trace.ranks import meetings, said, totals
     from mio2trace.writers import archive
 
-    options.refuse_to_overwrite(files, output)
+    console.refuse_to_overwrite(files, output)
     in_parts = output.lower().endswith(archive.SUFFIX)
     made = conversion.convert(
         *files, output=None if in_parts else output, of_a_job=True, check=check, **reading._asdict()

@@ -10,7 +10,7 @@ import shutil
 
 import click
 
-from mio2trace.commands.options import (
+from mio2trace.commands.console import (
     Command,
     Reading,
     choice_option,
@@ -19,8 +19,10 @@ from mio2trace.commands.options import (
     quiet_option,
     reading_options,
     refuse_to_overwrite,
+    say,
+    tell,
+    write,
 )
-from mio2trace.commands.printing import say, tell, write
 from mio2trace.one_thread import given_environment
 
 SECONDS = click.FloatRange(min=0, min_open=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from mio2trace.commands import options
-from mio2trace.commands.printing import say, show, write
+from mio2trace.commands import console
+from mio2trace.commands.console import say, show, write
 from mio2trace.notes import InputError
 from mio2trace.outgoing import count, json_text
 
@@ -29,29 +29,29 @@ if TYPE_CHECKING:
     from mio2trace.reports.tables import Cell, Row, Table, Unit
 
 
-@click.command(cls=options.Command, no_args_is_help=True)
-@options.files_argument
-@options.flag("--each", help="Print one row per execution of a layer, also those of the warm-up (iteration 0).")
-@options.choice_option(
+@click.command(cls=console.Command, no_args_is_help=True)
+@console.files_argument
+@console.flag("--each", help="Print one row per execution of a layer, also those of the warm-up (iteration 0).")
+@console.choice_option(
     "--by",
     ("layer", "class"),
     "One row per layer, or per class of modules: Conv2d_3 and Conv2d_7 are one class.",
 )
-@options.flag(
+@console.flag(
     "--tree",
     help="Print the tree of layers, their operations and kernels. Each row has its own time and its total time.",
 )
-@options.flag("--times", help="Print times of the whole run: forward, backward, total, with mean and deviation.")
-@options.table_options
-@options.reading_options
+@console.flag("--times", help="Print times of the whole run: forward, backward, total, with mean and deviation.")
+@console.table_options
+@console.reading_options
 def layers(
     files: tuple[str, ...],
     each: bool,
     by: str,
     tree: bool,
     times: bool,
-    printing: options.Printing,
-    reading: options.Reading,
+    printing: console.Printing,
+    reading: console.Reading,
     quiet: bool,
 ) -> None:
     """List the layers of a run, slowest first: kernel time per steady iteration, host time, printed time, FLOPs.
@@ -71,7 +71,7 @@ def layers(
       mio2trace layers experiment/my-entry --tags alexnet
     """
     from mio2trace.analysis import analyse
-    from mio2trace.commands.printing import process_cells
+    from mio2trace.commands.console import process_cells
     from mio2trace.notes import InputError
     from mio2trace.reports import layers as report
     from mio2trace.reports.layers import tree_table
@@ -164,14 +164,14 @@ def _times(run: Run) -> dict[str, list[int]]:
     return found
 
 
-@click.command(cls=options.Command, no_args_is_help=True)
-@options.files_argument
+@click.command(cls=console.Command, no_args_is_help=True)
+@console.files_argument
 @click.option(
     "--by",
     type=click.Choice(["name", "repetition", "layer", "bucket"]),
     help="Print one row per kernel name, repetition, layer, or size class of GEMMs (bucket).",
 )
-@options.flag("--gemm", help="Print one row per GEMM: M, N, K, GFLOP/s, the nearest powers of two.")
+@console.flag("--gemm", help="Print one row per GEMM: M, N, K, GFLOP/s, the nearest powers of two.")
 @click.option(
     "--per",
     type=click.IntRange(min=1),
@@ -181,12 +181,12 @@ def _times(run: Run) -> dict[str, list[int]]:
 @click.option(
     "--skip", type=click.IntRange(min=0), metavar="N", help="With --per: number of kernels before the first repetition."
 )
-@options.flag(
+@console.flag(
     "--raw",
     help="Use the column names of the dv/dt notebook (t1_t0, p3_p2, p0_ns, ...). --by name then counts all kernels.",
 )
-@options.table_options
-@options.reading_options
+@console.table_options
+@console.reading_options
 def kernels(  # noqa: PLR0913 - click gives each option by keyword
     files: tuple[str, ...],
     by: str | None,
@@ -194,8 +194,8 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
     per: int | None,
     skip: int | None,
     raw: bool,
-    printing: options.Printing,
-    reading: options.Reading,
+    printing: console.Printing,
+    reading: console.Reading,
     quiet: bool,
 ) -> None:
     """List the kernels of a profile, one row each, or summed.
@@ -215,7 +215,7 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
       mio2trace kernels run.log prof.json       also the layer and the operation of each kernel
     """
     from mio2trace.analysis import analyse
-    from mio2trace.commands.printing import places, process_cells
+    from mio2trace.commands.console import places, process_cells
     from mio2trace.notes import InputError
     from mio2trace.reports.kernels import spoken
     from mio2trace.reports.tables import renamed, stacked
@@ -322,16 +322,16 @@ SUBJECT_WORDS = (
 )  # fmt: skip
 
 
-@click.command(cls=options.Command, no_args_is_help=True)
-@options.files_argument
-@options.words_option("--about", SUBJECT_WORDS, f"Only these subjects: {', '.join(SUBJECT_WORDS)}. Default: all.")
-@options.printing_options
-@options.reading_options
+@click.command(cls=console.Command, no_args_is_help=True)
+@console.files_argument
+@console.words_option("--about", SUBJECT_WORDS, f"Only these subjects: {', '.join(SUBJECT_WORDS)}. Default: all.")
+@console.printing_options
+@console.reading_options
 def messages(
     files: tuple[str, ...],
     about: tuple[str, ...],
-    printing: options.Printing,
-    reading: options.Reading,
+    printing: console.Printing,
+    reading: console.Reading,
     quiet: bool,
 ) -> None:
     """Show errors, warnings, searches, workspaces and problems in MIOpen's logs.
@@ -366,20 +366,20 @@ def messages(
     show(lambda: whole, printing, analysis.notes, said, quiet)
 
 
-@click.command(cls=options.Command, no_args_is_help=True)
-@options.files_argument
-@options.choice_option(
+@click.command(cls=console.Command, no_args_is_help=True)
+@console.files_argument
+@console.choice_option(
     "--form",
     ("today", "log"),
     "today: for a current MIOpenDriver. log: in the form of the version that wrote the log.",
 )
-@options.choice_option(
+@console.choice_option(
     "--gemm",
     ("hipblaslt", "rocblas"),
     "Bench program for PyTorch's matrix products: hipblaslt-bench or rocblas-bench.",
 )
-@options.reading_options
-def driver(files: tuple[str, ...], form: str, gemm: Library, reading: options.Reading, quiet: bool) -> None:
+@console.reading_options
+def driver(files: tuple[str, ...], form: str, gemm: Library, reading: console.Reading, quiet: bool) -> None:
     """Print commands that run operations again: for MIOpenDriver, and for a BLAS bench (PyTorch's GEMMs).
 
     Each command is printed once, most frequent first; with the profile of the run, most kernel time first. The comment
@@ -503,28 +503,28 @@ def _as_log(table: SolverTable) -> MiopenLog:
     )
 
 
-@click.command(cls=options.Command, no_args_is_help=True)
-@options.files_argument
+@click.command(cls=console.Command, no_args_is_help=True)
+@console.files_argument
 @click.option(
     "--group-by",
     metavar="COLUMN,...",
     help="Print one row for all operations with the same values in these columns: with the profile slowest first, else"
     " most frequent first.",
-    shell_complete=options.complete_columns,
+    shell_complete=console.complete_columns,
 )
-@options.flag("--each", help="With the profile: print one row per call, in the order of the log.")
-@options.choice_option(
+@console.flag("--each", help="With the profile: print one row per call, in the order of the log.")
+@console.choice_option(
     "--phase",
     ("all", "run", "find"),
     "'run': without searches. 'find': only searches.",
 )
-@options.flag("--seed-csv", help="Print nine columns of forward convolutions, poolings and training batch norms.")
-@options.flag(
+@console.flag("--seed-csv", help="Print nine columns of forward convolutions, poolings and training batch norms.")
+@console.flag(
     "--coverage",
     help="Print one row per file: the number of records, and the number of understood records.",
 )
-@options.table_options
-@options.reading_options
+@console.table_options
+@console.reading_options
 def ops(  # noqa: PLR0913 - click gives each option by keyword
     files: tuple[str, ...],
     group_by: str | None,
@@ -532,8 +532,8 @@ def ops(  # noqa: PLR0913 - click gives each option by keyword
     phase: str,
     seed_csv: bool,
     coverage: bool,
-    printing: options.Printing,
-    reading: options.Reading,
+    printing: console.Printing,
+    reading: console.Reading,
     quiet: bool,
 ) -> None:
     """List the operations of MIOpen logs or PyTorch traces; with the profile of the run slowest first, by layer.
@@ -587,7 +587,7 @@ def ops(  # noqa: PLR0913 - click gives each option by keyword
 
 def _timed(analysis: Analysis, phase: str, by: Sequence[str], each: bool, unit: Unit) -> tuple[Table, list[str]] | None:
     """Return the costs of each operation if there is a profile among the files; None without one."""
-    from mio2trace.commands.printing import process_cells
+    from mio2trace.commands.console import process_cells
     from mio2trace.reports import ops
     from mio2trace.reports.tables import stacked
     from mio2trace.summary import operation_lines
@@ -680,7 +680,7 @@ def _with_counts(table: Table, analysis: Analysis, names: Sequence[str]) -> Tabl
     return msgspec.structs.replace(table, columns=(*table.columns, *added), brief=(*table.brief, *added), rows=rows)
 
 
-def _coverage(files: tuple[str, ...], reading: options.Reading, notes: Notes) -> tuple[Table, list[str]]:
+def _coverage(files: tuple[str, ...], reading: console.Reading, notes: Notes) -> tuple[Table, list[str]]:
     from mio2trace.analysis import analyse
     from mio2trace.files import STANDARD_INPUT, short_names
     from mio2trace.readers import A_LOG
@@ -706,10 +706,10 @@ def _coverage(files: tuple[str, ...], reading: options.Reading, notes: Notes) ->
     return ops.coverage_table(rows), said
 
 
-@click.command(cls=options.Command, no_args_is_help=True)
-@options.files_argument
-@options.reading_options
-def inspect(files: tuple[str, ...], reading: options.Reading, quiet: bool) -> None:
+@click.command(cls=console.Command, no_args_is_help=True)
+@console.files_argument
+@console.reading_options
+def inspect(files: tuple[str, ...], reading: console.Reading, quiet: bool) -> None:
     """Print the records of FILEs as JSON lines, as the readers understood them.
 
     Each file has a line ("record": "input"). A line for each of its records follows, by kind and in the order of the

@@ -24,8 +24,7 @@ from typing import Any
 
 import click
 
-from mio2trace.commands.options import Command, damaged_option, flag
-from mio2trace.commands.printing import say, tell
+from mio2trace.commands.console import Command, damaged_option, flag, say, tell
 from mio2trace.notes import InputError, Notes
 from mio2trace.trace import Slice
 from mio2trace.writers.read_back import opened, slices

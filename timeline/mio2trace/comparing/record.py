@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from mio2trace.align import NONE
 from mio2trace.analysis import Run
-from mio2trace.answer.machine import is_product, stated_values
+from mio2trace.answer.content import is_product, stated_values
 from mio2trace.measures import Measures
 from mio2trace.measures.executions import LayerKey, in_net_order, printed_times
 from mio2trace.measures.statistics import mean, quantile

@@ -21,7 +21,7 @@ from mio2trace.align.clocks.log_runs import split
 from mio2trace.align.layers.net import by_place
 from mio2trace.analysis import Run
 from mio2trace.answer import subjects
-from mio2trace.answer.machine import is_product
+from mio2trace.answer.content import is_product
 from mio2trace.comparing.record import facts
 from mio2trace.findings import findings
 from mio2trace.kernels import KernelFact, role
