@@ -182,8 +182,11 @@ def relink_page(app: Sphinx, docname: str, content: list[str]) -> None:
 
 
 def leave_out_what_is_not_built(app: Sphinx) -> None:
-    """The source of the manual page is no page of the site."""
-    if app.builder.name != "man":
+    """The source of the manual page is no page of the site, and the manual has no other."""
+    if app.builder.name == "man":
+        app.config.root_doc = "man"
+        app.config.include_patterns[:] = ["man.rst"]
+    else:
         app.config.exclude_patterns.append("man.rst")
 
 
