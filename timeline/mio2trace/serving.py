@@ -7,17 +7,14 @@ processes that it started, if it takes too long.
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterable, Iterator, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
-from urllib.parse import unquote
+from typing import Annotated, Literal, NamedTuple
 
 import anyio
 from mcp.server import MCPServer
@@ -26,7 +23,7 @@ from mcp.types import TextContent, ToolAnnotations
 from pydantic import Field
 
 import mio2trace
-from mio2trace.batch.confined import processors
+from mio2trace.batch.confined import is_below, processors
 from mio2trace.notes import InputError, OptionError
 from mio2trace.outgoing import count
 from mio2trace.privacy import Cleaner
@@ -38,9 +35,8 @@ MOST_NOTES = 4_000
 _PROGRAM = """
 import json, sys
 given = json.loads(sys.argv[1])
-from mio2trace.batch.confined import end_with
+from mio2trace.batch.confined import confine, end_with, require_own_datasets
 end_with(given["parent"])
-from mio2trace.serving import confine, require_own_datasets
 from mio2trace import cli
 from mio2trace.notes import InputError
 try:
@@ -197,90 +193,6 @@ class Folders:
                 if is_below(os.path.normpath(path), [folder]):
                     yield os.path.join(real, os.path.relpath(os.path.normpath(path), folder))
                     break
-
-
-def is_below(path: str, folders: Sequence[str]) -> bool:
-    """Return whether an absolute path is one of the folders or in one of them; links are not resolved."""
-    return any(path == folder or path.startswith(os.path.join(folder, "")) for folder in folders)
-
-
-# -- Setting up the process of a call: after this it opens only permitted files ----------------------------------------
-#
-# An audit hook of Python checks each file that is opened, each folder that is listed, and each database that is
-# connected to, with links resolved. DuckDB opens files without Python, so datasets are checked as a whole beforehand.
-
-
-_SYSTEM = ("/dev/null", "/dev/urandom", "/proc/self")
-_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_NEVER = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "socket.connect", "socket.bind")
-_OUTSIDE = "outside of the folders of this server"
-
-
-def confine(folders: Sequence[str], room: str, seconds: float, memory: int) -> None:
-    """From now on: read only below ``folders``, write only below ``room``, at most ``seconds`` and ``memory`` bytes."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # also ends a call that never returns to Python
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    for kind in (resource.RLIMIT_DATA, resource.RLIMIT_FSIZE):
-        _, most = resource.getrlimit(kind)
-        least = memory if most == resource.RLIM_INFINITY else min(memory, most)
-        resource.setrlimit(kind, (least, most))
-    program = [
-        os.path.realpath(path) for path in (*sys.path, sys.prefix, sys.base_prefix, os.path.dirname(os.__file__))
-    ]
-    writable = [os.path.realpath(room), os.devnull]
-    readable = [*folders, *writable, *program, *_SYSTEM, os.path.realpath("/proc/self")]
-    refused: set[str] = set()
-
-    def look(event: str, arguments: tuple[Any, ...]) -> None:
-        if event in _NEVER:
-            raise PermissionError(errno.EACCES, f"{event} is not allowed in this server")
-        if event == "open":
-            path, mode, flags = arguments
-            if isinstance(path, int):
-                return
-            is_written = bool((flags or 0) & _WRITES) or bool(set(mode or "") & set("wax+"))
-        elif event in ("os.listdir", "os.scandir", "sqlite3.connect"):
-            path, is_written = arguments[0], False
-            if event == "sqlite3.connect":
-                path = _database(path)
-            if not path or isinstance(path, int):
-                return
-        else:
-            return
-        name = os.fsdecode(path)
-        if not is_below(os.path.realpath(name), writable if is_written else readable):
-            if name not in refused:
-                refused.add(name)
-                sys.stderr.write(f"note: {os.path.basename(name)!r} is not read: {_OUTSIDE}\n")
-            raise PermissionError(errno.EACCES, _OUTSIDE, os.path.basename(name))
-
-    sys.addaudithook(look)
-
-
-def _database(name: str | bytes) -> str:
-    """Return the path of a SQLite database; empty for a database in memory."""
-    text = os.fsdecode(name)
-    if text.startswith("file:"):
-        text = unquote(text.removeprefix("file:").partition("?")[0])
-    return "" if text == ":memory:" else text
-
-
-def require_own_datasets(paths: Sequence[str], folders: Sequence[str]) -> None:
-    """Raises `InputError` if a dataset among ``paths`` holds a link that leads out, or begins above the folders."""
-    from pathlib import Path
-
-    from mio2trace.snapshot.places import is_dataset
-
-    for path in paths:
-        if not is_dataset(path):
-            continue
-        top = path if os.path.isdir(path) else str(Path(path).resolve().parent.parent)
-        if not is_below(os.path.realpath(top), folders):
-            raise InputError(f"{os.path.basename(path)}: its dataset begins {_OUTSIDE}")
-        for folder, below, files in os.walk(top):
-            for name in (*below, *files):
-                if not is_below(os.path.realpath(os.path.join(folder, name)), folders):
-                    raise InputError(f"{os.path.basename(path)}: {name} leads {_OUTSIDE}")
 
 
 # -- The tools of the server -------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""Call a function so that it cannot do harm: in a fork of a warm process, with limits of time and memory.
+"""Call a function so that it cannot do harm: in a fork of a warm process, with limits of time and memory. Bound the
+files that a process may open.
 
 The warm process has imported everything that a run needs, and forks a child for each call. So Python imports once, and
 a call costs a fork. A module's function ``before_forking`` prepares what all children may share. The child has its own
@@ -9,6 +10,7 @@ ends with the process that started it. If the warm process is killed, its child 
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import importlib
 import math
@@ -20,11 +22,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Literal, NamedTuple, NoReturn
+from urllib.parse import unquote
+
+from mio2trace.notes import InputError
 
 _PR_SET_PDEATHSIG = 1
 
@@ -304,3 +309,88 @@ def _fault(error: BaseException) -> str:
         trace = trace.tb_next
     place = "" if trace is None else f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})"
     return f"{type(error).__name__}{place}"
+
+
+# -- The files that a process may open ---------------------------------------------------------------------------------
+
+
+def is_below(path: str, folders: Sequence[str]) -> bool:
+    """Return whether an absolute path is one of the folders or in one of them; links are not resolved."""
+    return any(path == folder or path.startswith(os.path.join(folder, "")) for folder in folders)
+
+
+# An audit hook of Python checks each file that is opened, each folder that is listed, and each database that is
+# connected to, with links resolved. DuckDB opens files without Python, so datasets are checked as a whole beforehand.
+
+
+_SYSTEM = ("/dev/null", "/dev/urandom", "/proc/self")
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_NEVER = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "socket.connect", "socket.bind")
+_OUTSIDE = "outside of the folders of this server"
+
+
+def confine(folders: Sequence[str], room: str, seconds: float, memory: int) -> None:
+    """From now on: read only below ``folders``, write only below ``room``, at most ``seconds`` and ``memory`` bytes."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # also ends a call that never returns to Python
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    for kind in (resource.RLIMIT_DATA, resource.RLIMIT_FSIZE):
+        _, most = resource.getrlimit(kind)
+        least = memory if most == resource.RLIM_INFINITY else min(memory, most)
+        resource.setrlimit(kind, (least, most))
+    program = [
+        os.path.realpath(path) for path in (*sys.path, sys.prefix, sys.base_prefix, os.path.dirname(os.__file__))
+    ]
+    writable = [os.path.realpath(room), os.devnull]
+    readable = [*folders, *writable, *program, *_SYSTEM, os.path.realpath("/proc/self")]
+    refused: set[str] = set()
+
+    def look(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in _NEVER:
+            raise PermissionError(errno.EACCES, f"{event} is not allowed in this server")
+        if event == "open":
+            path, mode, flags = arguments
+            if isinstance(path, int):
+                return
+            is_written = bool((flags or 0) & _WRITES) or bool(set(mode or "") & set("wax+"))
+        elif event in ("os.listdir", "os.scandir", "sqlite3.connect"):
+            path, is_written = arguments[0], False
+            if event == "sqlite3.connect":
+                path = _database(path)
+            if not path or isinstance(path, int):
+                return
+        else:
+            return
+        name = os.fsdecode(path)
+        if not is_below(os.path.realpath(name), writable if is_written else readable):
+            if name not in refused:
+                refused.add(name)
+                sys.stderr.write(f"note: {os.path.basename(name)!r} is not read: {_OUTSIDE}\n")
+            raise PermissionError(errno.EACCES, _OUTSIDE, os.path.basename(name))
+
+    sys.addaudithook(look)
+
+
+def _database(name: str | bytes) -> str:
+    """Return the path of a SQLite database; empty for a database in memory."""
+    text = os.fsdecode(name)
+    if text.startswith("file:"):
+        text = unquote(text.removeprefix("file:").partition("?")[0])
+    return "" if text == ":memory:" else text
+
+
+def require_own_datasets(paths: Sequence[str], folders: Sequence[str]) -> None:
+    """Raises `InputError` if a dataset among ``paths`` holds a link that leads out, or begins above the folders."""
+    from pathlib import Path
+
+    from mio2trace.snapshot.places import is_dataset
+
+    for path in paths:
+        if not is_dataset(path):
+            continue
+        top = path if os.path.isdir(path) else str(Path(path).resolve().parent.parent)
+        if not is_below(os.path.realpath(top), folders):
+            raise InputError(f"{os.path.basename(path)}: its dataset begins {_OUTSIDE}")
+        for folder, below, files in os.walk(top):
+            for name in (*below, *files):
+                if not is_below(os.path.realpath(os.path.join(folder, name)), folders):
+                    raise InputError(f"{os.path.basename(path)}: {name} leads {_OUTSIDE}")
