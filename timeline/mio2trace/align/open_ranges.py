@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mio2trace.align.links import NONE
 from mio2trace.model.profile import Profile
-from mio2trace.model.tables import NEVER, NO, Codes, Numbers
+from mio2trace.model.tables import NEVER, NO, Codes, Numbers, by_code, present
 
 
 class OpenRanges:
@@ -40,9 +40,7 @@ class OpenRanges:
             of_last[thread] = self._nest(profile, places)
         rows = np.flatnonzero(is_asked)
         lifts = self._lifts() if len(rows) else []
-        rows = rows[np.argsort(commands.thread[rows], kind="stable")]
-        threads, firsts = np.unique(commands.thread[rows], return_index=True)
-        for thread, own in zip(threads.tolist(), np.split(rows, firsts[1:]), strict=False):
+        for thread, own in by_code(rows, commands.thread[rows]):
             if thread in of_thread:
                 begins = [ranges[place].start_ns for place in of_thread[thread]]
                 self.range_of[own] = self._open_at(commands.host_start_ns[own], begins, of_last[thread], lifts)
@@ -83,7 +81,7 @@ class OpenRanges:
 
     def launching(self, profile: Profile) -> Iterator[list[int]]:
         """Yield each range with launches (not of graphs) and the ranges around it."""
-        launched = np.unique(self.range_of[~profile.commands.is_replayed])
+        launched = present(self.range_of[~profile.commands.is_replayed])
         for place in launched[launched != NONE].tolist():
             yield [place, *self.around(place)]
 

@@ -41,7 +41,7 @@ from mio2trace.measures.step_time import StepTime, step_kinds
 from mio2trace.measures.tree import Node, layer_tree
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
-from mio2trace.model.tables import distinct, least, most
+from mio2trace.model.tables import distinct, least, most, present
 from mio2trace.ops.log.statements import alarms
 from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
@@ -532,7 +532,7 @@ def _thumbnail(subject: Subject) -> Thumbnail | None:
     until = most(places[inside], ends[inside], len(told.all)).tolist()
     reached = {
         told.all[place].number: (begun[place], until[place])
-        for place in np.unique(places[inside]).tolist()
+        for place in present(places[inside]).tolist()
         if subject.has_iterations
     }
     return Thumbnail(

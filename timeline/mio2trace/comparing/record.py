@@ -25,7 +25,7 @@ from mio2trace.measures.executions import LayerKey, in_net_order, printed_times
 from mio2trace.measures.statistics import mean, quantile
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Call
-from mio2trace.model.tables import Numbers, Pool, distinct, summed
+from mio2trace.model.tables import Numbers, Pool, distinct, present, summed
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 
@@ -485,7 +485,7 @@ def inside_iterations(measures: Measures) -> InsideIterations:
     rows = rows[run_of[rows] != NONE]
     layer_keys = Pool.of((run.layer_index, run.layer, run.direction) for run in links.runs)
     keys = layer_keys.codes[run_of[rows]]
-    ran = Counter(layer_keys.codes[np.unique(run_of[rows])].tolist())
+    ran = Counter(layer_keys.codes[present(run_of[rows])].tolist())
     layers: dict[LayerKey, tuple[int, list[int]]] = {}
     for first, _, samples in _sampled(keys, places[rows], commands.time_ns[rows], count):
         layer = int(keys[first])

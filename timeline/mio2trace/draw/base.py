@@ -17,7 +17,7 @@ from mio2trace.align import Alignment, DeviceClock, LayerRun
 from mio2trace.align.clocks.axis import FAR_NS
 from mio2trace.align.clocks.fit import SAME
 from mio2trace.model.profile import Profile, Size3
-from mio2trace.model.tables import Pool
+from mio2trace.model.tables import Pool, present
 from mio2trace.notes import Notes
 from mio2trace.trace import NO, Column, Numbers, Slice, column
 
@@ -167,7 +167,7 @@ def first_starts(profile: Profile) -> dict[int, int]:
     begins: dict[int, int] = {}
     commands = profile.commands
     is_timed = commands.start_ns != NO
-    for queue in np.unique(commands.queue[is_timed]).tolist():
+    for queue in present(commands.queue[is_timed]).tolist():
         device, first = device_of.get(queue, 0), int(commands.start_ns[is_timed & (commands.queue == queue)].min())
         begins[device] = min(begins.get(device, first), first)
     return begins
@@ -178,7 +178,7 @@ def on_axis(profile: Profile, base: TimeBase) -> tuple[Numbers, Numbers]:
     device_of = {queue.index: queue.device for queue in profile.queues}
     commands = profile.commands
     starts, ends = commands.start_ns.copy(), commands.end_ns.copy()
-    for queue in np.unique(commands.queue).tolist():
+    for queue in present(commands.queue).tolist():
         rows, by = commands.has_times & (commands.queue == queue), base.device(device_of.get(queue, 0), 0)
         if by:
             starts[rows], ends[rows] = shifted(starts[rows], by), shifted(ends[rows], by)

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from mio2trace.model.tables import NO, Activities, Numbers
+from mio2trace.model.tables import NO, Activities, Numbers, present
 from mio2trace.trace import Track
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ def by_queue(commands: Activities) -> dict[int, Numbers]:
     """Return queue -> positions of its activities with times, in order."""
     timed = np.flatnonzero(commands.start_ns != NO)
     queue = commands.queue[timed]
-    return {number: timed[queue == number] for number in np.unique(queue).tolist()}
+    return {number: timed[queue == number] for number in present(queue).tolist()}
 
 
 def packed(commands: Activities, rows: Mapping[Row, Numbers]) -> Iterator[Lane[Row]]:

@@ -28,7 +28,7 @@ from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import median
 from mio2trace.measures.step_time import StepTime
 from mio2trace.model.miopen import Message
-from mio2trace.model.tables import distinct, summed
+from mio2trace.model.tables import distinct, in_order_of, summed
 from mio2trace.ops.choices import Choices
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.ranges import part_of_step
@@ -159,7 +159,7 @@ class Subject:
     def stretches(self) -> list[list[int]]:
         """Operations of the kernels and copies of each steady iteration, in order, each once."""
         counted = self.steady.counted
-        positions = counted.positions[np.argsort(counted.place_of[counted.positions], kind="stable")]
+        positions = counted.positions[in_order_of(counted.place_of[counted.positions])]
         operations = np.asarray(self.alignment.links.operation_of)[positions]
         ends = np.cumsum(np.bincount(counted.place_of[positions], minlength=len(self.steady.iterations)))
         parts = np.split(operations, ends[:-1])

@@ -13,6 +13,7 @@ from mio2trace.findings.rule import Found, Rule, ms, percent, severity_of
 from mio2trace.findings.subject import Subject
 from mio2trace.kernels.names import kernel_name, normalise
 from mio2trace.model.profile import NAMELESS
+from mio2trace.model.tables import present
 from mio2trace.ops.naming import problem_name
 from mio2trace.outgoing import count
 
@@ -112,7 +113,7 @@ def _nameless(subject: Subject) -> Iterator[Found]:
     replayed = np.flatnonzero(np.isin(counted.name_of, numbers) & commands.is_replayed)
     ns = sum(commands.time_ns[replayed].tolist())
     if ns and ns >= GRAPH * whole.timed_ns:
-        launches = len(np.unique(commands.call[replayed]))
+        launches = len(present(commands.call[replayed]))
         yield Found(
             ns=ns,
             share=ns / whole.timed_ns,

@@ -163,7 +163,11 @@ class Sums:
             return None
         return self.flop_of_operations.get(number, 0) + self.flop_of_gemms.get(number, 0) or None
 
-    def cost(self, number: int) -> Cost:
+    def cost(self, *numbers: int, **more: Any) -> Cost:
+        """Return the sum of what belongs to some numbers; ``more``: values that are not sums of commands."""
+        if len(numbers) != 1:
+            return msgspec.structs.replace(total(map(self.cost, numbers)), **more)
+        (number,) = numbers
         return Cost(
             kernels=self.kernels[number],
             copies=self.copies.get(number, 0),
@@ -178,6 +182,7 @@ class Sums:
             unknown_flop=self.unknown_flop.get(number, 0),
             flop_by=", ".join(self._told_by(number)),
             unsure=self.unsure.get(number, 0),
+            **more,
         )
 
 

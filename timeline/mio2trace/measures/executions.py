@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment, LayerRun, Links, Pass
 from mio2trace.align.links import WORDS
-from mio2trace.measures.cost import Cost, total
+from mio2trace.measures.cost import Cost
 from mio2trace.model.log import Direction, FrameworkLog
-from mio2trace.model.tables import NO, Codes, Numbers, Pool, distinct
+from mio2trace.model.tables import NO, Codes, Numbers, Pool, distinct, in_order_of, present
 
 if TYPE_CHECKING:
     from mio2trace.measures import Measures
@@ -57,9 +57,13 @@ def executions(measures: Measures) -> dict[LayerKey, list[Execution]]:
     links = alignment.links
     run_of, pass_of = np.asarray(links.run_of), np.asarray(links.pass_of)
     # passes that hold activities of no layer
-    loose = {None if number == NONE else links.passes[number] for number in np.unique(pass_of[run_of == NONE]).tolist()}
+    loose = {None if number == NONE else links.passes[number] for number in present(pass_of[run_of == NONE]).tolist()}
     keys = Pool.of(_where(links, run) for run in links.runs)
-    inside, words = _inside(links, run_of, keys.codes)
+    rows = np.flatnonzero(run_of != NONE)
+    group_of_row = keys.codes[run_of[rows]]
+    words = _words(links.layer_by.column[rows], group_of_row)
+    rows = rows[in_order_of(group_of_row)]
+    ends = [0, *np.cumsum(np.bincount(group_of_row, minlength=len(keys.values))).tolist()]
     traffic = _traffic(measures, run_of, keys.codes)
     numbers: dict[int, list[int]] = {}
     for number, group in enumerate(keys.codes.tolist()):
@@ -79,35 +83,26 @@ def executions(measures: Measures) -> dict[LayerKey, list[Execution]]:
             if group == NONE and (elsewhere or pass_ in loose):
                 continue
             runs = numbers.get(group, [])
-            host_ns, host_by = _on_host(alignment, [links.runs[number] for number in runs], inside.get(group, _NOWHERE))
+            of_group = rows[ends[group] : ends[group + 1]] if runs else rows[:0]
+            host_ns, host_by = _on_host(alignment, [links.runs[number] for number in runs], of_group)
             known, unknown = traffic.get(group, (0, 0))
-            cost = msgspec.structs.replace(
-                total(map(measures.runs.cost, runs)), host_ns=host_ns, host_by=host_by, known_bytes=known,
-                unknown_bytes=unknown,
-            )  # fmt: skip
+            more = {"host_ns": host_ns, "host_by": host_by, "known_bytes": known, "unknown_bytes": unknown}
+            cost = measures.runs.cost(*runs, **more)
             ran.setdefault(key, []).append(Execution(pass_.iteration, cost, words.get(group, {})))
     return ran
 
 
-def _inside(links: Links, run_of: Codes, group_of: Codes) -> tuple[dict[int, Numbers], dict[int, dict[str, int]]]:
-    """Return by group the activities in it, and how many of them each evidence placed, in the order of the first.
-    ``group_of``: of each run."""
-    rows = np.flatnonzero(run_of != NONE)
-    groups = group_of[run_of[rows]]
-    by_group = np.argsort(groups, kind="stable")
-    rows, groups = rows[by_group], groups[by_group]
-    distinct_groups, begins = np.unique(groups, return_index=True)
-    inside = dict(zip(distinct_groups.tolist(), np.split(rows, begins[1:]), strict=False))
-    code = links.layer_by.column[rows]
-    first, place_of = distinct(groups.astype(np.int64) * len(WORDS) + code)
+def _words(code: NDArray[np.uint8], group_of: Codes) -> dict[int, dict[str, int]]:
+    """Return by group how many activities each evidence placed, in the order of the first; ``code``: that of each."""
+    first, place_of = distinct(group_of.astype(np.int64) * len(WORDS) + code)
     words: dict[int, dict[str, int]] = {}
     for group, at, count in zip(
-        groups[first].tolist(), code[first].tolist(), np.bincount(place_of).tolist(), strict=True
+        group_of[first].tolist(), code[first].tolist(), np.bincount(place_of).tolist(), strict=True
     ):
         if WORDS[at]:
             words.setdefault(group, {})[WORDS[at]] = count
     known: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
-    return inside, {group: known.setdefault((*of_group.items(),), of_group) for group, of_group in words.items()}
+    return {group: known.setdefault((*of_group.items(),), of_group) for group, of_group in words.items()}
 
 
 def _where(links: Links, run: LayerRun) -> tuple[Pass, LayerKey]:

@@ -39,7 +39,7 @@ from mio2trace.measures.device_time import DeviceTime, device_times, has_common_
 from mio2trace.measures.device_time.gaps import PREPARING
 from mio2trace.measures.device_time.launches import Launches
 from mio2trace.measures.statistics import median
-from mio2trace.model.tables import NEVER, NO, Activities, Codes, least, most, summed
+from mio2trace.model.tables import NEVER, NO, Activities, Codes, least, most, present, summed
 from mio2trace.ops.ranges import part_of_step
 from mio2trace.outgoing import count
 
@@ -124,9 +124,9 @@ def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Ite
     searches = frozenset(one.index for one in alignment.links.operations if one.phase == "find")
     number_of, told_by, phase = _numbered(alignment, searches)
     commands = alignment.profile.commands
-    present = np.unique(number_of[number_of != NONE])
-    numbers: list[int] = present.tolist()
-    place_of = np.where(number_of == NONE, NONE, np.searchsorted(present, number_of)).astype(np.int32)
+    there = present(number_of[number_of != NONE])
+    numbers: list[int] = there.tolist()
+    place_of = np.where(number_of == NONE, NONE, np.searchsorted(there, number_of)).astype(np.int32)
     searched: Mapping[int, int] = Counter()
     if searches:
         searching = np.isin(alignment.links.operation_of, [*searches]) & (place_of != NONE)

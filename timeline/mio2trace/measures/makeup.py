@@ -13,7 +13,7 @@ from mio2trace.align import NONE
 from mio2trace.kernels import KernelFact
 from mio2trace.kernels.names import KernelName, kernel_name
 from mio2trace.measures.executions import LayerKey
-from mio2trace.model.tables import Numbers, distinct, summed
+from mio2trace.model.tables import Numbers, distinct, in_order_of, present, summed
 
 if TYPE_CHECKING:
     from mio2trace.measures import Measures
@@ -75,7 +75,7 @@ def makeup(measures: Measures) -> Makeup:
             outside_ns[form.name] += ns
     untold = commands.is_replayed[kernels] & (operations == NONE)
     names = of_steady.name_of[kernels[untold]]
-    for number in np.unique(names).tolist():
+    for number in present(names).tolist():
         own_ns = times[untold][names == number]
         outside[of_steady.names[number]] -= len(own_ns)
         outside_ns[of_steady.names[number]] -= _sum(own_ns)
@@ -115,7 +115,7 @@ def _naive(measures: Measures) -> Counter[int]:
     naive: Counter[int] = Counter()
     positions, (_, _, is_naive) = of_steady.helping
     rows = positions[is_naive]
-    rows = rows[np.argsort(of_steady.place_of[rows], kind="stable")]
+    rows = rows[in_order_of(of_steady.place_of[rows])]
     for position, ns in zip(rows.tolist(), measures.alignment.profile.commands.time_ns[rows].tolist(), strict=True):
         naive[operation_of[position]] += ns
     return naive

@@ -34,7 +34,7 @@ from mio2trace.measures.ranking import (
     ranked,
 )
 from mio2trace.measures.step_time import StepTime, step_time
-from mio2trace.model.tables import NO, Codes, Numbers, least, most, summed
+from mio2trace.model.tables import NO, Codes, Numbers, least, most, present, summed
 
 if TYPE_CHECKING:
     from mio2trace.measures import Measures
@@ -443,7 +443,7 @@ def counted(measures: Measures, place_of: Codes) -> Counted:
     positions = np.flatnonzero(place_of != NONE)
     kernels = positions[commands.is_kernel[positions] & commands.has_times[positions]]
     of_kernels = forms.form_of[kernels]
-    used = np.unique(of_kernels)
+    used = present(of_kernels)
     worked, work_of, other_work = [], [], []
     for position, _, flop, told_by in measures.work():
         if place_of[position] == NONE:

@@ -18,7 +18,7 @@ from mio2trace.align.exact import layer_of_range, may_be_layer
 from mio2trace.align.open_ranges import OpenRanges
 from mio2trace.measures import Measures
 from mio2trace.model.profile import Profile
-from mio2trace.model.tables import distinct, summed
+from mio2trace.model.tables import Pool, distinct, sorted_pool, summed
 
 MOST_LAYERS = 64
 """The most nested layers; of more the outermost ones are left out."""
@@ -78,19 +78,22 @@ def layer_tree(measures: Measures) -> Node:
             made = around[layer] = tuple(path)
         return made
 
-    runs, operations = np.asarray(links.run_of)[counted.kernels], np.asarray(links.operation_of)[counted.kernels]
+    layer_of_run = Pool.of(["", *(run.layer for run in links.runs)])
+    layers = layer_of_run.take(np.asarray(links.run_of)[counted.kernels] + 1)
+    indexes, index_of = sorted_pool(np.asarray(links.operation_of)[counted.kernels])
+    operations = Pool.of("" if index == NONE else steady.operation_key(index)[1] for index in indexes).take(index_of)
     names = counted.name_of[counted.kernels]
-    keys = (runs + 1) * np.int64(len(measures.first_of) + 1) + operations + 1
+    keys = layers.codes.astype(np.int64) * len(operations.values) + operations.codes
     first, key_of = distinct(keys * len(counted.names) + names)
     columns = (
-        runs[first], operations[first], names[first], summed(key_of, counted.ns, len(first)),
+        layers.codes[first], operations.codes[first], names[first], summed(key_of, counted.ns, len(first)),
         np.bincount(key_of, minlength=len(first)),
     )  # fmt: skip
-    for run, index, number, ns, kernels in zip(*(column.tolist() for column in columns), strict=True):
-        path = nodes("" if run == NONE else links.runs[run].layer)
+    for layer, problem, number, ns, kernels in zip(*(column.tolist() for column in columns), strict=True):
+        path = nodes(layers.values[layer])
         path[-1].own_ns += ns
         path[-1].kernels += kernels
-        operation = path[-1].part("operation", "" if index == NONE else steady.operation_key(index)[1])
+        operation = path[-1].part("operation", operations.values[problem])
         kernel = operation.part("kernel", counted.names[number])
         for node in (operation, kernel):
             node.own_ns += ns

@@ -118,6 +118,14 @@ def firsts(codes: NDArray[Any], count: int) -> Numbers:
 
 def distinct(codes: NDArray[Any]) -> tuple[Numbers, Numbers]:
     """The first row of each distinct code, in order, and for each row the place of its code in that order."""
+    least, count = _span(codes)
+    if count:
+        first = firsts(codes - least, count)
+        numbers = np.flatnonzero(first >= 0)
+        order = numbers[np.argsort(first[numbers])]
+        place = np.empty(count, np.int64)
+        place[order] = np.arange(len(order))
+        return first[order], place[codes - least]
     _, first, place_of = np.unique(codes, return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.empty_like(order)
@@ -125,23 +133,54 @@ def distinct(codes: NDArray[Any]) -> tuple[Numbers, Numbers]:
     return first[order], place[place_of]
 
 
+def present(column: NDArray[Any]) -> Numbers:
+    """The distinct numbers of a column, in ascending order."""
+    least, count = _span(column)
+    return np.flatnonzero(np.bincount(column - least)) + least if count else np.unique(column)
+
+
+def _span(column: NDArray[Any]) -> tuple[int, int]:
+    """The least number, and how many numbers there are from it to the largest: few, so that counting them is faster
+    than sorting the column. Else 0 and 0."""
+    if not len(column) or column.dtype == object:
+        return 0, 0
+    least, most = int(column.min()), int(column.max())
+    return (least, most - least + 1) if most - least <= len(column) + 1000 else (0, 0)
+
+
+def in_order_of(codes: NDArray[Any]) -> Numbers:
+    """The rows in ascending order of their codes; rows of one code stay in order."""
+    least, count = _span(codes)
+    if 0 < count <= 1 << 16:  # numpy counts numbers of 16 bits instead of comparing them
+        codes = (codes - least).astype(np.uint16)
+    return np.argsort(codes, kind="stable")
+
+
+def by_code(rows: Numbers, codes: NDArray[Any]) -> Iterator[tuple[int, Numbers]]:
+    """Each code, in ascending order, and the rows that have it, in theirs."""
+    order = in_order_of(codes)
+    codes = codes[order]
+    begins = np.flatnonzero(codes[1:] != codes[:-1]) + 1
+    if len(rows):
+        yield from zip(codes[[0, *begins]].tolist(), np.split(rows[order], begins), strict=True)
+
+
 def sorted_pool(column: Numbers) -> Pool[int]:
     """The pool of a column of numbers, its values in ascending order."""
-    least, most = int(column.min(initial=0)), int(column.max(initial=0))
-    if most - least > len(column):
-        values, codes = np.unique(column, return_inverse=True)
-    else:  # as `np.unique`, without sorting
-        there = np.bincount(column - least) if len(column) else column
-        values = np.flatnonzero(there) + least
-        codes = (np.cumsum(there > 0) - 1)[column - least]
-    return Pool(values.tolist(), codes.astype(np.int32))
+    values = present(column)
+    least, count = _span(column)
+    if count:
+        place = np.empty(count, np.int32)
+        place[values - least] = np.arange(len(values))
+        return Pool(values.tolist(), place[column - least])
+    return Pool(values.tolist(), np.searchsorted(values, column).astype(np.int32))
 
 
 def by_key(rows: Numbers, keys: Numbers) -> Iterator[tuple[int, Numbers]]:
     """Each key, in order of its first row, and the rows that have it."""
     first, place_of = distinct(keys)
-    parts = np.split(rows[np.argsort(place_of, kind="stable")], np.cumsum(np.bincount(place_of))[:-1])
-    yield from zip(keys[first].tolist(), parts, strict=False)
+    for key, (_, its) in zip(keys[first].tolist(), by_code(rows, place_of), strict=True):
+        yield key, its
 
 
 def plain(column: Numbers) -> Sequence[int | None]:

@@ -30,7 +30,7 @@ from mio2trace.align.operations.rates import FEW, LINE_NS, WHOLE
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION, Evidence
 from mio2trace.model.log import LayerTime, LogEvent
 from mio2trace.model.profile import Activity, Profile
-from mio2trace.model.tables import NO, Activities, Numbers, by_key
+from mio2trace.model.tables import NO, Activities, Numbers, by_key, in_order_of, present
 from mio2trace.notes import Notes
 
 DAY_NS = 24 * 3600 * 10**9
@@ -98,7 +98,7 @@ def in_time_order(profile: Profile) -> Profile:
     """Sort the commands by time if their order is not at all that of their queues."""
     commands = profile.commands
     timed = np.flatnonzero(commands.start_ns != NO)
-    order = timed[np.argsort(commands.queue[timed], kind="stable")]
+    order = timed[in_order_of(commands.queue[timed])]
     starts, queues = commands.start_ns[order], commands.queue[order]
     back = 0
     for own in np.split(starts, np.flatnonzero(np.diff(queues)) + 1):
@@ -191,7 +191,7 @@ def host_times(commands: Activities, notes: Notes, error_ns: int = 0) -> HostTim
     if unknown:
         notes.add("enqueue without host times: placed between its neighbours", count=len(unknown))
     own_ends = np.where(end == NO, ends, end)
-    for queue in np.unique(commands.queue):
+    for queue in present(commands.queue):
         rows = commands.queue == queue
         own_ends[rows] = np.maximum.accumulate(own_ends[rows])
     return HostTimes(

@@ -45,7 +45,7 @@ from mio2trace.align.operations.windows import SEARCHED_QUEUES, lines_behind
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION
 from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.model.profile import Profile, UnixTime
-from mio2trace.model.tables import NEVER, NO, by_key
+from mio2trace.model.tables import NEVER, NO, by_key, present
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
 
@@ -633,7 +633,7 @@ def _lie_in_calls(
     begins, ends = commands.host_start_ns + after, commands.host_end_ns - before
     is_long = (commands.host_start_ns != NO) & (commands.host_end_ns != NO) & (begins < ends)
     queues = dict(by_key(np.flatnonzero(is_long), commands.queue[is_long]))
-    if len(queues) < len(np.unique(commands.queue)):
+    if len(queues) < len(present(commands.queue)):
         return False
     for times in stamps.values():
         following = np.array([*sorted(min(max(NO, time), NEVER) for time in times), NEVER], np.int64)

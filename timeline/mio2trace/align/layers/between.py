@@ -10,7 +10,7 @@ import numpy as np
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.links import NONE, Links, neighbours
-from mio2trace.model.tables import NO, Activities, Numbers, by_key
+from mio2trace.model.tables import NO, Activities, Numbers, by_key, in_order_of
 
 
 def place_between(attribution: Attribution) -> None:
@@ -19,7 +19,7 @@ def place_between(attribution: Attribution) -> None:
     if not links.passes or NONE not in links.pass_of:
         return
     order = _in_order(commands)
-    order = order[np.argsort(commands.queue[order], kind="stable")]
+    order = order[in_order_of(commands.queue[order])]
     passes, queues, rows = np.asarray(links.pass_of)[order], commands.queue[order], np.arange(len(order))
     last, next_ = neighbours(passes != NONE)
     waiting = np.flatnonzero((passes == NONE) & (next_ < len(rows)))

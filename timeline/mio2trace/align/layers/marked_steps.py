@@ -17,7 +17,7 @@ import numpy as np
 
 from mio2trace.align.links import NONE
 from mio2trace.model.profile import Profile, Range
-from mio2trace.model.tables import NEVER, NO, Activities, Numbers, least
+from mio2trace.model.tables import NEVER, NO, Activities, Numbers, by_code, least, sorted_pool
 from mio2trace.ops.ranges import is_library_call
 from mio2trace.patterns import late
 
@@ -183,10 +183,7 @@ def place_marked_steps(attribution: Attribution) -> None:
     launched = commands.host_start_ns[rows]
     place = np.searchsorted([step.start_ns for step in steps], launched, "right") - 1
     is_behind = (place >= 0) & (launched >= np.array([step.end_ns for step in steps])[place])
-    members = 2 * place + is_behind
-    order = np.argsort(members, kind="stable")
-    present, begins = np.unique(members[order], return_index=True)
-    for member, positions in zip(present.tolist(), np.split(rows[order], begins[1:]), strict=False):
+    for member, positions in by_code(rows, 2 * place + is_behind):
         step = steps[member // 2] if member >= 0 and not member % 2 else None
         if step is not None:
             links.give_pass(positions, links.pass_id("iteration", step.number))
@@ -205,7 +202,7 @@ def before_recording(commands: Activities) -> Numbers:
     called, starts = commands.host_start_ns, commands.start_ns
     if (called != NO).all():
         return np.zeros(0, np.int64)
-    queues, queue_of = np.unique(commands.queue, return_inverse=True)
+    queues, queue_of = sorted_pool(commands.queue)
     is_known = (starts != NO) & (called != NO)
     first = least(queue_of[is_known], starts[is_known], len(queues))[queue_of]
     return np.flatnonzero((called == NO) & (starts != NO) & (starts < np.where(first == NEVER, NONE, first)))

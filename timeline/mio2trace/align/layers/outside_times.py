@@ -14,7 +14,7 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.caffe.names import contradicts, tells_type, types_of
 from mio2trace.align.links import DOUBTED, NONE
 from mio2trace.align.operations.rates import HARDLY_ANY, MISSTATED, NATS_NEVER, ONE_THREAD, WHOLE
-from mio2trace.model.tables import by_key
+from mio2trace.model.tables import by_key, present
 from mio2trace.ops.operation import Operation
 
 STATED = (by.RANGE, by.CORRELATION, by.GRAPH_NODE, by.CAPTURE, by.SEQUENCE)
@@ -53,7 +53,7 @@ def doubt_by_clock(attribution: Attribution) -> None:
 def doubt_other_queues(attribution: Attribution) -> None:
     """Doubt layers of queues that may be another thread's: names of kernels show which thread printed the layers."""
     commands, links = attribution.profile.commands, attribution.links
-    if len(np.unique(commands.queue)) < 2:
+    if len(present(commands.queue)) < 2:
         return
     told = OF_ITS_OWN - {by.TIMER_MARKS} if _are_marks_among_others(attribution) else OF_ITS_OWN
     placed = np.flatnonzero(links.layer_by.pool.where(lambda word: word not in told))
@@ -123,7 +123,7 @@ def doubt_by_kernels(attribution: Attribution) -> None:
     commands, links = attribution.profile.commands, attribution.links
     is_placed = commands.is_kernel & links.layer_by.pool.where(lambda word: word not in OF_ITS_OWN)
     placed = np.flatnonzero(is_placed).tolist()
-    if len(np.unique(commands.queue[is_placed])) > 1:
+    if len(present(commands.queue[is_placed])) > 1:
         return  # another thread's kernels go with no layers, either (`doubt_other_queues`)
     telling = _Telling(attribution, placed)
     if not telling.is_anything_odd():

@@ -15,7 +15,7 @@ from mio2trace.align.links import DOUBTED, NONE, Links
 from mio2trace.evidence import ORDER
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.profile import NAMELESS, Activity
-from mio2trace.model.tables import NO, Activities, Numbers, by_key
+from mio2trace.model.tables import NO, Activities, Numbers, by_key, present
 
 ANCHORS = 256
 """Places from which repetitions are searched; a stretch longer than two gaps between them is found."""
@@ -217,7 +217,7 @@ def _orders(commands: Activities, kernels: Numbers) -> Iterator[tuple[Sequence[i
     launched, queues = _launched(commands), commands.queue[kernels]
     waits = commands.name.where(lambda name: (known := kernel_name(name)) is not None and known.role == "collective")
     took = np.where(waits, 0, commands.time_ns)[kernels]
-    computing = {queue: int(took[queues == queue].sum()) for queue in np.unique(queues).tolist()}
+    computing = {queue: int(took[queues == queue].sum()) for queue in present(queues).tolist()}
     main = kernels[queues == max(computing, key=computing.__getitem__, default=NONE)].tolist()
     if len(main) < len(kernels) < 2 * len(main):
         order, wanted = launched or main, {*main}

@@ -31,7 +31,7 @@ from mio2trace.measures.counters import measured, values_of
 from mio2trace.measures.device_time.launches import queued_ns
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Activity, Counter
-from mio2trace.model.tables import Pool, numbers
+from mio2trace.model.tables import Pool, numbers, present
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
 from mio2trace.schema import recorded
@@ -70,7 +70,7 @@ class Commands:
         self._named_at: dict[int, dict[str, str]] = {NONE: {}}
         self._alike: defaultdict[int, dict[int, Slice]] = defaultdict(dict)
         profile = alignment.profile
-        kernels = np.unique(commands.name.codes[commands.is_kernel]).tolist()
+        kernels = present(commands.name.codes[commands.is_kernel]).tolist()
         self.slice_names = slice_names({commands.name.values[code] for code in kernels})
         self._numbers = profile.numbers
         self._counters = profile.counters

@@ -33,7 +33,7 @@ from mio2trace.measures.device_time.busy import (
     has_common_clock,
 )
 from mio2trace.measures.device_time.launches import Launches, graph_gaps
-from mio2trace.model.tables import NEVER, NO, Activities, Codes, Numbers, firsts, least, most, summed
+from mio2trace.model.tables import NEVER, NO, Activities, Codes, Numbers, by_code, firsts, least, most, summed
 
 MOST_DEVICES = 64
 """If there are more devices, each has windows only for the steps in which it ran something."""
@@ -102,13 +102,12 @@ def device_times(
     profile, commands = alignment.profile, alignment.profile.commands
     devices = commands.of_queue({queue.index: queue.device for queue in profile.queues}, 0)
     rows = np.flatnonzero(commands.has_times)
-    timed, counts = np.unique(devices[rows], return_counts=True)
-    own_rows = np.split(rows[np.argsort(devices[rows], kind="stable")], np.cumsum(counts)[:-1])
+    own_rows = dict(by_code(rows, devices[rows]))
     is_common = has_common_clock(alignment)
     hosts = _host_spans(alignment, place_of, count) if is_common else [None] * count
     is_early = np.array([*(pass_.phase == "before" for pass_ in alignment.links.passes), False])
     made = []
-    for device, positions in zip(timed.tolist(), own_rows, strict=False):
+    for device, positions in own_rows.items():
         own = _Own(commands, positions)
         covered = Covered(own.starts, own.ends)
         lead = launches.lead(positions, own.is_main, covered)
@@ -116,7 +115,7 @@ def device_times(
         graphs = graph_gaps(profile, positions, covered, has_common_clock=is_common)
         occupation = Occupation(own.starts, own.ends, own.classes, covered, [*blocked, *graphs])
         own_places = place_of[positions]
-        places = range(count) if len(timed) <= MOST_DEVICES else sorted({*own_places.tolist()} - {NONE})
+        places = range(count) if len(own_rows) <= MOST_DEVICES else sorted({*own_places.tolist()} - {NONE})
         early = is_early[np.asarray(alignment.links.pass_of)[positions]]
         begun = int(own.starts[early if early.all() else ~early].min())
         steps = _steps(own, own_places, places, early, lead[0][1] if lead else None, is_only=count == 1)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mio2trace.align import NONE, Alignment
 from mio2trace.measures.device_time.busy import Covered, Span, has_common_clock
 from mio2trace.model.profile import Activity, Profile
-from mio2trace.model.tables import KINDS, NO, Activities, Calls, Codes, Numbers, firsts, summed
+from mio2trace.model.tables import KINDS, NO, Activities, Calls, Codes, Numbers, firsts, present, summed
 from mio2trace.patterns import late
 
 LEAST_BLOCKED_NS = 1_000_000
@@ -80,7 +80,7 @@ class Launches:
         others = self._profile.commands.calls
         others = others.take((others.start_ns != NO) & (others.end_ns != NO))
         is_inner = np.zeros(len(calls), bool)
-        for thread in np.unique(calls.thread).tolist():
+        for thread in present(calls.thread).tolist():
             own = others.take(others.thread == thread)
             if len(own):
                 order = np.argsort(own.start_ns, kind="stable")
@@ -223,7 +223,7 @@ def graph_gaps(profile: Profile, own: Numbers, covered: Covered, *, has_common_c
         elif has_common_clock:
             known = returned[part][returned[part] != NO]
             before += [(max(until, int(known.min())), start)] if len(known) else []
-    launches = len(np.unique(calls))
+    launches = len(present(calls))
     least = max(LEAST_NS, TIMES_USUAL * _usual([start - until for until, start in within], len(nodes) - launches))
     found = [span for span in within if span[1] - span[0] > least]
     return sorted(found + [span for span in before if span[1] - span[0] > least]) if found else []

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.model.profile import Clock, Profile, Range, Resources
-from mio2trace.model.tables import NO, Numbers, Pool
+from mio2trace.model.tables import NO, Numbers, Pool, in_order_of
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.arrow import Unread
@@ -559,7 +559,7 @@ def _split(*columns: Numbers) -> Iterator[tuple[Any, Numbers]]:
     if not len(columns[0]):
         return
     first, code = _distinct(columns)
-    order = np.argsort(code, kind="stable")
+    order = in_order_of(code)
     rows_of = np.split(order, np.searchsorted(code[order], np.arange(1, len(first))))
     for group in np.argsort(first).tolist():
         values = tuple(int(column[first[group]]) for column in columns)
