@@ -18,9 +18,9 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import mio2trace
 from mio2trace.analysis import Analysis, Run
@@ -143,15 +143,15 @@ def keep_empty_tables() -> None:
         _empty.update({name: (Path(folder) / name / file_name("")).read_bytes() for name in TABLES})
 
 
-def write_tables(tables: Mapping[str, Mapping[str, Data]], folder: str | os.PathLike[str], name: str) -> dict[str, int]:
-    """Write each table to ``folder/<table>/<name>.parquet``; return the number of rows of each.
+def write_tables(tables: MutableMapping[str, Any], folder: str | os.PathLike[str], name: str) -> dict[str, int]:
+    """Write each table to ``folder/<table>/<name>.parquet``, and let it go; return the number of rows of each.
 
     Each file gets its name when it is complete, the runs' table last: a run in that table is complete.
     """
     rows: dict[str, int] = {}
     with for_writing() as database:
         for table in sorted(tables, key=lambda table: table == "runs"):
-            rows[table] = _write(database, TABLES[table], tables[table], Path(folder) / table / file_name(name))
+            rows[table] = _write(database, TABLES[table], tables.pop(table), Path(folder) / table / file_name(name))
     return rows
 
 

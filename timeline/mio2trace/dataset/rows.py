@@ -45,13 +45,15 @@ from mio2trace.privacy import Cleaner
 from mio2trace.ranks import meetings, straggler, totals
 from mio2trace.ranks import table as ranks_table
 from mio2trace.reports import layers, ops
-from mio2trace.reports.tables import Row, Unit, cell_text
+from mio2trace.reports.tables import MadeRows, Row, Unit, cell_text
 from mio2trace.schema import COPIES, KERNELS, TABLES, TableSchema, recorded, shown_in
 from mio2trace.snapshot.database import Stream, nanoarrow
 
 NULL = -1
 """The code of an unknown text."""
 _LARGEST = (1 << 63) - 1
+_AT_ONCE = 1 << 14
+"""Rows that are made before they become columns: each takes a kilobyte."""
 _ONE = frozenset({str, int, float, bool, NoneType})
 _TYPES = {"int": np.int64, "float": np.float64, "flag": np.int8}
 
@@ -163,7 +165,11 @@ def of_rows(
 ) -> dict[str, Data]:
     """Return all columns of a table from its rows, which leave out unknown values; ``of``: what each row has beside its
     own. Several texts in a cell are joined by semicolons."""
-    return {column.name: _of_cells(column, rows, (of or {}).get(column.name)) for column in schema.columns}
+    parts = (rows[at : at + _AT_ONCE] for at in range(0, len(rows) or 1, _AT_ONCE))
+    return joined([
+        {column.name: _of_cells(column, part, (of or {}).get(column.name)) for column in schema.columns}
+        for part in map(list, parts)
+    ])  # fmt: skip
 
 
 def _of_cells(column: Column, rows: Sequence[Mapping[str, Any]], otherwise: str | int | None) -> Data:
@@ -281,7 +287,7 @@ def tables_of(
     for process in processes:
         of = _of(name, process.rank)
         for table, make in _MAKE.items():
-            columns[table].append(of_rows(TABLES[table], [*make(process)], of))
+            columns[table].append(of_rows(TABLES[table], make(process), of))
         cells = _run_row(run, name, process)
         if notes is not None:
             clean = (cleaner or Cleaner()).text
@@ -344,7 +350,7 @@ def _processes(run: Run) -> Iterator[Process]:
 # -- one table after the other -----------------------------------------------------------------------------------------
 
 
-def _operations(process: Process) -> Iterable[Row]:
+def _operations(process: Process) -> Sequence[Row]:
     if process.measures is None:
         return ops.table([("", process.operations)]).rows
     return [
@@ -353,7 +359,7 @@ def _operations(process: Process) -> Iterable[Row]:
     ]
 
 
-def _problems(process: Process) -> Iterable[Row]:
+def _problems(process: Process) -> Sequence[Row]:
     measures = process.measures
     if measures is None:
         return ()
@@ -362,21 +368,23 @@ def _problems(process: Process) -> Iterable[Row]:
     return [row for row in rows if row.get("problem")]
 
 
-def _layers(process: Process) -> Iterable[Row]:
+def _layers(process: Process) -> Sequence[Row]:
     printed = {key: mean(values) for key, values in printed_times(process.logs).items()}
-    rows: list[Mapping[str, Any]] = []
     if process.measures is not None:
         of_profile = [layers.Repetition(_fullest(process.logs), process.measures)]
-        rows += layers.execution_table(of_profile, NS).rows
-        if printed:
-            rows = [
-                {**row, "printed_ns": printed.get((row["layer_index"], row["layer"], row.get("direction")))}
-                for row in rows
-            ]
-    if not rows:
-        for number, part in enumerate(split(log) if (log := _fullest(process.logs)) is not None else ()):
-            of_part = [layers.Repetition(by_place(part), None)]
-            rows += [{"repetition": number, **row} for row in layers.layer_table(of_part, NS).rows]
+        ran = layers.execution_table(of_profile, NS).rows
+
+        def with_printed(place: int) -> Row:
+            row: Any = ran[place]
+            told = printed.get((row["layer_index"], row["layer"], row.get("direction")))
+            return {**row, "printed_ns": told}
+
+        if ran:
+            return MadeRows(with_printed, range(len(ran))) if printed else ran
+    rows: list[Row] = []
+    for number, part in enumerate(split(log) if (log := _fullest(process.logs)) is not None else ()):
+        of_part = [layers.Repetition(by_place(part), None)]
+        rows += [{"repetition": number, **row} for row in layers.layer_table(of_part, NS).rows]
     return rows
 
 
@@ -412,7 +420,12 @@ def _iterations(process: Process) -> Iterator[Row]:
         yield cells
 
 
-_MAKE = {"operations": _operations, "problems": _problems, "layers": _layers, "iterations": _iterations}
+_MAKE: Mapping[str, Callable[[Process], Sequence[Row]]] = {
+    "operations": _operations,
+    "problems": _problems,
+    "layers": _layers,
+    "iterations": lambda process: [*_iterations(process)],
+}
 
 
 def _run_row(run: Run, name: str, process: Process) -> dict[str, Any]:

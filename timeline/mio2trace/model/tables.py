@@ -145,7 +145,7 @@ def _span(column: NDArray[Any]) -> tuple[int, int]:
     if not len(column) or column.dtype == object:
         return 0, 0
     least, most = int(column.min()), int(column.max())
-    return (least, most - least + 1) if most - least <= len(column) + 1000 else (0, 0)
+    return (least, most - least + 1) if most - least <= 2 * len(column) + 1000 else (0, 0)
 
 
 def in_order_of(codes: NDArray[Any]) -> Numbers:
@@ -511,9 +511,12 @@ class Activities(_Table[Activity]):
 
     def with_their_calls(self) -> Activities:
         """The same commands, whose ``calls`` are those that launched one of them."""
-        launched, code = np.unique(self.call, return_inverse=True)
-        first = int(len(launched) > 0 and launched[0] < 0)
-        return self.changed(calls=self.calls.take(launched[first:]), call=(code - first).astype(np.int32))
+        launched = present(self.call[self.call >= 0])
+        if len(launched) == len(self.calls):
+            return self
+        place = np.full(len(self.calls) + 1, -1, np.int32)
+        place[launched] = np.arange(len(launched))
+        return self.changed(calls=self.calls.take(launched), call=place[self.call])
 
     def changed(self, **columns: Any) -> Activities:
         """The same commands with these columns instead of their own."""

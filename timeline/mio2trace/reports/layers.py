@@ -17,7 +17,7 @@ from mio2trace.measures.steady import class_of
 from mio2trace.measures.tree import Node, layer_tree
 from mio2trace.model.log import FrameworkLog, NetLayer
 from mio2trace.reports.kernels import COST, cost_cells
-from mio2trace.reports.tables import Cell, Row, Table, Unit, known
+from mio2trace.reports.tables import Cell, MadeRows, Row, Table, Unit, known
 
 
 class Repetition(NamedTuple):
@@ -147,26 +147,28 @@ def execution_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
     """Return one row per execution of a layer, also in the warm-up (iteration 0), in order of execution."""
     net = _net(repetitions)
     timed = unit.columns("host", "kernel", "launch_overhead", "copy")
-    rows: list[Row] = []
+    found: list[tuple[int, Row, Execution]] = []
     for number, repetition in enumerate(repetitions):
-        if repetition.measures is None:
-            continue
-        found = [(key, one) for key, ran in repetition.measures.executions.items() for one in ran]
-        found.sort(key=lambda pair: (pair[1].iteration is None, pair[1].iteration))  # layers stay in order of execution
-        names = {key: _name_cells(key, net) for key in repetition.measures.executions}
-        for key, (iteration, cost, evidence) in found:
-            times = [cost.host_ns, cost.kernel_ns, cost.launch_overhead_ns, cost.copy_ns]
-            cells = {
-                "repetition": number, "iteration": iteration, "kernels": cost.kernels, "copies": cost.copies,
-                **names[key],
-                **{column: None if ns is None else unit.of(ns) for column, ns in zip(timed, times, strict=True)},
-            }  # fmt: skip
-            rows.append(known(cells | _work_cells(cost, (cost,), evidence)))
+        if repetition.measures is not None:
+            by_layer = repetition.measures.executions
+            names_of = {key: _name_cells(key, net) for key in by_layer}
+            of_one = [(number, names_of[key], one) for key, ran in by_layer.items() for one in ran]
+            of_one.sort(key=lambda of: (of[2].iteration is None, of[2].iteration))  # layers stay in order of execution
+            found += of_one
+
+    def row(place: int) -> Row:
+        number, names, (iteration, cost, evidence) = found[place]
+        times = zip(timed, (cost.host_ns, cost.kernel_ns, cost.launch_overhead_ns, cost.copy_ns), strict=True)
+        return known({
+            "repetition": number, "iteration": iteration, "kernels": cost.kernels, "copies": cost.copies, **names,
+            **{column: unit.of(ns) for column, ns in times if ns is not None}, **_work_cells(cost, (cost,), evidence),
+        })  # fmt: skip
+
     measured = unit.columns("host", "kernel", "launch_overhead")
     columns = ("repetition", "iteration", *_FIRST, "kernels", "copies", *measured, unit.column("copy"), *_LAST)
     several = ("repetition",) if len(repetitions) > 1 else ()
     brief = (*several, "iteration", *_FIRST[:3], "kernels", *measured, "flop", "gflops", "layer_by", "unsure")
-    return Table(columns=columns, rows=rows, brief=brief)
+    return Table(columns=columns, rows=MadeRows(row, range(len(found))), brief=brief)
 
 
 def _net(repetitions: Sequence[Repetition]) -> Mapping[str, NetLayer]:

@@ -75,10 +75,11 @@ class Stream:
         return stream.__arrow_c_stream__(requested_schema)
 
 
-def pieces(values: Sequence[bytes], kind: str) -> Any:
+def pieces(values: Sequence[bytes | bytearray], kind: str) -> Any:
     """Return a column of Arrow of texts or bytes; ``kind``: its type, ``large_string`` or ``large_binary``."""
     ends = array("q", accumulate(map(len, values), initial=0))
-    return nanoarrow().c_array_from_buffers(getattr(nanoarrow(), kind)(), len(values), [None, ends, b"".join(values)])
+    data = values[0] if len(values) == 1 else b"".join(values)
+    return nanoarrow().c_array_from_buffers(getattr(nanoarrow(), kind)(), len(values), [None, ends, data])
 
 
 _kept: DuckDBPyConnection | None = None

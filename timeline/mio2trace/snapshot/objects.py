@@ -216,7 +216,7 @@ class Table(msgspec.Struct, frozen=True, array_like=True):
     """All records of a class, encoded."""
 
     part: str
-    data: bytes
+    data: bytes | bytearray
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -247,12 +247,18 @@ def to_tables(root: msgspec.Struct) -> list[Table]:
         count += sum(sizes)
         if not sum(sizes):
             continue
-        packed = {
-            field.name: msgspec.Raw(_encode(field.packed(columns.pop((kind, field.name)), number)))
-            for field in _fields(kind)
-        }
-        tables.append(Table(name_of(kind), _encode(packed)))
+        packed = ((field.name, field.packed(columns.pop((kind, field.name)), number)) for field in _fields(kind))
+        tables.append(Table(name_of(kind), _mapping(len(_fields(kind)), packed)))
     return tables
+
+
+def _mapping(count: int, items: Iterable[tuple[str, Any]]) -> bytearray:
+    """Encode a mapping of fewer than 2^16 items, one after the other, so that each can be let go."""
+    data = bytearray((0xDE, *count.to_bytes(2, "big")))
+    for name, value in items:
+        data += _encode(name)
+        data += _encode(value)
+    return data
 
 
 def _hooked(value: Any) -> Any:
@@ -306,7 +312,11 @@ def from_tables(root: type[msgspec.Struct], tables: Iterable[Table]) -> Any:
 
 
 def _records(
-    kind: type[msgspec.Struct], data: bytes, earlier: Sequence[Any], weights: Sequence[int], starts: dict[int, int]
+    kind: type[msgspec.Struct],
+    data: bytes | bytearray,
+    earlier: Sequence[Any],
+    weights: Sequence[int],
+    starts: dict[int, int],
 ) -> tuple[list[Any], list[int]]:
     """Return all records of a class, and the weight of each. A field that is missing in the file gets its default.
 
