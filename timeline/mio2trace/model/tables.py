@@ -33,6 +33,7 @@ NEVER = (1 << 63) - 1
 KINDS = ("kernel", "copy", "fill")
 """The kinds of activities by the number that the column ``kind`` has for them."""
 KERNEL = 0
+_MOST_KEYS = 1 << 62
 _MOST_ASKED = 64
 """Times that a table makes no more records than it is asked for. Then it makes all, which takes 2 s for a million."""
 
@@ -174,6 +175,18 @@ def sorted_pool(column: Numbers) -> Pool[int]:
         place[values - least] = np.arange(len(values))
         return Pool(values.tolist(), place[column - least])
     return Pool(values.tolist(), np.searchsorted(values, column).astype(np.int32))
+
+
+def combined(*parts: NDArray[Any]) -> Numbers:
+    """Return a number for each row: equal if all parts are. The parts are numbers from 0."""
+    key, size = np.zeros(len(parts[0]), np.int64), 1
+    for part in parts:
+        count = int(part.max(initial=0)) + 1
+        if size * count > _MOST_KEYS:
+            _, key = np.unique(key, return_inverse=True)
+            size = int(key.max(initial=0)) + 1
+        key, size = key * count + part, size * count
+    return key
 
 
 def by_key(rows: Numbers, keys: Numbers) -> Iterator[tuple[int, Numbers]]:

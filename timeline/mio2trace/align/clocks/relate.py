@@ -45,7 +45,7 @@ from mio2trace.align.operations.windows import SEARCHED_QUEUES, lines_behind
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION
 from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.model.profile import Profile, UnixTime
-from mio2trace.model.tables import NEVER, NO, by_key, present
+from mio2trace.model.tables import NEVER, NO, by_key, distinct, least, most, plain, present
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
 
@@ -149,7 +149,7 @@ def _each(
 ) -> Iterator[tuple[bool, list[Window]]]:
     """Yield windows for the clock of each log's lines, and for the clock of stamps of calls (True)."""
     spans = _spans(profile, links, leaving_out)
-    streams = len({activity.thread for activity in profile.activities if activity.kind == "kernel"})
+    streams = len(np.unique(profile.commands.thread[profile.commands.is_kernel]))
     host = host_resolution(profile)
     sources = {operation.source for operation in operations} - {log.source for log in logs}
     for one in [*logs, *(FrameworkLog(source=source) for source in sources)]:
@@ -168,23 +168,22 @@ def _spans(profile: Profile, links: Links, leaving_out: Set[int]) -> dict[int, t
     """Return when the host launched the kernels of each operation. End None: unknown.
 
     Without host calls, a kernel after a gap on the device began when it was launched."""
-    has_calls = any(activity.host_end_ns is not None for activity in profile.activities)
-    spans: dict[int, tuple[int, int | None]] = {}
-    busy_until = -inf
-    for position, activity in enumerate(profile.activities):
-        start, end = activity.host_start_ns, activity.host_end_ns
-        span: tuple[int, int | None] | None = None if start is None or end is None else (start, end)
-        if not has_calls and (start := activity.start_ns) is not None:
-            span = start, start - TOLERANCE_NS if start - busy_until > TOLERANCE_NS else None
-        if activity.end_ns is not None:
-            busy_until = max(busy_until, activity.end_ns)
-        index, word = links.operation_of[position], links.operation_by[position]
-        if index == NONE or span is None or word in (BOUNDARY_STAMPS, POSITION) or position in leaving_out:
-            continue
-        begin, last = spans.get(index, span)
-        last = span[1] if last is None else last if span[1] is None else max(last, span[1])
-        spans[index] = min(begin, span[0]), last
-    return spans
+    commands = profile.commands
+    begins, ends = commands.host_start_ns, commands.host_end_ns
+    is_told = (begins != NO) & (ends != NO)
+    if not (ends != NO).any():
+        begins = commands.start_ns
+        is_told, busy_until = begins != NO, np.append(NO, np.maximum.accumulate(commands.end_ns))[:-1]
+        waited = (busy_until == NO) | (begins - busy_until > TOLERANCE_NS)
+        ends = np.where(waited, begins - TOLERANCE_NS, NO)
+    is_told[list(leaving_out)] = False
+    indices = np.asarray(links.operation_of)
+    by = links.operation_by.pool.where(lambda word: word in (BOUNDARY_STAMPS, POSITION))
+    rows = np.flatnonzero(is_told & (indices != NONE) & ~by)
+    first, place_of = distinct(indices[rows])
+    last = plain(most(place_of, ends[rows], len(first)))
+    earliest = least(place_of, begins[rows], len(first)).tolist()
+    return dict(zip(indices[rows[first]].tolist(), zip(earliest, last, strict=True), strict=True))
 
 
 def _windows(
@@ -452,9 +451,9 @@ def _was_set(profile: _Dated, logs: Sequence[FrameworkLog], operations: Sequence
             if not own or own[0].line >= before or abs(then - at) <= last - first:
                 continue
             from_ns, to_ns = sorted((at, then))
-            starts = [one.host_start_ns for one in profile.profile.activities if one.kind == "kernel"]
-            offset = profile.unix.offset_ns - clock.host_ns
-            count = sum(start is not None and from_ns < start + offset < to_ns for start in starts)
+            commands, offset = profile.profile.commands, profile.unix.offset_ns - clock.host_ns
+            starts = commands.host_start_ns[commands.is_kernel].tolist()
+            count = sum(start != NO and from_ns < start + offset < to_ns for start in starts)
             phases = Counter(operation.phase for operation in own if before < operation.line < after)
             # Searches, and the call before, launch so many at most; the others what all of this run do in the mean.
             if count > (1 + phases["find"]) / FIRST + phases["run"] * len(starts) / len(own):

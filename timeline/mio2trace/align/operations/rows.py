@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import chain
+from typing import NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align.operations.rates import NATS_MISSTATED, NATS_NEVER
 from mio2trace.kernels import KernelFact
@@ -23,7 +26,8 @@ from mio2trace.kernels.names import (
 )
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
-from mio2trace.model.profile import Activity, Profile, Size3
+from mio2trace.model.profile import OpenClLaunch, Profile, Size3
+from mio2trace.model.tables import Activities, Numbers, Pool, combined, distinct
 from mio2trace.ops.operation import Operation
 from mio2trace.patterns import late
 
@@ -299,6 +303,7 @@ _WRITES_LAST = late(r"miog_|MIOpenC(?:onv|DFGen|v)|MLOpenCv|Im\d?2|Im2d2Col|Col2
 """Convolution kernels that write their last buffer (the OpenCL sources of MIOpen 1.0 to 2.9)."""
 _GEMMS = frozenset(("miog_betac_alphaab", "miog_alphaab", "miog_betac"))
 """MIOpenGEMM's kernels: each buffer is followed by its offset in elements; beta is argument 7 of the first."""
+_SCALES = "miog_betac"
 _LOST = "..."
 _SCALED: tuple[OperationDirection, ...] = ("forward", "backward-data")
 """Only the gradient of the weights adds to its result; a scaled result is another direction's."""
@@ -357,58 +362,51 @@ class Kernels:
         every: Collection[int],
         workspaces: frozenset[int],
     ) -> None:
+        commands, rows = profile.commands, np.asarray(positions, np.int64)
         self._programs = profile.opencl.programs
         self._number_of: dict[object, int] = {}
         self.kinds: list[KernelKind] = []
         self.is_blurred = False
-        self.names = frozenset([profile.activities[position].name for position in positions])
+        names = commands.name.take(rows)
+        self.names = frozenset(names.used)
         self.cut = cut_at(self.names)
-        self.parted = _parted(profile, positions)
-        self.helped = bytearray()
-        self.apart = bytearray()
-        signs: list[_Sign] = []
-        known: dict[object, _Sign] = {}
-        ties: dict[tuple[int, int], tuple[int, int]] = {}
-        before, is_new = _NO_SIGN, True
-        for position in positions:
-            activity, fact = profile.activities[position], facts.get(position)
-            # A name that is in no table may be any, that of what scales as well.
-            scaled = None if before.kind >= 0 and self.kinds[before.kind].is_unknown else before.name == "miog_betac"
-            key = (
-                activity.name, activity.grid, activity.workgroup, id(activity.opencl),
-                0 if fact is None else id(fact.gemm), scaled,
-            )  # fmt: skip
-            was_new, is_new = is_new, key not in known
-            if is_new:
-                kind = self._kind_of(activity, fact, scaled=scaled)
-                known[key] = _sign(len(known), activity, kind, self.kinds[kind], every)
-            sign = known[key]
-            pair = before.number, sign.number
-            tie = None if was_new or is_new else ties.get(pair)
-            if tie is None:
-                tie = _tie(before, sign, workspaces)
-                if not (was_new or is_new):
-                    ties[pair] = tie
-            signs.append(sign)
-            self.helped.append(tie[0])
-            self.apart.append(tie[1])
-            before = sign
-        self.of = of = [sign.kind for sign in signs]
-        self.named = [sign.named for sign in signs]
-        self.written = [sign.written for sign in signs]
-        self.read = [sign.read for sign in signs]
-        before_both = zip(of, [-1, *of], [-1, -1, *of], strict=False)
-        self.again = bytearray([one in (first, second) for one, first, second in before_both])
-        library = [kind.library for kind in self.kinds]
-        gemms = [kind.is_gemm for kind in self.kinds]
-        rows = [kind.library and (kind.is_gemm or kind.role == "scale") for kind in self.kinds]
-        helps = [kind.role in PRE and not _WHOLE_CALLS.match(kind.launch[0]) for kind in self.kinds]
-        self.in_row = bytearray([again and rows[number] for again, number in zip(self.again, of, strict=True)])
-        helping = zip([*of[:1], *of], of, strict=False)
-        self.after_helper = bytearray([library[number] and helps[before] for before, number in helping])
-        self.gemm_before = [*accumulate(of, lambda last, number: number if gemms[number] else last, initial=-1)]
-        mains = [kind.role == "main" for kind in self.kinds]
-        self.main_before = [*accumulate(of, lambda last, number: number if mains[number] else last, initial=-1)]
+        self.parted = _parted(commands, rows)
+        self._told = {name: self._name_of(name) for name in self.names}
+        # A name that is in no table may be any, that of what scales as well.
+        scales = {name: None if known is None else told == _SCALES for name, (told, known) in self._told.items()}
+        behind = Pool.of([False, *map(scales.get, names.values)]).take(np.append(-1, names.codes[:-1]) + 1)
+        gemms = np.zeros(len(commands), np.int64)
+        with_gemm = {position: id(fact.gemm) for position, fact in facts.items() if fact.gemm is not None}
+        gemms[list(with_gemm)] = 1 + Pool.of(with_gemm.values()).codes
+        launches = [names, *(one.take(rows) for one in (commands.grid, commands.workgroup, commands.opencl)), behind]
+        first, sign_of = distinct(combined(*(one.codes for one in launches), gemms[rows]))
+        every_launch = map(_Launched, *(one.take(first).each() for one in launches))
+        signs = [
+            self._sign(launched, facts.get(position), every)
+            for launched, position in zip(every_launch, rows[first].tolist(), strict=True)
+        ]
+        pairs, pair_of = distinct(combined(sign_of[:-1], sign_of[1:]))
+        beside = zip(sign_of[pairs].tolist(), sign_of[pairs + 1].tolist(), strict=True)
+        ties = [_tie(signs[before], signs[after], workspaces) for before, after in beside]
+        columns = np.array(ties, np.uint8).reshape(-1, 2)[pair_of].T
+        self.helped, self.apart = (bytearray(1) + column.tobytes() for column in columns)
+        places = sign_of.tolist()
+        self.named = [signs[place].named for place in places]
+        self.written = [signs[place].written for place in places]
+        self.read = [signs[place].read for place in places]
+        of = np.array([sign.kind for sign in signs], np.int64)[sign_of]
+        self.of: list[int] = of.tolist()
+        before = np.append(-1, of)[:-1]
+        again = (of == before) | (of == np.append(-1, before)[:-1])
+        self.again = bytearray(again)
+        library = np.array([kind.library for kind in self.kinds])
+        computing = np.array([kind.is_gemm for kind in self.kinds])
+        scaling = np.array([kind.role == "scale" for kind in self.kinds])
+        helping = np.array([kind.role in PRE and not _WHOLE_CALLS.match(kind.launch[0]) for kind in self.kinds])
+        self.in_row = bytearray(again & (library & (computing | scaling))[of])
+        self.after_helper = bytearray(library[of] & helping[np.append(of[:1], of)[:-1]])
+        self.gemm_before = _last(of, computing)
+        self.main_before = _last(of, np.array([kind.role == "main" for kind in self.kinds]))
 
     def __len__(self) -> int:
         return len(self.of)
@@ -416,12 +414,12 @@ class Kernels:
     def kind(self, at: int) -> KernelKind:
         return self.kinds[self.of[at]]
 
-    def _kind_of(self, activity: Activity, fact: KernelFact | None, *, scaled: bool | None) -> int:
-        launched, name = self._name_of(activity.name)
-        program = activity.opencl.program
+    def _kind_of(self, launch: _Launched, fact: KernelFact | None) -> int:
+        shown, grid, workgroup, opencl, scaled = launch
+        launched, name = self._told[shown]
+        program, arguments = opencl.program, opencl.arguments
         is_unknown, stated = name is None, read_options("" if program is None else self._programs[program].options)
         name = name or stated.meaning
-        arguments = activity.opencl.arguments
         is_gemm = name is not None and name.algorithm == "Gemm" and name.role in ("main", "scale")
         own: tuple[object, ...] = ()
         if is_gemm:
@@ -429,8 +427,7 @@ class Kernels:
         elif name is not None:
             own = _integers(arguments)
         key = (
-            activity.name, activity.grid, activity.workgroup, activity.opencl.program,
-            id(fact.gemm) if fact is not None and fact.gemm is not None else 0, own,
+            shown, grid, workgroup, program, id(fact.gemm) if fact is not None and fact.gemm is not None else 0, own,
         )  # fmt: skip
         known = self._number_of.get(key)
         if known is not None:
@@ -451,8 +448,8 @@ class Kernels:
                 name=name,
                 library=stated.library or name is not None,
                 gemm=fact.gemm if fact is not None else None,
-                launch=(launched, activity.grid),
-                workgroup=activity.workgroup,
+                launch=(launched, grid),
+                workgroup=workgroup,
                 numbers=numbers,
                 directions=directions,
                 filters=(int(filters[1]), int(filters[2])) if filters else stated.filters,
@@ -465,6 +462,19 @@ class Kernels:
         self._number_of[key] = len(self.kinds) - 1
         return len(self.kinds) - 1
 
+    def _sign(self, launch: _Launched, fact: KernelFact | None, every: Collection[int]) -> _Sign:
+        number = self._kind_of(launch, fact)
+        kind, buffers = self.kinds[number], buffers_among(launch.opencl.arguments)
+        return _Sign(
+            kind=number,
+            role=kind.role,
+            convolves=kind.name is not None and (not kind.name.primitives or "conv" in kind.name.primitives),
+            buffers=buffers,
+            named=frozenset([one for one in buffers if one in every]),
+            written=buffers[-1] if buffers and _WRITES_LAST.match(kind.launch[0]) else 0,
+            read=buffers[0] if buffers and kind.role in _READS else 0,
+        )
+
     def _name_of(self, name: str) -> tuple[str, KernelName | None]:
         """Return the kernel's name, completed if it was cut, and its meaning."""
         if len(name) == self.cut:
@@ -476,16 +486,22 @@ class Kernels:
         return name, meaning if meaning is not None and meaning.miopen else None
 
 
-def _parted(profile: Profile, positions: Sequence[int]) -> bytearray:
+def _parted(commands: Activities, rows: Numbers) -> bytearray:
     """Return whether the kernel's thread moved data between host and device since the kernel before."""
-    activities = profile.activities
-    parted = bytearray(len(positions))
-    for place, (before, after) in enumerate(pairwise(positions), 1):
-        if after - before > 1:
-            thread = activities[after].thread
-            between = (activities[position] for position in range(before + 1, after))
-            parted[place] = any("host" in one.route and one.thread == thread for one in between)
-    return parted
+    moves = np.flatnonzero(commands.route.where(lambda route: "host" in route))
+    place = np.searchsorted(rows, moves)
+    inside = (place > 0) & (place < len(rows))
+    moves, place = moves[inside], place[inside]
+    parted = np.zeros(len(rows), bool)
+    parted[place[commands.thread[moves] == commands.thread[rows[place]]]] = True
+    return bytearray(parted)
+
+
+def _last(of: Numbers, kinds: NDArray[np.bool_]) -> list[int]:
+    """Return for each kernel the last one of ``kinds`` before it, -1 for none."""
+    last = np.append(-1, np.maximum.accumulate(np.where(kinds[of], np.arange(len(of)), -1)))[:-1]
+    found: list[int] = np.where(last < 0, -1, of[last]).tolist()
+    return found
 
 
 def buffers_among(arguments: Sequence[str]) -> tuple[int, ...]:
@@ -514,9 +530,17 @@ def _directions_by_beta(name: str, arguments: Sequence[str], *, scaled: bool | N
     return {_ZERO: _SCALED, _ONE: ("backward-weights",)}.get(beta, ())
 
 
-class _Sign(msgspec.Struct, frozen=True, gc=False):
-    number: int
+class _Launched(NamedTuple):
+    """``scaled``: whether the kernel before scales a result; None if that is not known."""
+
     name: str
+    grid: Size3 | None
+    workgroup: Size3 | None
+    opencl: OpenClLaunch
+    scaled: bool | None
+
+
+class _Sign(msgspec.Struct, frozen=True, gc=False):
     kind: int
     role: str
     convolves: bool
@@ -524,24 +548,6 @@ class _Sign(msgspec.Struct, frozen=True, gc=False):
     named: frozenset[int]
     written: int
     read: int
-
-
-_NO_SIGN = _Sign(-1, "", -1, "", False, (), frozenset(), 0, 0)
-
-
-def _sign(number: int, activity: Activity, kind_number: int, kind: KernelKind, every: Collection[int]) -> _Sign:
-    buffers = buffers_among(activity.opencl.arguments)
-    return _Sign(
-        number=number,
-        name=kind.launch[0],
-        kind=kind_number,
-        role=kind.role,
-        convolves=kind.name is not None and (not kind.name.primitives or "conv" in kind.name.primitives),
-        buffers=buffers,
-        named=frozenset([one for one in buffers if one in every]),
-        written=buffers[-1] if buffers and _WRITES_LAST.match(kind.launch[0]) else 0,
-        read=buffers[0] if buffers and kind.role in _READS else 0,
-    )
 
 
 def _tie(before: _Sign, sign: _Sign, workspaces: frozenset[int]) -> tuple[int, int]:

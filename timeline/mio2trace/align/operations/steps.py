@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, permutations
 from math import inf, log
+
+import numpy as np
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.log_runs import begun_again
@@ -27,6 +30,7 @@ from mio2trace.align.operations.windows import (
     stamped_lines,
 )
 from mio2trace.evidence import BOUNDARY_STAMPS, EXACT, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION
+from mio2trace.model.tables import by_key, combined, sorted_pool
 from mio2trace.ops.operation import Operation
 
 MOST_THREADS = 4
@@ -40,12 +44,16 @@ def link_operations(attribution: Attribution) -> None:
     profile, links, without = attribution.profile, attribution.links, attribution.without
     if not attribution.operations or any(index != NONE for index in attribution.operation_of_range):
         return  # where the library's own ranges tell its calls, what was launched outside of them is of none
-    any_replayed = any(activity.is_replayed for activity in profile.activities)
+    commands = profile.commands
+    any_replayed = bool(commands.is_replayed.any())
     captured: Mapping[int, float] = {}
-    streams: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for position, activity in enumerate(profile.activities):
-        if activity.kind == "kernel" and not (any_replayed and activity.is_replayed):
-            streams[activity.thread, activity.queue].append(position)
+    rows = np.flatnonzero(commands.is_kernel & ~commands.is_replayed)
+    threads = sorted_pool(commands.thread[rows])
+    keys = combined(threads.codes, commands.queues.codes[rows])
+    streams = {
+        (int(commands.thread[own[0]]), int(commands.queue[own[0]])): array("q", own.tobytes())
+        for _, own in by_key(rows, keys)
+    }
     of_stream = of_streams(profile, streams, attribution.operations, without)
     joined = _joined(attribution, streams, of_stream)
     if (attribution.clock is None or attribution.clock.is_doubtful) and attribution.host_times is not None:
@@ -245,7 +253,7 @@ def _windows(
     """Return the operations that each kernel may have by lines of one file, else by stamps."""
     axis, windows = attribution.shared_axis, None
     if axis is not None and POSITION not in attribution.without:
-        windows = by_lines(positions, attribution.profile.activities, operations, axis)
+        windows = by_lines(attribution.profile.commands.line[positions].tolist(), operations, axis)
     if windows is None and BOUNDARY_STAMPS not in attribution.without:
         clock, times = attribution.clock, attribution.times or attribution.host_times
         of_lines = of_calls = (

@@ -19,7 +19,7 @@ from mio2trace.align.operations.rows import FIRST_ADDRESS, buffers_among
 from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, POSITION, Evidence
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent
-from mio2trace.model.profile import Activity, Profile
+from mio2trace.model.profile import Profile
 from mio2trace.model.tables import distinct
 from mio2trace.ops.operation import Operation
 
@@ -169,14 +169,12 @@ def everywhere(kernels: int, operations: int) -> Windows:
     return Windows(first=[0] * kernels, last=[operations - 1] * kernels, by="")
 
 
-def by_lines(
-    positions: Sequence[int], activities: Sequence[Activity], operations: Sequence[Operation], axis: Timeline
-) -> Windows | None:
-    """Return windows of blocks and entries in one file: a kernel's operation is the last one entered."""
+def by_lines(lines: Sequence[int], operations: Sequence[Operation], axis: Timeline) -> Windows | None:
+    """Return windows of blocks in ``lines`` and entries of one file: a kernel's operation is the last one entered."""
     if not axis.by_line or not operations:
         return None
     begins = [operation.line for operation in operations]
-    last = [bisect_right(begins, activities[position].line) - 1 for position in positions]
+    last = [bisect_right(begins, line) - 1 for line in lines]
     # Threads print between each other: the last one entered by each of them.
     latest: dict[int | None, int] = {}
     oldest = []

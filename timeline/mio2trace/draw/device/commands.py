@@ -31,13 +31,12 @@ from mio2trace.measures.counters import measured, values_of
 from mio2trace.measures.device_time.launches import queued_ns
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Activity, Counter
-from mio2trace.model.tables import Pool, numbers, present
+from mio2trace.model.tables import Pool, combined, numbers, present
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
 from mio2trace.schema import recorded
 from mio2trace.trace import NO, NO_ARGS, Column, Columns, Numbers, Slice
 
-_MOST_KEYS = 1 << 62
 _ALGORITHMS = frozenset(("Direct", "Winograd", "ImplicitGemm", "Gemm", "FFT", "Naive"))
 _LINKS = ("operation_by", "layer_by", "sure", "doubt", "phase", "layer", "layer_index", "direction")
 _DOUBT = {(False, False): "", (True, False): "layer", (False, True): "operation", (True, True): "both"}
@@ -147,7 +146,7 @@ class Commands:
             codes[list(objects)] = 1 + Pool.of(objects.values()).codes
         has_more = ~commands.is_kernel | bool(self._executions or links.layer_unsure or links.operation_unsure)
         sizes = np.where(has_more, commands.size_bytes, 0)
-        return _combined(
+        return combined(
             np.append(runs.codes, len(runs.values))[np.asarray(links.run_of)],
             named[index + 1],
             index == NONE,
@@ -316,18 +315,6 @@ def _shown_phase(links: Links, pass_: int) -> str:
     """Return the phase of an activity in no iteration and no warm-up."""
     phase = links.passes[pass_].phase if pass_ != NONE else ""
     return "" if phase in ("iteration", "warm-up") else phase
-
-
-def _combined(*parts: NDArray[Any]) -> Numbers:
-    """Return a number for each row: equal if all parts are. The parts are numbers from 0."""
-    key, size = np.zeros(len(parts[0]), np.int64), 1
-    for part in parts:
-        count = int(part.max(initial=0)) + 1
-        if size * count > _MOST_KEYS:
-            _, key = np.unique(key, return_inverse=True)
-            size = int(key.max(initial=0)) + 1
-        key, size = key * count + part, size * count
-    return key
 
 
 def _at(pool: Pool[Any], position: int) -> Any:
