@@ -90,7 +90,7 @@ def is_explained(profile: Profile, links: Links) -> bool:
 
 def _explains(profile: Profile, links: Links, least: float) -> bool:
     """Return whether the expected share of the library's kernels with calls is at least ``least``."""
-    library = Counter(activity.name for activity in profile.activities if activity.kind == "kernel")
+    library = Counter(profile.commands.name.take(profile.commands.is_kernel).each())
     count = sum(number for name, number in library.items() if (told := kernel_name(name)) is not None and told.miopen)
     linked = [position for position, index in enumerate(links.operation_of) if index != NONE]
     expected = len(linked) - sum(1 - links.operation_confidence.get(position, 1.0) for position in linked)

@@ -10,6 +10,8 @@ import itertools
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
+
 from mio2trace.kernels.facts import (
     MAIN,
     Context,
@@ -194,19 +196,19 @@ def find_parts(profile: Profile, facts: Mapping[int, KernelFact]) -> dict[int, t
     """Return, for each activity with a GEMM, the positions of all kernels that compute it, its own first."""
     parts: dict[int, list[int]] = {}
     open_gemms: dict[int, int] = {}  # per queue: the GEMM whose blocks may follow
-    for position, activity in enumerate(profile.activities):
-        if activity.kind != "kernel":
-            continue
+    activities, commands = profile.activities, profile.commands
+    rows = np.flatnonzero(commands.is_kernel)
+    for position, queue in zip(rows.tolist(), commands.queue[rows].tolist(), strict=True):
         fact = facts.get(position)
         if fact is not None and fact.gemm is not None:
             parts[position] = [position]
-            open_gemms[activity.queue] = position
+            open_gemms[queue] = position
             continue
-        first = open_gemms.get(activity.queue)
-        if first is not None and fact == MAIN and _belongs(profile.activities[first], activity):
+        first = open_gemms.get(queue)
+        if first is not None and fact == MAIN and _belongs(activities[first], activities[position]):
             parts[first].append(position)
         else:
-            open_gemms.pop(activity.queue, None)
+            open_gemms.pop(queue, None)
     return {position: tuple(found) for position, found in parts.items()}
 
 

@@ -38,8 +38,9 @@ def run_of_profile(
     if len(starts) < 2:
         return operations, 1.0
     runs = [operations[begin:end] for begin, end in zip(starts, [*starts[1:], len(operations)], strict=True)]
-    kernels = [activity for activity in profile.activities if activity.kind == "kernel"]
-    if _ends(kernels, lambda kernel: (kernel.name, kernel.grid)) >= MORE * _ends(max(runs, key=len), _problem):
+    commands = profile.commands
+    named, sized = (column.take(commands.is_kernel).each() for column in (commands.name, commands.grid))
+    if _ends([*zip(named, sized, strict=True)], lambda kernel: kernel) >= MORE * _ends(max(runs, key=len), _problem):
         return operations, 1.0  # more comes again in the profile than in one of them: they are its iterations
     same = [same_process(profile, run) for run in runs]
     left = [run for run, told in zip(runs, same, strict=True) if told is not False]

@@ -9,7 +9,6 @@ from functools import cached_property
 from itertools import pairwise
 from math import inf
 from math import log as ln
-from operator import sub
 
 import msgspec
 import numpy as np
@@ -333,19 +332,16 @@ class _Dated:
 
     @cached_property
     def went_back(self) -> bool:
-        calls = (one.call for one in self.profile.activities)
-        starts = [at for call in calls if call is not None and (at := call.start_ns) is not None]
-        return min(map(sub, starts[1:], starts), default=0) < -DISORDER_NS
+        starts = self.profile.commands.host_start_ns
+        return bool((np.diff(starts[starts != NO]) < -DISORDER_NS).any())
 
     def ends_ns(self) -> list[int]:
         """The end of the last call of each large queue: the log's lines may be of one thread only."""
-        counts: Counter[int] = Counter()
-        last: dict[int, int] = {}
-        for one in self.profile.activities:
-            counts[one.queue] += 1
-            if one.host_end_ns is not None:
-                last[one.queue] = one.host_end_ns
-        return [last[queue] + self.unix.offset_ns for queue, _ in counts.most_common(SEARCHED_QUEUES) if queue in last]
+        commands = self.profile.commands
+        of_queues = [commands.host_end_ns[rows] for _, rows in by_key(np.arange(len(commands)), commands.queue)]
+        of_queues.sort(key=len, reverse=True)
+        last = [ends[ends != NO][-1:].tolist() for ends in of_queues[:SEARCHED_QUEUES]]
+        return [end + self.unix.offset_ns for ends in last for end in ends]
 
 
 def _relate(

@@ -10,7 +10,7 @@ import numpy as np
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.links import NONE, Links, neighbours
-from mio2trace.model.tables import NO, Activities, Numbers, by_key, in_order_of
+from mio2trace.model.tables import NO, Activities, Numbers, by_key, in_order_of, numbers
 
 
 def place_between(attribution: Attribution) -> None:
@@ -76,11 +76,17 @@ def place_updates(attribution: Attribution) -> None:
             iteration_of[operation.index] = iteration
     if not iteration_of:
         return
-    before: dict[int, int | None] = {}
-    for position, (activity, pass_) in enumerate(zip(attribution.profile.activities, links.pass_of, strict=True)):
-        if pass_ != NONE:
-            before[activity.queue] = links.passes[pass_].iteration
-            continue
-        iteration = iteration_of.get(links.operation_of[position], 0)
-        if iteration and iteration == before.get(activity.queue):
-            links.give_pass([position], links.pass_id("iteration", iteration))
+    passes = np.asarray(links.pass_of)
+    iterations = numbers((one.iteration for one in links.passes), len(links.passes))
+    indices = np.asarray(links.operation_of)
+    ended_by = np.zeros(max(int(indices.max(initial=NONE)), *iteration_of) + 2, np.int64)
+    ended_by[list(iteration_of)] = list(iteration_of.values())
+    given: list[Numbers] = []
+    for _, rows in by_key(np.arange(len(passes)), attribution.profile.commands.queue):
+        last, _ = neighbours(passes[rows] != NONE)
+        known = (passes[rows] == NONE) & (last != NONE) & (ended_by[indices[rows]] > 0)
+        rows, last = rows[known], rows[last[known]]
+        given.append(rows[iterations[passes[last]] == ended_by[indices[rows]]])
+    updates = np.sort(np.concatenate(given))
+    for iteration, rows in by_key(updates, ended_by[indices[updates]]):
+        links.give_pass(rows, links.pass_id("iteration", iteration))

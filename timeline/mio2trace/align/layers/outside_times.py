@@ -148,10 +148,10 @@ class _Telling:
 
     def __init__(self, attribution: Attribution, positions: Sequence[int]) -> None:
         self._links = links = attribution.links
-        self._activities = activities = attribution.profile.activities
+        self._names_at = attribution.profile.commands.name
         self._types = {layer.index: types_of(layer.layer, layer.type) for layer in attribution.net.layers}
         self._run_of = [links.run_of[position] for position in positions]
-        self._name_of = [activities[position].name for position in positions]
+        self._name_of = [*self._names_at.take(positions).each()]
         names = Counter(self._name_of)
         self._names = Counter({name: count for name, count in names.items() if tells_type(name)})
         of_facts: dict[int, _Posed | None] = {}
@@ -181,7 +181,7 @@ class _Telling:
         of_run: dict[tuple[int, str], list[tuple[int, _Posed]]] = {}
         for position in positions:
             run = self._links.runs[self._links.run_of[position]]
-            types, name = self._types[run.layer_index], self._activities[position].name
+            types, name = self._types[run.layer_index], self._names_at.at(position)
             if run.direction is not None and types and name in self._names:
                 key = types, run.direction
                 if key not in self._shares:
