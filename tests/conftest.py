@@ -23,6 +23,7 @@ from tests.perfetto_tools.perfetto_ui import PerfettoUI, find_chromium
 from tests.perfetto_tools.tp_query import TraceProcessor, TraceProcessorError, find_node, find_web_dist
 
 ROOT = Path(__file__).resolve().parent.parent
+REQUIRED = frozenset(os.environ.get("MIO2TRACE_REQUIRE", "").replace(",", " ").split())
 
 Engine = Callable[[Path], TraceProcessor]
 UI = Callable[[Path], PerfettoUI]
@@ -59,7 +60,7 @@ def _require_samples() -> None:
 
 def missing(what: str, reason: str) -> NoReturn:
     """Skip, or fail where ``what`` is required."""
-    if what in os.environ.get("MIO2TRACE_REQUIRE", "").replace(",", " ").split():
+    if what in REQUIRED:
         pytest.fail(f"{what} is required: {reason}", pytrace=False)
     pytest.skip(reason)
 
@@ -150,7 +151,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what is not wanted or not to be had here, before its fixtures are made."""
     if item.get_closest_marker("shared") is not None:
         _require_samples()
-    if item.get_closest_marker("thorough") is not None and "thorough" not in os.environ.get("MIO2TRACE_REQUIRE", ""):
+    if item.get_closest_marker("thorough") is not None and "thorough" not in REQUIRED:
         pytest.skip("takes long: MIO2TRACE_REQUIRE=thorough runs it, as continuous integration does")
 
 
@@ -250,9 +251,11 @@ def ui(browser: PerfettoUI) -> UI:
     return load
 
 
-# A law that a search finds broken must be found broken again: the examples are the same in every run. More of them are
-# tried with --hypothesis-profile=search.
-hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
+# A law that a search finds broken must be found broken again: the examples are the same in every run. A thorough run
+# tries more of them, and --hypothesis-profile=search many more.
+hypothesis.settings.register_profile(
+    "same", derandomize=True, deadline=None, max_examples=100 if "thorough" in REQUIRED else 40
+)
 hypothesis.settings.register_profile("search", max_examples=2000, deadline=None)
 hypothesis.settings.load_profile("same")
 

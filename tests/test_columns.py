@@ -175,7 +175,6 @@ def pictures(draw: st.DrawFn) -> tuple[list[Slices], list[CounterValue], list[Fl
 
 
 @pytest.mark.thorough
-@settings(max_examples=100)
 @given(pictures())
 def test_columns_are_written_as_each_of_their_slices(
     drawn: tuple[list[Slices], list[CounterValue], list[Flow]],
@@ -189,7 +188,6 @@ def test_columns_are_written_as_each_of_their_slices(
     assert len(list(native.slices(io.BytesIO(written)))) == sum(map(len, found))
 
 
-@settings(max_examples=100)
 @given(pictures())
 def test_columns_are_printed_as_each_of_their_slices(
     drawn: tuple[list[Slices], list[CounterValue], list[Flow]],

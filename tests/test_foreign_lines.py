@@ -6,7 +6,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mio2trace.model.log import FrameworkLog
@@ -84,7 +84,6 @@ def outcome(folder: Path, data: bytes, block: int) -> object:
     return repr(records), repr(sorted((key, repr(note.count), note.places) for key, note in notes._notes.items()))
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     lines=st.lists(
         st.one_of(

@@ -317,7 +317,6 @@ def run(calls: list[dict[str, Any]], **common: Any) -> tuple[list[Activity], dic
     return enqueues, expected
 
 
-@settings(max_examples=100)
 @given(
     calls=st.lists(CALL, min_size=1, max_size=4),
     gemmk=st.sampled_from([0, 1]),
@@ -340,7 +339,6 @@ def test_indirect_sizes_are_recovered(calls: list[dict[str, Any]], gemmk: int, o
     assert all(facts[at].role in {"copy", "pad", "transpose"} for at in range(len(enqueues)) if at not in expected)
 
 
-@settings(max_examples=100)
 @given(
     calls=st.lists(CALL, min_size=1, max_size=3),
     gemmk=st.sampled_from([0, 1]),
@@ -383,7 +381,6 @@ def test_any_lost_argument_of_an_indirect_gemm(one_temporary: bool) -> None:
                     assert found == {}
 
 
-@settings(max_examples=100)
 @given(calls=st.lists(CALL, min_size=2, max_size=4))
 def test_copies_may_lie_between(calls: list[dict[str, Any]]) -> None:
     """Reads and writes, and another queue's kernels, do not part a GEMM from its helpers."""
@@ -421,7 +418,6 @@ def test_the_kernel_variant_comes_from_the_source(gemmk: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["XgemmUpper", "XgemmLower"])
-@settings(max_examples=100)
 @given(call=CALL, gemmk=st.sampled_from([0, 1]))
 def test_syrk_is_n_n_k(name: str, call: dict[str, Any], gemmk: int) -> None:
     """SYRK has no M; C always has a copy of its own."""
@@ -517,7 +513,6 @@ PRODUCT = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100)
 @given(products=st.lists(PRODUCT, min_size=1, max_size=4))
 def test_viennacl_blocks_sum_to_the_whole(products: list[dict[str, Any]]) -> None:
     """However a GEMM is cut, its first block carries all of it, and the flops are those of the blocks."""
@@ -533,7 +528,6 @@ def test_viennacl_blocks_sum_to_the_whole(products: list[dict[str, Any]]) -> Non
     assert sum(block.flop for block in blocks) == sum(gemm.flop for gemm in expected.values())
 
 
-@settings(max_examples=100)
 @given(products=st.lists(PRODUCT, min_size=1, max_size=3), data=st.data())
 def test_viennacl_at_the_end_of_a_cut_profile(products: list[dict[str, Any]], data: st.DataObject) -> None:
     """Blocks may be missing at the end: then there are no sizes, never those of a part."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mio2trace.kernels.names import kernel_name, normalise
@@ -855,7 +855,6 @@ def conv_problems(draw: st.DrawFn, rank: int | None = None) -> ConvProblem:
     return msgspec.structs.replace(made, y=y)
 
 
-@settings(deadline=None)
 @given(conv_problems())
 def test_a_convolution_survives_its_command(problem: ConvProblem) -> None:
     forms: tuple[Form, ...] = ("newest",) if problem.transpose else ("2.1", "2.3", "5.4", "newest")
@@ -868,7 +867,6 @@ def test_a_convolution_survives_its_command(problem: ConvProblem) -> None:
         )  # fmt: skip
 
 
-@settings(deadline=None)
 @given(conv_problems())
 def test_the_three_directions_do_the_same_work(problem: ConvProblem) -> None:
     window = 1
@@ -895,7 +893,6 @@ def test_a_cut_group_convolution_with_fewer_channels_than_its_weights_is_no_prod
     assert (made.gemm, made.flop, made.command) == (None, None, None)
 
 
-@settings(deadline=None)
 @given(conv_problems(), st.sampled_from(DIRECTIONS))
 def test_a_convolution_with_more_groups_than_channels_is_no_product(
     problem: ConvProblem, direction: OperationDirection
@@ -925,7 +922,6 @@ NAMES = {
 }
 
 
-@settings(deadline=None)
 @given(conv_problems(), st.sampled_from(("1.0", "1.2", "2.0")))
 def test_a_convolution_survives_its_entry(problem: ConvProblem, layout: str) -> None:
     if layout == "2.0":
@@ -963,7 +959,6 @@ def test_a_convolution_survives_its_entry(problem: ConvProblem, layout: str) -> 
     assert not [doubt for doubt in o.doubts if "type" not in doubt]
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from(("forward", "backward-data")), st.sampled_from(("float", "half")),
     st.tuples(small, small, st.integers(4, 40), st.integers(4, 40)), st.tuples(st.integers(1, 4), st.integers(1, 4)),
@@ -999,7 +994,6 @@ def test_pooling_survives_command_and_entry(
         )  # fmt: skip
 
 
-@settings(deadline=None)
 @given(st.tuples(small, small, small, small), st.sampled_from(("forward", "backward-data")), st.data())
 def test_the_other_problems_survive_their_commands(
     x: tuple[int, ...], direction: OperationDirection, data: st.DataObject
@@ -1026,7 +1020,6 @@ def test_the_other_problems_survive_their_commands(
     assert parse(bnorm.command()) == bnorm
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.text(alphabet="{}, 0123456789-xconvmiopTrPdgDf\n", max_size=80))
 def test_values_of_any_text_never_raise(text: str) -> None:
     tensor(text)

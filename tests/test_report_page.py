@@ -22,7 +22,6 @@ from mio2trace.answer.content import (
     OperationRow,
     Part,
     ProblemRow,
-    RankRow,
     Report,
     Rest,
     Section,
@@ -45,6 +44,7 @@ from mio2trace.fleet import Fleet
 from mio2trace.fleet import page as fleet_page
 from mio2trace.measures.step_time import StepTime
 from mio2trace.notes import Notes
+from mio2trace.ranks import RankTotal
 from tests.conftest import ROOT, shared_folder
 from tests.kineto_files import FIRST_US, rows, trace
 from tests.made_up_costs import MS, Ran, measures
@@ -67,6 +67,12 @@ def made(*words: str | Path) -> str:
 def hostile(length: int = 4000) -> str:
     """A name that is markup, steers, is in many scripts and long."""
     return "</title><script>alert(1)</script>\"'&<b>\x1b[31m\u202e漢字" * (length // 40)
+
+
+RANK = RankTotal(
+    place=0, collectives=9, collective_ns=10**7, transfer_ns=5, wait_ns=10**6, skew_ns=1.0, times_arrived_last=3,
+    late_ns=10**5, made_late_by="conv", made_late_ns=0,
+)  # fmt: skip
 
 
 def large(sections: int = 1, *, name: str = "", log: int = 200) -> Report:
@@ -123,10 +129,7 @@ def large(sections: int = 1, *, name: str = "", log: int = 200) -> Report:
         dtypes=("float", "half"),
         log=tuple(("error", 5, f"{name}{n}") for n in range(log)),
         waiting=f"ranks wait {name}",
-        ranks=tuple(
-            RankRow(name=name, transfer_ns=5, wait_ns=10**6, times_arrived_last=3, late_ns=10**5, made_late_by=name)
-            for _ in range(1000)
-        ),
+        ranks=((name, msgspec.structs.replace(RANK, made_late_by=name)),) * 1000,
         trust=(("Iterations", name),),
     )  # fmt: skip
     several = [msgspec.structs.replace(section, name=f"rank {number} {name}") for number in range(sections)]

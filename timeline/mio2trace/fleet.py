@@ -252,7 +252,7 @@ def _tiles(fleet: Fleet) -> list[dict[str, str]]:
         tiles.append(("Slower problems", str(slower), "than in the version before"))
     if fleet.failures:
         tiles.append(("Failed", f"{len(fleet.failures):,}", ""))
-    return [{"label": label, "value": value, "more": more} for label, value, more in tiles]
+    return html.tiles(*tiles)
 
 
 def _problems(fleet: Fleet, room: Room) -> dict[str, Any] | None:
@@ -411,10 +411,7 @@ def _heat(fleet: Fleet, room: Room) -> dict[str, Any] | None:
         rows_shown.append(_ROW.format(name, _WIDE, name, Markup("").join(cells)))
     picture = Markup('<div class="heat">') + Markup("").join(rows_shown) + Markup("</div>")
     steady = f"steady; full colour: {_HOTTEST:g} times the median or more"
-    legend = [
-        {"colour": colour, "helps": False, "label": label}
-        for colour, label in (("conv", steady), ("first", "cold, or cut off"))
-    ]
+    legend = [html.key("conv", steady), html.key("first", "cold, or cut off")]
     left = len(several) - len(shown)
     texts = [f"{count(left, 'more run')}."] if left > 0 else []
     note = f"the first {longest}" if any(len(of) > longest for _, of in shown) else ""

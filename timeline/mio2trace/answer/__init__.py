@@ -13,7 +13,7 @@ import msgspec
 
 import mio2trace
 from mio2trace.analysis import Analysis, Run
-from mio2trace.answer.content import RankRow, Report, Section
+from mio2trace.answer.content import Report, Section
 from mio2trace.answer.gather import Depth, of_logs, of_profile, printed_reference
 from mio2trace.findings import Gpu, Subject
 from mio2trace.measures import Measures
@@ -88,19 +88,7 @@ def _with_ranks(section: Section, run: Run) -> Section:
     labels = [alignment.profile.process.label for alignment in run.alignments]
     if not of:
         return section
-    rows = [
-        RankRow(
-            name=labels[one.place],
-            transfer_ns=one.transfer_ns,
-            wait_ns=one.wait_ns,
-            times_arrived_last=one.times_arrived_last,
-            late_ns=one.late_ns,
-            made_late_by=one.made_late_by,
-            made_late_ns=one.made_late_ns,
-        )
-        for one in of
-    ]
-    return msgspec.structs.replace(section, waiting=said(of, labels), ranks=tuple(rows))
+    return msgspec.structs.replace(section, waiting=said(of, labels), ranks=tuple(zip(labels, of, strict=True)))
 
 
 def subjects(run: Run, gpu: Gpu | None = None) -> Iterator[tuple[int, Sequence[MiopenLog], Subject]]:

@@ -25,6 +25,7 @@ from mio2trace.measures.step_time import StepKind, StepTime
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.model.profile import Profile
 from mio2trace.outgoing import shortened, visible
+from mio2trace.ranks import RankTotal
 
 ROWS = 50
 """The most rows of a table; its last line sums the rows that are left out."""
@@ -100,16 +101,8 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     share: float
 
 
-class RankRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A rank of a job, with its times over the collectives that all ranks ran (`mio2trace.ranks`)."""
-
-    name: str
-    transfer_ns: int
-    wait_ns: int
-    times_arrived_last: int
-    late_ns: int
-    made_late_by: str = ""
-    made_late_ns: int = 0
+ListRow = LayerRow | OperationRow | ProblemRow | KernelRow
+"""A row of a list of the report."""
 
 
 class TreeNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,7 +215,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     """The steps of a serving engine, by kind."""
     waiting: str = ""
     """Which ranks of a job wait for others at the collectives; in the section of its first process only."""
-    ranks: tuple[RankRow, ...] = ()
+    ranks: tuple[tuple[str, RankTotal], ...] = ()
     trust: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -308,9 +301,7 @@ def cumulative(shares: Sequence[float]) -> list[float]:
 __all__ = ["distinct", "ms_cell", "rank_cells", "short_kernel", "shown_names", "spent_cells", "step_cells"]
 
 
-def shown_names(
-    rows: Sequence[LayerRow | OperationRow | ProblemRow | KernelRow], width: int, *, count_calls: bool = False
-) -> list[str]:
+def shown_names(rows: Sequence[ListRow], width: int, *, count_calls: bool = False) -> list[str]:
     """Return the names of the rows of a list, the same in every form of the answer. The number of calls follows the
     name of a problem if no column shows it: without a profile, or with ``count_calls``."""
     calls = [
@@ -327,7 +318,7 @@ def shown_names(
     return [f"{name}{times}" for name, times in zip(distinct(names, short, width), calls, strict=True)]
 
 
-def _name(row: LayerRow | OperationRow | ProblemRow | KernelRow, width: int) -> str:
+def _name(row: ListRow, width: int) -> str:
     if isinstance(row, LayerRow):
         return f"{row.name} {row.direction}" if row.direction else row.name
     if isinstance(row, OperationRow) and row.layer:
@@ -369,10 +360,10 @@ def step_cells(kind: StepKind) -> tuple[str, ...]:
     )
 
 
-def rank_cells(row: RankRow, width: int) -> tuple[str, ...]:
+def rank_cells(name: str, row: RankTotal, width: int) -> tuple[str, ...]:
     """Return name, transfer time, waiting time, times last, lateness and its cause for a rank."""
     return (
-        visible(shortened(row.name, width)),
+        visible(shortened(name, width)),
         ms_cell(row.transfer_ns),
         ms_cell(row.wait_ns),
         f"{row.times_arrived_last:,}",

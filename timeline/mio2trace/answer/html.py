@@ -15,11 +15,8 @@ from markupsafe import Markup
 from mio2trace.answer import svg
 from mio2trace.answer.content import (
     ROWS,
-    KernelRow,
-    LayerRow,
-    OperationRow,
+    ListRow,
     Part,
-    ProblemRow,
     Report,
     Rest,
     Section,
@@ -73,6 +70,16 @@ def part(head: str, **more: Any) -> dict[str, Any]:
     return {"id": head.lower().replace(" ", "-"), "head": head, **empty, **lists, **more}
 
 
+def key(colour: str, label: str, *, helps: bool = False) -> dict[str, Any]:
+    """Return an entry of a legend."""
+    return {"colour": colour, "helps": helps, "label": label}
+
+
+def tiles(*numbers: tuple[str, str, str]) -> list[dict[str, str]]:
+    """Return the few numbers at the top of a section: each has a label, a value, and more about it."""
+    return [{"label": label, "value": value, "more": more} for label, value, more in numbers]
+
+
 def part_name(part: Part) -> str:
     return primitive_name(part.primitive) if part.primitive else "other kernels"
 
@@ -103,13 +110,7 @@ def grid(columns: Sequence[tuple[str, str]], rows: Sequence[dict[str, Any] | tup
     }
 
 
-def _rest(
-    section: Section,
-    rows: Sequence[LayerRow | OperationRow | ProblemRow | KernelRow],
-    shown: int,
-    noun: str,
-    none: Rest | None = None,
-) -> str:
+def _rest(section: Section, rows: Sequence[ListRow], shown: int, noun: str, none: Rest | None = None) -> str:
     """Return the sum of the rows that are left out, and the time that is in no row."""
     left = rows[shown:]
     said = []
@@ -121,7 +122,7 @@ def _rest(
     return " ".join(said)
 
 
-def _times(section: Section, rows: Sequence[LayerRow | OperationRow | ProblemRow | KernelRow]) -> list[tuple[str, ...]]:
+def _times(section: Section, rows: Sequence[ListRow]) -> list[tuple[str, ...]]:
     """Return ms, percent of the page's denominator, and cumulative percent of each row."""
     shares = [section.share(row.ns) for row in rows]
     return [
@@ -171,7 +172,9 @@ def ranks(section: Section, room: Room) -> dict[str, Any] | None:
     shown = section.ranks[: room.rows]
     if not shown:
         return None
-    rows = [(*rank_cells(row, room.name), ms_cell(row.made_late_ns if row.made_late_by else None)) for row in shown]
+    rows = [
+        (*rank_cells(name, of, room.name), ms_cell(of.made_late_ns if of.made_late_by else None)) for name, of in shown
+    ]
     heads = [
         ("rank", "text"), ("transfer ms", "number"), ("wait ms", "number"), ("times last", "number"),
         ("late ms", "number"), ("made late by", "text"), ("by ms", "number"),
@@ -296,6 +299,12 @@ LIMIT = 150_000
 """Bytes of a page."""
 
 
+def attempts(rooms: Sequence[Room], sections: int) -> Iterator[tuple[Room, int]]:
+    """Yield smaller and smaller pages: fewer rows of each section, then fewer sections."""
+    yield from ((room, sections) for room in rooms)
+    yield from ((rooms[-1], fewer) for fewer in range(sections - 1, 0, -1))
+
+
 def fitted(attempts: Iterable[Mapping[str, Any]]) -> str:
     """Return the first page that is small enough, else the last one. Each attempt has the fields of ``page.html.j2``:
     ``title``, ``kicker``, ``generator``, ``footer`` and ``sections`` with their parts (`part`)."""
@@ -347,14 +356,9 @@ KINDS = {
 
 def page(report: Report) -> str:
     """The file's text."""
-    attempts = _attempts(len(report.sections))
-    return fitted(_facts(report, room, report.sections[:shown]) for room, shown in attempts)
-
-
-def _attempts(sections: int) -> Iterator[tuple[Room, int]]:
-    """Yield smaller and smaller pages: fewer rows of each section, then fewer sections."""
-    yield from ((room, sections) for room in ROOMS)
-    yield from ((ROOMS[-1], fewer) for fewer in range(sections - 1, 0, -1))
+    return fitted(
+        _facts(report, room, report.sections[:shown]) for room, shown in attempts(ROOMS, len(report.sections))
+    )
 
 
 def _facts(report: Report, room: Room, shown: Sequence[Section]) -> dict[str, Any]:
@@ -387,24 +391,25 @@ def _said(section: Section) -> str:
 
 def _tiles(section: Section) -> list[dict[str, str]]:
     """The few numbers at the top of a section."""
-    tiles = []
+    found = []
     if section.step is not None:
         least, most = min(section.step.steps_ns), max(section.step.steps_ns)
         several = f"{ms(least)} to {ms(most)}" if most > least else ""
-        of = "without MIOpen's log" if section.timed_by_reference else several
-        tiles.append({"label": "Step", "value": ms(section.step.step_ns), "more": of})
+        found.append(
+            ("Step", ms(section.step.step_ns), "without MIOpen's log" if section.timed_by_reference else several)
+        )
     if section.kernel_ns:
-        tiles.append({"label": f"Kernels {section.each}", "value": ms(section.kernel_ns), "more": ""})
+        found.append((f"Kernels {section.each}", ms(section.kernel_ns), ""))
     if section.step is not None:
-        idle = {"label": "Idle", "value": percent(section.step.percent("idle") / 100), "more": section.idle_because}
-        tiles.append({**idle, "more": " ".join(filter(None, ("of the step;", idle["more"])))})
+        more = " ".join(filter(None, ("of the step;", section.idle_because)))
+        found.append(("Idle", percent(section.step.percent("idle") / 100), more))
     if section.first:
         cold, _, usual = section.first.removeprefix("first iteration ").partition(", then ")
-        tiles.append({"label": "First iteration", "value": cold, "more": f"then {usual}"})
+        found.append(("First iteration", cold, f"then {usual}"))
     if section.searches:
         searches, _, more = section.searches.partition(" ran ")
-        tiles.append({"label": "MIOpen Find: searches", "value": searches.split()[0], "more": more})
-    return tiles
+        found.append(("MIOpen Find: searches", searches.split()[0], more))
+    return tiles(*found)
 
 
 def _parts(section: Section, room: Room) -> list[dict[str, Any] | None]:
@@ -439,7 +444,7 @@ def _step(section: Section) -> dict[str, Any] | None:
     what = "the step" if section.step is not None else "the recording"
     heads = [("part", "text"), ("ms", "number"), (f"% of {what}", "number"), ("cause", "text")]
     picture = svg.stacked(pieces, whole, f"What {what} consists of", height=34, width=1000)
-    legend = [{"colour": _PARTS[one.part], "helps": False, "label": one.label} for one in section.spent]
+    legend = [key(_PARTS[one.part], one.label) for one in section.spent]
     return part(
         f"Where {what} goes",
         note=ms(whole if section.step is None else section.step.step_ns)
@@ -519,7 +524,7 @@ def _compute(section: Section) -> dict[str, Any] | None:
         share = percent(section.share(own.ns) or 0)
         pieces.append(svg.Piece(colour(own.primitive), own.ns, own.helps, f"{label}: {ms(own.ns)}, {share}"))
         if own.ns >= 0.005 * section.kernel_ns:
-            legend.append({"colour": colour(own.primitive), "helps": own.helps, "label": f"{label} {share}"})
+            legend.append(key(colour(own.primitive), f"{label} {share}", helps=own.helps))
     picture = svg.stacked(pieces, section.kernel_ns, "What the kernels compute", height=34, width=1000)
     note = f"{ms(section.kernel_ns)} of kernels {section.each}; % {section.of_whole}"
     if section.step_ns and section.kernel_ns > 1.005 * (section.step_ns - (section.idle_ns or 0)):
@@ -582,7 +587,7 @@ def _run(section: Section, room: Room) -> dict[str, Any] | None:
             together = -(-len(parts) // room.bins)
             bins = [parts[at : at + together] for at in range(0, len(parts), together)]
             layers.append((colour, [sum(own) / len(own) for own in bins], f"{label}: {ms(ns)}"))
-            legend.append({"colour": colour, "helps": False, "label": f"{label} {ms(ns)}"})
+            legend.append(key(colour, f"{label} {ms(ns)}"))
     ticks = [(part, ms(part * thumbnail.span_ns) if part else "0") for part in (0, 0.25, 0.5, 0.75, 1)]
     picture = svg.timeline(layers, _bands(thumbnail, room.bins // 4), ticks, "When the device was busy, and with what")
     return part("The whole run", note=f"{ms(thumbnail.span_ns)}", picture=picture, legend=legend, id="run")

@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mio2trace.answer.content import (
-    KernelRow,
-    LayerRow,
-    OperationRow,
+    ListRow,
     Report,
     Rest,
     Section,
@@ -120,16 +118,14 @@ def _steps(section: Section, room: Room) -> Iterator[str]:
 
 
 def _ranks(section: Section, room: Room) -> Iterator[str]:
-    rows = [rank_cells(row, room.name) for row in section.ranks[: room.rows]]
+    rows = [rank_cells(*row, room.name) for row in section.ranks[: room.rows]]
     heads = ("rank", "transfer, ms", "wait, ms", "times last", "late, ms", "made late by")
     yield from _table(_of("Ranks at the collectives", section.ranks, room), heads, rows)
     if rows:
         yield f"\n{_cell(_sentence(shortened(section.waiting, 400)))}"
 
 
-def _listed(
-    section: Section, noun: str, rows: Sequence[LayerRow | OperationRow | KernelRow], of: str, room: Room
-) -> Iterator[str]:
+def _listed(section: Section, noun: str, rows: Sequence[ListRow], of: str, room: Room) -> Iterator[str]:
     """Write a list of the answer block, with the same names and the same denominator."""
     shown = rows[: room.rows]
     cells = [

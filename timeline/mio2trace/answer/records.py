@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, ProblemRow, Report, Rest, Section
+from mio2trace.answer.content import LayerRow, ListRow, OperationRow, ProblemRow, Report, Rest, Section
 from mio2trace.measures.step_time import PARTS
 from mio2trace.outgoing import json_text
 
@@ -67,9 +67,7 @@ def _run(section: Section) -> dict[str, Any]:
     }
 
 
-def _listed(
-    section: Section, rows: Sequence[LayerRow | OperationRow | ProblemRow | KernelRow], rest: Rest | None
-) -> list[dict[str, Any]]:
+def _listed(section: Section, rows: Sequence[ListRow], rest: Rest | None) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for row in rows:
         cells: dict[str, Any] = {"name": row.name, "ns": row.ns, **_shares(section, row.ns)}

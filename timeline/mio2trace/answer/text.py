@@ -14,8 +14,7 @@ from itertools import islice
 
 from mio2trace.align import NONE
 from mio2trace.answer.content import (
-    KernelRow,
-    LayerRow,
+    ListRow,
     OperationRow,
     ProblemRow,
     Report,
@@ -145,7 +144,7 @@ def _lists(section: Section, most: int) -> Iterator[str]:
         alone, together = section.operations[0].ns, section.problems[0].ns or 0
         if together >= TOGETHER * alone:
             operations = "problems", section.problems
-    listed: list[tuple[str, Sequence[LayerRow | OperationRow | ProblemRow | KernelRow], Rest | None]] = [
+    listed: list[tuple[str, Sequence[ListRow], Rest | None]] = [
         ("layers", section.layers, section.no_layer),
         (*operations, section.no_operation),
         ("kernels", section.kernels, None),
@@ -159,13 +158,7 @@ def _lists(section: Section, most: int) -> Iterator[str]:
         yield from _rows(section, label, timed, rest, most)
 
 
-def _rows(
-    section: Section,
-    label: str,
-    rows: Sequence[LayerRow | OperationRow | ProblemRow | KernelRow],
-    rest: Rest | None,
-    most: int,
-) -> Iterator[str]:
+def _rows(section: Section, label: str, rows: Sequence[ListRow], rest: Rest | None, most: int) -> Iterator[str]:
     """The first rows of a list; the rest that is in none of them takes the last place if it is large."""
     with_rest = rest is not None and rest.share >= LEAST_REST and bool(rows) and most > 1
     shown = rows[: most - with_rest]

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from mio2trace.answer import html, svg
 from mio2trace.answer.content import distinct
-from mio2trace.answer.html import Room, fitted
+from mio2trace.answer.html import Room, attempts, fitted
 from mio2trace.answer.text import MOST_LINES, WIDTH
 from mio2trace.comparing.comparison import (
     Compared,
@@ -319,14 +319,8 @@ def page(comparisons: Sequence[Comparison], generator: str) -> str:
             "sections": [_section(one, room) for one in comparisons[:shown]],
             "footer": _footer(comparisons, shown, generator),
         }
-        for room, shown in _attempts(len(comparisons))
+        for room, shown in attempts(ROOMS, len(comparisons))
     )
-
-
-def _attempts(sections: int) -> Iterator[tuple[Room, int]]:
-    """Yield smaller and smaller pages: fewer rows of each section, then fewer sections."""
-    yield from ((room, sections) for room in ROOMS)
-    yield from ((ROOMS[-1], fewer) for fewer in range(sections - 1, 0, -1))
 
 
 def _title(comparisons: Sequence[Comparison], room: Room) -> str:
@@ -390,7 +384,7 @@ def _tiles(comparison: Comparison, names: tuple[str, str]) -> list[dict[str, str
     alone = sum(word.startswith("only in") for word in words)
     more = f"of {len(words) - alone} on both sides; {alone} on one only"
     tiles.append(("Parts slower, faster", f"{words.count('slower')}, {words.count('faster')}", more))
-    return [{"label": label, "value": value, "more": more} for label, value, more in tiles]
+    return html.tiles(*tiles)
 
 
 def _trust(comparison: Comparison, names: tuple[str, str], room: Room) -> list[tuple[str, str]]:
@@ -440,11 +434,7 @@ def _iteration(comparison: Comparison, names: tuple[str, str], room: Room) -> di
         bar = svg.stacked(pieces, longest, f"What an iteration of {letter} consists of", height=34, width=1000)
         bars.append(svg.Shown('<p class="faint">{}: {}, {}</p>{}').format(letter, visible(name), said, bar))
     legend = [
-        {
-            "colour": one.colour,
-            "helps": False,
-            "label": f"{shortened(one.name, room.name)} {ms(one.a_ns)} -> {ms(one.b_ns)}",
-        }
+        html.key(one.colour, f"{shortened(one.name, room.name)} {ms(one.a_ns)} -> {ms(one.b_ns)}")
         for one in pieces_of
         if max(one.a_ns, one.b_ns) >= 0.005 * longest
     ]
