@@ -61,7 +61,7 @@ def lines(report: Report) -> Iterator[str]:
         if number < FULL:
             yield from block(section, report.several)
         else:
-            yield from _wrapped("", f"{section.name}: {section.verdict}")
+            yield from wrapped("", f"{section.name}: {section.verdict}")
     if report.left_out:
         yield f"and {report.left_out} more"
 
@@ -94,8 +94,8 @@ def _head(section: Section, several: bool) -> Iterator[str]:
     else:
         if machine:
             yield machine[:WIDTH]
-        yield from _wrapped("", section.complete, most=2)
-    yield from _wrapped("", section.verdict, most=3)
+        yield from wrapped("", section.complete, most=2)
+    yield from wrapped("", section.verdict, most=3)
 
 
 def _ends(left: str, right: str) -> str:
@@ -106,7 +106,7 @@ def _ends(left: str, right: str) -> str:
     return f"{left if len(left) <= room else left[: room - 3] + '...':<{room}}  {right}"
 
 
-def _wrapped(label: str, text: str, *, most: int = 2, at: int = LABEL) -> Iterator[str]:
+def wrapped(label: str, text: str, *, most: int = 2, at: int = LABEL) -> Iterator[str]:
     """Return a label and, in column ``at``, a text of at most ``most`` lines. Without a label the text begins the
     line."""
     indent = " " * (at if label else 2)
@@ -206,7 +206,7 @@ def _beside(section: Section, room: int) -> list[str]:
     if section.log:
         said.append(("log", _complaints(section.log)))
     longer = ("steps", "ranks", "reference")
-    lines = [line for label, text in said for line in _wrapped(label, text, most=1 + (label in longer))]
+    lines = [line for label, text in said for line in wrapped(label, text, most=1 + (label in longer))]
     return lines[: max(2 * bool(section.reference), room)]
 
 
@@ -229,7 +229,7 @@ def _findings(findings: Sequence[Finding], room: int) -> list[str]:
         shown += 1
     rest = list(dict.fromkeys(one.rule.id for one in findings[shown:]))
     if rest:
-        found += list(_wrapped("also", ", ".join(rest), most=1, at=8))
+        found += list(wrapped("also", ", ".join(rest), most=1, at=8))
     return found[: max(room, 0)]
 
 
@@ -250,16 +250,16 @@ def _sentence(label: str, text: str, names: Sequence[str], most: int) -> list[st
         shorter = text
         for name in names:
             shorter = shorter.replace(name, without_middle(name, room))
-        whole = [*_wrapped(label, shorter, most=most + 1, at=8)]
+        whole = [*wrapped(label, shorter, most=most + 1, at=8)]
         if len(whole) <= most:
             return whole
     clauses = _CLAUSE.split(shorter)
     while len(clauses) > 1:
         clauses.pop()
-        whole = [*_wrapped(label, f"{' '.join(clauses).rstrip('.;')}.", most=most + 1, at=8)]
+        whole = [*wrapped(label, f"{' '.join(clauses).rstrip('.;')}.", most=most + 1, at=8)]
         if len(whole) <= most:
-            return whole if len(whole) >= most - 1 else [*_wrapped(label, shorter, most=most, at=8)]
-    return [*_wrapped(label, shorter, most=most, at=8)]
+            return whole if len(whole) >= most - 1 else [*wrapped(label, shorter, most=most, at=8)]
+    return [*wrapped(label, shorter, most=most, at=8)]
 
 
 def _steps(steps: Sequence[StepKind]) -> str:
@@ -297,7 +297,7 @@ def rank_lines(
     found = [*_straggler(met, of, labels, machines), *_ranks(of, labels), *_sizes(met, labels)]
     by_duration = sum(one.by == "duration" for one in met)
     if by_duration:
-        found += _wrapped(
+        found += wrapped(
             "note",
             f"{by_duration:,} of {count(len(met), 'collective')}: the clocks of the ranks are not known well enough;"
             " the shortest kernel is taken as the last rank's",
@@ -319,12 +319,12 @@ def _straggler(
     else:
         own = of[latest]
         others = sum(one.lead_ns for one in met if one.last == latest)
-        yield from _wrapped(
+        yield from wrapped(
             "",
             f"{labels[latest]} is last in {own.times_arrived_last} of {count(len(met), 'collective')}; "
             f"the other ranks wait {ms(others)} for it.",
         )
-    yield from _wrapped(
+    yield from wrapped(
         "",
         f"{count(len(of), 'rank')}{where}; they wait {ms(waited)}, {percent(waited / spent)} of their time in"
         f" collectives ({ms(spent)} of all ranks).",
@@ -344,10 +344,10 @@ def _causes(late: Sequence[Meeting]) -> Iterator[str]:
     label = "cause"
     for name, ns in sorted(took.items(), key=lambda item: (-item[1], item[0]))[:MOST_CAUSES]:
         what = "the host launches later" if name == "the host" else f"{name} takes longer"
-        yield from _wrapped(label, f"{what}: {ms(ns)} in {count(times[name], 'collective')}", most=1, at=RANK_LABEL)
+        yield from wrapped(label, f"{what}: {ms(ns)} in {count(times[name], 'collective')}", most=1, at=RANK_LABEL)
         label = " "
     if unknown:
-        yield from _wrapped(label, f"not shown by the files: {count(unknown, 'collective')}", most=1, at=RANK_LABEL)
+        yield from wrapped(label, f"not shown by the files: {count(unknown, 'collective')}", most=1, at=RANK_LABEL)
 
 
 def _ranks(of: Sequence[RankTotal], labels: Sequence[str]) -> Iterator[str]:

@@ -4,7 +4,6 @@ a page with the frame of the report.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from markupsafe import Markup
 from mio2trace.answer import html, svg
 from mio2trace.answer.content import distinct
 from mio2trace.answer.html import Room, attempts, fitted
-from mio2trace.answer.text import MOST_LINES, WIDTH
+from mio2trace.answer.text import MOST_LINES, WIDTH, wrapped
 from mio2trace.comparing.comparison import (
     Compared,
     Comparison,
@@ -55,8 +54,8 @@ MARKDOWN_ROWS = 40
 def block(comparison: Comparison, *, everything: bool = False) -> list[str]:
     """Return the answer. ``everything``: every row, in as many lines as necessary."""
     verdict, _, times = headline(comparison).partition("; ")
-    head = [*_wrapped(verdict, 2), *_wrapped(f"  {times}", 1), *_sides(comparison)]
-    foot = _wrapped("; ".join(tally(comparison)), 2)
+    head = [*wrapped("", verdict), *wrapped("", f"  {times}", most=1), *_sides(comparison)]
+    foot = [*wrapped("", "; ".join(tally(comparison)))]
     before = _rows("step", _steps(comparison, everything))
     layers = [row for row in comparison.rows if row.kind == "layer"]
     if not everything:
@@ -84,7 +83,7 @@ def _parts(rows: Sequence[Compared], room: int | None) -> list[str]:
         label = _LABELS.get(row.word, "not decided" if is_large(row) else "changed")
         own = [f"{label if label != before else '':<{LABEL}}{line[LABEL:]}"]
         if row.cause and row.cause not in row.name:
-            own += _wrapped(f"{'':<{LABEL + 2}}{row.cause}", 1)
+            own += wrapped("", f"{'':<{LABEL + 2}}{row.cause}", most=1)
         if room is not None and len(lines) + len(own) + (at + 1 < len(rows)) > room:
             rest = summed(rows[at:])._replace(name=f"({len(rows) - at} more)", word="~", cause="")
             return lines + _rows("", [rest])
@@ -97,7 +96,7 @@ def _sides(comparison: Comparison) -> Iterator[str]:
     for letter, text in zip("AB", _named(comparison), strict=True):
         yield visible(f"{letter}  {shortened(text, WIDTH - 3)}")
     if comparison.differs:
-        yield from _wrapped(f"differs     {', '.join(comparison.differs)}", 2, indent=LABEL)
+        yield from wrapped("differs", ", ".join(comparison.differs))
 
 
 def _named(comparison: Comparison) -> list[str]:
@@ -109,12 +108,6 @@ def _named(comparison: Comparison) -> list[str]:
         f"{name}: {seen(side)}{device}"
         for name, side, device in zip(distinct(names, names, _SIDE), sides, devices, strict=True)
     ]
-
-
-def _wrapped(text: str, most: int, indent: int = 2) -> list[str]:
-    return textwrap.wrap(
-        visible(text), WIDTH, subsequent_indent=" " * indent, max_lines=most, placeholder=" ...", break_on_hyphens=False
-    )
 
 
 def _steps(comparison: Comparison, everything: bool) -> list[Compared]:
