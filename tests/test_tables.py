@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.model.profile import NOT_OPENCL, Activity, Call, OpenClLaunch, Profile, Resources
-from mio2trace.model.tables import NO, Activities, Calls
+from mio2trace.model.tables import NO, Activities, Calls, Index, by_code, distinct, present, sorted_pool
 
 numbers = st.none() | st.integers(-(1 << 62), (1 << 63) - 1)
 sizes = st.none() | st.tuples(*[st.integers(0, 1 << 31)] * 3)
@@ -88,3 +89,34 @@ def test_a_few_records_are_those_of_the_whole(records: tuple[Activity, ...], dat
     assert tuple(again) == many
     rows = data.draw(st.lists(st.integers(0, max(0, len(many) - 1)), max_size=9 if many else 0))
     assert table.take(rows) == [many[row] for row in rows]
+
+
+IDS = st.lists(st.sampled_from([NO, -7, 0, 1, 2, 3, 5, 1 << 40]), max_size=12) | st.lists(
+    st.integers(0, 9), max_size=12
+)
+
+
+@given(IDS, IDS, st.booleans())
+def test_an_index_finds_the_first_or_the_last_row(ids: list[int], asked: list[int], last: bool) -> None:
+    """As a dictionary does; ids may be near each other or far apart."""
+    rows = list(enumerate(ids))
+    row_of = {one: row for row, one in (rows if last else rows[::-1]) if one != NO}
+    index = Index(np.array(ids, np.int64), last=last)
+    assert index.rows(np.array(asked, np.int64)).tolist() == [row_of.get(one, -1) for one in asked]
+    assert bool(len(index)) == bool(row_of)
+
+
+@given(st.lists(st.integers(-3, 9) | st.sampled_from([1 << 40, -(1 << 62)]), max_size=30))
+def test_codes_are_told_apart_whether_they_are_counted_or_sorted(codes: list[int]) -> None:
+    """First rows, distinct numbers, rows by code: as Python says, for numbers near each other and far apart."""
+    column = np.array(codes, np.int64)
+    first, place_of = distinct(column)
+    assert column[first].tolist() == list(dict.fromkeys(codes))
+    assert column[first][place_of].tolist() == codes
+    assert present(column).tolist() == sorted({*codes})
+    rows = np.arange(len(codes))
+    assert [(code, own.tolist()) for code, own in by_code(rows, column)] == [
+        (code, [row for row, one in enumerate(codes) if one == code]) for code in sorted({*codes})
+    ]
+    pool = sorted_pool(column)
+    assert (list(pool.values), list(pool.each())) == (sorted({*codes}), codes)

@@ -142,7 +142,9 @@ def distinct(codes: NDArray[Any]) -> tuple[Numbers, Numbers]:
 def present(column: NDArray[Any]) -> Numbers:
     """The distinct numbers of a column, in ascending order."""
     least, count = _span(column)
-    return np.flatnonzero(np.bincount(column - least)) + least if count else np.unique(column)
+    if count or not len(column):
+        return np.flatnonzero(np.bincount(column - least)) + least
+    return np.unique(column)
 
 
 def _span(column: NDArray[Any]) -> tuple[int, int]:
@@ -169,6 +171,34 @@ def by_code(rows: Numbers, codes: NDArray[Any]) -> Iterator[tuple[int, Numbers]]
     begins = np.flatnonzero(codes[1:] != codes[:-1]) + 1
     if len(rows):
         yield from zip(codes[[0, *begins]].tolist(), np.split(rows[order], begins), strict=True)
+
+
+class Index:
+    """Finds rows by their ids. Of several rows with one id the first counts, or the last; `NO` is no id."""
+
+    def __init__(self, ids: Numbers, *, last: bool = False) -> None:
+        rows = np.flatnonzero(ids != NO)
+        if last:
+            rows = rows[::-1]
+        ids = ids[rows]
+        self._least, self._count = _span(ids)
+        if self._count:  # nearly always: a writer counts them
+            first = firsts(ids - self._least, self._count)
+        else:
+            self._ids, first = np.unique(ids, return_index=True)
+        self._row = np.append(np.where(first < 0, -1, rows[first]) if len(rows) else first, -1)
+
+    def __len__(self) -> int:
+        """The number of rows that are found."""
+        return int(np.count_nonzero(self._row >= 0))
+
+    def rows(self, ids: Numbers) -> Numbers:
+        """The row of each id, -1 without."""
+        if self._count:
+            is_near = (ids >= self._least) & (ids < self._least + self._count)
+            return self._row[np.where(is_near, ids - self._least, -1)]
+        at = np.minimum(np.searchsorted(self._ids, ids), max(len(self._ids) - 1, 0))
+        return np.where(self._ids[at] == ids, self._row[at], -1) if len(self._ids) else np.full(len(ids), -1)
 
 
 def sorted_pool(column: Numbers) -> Pool[int]:

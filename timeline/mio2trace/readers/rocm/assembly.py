@@ -32,7 +32,7 @@ from mio2trace.model.profile import (
     Size3,
     Thread,
 )
-from mio2trace.model.tables import KERNEL, KINDS, NO, Activities, Calls, Codes, Growing, Numbers, Pool
+from mio2trace.model.tables import KERNEL, KINDS, NO, Activities, Calls, Codes, Growing, Index, Numbers, Pool
 from mio2trace.notes import Notes
 from mio2trace.readers import base
 from mio2trace.readers.rocm.counters import COUNTER_RUN, Values
@@ -324,7 +324,7 @@ class Assembly:
             self._notes.remark(COUNTER_RUN, self._place)
         rows, calls = self._rows, self._calls
         keys = calls["correlation"]
-        by_key = _Calls(keys)
+        by_key = Index(keys)
         repeated = np.flatnonzero(keys != NO)
         repeated = repeated[by_key.rows(keys[repeated]) != repeated]
         launching_names = np.array(["Launch" in name for name in self._call_names], bool)
@@ -354,8 +354,11 @@ class Assembly:
         with_activities = every.take(np.append(launched, np.arange(len(keys), len(every))))
 
         queue = np.array([one.queue for one in forms], np.int64)[form]
-        order = _as_launched(np.append(with_activities.start_ns, NO)[call], start, queue)
+        order: Any = _as_launched(np.append(with_activities.start_ns, NO)[call], start, queue)
+        count = len(order)
         del start
+        if np.array_equal(order, np.arange(count)):
+            order = slice(None)  # nearly always; then no column is copied
         form = form[order]
         pools = {
             field: _pool(forms, attrgetter(field), form)
@@ -364,9 +367,9 @@ class Assembly:
         captured = self._captured(by_key, every, correlation)
         columns = {field: rows.pop(field)[order] for field in ("number", "line", "start_ns", "end_ns", "size_bytes")}
         activities: Activities = Activities.of_columns(
-            len(order), **columns, **pools, kind=kind[order], queue=queue[order], correlation=correlation[order],
+            count, **columns, **pools, kind=kind[order], queue=queue[order], correlation=correlation[order],
             call=call[order].astype(np.int32), calls=with_activities, range=self._places(parent[order]),
-            counters=self._counters(len(order), order),
+            counters=self._counters(count, order),
         )  # fmt: skip
         others = np.ones(len(keys), bool)
         others[launched] = False
@@ -419,7 +422,7 @@ class Assembly:
             places[told] = np.array([place_of.get(number, -1) for number in distinct.tolist()], np.int32)[code]
         return places
 
-    def _counters(self, count: int, order: Numbers) -> Pool[tuple[float | None, ...]]:
+    def _counters(self, count: int, order: Any) -> Pool[tuple[float | None, ...]]:
         values: list[tuple[float | None, ...]] = [()]
         codes = np.zeros(count, np.int32)
         for place, told in self.counts.kernels():
@@ -433,7 +436,7 @@ class Assembly:
     # thread. Without such calls, filtered out perhaps, all launches that ran nothing are one capture if the process
     # launched a graph.
 
-    def _captured(self, by_key: _Calls, every: Calls, ran: Numbers) -> tuple[Captured, ...]:
+    def _captured(self, by_key: Index, every: Calls, ran: Numbers) -> tuple[Captured, ...]:
         """In order of time; ``ran``: ids of calls that ran something."""
         kernel_of = self._launched
         if not kernel_of:
@@ -468,25 +471,6 @@ def _starts(calls: Calls, word: str) -> list[int]:
     """When the calls whose names have the word began, in order."""
     starts: list[int] = np.sort(calls.start_ns[calls.name.where(lambda name: word in name)]).tolist()
     return starts
-
-
-class _Calls:
-    """Rows of calls by correlation id. Of several with one id the first row counts."""
-
-    def __init__(self, keys: Numbers) -> None:
-        self._keys, self._first = np.unique(keys, return_index=True)
-        if len(self._keys) and self._keys[0] == NO:
-            self._keys, self._first = self._keys[1:], self._first[1:]
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def rows(self, keys: Numbers) -> Numbers:
-        """The row of each key, -1 without."""
-        if not len(self._keys):
-            return np.full(len(keys), -1)
-        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        return np.where(self._keys[at] == keys, self._first[at], -1)
 
 
 class Assemblies:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.model.profile import Clock, Profile, Range, Resources
-from mio2trace.model.tables import NO, Numbers, Pool, in_order_of
+from mio2trace.model.tables import NO, Index, Numbers, Pool, in_order_of
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.arrow import Unread
@@ -164,7 +164,7 @@ class _Reading:
             found[guid, key] = (process, thread, *rest)
         return found
 
-    def _read_timestamps(self) -> dict[Hashable, tuple[_Index, Numbers]]:
+    def _read_timestamps(self) -> dict[Hashable, tuple[Index, Numbers]]:
         """The times of schema 4.0.0 by guid and id."""
         if not {"guid", "id", "value"} <= self._columns("rocpd_timestamp"):
             return {}
@@ -172,7 +172,7 @@ class _Reading:
         for guid, (key, value) in self._blocks("rocpd_timestamp", "id", "value"):
             found.setdefault(guid, []).append((key, value))
         columns = {guid: [np.concatenate(parts) for parts in zip(*some, strict=True)] for guid, some in found.items()}
-        return {guid: (_Index(key), value) for guid, (key, value) in columns.items()}
+        return {guid: (Index(key, last=True), value) for guid, (key, value) in columns.items()}
 
     def _blocks(self, table: str, *listed: str) -> Iterator[tuple[Hashable, list[Numbers]]]:
         """Rows of whole numbers in columns, with their guid. ``listed``: columns of the table as SQL names them."""
@@ -505,33 +505,12 @@ class _Rows:
 _FormOf = Callable[[Assembly, Hashable, Sequence[int | None], Sequence[int | None]], int]
 
 
-class _Index:
-    """Finds rows by their ids. Of several rows with one id the last counts."""
-
-    def __init__(self, ids: Numbers) -> None:
-        most = int(ids.max(initial=-1))
-        self._is_dense = most < 4 * len(ids) and int(ids.min(initial=0)) >= 0
-        if self._is_dense:  # nearly always: a writer counts them
-            self._row = np.full(most + 2, -1, np.int32)
-            self._row[ids] = np.arange(len(ids), dtype=np.int32)
-        else:
-            self._ids, back = np.unique(ids[::-1], return_index=True)
-            self._row = np.append(len(ids) - 1 - back, -1)
-
-    def rows(self, ids: Numbers) -> Numbers:
-        """The row of each id, -1 without."""
-        if self._is_dense:
-            return self._row[np.where((ids >= 0) & (ids < len(self._row)), ids, -1)].astype(np.int64)
-        at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
-        return np.where((self._ids[at] == ids) & (ids != NO), self._row[at], -1)
-
-
 class _Events:
     """The events of a guid, and one that is none at the end of each column, for -1. ``texts``: of those that are of
     ROCTx, by id, the text or none."""
 
     def __init__(self, ids: Numbers, stack: Numbers, parent: Numbers, is_marker: NDArray[np.bool_]) -> None:
-        self.index = _Index(ids)
+        self.index = Index(ids, last=True)
         self.stack = np.append(stack, NO)
         self.parent = np.append(parent, NO)
         self.is_marker = np.append(is_marker, False)
