@@ -177,16 +177,19 @@ class Index:
     """Finds rows by their ids. Of several rows with one id the first counts, or the last; `NO` is no id."""
 
     def __init__(self, ids: Numbers, *, last: bool = False) -> None:
-        rows = np.flatnonzero(ids != NO)
-        if last:
-            rows = rows[::-1]
-        ids = ids[rows]
+        rows = np.arange(len(ids), dtype=np.int32)
+        is_known = ids != NO
+        if not is_known.all():
+            ids, rows = ids[is_known], rows[is_known]
+        if not last:
+            ids, rows = ids[::-1], rows[::-1]
         self._least, self._count = _span(ids)
         if self._count:  # nearly always: a writer counts them
-            first = firsts(ids - self._least, self._count)
+            self._row = np.full(self._count + 1, -1, np.int32)
+            self._row[ids - self._least if self._least else ids] = rows  # of equal ids the last write counts
         else:
-            self._ids, first = np.unique(ids, return_index=True)
-        self._row = np.append(np.where(first < 0, -1, rows[first]) if len(rows) else first, -1)
+            self._ids, first = np.unique(ids[::-1], return_index=True)
+            self._row = np.append(rows[::-1][first], np.int32(-1))
 
     def __len__(self) -> int:
         """The number of rows that are found."""
@@ -196,9 +199,10 @@ class Index:
         """The row of each id, -1 without."""
         if self._count:
             is_near = (ids >= self._least) & (ids < self._least + self._count)
-            return self._row[np.where(is_near, ids - self._least, -1)]
-        at = np.minimum(np.searchsorted(self._ids, ids), max(len(self._ids) - 1, 0))
-        return np.where(self._ids[at] == ids, self._row[at], -1) if len(self._ids) else np.full(len(ids), -1)
+            return self._row[np.where(is_near, ids - self._least, -1)].astype(np.int64)
+        at = np.searchsorted(self._ids, ids)
+        is_there = np.append(self._ids, NO)[at] == ids
+        return self._row[np.where(is_there & (ids != NO), at, -1)].astype(np.int64)
 
 
 def sorted_pool(column: Numbers) -> Pool[int]:
