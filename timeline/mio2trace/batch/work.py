@@ -27,7 +27,7 @@ import msgspec
 import mio2trace
 from mio2trace.batch.confined import UNLIMITED, Ended, Limits, Tell, of_this_thread
 from mio2trace.batch.finding import FoundRun
-from mio2trace.notes import InputError
+from mio2trace.notes import InputError, OptionError
 from mio2trace.snapshot.places import journals_of
 
 State = Literal["converted", "failed"]
@@ -308,7 +308,6 @@ def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
     """Analyse a run, write its tables, and move them into place."""
     from mio2trace.analysis import AnalysisOptions, analyse
     from mio2trace.dataset import require_anything, write_run
-    from mio2trace.notes import OptionError
     from mio2trace.privacy import Cleaner
 
     try:

@@ -20,12 +20,11 @@ from mio2trace.commands.console import (
     show,
     write,
 )
-from mio2trace.notes import InputError
+from mio2trace.notes import InputError, Notes
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from mio2trace.notes import Notes
     from mio2trace.queries import Answer
     from mio2trace.trace import Slice
 
@@ -86,7 +85,6 @@ def query(
       mio2trace query ds/ "slowest problems"
       mio2trace query --list
     """
-    from mio2trace.notes import Notes
     from mio2trace.queries import DATASET, shipped
     from mio2trace.writers import read_back
 
@@ -185,7 +183,6 @@ def _drawn(files: Sequence[str]) -> Iterator[Slice]:
 def _print(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], printing: Printing, notes: Notes | None = None
 ) -> None:
-    from mio2trace.notes import Notes
     from mio2trace.reports.tables import Table
 
     cells = [

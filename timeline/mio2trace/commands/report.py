@@ -19,6 +19,7 @@ from mio2trace.commands.console import (
     coloured,
     files_argument,
     flag,
+    process_cells,
     put,
     reading_options,
     say,
@@ -198,7 +199,6 @@ def ranks(
     """
     from mio2trace.analysis import analyse
     from mio2trace.answer.text import rank_lines
-    from mio2trace.commands.console import process_cells
     from mio2trace.notes import InputError
     from mio2trace.ranks import each_table, meetings, said, table, totals
 

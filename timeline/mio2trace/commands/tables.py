@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from mio2trace.commands import console
-from mio2trace.commands.console import say, show, write
-from mio2trace.notes import InputError
+from mio2trace.commands.console import places, process_cells, say, show, write
+from mio2trace.notes import InputError, Notes
 from mio2trace.outgoing import count, json_text
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from mio2trace.model.log import FrameworkLog
     from mio2trace.model.miopen import MiopenLog
     from mio2trace.model.profile import Profile
-    from mio2trace.notes import Notes
     from mio2trace.ops.families.gemm import Library
     from mio2trace.ops.operation import Operation
     from mio2trace.ops.problem import Form
@@ -71,8 +70,6 @@ def layers(
       mio2trace layers experiment/my-entry --tags alexnet
     """
     from mio2trace.analysis import analyse
-    from mio2trace.commands.console import process_cells
-    from mio2trace.notes import InputError
     from mio2trace.reports import layers as report
     from mio2trace.reports.layers import tree_table
     from mio2trace.reports.tables import stacked
@@ -215,8 +212,6 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
       mio2trace kernels run.log prof.json       also the layer and the operation of each kernel
     """
     from mio2trace.analysis import analyse
-    from mio2trace.commands.console import places, process_cells
-    from mio2trace.notes import InputError
     from mio2trace.reports.kernels import spoken
     from mio2trace.reports.tables import renamed, stacked
 
@@ -287,7 +282,6 @@ def _table(
     notes: Notes,
     said: list[str],
 ) -> Table:
-    from mio2trace.notes import InputError
     from mio2trace.reports import kernels as report
 
     profile = run.profiles[place]
@@ -554,7 +548,6 @@ def ops(  # noqa: PLR0913 - click gives each option by keyword
       mio2trace ops --coverage *.log
     """
     from mio2trace.analysis import analyse
-    from mio2trace.notes import Notes
     from mio2trace.readers import A_LOG
 
     options_given = {
@@ -587,7 +580,6 @@ def ops(  # noqa: PLR0913 - click gives each option by keyword
 
 def _timed(analysis: Analysis, phase: str, by: Sequence[str], each: bool, unit: Unit) -> tuple[Table, list[str]] | None:
     """Return the costs of each operation if there is a profile among the files; None without one."""
-    from mio2trace.commands.console import process_cells
     from mio2trace.reports import ops
     from mio2trace.reports.tables import stacked
     from mio2trace.summary import operation_lines

@@ -363,7 +363,6 @@ def view(trace: str, offline: bool, keep: bool, port: int | None, damaged: bool,
       mio2trace view out.pftrace.gz --offline
       mio2trace view out.pftrace --no-browser --keep
     """
-    from mio2trace.notes import Notes
 
     if not offline and port not in (None, PORT):
         raise click.UsageError(f"{UI} takes a file from port {PORT} only; --port goes with --offline")
