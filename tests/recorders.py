@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
+from click.testing import CliRunner, Result
+
+from mio2trace.cli import cli
 from tests.conftest import ROOT, missing
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8"}
@@ -99,6 +105,12 @@ def rocprofv3(folder: Path, profile: dict[str, bytes] | None = None, help_: str 
 
 def rocprof(folder: Path, profile: dict[str, bytes]) -> StandIn:
     return _made(folder, "rocprof", _ROCPROF, "", profile)
+
+
+def dry_run(*words: str, environment: Mapping[str, str] = ENVIRONMENT, cwd: Path) -> Result:
+    """What `mio2trace record --dry-run` prints in this environment alone; nothing of it needs a process of its own."""
+    with mock.patch.dict(os.environ, environment, clear=True), contextlib.chdir(cwd):
+        return CliRunner().invoke(cli, ["record", "--dry-run", *words], catch_exceptions=False)
 
 
 def record(

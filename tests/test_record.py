@@ -27,7 +27,7 @@ from mio2trace.recording import plan, session
 from mio2trace.source.archive import unpacked
 from tests import rocm_made
 from tests.conftest import ROOT
-from tests.recorders import ENVIRONMENT, HELP_6, HELP_7, opencl, record, rocpd, rocprof, rocprofv3
+from tests.recorders import ENVIRONMENT, HELP_6, HELP_7, dry_run, opencl, record, rocpd, rocprof, rocprofv3
 from tests.test_faults import mounted
 
 LOG = gzip.decompress((ROOT / "traces/lenet-rocpd/run.log.gz").read_bytes())
@@ -136,7 +136,7 @@ def test_rocprofv3_gets_this_command_line_and_environment(  # the whole of both
     left = {name: value for name, value in (OURS | given).items() if name != "ROCPROFILER_REGISTER_LIBRARY"}
     assert call.environment == left | added
     assert not os.path.exists(place), "the temporary folder is gone"
-    dry = record("--dry-run", *options, "--", *program, environment=given, cwd=tmp_path)
+    dry = dry_run(*options, "--", *program, environment=given, cwd=tmp_path)
     assert of_script(dry.stdout) == (
         ["run" if word == place else word for word in whole],
         added,
@@ -180,14 +180,14 @@ def test_rocprof_of_old_gets_this_command_line_and_environment(program: list[str
     assert call.arguments == [str(there.path), "--hip-trace", "--roctx-trace", "-o", out, *program]
     assert os.path.basename(out) == "results.csv"
     assert call.environment == OURS | there.environment | BASE | ROCTX
-    dry = record("--dry-run", "--", *program, environment=there.environment, cwd=tmp_path)
+    dry = dry_run("--", *program, environment=there.environment, cwd=tmp_path)
     assert of_script(dry.stdout)[0] == [*call.arguments[:4], "run/results.csv", *program]
 
 
 def test_a_dry_run_is_a_script_that_makes_what_record_makes(program: list[str], tmp_path: Path) -> None:
     """Its folder is an input as the archive is."""
     there = rocprofv3(tmp_path / "rocm")
-    dry = record("--dry-run", "-o", "my run.zip", "--", *program, environment=there.environment, cwd=tmp_path)
+    dry = dry_run("-o", "my run.zip", "--", *program, environment=there.environment, cwd=tmp_path)
     assert not (tmp_path / "my run").exists()
     subprocess.run(["sh", "-ec", dry.stdout], cwd=tmp_path, env=there.environment, check=True)
     record("-o", "my run.zip", "--", *program, environment=there.environment, cwd=tmp_path)
@@ -726,6 +726,6 @@ def test_the_library_stands_before_one_that_the_person_preloads(built: tuple[str
     given = ENVIRONMENT | {"LD_PRELOAD": "libm.so.6"}
     done = record("--dvdt", library, "--", "env", environment=given, cwd=tmp_path)
     assert f"LD_PRELOAD={os.path.abspath(library)}:libm.so.6\n" in done.stdout
-    dry = record("--dry-run", "--dvdt", library, "--", program, "5", cwd=tmp_path)
+    dry = dry_run("--dvdt", library, "--", program, "5", cwd=tmp_path)
     assert f"export LD_PRELOAD={library}\n" in dry.stdout
     assert dry.stdout.splitlines()[-1] == f"{program} 5 > run/run.log 2>&1"

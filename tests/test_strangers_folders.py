@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -125,23 +125,14 @@ def _elsewhere(place: Path) -> None:
     place.symlink_to(other)
 
 
-@pytest.mark.parametrize("made", [_pipe, _endless, _elsewhere])
-@pytest.mark.parametrize("words", [("query", "failures"), ("report", "--format", "text")], ids=" ".join)
-def test_what_is_no_file_is_no_journal(
-    words: Sequence[str], made: Callable[[Path], None], written: Path, tmp_path: Path
-) -> None:
-    """The answer is that of the dataset without it, and it comes."""
+def test_what_is_no_file_is_no_journal(written: Path, tmp_path: Path) -> None:
+    """The answers are those of the dataset without them, and they come; a batch goes on beside them."""
     shutil.copytree(written / "ds", tmp_path / "ds")
-    command, *more = words
-    before = CliRunner().invoke(cli, [command, str(tmp_path / "ds"), *more])
-    made(tmp_path / "ds" / "_runs.2-of-2.jsonl")
-    assert printed(command, tmp_path / "ds", *more)[:2] == (0, before.stdout)
-
-
-@pytest.mark.parametrize("made", [_pipe, _endless, _elsewhere])
-def test_a_batch_goes_on_beside_what_is_no_journal(made: Callable[[Path], None], written: Path, tmp_path: Path) -> None:
-    shutil.copytree(written / "ds", tmp_path / "ds")
-    made(tmp_path / "ds" / "_runs.2-of-2.jsonl")
+    questions = (("query", tmp_path / "ds", "failures"), ("report", tmp_path / "ds", "--format", "text"))
+    before = [CliRunner().invoke(cli, [*map(str, words)]).stdout for words in questions]
+    for number, made in enumerate((_pipe, _endless, _elsewhere), 1):
+        made(tmp_path / "ds" / f"_runs.{number}-of-3.jsonl")
+    assert [printed(*words)[:2] for words in questions] == [(0, answer) for answer in before]
     code, _, said = printed("batch", written / "runs", "-o", tmp_path / "ds")
     assert (code, "nothing to do" in said) == (0, True)
 
