@@ -340,15 +340,31 @@ def test_marks_need_no_fine_host_times() -> None:
     assert layers.mean > 0.99
 
 
+OFTEN_RIGHT = {
+    "lines and calls keep their order whatever the clock does: stamps that may be off by more are not asked": (
+        ("host times in s", "m121-resnet-train-entries-cmd", HANDLES, 437),
+        ("stamps run 2 % fast", "m121-resnet-train-entries-cmd", HIDDEN, 430),
+    ),
+    "of a clock that was set by milliseconds lines come to lie within calls of the thread that prints": (
+        ("stamps step by 5 ms", "m290-resnet-infer-immediate-fused", HIDDEN, 77),
+        ("stamps step by 5 ms", "m121-lenet-train-ownkernels", HIDDEN, 44),
+        ("stamps step by 5 ms", "m290-resnet-train-entries-cmd", HIDDEN, 541),
+    ),
+    "a log that lost the line which begins the benchmark: before its last search the net is set up": (
+        ("middle fifth of the log lost", "m290-resnet-train-entries-cmd", HIDDEN, 440),
+        ("log ends early", "m290-alexnet-infer-level6-cmd", HIDDEN, 44),
+        ("log ends early", "twin-alexnet-level6-none-run.hip-rocpd", TWIN, 50),
+    ),
+}
+"""By what they show: damaged runs with the least number of their kernels that has the right layer."""
+
+
 @pytest.mark.shared
 @pytest.mark.parametrize(
-    ("row", "variant", "least"), [("host times in s", HANDLES, 437), ("stamps run 2 % fast", HIDDEN, 430)]
+    ("row", "name", "variant", "least"), [case for cases in OFTEN_RIGHT.values() for case in cases]
 )
-def test_where_the_clock_may_be_off_by_more_than_a_layer_takes_calls_tell_it(
-    row: str, variant: str, least: int
-) -> None:
-    """Lines and calls keep their order whatever the clock does: stamps that may be off by more are not asked."""
-    layers = measured(shared_folder(), (row, "m121-resnet-train-entries-cmd", variant, 0)).layers
+def test_layers_of_damaged_runs_are_right_or_in_doubt(row: str, name: str, variant: str, least: int) -> None:
+    layers = measured(shared_folder(), (row, name, variant, 0)).layers
     assert layers.right >= least
     assert layers.wrong_and_sure == 0
 
@@ -368,22 +384,6 @@ def test_a_clock_that_was_set_while_the_program_ran_bounds_nothing(name: str, le
     operations = measured(shared_folder(), ("stamps step by an hour", name, HIDDEN, 0)).operations
     assert operations.right >= least
     assert operations.wrong_and_sure == 0
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("name", "least"),
-    [
-        ("m290-resnet-infer-immediate-fused", 77),
-        ("m121-lenet-train-ownkernels", 44),
-        ("m290-resnet-train-entries-cmd", 541),
-    ],
-)
-def test_a_clock_that_was_set_by_milliseconds_bounds_no_layers(name: str, least: int) -> None:
-    """As it comes to lie, lines were printed within calls of the thread that prints: the order of calls tells."""
-    layers = measured(shared_folder(), ("stamps step by 5 ms", name, HIDDEN, 0)).layers
-    assert layers.right >= least
-    assert layers.wrong_and_sure == 0
 
 
 @pytest.mark.shared
@@ -436,22 +436,6 @@ def test_names_tell_which_queue_is_the_thread_s_that_printed_the_layers(
     assert layers.right >= least
     assert layers.wrong_and_sure == 0
     assert layers.mean == pytest.approx(likely, abs=0.1)
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("row", "name", "variant", "least"),
-    [
-        ("middle fifth of the log lost", "m290-resnet-train-entries-cmd", HIDDEN, 440),
-        ("log ends early", "m290-alexnet-infer-level6-cmd", HIDDEN, 44),
-        ("log ends early", "twin-alexnet-level6-none-run.hip-rocpd", TWIN, 50),
-    ],
-)
-def test_before_the_last_search_the_net_is_set_up(row: str, name: str, variant: str, least: int) -> None:
-    """Of a log that lost the line which begins the benchmark, or was cut off before it."""
-    layers = measured(shared_folder(), (row, name, variant, 0)).layers
-    assert layers.right >= least
-    assert layers.wrong_and_sure == 0
 
 
 @pytest.mark.shared
