@@ -293,15 +293,16 @@ def tables_of(
             clean = (cleaner or Cleaner()).text
             cells["problems"] = "; ".join(clean(visible(note.kind)) for note in notes.problems) or None
         rows["runs"].append(of | cells)
-        if process.measures is not None:
-            columns["kernels"].append(kernels_of(process.measures, name, process.rank))
-            columns["copies"].append(copies_of(process.measures, name, process.rank))
     ranks = [process.rank for process in processes]
     for place, _, subject in subjects(run):
         of = _of(name, ranks[place])
         rows["findings"] += [of | finding.record() for finding in findings(subject)]
     for place, row in _ranks(run):
         rows["ranks"].append({**_of(name, ranks[place]), **row})
+    for process in processes:  # last, because these tables are the largest
+        if process.measures is not None:
+            columns["kernels"].append(kernels_of(process.measures, name, process.rank))
+            columns["copies"].append(copies_of(process.measures, name, process.rank))
     return {
         table: joined(columns[table]) if columns.get(table) else of_rows(schema, rows[table])
         for table, schema in TABLES.items()
