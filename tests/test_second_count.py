@@ -116,6 +116,21 @@ def test_whoever_reduces_it_is_communication(name: str, tmp_path: Path) -> None:
     assert measures.steady.step_time.communication_ns == 30_000
 
 
+def test_a_host_that_waits_for_earlier_work_makes_no_step_cold(tmp_path: Path) -> None:
+    """The first step was launched while the device ran 80 ms of set-up, for which the host waited in the step."""
+    events = [*ran(60, 50, 80_000, 1), step("ProfilerStep#2", 75_000, 100), *ran(80_070, 110, 9_000, 2)]
+    events += ran(89_070, 74_000, 1_000, 3)
+    for number, at in ((3, 90_100), (4, 101_000)):
+        events += [step(f"ProfilerStep#{number}", 10_100, at), *ran(at + 20, at + 10, 9_000, 2 * number)]
+        events += ran(at + 9_020, at + 9_010, 1_000, 2 * number + 1)
+    path = tmp_path / "made.json"
+    path.write_bytes(trace(events))
+    (measures,) = measured(path)
+    told = measures.steady.told
+    assert (told.all[0].host_ns, told.all[0].step_ns) == (73_895_000, 10_010_000)
+    assert (told.cold, told.steady) == ((), (2, 3, 4))
+
+
 @pytest.mark.parametrize(("number", "cold"), [(0, True), (1, True), (2, False), (3, False)])
 def test_steps_of_an_engine_are_warm_if_pytorch_counted_steps_before(number: int, cold: bool, tmp_path: Path) -> None:
     """Its own number is not that of PyTorch, whose mark is around it."""

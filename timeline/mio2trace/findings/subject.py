@@ -261,15 +261,15 @@ class Subject:
         """Time of a cold first iteration, median of the steady ones, and the sum of all of them; None if the first one
         is not cold.
 
-        The length is that of the step. It is that of the host's part of the step if this part is longer and known for
-        all. Steady iterations of unknown length are left out.
+        The length is that of the step. If it is unknown, it is that of the host's part of the step. Steady iterations
+        of unknown length are left out.
         """
         cold = self.cold[:1]
         steady = [one for one in self.steady.told.all if self.steady.has(one.number)]
         if not (cold and steady):
             return None
-        on_host = all(one.host_ns is not None for one in (*cold, *steady))
-        first, *later = (max(one.step_ns or 0, one.host_ns or 0 if on_host else 0) for one in (*cold, *steady))
+        is_told = cold[0].step_ns is not None and any(one.step_ns is not None for one in steady)
+        first, *later = ((one.step_ns if is_told else one.host_ns) or 0 for one in (*cold, *steady))
         known = [ns for ns in later if ns]
         return (first, round(median(known)), first + sum(known)) if first and known else None
 

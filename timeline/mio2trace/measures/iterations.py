@@ -12,7 +12,8 @@ commands launched before the recording or between two steps are in no iteration.
   all are cut, the one with most kernels counts, as a *part*;
 * *cold*: one of the first remaining iterations, if it launches searches, builds or loads programs that most later ones
   do not, launches `MORE_KERNELS` times as many kernels as the median of the later ones, or takes more than `LONGER`
-  times their median (its kernels, the step, or the host). If two differ by as much, the shorter one counts.
+  times their median (its kernels, or the step; the host if the lengths of steps are unknown). If two differ by as much,
+  the shorter one counts.
 
 A single complete iteration may be cold, and the rule says so, unless a warm-up phase ran its kernels before, or its
 mark (``ProfilerStep#6``) shows that steps ran before it. So may the first of two repetitions, whose length stands for
@@ -376,13 +377,16 @@ def _why_cold(first: Iteration, later: Sequence[Iteration], *, time_alone: bool 
     """Return why an iteration is cold compared with later ones; empty if it is not."""
     if not time_alone and first.searches and 2 * sum(bool(one.searches) for one in later) < len(later):
         return "searches ran in it"
-    for own, others, what in (
-        (first.kernel_ns, [one.kernel_ns for one in later], "its kernels took"),
-        (first.step_ns, [one.step_ns for one in later], "it took"),
-        (first.host_ns, [one.host_ns for one in later], "the host was in it"),
-    ):
-        known = [one for one in others if one is not None]
-        if own is not None and known and len(known) >= len(later) - 1 and own > LONGER * median(known):
+    lengths = [one.step_ns for one in later if one.step_ns is not None]
+    compared = [(first.kernel_ns, [one.kernel_ns for one in later], "its kernels took")]
+    if first.step_ns is not None and lengths and len(lengths) >= len(later) - 1:
+        # With all of the host's work but what it did while the device still had earlier work, which delayed nothing.
+        compared.append((first.step_ns, lengths, "it took"))
+    elif first.host_ns is not None:
+        on_host = [one.host_ns for one in later if one.host_ns is not None]
+        compared.append((first.host_ns, on_host, "the host was in it"))
+    for own, others, what in compared:
+        if others and len(others) >= len(later) - 1 and own > LONGER * median(others):
             return f"{what} over {LONGER:g} times as long as later"
     if time_alone:
         return ""
