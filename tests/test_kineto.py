@@ -310,6 +310,23 @@ def test_an_op_of_triton_has_its_grid_as_text(tmp_path: Path) -> None:
     assert "arguments of a row that could not be read" not in notes
 
 
+def test_sizes_may_be_text_and_calls_may_have_the_version_of_their_interface(tmp_path: Path) -> None:
+    """A tool that records with CUPTI writes them so."""
+    events = [
+        row("cuda_runtime", "cudaLaunchKernel_v7000", 542, 542, FIRST_US, 5, correlation=71),
+        row(
+            "kernel", "gemm", 0, 7, FIRST_US + 10, 20, device=0, stream=7, correlation=71,
+            grid="[4, 2, 1]", block="[64, 1, 1]",
+        ),
+    ]  # fmt: skip
+    profile, notes = read_bytes(tmp_path, trace(events))
+    (kernel,) = profile.activities
+    assert (kernel.grid, kernel.workgroup) == ((256, 2, 1), (64, 1, 1))
+    assert kernel.call is not None
+    assert kernel.call.name == "cudaLaunchKernel"
+    assert "arguments of a row that could not be read" not in notes
+
+
 def test_work_of_a_device_that_is_not_read_is_a_problem(tmp_path: Path) -> None:
     """Where a profile has no other: it was not the program that ran nothing."""
     host = [event for event in rows() if event["cat"] in ("cpu_op", "user_annotation")]

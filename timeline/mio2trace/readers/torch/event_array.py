@@ -51,8 +51,8 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=NOTHING)
     correlation: Id | None = None
     grid: tuple[int, int, int] | str | None = None
-    """Text if it is an op of Triton: ``grid(100,)``."""
-    block: tuple[int, int, int] | None = None
+    """Text if it is an op of Triton: ``grid(100,)``; some tools write this and ``block`` as text: ``[64, 1, 1]``."""
+    block: tuple[int, int, int] | str | None = None
     size: Id | str | None = msgspec.field(name="bytes", default=None)
     kind: Any = None
     device: Any = None

@@ -578,12 +578,13 @@ class _Reading:
             correlation = self._flows.get((event.pid, event.tid, event.ts))
         if parent == correlation:  # PyTorch 2.0 writes it twice: then only the time tells the op
             parent = None
-        if correlation is not None and (event.name in _IN_BLOCKS or event.name in _IN_ITEMS):
-            launch = self._once(event.name), _size(args.grid), args.block
+        name = _call_name(event.name)
+        if correlation is not None and (name in _IN_BLOCKS or name in _IN_ITEMS):
+            launch = name, _size(args.grid), _size(args.block)
             self._launches.setdefault(id(assembly), {})[correlation] = self._once(launch)
             if type(args.kernel) is str:
                 assembly.launches_kernel(correlation, kernel_name(args.kernel))
-        assembly.call(event.name, thread, times, correlation, parent=parent)
+        assembly.call(name, thread, times, correlation, parent=parent)
 
     # Rows of devices
 
@@ -612,7 +613,7 @@ class _Reading:
         self._gpu.append(
             _Gpu(
                 what, self._once(event.name), event.pid, device or 0, stream, (start, start + length),
-                place, args.correlation, args.external, self._once(_size(args.grid)), self._once(args.block),
+                place, args.correlation, args.external, self._once(_size(args.grid)), self._once(_size(args.block)),
                 _integer(args.size),
                 _route(args.kind, event.name) if what == "copy" else "",
                 None if args.node is None else (_integer(args.graph), _integer(args.node)),
@@ -797,8 +798,26 @@ def _integer(value: object) -> int | None:
     return None
 
 
-def _size(grid: Size3 | str | None) -> Size3 | None:
-    return grid if type(grid) is tuple else None
+_VERSION = late(r"(cuda\w+)_v\d{4,5}", re.ASCII)
+"""CUPTI's name of a call, with the version of CUDA that has it: ``cudaLaunchKernel_v7000``."""
+
+
+@lru_cache(maxsize=1 << 10)
+def _call_name(name: str) -> str:
+    found = _VERSION.fullmatch(name)
+    return name if found is None else found[1]
+
+
+_SIZE = msgspec.json.Decoder(tuple[int, int, int])
+
+
+def _size(size: Size3 | str | None) -> Size3 | None:
+    if not isinstance(size, str):
+        return size
+    try:
+        return _SIZE.decode(size)
+    except UNREADABLE:
+        return None
 
 
 def _work(grid: Size3 | None, block: Size3 | None, launch: _Launch | None) -> tuple[Size3 | None, Size3 | None]:
