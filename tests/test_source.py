@@ -500,6 +500,13 @@ def test_the_function_of_a_long_gap_is_named(tmp_path: Path, frames: tuple[Row, 
     assert advice == f"The longest gap takes 250.0 ms: look at why the host is in {name} for so long."
 
 
+def test_a_function_in_more_than_the_longest_gap_is_not_in_one_gap(tmp_path: Path) -> None:
+    """Together its parts are shorter than that gap."""
+    number, _ = idle(tmp_path, *FRAMES[:4], frame("app/resize.py(5): resize", 255_000, 30_000, 6, 1))
+    assert "in one gap" not in number
+    assert "(230.0 ms of it in resize.py:5 resize) in 22 gaps, the longest 250.0 ms." in number
+
+
 def test_stacks_are_asked_for_only_if_none_were_recorded(tmp_path: Path) -> None:
     number, advice = idle(tmp_path)
     assert "ms host-bound in 22 gaps, the longest 250.0 ms." in number

@@ -114,7 +114,7 @@ def cause(one: Cause, count_: int, *, is_filtered: bool = False, longest: bool =
         return f"{ms(one.ns / count_)} {why} in {gaps}{most}"
     at = f" at {one.line}" if one.line else ""
     where = ""
-    if in_one and name == one.longest_during and ns <= one.longest_ns:
+    if in_one and name == one.longest_during and ns == one.longest_during_ns:
         where, most = " in one gap,", ""
     return f"{ms(one.ns / count_)} {why} ({ms(ns / count_)} of it{where} in {name}{at}) in {gaps}{most}"
 

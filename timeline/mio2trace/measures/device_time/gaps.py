@@ -49,7 +49,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """The gaps with one cause. ``during``: the host's work (a call, an op, a range, a Python function) during most of a
     gap, with its part of these gaps, longest first, as far as known. ``line``: the
     source line of the launch that ended most gaps of the first work; empty if it is not recorded. ``longest_ns``: the
-    longest gap; ``longest_during``: the host's work in it."""
+    longest gap; ``longest_during``, ``longest_during_ns``: the host's work in it, and its part of it."""
 
     why: Why
     count: int
@@ -58,6 +58,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     line: str = ""
     longest_ns: int = 0
     longest_during: str = ""
+    longest_during_ns: int = 0
 
 
 def causes(alignment: Alignment, device: DeviceTime, windows: Sequence[Span]) -> tuple[Cause, ...]:
@@ -77,11 +78,11 @@ class _Gaps:
         took: Counter[Why] = Counter()
         during: dict[Why, Counter[str]] = defaultdict(Counter)
         lines: dict[tuple[Why, str], Counter[str]] = defaultdict(Counter)
-        longest: dict[Why, tuple[int, str]] = {}
+        longest: dict[Why, tuple[int, str, int]] = {}
         kinds, (starts, ends, positions) = self._sort_out(windows)
         for why, lengths in kinds.items():
             if len(lengths):
-                count[why], took[why], longest[why] = len(lengths), _sum(lengths), (int(lengths.max()), "")
+                count[why], took[why], longest[why] = len(lengths), _sum(lengths), (int(lengths.max()), "", 0)
         named = self._longest(starts, ends, positions)
         if len(named) < len(starts):
             count["host"] = len(starts) - len(named)
@@ -99,16 +100,16 @@ class _Gaps:
             during[why][name] += of_gap
             count[why] += 1
             took[why] += length
-            longest[why] = length, name  # they are in order of length
+            longest[why] = length, name, of_gap  # they are in order of length
         for why in sorted(took, key=lambda why: (-took[why], why)):
             del during[why][""]
             most = sorted(during[why].items(), key=lambda item: (-item[1], item[0]))
             of_first = lines[why, most[0][0]] if most else Counter[str]()
             line = min(of_first, key=lambda line: (-of_first[line], line), default="")
-            length, name = longest[why]
+            length, name, of_gap = longest[why]
             yield Cause(
                 why=why, count=count[why], ns=took[why], during=tuple(most[:MOST_NAMES]), line=line,
-                longest_ns=length, longest_during=name,
+                longest_ns=length, longest_during=name, longest_during_ns=of_gap,
             )  # fmt: skip
 
     def _line(self, position: int) -> str:
