@@ -154,16 +154,6 @@ def test_one_part_of_a_recurrent_call_that_takes_all_kernels_is_doubted() -> Non
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("name", ["m121-resnet-infer-2it", "m121-lenet-train-ownkernels"])
-def test_calls_behind_many_of_another_program_are_found_for_the_first_kernels(name: str) -> None:
-    """Kernels without a call may belong to calls far ahead in the log, also if they run before the first link."""
-    case = ("another program's log before", name, NO_FRAMEWORK, 0)
-    operations = measured(shared_folder(), case).operations
-    assert operations.wrong_and_sure == 0
-    assert operations.right == operations.kernels
-
-
-@pytest.mark.shared
 @pytest.mark.parametrize(
     ("log", "profile", "name", "variant", "seed"),
     [
