@@ -5,6 +5,7 @@ Device and host times are each kept within twice `FAR_NS`."""
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
@@ -163,10 +164,10 @@ class HostTimes(msgspec.Struct, frozen=True, kw_only=True):
     ``own_ends`` never decrease per queue only. An activity in ``unknown`` has no times and follows the one before it.
     """
 
-    begins: list[int]
-    called: list[int]
-    ends: list[int]
-    own_ends: list[int]
+    begins: Sequence[int]
+    called: Sequence[int]
+    ends: Sequence[int]
+    own_ends: Sequence[int]
     unknown: frozenset[int]
     error_ns: int = 0
 
@@ -194,10 +195,9 @@ def host_times(commands: Activities, notes: Notes, error_ns: int = 0) -> HostTim
     for queue in present(commands.queue):
         rows = commands.queue == queue
         own_ends[rows] = np.maximum.accumulate(own_ends[rows])
-    return HostTimes(
-        begins=begins.tolist(), called=called.tolist(), ends=ends.tolist(), own_ends=own_ends.tolist(),
-        unknown=frozenset(unknown), error_ns=error_ns,
-    )  # fmt: skip
+    columns = {"begins": begins, "called": called, "ends": ends, "own_ends": own_ends}
+    packed = {name: array("q", column.tobytes()) for name, column in columns.items()}
+    return HostTimes(**packed, unknown=frozenset(unknown), error_ns=error_ns)
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):

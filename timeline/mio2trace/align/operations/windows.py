@@ -7,10 +7,12 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, groupby, pairwise
-from typing import Literal, NamedTuple
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align.clocks.axis import HostTimes, Timeline
 from mio2trace.align.clocks.fit import STAMP_NS, LogClock, resolution, stamp_of_call
@@ -20,7 +22,7 @@ from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, POSITION, Evidence
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent
 from mio2trace.model.profile import Profile
-from mio2trace.model.tables import distinct
+from mio2trace.model.tables import NEVER, NO, distinct
 from mio2trace.ops.operation import Operation
 
 ENOUGH_BUFFERS, MOST_BUFFERS = 6, 10_000
@@ -140,7 +142,6 @@ def one_stream_each(links: Links, streams: Mapping[tuple[int, int], Sequence[int
 Late = Literal["", "lines", "calls"]
 """Lines that came late into the log in blocks, because their stream was buffered."""
 BUFFERED: dict[Late, str] = {"lines": "the framework's lines", "calls": "MIOpen's lines"}
-NEVER = 1 << 63
 DISORDER = 50
 """One stamp in this number may be out of order; with more, stamps are not used."""
 
@@ -157,12 +158,11 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
 
     def reached(self, operations: int) -> list[bool]:
         """Return for each operation whether a kernel can belong to it."""
-        begins = [0] * (operations + 1)
-        for (first, last), _ in groupby(zip(self.first, self.last, strict=True)):
-            if first <= last:
-                begins[max(0, first)] += 1
-                begins[last + 1] -= 1
-        return [count > 0 for count in accumulate(begins[:-1])]
+        first, last = np.asarray(self.first), np.asarray(self.last)
+        first, last = first[first <= last], last[first <= last]
+        begin, end = (np.bincount(one, minlength=operations + 1) for one in (np.maximum(first, 0), last + 1))
+        reached: list[bool] = (np.cumsum(begin - end)[:-1] > 0).tolist()
+        return reached
 
 
 def everywhere(kernels: int, operations: int) -> Windows:
@@ -199,24 +199,32 @@ def by_stamps(
 
     ``lines``: the log's. ``calls``: entries with stamps. ``host_step_ns``: step of host times. ``late``: late lines
     bound nothing in front of them, late calls are not bound from the front by lines."""
-    stamped = sorted({*lines, *calls})
-    wrong = sum(after.high < before.low for before, after in pairwise(stamped))
-    if not stamped or wrong * DISORDER > len(stamped):
+    stamped = _in_order([*lines, *calls])
+    wrong = int((stamped[1:, 2] < stamped[:-1, 1]).sum())
+    if not len(stamped) or wrong * DISORDER > len(stamped):
         return None
-    in_front, behind = (sorted(calls) if late == word else stamped for word in ("calls", "lines"))
-    lines_in_front, lines_behind_it = [one.line for one in in_front], [one.line for one in behind]
-    low = [*accumulate((one.low for one in in_front), max, initial=-NEVER)]
-    high = [*accumulate((one.high for one in reversed(behind)), min, initial=NEVER)][::-1]
-    begin = [low[bisect_right(lines_in_front, operation.line)] for operation in operations]
-    end = [high[bisect_right(lines_behind_it, line)] for line in lines_behind(operations, streams)]
-    end = [*accumulate(reversed(end), min)][::-1]
-    called = [times.called[position] for position in positions]
-    error_ns = times.error_ns
-    return Windows(
-        first=array("q", [bisect_left(end, time - error_ns) for time in called]),
-        last=array("q", [bisect_right(begin, time + host_step_ns) - 1 for time in called]),
-        by=BOUNDARY_STAMPS,
-    )
+    in_front, behind = (_in_order(calls) if late == word else stamped for word in ("calls", "lines"))
+    low = np.maximum.accumulate(np.append(NO, in_front[:, 1]))
+    high = np.minimum.accumulate(np.append(NEVER, behind[::-1, 2]))[::-1]
+    begin = low[np.searchsorted(in_front[:, 0], [operation.line for operation in operations], "right")]
+    end = high[np.searchsorted(behind[:, 0], lines_behind(operations, streams), "right")]
+    end = np.minimum.accumulate(end[::-1])[::-1]
+    called = np.asarray(times.called)[np.asarray(positions)]
+    first = np.searchsorted(end, called - times.error_ns)
+    last = np.searchsorted(begin, called + host_step_ns, "right") - 1
+    return Windows(first=array("q", first.tobytes()), last=array("q", last.tobytes()), by=BOUNDARY_STAMPS)
+
+
+def _in_order(stamped: Sequence[Stamped]) -> NDArray[Any]:
+    """Return (line, low, high) of each, in order, each once. Times that no trace can have are Python's integers."""
+    try:
+        columns = np.array(stamped, np.int64).reshape(-1, 3)
+    except OverflowError:
+        return np.array(sorted({*stamped}), object).reshape(-1, 3)
+    columns = columns[np.lexsort(columns.T[::-1])]
+    is_new = np.append(True, (np.diff(columns, axis=0) != 0).any(axis=1))[: len(columns)]
+    found: NDArray[Any] = columns[is_new.astype(bool)]
+    return found
 
 
 class Stamped(NamedTuple):

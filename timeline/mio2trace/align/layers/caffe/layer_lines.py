@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from math import exp
 from operator import mul
 
 import msgspec
+import numpy as np
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import Timeline, chances_between, stamps_bound
@@ -385,8 +387,8 @@ def _rows(
     return _between_lines(given, follows, between) if axis.by_line else given
 
 
-def _latest(times: Sequence[int], positions: Sequence[int]) -> list[int]:
-    return [*accumulate([times[position] for position in positions], max)]
+def _latest(times: Sequence[int], positions: Sequence[int]) -> Sequence[int]:
+    return array("q", np.maximum.accumulate(np.asarray(times, np.int64)[np.asarray(positions)]).tobytes())
 
 
 def _between_lines(given: Sequence[Row], follows: Sequence[bool], between: Sequence[tuple[int, int]]) -> list[Row]:
