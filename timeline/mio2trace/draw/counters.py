@@ -6,13 +6,13 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise, repeat
-from operator import le, lt, neg
-from typing import NamedTuple
+from operator import attrgetter, le, lt, neg
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.draw.base import ROW, TimeBase, highest_shown, six_digits, three_digits
+from mio2trace.draw.base import ROW, TimeBase, highest_shown, shifted, six_digits, three_digits
 from mio2trace.draw.device import DeviceSide
 from mio2trace.draw.selection import Chosen
 from mio2trace.trace import CounterValue, CounterValues, Numbers
@@ -137,62 +137,54 @@ def rate_events(
     yield from _busy(alignment, base, side, origin, chosen)
 
 
-class _Spans(NamedTuple):
-    """The work on a device in columns: begin, end and rate."""
-
-    starts: list[int]
-    ends: list[int]
-    rates: list[float]
-
-    def add(self, start: int, end: int, rate: float) -> None:
-        self.starts.append(start)
-        self.ends.append(end)
-        self.rates.append(rate)
+_Spans = dict[int, list[tuple[Numbers, Numbers, NDArray[np.float64]]]]
+"""The work on each device in columns: begin, end and rate."""
 
 
-def _no_spans() -> dict[int, _Spans]:
-    return defaultdict(lambda: _Spans([], [], []))
-
-
-def _rates(name: str, unit: str, spans: dict[int, _Spans], side: DeviceSide) -> Iterator[CounterValues]:
+def _rates(name: str, unit: str, spans: _Spans, side: DeviceSide) -> Iterator[CounterValues]:
     """Return the counter of each device. Empties ``spans`` meanwhile, because a run may have a million."""
     for device in sorted(spans):
-        starts, ends, rates = spans.pop(device)
-        highest = highest_shown(rates)
-        drawn = [min(rate, highest) for rate in rates]
+        starts, ends, rates = map(np.concatenate, zip(*spans.pop(device), strict=True))
+        rates = np.minimum(rates, highest_shown(rates.tolist()))
+        order = np.argsort(starts, kind="stable")
+        columns = (column[order].tolist() for column in (starts, ends, rates))
         process = side.process_of[device]
         track = side.counter_tracks.get(process)
-        for times, values in _in_rows(_steps(_changes(starts, ends, drawn))):
+        for times, values in _in_rows(_steps(_changes(*columns))):
             yield CounterValues(process, name, unit, times, values, track)
 
 
-def _achieved(
-    alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int
-) -> tuple[dict[int, _Spans], dict[int, _Spans]]:
+def _achieved(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -> tuple[_Spans, _Spans]:
     """Return the FLOPs and the bytes of each operation divided by the time of its kernels; copies also have bytes."""
     commands, operation_at = alignment.profile.commands, side.measures.operation_at
-    achieved, traffic = _no_spans(), _no_spans()
+    achieved: _Spans = defaultdict(list)
+    traffic: _Spans = defaultdict(list)
     ran = [operation for operation in operation_at.values() if operation.phase == "run"]
     has_sizes = any(operation.bytes_min for operation in ran)
     if not has_sizes and not any(operation.flop for operation in ran):
         return achieved, traffic
     timed_ns = side.measures.operations.timed_ns
-    for device, index, row, _ in side.rows():
+    rates_of = []
+    for amount_of in (attrgetter("flop"), attrgetter("bytes_min")):
+        rates = np.zeros(len(timed_ns))
+        for operation in ran:
+            if timed_ns[operation.index] and (amount := amount_of(operation)):
+                rates[operation.index] = amount / timed_ns[operation.index]
+        rates_of.append(rates)
+    moves = (commands.size_bytes != 0) & (commands.time_ns != 0) & has_sizes
+    for device, index, firsts, lasts, copies in side.unbroken_rows():
         shift = base.device(device, 0) - origin
-        if index != NONE:
-            # If an operation is in several rows, each has the rate of the whole operation.
-            operation, ran_ns = operation_at[index], timed_ns[index]
-            if not ran_ns or operation.phase != "run":
-                continue
-            start, end = int(commands.start_ns[row[0]]), int(commands.end_ns[row[-1]])
-            for spans, amount in ((achieved, operation.flop), (traffic, operation.bytes_min)):
-                if amount:
-                    spans[device].add(start + shift, end + shift, amount / ran_ns)
-        elif has_sizes:
-            row = row[(commands.size_bytes[row] != 0) & (commands.time_ns[row] != 0)]
-            columns = (one[row].tolist() for one in (commands.start_ns, commands.end_ns, commands.size_bytes))
-            for start, end, moved in zip(*columns, strict=True):
-                traffic[device].add(start + shift, end + shift, moved / (end - start))
+        starts, ends = commands.start_ns[firsts], commands.end_ns[lasts]
+        # If an operation is in several rows, each has the rate of the whole operation.
+        for spans, rates in zip((achieved, traffic), rates_of, strict=True):
+            known = rates[index] > 0
+            spans[device].append((shifted(starts[known], shift), shifted(ends[known], shift), rates[index[known]]))
+        copies = copies[moves[copies]]
+        sizes = zip(commands.size_bytes[copies].tolist(), commands.time_ns[copies].tolist(), strict=True)
+        moved = np.array([moved / took for moved, took in sizes])
+        traffic[device].append(
+            (shifted(commands.start_ns[copies], shift), shifted(commands.end_ns[copies], shift), moved)
+        )
     return achieved, traffic
 
 

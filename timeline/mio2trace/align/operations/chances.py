@@ -88,7 +88,9 @@ class Posterior(msgspec.Struct, kw_only=True):
         """Give a doubtful link the measured confidence of such links (`rates.CALIBRATED`); the others get the rest."""
         before = self.confidence[at]
         after = self.confidence[at] = calibrated("operation", before)
-        rest = (1 - after) / (1 - before) if after != before else 1.0
+        if after == before:
+            return
+        rest = (1 - after) / (1 - before)
         self.others[at] = tuple((place, chance * rest) for place, chance in self.others[at])
         self.gone[at] *= rest
 

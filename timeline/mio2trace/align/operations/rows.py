@@ -349,9 +349,9 @@ class Kernels:
     ``named``: buffers that an operation names. ``helped[i]``: 2 if kernel i reads what the kernel before made for it, 1
     if probably. ``apart[i]``: both have buffers, but no common one. ``again[i]``: equal to one of the two before.
     ``parted[i]``: the thread moved host data in between. ``in_row[i]``: continues a row of GEMMs. ``after_helper[i]``:
-    follows a helper of what comes next. ``gemm_before[i]``, ``main_before[i]``: kind of the last GEMM, of the
-    last main kernel, or -1. ``written``, ``read``: buffer
-    of the kernel, of a helper, or 0. ``cut``: length at which a tool cut ``names``, or 0. ``is_blurred``: cut names do
+    follows a helper of what comes next. ``library[i]``: is the library's. ``gemm_before[i]``, ``main_before[i]``: kind
+    of the last GEMM, of the last main kernel, or -1. ``written``, ``read``: buffer of the kernel, of a helper, or 0.
+    ``cut``: length at which a tool cut ``names``, or 0. ``is_blurred``: cut names do
     not distinguish GEMM and scaling."""
 
     def __init__(
@@ -404,7 +404,8 @@ class Kernels:
         scaling = np.array([kind.role == "scale" for kind in self.kinds])
         helping = np.array([kind.role in PRE and not _WHOLE_CALLS.match(kind.launch[0]) for kind in self.kinds])
         self.in_row = bytearray(again & (library & (computing | scaling))[of])
-        self.after_helper = bytearray(library[of] & helping[np.append(of[:1], of)[:-1]])
+        self.library = library[of]
+        self.after_helper = bytearray(self.library & helping[np.append(of[:1], of)[:-1]])
         self.gemm_before = _last(of, computing)
         self.main_before = _last(of, np.array([kind.role == "main" for kind in self.kinds]))
 

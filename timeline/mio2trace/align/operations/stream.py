@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+
+import numpy as np
 
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.operations.chances import (
@@ -136,6 +139,7 @@ class Stream:
         # Where more is left on both sides than is linked, calls and kernels may be others'.
         is_scant = self.left_over() > 1 / 2 and self.leaves_calls()
         in_part = self._launched_in_part(posterior)
+        certain: dict[Evidence, tuple[array[int], array[int]]] = {}
         for number, place in enumerate(posterior.operation):
             if place == NONE:
                 continue
@@ -150,7 +154,14 @@ class Stream:
             index = self.operations[place].index
             if by == ORDER or scant or index in in_part or self.likelihood.may_be_two(place):
                 confidence = min(confidence, WHOLE)
-            links.give_operation((self.positions[number],), index, by, confidence=confidence)
+            if confidence < 1:
+                links.give_operation((self.positions[number],), index, by, confidence=confidence)
+                continue
+            positions, indices = certain.setdefault(by, (array("q"), array("q")))
+            positions.append(self.positions[number])
+            indices.append(index)
+        for by, (positions, indices) in certain.items():
+            links.give_operations(np.asarray(positions), np.asarray(indices), by)
 
     def _launched_in_part(self, posterior: Posterior) -> set[int]:
         parts = Counter(operation.index for operation in self.operations)
@@ -180,16 +191,12 @@ class Stream:
     def left_over(self) -> float:
         """Return the share of the library's kernels without a call."""
         posterior = self.posterior or self.solve()
-        library = sum(self.likelihood.kernels.kind(number).library for number in range(len(self.positions)))
-        return sum(self._left(posterior)) / max(1, library)
+        return sum(self._left(posterior)) / max(1, int(self.likelihood.kernels.library.sum()))
 
     def _left(self, posterior: Posterior) -> list[bool]:
         """Return of each kernel whether it is the library's and has no call."""
-        kernels = self.likelihood.kernels
-        return [
-            place == NONE and kernels.kinds[number].library
-            for place, number in zip(posterior.operation, kernels.of, strict=True)
-        ]
+        left: list[bool] = ((np.array(posterior.operation) == NONE) & self.likelihood.kernels.library).tolist()
+        return left
 
     def leaves_calls(self, posterior: Posterior | None = None) -> bool:
         """Return whether a call that executes has no kernels."""

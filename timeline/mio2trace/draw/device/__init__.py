@@ -293,6 +293,19 @@ class DeviceSide:
                 if len(drawn):
                     yield self._device_of.get(queue, 0), index, row, drawn
 
+    def unbroken_rows(self) -> Iterator[tuple[int, Numbers, Numbers, Numbers, Numbers]]:
+        """Return of each lane the device, the operations of its unbroken rows with a drawn command, the first and the
+        last position of each, and the drawn positions without operation."""
+        for (queue, _, _), positions in self._lanes.items():
+            operations = self._operation_of[positions]
+            borders = unbroken(operations)
+            drawn = np.ones(len(positions), bool) if self._chosen is None else self._chosen.drawn[positions]
+            kept = np.flatnonzero((operations[borders[:-1]] != NONE) & np.logical_or.reduceat(drawn, borders[:-1]))
+            firsts, lasts = borders[kept], borders[kept + 1] - 1
+            outside = positions[drawn & (operations == NONE)]
+            device = self._device_of.get(queue, 0)
+            yield device, operations[firsts].astype(np.int64), positions[firsts], positions[lasts], outside
+
     def inside(self, row: Numbers) -> Numbers:
         """Return the chosen part of a row."""
         return row if self._chosen is None else row[self._chosen.inside[row]]

@@ -212,7 +212,7 @@ _ROWS = (
 
 
 class _Form(NamedTuple):
-    """What many commands have in common. ``launch``: the place of the values that only OpenCL records."""
+    """What many commands have in common."""
 
     kind: Literal["kernel", "copy"]
     name: str
@@ -220,7 +220,7 @@ class _Form(NamedTuple):
     queue: int
     grid: Size3 | None = None
     workgroup: Size3 | None = None
-    launch: int = 0
+    opencl: OpenClLaunch = NOT_OPENCL
     route: str = ""
 
 
@@ -242,12 +242,12 @@ class ProfileFolder:
         self._programs: list[Program] = []
         self._program_of: dict[str, int] = {}
         self._rows = Growing(_ROWS)
-        self._forms: dict[_Form, int] = {}
+        self._forms: list[_Form] = []
+        self._form_of: dict[tuple[Any, ...], int] = {}
+        """By what a call states of its command, but for times and sizes, and by its arguments."""
         self._other_calls: list[HostCall] = []
         self._buffers: list[BufferCreated] = []
         self._interned: dict[Any, Any] = {}
-        self._launches: dict[tuple[Any, ...], int] = {}
-        """What a launch has of its own to its number. Copies have the first."""
         self._kernel_name = cache(kernel_name)
         self._seconds: dict[str, int] = {}
         self._cut_pointers = False
@@ -322,7 +322,7 @@ class ProfileFolder:
         )
 
     def _activities(self) -> Activities:
-        rows, forms = self._rows, [*self._forms]
+        rows, forms = self._rows, self._forms
         form, count = rows["form"], len(rows)
         calls = Calls.of_columns(
             count,
@@ -331,12 +331,11 @@ class ProfileFolder:
             end_ns=rows["host_end_ns"],
             **{field: rows[field] for field in ("line", "number", "prepared_ns")},
         )
-        launches = [NOT_OPENCL, *(OpenClLaunch(key[0], key[3:], key[1], key[2]) for key in self._launches)]
         made: Activities = Activities.of_columns(
             count,
             kind=np.array([KINDS.index(one.kind) for one in forms], np.int8)[form],
             queue=np.array([one.queue for one in forms], np.int64)[form],
-            opencl=Pool(launches, np.array([one.launch for one in forms], np.int32)[form]),
+            opencl=Pool.of(one.opencl for one in forms).take(form),
             name=Pool.of(one.name for one in forms).take(form),
             grid=Pool.of(one.grid for one in forms).take(form),
             workgroup=Pool.of(one.workgroup for one in forms).take(form),
@@ -347,12 +346,12 @@ class ProfileFolder:
         )
         return made
 
-    def _add(self, form: _Form, index: int, line: int, times: _Times, stamps: Stamps, prepared: str, size: int) -> None:
+    def _add(self, form: int, index: int, line: int, times: _Times, stamps: Stamps, prepared: str, size: int) -> None:
         """Add a command; its call has its number."""
         host = self._host
         self._rows.add((
             index, line, *times, _or_no(host(stamps.start)), _or_no(host(stamps.end)), _or_no(host(prepared)), size,
-            self._forms.setdefault(form, len(self._forms)),
+            form,
         ))  # fmt: skip
 
     def _marks(self) -> Sequence[TimerMark]:
@@ -433,11 +432,16 @@ class ProfileFolder:
         prepared = kernel.prepared
         gwo, gws, lws = call.gwo, call.gws, call.lws
         # one flat tuple, because a million of them are hashed and compared
-        offset = gwo if len(gwo) == 3 else None
-        key: tuple[Any, ...] = (call.kernel, kernel.program, offset, *kernel.arguments)
-        launch = self._launches.setdefault(key, len(self._launches) + 1)
-        grid, group = gws if len(gws) == 3 else None, lws if len(lws) == 3 and any(lws) else None
-        form = _Form("kernel", self._kernel_name(call.name), _LAUNCH, self._queue(call.queue), grid, group, launch)
+        key = (call.kernel, kernel.program, gwo, gws, lws, call.name, call.queue, *kernel.arguments)
+        form = self._form_of.get(key)
+        if form is None:
+            offset = gwo if len(gwo) == 3 else None
+            grid, group = gws if len(gws) == 3 else None, lws if len(lws) == 3 and any(lws) else None
+            handle, *arguments = (self._interned.setdefault(one, one) for one in (call.kernel, *kernel.arguments))
+            form = self._form_of[handle, *key[1:7], *arguments] = len(self._forms)
+            launch = OpenClLaunch(handle, tuple(arguments), kernel.program, offset)
+            name, queue = self._kernel_name(call.name), self._queue(call.queue)
+            self._forms.append(_Form("kernel", name, _LAUNCH, queue, grid, group, launch))
         times = self._device_times(call, index)
         self._add(form, index, line, times, call.timestamp or NO_STAMPS, prepared.start if prepared else "", 0)
         kernel.prepared = None
@@ -447,7 +451,11 @@ class ProfileFolder:
 
     def _enqueue_copy(self, call: EnqueueReadBuffer | EnqueueWriteBuffer, index: int, line: int) -> None:
         name = "read buffer" if isinstance(call, EnqueueReadBuffer) else "write buffer"
-        form = _Form("copy", name, str(call.__struct_config__.tag), self._queue(call.queue), route=_COPIES[name])
+        form = self._form_of.get((name, call.queue))
+        if form is None:
+            form = self._form_of[name, call.queue] = len(self._forms)
+            api, queue = str(call.__struct_config__.tag), self._queue(call.queue)
+            self._forms.append(_Form("copy", name, api, queue, route=_COPIES[name]))
         times, size = self._device_times(call, index), self._bytes(call.size, index)
         self._add(form, index, line, times, call.timestamp or NO_STAMPS, "", size)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
@@ -621,10 +622,7 @@ class _Writer:
             new, uuid = self._declare(of)
             out.append(new)
             head = self._counters[key] = tp.integer(tp.TYPE, tp.COUNTER) + tp.integer(tp.TRACK_UUID, uuid)
-        return [
-            head + (tp.integer(tp.COUNTER_INTEGER, value) if isinstance(value, int) else _REAL_SAMPLE + short(value))
-            for value in values
-        ]
+        return [_sample(head, value) for value in values]
 
     def _declare(self, event: CounterValue | CounterValues) -> tuple[bytes, int]:
         """Return a counter's descriptor and its uuid, which is always the same."""
@@ -636,6 +634,12 @@ class _Writer:
         fields = [tp.integer(1, uuid), tp.text(2, name), tp.integer(5, parent)]
         fields += [tp.message(8, tp.text(6, unit)), *placed(_COUNTER_RANK, self._help.get(event.name, ""))]
         return tp.stateless(tp.message(tp.TRACK_DESCRIPTOR, b"".join(fields))), uuid
+
+
+@lru_cache(maxsize=1 << 14, typed=True)
+def _sample(head: bytes, value: float) -> bytes:
+    """Cached, because a counter of three digits has few values, and a run may have millions of them."""
+    return head + (tp.integer(tp.COUNTER_INTEGER, value) if isinstance(value, int) else _REAL_SAMPLE + short(value))
 
 
 def _in_columns(events: Iterator[Event | Slices | Flows]) -> Iterator[Slices | CounterValue]:
