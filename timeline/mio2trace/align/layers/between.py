@@ -74,7 +74,7 @@ def place_updates(attribution: Attribution) -> None:
         source, end, iteration = ended[place]
         if following == len(layer_lines) or layer_lines[following] > (source, end):
             iteration_of[operation.index] = iteration
-    if not iteration_of:
+    if not iteration_of or not len(attribution.profile.activities):
         return
     passes = np.asarray(links.pass_of)
     iterations = numbers((one.iteration for one in links.passes), len(links.passes))
