@@ -403,7 +403,7 @@ def test_workers_that_do_not_start_are_said_for_each_run(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_with_the_program(number: signal.Signals, tmp_path: Path) -> None:
     """As a terminal does it: all of the group get the signal, this program's line is all there is."""
-    for name in ("one", "two", "three"):
+    for name in map(str, range(12)):  # enough that a busy machine sees them at work
         made_up(tmp_path / "runs" / name, iterations=60, kernels=40)
     command = [sys.executable, "-m", "mio2trace", "batch", str(tmp_path / "runs"), "-o", str(tmp_path / "ds")]
     process = subprocess.Popen([*command, "--workers=2"], stderr=subprocess.PIPE, text=True, start_new_session=True)
