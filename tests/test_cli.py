@@ -179,7 +179,7 @@ def test_help_and_version() -> None:
         (("run.log", "-o"), "requires an argument"),
         (
             ("run.log", "-o", "out.txt"),
-            "out.txt: expected a name that ends in .json, .json.gz, .pftrace, .pftrace.gz, or -",
+            "out.txt: expected a name that ends in .json, .json.gz, .pftrace, .pftrace.gz, .parquet, .html, or -",
         ),
         (("-", "-", "-o", "out.json"), "standard input (-) can be given once"),
         (("run.log", "prof.json", "-o", "prof.json"), "prof.json is also an input"),

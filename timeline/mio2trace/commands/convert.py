@@ -32,7 +32,7 @@ from mio2trace.commands.console import (
 )
 from mio2trace.evidence import EVIDENCE
 from mio2trace.files import STANDARD_INPUT, TABLES_SUFFIX
-from mio2trace.notes import InputError
+from mio2trace.notes import InputError, OptionError
 from mio2trace.outgoing import count
 
 if TYPE_CHECKING:
@@ -209,10 +209,16 @@ def convert(
 
 
 def _by_kind(outputs: Sequence[str]) -> tuple[str | None, str | None, str | None]:
-    """The trace, the folder of tables, the page of the report. Raises `click.UsageError` for two of one kind."""
+    """The trace, the folder of tables, the page of the report. Raises `click.UsageError` for two of one kind, and
+    `OptionError` for a name of no kind."""
+    from mio2trace.writers import by_suffix, suffixes
+
     found: dict[str, str] = {}
     for output in outputs:
         kind = next((suffix for suffix in (TABLES_SUFFIX, PAGE_SUFFIX) if output.lower().endswith(suffix)), "")
+        if not kind and by_suffix(output) is None:
+            names = ", ".join((*suffixes(), TABLES_SUFFIX, PAGE_SUFFIX))
+            raise OptionError(f"{output}: expected a name that ends in {names}, or -")
         if kind in found:
             raise click.UsageError(f"{found[kind]} and {output}: expected one output of each kind")
         found[kind] = output
