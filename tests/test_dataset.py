@@ -394,6 +394,18 @@ def test_a_trace_tables_and_a_page_of_one_reading_are_those_of_three(tmp_path: P
     assert not (tmp_path / "b.html").exists()
 
 
+@pytest.mark.parametrize("given", ["convert", "report", "convert -o t.parquet"])
+def test_no_report_is_written_over_an_input(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log may have the name of a page."""
+    monkeypatch.chdir(tmp_path)
+    log = (ROOT / "traces" / TRACES["log alone"][0]).read_bytes()
+    Path("run.html").write_bytes(log)
+    done = CliRunner().invoke(cli, [*given.split(), "run.html", "-o", "run.html"])
+    assert (done.exit_code, "run.html is also an input" in done.stderr) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.html"]
+    assert Path("run.html").read_bytes() == log
+
+
 def test_with_strict_nothing_is_written_beside_a_refused_trace(tmp_path: Path) -> None:
     """A problem of the inputs is found before the first output."""
     cut = tmp_path / "run.log.gz"

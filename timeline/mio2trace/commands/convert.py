@@ -26,6 +26,7 @@ from mio2trace.commands.console import (
     only_reading_options,
     put,
     quiet_option,
+    refuse_to_overwrite,
     say,
     tell,
     words_option,
@@ -177,6 +178,7 @@ def convert(
 
         _refuse_all_but(_OF_ANSWER, ": add -o OUT.pftrace")
         return make(files, page or "-", None, None, reading, strict=strict, quiet=quiet)
+    refuse_to_overwrite(files, page)
     beside = functools.partial(_write_beside, files, tables, page, reading, drawing)
     if not is_drawn:
         _refuse_all_but(_OF_TABLES, ", not tables")

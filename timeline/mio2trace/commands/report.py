@@ -22,6 +22,7 @@ from mio2trace.commands.console import (
     process_cells,
     put,
     reading_options,
+    refuse_to_overwrite,
     say,
     show,
     tell,
@@ -84,6 +85,7 @@ def make(
     form = form or ("text" if output == "-" else SUFFIXES.get(os.path.splitext(output)[1].lower()))
     if form is None:
         raise OptionError(f"{output}: expected a name that ends in {', '.join(SUFFIXES)}, or --format")
+    refuse_to_overwrite(files, output)
     peaks = None if gpu is None else gpu_of(gpu)
     analysis, incomplete = None, False
     if is_fleet(files):
