@@ -24,6 +24,7 @@ from mio2trace.answer.text import lines
 from mio2trace.answer.text import rank_lines as answer_lines
 from mio2trace.cli import cli
 from mio2trace.dataset import tables_of
+from mio2trace.findings.rule import ms
 from mio2trace.model.profile import Activity, Call, Clock, Device, Process, Profile, Queue, Range, Thread
 from mio2trace.notes import Notes
 from mio2trace.ranks import HOST, meetings, said, straggler, table, totals
@@ -96,7 +97,7 @@ def three(*, clock: Clock = HERE, ahead: int = 0) -> list[Profile]:
 
 def test_wait_is_what_a_kernel_takes_longer_than_on_the_rank_that_comes_last() -> None:
     """By hand: the collective of the slow rank is 3 ms shorter, that of the one whose host slept 2 ms."""
-    met = meetings(job(three()))
+    met = meetings(of_job := job(three()))
     assert [(one.last, one.lead_ns, one.skew_ns, one.by) for one in met] == [
         (1, 3 * MS, 3 * MS, "clock"), (1, 3 * MS, 3 * MS, "clock"), (2, 2 * MS, 2 * MS, "clock"),
     ]  # fmt: skip
@@ -104,7 +105,7 @@ def test_wait_is_what_a_kernel_takes_longer_than_on_the_rank_that_comes_last() -
     assert [(one.made_late_by, one.made_late_ns) for one in met] == [
         ("conv2", 3 * MS), ("conv2", 3 * MS), (HOST, 2 * MS),
     ]  # fmt: skip
-    of = totals(met, 3)
+    of = totals(met, of_job)
     assert [one.wait_ns for one in of] == [8 * MS, 2 * MS, 6 * MS]
     assert [one.times_arrived_last for one in of] == [0, 2, 1]
     assert {one.transfer_ns for one in of} == {sum(one.transfer_ns for one in met)}
@@ -117,9 +118,10 @@ def test_wait_is_what_a_kernel_takes_longer_than_on_the_rank_that_comes_last() -
 
 
 def test_seconds_of_waiting_are_no_powers_of_ten() -> None:
+    of_job = job(three())
     of = [
         msgspec.structs.replace(one, wait_ns=1000 * one.wait_ns, collective_ns=1000 * one.collective_ns)
-        for one in totals(meetings(job(three())), 3)
+        for one in totals(meetings(of_job), of_job)
     ]
     assert said(of, ["rank 0", "rank 1", "rank 2"]).startswith("ranks wait 16,000 ms of ")
 
@@ -134,7 +136,8 @@ def test_where_clocks_are_not_known_the_durations_tell_who_came_last() -> None:
 
 
 def test_nobody_comes_last_where_all_come_at_once() -> None:
-    of = totals(meetings(job([rank(0, [USUAL] * 3, meet=MEET), rank(1, [USUAL] * 3, meet=MEET)])), 2)
+    of_job = job([rank(0, [USUAL] * 3, meet=MEET), rank(1, [USUAL] * 3, meet=MEET)])
+    of = totals(meetings(of_job), of_job)
     assert [(one.times_arrived_last, one.wait_ns, one.made_late_by) for one in of] == [(0, 0, "")] * 2
     assert said(of, ["rank 0", "rank 1"]).endswith("; none arrives last")
     rows = table(of, [{"rank": 0}, {"rank": 1}], Unit("ns")).rows
@@ -145,7 +148,7 @@ def test_collectives_that_not_all_ranks_ran_are_left_out() -> None:
     """A profile that ends earlier, without iterations that would tell which are the same; and one rank alone."""
     assert meetings(job([rank(0, [USUAL] * 3, meet=MEET), rank(1, [USUAL] * 2, meet=MEET[:2])])) == []
     assert meetings(job([rank(0, [USUAL] * 3, meet=MEET)])) == []
-    none = totals([], 2)
+    none = totals([], [])
     assert said(none, []) == table(none, [], Unit("ms")).empty
 
 
@@ -161,12 +164,23 @@ def exchanging(profile: Profile, *, early: int = -1) -> Profile:
     return msgspec.structs.replace(profile, activities=tuple(made))
 
 
+def _second_all_reduces(profiles: Sequence[Profile]) -> list[tuple[int, int]]:
+    """One kernel of each rank with its time, by hand."""
+    of = [[one for one in profile.activities if one.name == "all_to_all_kernel"][1] for profile in profiles]
+    return [(1, (one.end_ns or 0) - (one.start_ns or 0)) for one in of]
+
+
 def test_an_all_to_all_counts_if_it_ended_nowhere_before_it_had_begun_everywhere() -> None:
     """Only clocks that something else relates can show that; rank 0 gets no data from the others in its second."""
     waits = [one.waits_ns for one in meetings(job(three()))]
     assert [one.waits_ns for one in meetings(job([exchanging(one) for one in three()]))] == waits
     _, *others = map(exchanging, three())
-    assert [one.number for one in meetings(job([exchanging(three()[0], early=1), *others]))] == [0, 1]
+    met = meetings(of_job := job([exchanging(three()[0], early=1), *others]))
+    assert [one.number for one in met] == [0, 1]
+    of = totals(met, of_job)
+    assert [(one.uncounted_kernels, one.uncounted_ns) for one in of] == [(1, US), *_second_all_reduces(others)]
+    time = ms(sum(one.uncounted_ns for one in of))
+    assert said(of, ["", "", ""]).endswith(f"; 3 other communication kernels ({time}) are not counted")
     assert meetings(job([exchanging(one) for one in three(clock=UNKNOWN)])) == []
 
 
@@ -175,7 +189,12 @@ def test_all_to_alls_that_not_all_ranks_ran_do_not_hide_the_other_collectives() 
     late = rank(0, [USUAL] * 4, meet=(*MEET, 50 * MS))
     *head, last = late.activities
     more = msgspec.structs.replace(late, activities=(*head, msgspec.structs.replace(last, name="all_to_all_kernel")))
-    assert [one.which for one in meetings(job([more, *others]))] == ["allreduce"] * 3
+    met = meetings(of_job := job([more, *others]))
+    assert [one.which for one in met] == ["allreduce"] * 3
+    assert [one.uncounted_kernels for one in totals(met, of_job)] == [1, 0, 0]
+    labels = ["rank 0", "rank 1", "rank 2"]
+    (note,) = [line for line in answer_lines(met, totals(met, of_job), labels, ["", "", ""]) if "communication" in line]
+    assert note.startswith("note    1 other communication kernel (")
 
 
 def test_iterations_that_all_ranks_ran_whole_are_matched() -> None:
@@ -268,9 +287,9 @@ def test_a_job_without_collectives_is_said_to_have_none() -> None:
 
 
 def answered(profiles: Sequence[Profile], machines: Sequence[str] = ()) -> list[str]:
-    met = meetings(job(profiles))
+    met = meetings(of_job := job(profiles))
     labels = [f"rank {number}" for number in range(len(profiles))]
-    return answer_lines(met, totals(met, len(profiles)), labels, machines or ["" for _ in profiles])
+    return answer_lines(met, totals(met, of_job), labels, machines or ["" for _ in profiles])
 
 
 def test_the_answer_names_the_last_rank_and_its_causes() -> None:
@@ -333,7 +352,7 @@ def test_report_and_dataset_have_the_ranks_as_the_command_has_them() -> None:
     paths = [shared_folder() / "samples" / "rocm" / name for name in RANKS]
     analysis = analyse(paths)
     (run,) = analysis.runs
-    of = totals(meetings(run.alignments), 2)
+    of = totals(meetings(run.alignments), run.alignments)
     report = report_of(analysis, [run])
     (said,) = [line for line in lines(report) if line.startswith("ranks")]
     assert f"ranks       {report.sections[0].waiting.removeprefix('ranks ')}".startswith(said.removesuffix(" ..."))

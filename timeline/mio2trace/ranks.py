@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.align.processes import EXCHANGE, Collective, collectives_of
+from mio2trace.align.processes import EXCHANGE, Collective, collectives_of, communicates
 from mio2trace.findings.rule import ms
 from mio2trace.kernels.names import normalise
 from mio2trace.measures import duration
@@ -240,7 +240,8 @@ class RankTotal(msgspec.Struct, frozen=True, kw_only=True):
     ranks.
 
     ``late_ns``: the sum of its delays when it arrived last. ``made_late_by``: the cause of the largest part of them,
-    with ``made_late_ns``.
+    with ``made_late_ns``. ``uncounted_kernels``: its other communication kernels, which do not tell what
+    rank waits for what other one, with their time ``uncounted_ns``.
     """
 
     place: int
@@ -253,24 +254,29 @@ class RankTotal(msgspec.Struct, frozen=True, kw_only=True):
     late_ns: int
     made_late_by: str
     made_late_ns: int
+    uncounted_kernels: int = 0
+    uncounted_ns: int = 0
 
 
-def totals(meetings: Sequence[Meeting], ranks: int) -> list[RankTotal]:
+def totals(meetings: Sequence[Meeting], alignments: Sequence[Alignment]) -> list[RankTotal]:
     """Return the sums of each rank; none without collectives."""
-    return [_total(meetings, place) for place in range(ranks)] if meetings else []
+    return [_total(meetings, *rank) for rank in enumerate(alignments)] if meetings else []
 
 
-def _total(meetings: Sequence[Meeting], place: int) -> RankTotal:
+def _total(meetings: Sequence[Meeting], place: int, alignment: Alignment) -> RankTotal:
     late = [one for one in meetings if one.last == place]
     causes: Counter[str] = Counter()
     for one in late:
         if one.made_late_by:
             causes[one.made_late_by] += one.made_late_ns
     cause = max(causes, key=lambda name: (causes[name], name), default="")
+    commands = alignment.profile.commands
+    communicating = (commands.end_ns - commands.start_ns)[communicates(commands)]
+    collective_ns = sum(one.durations_ns[place] for one in meetings)
     return RankTotal(
         place=place,
         collectives=len(meetings),
-        collective_ns=sum(one.durations_ns[place] for one in meetings),
+        collective_ns=collective_ns,
         transfer_ns=sum(one.transfer_ns for one in meetings),
         wait_ns=sum(one.waits_ns[place] for one in meetings),
         skew_ns=mean([one.skew_ns for one in meetings]),
@@ -278,6 +284,8 @@ def _total(meetings: Sequence[Meeting], place: int) -> RankTotal:
         late_ns=sum(one.lead_ns for one in late),
         made_late_by=cause,
         made_late_ns=causes[cause] if cause else 0,
+        uncounted_kernels=len(communicating) - len(meetings),
+        uncounted_ns=int(communicating.sum()) - collective_ns,
     )
 
 
@@ -310,13 +318,15 @@ def table(of: Sequence[RankTotal], cells: Sequence[Mapping[str, int | str]], uni
             "straggler": "true" if one.place == latest else "false",
             unit.column("late"): unit.of(one.late_ns),
             **_cause_cells(one, unit),
+            "uncounted_kernels": one.uncounted_kernels,
+            unit.column("uncounted"): unit.of(one.uncounted_ns),
         }
         for one in of
     ]
     times = [unit.column(name) for name in ("collective", "transfer", "wait", "skew")]
     keys = tuple(dict.fromkeys(name for cell in cells for name in cell)) or ("rank",)
     last = ("times_arrived_last", "straggler", unit.column("late"), "made_late_by", unit.column("made_late"))
-    columns = (*keys, "collectives", *times, *last)
+    columns = (*keys, "collectives", *times, *last, "uncounted_kernels", unit.column("uncounted"))
     brief = (*keys, *(name if name in columns else unit.column(name) for name in _BRIEF))
     return Table(columns=columns, rows=rows, brief=brief, empty=EMPTY, keys=keys)
 
@@ -366,8 +376,20 @@ def said(of: Sequence[RankTotal], labels: Sequence[str]) -> str:
     waited = sum(one.wait_ns for one in of)
     spent = sum(one.collective_ns for one in of) or 1
     waiting = f"ranks wait {ms(waited)} of {ms(spent)} in {count(of[0].collectives, 'collective')}"
+    beside = f"; {of_others}" if (of_others := uncounted(of)) else ""
     if latest == NONE:
-        return f"{waiting}; none arrives last"
+        return f"{waiting}; none arrives last{beside}"
     one = of[latest]
     cause = f": {one.made_late_by} takes {ms(one.made_late_ns)} longer there" if one.made_late_by else ""
-    return f"{waiting}; {labels[latest]} arrives last {count(one.times_arrived_last, 'time')}{cause}"
+    return f"{waiting}; {labels[latest]} arrives last {count(one.times_arrived_last, 'time')}{cause}{beside}"
+
+
+def uncounted(of: Sequence[RankTotal]) -> str:
+    """Return what of the ranks' communication is in no sum; empty if all of it is."""
+    kernels = sum(one.uncounted_kernels for one in of)
+    if not kernels:
+        return ""
+    verb = "is" if kernels == 1 else "are"
+    return (
+        f"{count(kernels, 'other communication kernel')} ({ms(sum(one.uncounted_ns for one in of))}) {verb} not counted"
+    )

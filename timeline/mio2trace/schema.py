@@ -116,6 +116,8 @@ _VOCABULARY = (
     _named("late", "time", 2, "delay after the previous rank"),
     _named("made_late_by", "text", 1, "part that took longer than on the other ranks: layer, operation, kernel, host"),
     _named("made_late", "time", 3, "how much longer that part took"),
+    _named("uncounted_kernels", "count", 6, "communication kernels that are no collective of all ranks"),
+    _named("uncounted", "time", 6, "their time"),
     _named("last", "text", 0, "the rank that came last"),
     _named("lead", "time", 1, "delay of the last rank after the previous one"),
     _named("arrival_by", "text", 5, "source of the order of the ranks: clock or duration"),
@@ -511,6 +513,8 @@ RANKS = TableSchema(
         *_common("late_ns"),
         _as("made_late_by", "layer, operation, kernel that took longer than on the other ranks, or the host"),
         *_common("made_late_ns"),
+        *_common("uncounted_kernels"),
+        _as("uncounted_ns", "the time of these kernels"),
     ),
 )
 TABLES: dict[str, TableSchema] = {

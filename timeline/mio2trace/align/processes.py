@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.profile import Activity, Anchors, Clock, Profile, Reading, UnixTime
-from mio2trace.model.tables import NO, Numbers
+from mio2trace.model.tables import NO, Activities, Numbers
 from mio2trace.notes import Notes
 from mio2trace.ops.families.collective import is_annotation
 from mio2trace.patterns import late
@@ -266,9 +267,8 @@ def collectives_of(profile: Profile, *, exchanges: bool = False) -> Iterator[Col
     """Yield the kernels of collectives that need data of all processes, by start. ``exchanges``: also each `EXCHANGE`,
     which may end on one process before it begins on another."""
     commands = profile.commands
-    is_collective = commands.is_kernel & commands.has_times & commands.name.where(_needs_several)
     on_host = [queue.index for queue in profile.queues if profile.clock_of(queue.device) == 0]
-    rows = np.flatnonzero(is_collective & np.isin(commands.queue, on_host))
+    rows = np.flatnonzero(communicates(commands) & np.isin(commands.queue, on_host))
     if not len(rows):
         return
     annotations = _Annotations(profile)
@@ -278,6 +278,12 @@ def collectives_of(profile: Profile, *, exchanges: bool = False) -> Iterator[Col
         which = form.search(activity.name) or form.search(annotations.around(activity))
         if which is not None and activity.start_ns is not None and activity.end_ns is not None:
             yield Collective(which[0].replace("_", "").lower(), activity.start_ns, activity.end_ns, position)
+
+
+def communicates(commands: Activities) -> NDArray[np.bool_]:
+    """Return which commands are kernels that communicate with other devices, and have times."""
+    found: NDArray[np.bool_] = commands.is_kernel & commands.has_times & commands.name.where(_needs_several)
+    return found
 
 
 def _needs_several(name: str) -> bool:

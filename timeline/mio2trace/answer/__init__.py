@@ -84,7 +84,7 @@ def _sections(run: Run, several: bool, gpu: Gpu | None, most: int, *, depth: Dep
 
 def _with_ranks(section: Section, run: Run) -> Section:
     """Add which ranks wait for which; a run without a collective of all ranks stays as it is."""
-    of = totals(meetings(run.alignments), len(run.alignments))
+    of = totals(meetings(run.alignments), run.alignments)
     labels = [alignment.profile.process.label for alignment in run.alignments]
     if not of:
         return section

@@ -28,7 +28,7 @@ from mio2trace.findings.rule import ms, percent
 from mio2trace.measures.statistics import fixed
 from mio2trace.measures.step_time import StepKind
 from mio2trace.outgoing import count, shortened, visible, without_middle
-from mio2trace.ranks import EMPTY, Meeting, RankTotal, straggler
+from mio2trace.ranks import EMPTY, Meeting, RankTotal, straggler, uncounted
 
 WIDTH = 78
 MOST_LINES = 20
@@ -303,6 +303,8 @@ def rank_lines(
             " the shortest kernel is taken as the last rank's",
             at=RANK_LABEL,
         )
+    if of_others := uncounted(of):
+        found += wrapped("note", f"{of_others}: not of all ranks, or not alike on them", at=RANK_LABEL)
     return found[:MOST_LINES]
 
 

@@ -209,7 +209,7 @@ def ranks(
     if not run.is_job:
         raise InputError(f"{analysis.names}: not of several processes of one job; expected the files of its ranks")
     met = meetings(run.alignments)
-    of = totals(met, len(run.alignments))
+    of = totals(met, run.alignments)
     labels = labels_of(run)
     if not each and not printing.is_chosen:
         machines = [_machine(alignment.profile) for alignment in run.alignments]
@@ -281,7 +281,7 @@ def merge(files: tuple[str, ...], output: str, check: bool, reading: console.Rea
     if not quiet:
         (run,) = made.runs
         lines = [*made.account.inputs, *(line for line in made.account.evidence if line.startswith("clocks: "))]
-        lines.append(said(totals(meetings(run.alignments), len(run.alignments)), labels_of(run)))
+        lines.append(said(totals(meetings(run.alignments), run.alignments), labels_of(run)))
         for line in (*lines, *made.account.notes):
             tell(line)
         if output != "-":

@@ -324,7 +324,7 @@ def _folder(name: str) -> str | None:
 def _ranks(run: Run) -> Iterator[tuple[int, dict[str, Any]]]:
     """Return the rows that `mio2trace ranks` prints for each process of a job."""
     if run.is_job:
-        of = totals(meetings(run.alignments), len(run.alignments))
+        of = totals(meetings(run.alignments), run.alignments)
         latest = straggler(of)
         for total, row in zip(of, ranks_table(of, [{}] * len(run.alignments), NS).rows, strict=True):
             yield total.place, {**row, "straggler": total.place == latest}
