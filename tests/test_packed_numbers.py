@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mio2trace.model.tables import NO
 from mio2trace.snapshot.numbers import packed, unpacked
 
+HEAD = b"\x10" + bytes(8)
 EDGES = [sign * (1 << bits) + by for bits in (0, 7, 8, 15, 16, 31, 32, 62) for sign in (1, -1) for by in (-1, 0, 1)]
 CELLS = st.one_of(st.integers(-(1 << 63), (1 << 63) - 1), st.sampled_from([NO, (1 << 63) - 1, *EDGES]))
 
@@ -37,7 +38,53 @@ def test_as_few_bytes_as_the_column_allows(cells: list[int], size: int) -> None:
     assert (data[0], len(data)) == (size, 1 + size * len(cells))
 
 
-@pytest.mark.parametrize("data", [b"", b"\0", b"\3\0\0\0", b"\xff\0", b"\2\0"])
+@pytest.mark.parametrize(
+    ("cells", "length"),
+    [
+        ([1 << 40] * 50, 60),
+        ([1 << 40, (1 << 40) + 254, *[1 << 40] * 48], 60),
+        ([1 << 40, (1 << 40) + 255, *[1 << 40] * 48], 108),
+        ([NO, *[(1 << 63) - 1] * 49], 60),
+        ([1 + NO] * 50, 60),
+        ([*range(0, 50_000, 1000)], 68),
+        ([*range(0, 5000, 100)], 59),
+        ([NO, *range(0, 100_000, 2000)], 205),
+        ([1 + NO, (1 << 63) - 1], 17),
+    ],
+    ids=["equal", "near", "hardly near", "unknown", "least", "large steps", "small steps", "no steps", "ends"],
+)
+def test_what_is_near_or_in_steps_takes_less(cells: list[int], length: int) -> None:
+    """But for the numbers in front."""
+    data = packed(np.array(cells, np.int64))
+    assert unpacked(data).tolist() == cells
+    assert len(data) == length
+
+
+@pytest.mark.parametrize("by", [0, 1, -(1 << 62), (1 << 62) + 3])
+@given(cells=st.lists(st.integers(-300, 300) | st.just(NO), max_size=40), summed=st.booleans())
+def test_numbers_near_each_other(by: int, cells: list[int], summed: bool) -> None:
+    column = np.array(cells, np.int64)
+    column[column != NO] += by
+    if summed:
+        column = np.cumsum(np.where(column == NO, 0, column - by))
+    assert unpacked(packed(column)).tolist() == column.tolist()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0",
+        b"\3\0\0\0",
+        b"\xff\0",
+        b"\2\0",
+        b"\x10",
+        HEAD,
+        b"\x20",
+        b"\x20" + HEAD[1:] + HEAD,
+        HEAD + b"\x20" * 9,
+    ],
+)
 def test_bytes_that_are_no_column(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"bytes|multiple"):
         unpacked(data)

@@ -28,9 +28,11 @@ from mio2trace.model.profile import (
     Program,
     Range,
 )
+from mio2trace.model.tables import Activities, Calls, Pool
 from mio2trace.notes import InputError, Notes
 from mio2trace.privacy.cleaner import never_shown, records
 from mio2trace.queries.dataset import opened
+from mio2trace.snapshot import files
 from mio2trace.snapshot.database import connection, sql_text
 from mio2trace.snapshot.files import KeptRun, Snapshot, read, write
 from mio2trace.snapshot.numbers import packed, unpacked
@@ -147,10 +149,10 @@ Columns = dict[str, Any]
     ("change", "said"),
     [
         (lambda columns: columns | {"nothing": [0, 0, 0]}, "unknown field"),
-        (lambda columns: columns | {"queue": columns["queue"] | {"values": b"\1\0\0"}}, "different lengths"),
-        (lambda columns: columns | {"queue": columns["queue"] | {"values": [0, 0, 0]}}, "Expected"),
-        (lambda columns: columns | {"queue": columns["queue"] | {"values": b"\1\0\0\x80"}}, "no number"),
-        (lambda columns: columns | {"queue": {"steps": True, "values": b"\3" + bytes(9)}}, "numbers of 3 bytes"),
+        (lambda columns: columns | {"queue": b"\1\0\0"}, "different lengths"),
+        (lambda columns: columns | {"queue": [0, 0, 0]}, "Expected"),
+        (lambda columns: columns | {"queue": b"\1\0\0\x80"}, "no number"),
+        (lambda columns: columns | {"queue": b"\x20" + bytes(8) + b"\3" + bytes(9)}, "numbers of 3 bytes"),
         (lambda columns: columns | {"kind": {"words": ["thing"], "codes": b"\1\0\0\0"}}, "Invalid enum value"),
         (lambda columns: columns | {"name": {"words": ["a"], "codes": b"\1\0\0\1"}}, "out of range"),
         (lambda columns: columns | {"name": {"words": ["a"], "codes": b"\1\0\0\xff"}}, "out of range"),
@@ -158,8 +160,8 @@ Columns = dict[str, Any]
         (lambda columns: columns | {"call": b"\1\x80\x80\0"}, "no record of its kind"),
         (lambda columns: columns | {"grid": {"words": [[1, 2]], "codes": b"\1\0\0\0"}}, "length 3"),
         (lambda columns: columns | {"call": b"\1\x80\x80\xfe"}, "no record of its kind"),
-        (lambda columns: columns | {"queue": columns["queue"] | {"values": b""}}, "numbers of 0 bytes"),
-        (lambda columns: columns | {"queue": columns["queue"] | {"values": b"\2\0\0\0"}}, "multiple"),
+        (lambda columns: columns | {"queue": b""}, "numbers of 0 bytes"),
+        (lambda columns: columns | {"queue": b"\2\0\0\0"}, "multiple"),
         (lambda columns: columns | {"number": None}, "number"),
         (lambda columns: [columns], "Expected `object`"),
     ],
@@ -249,6 +251,28 @@ def test_what_holds_nothing_where_a_run_holds_something_is_read_or_refused_in_a_
             read(tmp_path / "snapshot" / "x.parquet")
 
 
+def test_a_run_that_is_very_regular_is_no_bomb(
+    snapshot: Snapshot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a million kernels of one length, one after another, in tables of many pieces: packed well, they would be
+    refused as a file that grows too much."""
+    monkeypatch.setattr(files, "_FREE", 0)
+    count = 1 << 19
+    starts = 1000 * np.arange(count)
+    commands = Activities.of_columns(
+        count, number=np.arange(count), name=Pool.same("k", count), start_ns=starts, end_ns=starts + 900,
+        kind=np.zeros(count, np.int8), calls=Calls(), call=np.full(count, -1),
+    )  # fmt: skip
+    profile = msgspec.structs.replace(snapshot.runs[0].profiles[0], activities=commands, ranges=(), opencl=OpenCl())
+    nothing: dict[str, Any] = dict.fromkeys(("logs", "libraries", "operations_by_log", "alignments", "shares"), ())
+    run = msgspec.structs.replace(snapshot.runs[0], profiles=(profile,), **nothing)
+    inputs = (msgspec.structs.replace(run.inputs[0], records=(profile,)),)
+    write(msgspec.structs.replace(snapshot, runs=(msgspec.structs.replace(run, inputs=inputs),)), tmp_path, "x")
+    back = read(tmp_path / "snapshot" / "x").runs[0].profiles[0].commands
+    assert np.array_equal(back.start_ns, starts)
+    assert np.array_equal(back.end_ns, starts + 900)
+
+
 def test_a_snapshot_of_an_older_version_says_what_to_do(tmp_path: Path) -> None:
     """As 0.2 wrote them: nothing of it is decoded; the tables beside it can be asked."""
     place = tmp_path / "x.parquet"
@@ -257,7 +281,7 @@ def test_a_snapshot_of_an_older_version_says_what_to_do(tmp_path: Path) -> None:
             f"COPY (SELECT 'Run' AS part, 'name' AS name, 1 AS count, '\\x91'::BLOB AS data) TO {sql_text(place)}"
             " (FORMAT parquet, KV_METADATA {snapshot: '2', generator: 'mio2trace 0.2.0'})"
         )
-    with pytest.raises(InputError, match=r"version 2, this reads 4: its tables can be asked .*write the dataset again"):
+    with pytest.raises(InputError, match=r"version 2, this reads 5: its tables can be asked .*write the dataset again"):
         read(place)
 
 

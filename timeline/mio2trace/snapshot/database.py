@@ -75,7 +75,7 @@ class Stream:
         return stream.__arrow_c_stream__(requested_schema)
 
 
-def pieces(values: Sequence[bytes | bytearray], kind: str) -> Any:
+def pieces(values: Sequence[bytes | bytearray | memoryview], kind: str) -> Any:
     """Return a column of Arrow of texts or bytes; ``kind``: its type, ``large_string`` or ``large_binary``."""
     ends = array("q", accumulate(map(len, values), initial=0))
     data = values[0] if len(values) == 1 else b"".join(values)

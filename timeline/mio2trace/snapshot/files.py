@@ -1,11 +1,14 @@
-"""Snapshots in a dataset: ``folder/snapshot/<run>.parquet``, one row per table of `mio2trace.snapshot.objects`."""
+"""Snapshots in a dataset: ``folder/snapshot/<run>.parquet``, the tables of `mio2trace.snapshot.objects` one after the
+other, each in as many rows as it has pieces."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +42,15 @@ from mio2trace.snapshot.numbers import packed, unpacked
 from mio2trace.snapshot.objects import Damaged, Table, from_tables, to_tables
 from mio2trace.snapshot.places import FOLDER
 
-VERSION = "4"
+VERSION = "5"
 _INSTEAD = (
     "its tables can be asked (`mio2trace query`); for all else write the dataset again from the files of its runs"
 )
 _FREE, _EXPANSION = 16 << 20, 200
 """The most bytes of the tables in a file, and the most bytes per byte of the file."""
 _MOST_TABLES = 1000
+_PIECE, _TOGETHER = 1 << 20, 2
+"""The most bytes of a row, and how many such rows DuckDB holds together: it holds them several times."""
 _FAULTS = Damaged, ArithmeticError, LookupError, TypeError, ValueError, RecursionError, msgspec.MsgspecError
 
 
@@ -55,27 +60,33 @@ def write(snapshot: Snapshot, folder: Path, file: str) -> None:
         tables = to_tables(snapshot)
     except OverflowError:
         raise InputError(f"{file}: a number of more than 64 bits, which no dataset keeps") from None
-    summed = _sum(tables)
+    summed, size = _sum(tables), sum(len(table.part) + len(table.data) for table in tables)
+    together = _TOGETHER if any(len(table.data) > _PIECE for table in tables) else _MOST_TABLES
     kept = Stream(
         [
-            {"part": pieces([table.part.encode()], "large_string"), "data": pieces([table.data], "large_binary")}
+            {"part": pieces([table.part.encode()], "large_string"), "data": pieces([data], "large_binary")}
             for table in tables
+            for data in _pieces(table.data)
         ],
         1,
     )
     tables.clear()
     with for_writing() as database, beside(folder / FOLDER / file) as temporary:
         database.register("kept", kept)
-        database.execute(
-            f"COPY (SELECT part, data FROM kept) TO {sql_text(temporary)} (FORMAT parquet, COMPRESSION zstd,"  # noqa: S608
-            f" KV_METADATA {{snapshot: '{VERSION}', crc32: '{summed:08x}', generator: {sql_text(snapshot.generator)}}})"
-        )
+        for compression in ("zstd", "snappy"):  # the latter makes nothing so small that it is refused
+            database.execute(
+                f"COPY (SELECT part, data FROM kept) TO {sql_text(temporary)} (FORMAT parquet,"  # noqa: S608
+                f" COMPRESSION {compression}, ROW_GROUP_SIZE {together}, KV_METADATA {{snapshot: '{VERSION}',"
+                f" crc32: '{summed:08x}', generator: {sql_text(snapshot.generator)}}})"
+            )
+            if size <= _most(temporary):
+                break
         database.unregister("kept")
 
 
 def read(path: Path) -> Snapshot:
     """Raises `InputError` with one line if the file is no snapshot, is damaged, or is of another version."""
-    most = _FREE + _EXPANSION * os.path.getsize(path)
+    most = _most(path)
     rows = f"read_parquet([{sql_text(literal(path))}], hive_partitioning=false)"
     with contextlib.closing(connection()) as database, asked(f"{path}: no snapshot of a run"):
         database.execute(f"SET memory_limit = '{(most >> 20) + 512}MiB'")
@@ -89,13 +100,16 @@ def read(path: Path) -> Snapshot:
         count, size = database.execute(
             f"SELECT count(*), sum(octet_length(data::BLOB) + octet_length(part::VARCHAR::BLOB)) FROM {rows}"  # noqa: S608
         ).fetchall()[0]
-        if not 0 < count <= _MOST_TABLES or size > most:
-            raise InputError(f"{path}: no snapshot of a run: {count} tables of {size} bytes")
+        if not 0 < count <= _MOST_TABLES + most // _PIECE or size > most:
+            raise InputError(f"{path}: no snapshot of a run: {count} pieces of {size} bytes")
         found = database.execute(f"SELECT part::VARCHAR, data::BLOB FROM {rows}").fetchall()  # noqa: S608
     try:
         if not all(isinstance(part, str) and isinstance(data, bytes) for part, data in found):
             raise Damaged("a table without a name or without data")
-        tables = [Table(part, data) for part, data in found]
+        tables = [
+            Table(part, b"".join(data for _, data in rows)) for part, rows in itertools.groupby(found, itemgetter(0))
+        ]
+        found.clear()
         if f"{_sum(tables):08x}" != said[b"crc32"]:
             raise Damaged("its checksum differs")
         snapshot: Snapshot = from_tables(Snapshot, tables)
@@ -108,6 +122,16 @@ def read(path: Path) -> Snapshot:
             f"{path}: damaged, or unlike what this version keeps of a run; written by {by}: {error}"
         ) from None
     return snapshot
+
+
+def _most(path: Path) -> int:
+    """Return how many bytes of tables a file may hold."""
+    return _FREE + _EXPANSION * os.path.getsize(path)
+
+
+def _pieces(data: bytes | bytearray) -> Iterator[memoryview]:
+    whole = memoryview(data)
+    return (whole[at : at + _PIECE] for at in range(0, len(whole), _PIECE))
 
 
 def _sum(tables: list[Table]) -> int:

@@ -25,7 +25,6 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, cast, g
 import msgspec
 import numpy as np
 
-from mio2trace.model import tables as of_model
 from mio2trace.model import tf
 from mio2trace.model.miopen import Message
 from mio2trace.model.profile import Activity, BufferCreated, Call
@@ -368,17 +367,6 @@ class _Coded(msgspec.Struct, frozen=True):
     codes: list[_Number]
 
 
-class _Column(msgspec.Struct, frozen=True):
-    """Whole numbers of a column of a table (`mio2trace.snapshot.numbers`), with ``steps`` as in `_Whole`."""
-
-    steps: bool
-    values: bytes
-
-    def unpacked(self) -> Numbers:
-        values = of_numbers.unpacked(self.values)
-        return np.cumsum(values) if self.steps else values
-
-
 class _Whole(msgspec.Struct, frozen=True):
     """Whole numbers. With ``steps`` each number except the first is stored as its difference to the previous one: times
     come in order."""
@@ -402,15 +390,6 @@ def _whole(values: Sequence[Any]) -> _Whole:
         if max(map(abs, steps[1:])) < min(max(map(abs, values)), 1 << 62):
             return _Whole(True, steps)
     return _Whole(False, list(values))
-
-
-def _column(column: Numbers) -> _Column:
-    """The same of a column of a table."""
-    if len(column) > 1 and of_model.NO not in column and int(column.max()) - int(column.min()) < 1 << 62:
-        steps = np.diff(column, prepend=0)
-        if abs(steps[1:]).max() < abs(column).max():
-            return _Column(True, of_numbers.packed(steps))
-    return _Column(False, of_numbers.packed(column))
 
 
 class _Holds(NamedTuple):
@@ -473,7 +452,7 @@ class _Field(NamedTuple):
         if self.kind in TABLES:
             if self.holds is not None:
                 return bytes
-            return _Column if self.hint in _WHOLE else _coded(_of_decoder(self.hint), bytes)
+            return bytes if self.hint in _WHOLE else _coded(_of_decoder(self.hint), bytes)
         if self.holds is None:
             if self.hint in _WHOLE:
                 return _Whole
@@ -506,13 +485,13 @@ class _Field(NamedTuple):
     def packed(self, values: Any, number: Mapping[int, int]) -> Any:
         if isinstance(values, RowsOf):
             return values.packed(number)
-        if isinstance(values, of_model.Pool):
+        if isinstance(values, Pool):
             if self.holds is None:
                 return {"words": list(values.values), "codes": values.codes}
             records = [NO if record is None else number[id(record)] for record in values.values]
             return np.array(records, np.int64)[values.codes]
         if isinstance(values, np.ndarray):
-            return _column(values)
+            return values
         if self.holds is not None and self.holds.shape == "table":
             return [np.arange(len(table)) + number[id(table)] for table in values]
         if self.holds is not None:
@@ -526,15 +505,15 @@ class _Field(NamedTuple):
         """Return the column of a table. Raises `Damaged` as `unpacked` and `_Holds.restored`."""
         if self.holds is not None:
             return held(self.holds.kinds[0], of_numbers.unpacked(column), earlier, starts, where)
-        if isinstance(column, _Column):
-            values = column.unpacked()
+        if isinstance(column, bytes):
+            values = of_numbers.unpacked(column)
             if self.hint is int and NO in values:
                 raise Damaged(f"{where} is no number")
             return values
         codes = of_numbers.unpacked(column.codes)
         if len(codes) and not 0 <= codes.min() <= codes.max() < len(column.words):
             raise Damaged(f"{where}: a code out of range")
-        return of_model.Pool(column.words, codes.astype(np.int32))
+        return Pool(column.words, codes.astype(np.int32))
 
     def unpacked(self, column: Any, where: str) -> list[Any]:
         if isinstance(column, _Whole):
