@@ -22,7 +22,8 @@ import mio2trace
 from mio2trace import dataset
 from mio2trace.cli import cli
 from mio2trace.dataset import FOLDERS, TABLES, VERSION, file_name, tables_of, write_run
-from mio2trace.dataset.rows import Data, bits, numbers, texts
+from mio2trace.dataset.rows import Data, bits, constant, numbers, texts
+from mio2trace.dataset.rows import of_rows as columns_of
 from mio2trace.model.columns import Column
 from mio2trace.queries.dataset import opened
 from mio2trace.reports import layers, ops
@@ -174,6 +175,35 @@ def test_what_is_unknown_is_null() -> None:
     assert data.to_list() == [1, None, None, -3]
     assert numbers(Column("sure", "flag", ""), [True, None, False]).to_list() == [True, None, False]
     assert list(words.words) == ["a", "b"]
+
+
+@pytest.mark.parametrize("rows", [100, 1 << 14])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["a"],
+        ["", "a'b", '"', "\n", "\\", "$w1", "é", "\U0001f600", "x" * 5000],
+        ["a\0b", "\0"],
+        [*map(str, range(1001))],
+    ],
+    ids=["one", "odd", "zero bytes", "many"],
+)
+def test_texts_of_few_and_of_many_rows_come_back(words: Sequence[str], rows: int, tmp_path: Path) -> None:
+    """Those of a large table are written as numbers. A file says the same of them as of others."""
+    cells = [None if row % 7 == 3 else words[row % len(words)] for row in range(rows)]
+    row_of = ({"name": cell, "run": words[0], "line": row} for row, cell in enumerate(cells))
+    table = columns_of(TABLES["kernels"], [*row_of])
+    table["run"] = constant(table["run"].column, words[0], rows)
+    dataset.write_tables({"kernels": table}, tmp_path, "a")
+    with contextlib.closing(connection()) as database:
+        kernels = sql_text(tmp_path / "kernels" / "a.parquet")
+        found = database.execute(f"SELECT name, run, layer FROM {kernels} ORDER BY line").fetchall()
+        assert found == [(cell, words[0], None) for cell in cells]
+        types = database.execute(
+            f"SELECT DISTINCT type, converted_type, logical_type FROM parquet_schema({kernels})"
+            " WHERE name IN ('name', 'run', 'layer')"
+        ).fetchall()
+        assert types == [("BYTE_ARRAY", "UTF8", None)]
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1000])
