@@ -19,6 +19,7 @@ import hypothesis
 import pytest
 
 from mio2trace import analysis
+from mio2trace.batch import confined
 from tests.perfetto_tools.perfetto_ui import PerfettoUI, find_chromium
 from tests.perfetto_tools.tp_query import TraceProcessor, TraceProcessorError, find_node, find_web_dist
 
@@ -137,12 +138,31 @@ THOROUGH = frozenset((ROOT / "tests" / "thorough_modules.txt").read_text("utf-8"
 processor time of all tests. Continuous integration runs them; a person rarely breaks them alone."""
 
 
+def _runs_here(item: pytest.Item) -> bool:
+    samples = "shared" in REQUIRED or (_shared() / "samples").is_dir()
+    return (samples or item.get_closest_marker("shared") is None) and (
+        "thorough" in REQUIRED or item.get_closest_marker("thorough") is None
+    )
+
+
+def _with_one_skip_for_all_cases(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Of a test that is skipped here one case: a thousand more of the same took as long as many tests."""
+    skipped: set[tuple[Path, str]] = set()
+    for item in items:
+        test = item.path, getattr(item, "originalname", item.name)
+        if _runs_here(item) or test not in skipped:
+            yield item
+        if not _runs_here(item):
+            skipped.add(test)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.name in FAST:
             item.add_marker("fast")
         if item.path.name in THOROUGH:
             item.add_marker("thorough")
+    items[:] = _with_one_skip_for_all_cases(items)
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
@@ -223,6 +243,18 @@ def engine(idle_engines: list[TraceProcessor]) -> Iterator[Engine]:
             processor.close()
         else:
             idle_engines.append(processor)
+
+
+@pytest.fixture(scope="session")
+def warm_process() -> Iterator[None]:
+    yield
+    confined.close_that_of_this_thread()
+
+
+@pytest.fixture
+def warm(warm_process: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch in this process keeps its warm process for the next one: its start takes longer than a small run."""
+    monkeypatch.setattr("mio2trace.batch.running.close_that_of_this_thread", lambda: None)
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import mio2trace
-from mio2trace.batch import running
+from mio2trace.batch import confined, running
 from mio2trace.batch.confined import Limits
 from mio2trace.batch.finding import FoundRun, find_runs
 from mio2trace.batch.running import Batch, BatchOptions, run_batch
@@ -132,7 +132,7 @@ def test_ten_poisoned_inputs_fail_alone(runs: Path, whole: dict[str, list[Any]],
     assert str(tmp_path) not in (tmp_path / "ds" / "_runs.jsonl").read_text()
 
 
-def test_a_bad_run_is_a_line_and_with_strict_the_exit_code(runs: Path, tmp_path: Path) -> None:
+def test_a_bad_run_is_a_line_and_with_strict_the_exit_code(warm: None, runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "0000", tmp_path / "runs" / "0000")
     shutil.copytree(runs / "0001", tmp_path / "runs" / "bad")
     dataset = tmp_path / "ds"
@@ -152,7 +152,7 @@ def test_a_bad_run_is_a_line_and_with_strict_the_exit_code(runs: Path, tmp_path:
     assert "1 of them before" in batch(tmp_path / "runs", dataset, "--retry").stderr
 
 
-def test_a_run_that_failed_is_a_row_and_the_others_are_read_on(runs: Path, tmp_path: Path) -> None:
+def test_a_run_that_failed_is_a_row_and_the_others_are_read_on(warm: None, runs: Path, tmp_path: Path) -> None:
     """In Parquet, in SQL, on the page; of the dataset as an input it is a note, by its own file one line."""
     import duckdb
 
@@ -196,7 +196,7 @@ def test_a_run_is_done_again_where_a_table_is_gone_or_another_program_made_it(
     assert content(dataset) == before
 
 
-def test_what_could_not_be_written_is_no_fault_of_the_run(runs: Path, tmp_path: Path) -> None:
+def test_what_could_not_be_written_is_no_fault_of_the_run(warm: None, runs: Path, tmp_path: Path) -> None:
     """It is done again as soon as there is a place for it, without being asked for."""
     shutil.copytree(runs / "0000", tmp_path / "runs" / "a")
     dataset = tmp_path / "ds"
@@ -207,7 +207,7 @@ def test_what_could_not_be_written_is_no_fault_of_the_run(runs: Path, tmp_path: 
     assert "1 run: 1 converted, 0 failed, " in batch(tmp_path / "runs", dataset).stderr
 
 
-def test_what_holds_nothing_fails_as_it_does_alone(tmp_path: Path) -> None:
+def test_what_holds_nothing_fails_as_it_does_alone(warm: None, tmp_path: Path) -> None:
     """A profile cut off in its first call: no trace of it, no tables, no run."""
     (tmp_path / "runs").mkdir()
     profile = tmp_path / "runs" / "prof.json"
@@ -221,7 +221,7 @@ def test_what_holds_nothing_fails_as_it_does_alone(tmp_path: Path) -> None:
     assert f"mio2trace: {entry.error}\n" == lines[0]
 
 
-def test_the_last_lines_stay_short_and_say_where_the_rest_is(tmp_path: Path) -> None:
+def test_the_last_lines_stay_short_and_say_where_the_rest_is(warm: None, tmp_path: Path) -> None:
     """Twelve that failed: ten are shown, in one line each; of one that is long its beginning."""
     for number in range(12):
         (tmp_path / "runs" / f"{number:02}").mkdir(parents=True)
@@ -246,7 +246,7 @@ def test_shards_join(runs: Path, whole: dict[str, list[Any]], tmp_path: Path) ->
     assert batch(runs, tmp_path, "--shard=4/3").exit_code == 2
 
 
-def test_a_shard_without_runs_has_nothing_to_do(runs: Path, tmp_path: Path) -> None:
+def test_a_shard_without_runs_has_nothing_to_do(warm: None, runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "0000", tmp_path / "runs" / "0000")
     said = [batch(tmp_path / "runs", tmp_path / "ds", f"--shard={number}/2") for number in (0, 1)]
     assert sorted(one.stderr.split(":")[0] for one in said) == ["0 runs", "1 run"]
@@ -276,7 +276,7 @@ def test_of_a_run_the_line_that_ended_last_counts_in_any_journal(tmp_path: Path)
     assert read_journals(tmp_path)["a"].version == "9.0"
 
 
-def test_several_runs_in_one_archive_are_several_rows(tmp_path: Path) -> None:
+def test_several_runs_in_one_archive_are_several_rows(warm: None, tmp_path: Path) -> None:
     import zipfile
 
     made_up(tmp_path / "first")
@@ -297,7 +297,8 @@ def test_several_runs_in_one_archive_are_several_rows(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def workers() -> Iterator[running.Engine]:
-    """Two processes."""
+    """Two processes, and no other that is warm."""
+    confined.close_that_of_this_thread()
     with running.processes(2) as engine:
         yield engine
 

@@ -209,7 +209,7 @@ def test_an_archive_of_a_run_is_a_side(tmp_path: Path) -> None:
     assert_nothing_differs(compare(ALEXNET, archive))
 
 
-def test_a_dataset_is_a_side_of_its_runs(tmp_path: Path) -> None:
+def test_a_dataset_is_a_side_of_its_runs(warm: None, tmp_path: Path) -> None:
     """All of them, or one by its file."""
     pytest.importorskip("pyarrow")
     shutil.copytree(ROOT / "traces" / "alexnet-b1-miopen29", tmp_path / "runs" / "a")

@@ -510,7 +510,7 @@ def test_what_a_dataset_does_not_keep_is_said(tmp_path: Path) -> None:
         assert ["note: dataset: only" in result.stderr for result in said] == [False, True], said[1].output
 
 
-def test_of_profiles_without_logs_none_stands_for_all(tmp_path: Path) -> None:
+def test_of_profiles_without_logs_none_stands_for_all(warm: None, tmp_path: Path) -> None:
     """As of complete runs: a dataset of several is refused where one is expected."""
     for name, path in (("a", "lenet-rocpd/results.db.gz"), ("b", "squeezenet11-b1-libdnn-fwd/prof.json.gz")):
         (tmp_path / "runs" / name).mkdir(parents=True)

@@ -109,7 +109,7 @@ def test_each_rank_has_the_log_beside_its_profile(tmp_path: Path) -> None:
     assert "log that nothing gives to one of the processes: not joined" not in {note.kind for note in notes}
 
 
-def test_batch_has_each_run_with_its_log(tmp_path: Path) -> None:
+def test_batch_has_each_run_with_its_log(warm: None, tmp_path: Path) -> None:
     """A dataset of three runs, each with the operations of its log."""
     pytest.importorskip("duckdb")
     pytest.importorskip("nanoarrow")

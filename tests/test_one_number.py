@@ -409,7 +409,7 @@ def test_a_noun_has_the_form_of_its_number(number: int, noun: str, words: str) -
     assert count(number, noun) == words
 
 
-def test_no_output_has_a_plural_after_a_one(tmp_path: Path) -> None:
+def test_no_output_has_a_plural_after_a_one(warm: None, tmp_path: Path) -> None:
     profile, log = str(tmp_path / "prof.json"), str(tmp_path / "run.log")
     launch = event_of("cuda_runtime", "hipLaunchKernel", 542, 542, FIRST_US + 20, 5, External_id=45, correlation=71)
     kernel = event_of("kernel", "one.kd", 2, 0, FIRST_US + 30, 20, device=2, stream=0, correlation=71)

@@ -236,7 +236,7 @@ def test_several_runs_are_drawn_side_by_side_where_that_is_wanted(copied: Copied
     files = {name: pair if profiles else pair[:1] for name, pair in pairs.items()}
     given = [file for of_run in files.values() for file in of_run]
     traces = []
-    for order in itertools.permutations(given):
+    for order in list(itertools.permutations(given))[:: 5 if profiles else 1]:
         out = io.BytesIO()
         result = convert(*order, several=True, check=profiles, output=out)
         traces.append(out.getvalue())

@@ -31,6 +31,7 @@ from mio2trace.readers.tf import step_stats_text
 from mio2trace.source import Source
 from mio2trace.trace import Slice
 from mio2trace.writers import WRITERS
+from tests.conftest import REQUIRED
 from tests.fuzz import cases, law, looks, numbers
 from tests.fuzz.times import altered
 from tests.small_runs import Program, as_json, benchmark, stamp
@@ -66,7 +67,7 @@ def kernels(found: Conversion) -> list[tuple[int, int, int]]:
     )
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(100 if "thorough" in REQUIRED else 40))
 def test_altered_times(seed: int, tmp_path: Path) -> None:
     """A run whose times are altered gives a valid trace in both forms, or is refused."""
     chance = Random(seed)
@@ -218,7 +219,7 @@ def test_calls_come_one_after_another_within_63_bits(spans: list[tuple[int, int]
 # -- Numbers of hundreds of digits, bytes of another encoding, wherever a text has a number or a word: the law holds.
 
 
-PIECES = 16
+PIECES = 16 if "thorough" in REQUIRED else 6
 MADE = {
     f"{generator(random.Random(0)).kind} {place}": generator for place, generator in enumerate(cases.GENERATORS)
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from mio2trace import analysis
 from mio2trace.cli import cli
 from tests.conftest import ROOT, Golden
 
@@ -53,9 +55,18 @@ def run(*args: str, width: int | None = None) -> Result:
     return done
 
 
+analysed = functools.cache(analysis.analyse)
+
+
+@pytest.fixture
+def once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are analysed once for tables of all widths."""
+    monkeypatch.setattr(analysis, "analyse", lambda files, options, notes=None: analysed(tuple(files), options))
+
+
 @pytest.mark.parametrize("width", [80, pytest.param(120, marks=pytest.mark.thorough), 200])
 @pytest.mark.parametrize("name", TABLES)
-def test_no_line_is_longer_than_the_terminal(name: str, width: int, golden: Golden) -> None:
+def test_no_line_is_longer_than_the_terminal(name: str, width: int, golden: Golden, once: None) -> None:
     """Of the whole table; its first rows look as they did."""
     whole = run(*TABLES[name], "--format", "table", width=width).stdout
     assert max(map(len, whole.splitlines())) <= width

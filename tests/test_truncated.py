@@ -101,7 +101,7 @@ PAIRS = [(command, name) for at, command in enumerate(COMMANDS) for to, name in 
 
 
 @pytest.mark.parametrize(("command", "name"), PAIRS)
-def test_every_command_says_that_a_file_is_cut_off(command: str, name: str, tmp_path: Path) -> None:
+def test_every_command_says_that_a_file_is_cut_off(warm: None, command: str, name: str, tmp_path: Path) -> None:
     """Refused or not, quiet or not; once, and by the file's name."""
     file = tmp_path / name
     file.write_bytes(CUT[name]())

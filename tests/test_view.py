@@ -478,7 +478,7 @@ def test_the_command_opens_the_browser_and_ends(folder: Path, monkeypatch: pytes
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("name", ["out.json.gz", "out.pftrace"])
+@pytest.mark.parametrize("name", [pytest.param("out.json.gz", marks=pytest.mark.thorough), "out.pftrace"])
 def test_the_real_page_opens_at_the_slowest_layer(folder: Path, browser: PerfettoUI, name: str) -> None:
     """Offline: loaded from this machine alone, the layer selected and in view, its rows, rates and arguments shown."""
     command = [sys.executable, "-m", "mio2trace", "view", str(folder / name), "--offline", "--no-browser"]
