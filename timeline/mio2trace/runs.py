@@ -195,6 +195,8 @@ class Share(NamedTuple):
 
     def but(self, sources: AbstractSet[int]) -> Share:
         """Return the part without the files of these numbers."""
+        if sources.isdisjoint(self.sources):
+            return self
         return Share(
             logs=tuple(log for log in self.logs if log.source not in sources),
             libraries=tuple(log for log in self.libraries if log.source not in sources),

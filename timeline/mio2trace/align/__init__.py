@@ -93,7 +93,7 @@ def place_by_marks(attribution: Attribution) -> None:
     if reading is not None:
         attribution.marked = marked = reading.place(links)
         if not reading.check(marked.between, notes, asked_for or 0, attribution.host_step_ns):
-            links.doubt_layer(position for position, word in enumerate(links.layer_by) if word == by.TIMER_MARKS)
+            links.doubt_layer(links.layer_by.rows((by.TIMER_MARKS,)))
 
 
 STEPS: tuple[Step, ...] = (
@@ -334,15 +334,15 @@ def _doubt_run(attribution: Attribution, notes: Notes) -> None:
     links = attribution.links
     named = any(log.layers or log.events for log in attribution.logs)
     is_apart = attribution.clock is not None and attribution.clock.is_apart
-    words = {*links.operation_by, *(links.layer_by if named else ())} - {"", *STATED}
+    words = links.operation_by.used.union(links.layer_by.used if named else ()).difference(("", *STATED))
     if not words and not is_apart:
         return
     doubt = doubt_of_run(attribution)
     if doubt:
         notes.add(f"log that is probably of another run, links have low confidence: {doubt}")
         likely = {OTHER_SIZES: MISSTATED, OTHER_TIMES_AND_THREADS: CONTRARY}.get(doubt, UNLIKELY)
-        links.doubt_operation([place for place, word in enumerate(links.operation_by) if word in words], likely)
-        links.doubt_layer([place for place, word in enumerate(links.layer_by) if named and word in words], likely)
+        links.doubt_operation(links.operation_by.rows(words), likely)
+        links.doubt_layer(links.layer_by.rows(words if named else ()), likely)
     elif doubt == "":
         notes.remark(
             "nothing in these files shows that log and profile are of one run: the links are right only if they are"

@@ -274,7 +274,7 @@ def _give_gradients(attribution: Attribution, rows: Numbers, operation_of: Numbe
 def number_steps_as_the_log(attribution: Attribution) -> None:
     """Number steps as the log numbers iterations: by the iteration of most of a step's kernels."""
     links, steps = attribution.links, attribution.steps
-    if not steps or all(word in ("", RANGE) for word in links.layer_by.pool.used):
+    if not steps or links.layer_by.used <= {"", RANGE}:
         return
     called = attribution.profile.commands.host_start_ns
     run_of, pass_of = np.asarray(links.run_of), np.asarray(links.pass_of)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from mio2trace.align.operations.rates import calibrated
 from mio2trace.evidence import EVIDENCE, STRENGTH, Evidence
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity
-from mio2trace.model.tables import Activities, Numbers, Pool
+from mio2trace.model.tables import Activities, Numbers, Pool, present
 from mio2trace.ops.operation import Operation
 
 Phase = Literal["before", "setup", "warm-up", "iteration", "between"]
@@ -90,6 +90,16 @@ class Words:
     @property
     def pool(self) -> Pool[str]:
         return Pool[str](WORDS, self.column.astype(np.int32))
+
+    @property
+    def used(self) -> frozenset[str]:
+        """The words of all activities; "" if one has no link."""
+        return frozenset(WORDS[code] for code in present(self.column))
+
+    def rows(self, words: Container[str]) -> list[int]:
+        """The activities that are linked by one of ``words``, in order."""
+        found: list[int] = np.flatnonzero(np.array([word in words for word in WORDS])[self.column]).tolist()
+        return found
 
     def __len__(self) -> int:
         return len(self.codes)

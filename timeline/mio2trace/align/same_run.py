@@ -84,7 +84,7 @@ def _has_landmark(log: FrameworkLog) -> bool:
 
 def is_explained(profile: Profile, links: Links) -> bool:
     """Return whether the calls explain enough kernels, if no buffer or range shows one run."""
-    told = not {BUFFERS, RANGE, CORRELATION, LAUNCH_LINE}.isdisjoint(links.operation_by)
+    told = not {BUFFERS, RANGE, CORRELATION, LAUNCH_LINE}.isdisjoint(links.operation_by.used)
     return told or _explains(profile, links, EXPLAINED)
 
 
@@ -191,7 +191,7 @@ def unused_logs(attribution: Attribution, logged: Sequence[Operation]) -> frozen
 
 def _are_layers_used(attribution: Attribution, logs: Sequence[FrameworkLog]) -> bool:
     links = attribution.links
-    if any(word not in ("", RANGE, CORRELATION) for word in links.layer_by):
+    if links.layer_by.used.difference(("", RANGE, CORRELATION)):
         return True
     linked = [links.runs[run] for run in dict.fromkeys(links.run_of) if run != NONE]
     forward = [run for run in linked if run.direction == "forward"] or linked

@@ -44,10 +44,9 @@ def doubt_by_clock(attribution: Attribution) -> None:
     clock, links = attribution.clock, attribution.links
     if clock is None or not clock.is_doubtful:
         return
-    for position, word in enumerate(links.layer_by):
-        if word in (by.BOUNDARY_STAMPS, by.DURATIONS):
-            lasted = links.runs[links.run_of[position]].printed_ns or 0
-            links.weigh_layer(position, lasted / (2 * clock.error_ns), DOUBTED)
+    for position in links.layer_by.rows((by.BOUNDARY_STAMPS, by.DURATIONS)):
+        lasted = links.runs[links.run_of[position]].printed_ns or 0
+        links.weigh_layer(position, lasted / (2 * clock.error_ns), DOUBTED)
 
 
 def doubt_other_queues(attribution: Attribution) -> None:
@@ -76,9 +75,9 @@ def _are_marks_among_others(attribution: Attribution) -> bool:
         return False
     if marked.between:
         return True
-    for position, word in enumerate(links.layer_by):
+    for position in links.layer_by.rows((by.TIMER_MARKS,)):
         at = activities[position].host_start_ns
-        if word == by.TIMER_MARKS and at is not None:
+        if at is not None:
             run = links.runs[links.run_of[position]]
             begin, end = run.host_start_ns, run.host_end_ns
             if (begin is not None and at < begin) or (end is not None and at > end):
