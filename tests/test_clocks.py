@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -24,7 +25,7 @@ from mio2trace import analyse, memory
 from mio2trace.align import NONE, Links, align
 from mio2trace.align.clocks.axis import stamps_bound
 from mio2trace.align.clocks.fit import ZONES_NS, DeviceClock, device_clocks, local_ns, log_clock
-from mio2trace.align.layers.caffe.layer_lines import Printed, Times, likeliest_rows
+from mio2trace.align.layers.caffe.layer_lines import Lines, Times, likeliest_rows
 from mio2trace.align.operations.rates import LINE_NS
 from mio2trace.cli import cli
 from mio2trace.conversion import convert
@@ -600,12 +601,12 @@ def test_a_step_of_the_logs_clock_puts_nothing_into_a_wrong_layer(hours: int, rn
 
 def test_an_activity_that_two_layers_may_have_is_as_probable_as_the_time_that_gives_it() -> None:
     """Stamps of a tenth of a second: the second layer's end can be before or after the third activity's."""
-    printed = [
-        Printed(stamp=0, latest=100_000_000, printed_ns=40_000_000, follows=False),
-        Printed(stamp=100_000_000, latest=200_000_000, printed_ns=60_000_000, follows=False),
-    ]
+    stamps = np.array([0, 100_000_000])
+    printed = np.array([40_000_000, 60_000_000])
+    lines = Lines(stamps, stamps + 100_000_000, printed, np.zeros(2, bool), np.zeros(2, np.int64))
     times = Times(begins=[10_000_000, 60_000_000, 160_000_000], ends=[20_000_000, 90_000_000, 170_000_000])
-    first, second = likeliest_rows(printed, times)
+    rows = likeliest_rows(lines, times)
+    first, second = rows.row(0), rows.row(1)
     assert first.confidences is None or min(first.confidences) >= 0.5
     assert second.confidences is not None
     assert all(0.5 <= confidence < 1 for confidence in second.confidences)

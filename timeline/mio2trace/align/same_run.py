@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
+import numpy as np
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.log_runs import of_profile
@@ -92,8 +93,8 @@ def _explains(profile: Profile, links: Links, least: float) -> bool:
     """Return whether the expected share of the library's kernels with calls is at least ``least``."""
     library = Counter(profile.commands.name.take(profile.commands.is_kernel).each())
     count = sum(number for name, number in library.items() if (told := kernel_name(name)) is not None and told.miopen)
-    linked = [position for position, index in enumerate(links.operation_of) if index != NONE]
-    expected = len(linked) - sum(1 - links.operation_confidence.get(position, 1.0) for position in linked)
+    linked = int(np.count_nonzero(np.asarray(links.operation_of) != NONE))
+    expected = linked - sum(1 - likely for at, likely in links.operation_confidence.items() if links.operation_by[at])
     return not linked or expected >= least * count
 
 
@@ -150,16 +151,15 @@ _WHOLE_TENSORS = frozenset(("activ", "pool"))
 def are_sizes_others(links: Links) -> bool:
     """Return whether most linked kernels of `_WHOLE_TENSORS` work on other sizes than their operations."""
     operations = {one.index: one for one in links.operations if one.primitive in _WHOLE_TENSORS}
+    commands, indices = links.commands, np.asarray(links.operation_of)
     fitting = others = 0
-    for position, index in enumerate(links.operation_of):
-        operation = operations.get(index) if index != NONE else None
-        if operation is None:
+    for position in np.flatnonzero(np.isin(indices, [*operations])).tolist():
+        operation, of_kernel = operations[indices[position]], commands.name.at(position)
+        grid = commands.grid.at(position)
+        name = kernel_name(of_kernel)
+        if name is None or name.primitives != (operation.primitive,) or not grid:
             continue
-        activity = links.activities[position]
-        name = kernel_name(activity.name)
-        if name is None or name.primitives != (operation.primitive,) or not activity.grid:
-            continue
-        fits = tensor_fits(activity.name, activity.grid, activity.workgroup, operation)
+        fits = tensor_fits(of_kernel, grid, commands.workgroup.at(position), operation)
         if fits is not None:
             fitting, others = fitting + fits, others + (not fits)
     return others > fitting

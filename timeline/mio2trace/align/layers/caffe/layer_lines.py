@@ -5,12 +5,15 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 from math import exp
 from operator import mul
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import Timeline, chances_between, stamps_bound
@@ -18,6 +21,7 @@ from mio2trace.align.links import DOUBTED, NONE, LayerRun
 from mio2trace.align.operations.rates import CONTRADICTED, LIKE, LINE_NS, MOST_STRAY, STRAY, TOLERANCE_NS
 from mio2trace.evidence import ORDER
 from mio2trace.model.log import LayerTime, LogEvent
+from mio2trace.model.tables import Numbers, by_key
 
 _SOON_NS = LINE_NS // 4
 _GAP_NS = 8 * LINE_NS
@@ -39,6 +43,22 @@ class Printed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     floor: int = 0
 
 
+class Lines(NamedTuple):
+    """Layer lines in columns: what `Printed` has of each."""
+
+    stamp: Numbers
+    latest: Numbers
+    printed_ns: Numbers
+    follows: NDArray[np.bool_]
+    floor: Numbers
+
+    def line(self, at: int) -> Printed:
+        return Printed(
+            stamp=int(self.stamp[at]), latest=int(self.latest[at]), printed_ns=int(self.printed_ns[at]),
+            follows=bool(self.follows[at]), floor=int(self.floor[at]),
+        )  # fmt: skip
+
+
 class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A layer's activities. ``confidences``: None if all are 1. ``others``: (place, probability) of the next best."""
 
@@ -46,6 +66,23 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stop: int
     confidences: Sequence[float] | None = None
     others: Sequence[tuple[int, float] | None] = ()
+
+
+class Rows(NamedTuple):
+    """The activities of each layer line, from ``first`` to before ``stop``. ``unsure``: those with confidences."""
+
+    first: Numbers
+    stop: Numbers
+    unsure: dict[int, Row]
+
+    def row(self, at: int) -> Row:
+        return self.unsure.get(at) or Row(first=int(self.first[at]), stop=int(self.stop[at]))
+
+    @property
+    def are_apart(self) -> bool:
+        """Whether each activity is in one row at most, and later rows have later ones."""
+        full = np.flatnonzero(self.first < self.stop)
+        return not (self.first[full][1:] < np.maximum.accumulate(self.stop[full])[:-1]).any()
 
 
 class _State(msgspec.Struct, frozen=True, gc=False):
@@ -64,61 +101,86 @@ class Times(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error_ns: int = 0
 
 
-def likeliest_rows(layers: Sequence[Printed], times: Times) -> list[Row]:
-    """Return the most likely row of each layer; activities that are rather in none are in no row."""
-    given: list[Row] = []
-    opening: _State | None = None
-    stretch: list[list[_State]] = []
+def likeliest_rows(lines: Lines, times: Times) -> Rows:
+    """Return the most likely row of each layer; activities that are rather in none are in no row.
 
-    def solve() -> None:
-        first = len(given)
-        for row in _solved(opening, layers[first : first + len(stretch)], stretch):
-            others = [other and (other[0] + first, other[1]) for other in row.others]
-            given.append(msgspec.structs.replace(row, others=others) if first and others else row)
+    Where one row alone is possible of a layer and of the one before, and both go together, nothing is to be solved."""
+    count = len(lines.stamp)
+    low, high = _possible_ends(lines)
+    first, stop, is_plain = _plain(lines, low, high, times)
 
-    for layer, bound in zip(layers, _possible_ends(layers), strict=True):
-        states = _states(layer, *bound, times)
-        if stretch and len(stretch[-1]) == len(states) == 1 and _beside(stretch[-1][0], states[0], layer) == 1:
-            solve()
-            opening = stretch[-1][0]
-            stretch.clear()
-        stretch.append(states)
-    if stretch:
-        solve()
+    @cache
+    def states(at: int) -> list[_State]:
+        bound = int(low[at]), int(high[at])
+        if is_plain[at]:
+            return [_State(int(first[at]), int(stop[at]), *bound, 1.0)]
+        return _states(lines.line(at), *bound, times)
+
+    follow = _are_beside(lines, low, high, first, stop)
+    for at in np.flatnonzero(~(is_plain[1:] & is_plain[:-1])).tolist():
+        before, after = states(at), states(at + 1)
+        follow[at] = len(before) == len(after) == 1 and _beside(before[0], after[0], lines.line(at + 1)) == 1
+    begins = np.flatnonzero(np.append(True, follow)) if count else np.empty(0, np.int64)
+    ends = np.append(begins[1:], count)
+    given = Rows(first, stop, {})
+    is_solved = is_plain[begins] & (ends == begins + 1) & (begins > 0)
+    for begin, end in zip(begins[~is_solved].tolist(), ends[~is_solved].tolist(), strict=True):
+        opening = states(begin - 1)[0] if begin else None
+        stretch = range(begin, end)
+        rows = _solved(opening, [*map(lines.line, stretch)], [*map(states, stretch)])
+        for at, row in zip(stretch, rows, strict=True):
+            first[at], stop[at] = row.first, row.stop
+            if row.confidences is not None:
+                others = [other and (other[0] + begin, other[1]) for other in row.others]
+                given.unsure[at] = msgspec.structs.replace(row, others=others)
     return given
 
 
-def _possible_ends(layers: Sequence[Printed]) -> list[tuple[int, int]]:
+def _possible_ends(lines: Lines) -> tuple[Numbers, Numbers]:
     """Return the possible ends of each layer, as layers do not overlap; its own bounds if lines contradict."""
+    stamps, latest, printed = lines.stamp.tolist(), lines.latest.tolist(), lines.printed_ns.tolist()
     low: list[int] = []
     before = -_EVER
-    for layer in layers:
-        own = layer.stamp - LINE_NS
-        least = max(own, before + layer.printed_ns - LINE_NS)
-        before = least if least <= layer.latest else own
+    for stamp, last, took in zip(stamps, latest, printed, strict=True):
+        own = stamp - LINE_NS
+        least = max(own, before + took - LINE_NS)
+        before = least if least <= last else own
         low.append(before)
     high: list[int] = []
     after = _EVER  # when the layer behind begins
-    for layer in reversed(layers):
-        most = min(layer.latest, after + LINE_NS)
-        end = most if most >= layer.stamp - LINE_NS else layer.latest
+    for stamp, last, took in zip(stamps[::-1], latest[::-1], printed[::-1], strict=True):
+        most = min(last, after + LINE_NS)
+        end = most if most >= stamp - LINE_NS else last
         high.append(end)
-        after = end - layer.printed_ns
-    high.reverse()
-    return [
-        (least, most) if least <= most else (layer.stamp - LINE_NS, layer.latest)
-        for layer, least, most in zip(layers, low, high, strict=True)
-    ]
+        after = end - took
+    earliest, ends = np.array(low, np.int64), np.array(high[::-1], np.int64)
+    agree = earliest <= ends
+    return np.where(agree, earliest, lines.stamp - LINE_NS), np.where(agree, ends, lines.latest)
+
+
+def _plain(lines: Lines, low: Numbers, high: Numbers, times: Times) -> tuple[Numbers, Numbers, NDArray[np.bool_]]:
+    """Return first and stop of each layer that ends between ``low`` and ``high``, and whether no other cut is
+    possible, as mostly."""
+    begins, ends = np.asarray(times.begins, np.int64), np.asarray(times.ends, np.int64)
+    printed, error = lines.printed_ns, times.error_ns
+    stop = np.searchsorted(begins, low - error)
+    first = np.searchsorted(begins, low - printed - error)
+    is_plain = (stop == np.searchsorted(ends, high + error, "right")) & (lines.floor <= first) & (first <= stop)
+    return first, stop, is_plain & (first == np.searchsorted(ends, high - printed + error, "right"))
+
+
+def _are_beside(lines: Lines, low: Numbers, high: Numbers, first: Numbers, stop: Numbers) -> NDArray[np.bool_]:
+    """Return for each layer but the first whether `_beside` of the one before and of it is 1."""
+    begins, ends = low[1:] - lines.printed_ns[1:], high[1:] - lines.printed_ns[1:]
+    are_apart = (first[1:] >= stop[:-1]) & (ends - low[:-1] >= -LINE_NS)
+    is_next = (first[1:] <= np.maximum(stop[:-1], lines.floor[1:])) & (begins - high[:-1] <= _GAP_NS)
+    together: NDArray[np.bool_] = are_apart & (is_next | ~lines.follows[1:])
+    return together
 
 
 def _states(layer: Printed, low: int, high: int, times: Times) -> list[_State]:
     """Return the possible rows of a layer that ends between ``low`` and ``high``, weighted by time."""
     printed, error = layer.printed_ns, times.error_ns
-    stop = bisect_left(times.begins, low - error)
-    if stop == bisect_right(times.ends, high + error):
-        first = bisect_left(times.begins, low - printed - error)
-        if layer.floor <= first <= stop and first == bisect_right(times.ends, high - printed + error):
-            return [_State(first, stop, low, high, 1.0)]  # no cut but these, as mostly
     states = [
         _State(first, stop, begun + printed, until + printed, _weight(begun + printed, until + printed, layer))
         for cell in _cells(low, high)
@@ -307,7 +369,17 @@ def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]
     chances = {} if axis.evidence else chances_between(links, sorted(layer.line for layer in layers))
     for positions in _rows_of_queues(attribution, axis):
         given = _rows(attribution, axis, layers, places, follows, begun, positions)
-        for run, row, (_, of_number) in zip(runs, given, numbered, strict=True):
+        one_by_one: Sequence[int] = range(len(runs))
+        if axis.evidence is not None and given.are_apart:
+            is_sure = np.array([of_number >= 1 for _, of_number in numbered])
+            is_sure[[*given.unsure]] = False
+            sure = np.flatnonzero(is_sure & (given.first < given.stop))
+            of_run = (given.stop - given.first)[sure]
+            rows = np.arange(of_run.sum()) + np.repeat(given.first[sure] - (np.cumsum(of_run) - of_run), of_run)
+            links.give_layers(np.asarray(positions)[rows], np.repeat(np.array(runs)[sure], of_run), axis.evidence)
+            one_by_one = np.flatnonzero(~is_sure).tolist()
+        for number in one_by_one:
+            run, row, of_number = runs[number], given.row(number), numbered[number][1]
             of_row, confidences = positions[row.first : row.stop], row.confidences
             if of_number < 1:
                 confidences = [of_number * one for one in confidences or [1.0] * len(of_row)]
@@ -351,7 +423,7 @@ def _rows(
     follows: Sequence[bool],
     begun: Sequence[LogEvent | None],
     positions: Sequence[int],
-) -> list[Row]:
+) -> Rows:
     host = attribution.host_times
     ends = _latest(axis.ends, positions)
     clock = attribution.clock
@@ -363,55 +435,54 @@ def _rows(
         for event in {event.line: event for event in begun if event is not None}.values()
     }
     floors = [0 if event is None else floor_of[event.line] for event in begun]
-    stops, between = [0] * len(layers), list[tuple[int, int]]()
+    count = len(layers)
+    is_followed, floor = np.array(follows, bool), np.array(floors, np.int64)
     if axis.by_line:
-        stops = [bisect_right(ends, layer.line) for layer in layers]
-        between = [(first, max(first, stop)) for first, stop in zip(map(max, floors, [0, *stops]), stops, strict=False)]
+        stops = np.searchsorted(np.asarray(ends), [layer.line for layer in layers], "right")
+        first = np.maximum(floor, np.append(0, stops)[:count])
+        between = Rows(first, np.maximum(first, stops), {})
         if host is None:
-            return [Row(first=first, stop=stop) for first, stop in between]
+            return between
     assert host is not None
     if axis.ends is not host.own_ends:
         ends = _latest(host.own_ends, positions)
     times = Times(begins=_latest(host.called, positions), ends=ends, error_ns=host.error_ns + unsharp)
-    printed = []
-    resolution = attribution.stamp_ns
-    for layer, place, floor, stop, follow in zip(layers, places, floors, stops, follows, strict=True):
-        if axis.by_line:
-            # Its end is between the last activity before its line and the first one behind.
-            stamp = times.ends[stop - 1] if stop else times.begins[0]
-            latest = max(stamp, times.begins[stop]) if stop < len(positions) else stamp + layer.printed_ns
-        else:
-            stamp, latest = place, place + resolution
-        printed.append(Printed(stamp=stamp, latest=latest, printed_ns=layer.printed_ns, follows=follow, floor=floor))
-    given = likeliest_rows(printed, times)
-    return _between_lines(given, follows, between) if axis.by_line else given
+    printed_ns = np.array([layer.printed_ns for layer in layers], np.int64)
+    if axis.by_line:
+        # Its end is between the last activity before its line and the first one behind.
+        begins, own_ends = np.asarray(times.begins), np.asarray(times.ends)
+        stamp = np.where(stops > 0, own_ends[stops - 1], begins[0])
+        behind = begins[np.minimum(stops, len(positions) - 1)]
+        latest = np.where(stops < len(positions), np.maximum(stamp, behind), stamp + printed_ns)
+        given = likeliest_rows(Lines(stamp, latest, printed_ns, is_followed, floor), times)
+        return _between_lines(given, follows, between)
+    stamp = np.array(places, np.int64)
+    return likeliest_rows(Lines(stamp, stamp + attribution.stamp_ns, printed_ns, is_followed, floor), times)
 
 
 def _latest(times: Sequence[int], positions: Sequence[int]) -> Sequence[int]:
     return array("q", np.maximum.accumulate(np.asarray(times, np.int64)[np.asarray(positions)]).tobytes())
 
 
-def _between_lines(given: Sequence[Row], follows: Sequence[bool], between: Sequence[tuple[int, int]]) -> list[Row]:
+def _between_lines(given: Rows, follows: Sequence[bool], between: Rows) -> Rows:
     """Restrict rows by printed times to what ran between two lines (``between``).
 
     If they disagree often, printed times are not this profile's (a log of another device), and only lines count."""
-    crossing = sum(
-        row.first < row.stop and not (first <= row.first and row.stop <= stop)
-        for row, (first, stop) in zip(given, between, strict=True)
-    )
-    strange = crossing > MOST_STRAY * sum(row.first < row.stop for row in given)
-    kept: list[Row] = []
-    for row, follow, (first, stop) in zip(given, follows, between, strict=True):
-        if strange and follow:
-            kept.append(Row(first=first, stop=stop))
+    is_full = given.first < given.stop
+    crossing = is_full & ((given.first < between.first) | (between.stop < given.stop))
+    strange = np.count_nonzero(crossing) > MOST_STRAY * np.count_nonzero(is_full)
+    first = np.maximum(between.first, given.first)
+    kept = Rows(first, np.maximum(first, np.minimum(between.stop, given.stop)), {})
+    for at in range(len(first)) if strange else [*given.unsure]:
+        if strange and follows[at]:
+            kept.first[at], kept.stop[at] = between.first[at], between.stop[at]
             continue
-        begin, end = max(first, row.first), min(stop, row.stop)
-        end = max(begin, end)
+        row, begin, end = given.row(at), int(kept.first[at]), int(kept.stop[at])
         confidences = row.confidences and row.confidences[begin - row.first : end - row.first]
         if strange:
             confidences = [min(DOUBTED, one) for one in confidences or [1.0] * (end - begin)]
         others = row.others and row.others[begin - row.first : end - row.first]
-        kept.append(Row(first=begin, stop=end, confidences=confidences, others=others))
+        kept.unsure[at] = Row(first=begin, stop=end, confidences=confidences, others=others)
     return kept
 
 
@@ -466,17 +537,15 @@ def _iterations_of(attribution: Attribution, axis: Timeline, layers: Sequence[La
         if event.kind == "iteration" and event.number is not None and (place := place_of(event)) is not None
     )
     begun = [place for event in events if event.kind in _BEGIN and (place := place_of(event)) is not None]
-    between: dict[int, list[int]] = {}
-    for number, layer in enumerate(layers):
-        between.setdefault(bisect_left(ended, (place_of(layer) or 0, 0)), []).append(number)
+    befores = np.searchsorted([place for place, _ in ended], [place_of(layer) or 0 for layer in layers])
     order = _order(attribution)
     result = [(1, 1.0)] * len(layers)
     is_begun = bool(begun) and min(begun) <= (place_of(layers[0]) or 0)
     count = attribution.iterations()
-    for before, members in between.items():
+    for before, members in by_key(np.arange(len(layers)), befores):
         low = ended[before - 1][1] if before else 0 if is_begun else None
         high = ended[before][1] if before < len(ended) else None
-        ats = [order.get((layers[number].index, layers[number].direction), NONE) for number in members]
+        ats = [order.get((layers[number].index, layers[number].direction), NONE) for number in members.tolist()]
         for first, last, iteration, is_told in _numbered(ats, low, high, len(order) - 1, count):
             told = max(1, iteration), 1.0 if is_told else LIKE
             result[members[first] : members[last] + 1] = [told] * (last + 1 - first)
