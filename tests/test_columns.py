@@ -50,6 +50,7 @@ from mio2trace.trace import (
 )
 from mio2trace.writers import chrome_json, native
 from tests import rocm_made, rocpd_made
+from tests.conftest import REQUIRED
 from tests.native_packets import read_native
 
 TRACKS = (11, 12)
@@ -356,7 +357,11 @@ def changes(draw: st.DrawFn) -> tuple[str, str, int, Any]:
     return table, draw(st.sampled_from(TABLES[table])), draw(st.integers(1, 36)), draw(CELLS)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150 if "thorough" in REQUIRED else 40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     made=st.lists(changes(), max_size=3),
     declared=st.sampled_from(["", " INTEGER", " TEXT COLLATE NOCASE", " COLLATE unknown"]),

@@ -20,6 +20,7 @@ from mio2trace.draw import counters
 from mio2trace.draw.base import highest_shown, three_digits
 from mio2trace.trace import CounterValue, Slice, Trace
 from mio2trace.writers import chrome_json
+from tests.conftest import REQUIRED
 from tests.fuzz.law import on_disk
 from tests.small_runs import Program, as_json
 from tests.test_trace import picture, seeds, slices, tangled
@@ -150,7 +151,7 @@ def test_what_is_asked_for_most_stands_first() -> None:
 
 @pytest.mark.parametrize("host_calls", ["all", "enqueue", "none"])
 @given(rng=st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 if "thorough" in REQUIRED else 20, deadline=None)
 def test_calls_in_any_order_begin_where_the_trace_does(host_calls: HostCalls, rng: Random) -> None:
     """The trace is zero where its first slice begins, and counters are within it: host stamps in any order, commands
     in any order on the device, calls of other kinds among them or none.

@@ -372,12 +372,14 @@ def test_a_column_of_another_kind_than_the_schema_says_is_refused(
     """The answer and the page trust in texts that are texts, and in numbers that are numbers."""
     copy = tmp_path / "ds"
     shutil.copytree(dataset, copy)
-    for file in (copy / "findings").glob("*.parquet"):
-        with connection() as database:
-            cast = f'TRY_CAST("{column}" AS {kind}) AS "{column}"'
-            changed = f"SELECT * REPLACE ({cast}) FROM read_parquet({sql_text(str(file))})"
-            database.execute(f"COPY ({changed}) TO {sql_text(str(file) + '.new')} (FORMAT parquet)")
-        os.replace(f"{file}.new", file)
+    file, *others = (copy / "findings").glob("*.parquet")
+    for other in others:
+        other.unlink()
+    with connection() as database:
+        cast = f'TRY_CAST("{column}" AS {kind}) AS "{column}"'
+        changed = f"SELECT * REPLACE ({cast}) FROM read_parquet({sql_text(str(file))})"
+        database.execute(f"COPY ({changed}) TO {sql_text(str(file) + '.new')} (FORMAT parquet)")
+    os.replace(f"{file}.new", file)
     for form in ("text", "html"):
         result = CliRunner().invoke(cli, ["report", str(copy), "--format", form])
         assert result.exit_code == 1, result.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -37,6 +38,10 @@ CONTAINERS = ("pass", "layer", "operation")
 
 def convert(files: tuple[Path, ...], **options: Any) -> Conversion:
     return mio2trace.convert(*files, check=True, **options)
+
+
+whole_of = functools.cache(convert)
+"""Nothing is left out of it."""
 
 
 def slices(trace: Trace, *categories: str) -> list[Slice]:
@@ -104,7 +109,7 @@ def test_a_part_is_as_in_the_whole(files: tuple[Path, ...], options: dict[str, A
         assert "1.3s" in options.values()
         assert files == MIOPEN  # a run that is over by then
         return
-    whole = convert(files)
+    whole = whole_of(files)
     all_, some = by_call(whole.trace), by_call(part.trace)
     assert 0 < len(some) < len(all_)
     assert left_out(part) == part.trace.left_out == len(all_) - len(some)
@@ -128,7 +133,7 @@ def arrows(trace: Trace) -> list[Flow]:
 
 @pytest.mark.parametrize("options", [{"top": 5}, {"min_duration": "10us"}, {"begin": "1s", "end": "1.3s"}])
 def test_arrows_lose_both_ends_together(options: dict[str, Any]) -> None:
-    whole, part = convert(ROCPD), convert(ROCPD, **options)
+    whole, part = whole_of(ROCPD), convert(ROCPD, **options)
     drawn = {(event.track, event.start_ns) for event in slices(part.trace, *COMMANDS)}
     ends = {(flow.to_track, flow.to_ns): (flow.from_track, flow.from_ns) for flow in arrows(whole.trace)}
     assert 0 < len(drawn) < len(ends)
@@ -143,19 +148,19 @@ def test_arrows_lose_both_ends_together(options: dict[str, Any]) -> None:
 
 def test_arrows_point_forward_from_the_end_of_a_call() -> None:
     """As viewers draw them: a call that waits for its kernel has none."""
-    drawn = {(event.track, event.start_ns): event for event in slices(convert(ROCPD).trace, "api", *COMMANDS)}
-    flows = arrows(convert(ROCPD).trace)
+    drawn = {(event.track, event.start_ns): event for event in slices(whole_of(ROCPD).trace, "api", *COMMANDS)}
+    flows = arrows(whole_of(ROCPD).trace)
     for flow in flows:
         call = drawn[flow.from_track, flow.from_ns]
         assert call.start_ns + call.dur_ns <= drawn[flow.to_track, flow.to_ns].start_ns
     waiting = [event for event in drawn.values() if event.category == "copy"]
-    assert len(flows) == len(slices(convert(ROCPD).trace, "kernel")) + 1
+    assert len(flows) == len(slices(whole_of(ROCPD).trace, "kernel")) + 1
     assert len(waiting) > 30
-    assert not arrows(convert(MIOPEN).trace)
+    assert not arrows(whole_of(MIOPEN).trace)
 
 
 def test_the_longest_kernels_are_drawn_with_what_holds_them() -> None:
-    whole, part = convert(MIOPEN), convert(MIOPEN, top=5)
+    whole, part = whole_of(MIOPEN), convert(MIOPEN, top=5)
     kernels = sorted(slices(whole.trace, "kernel"), key=lambda e: (-e.dur_ns, e.start_ns))
     assert Counter(map(place, slices(part.trace, *COMMANDS))) == Counter(map(place, kernels[:5]))
     for container in slices(part.trace, *CONTAINERS):
@@ -168,7 +173,7 @@ def test_the_longest_kernels_are_drawn_with_what_holds_them() -> None:
 
 
 def test_nothing_shorter_is_drawn_on_the_device_but_sums_tell_all() -> None:
-    whole, part = convert(TRAIN), convert(TRAIN, min_duration="100us")
+    whole, part = whole_of(TRAIN), convert(TRAIN, min_duration="100us")
     for event in slices(part.trace, *COMMANDS, *CONTAINERS):
         assert event.dur_ns >= 100_000
     kept = {call for call, event in by_call(whole.trace).items() if event.dur_ns >= 100_000}
@@ -180,7 +185,7 @@ def test_nothing_shorter_is_drawn_on_the_device_but_sums_tell_all() -> None:
 
 
 def test_a_layer_to_a_layer_is_the_stretch_from_its_start_to_the_others_end() -> None:
-    whole = convert(TRAIN, iterations="1")
+    whole = whole_of(TRAIN, iterations="1")
     part = convert(TRAIN, iterations="1", begin="layer conv2", end="layer conv3")
     forward = [e for e in slices(whole.trace, "layer") if "kernel_ns" in args(e) and args(e)["direction"] == "forward"]
     names = [event.name for event in forward]
@@ -226,7 +231,7 @@ def test_a_log_alone_has_no_kernels_to_choose_from() -> None:
 
 
 def test_counters_lie_in_the_part_drawn() -> None:
-    whole, part = convert(MIOPEN), convert(MIOPEN, begin="layer conv2", end="layer conv3")
+    whole, part = whole_of(MIOPEN), convert(MIOPEN, begin="layer conv2", end="layer conv3")
     drawn = slices(part.trace)
     first, last = min(e.start_ns for e in drawn), max(e.start_ns + e.dur_ns for e in drawn)
     values = [event for event in part.trace.events() if isinstance(event, CounterValue)]
@@ -239,7 +244,7 @@ def test_counters_lie_in_the_part_drawn() -> None:
 
 
 def test_without_arguments_the_picture_is_the_same() -> None:
-    whole, bare = convert(MIOPEN), convert(MIOPEN, with_args=False)
+    whole, bare = whole_of(MIOPEN), convert(MIOPEN, with_args=False)
     assert [(e.track, e.start_ns, e.dur_ns, e.name, e.category) for e in slices(whole.trace)] == [
         (e.track, e.start_ns, e.dur_ns, e.name, e.category) for e in slices(bare.trace)
     ]

@@ -30,6 +30,7 @@ from mio2trace.readers.tf.wire import WireError, fields, numbers, varint
 from mio2trace.reports import tfprof
 from mio2trace.reports.tfprof import COLUMNS
 from mio2trace.source import Source
+from tests.conftest import REQUIRED
 from tests.tf_files import CPU, GPU, KERNELS, START_US, node, number, profile_proto, random_profile, run_metadata, sized
 
 CONV = "v/tower_0/cg/conv0/conv2d/Conv2D"
@@ -430,7 +431,7 @@ def test_damaged_files_give_a_sound_picture_or_one_line(name: str, tmp_path: obj
     drawn = 0
     refusals: list[str] = []
     path = f"{tmp_path}/file"
-    for _ in range(60):
+    for _ in range(60 if "thorough" in REQUIRED else 20):
         with open(path, "wb") as file:
             file.write(scribble(data, rng))
         out = io.BytesIO()

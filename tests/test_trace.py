@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gzip
+import io
 import json
 import re
 import sqlite3
@@ -307,10 +309,16 @@ TRACES = Path(__file__).resolve().parent.parent / "traces"
 RUNS = sorted(folder.name for folder in TRACES.iterdir() if folder.is_dir())
 
 
-def convert(run: str, output: Path, **options: Any) -> dict[str, Any]:
+@functools.cache
+def written(run: str, *without: str) -> bytes:
     inputs = [path for path in sorted((TRACES / run).iterdir()) if not re.search(r"\.(trace|truth)\.json$", path.name)]
-    mio2trace.convert(*inputs, output=output, check=True, **options)
-    trace: dict[str, Any] = json.loads(output.read_bytes())
+    output = io.BytesIO()
+    mio2trace.convert(*inputs, output=output, check=True, without=without)
+    return output.getvalue()
+
+
+def convert(run: str, *without: str) -> dict[str, Any]:
+    trace: dict[str, Any] = json.loads(written(run, *without))
     return trace
 
 
@@ -355,11 +363,9 @@ def test_there_are_runs() -> None:
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_trace_is_the_golden_one(run: str, tmp_path: Path, golden: Callable[[Path, bytes], None]) -> None:
-    output = tmp_path / "out.json"
-    convert(run, output)
+def test_trace_is_the_golden_one(run: str, golden: Callable[[Path, bytes], None]) -> None:
     # The version, and the checksum with it, is the one thing that may change without the picture changing.
-    text = output.read_bytes().replace(f"mio2trace {mio2trace.__version__}".encode(), b"mio2trace VERSION")
+    text = written(run).replace(f"mio2trace {mio2trace.__version__}".encode(), b"mio2trace VERSION")
     assert text.count(b"mio2trace VERSION") == 1
     text, sums = re.subn(rb'"crc32":"[0-9a-f]{8}"\}\}\n\Z', b'"crc32":"CHECKSUM"}}\n', text)
     assert sums == 1
@@ -367,18 +373,18 @@ def test_trace_is_the_golden_one(run: str, tmp_path: Path, golden: Callable[[Pat
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_every_kernel_and_copy_is_in_its_true_layer(run: str, tmp_path: Path) -> None:
+def test_every_kernel_and_copy_is_in_its_true_layer(run: str) -> None:
     expected = expected_layers(run)
     shown = {
         call: (a["layer"], a["layer_index"], a.get("direction"), a["iteration"]) if "layer" in a else None
-        for call, a in told(convert(run, tmp_path / "out.json"), expected).items()
+        for call, a in told(convert(run), expected).items()
     }
     assert shown == expected
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_without_timer_marks_iteration_1_stays_true(run: str, tmp_path: Path) -> None:
-    shown = commands(convert(run, tmp_path / "out.json", without=["timer marks"]))
+def test_without_timer_marks_iteration_1_stays_true(run: str) -> None:
+    shown = commands(convert(run, "timer marks"))
     for call, layer in expected_layers(run).items():
         if layer is not None and layer[3] == 1:
             assert shown[call].get("layer") == layer[0], (call, layer)
@@ -386,10 +392,10 @@ def test_without_timer_marks_iteration_1_stays_true(run: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_every_kernel_is_in_its_true_call(run: str, tmp_path: Path) -> None:
+def test_every_kernel_is_in_its_true_call(run: str) -> None:
     """Where the run called MIOpen: a kernel's operation stands on the line of the log where its call does."""
     truth = json.loads((TRACES / run / f"{run}.truth.json").read_bytes())
-    trace = convert(run, tmp_path / "out.json")
+    trace = convert(run)
     expected = {call_of(enqueue): enqueue.get("line") for enqueue in truth["enqueues"]}
     slices = [event["args"] for event in trace["traceEvents"] if event.get("cat") == "operation"]
     line_of = {args["operation"]: args["line"] for args in slices}

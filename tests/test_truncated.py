@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 from collections.abc import Callable
@@ -26,6 +27,7 @@ WORDS = "file cut off"
 TRACES = ROOT / "traces"
 
 
+@functools.cache
 def kineto() -> bytes:
     """Many steps, so that a half of it still holds some."""
     return trace([event for step in range(40) for event in rows(FIRST_US + 2_000 * step)])
