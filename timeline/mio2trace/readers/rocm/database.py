@@ -157,7 +157,8 @@ class Database:
         from_table = f"FROM {_quoted(table)}"
         other = f"{key} COLLATE BINARY IS NOT (SELECT {key} {from_table} LIMIT 1)"
         # The driver stops at a number that is not whole, and has then read no other value of ``key`` than this one.
-        query = f"SELECT {', '.join(columns)}, CASE WHEN {other} THEN 0.5 ELSE 0 END {from_table}"
+        first, *rest = columns
+        query = f"SELECT {', '.join([f'CASE WHEN {other} THEN 0.5 ELSE {first} END', *rest])} {from_table}"
         if (
             not self._is_large
             or not self._is_scanned(table)
@@ -166,7 +167,7 @@ class Database:
             raise Unread
         (value,) = self._of_numbers.execute(f"SELECT {key} {from_table} LIMIT 1").fetchone()
         left = self._most_rows
-        for *found, _ in arrow.columns(self._uri, query):
+        for found in arrow.columns(self._uri, query):
             left -= len(found[0])
             if left < 0:
                 raise self._too_many_rows()
