@@ -282,17 +282,22 @@ class _Reading:
         columns, table = self._columns("rocpd_event"), self._quoted("rocpd_event")
         listed = [name if name in columns else "NULL" for name in ("parent_stack_id", "category_id")]
         found: dict[Hashable, list[list[Numbers]]] = {}
+        of_markers: list[int] = []
         for guid, block in self._blocks("rocpd_event", "id", "stack_id", *listed):
             found.setdefault(guid, []).append(block)
         for guid, blocks in found.items():
             key, stack, parent, category = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
             blocks.clear()
             markers = [one for (of, one), text in self._categories.items() if of == guid and "MARKER" in text]
-            is_marker = np.isin(category, [one for one in markers if type(one) is int])
+            numbers = [one for one in markers if type(one) is int]
+            of_markers += numbers
+            is_marker = np.isin(category, numbers)
             self._events_of[guid] = _Events(key, stack, parent, is_marker)
         if "extdata" in columns and any(events.texts for events in self._events_of.values()):
+            # SQLite compares numbers faster than texts.
+            told = f"category_id BETWEEN {min(of_markers)} AND {max(of_markers)} AND extdata <> '{{}}'"
             for guid, key, extra in self._rows(
-                f"SELECT CAST(guid AS BLOB), id, extdata FROM {table} WHERE extdata <> '{{}}'"  # noqa: S608
+                f"SELECT CAST(guid AS BLOB), id, extdata FROM {table} WHERE {told}"  # noqa: S608
             ):
                 texts = self._events_of[guid].texts if guid in self._events_of else {}
                 if key in texts:
