@@ -17,8 +17,8 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from functools import cache
-from typing import Any, TypeVar
+from functools import cache, lru_cache
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -335,12 +335,14 @@ class _Reading:
                 assembly.calls(
                     name, thread[called], start[called], end[called], stack[its_calls], parent[its_calls]
                 )  # fmt: skip
-                for place in np.flatnonzero(drawn & is_marker[its]).tolist():
-                    row, times = its[place], (int(start[place]), int(end[place]))
-                    said = self._strings.get((rows.guid, _plain(rows["name_id"][row])), "")
-                    text = events.texts.get(int(rows["event_id"][row]), "") or said
-                    kind = "mark" if times[0] == times[1] else "range"
-                    assembly.range(Range(kind, text, int(thread[place]), *times, _plain(stack[row])))  # type: ignore[arg-type]
+                marked = drawn & is_marker[its]
+                of_marked = its[marked]
+                cells = (rows["name_id"][of_marked], rows["event_id"][of_marked], stack[of_marked], thread[marked],
+                         start[marked], end[marked])  # fmt: skip
+                for said, event, number, on, begin, until in zip(*(cell.tolist() for cell in cells), strict=True):
+                    text = events.texts.get(event) or self._strings.get((rows.guid, _plain(said)), "")
+                    kind: Literal["mark", "range"] = "mark" if begin == until else "range"
+                    assembly.range(Range(kind, text, on, begin, until, _plain(number)))
 
     def _marks(self) -> None:
         if not any(events.texts for events in self._events_of.values()):
@@ -571,6 +573,7 @@ def _id(cell: object) -> int | None:
     return cell if type(cell) is int else None
 
 
+@lru_cache(1 << 12)  # ranges of one layer have one text
 def _message(extra: object) -> str:
     """Return the text of a ROCTx range: ``{"message": "..."}``."""
     if not isinstance(extra, str) or '"message"' not in extra:
