@@ -285,8 +285,7 @@ class Subject:
     @cached_property
     def is_torch(self) -> bool:
         """Whether PyTorch ran the kernels: its ops or its own kernels are in the profile."""
-        profile = self.alignment.profile
-        return any(one.text.startswith(("aten::", "ProfilerStep#")) for one in profile.ranges) or any(
+        return any(text.startswith(("aten::", "ProfilerStep#")) for text in self.texts) or any(
             "at::native" in name for name in self.steady.counted.names
         )
 

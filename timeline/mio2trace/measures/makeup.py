@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,7 +12,7 @@ from mio2trace.align import NONE
 from mio2trace.kernels import KernelFact
 from mio2trace.kernels.names import KernelName, kernel_name
 from mio2trace.measures.executions import LayerKey
-from mio2trace.model.tables import Numbers, distinct, in_order_of, present, summed
+from mio2trace.model.tables import Numbers, added, distinct, in_order_of, present, summed
 
 if TYPE_CHECKING:
     from mio2trace.measures import Measures
@@ -78,9 +77,9 @@ def makeup(measures: Measures) -> Makeup:
     for number in present(names).tolist():
         own_ns = times[untold][names == number]
         outside[of_steady.names[number]] -= len(own_ns)
-        outside_ns[of_steady.names[number]] -= _sum(own_ns)
+        outside_ns[of_steady.names[number]] -= added(own_ns)
     is_unsure = np.isin(kernels, of_steady.unsure)
-    in_doubt = [*zip(kernels[is_unsure].tolist(), times[is_unsure].tolist(), strict=True)]
+    in_doubt = zip(kernels[is_unsure].tolist(), times[is_unsure].tolist(), strict=True)
     likely, likely_layer = links.operation_confidence, links.layer_confidence
     return Makeup(
         parts=parts,
@@ -88,13 +87,13 @@ def makeup(measures: Measures) -> Makeup:
         by_log2=_by_log2(times),
         naive=_naive(measures),
         outside={name: (count, outside_ns[name]) for name, count in outside.items() if count},
-        unsure=_counted([ns for _, ns in in_doubt]),
+        unsure=_counted(times[is_unsure]),
         elsewhere_ns=round(
             sum(ns * (1 - min(likely.get(place, 1.0), likely_layer.get(place, 1.0))) for place, ns in in_doubt)
         ),
-        graph=_counted(times[untold].tolist()),
-        short=_counted(times[times < SHORT_NS].tolist()),
-        all=_counted(times.tolist()),
+        graph=_counted(times[untold]),
+        short=_counted(times[times < SHORT_NS]),
+        all=_counted(times),
     )
 
 
@@ -121,12 +120,8 @@ def _naive(measures: Measures) -> Counter[int]:
     return naive
 
 
-def _sum(times: Numbers) -> int:
-    return sum(times.tolist())
-
-
-def _counted(times: Sequence[int]) -> tuple[int, int]:
-    return len(times), sum(times)
+def _counted(times: Numbers) -> tuple[int, int]:
+    return len(times), added(times)
 
 
 def _by_log2(times: Numbers) -> dict[int, tuple[int, int]]:

@@ -92,6 +92,13 @@ def numbers(values: Iterable[int | None], count: int) -> Numbers:
     return np.fromiter((NO if value is None else value for value in values), np.int64, count)
 
 
+def added(values: Numbers) -> int:
+    """The exact sum of some numbers."""
+    if len(values) and max(int(values.max()), -int(values.min())) * len(values) >= 1 << 63:
+        return sum(values.tolist())
+    return int(values.sum())
+
+
 def summed(codes: NDArray[Any], values: Numbers, count: int) -> NDArray[Any]:
     """The exact sum of the values of each code below ``count``. Python's integers, where 63 bits may be too few."""
     made: NDArray[Any] = np.zeros(count, np.int64)

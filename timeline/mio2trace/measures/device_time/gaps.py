@@ -32,7 +32,7 @@ from mio2trace.align.layers.marked_steps import is_step
 from mio2trace.measures.device_time import DeviceTime, has_common_clock
 from mio2trace.measures.device_time.busy import Covered, Span
 from mio2trace.model.profile import Range
-from mio2trace.model.tables import NO, Numbers, Pool, by_key
+from mio2trace.model.tables import NO, Numbers, Pool, added, by_code
 from mio2trace.ops.ranges import shown_text
 
 Why = Literal["host", "builds", "queued", "unknown", "short"]
@@ -82,17 +82,19 @@ class _Gaps:
         kinds, (starts, ends, positions) = self._sort_out(windows)
         for why, lengths in kinds.items():
             if len(lengths):
-                count[why], took[why], longest[why] = len(lengths), _sum(lengths), (int(lengths.max()), "", 0)
+                count[why], took[why], longest[why] = len(lengths), added(lengths), (int(lengths.max()), "", 0)
         named = self._longest(starts, ends, positions)
         if len(named) < len(starts):
             count["host"] = len(starts) - len(named)
-            took["host"] = _sum(ends - starts) - _sum(ends[named] - starts[named])
-        columns = (column[named].tolist() for column in (starts, ends, positions))
-        self._longer_than = int(ends[named[0]] - starts[named[0]]) // 2 if len(named) else 0
-        for start, end, position in zip(*columns, strict=True):
+            took["host"] = added(ends - starts) - added(ends[named] - starts[named])
+        starts, ends, positions = (column[named] for column in (starts, ends, positions))
+        self._named = starts, ends
+        threads = self._commands.thread[positions]
+        columns = (column.tolist() for column in (starts, ends, positions, threads))
+        for at, (start, end, position, of_launch) in enumerate(zip(*columns, strict=True)):
             length = end - start
-            thread = None if position == NONE else int(self._commands.thread[position])
-            why, name, of_gap = self._on_host(start, end, thread)
+            thread = None if position == NONE else of_launch
+            why, name, of_gap = self._on_host(at, start, end, thread)
             if name and position != NONE:
                 lines[why, name][self._line(position)] += length
             if not name and self._functions:
@@ -157,18 +159,20 @@ class _Gaps:
         lengths = ends - starts
         rows = np.arange(len(lengths))
         if len(lengths) > NAMED:
-            rows = np.flatnonzero(lengths >= np.partition(lengths, -NAMED)[-NAMED])
+            # Of many equal numbers numpy finds a small one faster than a large one.
+            rows = np.flatnonzero(lengths >= -np.partition(-lengths, NAMED - 1)[NAMED - 1])
         order = np.lexsort((positions[rows], ends[rows], starts[rows], lengths[rows]))
         chosen: Numbers = rows[order[-NAMED:]]
         return chosen
 
     # -- what the host did -------------------------------------------------------------------------------------------
 
-    def _on_host(self, start: int, end: int, thread: int | None) -> tuple[Why, str, int]:
-        """The cause of a gap, the host's work during most of it, and how long this was."""
+    def _on_host(self, at: int, start: int, end: int, thread: int | None) -> tuple[Why, str, int]:
+        """The cause of a gap, the host's work during most of it, and how long this was. ``at``: its place among the
+        named ones."""
         threads = sorted(self._calls) if thread is None else [thread]
         for one in threads:
-            call, ns = self._call(one, start, end)
+            call, ns = self._call(one, at)
             if call is not None:
                 is_build = PREPARING.get(call, "") in ("building kernels", "loading kernels")
                 return "builds" if is_build else "host", call, ns
@@ -182,19 +186,35 @@ class _Gaps:
                 return "host", name, ns
         return "host", "", 0
 
-    def _call(self, thread: int, start: int, end: int) -> tuple[str | None, int]:
-        """The name of the call during most of a gap, and how long it was in it."""
+    def _call(self, thread: int, at: int) -> tuple[str | None, int]:
+        """The name of the call during most of a named gap, and how long it was in it."""
         if thread not in self._calls:
             return None, 0
-        starts, ends, names = self._calls[thread]
-        first = max(0, int(np.searchsorted(starts, start, "right")) - 1)
-        some = slice(first, min(int(np.searchsorted(starts, end)), first + 64))
-        best, most = None, (end - start) // 2
-        for begin, until, name in zip(starts[some].tolist(), ends[some].tolist(), names.take(some).each(), strict=True):
-            overlap = min(until, end) - max(begin, start)
-            if overlap > most:
-                best, most = name, overlap
-        return best, most
+        if thread not in self._found:
+            self._found[thread] = self._during_most(*self._calls[thread])
+        names, times = self._found[thread]
+        return names[at], times[at]
+
+    def _during_most(self, begins: Numbers, ends: Numbers, names: Pool[str]) -> tuple[list[str | None], list[int]]:
+        """As `_call` for each named gap, of a thread with these calls: of the last one that began before the gap, and
+        the 63 after it."""
+        start, end = self._named
+        first = np.maximum(np.searchsorted(begins, start, "right") - 1, 0)
+        stop = np.minimum(np.searchsorted(begins, end), first + 64)
+        best, most = np.full(len(start), -1), (end - start) // 2
+        for step in range(int((stop - first).max(initial=0))):
+            rows = np.flatnonzero(first + step < stop)
+            at = first[rows] + step
+            overlap = np.minimum(ends[at], end[rows]) - np.maximum(begins[at], start[rows])
+            is_more = overlap > most[rows]
+            best[rows[is_more]], most[rows[is_more]] = at[is_more], overlap[is_more]
+        shown = [*names.values, None]
+        return [shown[code] for code in np.where(best < 0, -1, names.codes[best]).tolist()], most.tolist()
+
+    @cached_property
+    def _found(self) -> dict[int, tuple[list[str | None], list[int]]]:
+        """By thread, what `_during_most` found."""
+        return {}
 
     @cached_property
     def _calls(self) -> dict[int, tuple[Numbers, Numbers, Pool[str]]]:
@@ -205,9 +225,10 @@ class _Gaps:
             np.concatenate([getattr(calls, name) for calls in both]) for name in ("start_ns", "end_ns", "thread")
         )
         names = Pool.joined([calls.name for calls in both])
-        is_long = (starts != NO) & (ends != NO) & (ends - starts > self._longer_than)
-        rows = np.flatnonzero(is_long)[np.argsort(starts[is_long], kind="stable")]
-        return {thread: (starts[own], ends[own], names.take(own)) for thread, own in by_key(rows, threads[rows])}
+        longer_than = int((self._named[1] - self._named[0]).min()) // 2
+        rows = np.flatnonzero((starts != NO) & (ends != NO) & (ends - starts > longer_than))
+        rows = rows[np.argsort(starts[rows], kind="stable")]
+        return {thread: (starts[own], ends[own], names.take(own)) for thread, own in by_code(rows, threads[rows])}
 
     def _range(self, thread: int, start: int, end: int, form: re.Pattern[str] | None = None) -> tuple[str, int]:
         """Return the innermost op or range during most of a gap, and its time. With ``form``: only spans with this text
@@ -273,10 +294,6 @@ def _during(nested: _Nested | None, start: int, end: int) -> Iterator[Range]:
         if one.end_ns > middle and 2 * (min(one.end_ns, end) - max(one.start_ns, start)) > end - start:
             yield one
         at = nested.parents[at]
-
-
-def _sum(lengths: NDArray[Any]) -> int:
-    return sum(lengths.tolist())
 
 
 PREPARING: Mapping[str, str] = MappingProxyType({
