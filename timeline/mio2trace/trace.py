@@ -226,7 +226,7 @@ class Flows(msgspec.Struct, frozen=True, gc=False):
     from_track: int
     ids: Numbers
     from_ns: Numbers
-    to_tracks: Numbers
+    to_tracks: Codes
     to_ns: Numbers
 
     def each(self) -> Iterator[Flow]:

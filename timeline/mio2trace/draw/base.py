@@ -17,7 +17,7 @@ from mio2trace.align import Alignment, DeviceClock, LayerRun
 from mio2trace.align.clocks.axis import FAR_NS
 from mio2trace.align.clocks.fit import SAME
 from mio2trace.model.profile import Profile, Size3
-from mio2trace.model.tables import Pool, present
+from mio2trace.model.tables import Codes, Pool, firsts, present, sorted_pool
 from mio2trace.notes import Notes
 from mio2trace.trace import NO, Column, Numbers, Slice, column
 
@@ -174,12 +174,15 @@ def first_starts(profile: Profile) -> dict[int, int]:
 
 
 def on_axis(profile: Profile, base: TimeBase) -> tuple[Numbers, Numbers]:
-    """Return start and end of each activity on the axis; those without times stay as they are."""
+    """Return start and end of each activity on the axis, for reading; those without times stay as they are."""
     device_of = {queue.index: queue.device for queue in profile.queues}
     commands = profile.commands
+    shifts = {queue: base.device(device_of.get(queue, 0), 0) for queue in present(commands.queue).tolist()}
+    if not any(shifts.values()):
+        return commands.start_ns, commands.end_ns
     starts, ends = commands.start_ns.copy(), commands.end_ns.copy()
-    for queue in present(commands.queue).tolist():
-        rows, by = commands.has_times & (commands.queue == queue), base.device(device_of.get(queue, 0), 0)
+    for queue, by in shifts.items():
+        rows = commands.has_times & (commands.queue == queue)
         if by:
             starts[rows], ends[rows] = shifted(starts[rows], by), shifted(ends[rows], by)
     return starts, ends
@@ -214,13 +217,16 @@ def flags(has: NDArray[np.bool_], value: bool = True) -> Pool[bool | None]:
     return Pool((None, value), has.astype(np.int32))
 
 
-def shared_slices(keys: Numbers, items: Numbers, known: dict[int, Slice], make: Callable[[int], Slice]) -> Pool[Slice]:
+def shared_slices(
+    keys: Codes, items: Numbers | Codes, known: dict[int, Slice], make: Callable[[int], Slice]
+) -> Pool[Slice]:
     """Return the column of the items' slices, one for each key; ``make`` is for keys that are not ``known``."""
-    own, first, codes = np.unique(keys[items], return_index=True, return_inverse=True)
-    for key, item in zip(own.tolist(), items[first].tolist(), strict=True):
+    own = sorted_pool(keys[items])
+    first = firsts(own.codes, len(own.values))
+    for key, item in zip(own.values, items[first].tolist(), strict=True):
         if key not in known:
             known[key] = make(item)
-    return Pool([known[key] for key in own.tolist()], codes.astype(np.int32))
+    return Pool([known[key] for key in own.values], own.codes)
 
 
 def alike(slices: Sequence[Slice]) -> Pool[Slice]:

@@ -12,7 +12,7 @@ from mio2trace.align.framework_ops import execution_of
 from mio2trace.draw.base import TimeBase, in_columns, six_digits
 from mio2trace.model.profile import Execution, Inputs, Profile
 from mio2trace.notes import Notes
-from mio2trace.trace import Column, CounterValue, Numbers
+from mio2trace.trace import Codes, Column, CounterValue, Numbers
 
 _FAR_RUN_NS = 60 * 10**9
 """Ops more than a minute before or after the profile are of another run."""
@@ -109,7 +109,7 @@ def inputs_args(inputs: Inputs) -> dict[str, Any]:
     return args
 
 
-def execution_columns(executions: Mapping[int, Execution], numbers: Numbers) -> dict[str, Column]:
+def execution_columns(executions: Mapping[int, Execution], numbers: Numbers | Codes) -> dict[str, Column]:
     """Return the own arguments of the executions with these numbers, many of which may have none."""
     if not executions:
         return {}

@@ -47,7 +47,7 @@ from mio2trace.measures import Measures
 from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.model.profile import Profile, Thread
-from mio2trace.model.tables import NO, Activities, Numbers, Pool, numbers
+from mio2trace.model.tables import NO, Activities, Codes, Numbers, Pool, numbers, sorted_pool
 from mio2trace.notes import Notes
 from mio2trace.ops.aten import ROWS
 from mio2trace.ops.log.statements import AlarmLevel, alarm_messages
@@ -255,7 +255,7 @@ class _Row(NamedTuple):
 
     starts: Numbers
     ends: Numbers
-    items: Numbers
+    items: Codes
 
     def take(self, rows: Any) -> _Row:
         """Return some of them; ``rows`` is anything that numpy takes as an index."""
@@ -294,7 +294,7 @@ class Threads:
         # What begins and ends together is drawn in this order: a call when its first activity comes.
         first = np.zeros(len(calls) + 1, np.int32)  # the last is of what has no call
         first[commands.call[::-1]] = np.arange(len(commands), dtype=np.int32)[::-1]
-        order = np.arange(len(starts))
+        order = np.arange(len(starts), dtype=np.int32)
         order[self._first_call : self._first_other] = self._first_call + np.argsort(first[:-1], kind="stable")
         order = order[is_drawn[order]]
         starts, ends = axis.all_at(starts[order]), axis.all_at(ends[order])
@@ -351,28 +351,42 @@ class Threads:
     def events(self, origin: int, arrows: Arrows | None) -> Iterator[Slices | Flows]:
         """Yield the slices of each row, and the arrows that leave them, if ``arrows`` makes these."""
         looks = _Looks(self._profile, self._item_of, self._first_call, self._first_other)
+        launches = None if arrows is None else self._launches()
         for number, (_, _, row) in enumerate(self._rows):
             track = self._number_of(number)
             for first in range(0, len(row.items), ROW):
                 yield looks.drawn(track, origin, row.take(slice(first, first + ROW)))
-            if arrows is not None:
-                yield from self._arrows_of(track, row, arrows)
+            if arrows is not None and launches is not None:
+                yield from _arrows_of(track, row, launches, arrows)
 
     def arrows(self, arrows: Arrows) -> Iterator[Flows]:
         """Yield the arrows that `events` yields, alone."""
+        launches = self._launches()
         for number, (_, _, row) in enumerate(self._rows):
-            yield from self._arrows_of(self._number_of(number), row, arrows)
+            yield from _arrows_of(self._number_of(number), row, launches, arrows)
 
-    def _arrows_of(self, track: int, row: _Row, arrows: Arrows) -> Iterator[Flows]:
-        by_item = np.argsort(self._item_of, kind="stable")
-        launchers = self._item_of[by_item]
-        for begin in range(0, len(row.items), ROW):
-            here = row.take(slice(begin, begin + ROW))
-            first, last = (np.searchsorted(launchers, here.items, side) for side in ("left", "right"))
-            counts = last - first
-            places = np.repeat(np.arange(len(counts)), counts)
-            within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
-            yield arrows(by_item[first[places] + within], track, here.starts[places], here.ends[places])
+    def _launches(self) -> _Launches:
+        item_of = self._item_of
+        counts = np.bincount(item_of + 1, minlength=self._first_other + len(self._profile.lone_calls) + 1)
+        activities = np.argsort(item_of, kind="stable").astype(np.int32)
+        return _Launches(activities, np.cumsum(counts)[:-1].astype(np.int32), counts[1:].astype(np.int32))
+
+
+class _Launches(NamedTuple):
+    """The activities that each item launched: ``activities[begins[item] :]``, so many as ``counts[item]``."""
+
+    activities: Codes
+    begins: Codes
+    counts: Codes
+
+
+def _arrows_of(track: int, row: _Row, launches: _Launches, arrows: Arrows) -> Iterator[Flows]:
+    for begin in range(0, len(row.items), ROW):
+        here = row.take(slice(begin, begin + ROW))
+        first, counts = launches.begins[here.items], launches.counts[here.items]
+        places = np.repeat(np.arange(len(counts)), counts)
+        within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
+        yield arrows(launches.activities[first[places] + within], track, here.starts[places], here.ends[places])
 
 
 class _Looks:
@@ -405,8 +419,9 @@ class _Looks:
             for place, one in enumerate(profile.ranges)
         )
         # A number for each item: equal if the items have everything in common that their likes show.
-        self._keys = len(ranges.values) + self._name * np.int64(len(commands.name.values) + 1) + kernel
-        self._keys[:first_call] = ranges.codes
+        keys = len(ranges.values) + self._name * np.int64(len(commands.name.values) + 1) + kernel
+        keys[:first_call] = ranges.codes
+        self._keys = sorted_pool(keys).codes
 
     def drawn(self, track: int, origin: int, row: _Row) -> Slices:
         items = row.items
@@ -422,7 +437,7 @@ class _Looks:
         columns |= execution_columns(self._executions, items)
         return Slices(track, (Columns(likes, shifted(row.starts, -origin), row.ends - row.starts, told(columns)),))
 
-    def _of_calls(self, field: str, items: Numbers) -> Numbers:
+    def _of_calls(self, field: str, items: Codes) -> Numbers:
         """Return a column of the calls for these items; `NO` for ranges."""
         found, first = np.full(len(items), NO), self._first_call
         for calls in (self._profile.commands.calls, self._profile.lone_calls):
@@ -566,7 +581,7 @@ class ApiCalls:
         kernel = np.append(
             np.where(commands.is_kernel, commands.name.codes + 1, 0), np.zeros(len(self._others), np.int64)
         )
-        keys = name * (len(commands.name.values) + 1) + kernel
+        keys = sorted_pool(name * (len(commands.name.values) + 1) + kernel).codes
         likes: dict[int, Slice] = {}
 
         def like(item: int) -> Slice:

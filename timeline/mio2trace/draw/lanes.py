@@ -45,7 +45,7 @@ def distinct(tracks: Sequence[Track]) -> list[Track]:
 
 def by_queue(commands: Activities) -> dict[int, Numbers]:
     """Return queue -> positions of its activities with times, in order."""
-    timed = np.flatnonzero(commands.start_ns != NO)
+    timed = np.flatnonzero(commands.start_ns != NO).astype(np.int32)
     queue = commands.queue[timed]
     return {number: timed[queue == number] for number in present(queue).tolist()}
 

@@ -212,7 +212,7 @@ class Index:
         return self._row[np.where(is_there & (ids != NO), at, -1)].astype(np.int64)
 
 
-def sorted_pool(column: Numbers) -> Pool[int]:
+def sorted_pool(column: NDArray[np.integer[Any]]) -> Pool[int]:
     """The pool of a column of numbers, its values in ascending order."""
     values = present(column)
     least, count = _span(column)

@@ -116,7 +116,7 @@ class DeviceSide:
             for lane in lanes_of.get(device, ()):
                 self._tracks[lane] = track = ids.take(track + 1)
             self.next_process = track - track % 100 + 100
-        self.track_of = np.zeros(len(self._commands), np.int64)
+        self.track_of = np.zeros(len(self._commands), np.int32)
         """The track of each activity with device times."""
         for lane, positions in self._lanes.items():
             self.track_of[positions] = self._tracks[lane]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -31,7 +31,7 @@ from mio2trace.measures.counters import measured, values_of
 from mio2trace.measures.device_time.launches import queued_ns
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Activity, Counter
-from mio2trace.model.tables import Pool, combined, numbers, present
+from mio2trace.model.tables import Codes, Pool, combined, numbers, present, sorted_pool
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
 from mio2trace.schema import recorded
@@ -124,49 +124,55 @@ class Commands:
         return Columns(likes, shifted(commands.start_ns[positions], shift), durations, told(columns))
 
     @cached_property
-    def _keys(self) -> Numbers:
+    def _keys(self) -> Codes:
         """A number for each command: equal if the commands have everything in common that their likes show."""
+        keys = np.zeros(len(self._commands), np.int64)
+        for part in self._shown():
+            if len(part) and part.min() != part.max():
+                keys = combined(keys, part)
+        return sorted_pool(keys).codes
+
+    def _shown(self) -> Iterator[NDArray[Any]]:
+        """Yield numbers for what the likes show, one after the other: each takes as much memory as a column."""
         links, commands, count = self._links, self._commands, len(self._commands)
         index = self._operation_of
         runs = Pool.of((run.layer_index, run.direction) for run in links.runs)
-        phases = Pool.of([*(_shown_phase(links, number) for number in range(len(links.passes))), ""])
+        yield np.append(runs.codes, len(runs.values))[np.asarray(links.run_of)]
         used = np.flatnonzero(np.bincount(index + 1))
         named = np.zeros(int(index.max(initial=NONE)) + 2, np.int64)
         # What operations show is interned: its identity distinguishes it.
         named[used] = Pool.of(0 if at == NONE else id(self._named(at)) for at in (used - 1).tolist()).codes
-        is_doubted = np.zeros(count, np.int64)
+        yield named[index + 1]
+        yield index == NONE
+        phases = Pool.of([*(_shown_phase(links, number) for number in range(len(links.passes))), ""])
+        yield phases.codes[self._pass_of]
+        is_doubted = np.zeros(count, np.int8)
         is_doubted[list(links.layer_unsure)] += 1
         is_doubted[list(links.operation_unsure)] += 2
-        node, fact, whole = np.zeros((3, count), np.int64)
-        for codes, objects in (
-            (node, {position: one.node for position, one in self._executions.items()}),
-            (fact, {position: id(one) for position, one in self._facts.items()}),
-            (whole, {position: id(one.problem) for position, one in self._wholes.items()}),
-        ):
-            codes[list(objects)] = 1 + Pool.of(objects.values()).codes
+        yield commands.queue if self._streams else is_doubted
+        yield commands.name.codes
+        yield commands.kind
+        yield commands.grid.codes
+        yield commands.workgroup.codes
+        yield Pool.of(launch.offset for launch in commands.opencl.values).codes[commands.opencl.codes]
+        yield commands.resources.codes
+        yield links.layer_by.column
+        yield links.operation_by.column
+        yield is_doubted
         has_more = ~commands.is_kernel | bool(self._executions or links.layer_unsure or links.operation_unsure)
         sizes = np.where(has_more, commands.size_bytes, 0)
-        return combined(
-            np.append(runs.codes, len(runs.values))[np.asarray(links.run_of)],
-            named[index + 1],
-            index == NONE,
-            phases.codes[self._pass_of],
-            commands.queue if self._streams else is_doubted,
-            commands.name.codes,
-            commands.kind,
-            commands.grid.codes,
-            commands.workgroup.codes,
-            Pool.of(launch.offset for launch in commands.opencl.values).codes[commands.opencl.codes],
-            commands.resources.codes,
-            links.layer_by.pool.codes,
-            links.operation_by.pool.codes,
-            is_doubted,
-            np.unique(sizes, return_inverse=True)[1] if sizes.any() else is_doubted,
-            np.where(has_more, commands.route.codes, 0),
-            node,
-            fact,
-            whole,
-        )
+        if sizes.any():
+            yield np.unique(sizes, return_inverse=True)[1]
+        yield np.where(has_more, commands.route.codes, 0)
+        for objects in (
+            {position: one.node for position, one in self._executions.items()},
+            {position: id(one) for position, one in self._facts.items()},
+            {position: id(one.problem) for position, one in self._wholes.items()},
+        ):
+            if objects:
+                codes = np.zeros(count, np.int32)
+                codes[list(objects)] = 1 + Pool.of(objects.values()).codes
+                yield codes
 
     def _like(self, track: int, position: int) -> Slice:
         """Return what an activity has in common with similar ones."""

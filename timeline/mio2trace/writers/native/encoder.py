@@ -116,7 +116,7 @@ class Row:
         if self._held:
             order = np.append(0, order + 1)
         if self._ends:
-            *_, last = order.tolist()
+            last = int(order[-1])
             order = order[:-1]
             self._held = [_only(columns, last)]
             self._add(columns, order, samples, int(self._held[0].starts[0]), out)
@@ -421,47 +421,67 @@ def _with_ends(
 # -- Arrows: packets name those that leave and arrive, so they are known before the slices -----------------------------
 
 
+_Ids = NDArray[np.integer[Any]]
+"""32 bits if that is enough."""
+
+
 class _TrackEnds(NamedTuple):
     """The arrows that leave or arrive on a track, in order of time."""
 
     times: Ints
-    ids: Ints
+    ids: _Ids
 
 
 class Arrows:
     """By track where arrows ``leave`` and ``arrive``. Packets name them, so they are known before."""
 
     def __init__(self, trace: Trace) -> None:
-        leave: list[tuple[Ints, Ints, Ints]] = []
-        arrive: list[tuple[Ints, Ints, Ints]] = []
+        leave, arrive = _ByTrack(), _ByTrack()
         for part in trace.parts if trace.arrows is None else trace.arrows:
             alone: list[tuple[int, ...]] = []
             for event in part():
                 if isinstance(event, Flows):
-                    leave.append((np.full(len(event.ids), event.from_track), event.from_ns, event.ids))
-                    arrive.append((event.to_tracks, event.to_ns, event.ids))
+                    leave.add(event.from_track, event.from_ns, event.ids)
+                    arrive.add_to_each(event.to_tracks, event.to_ns, event.ids)
                 elif isinstance(event, Flow):
                     alone.append((event.id, event.from_track, event.from_ns, event.to_track, event.to_ns))
             if alone:
                 ids, from_tracks, from_ns, to_tracks, to_ns = np.array(alone, np.int64).T
-                leave.append((from_tracks, from_ns, ids))
-                arrive.append((to_tracks, to_ns, ids))
-        self.leave, self.arrive = _by_track(leave), _by_track(arrive)
+                leave.add_to_each(from_tracks, from_ns, ids)
+                arrive.add_to_each(to_tracks, to_ns, ids)
+        self.leave, self.arrive = leave.in_order(), arrive.in_order()
 
 
-def _by_track(ends: Sequence[tuple[Ints, Ints, Ints]]) -> dict[int, _TrackEnds]:
-    """``ends``: tracks, times and ids."""
-    if not ends:
-        return {}
-    tracks, times, ids = map(np.concatenate, zip(*ends, strict=True))
-    order = np.lexsort((times, tracks))
-    tracks, times, ids = tracks[order], times[order], ids[order]
-    known, first = np.unique(tracks, return_index=True)
-    bounds = [*first.tolist(), len(tracks)]
-    return {
-        track: _TrackEnds(times[begin:end], ids[begin:end])
-        for track, begin, end in zip(known.tolist(), bounds, bounds[1:], strict=False)
-    }
+class _ByTrack:
+    """Gathers ends of arrows. A large trace has a million, so none is held twice."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[int, tuple[list[Ints], list[_Ids]]] = {}
+
+    def add(self, track: int, times: Ints, ids: Ints) -> None:
+        if len(ids):
+            of_times, of_ids = self._pieces.setdefault(track, ([], []))
+            of_times.append(times)
+            of_ids.append(ids.astype(np.uint32) if 0 <= ids.min() <= ids.max() < 1 << 32 else ids)
+
+    def add_to_each(self, tracks: NDArray[np.int32] | Ints, times: Ints, ids: Ints) -> None:
+        order = np.argsort(tracks, kind="stable")
+        for here in np.split(order, np.flatnonzero(np.diff(tracks[order])) + 1) if len(order) else ():
+            self.add(int(tracks[here[0]]), times[here], ids[here])
+
+    def in_order(self) -> dict[int, _TrackEnds]:
+        found: dict[int, _TrackEnds] = {}
+        while self._pieces:
+            track, (of_times, of_ids) = self._pieces.popitem()
+            times = np.concatenate(of_times)
+            of_times.clear()
+            ids = np.concatenate(of_ids)
+            of_ids.clear()
+            if (times[1:] < times[:-1]).any():
+                order = np.argsort(times, kind="stable")
+                times, ids = times[order], ids[order]
+            found[track] = _TrackEnds(times, ids)
+        return found
 
 
 class Ends:
@@ -482,11 +502,12 @@ class Ends:
         at = np.searchsorted(starts, times, "right") - 1
         here = (at >= 0) & (starts[at] == times) if len(starts) else np.zeros(len(times), np.bool_)
         at, ids = at[here], ids[here]
-        slices, first, counts = np.unique(at, return_index=True, return_counts=True)
+        first = np.flatnonzero(np.append(True, at[1:] != at[:-1])[: len(at)])
+        slices, counts = at[first], np.diff(first, append=len(at))
         one, several = counts == 1, np.flatnonzero(counts > 1)
         single = Fields(int(one.sum()), rows[slices[one]])
         single.constant(self._head)
-        single.word(ids[first[one]].view(np.uint64), 8)
+        single.word(ids[first[one]].astype(np.uint64), 8)
         many = Fields(len(several), rows[slices[several]])
         if len(several):
             texts = [
