@@ -26,7 +26,7 @@ from mio2trace.cli import cli
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.model.profile import Activity, Clock, Device, Profile
 from mio2trace.notes import InputError, Notes
-from mio2trace.privacy.cleaner import Pseudonyms, Scrubber
+from mio2trace.privacy import Pseudonyms, Scrubber
 from mio2trace.readers import bundled
 from mio2trace.readers.base import ReadOptions
 from mio2trace.source import Source

@@ -19,7 +19,7 @@ from mio2trace.align.layers import repetitions as repeating
 from mio2trace.align.layers.repetitions import Repetition, find_repetition
 from mio2trace.cli import cli
 from mio2trace.kernels import find_gemms
-from mio2trace.kernels.split import find_parts
+from mio2trace.kernels.blas import find_parts
 from mio2trace.model.profile import Activity, Profile, Queue
 from mio2trace.reports.kernels import LARGEST_BUCKET, gemm_table, nearest_power
 from mio2trace.reports.tables import Unit

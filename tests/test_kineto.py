@@ -17,9 +17,8 @@ import mio2trace
 from mio2trace.cli import cli
 from mio2trace.model.profile import Activity, Profile, Range
 from mio2trace.notes import InputError, Notes
-from mio2trace.readers import detect, run_log
+from mio2trace.readers import detect, kineto, pieces, run_log
 from mio2trace.readers.base import ReadOptions
-from mio2trace.readers.torch import event_array, kineto
 from mio2trace.source import Source
 from mio2trace.trace import Slice
 from tests.conftest import shared_folder
@@ -405,7 +404,7 @@ def test_the_answer_lists_no_op_without_kernel_time(tmp_path: Path) -> None:
 def test_pieces_may_be_cut_anywhere(size: int) -> None:
     """Blocks of any size give the same events."""
     data = trace(late=True)
-    array = event_array.EventArray((data[at : at + size] for at in range(0, len(data), size)), "x", Notes())
+    array = pieces.EventArray((data[at : at + size] for at in range(0, len(data), size)), "x", Notes())
     events = [event for piece in array.pieces() for event in piece]
     assert [event.name for event in events] == [made["name"] for made in rows()]
     assert json.loads(array.around)["baseTimeNanoseconds"] == BASE_NS
@@ -429,17 +428,17 @@ def test_times_are_exact_to_the_nanosecond(text: str, expected: int, tmp_path: P
     assert [one.start_ns for one in steps] == [expected] * 3
     kind = "unix" if expected > 10**18 else "opaque"
     assert profile.clocks[0].kind == kind
-    array = event_array.EventArray((made[at : at + 500] for at in range(0, len(made), 500)), "x", Notes())
+    array = pieces.EventArray((made[at : at + 500] for at in range(0, len(made), 500)), "x", Notes())
     named = [event for piece in array.pieces() for event in piece if event.name == "ProfilerStep#3"]
-    assert [event_array.nanoseconds(event.ts) for event in named] == [expected] * 3
+    assert [pieces.nanoseconds(event.ts) for event in named] == [expected] * 3
 
 
 def test_doubles_below_the_limit_come_back_exactly() -> None:
     """Three decimals of any time that a file with a base can have."""
     random.seed(7)
     for _ in range(20_000):
-        ns = random.randrange(0, event_array.EXACT_BELOW * 1000 - 1)
-        assert event_array.nanoseconds(float(f"{ns // 1000}.{ns % 1000:03}")) == ns
+        ns = random.randrange(0, pieces.EXACT_BELOW * 1000 - 1)
+        assert pieces.nanoseconds(float(f"{ns // 1000}.{ns % 1000:03}")) == ns
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9, 0.99])

@@ -10,8 +10,8 @@ import pytest
 import mio2trace
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
+from mio2trace.readers import kineto
 from mio2trace.readers.base import ReadOptions
-from mio2trace.readers.torch import kineto
 from mio2trace.source import Source
 from tests.headlines import rows
 from tests.kineto_files import BASE_NS, FIRST_US, Row, row, trace

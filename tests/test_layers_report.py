@@ -22,7 +22,8 @@ from mio2trace.kernels.facts import MAIN, KernelFact
 from mio2trace.measures import Measures
 from mio2trace.measures.cost import Cost
 from mio2trace.model.gemm import Gemm
-from mio2trace.ops.operation import Operation, Phase
+from mio2trace.ops.operation import Operation
+from mio2trace.ops.problem import Phase
 from tests.conftest import ROOT, shared_folder
 from tests.records import enqueued, made_operation, opencl_profile
 from tests.small_runs import as_json, benchmark

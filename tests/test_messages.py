@@ -16,7 +16,7 @@ from mio2trace.cli import cli
 from mio2trace.commands.tables import SUBJECT_WORDS
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.ops.log import statements
-from mio2trace.ops.log.keys import find_db_key, perf_db_values
+from mio2trace.ops.log.level_lines import find_db_key, perf_db_values
 from mio2trace.ops.log.statements import Alarm, Statement, alarms, state
 from mio2trace.privacy import Cleaner
 from mio2trace.readers.miopen.lines import ERRORS, KINDS, SUBJECTS, WARNINGS, classify

@@ -30,7 +30,8 @@ from mio2trace.measures.ranking import SteadyCost
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import NOT_OPENCL, Queue
 from mio2trace.notes import Notes
-from mio2trace.ops.operation import Operation, Phase
+from mio2trace.ops.operation import Operation
+from mio2trace.ops.problem import Phase
 from mio2trace.outgoing import count
 from mio2trace.queries import prelude, shipped
 from mio2trace.reports import kernels as kernel_tables

@@ -25,7 +25,7 @@ from mio2trace.ops.families.conv import ConvProblem
 from mio2trace.ops.families.normalisation import BnormProblem, LrnProblem
 from mio2trace.ops.families.pool import PoolProblem
 from mio2trace.ops.families.tensor import OpTensorProblem
-from mio2trace.ops.log.keys import find_db_key, network_config
+from mio2trace.ops.log.level_lines import find_db_key, network_config
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import CommandError, Form, Problem
 from mio2trace.ops.solvers import SOLVERS, family, solver_name

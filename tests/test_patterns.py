@@ -22,7 +22,7 @@ MADE_WHILE_RUNNING = {
     ("mio2trace.findings.gpus", "_as_words"),  # words only
     ("mio2trace.kernels.facts", "row"),  # a table's; found where the table is
     ("mio2trace.kernels.facts", "_definition"),  # words only
-    ("mio2trace.privacy.cleaner", "text"),  # words only
+    ("mio2trace.privacy", "text"),  # words only
     ("mio2trace.privacy.rules", "_rule"),  # a table's; found where the table is
     ("mio2trace.queries", "what_there_is"),  # the name of a table alone
     ("mio2trace.queries.dataset", "ask"),  # the same

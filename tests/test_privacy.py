@@ -25,8 +25,7 @@ from mio2trace.conversion import HostCalls, convert
 from mio2trace.model import log
 from mio2trace.model.columns import Sort
 from mio2trace.notes import OptionError
-from mio2trace.privacy import KINDS, Cleaner
-from mio2trace.privacy.cleaner import records, text_fields
+from mio2trace.privacy import KINDS, Cleaner, records, text_fields
 from mio2trace.privacy.rules import RULES, Rule, Rules
 from tests.canaries import BY_NAME, CANARIES, leaks
 from tests.conftest import ROOT, Golden

@@ -21,10 +21,10 @@ from mio2trace.model.choices import GemmChoice, GemmTable, SolverTable, solver_r
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.choices import Choices
 from mio2trace.ops.families.conv import ConvProblem
-from mio2trace.ops.log.keys import find_db_key
+from mio2trace.ops.log.level_lines import find_db_key
 from mio2trace.readers import detect
+from mio2trace.readers import tunable as tunable
 from mio2trace.readers.base import Reader, ReadOptions
-from mio2trace.readers.blas import tunable
 from mio2trace.readers.miopen import find_db, perf_db
 from mio2trace.source import Source
 from tests.canaries import CANARIES, SOME, leaks

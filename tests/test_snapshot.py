@@ -30,7 +30,7 @@ from mio2trace.model.profile import (
 )
 from mio2trace.model.tables import Activities, Calls, Pool
 from mio2trace.notes import InputError, Notes
-from mio2trace.privacy.cleaner import never_shown, records
+from mio2trace.privacy import never_shown, records
 from mio2trace.queries.dataset import opened
 from mio2trace.snapshot import files
 from mio2trace.snapshot.database import connection, sql_text

@@ -24,7 +24,7 @@ from mio2trace import source as source_module
 from mio2trace.cli import cli
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
-from mio2trace.readers.torch.frames import function_of
+from mio2trace.readers.kineto_frames import function_of
 from mio2trace.source import HEAD, Source
 from mio2trace.trace import Slice
 from tests.conftest import shared_folder

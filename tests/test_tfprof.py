@@ -19,7 +19,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.readers import OF_TENSORFLOW, READERS, detect, run_log
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.tf import profile_proto as reader
-from mio2trace.readers.tf import run_metadata as metadata_reader
+from mio2trace.readers.tf import step_stats as metadata_reader
 from mio2trace.readers.tf import step_stats_text, views
 from mio2trace.reports import tfprof
 from mio2trace.reports import tfprof as scope

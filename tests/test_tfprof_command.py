@@ -24,7 +24,7 @@ from mio2trace.model.tf import TfNode, TfProfile, TfView
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import Reader, ReadOptions
 from mio2trace.readers.tf import profile_proto as profile_reader
-from mio2trace.readers.tf import run_metadata as metadata_reader
+from mio2trace.readers.tf import step_stats as metadata_reader
 from mio2trace.readers.tf import step_stats_text, timeline_json, views
 from mio2trace.readers.tf.wire import WireError, fields, numbers, varint
 from mio2trace.reports import tfprof

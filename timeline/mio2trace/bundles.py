@@ -39,7 +39,7 @@ from mio2trace.model.miopen import Entry, LoggedCall, MiopenLog
 from mio2trace.model.profile import Activity, OpenCl, OpenClLaunch, Profile, Program, TimerMarks
 from mio2trace.model.tf import Execution, TfNode, TfProfile
 from mio2trace.notes import InputError, Notes
-from mio2trace.privacy.cleaner import Pseudonyms, Scrubber, never_shown, records, shown
+from mio2trace.privacy import Pseudonyms, Scrubber, never_shown, records, shown
 from mio2trace.readers import run_log
 from mio2trace.readers.base import Record
 from mio2trace.readers.bundled import ROWS, SCHEMA

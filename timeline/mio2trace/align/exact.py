@@ -29,8 +29,8 @@ from mio2trace.model.tables import NEVER, NO, Numbers, by_key
 from mio2trace.notes import Notes
 from mio2trace.ops.aten import ROWS
 from mio2trace.ops.families.collective import is_annotation
-from mio2trace.ops.family import DATA, WEIGHTS
 from mio2trace.ops.operation import Operation
+from mio2trace.ops.problem import DATA, WEIGHTS
 from mio2trace.ops.ranges import MODULE, is_library_call, is_module, operations_of_ranges, part_of_step
 from mio2trace.ops.values import Shape, product
 from mio2trace.patterns import late

@@ -275,7 +275,7 @@ def layout(tables_only: bool) -> str:
 def before_forking() -> None:
     """Prepare what each run would otherwise repeat."""
     from mio2trace.dataset import keep_empty_tables
-    from mio2trace.privacy.cleaner import look_at_all as look_at_text
+    from mio2trace.privacy import look_at_all as look_at_text
     from mio2trace.snapshot.database import keep_one_open
     from mio2trace.snapshot.files import Snapshot
     from mio2trace.snapshot.objects import look_at_all

@@ -10,7 +10,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from mio2trace.kernels import clblast, compiled, split
+from mio2trace.kernels import blas, compiled
 from mio2trace.kernels.facts import Context, KernelFact, Place, Row
 from mio2trace.kernels.names import WORK, kernel_name
 from mio2trace.model.profile import Profile
@@ -18,9 +18,9 @@ from mio2trace.model.profile import Profile
 __all__ = ["ROWS", "KernelFact", "find_gemms", "helps", "role"]
 
 ROWS: tuple[Row, ...] = (
-    *clblast.ROWS,
-    *split.CLBLAS_ROWS,
-    *split.VIENNACL_ROWS,
+    *blas.ROWS,
+    *blas.CLBLAS_ROWS,
+    *blas.VIENNACL_ROWS,
     *compiled.ROWS,
     *compiled.MIOPENGEMM_ROWS,
     *compiled.ARMCL_ROWS,

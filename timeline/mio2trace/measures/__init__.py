@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.kernels.split import find_parts
+from mio2trace.kernels.blas import find_parts
 from mio2trace.measures.completeness import Completeness, completeness
 from mio2trace.measures.cost import Cost, Sums, duration, grouped, total
 from mio2trace.measures.device_time import has_common_clock

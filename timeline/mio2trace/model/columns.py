@@ -1,7 +1,7 @@
 """The description of a column or a field: type, unit, meaning, where it is shown, and what its text may contain.
 
 The annotation of a record's field has this description. ``name: Name`` is text that the privacy rules treat as a name
-(`mio2trace.privacy.cleaner`). ``Annotated[int | None, Column(...)]`` is a column in every output that `Column.shown`
+(`mio2trace.privacy`). ``Annotated[int | None, Column(...)]`` is a column in every output that `Column.shown`
 lists.
 """
 

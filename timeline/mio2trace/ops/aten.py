@@ -26,9 +26,8 @@ from mio2trace.ops.families.gemm import AttentionProblem, Blas, GemmProblem, Vie
 from mio2trace.ops.families.normalisation import BnormProblem, NormProblem
 from mio2trace.ops.families.pool import PoolProblem
 from mio2trace.ops.families.rnn import MODES, RnnProblem
-from mio2trace.ops.family import DATA, FORWARD, WEIGHTS
 from mio2trace.ops.operation import Operation, OperationFacts, of_problem
-from mio2trace.ops.problem import CommandError, Form, Problem, ShapedProblem
+from mio2trace.ops.problem import DATA, FORWARD, WEIGHTS, CommandError, Form, Problem, ShapedProblem
 from mio2trace.ops.values import DTYPE_BYTES, ConvDescriptor, Shape, Tensor, integers, layouts, product
 
 _NO_INPUTS = "the profiler did not record the inputs"

@@ -15,9 +15,8 @@ from functools import cache, lru_cache
 
 from mio2trace.ops.families import OPTIONS, WORDS
 from mio2trace.ops.families.gemm import Library
-from mio2trace.ops.family import ANY, PATH, Line, direction_in
 from mio2trace.ops.operation import OperationFacts, of_problem
-from mio2trace.ops.problem import FORMS, CommandError, Form, Problem
+from mio2trace.ops.problem import ANY, FORMS, PATH, CommandError, Form, Line, Problem, direction_in
 from mio2trace.patterns import late
 
 _LONGEST = 4096

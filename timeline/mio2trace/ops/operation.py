@@ -8,18 +8,17 @@ from functools import lru_cache
 from itertools import compress
 from operator import attrgetter
 from struct import Struct
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import LocalTime
 from mio2trace.model.miopen import OperationDirection
-from mio2trace.ops.problem import Problem, cost
+from mio2trace.ops.problem import Phase, Problem, cost
 from mio2trace.ops.values import Shape
 
 Buffers = tuple[tuple[str, int], ...]
-Phase = Literal["find", "run"]
 
 
 class GemmCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -9,18 +9,17 @@ import re
 from typing import NamedTuple
 
 from mio2trace.notes import InputError
-from mio2trace.readers import bundled, known, run_log, xla
+from mio2trace.readers import bundled, kineto, known, run_log, xla
 from mio2trace.readers import ck as ck
+from mio2trace.readers import tunable as tunable
 from mio2trace.readers.base import Reader
-from mio2trace.readers.blas import tunable
 from mio2trace.readers.miopen import find_db, perf_db
 from mio2trace.readers.opencl import dvdt_json
 from mio2trace.readers.rocm import rocpd, rpd, rpd_json, v1_csv, v1_db, v1_json, v3_csv, v3_json
-from mio2trace.readers.tf import profile_proto, run_metadata, step_stats_text, timeline_json, views
-from mio2trace.readers.torch import kineto
+from mio2trace.readers.tf import profile_proto, step_stats, step_stats_text, timeline_json, views
 from mio2trace.source import Source
 
-OF_TENSORFLOW: tuple[Reader, ...] = (profile_proto, run_metadata, step_stats_text, timeline_json, views)
+OF_TENSORFLOW: tuple[Reader, ...] = (profile_proto, step_stats, step_stats_text, timeline_json, views)
 """No reader recognises the op view of a console's text."""
 READERS: tuple[Reader, ...] = (
     dvdt_json,

@@ -1,12 +1,23 @@
-"""A long JSON array of objects, cut between two of them: only one piece of it is in memory."""
+"""A long JSON array of objects, cut between two of them: only one piece of it is in memory. Also the array
+``traceEvents`` of a Chrome JSON object, read so.
+
+A piece of that is decoded at once. A piece that does not decode is read event by event. An array that stops (a killed
+run) is read up to its last whole event.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from typing import Annotated, Any
 
 import msgspec
+
+from mio2trace.notes import InputError, Notes
+from mio2trace.patterns import late
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding of a piece from a stranger raises."""
@@ -50,3 +61,247 @@ def _last(between: re.Pattern[bytes], block: bytes) -> re.Match[bytes] | None:
         if found:
             return found[0]
     return None
+
+
+LONGEST_EVENT = 64 << 20
+"""Bytes; also of the text around the array. Reading stops at a longer text: without an end it would fill the memory."""
+EXACT_BELOW = 1 << 43
+"""Microseconds: a smaller double distinguishes any three decimals; rounding the fraction restores them."""
+ROUNDED_BELOW = 1 << 42
+"""Microseconds: rounding a thousand times a smaller double restores ns: its error is below half a nanosecond."""
+_FIRST_KEYS = r'"(?:ph|name|cat|args|bp|dur)"\s*:'
+_BETWEEN = late(rb"\}\s*,\s*(?=\{\s*" + _FIRST_KEYS.encode() + b")")
+_NEXT = late(r"\{\s*" + _FIRST_KEYS)
+_OPENING = late(rb'"traceEvents"\s*:\s*\[')
+_SPACE = late(r"[\s,]*")
+_MOST_FAILED = 16
+"""Events of a piece that may be searched up to its end. Later events end at the latest where another may begin: a text
+without an end would be read again for every event after it."""
+_LONGEST_BORDER = 1 << 10
+_NO_ARGS, _UNREADABLE_ARGS = msgspec.Raw(b"{}"), msgspec.Raw(b"null")
+NOTHING = msgspec.Raw(b"")
+Number = int | float | Decimal
+Id = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
+class Args(msgspec.Struct, frozen=True, gc=False):
+    """The arguments of an event that are read, for any category; inputs of an op as their JSON text."""
+
+    external: Id | None = msgspec.field(name="External id", default=None)
+    sequence: Id | None = msgspec.field(name="Sequence number", default=None)
+    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NOTHING)
+    dims_before: msgspec.Raw = msgspec.field(name="Input dims", default=NOTHING)
+    """Of PyTorch 1.8."""
+    types: msgspec.Raw = msgspec.field(name="Input type", default=NOTHING)
+    strides: msgspec.Raw = msgspec.field(name="Input Strides", default=NOTHING)
+    values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=NOTHING)
+    correlation: Id | None = None
+    grid: tuple[int, int, int] | str | None = None
+    """Text if it is an op of Triton: ``grid(100,)``; some tools write this and ``block`` as text: ``[64, 1, 1]``."""
+    block: tuple[int, int, int] | str | None = None
+    size: Id | str | None = msgspec.field(name="bytes", default=None)
+    kind: Any = None
+    device: Any = None
+    stream: Any = None
+    collective: msgspec.Raw = msgspec.field(name="Collective name", default=NOTHING)
+    sent: Any = msgspec.field(name="In msg nelems", default=None)
+    received: Any = msgspec.field(name="Out msg nelems", default=None)
+    ranks: Any = msgspec.field(name="Group size", default=None)
+    group: msgspec.Raw = msgspec.field(name="Process Group Name", default=NOTHING)
+    dtype: msgspec.Raw = msgspec.field(default=NOTHING)
+    python: Any = msgspec.field(name="Python id", default=None)
+    parent: Any = msgspec.field(name="Python parent id", default=None)
+    kernel: Any = None
+    graph: Any = msgspec.field(name="graph id", default=None)
+    node: Any = msgspec.field(name="graph node id", default=None)
+    kernel_file: Any = None
+
+
+class Event(msgspec.Struct, gc=False):
+    """One event. Times are microseconds."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: int | str | float | None = None
+    tid: int | str | float | None = None
+    ts: int | float | Decimal | None = None
+    dur: int | float | Decimal | None = None
+    id: int | str | float | None = None
+    args: Args = Args()
+
+
+class _QuickEvent(Event, gc=False):
+    """Times as doubles, which are exact for any file with a base time."""
+
+    ts: int | float | None = None
+    dur: int | float | None = None
+
+
+class _ExactEvent(Event, gc=False):
+    """Times as decimal numbers: slower, and exact for any size."""
+
+    ts: int | Decimal | None = None
+    dur: int | Decimal | None = None
+
+
+class _LooseEvent(_ExactEvent, gc=False):
+    """Arguments as their JSON text: those of some event may have other types."""
+
+    args: msgspec.Raw = _NO_ARGS  # type: ignore[assignment]
+
+
+_EVENTS = msgspec.json.Decoder(list[_QuickEvent])
+_EXACT_EVENTS = msgspec.json.Decoder(list[_ExactEvent])
+_LOOSE_EVENTS = msgspec.json.Decoder(list[_LooseEvent])
+_ARGS = msgspec.json.Decoder(Args, strict=False)
+
+
+class EventArray:
+    """``pieces`` yields the events; afterwards ``around`` is the object's text without them."""
+
+    def __init__(self, blocks: Iterator[bytes], place: str, notes: Notes) -> None:
+        """Raises `InputError` if there is no such array."""
+        self._blocks = blocks
+        self._place = place
+        self._notes = notes
+        self._decoder: msgspec.json.Decoder[Any] = _EVENTS
+        self._closed = False
+        self._after = b""
+        before, opening = b"", None
+        while opening is None and len(before) <= LONGEST_EVENT and (block := next(blocks, b"")):
+            at = max(0, len(before) - _LONGEST_BORDER)
+            before += block
+            opening = _OPENING.search(before, at)
+        if opening is None:
+            if not before.rstrip().endswith(b"}"):
+                notes.cut_off(place)
+            raise InputError(f"{place}: no traceEvents; expected a trace of PyTorch's profiler")
+        self.before = before[: opening.end()]
+        """The text before the array, with its bracket."""
+        self._rest = before[opening.end() :]
+
+    @property
+    def around(self) -> bytes:
+        """The object with an empty array."""
+        return self.before + b"]" + (self._after or b"}")
+
+    def pieces(self) -> Iterator[Sequence[Event]]:
+        """Yield all events, piece by piece; times that a double cannot hold are `Decimal`."""
+        for text, is_last in self._texts():
+            yield self._events(text, is_last)
+            if self._closed:
+                break
+        self._after += self._rest
+        for block in self._blocks:  # only if the array is closed before the last piece
+            if len(self._after) < LONGEST_EVENT:
+                self._after += block
+
+    def _texts(self) -> Iterator[tuple[bytes, bool]]:
+        """Yield whole events as an array (the last one with all text after it), and whether it is the last."""
+        first, self._rest = self._rest, b""
+        try:
+            for text, gap, rest in pieces(first, self._blocks, _BETWEEN, _LONGEST_BORDER, LONGEST_EVENT):
+                self._rest = b"" if gap < 0 else b"," + rest
+                yield text, gap < 0
+        except OverflowError:
+            self._notes.add(f"event longer than {LONGEST_EVENT >> 20} MiB: read up to there", self._place)
+
+    def _events(self, text: bytes, is_last: bool) -> Sequence[Event]:
+        if is_last:
+            return self._one_by_one(text[1:-1], is_last)
+        try:
+            events: Sequence[Event] = self._decoder.decode(text)
+            times = [event.ts for event in events if type(event.ts) is float]
+            if self._decoder is _EVENTS and times and not -EXACT_BELOW < min(times) <= max(times) < EXACT_BELOW:
+                self._decoder = _EXACT_EVENTS
+                events = self._decoder.decode(text)
+            return events
+        except UNREADABLE:
+            pass
+        try:
+            return [self._read_args(event) for event in _LOOSE_EVENTS.decode(text)]
+        except UNREADABLE:
+            return self._one_by_one(text[1:-1], is_last)
+
+    def _read_args(self, event: _LooseEvent) -> Event:
+        """Return ``event`` with decoded arguments, in which numbers may be text; without those that do not decode."""
+        args = Args()
+        try:
+            args = _ARGS.decode(event.args)
+        except UNREADABLE:
+            self._notes.add("arguments of a row that could not be read", self._place)
+        return Event(event.ph, event.cat, event.name, event.pid, event.tid, event.ts, event.dur, event.id, args)
+
+    def _one_by_one(self, text: bytes, is_last: bool) -> list[Event]:
+        """Yield the events of a piece with the end of the array or with unexpected content."""
+        try:
+            plain = text.decode()
+        except UnicodeDecodeError:
+            plain = text.decode("utf-8", "replace")
+            self._notes.add("text in the trace that is not UTF-8", self._place)
+        decoder = json.JSONDecoder(strict=False, parse_float=_number)
+        events: list[Event] = []
+        failed = 0
+        at = _end_of_space(plain, 0)
+        while at < len(plain):
+            if plain[at] == "]":
+                self._closed = True
+                self._after = plain[at + 1 :].encode()
+                return events
+            following = _NEXT.search(plain, at + 1) if failed > _MOST_FAILED else None
+            try:
+                if following is None:
+                    made, at = decoder.raw_decode(plain, at)
+                else:
+                    made, end = decoder.raw_decode(plain[at : following.start()])
+                    at += end
+            except (ValueError, RecursionError):
+                failed += 1
+                following = following or _NEXT.search(plain, at + 1)
+                if following is not None or not is_last:
+                    self._notes.add("event that could not be read", self._place)
+                at = len(plain) if following is None else following.start()
+                continue
+            at = _end_of_space(plain, at)
+            if isinstance(made, dict):
+                events.append(self._read_args(_event(made)))
+            else:
+                self._notes.add("event that could not be read", self._place)
+        if is_last:
+            self._notes.cut_off(self._place)
+        return events
+
+
+def nanoseconds(value: object) -> int | None:
+    """Convert microseconds to ns, exactly; None if it is no time."""
+    if type(value) is float and -EXACT_BELOW < value < EXACT_BELOW:
+        whole = int(value)
+        return whole * 1000 + round((value - whole) * 1000)
+    if type(value) is int:
+        return value * 1000
+    if isinstance(value, Decimal) and abs(value) < 1 << 60:
+        return int((value * 1000).to_integral_value())
+    return None
+
+
+def _number(text: str) -> Number:
+    return Decimal(text) if len(text) < 40 and text.replace(".", "").lstrip("-").isdecimal() else float(text)
+
+
+def _event(made: dict[str, Any]) -> _LooseEvent:
+    raw = _NO_ARGS
+    if "args" in made:
+        try:
+            raw = msgspec.Raw(msgspec.json.encode(made["args"]))
+        except (ValueError, TypeError, RecursionError, OverflowError):
+            raw = _UNREADABLE_ARGS
+    ph, cat, name = (word if isinstance(word := made.get(key), str) else "" for key in ("ph", "cat", "name"))
+    plain = [made.get(key) for key in ("pid", "tid", "ts", "dur", "id")]  # no lists, objects and the like
+    pid, tid, ts, dur, number = (one if isinstance(one, (int, float, str, Decimal)) else None for one in plain)
+    return _LooseEvent(ph, cat, name, pid, tid, ts, dur, number, raw)  # type: ignore[arg-type]
+
+
+def _end_of_space(text: str, at: int) -> int:
+    space = _SPACE.match(text, at)
+    return space.end() if space is not None else at

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.layers.repetitions import find_repetition
 from mio2trace.kernels import KernelFact
+from mio2trace.kernels.blas import find_parts
 from mio2trace.kernels.names import kernel_name
-from mio2trace.kernels.split import find_parts
 from mio2trace.measures import Measures, duration, total
 from mio2trace.measures.counters import MEASURED, Measured, measured, plain, together
 from mio2trace.measures.device_time.launches import launch_times, queue_ns

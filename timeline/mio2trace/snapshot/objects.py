@@ -7,7 +7,7 @@ earlier ones, so there are no cycles. Every value takes at least one byte. So a 
 except by sharing, which `MOST_SHARED` limits.
 
 The types of the fields determine which classes are possible, so a file cannot name any other class. Text that no output
-may show (`mio2trace.privacy.cleaner`) is left empty.
+may show (`mio2trace.privacy`) is left empty.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from mio2trace.model.profile import Activity, BufferCreated, Call
 from mio2trace.model.tables import KINDS, NO, Activities, Calls, Codes, Numbers, Pool
 from mio2trace.ops.log.statements import alarm_level
 from mio2trace.ops.operation import Operation, OperationFacts
-from mio2trace.privacy.cleaner import never_shown
+from mio2trace.privacy import never_shown
 from mio2trace.snapshot import numbers as of_numbers
 
 TABLES: Mapping[type, type[Activities | Calls]] = {Activity: Activities, Call: Calls}

@@ -6,7 +6,7 @@ This module collects the rows of all families: by API call, by the driver's base
 from __future__ import annotations
 
 from mio2trace.ops.families import activation, collective, conv, fusion, gemm, normalisation, other, pool, rnn, tensor
-from mio2trace.ops.family import Family, Op, Options, Word, direction_in
+from mio2trace.ops.problem import Family, Op, Options, Word, direction_in
 
 _MODULES = conv, fusion, pool, normalisation, activation, tensor, rnn, gemm, collective, other
 FAMILIES: tuple[Family, ...] = tuple(module.FAMILY for module in _MODULES)

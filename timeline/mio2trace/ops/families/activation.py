@@ -5,8 +5,26 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from mio2trace.ops import values
-from mio2trace.ops.family import SCALING, SIZES, Family, Line, Op, Params, Word, ops, options, tensor
-from mio2trace.ops.problem import BEFORE_2_3, CommandError, Form, Problem, SameShapeProblem, base_word, nchw, way_flag
+from mio2trace.ops.problem import (
+    BEFORE_2_3,
+    SCALING,
+    SIZES,
+    CommandError,
+    Family,
+    Form,
+    Line,
+    Op,
+    Params,
+    Problem,
+    SameShapeProblem,
+    Word,
+    base_word,
+    nchw,
+    ops,
+    options,
+    tensor,
+    way_flag,
+)
 
 
 class ActivProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):

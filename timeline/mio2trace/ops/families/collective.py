@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 
-from mio2trace.ops.family import Family
-from mio2trace.ops.problem import CommandError, Form, Problem
+from mio2trace.ops.problem import CommandError, Family, Form, Problem
 from mio2trace.ops.values import DTYPE_BYTES, Shape
 from mio2trace.patterns import late
 

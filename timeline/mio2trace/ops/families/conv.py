@@ -13,8 +13,26 @@ import msgspec
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops import values
-from mio2trace.ops.family import INTEGER, LAYOUTS, SIZES, Family, Line, Op, Params, Word, ops, options, tensor
-from mio2trace.ops.problem import FORMS, CommandError, Form, Geometry, Problem, ShapedProblem, base_word
+from mio2trace.ops.problem import (
+    FORMS,
+    INTEGER,
+    LAYOUTS,
+    SIZES,
+    CommandError,
+    Family,
+    Form,
+    Geometry,
+    Line,
+    Op,
+    Params,
+    Problem,
+    ShapedProblem,
+    Word,
+    base_word,
+    ops,
+    options,
+    tensor,
+)
 from mio2trace.ops.values import ConvDescriptor, Shape, Tensor, product
 
 _DIRECTION_FLAG = {"forward": 1, "backward-data": 2, "backward-weights": 4}
@@ -93,8 +111,8 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return self.solver_id
 
     def database_key(self) -> str | None:
-        """The key that `mio2trace.ops.log.keys.find_db_key` reads. A transposed convolution is the other gradient of
-        the plain one. For gradients the first sizes are those of dy."""
+        """The key that `ops.log.level_lines.find_db_key` reads. A transposed convolution is the other gradient of the
+        plain one. For gradients the first sizes are those of dy."""
         dtype = _KEY_TYPES.get(self.dtype or "")
         x, y, rank = self.x, self.output, self.spatial
         if dtype is None or not y or not self.well_formed() or self.direction is None:

@@ -11,8 +11,26 @@ from mio2trace.model.gemm import Gemm
 from mio2trace.ops import values
 from mio2trace.ops.families import conv
 from mio2trace.ops.families.conv import ConvProblem
-from mio2trace.ops.family import FORWARD, SCALING, Family, Line, Op, Params, Word, ops, options, tensor
-from mio2trace.ops.problem import CommandError, Form, Geometry, Operators, ShapedProblem, base_word, nchw, work
+from mio2trace.ops.problem import (
+    FORWARD,
+    SCALING,
+    CommandError,
+    Family,
+    Form,
+    Geometry,
+    Line,
+    Op,
+    Operators,
+    Params,
+    ShapedProblem,
+    Word,
+    base_word,
+    nchw,
+    ops,
+    options,
+    tensor,
+    work,
+)
 from mio2trace.ops.values import Shape, Tensor, product
 
 KINDS: dict[tuple[str, ...], int] = {

@@ -9,8 +9,7 @@ from typing import ClassVar, Literal, NamedTuple
 import msgspec
 
 from mio2trace.model.gemm import Gemm
-from mio2trace.ops.family import Family
-from mio2trace.ops.problem import CommandError, Form, Problem, ShapedProblem
+from mio2trace.ops.problem import CommandError, Family, Form, Problem, ShapedProblem
 from mio2trace.ops.values import Shape, Tensor, product
 
 # -- A product as the command of a BLAS library's bench: hipblaslt-bench, rocblas-bench (miopen-side-files.md 8) -------

@@ -6,23 +6,30 @@ from __future__ import annotations
 from typing import ClassVar
 
 from mio2trace.ops import values
-from mio2trace.ops.family import (
+from mio2trace.ops.problem import (
+    BEFORE_2_3,
     INTEGER,
     LAYOUTS,
     SCALING,
     SIZES,
+    CommandError,
     Family,
+    Form,
     Line,
     Op,
     Params,
+    Problem,
+    SameShapeProblem,
     Word,
+    base_word,
     is_given,
     lengths,
+    nchw,
     ops,
     options,
     tensor,
+    way_flag,
 )
-from mio2trace.ops.problem import BEFORE_2_3, CommandError, Form, Problem, SameShapeProblem, base_word, nchw, way_flag
 from mio2trace.ops.values import DTYPE_BYTES, Shape, product
 
 _TYPES = {

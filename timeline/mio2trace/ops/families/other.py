@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from mio2trace.ops.family import FORWARD, Family, Line, Op, Params, Word, lengths, ops
-from mio2trace.ops.problem import Problem, ShapedProblem
+from mio2trace.ops.problem import FORWARD, Family, Line, Op, Params, Problem, ShapedProblem, Word, lengths, ops
 from mio2trace.ops.values import product
 
 

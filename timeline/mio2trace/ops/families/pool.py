@@ -7,8 +7,25 @@ from typing import ClassVar
 import msgspec
 
 from mio2trace.ops import values
-from mio2trace.ops.family import DATA, LAYOUTS, SIZES, Family, Line, Op, Params, Word, ops, options, tensor
-from mio2trace.ops.problem import BEFORE_2_3, CommandError, Form, Geometry, ShapedProblem, base_word
+from mio2trace.ops.problem import (
+    BEFORE_2_3,
+    DATA,
+    LAYOUTS,
+    SIZES,
+    CommandError,
+    Family,
+    Form,
+    Geometry,
+    Line,
+    Op,
+    Params,
+    ShapedProblem,
+    Word,
+    base_word,
+    ops,
+    options,
+    tensor,
+)
 from mio2trace.ops.values import Shape, packed_strides, product, shape_text
 
 MODE_FLAG = {"max": "max", "average": "avg", "average-inclusive": "avg_in"}

@@ -8,8 +8,21 @@ from typing import Any, ClassVar
 import msgspec
 
 from mio2trace.ops import values
-from mio2trace.ops.family import SIZES, Family, Line, Op, Params, Word, lengths, ops, options
-from mio2trace.ops.problem import CommandError, Form, Problem, base_word
+from mio2trace.ops.problem import (
+    SIZES,
+    CommandError,
+    Family,
+    Form,
+    Line,
+    Op,
+    Params,
+    Problem,
+    Word,
+    base_word,
+    lengths,
+    ops,
+    options,
+)
 from mio2trace.ops.values import Shape, integers
 
 GATES = {"relu": 1, "tanh": 1, "lstm": 4, "gru": 3}

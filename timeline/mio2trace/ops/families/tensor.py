@@ -7,16 +7,25 @@ from typing import ClassVar
 
 from mio2trace.ops import values
 from mio2trace.ops.families import other
-from mio2trace.ops.family import SCALING, SIZES, Family, Line, Op, Params, Word, lengths, ops, options
 from mio2trace.ops.problem import (
     BEFORE_2_3,
+    SCALING,
+    SIZES,
     CommandError,
+    Family,
     Form,
+    Line,
+    Op,
+    Params,
     Problem,
     ShapedProblem,
+    Word,
     base_word,
     four_lengths,
+    lengths,
     nchw,
+    ops,
+    options,
     work,
 )
 from mio2trace.ops.values import TENSOR_OPS, Shape, product

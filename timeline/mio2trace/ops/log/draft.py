@@ -19,8 +19,8 @@ from mio2trace.ops.command import facts_of as worked_out
 from mio2trace.ops.command import offered, refusal
 from mio2trace.ops.families import OPS
 from mio2trace.ops.log.plans import DescriptorTypes, Find2Problems, FusionPlans
-from mio2trace.ops.operation import Buffers, GemmCall, Launch, Operation, OperationFacts, Parameters, Phase
-from mio2trace.ops.problem import Problem
+from mio2trace.ops.operation import Buffers, GemmCall, Launch, Operation, OperationFacts, Parameters
+from mio2trace.ops.problem import Phase, Problem
 from mio2trace.ops.solvers import family
 
 _TYPE_IN_KERNEL = (

@@ -10,9 +10,8 @@ import msgspec
 from mio2trace.model.miopen import Entry, OperationDirection
 from mio2trace.ops import values
 from mio2trace.ops.families.conv import ConvProblem, from_tensors
-from mio2trace.ops.family import DIRECTIONS, FORWARD
 from mio2trace.ops.operation import Buffers
-from mio2trace.ops.problem import Operators, Problem
+from mio2trace.ops.problem import DIRECTIONS, FORWARD, Operators, Problem
 from mio2trace.ops.values import DTYPES, Shape, Tensor
 from mio2trace.patterns import late
 

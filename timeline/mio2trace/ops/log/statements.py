@@ -12,10 +12,17 @@ import msgspec
 from mio2trace.model.choices import SOLVER, SolverRecord, SolverTime, solver_record
 from mio2trace.model.miopen import Message, MiopenLog, OperationDirection
 from mio2trace.ops.command import parse
-from mio2trace.ops.family import DIRECTIONS
-from mio2trace.ops.log.keys import find_db_key, network_config, perf_db_values
-from mio2trace.ops.log.level_lines import CHOSEN, INVOKER, INVOKER_REGISTERED, REGISTERED, SEARCHED
-from mio2trace.ops.problem import Problem
+from mio2trace.ops.log.level_lines import (
+    CHOSEN,
+    INVOKER,
+    INVOKER_REGISTERED,
+    REGISTERED,
+    SEARCHED,
+    find_db_key,
+    network_config,
+    perf_db_values,
+)
+from mio2trace.ops.problem import DIRECTIONS, Problem
 from mio2trace.patterns import late
 
 

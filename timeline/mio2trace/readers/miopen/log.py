@@ -26,7 +26,18 @@ from mio2trace.model.log import LocalTime
 from mio2trace.model.miopen import Command, Message, MiopenLog
 from mio2trace.notes import Notes
 from mio2trace.patterns import late
-from mio2trace.readers.miopen.entries import Entries, Other, Replay, nothing
+from mio2trace.readers.miopen.entries import (
+    INTERN,
+    NO_PREFIX,
+    Collected,
+    Entries,
+    Header,
+    Other,
+    Replay,
+    command_kind,
+    key_of,
+    nothing,
+)
 from mio2trace.readers.miopen.lines import (
     AFTER_COMMAND,
     ANSI,
@@ -52,7 +63,6 @@ from mio2trace.readers.miopen.lines import (
     parse_range,
     stamp_of,
 )
-from mio2trace.readers.miopen.records import INTERN, NO_PREFIX, Collected, Header, command_kind, key_of
 
 _ALL_ZERO = bytes(b"0"[0] if byte in b"123456789" else byte for byte in range(256))
 """The meaning of a text does not depend on its digits."""

@@ -7,7 +7,7 @@
         all_start_micros: 1795171473772142
         ...
 
-The text format of protocol buffers, in any layout. It is read like the bytes in `run_metadata`. A record that is cut
+The text format of protocol buffers, in any layout. It is read like the bytes in `step_stats`. A record that is cut
 off is skipped.
 """
 

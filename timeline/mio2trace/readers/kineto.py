@@ -28,10 +28,9 @@ from mio2trace.model.profile import Call, Clock, Collective, Inputs, Process, Pr
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.pieces import UNREADABLE
+from mio2trace.readers.kineto_frames import Frames, function_of
+from mio2trace.readers.pieces import NOTHING, ROUNDED_BELOW, UNREADABLE, Args, Event, EventArray, nanoseconds
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, sizes
-from mio2trace.readers.torch.event_array import NOTHING, ROUNDED_BELOW, Args, Event, EventArray, nanoseconds
-from mio2trace.readers.torch.frames import Frames, function_of
 from mio2trace.source import Source
 
 # -- The inputs of an op -----------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from typing import Any
 
 from mio2trace.model.profile import SourceLine
 from mio2trace.patterns import late
-from mio2trace.readers.torch.event_array import Event
+from mio2trace.readers.pieces import Event
 
 _FRAMEWORK = late(
     r"<|nn\.Module: |(?:.*/)?(?:torch|triton|importlib)/|(?:.*/)?torch_guard\.py\(|(?:.*/)?torchinductor_[^/]*/"

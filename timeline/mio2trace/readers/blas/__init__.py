@@ -1,1 +1,0 @@
-"""GEMM libraries: the logs of hipBLASLt and rocBLAS, and the files of PyTorch's TunableOp."""

@@ -1,1 +1,0 @@
-"""Profiles of PyTorch."""
