@@ -29,6 +29,7 @@ COUNTED = (
     "launch-without-kernel",
     "graph-without-kernels",
     "start-before-launch",
+    "late-end",
     "overlap-on-stream",
     "blocked",
     "graph-gap",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -88,6 +88,7 @@ def measures(
     ranges: Sequence[Range] = (),
     captured: int = 0,
     numbers: NumberKind = "dispatch_id",
+    queue: Literal["queue", "stream"] = "queue",
 ) -> Measures:
     """``iterations``: by number, `SETUP` what is before them. ``host_ns``: how long before an iteration's first command
     the host is in it already. Each begins a second after the one before. ``captured``: launches into one graph.
@@ -124,7 +125,7 @@ def measures(
         source=0,
         records=len(activities),
         activities=tuple(activities),
-        queues=(Queue(index=0, device=0),),
+        queues=(Queue(index=0, device=0, kind=queue),),
         devices=(Device(index=0, name=device, clock=0),),
         clocks=(Clock("boottime"), Clock("device")),
         other_calls=tuple(other_calls),

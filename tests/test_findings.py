@@ -204,6 +204,17 @@ def of_elements(ns: int, *, idle: int = 0, other: str = "gemm", ranges: Sequence
     return subject({1: each, 2: each}, ranges=ranges)
 
 
+def overrun(ns: int, ms: int = 60) -> Subject:
+    """Two iterations with 100 ms of kernels in one stream. The second kernel starts after 10 ms and takes ``ns``; the
+    first ends after ``ms``."""
+    each = [
+        Ran("late", ms * MS),
+        Ran("work", ns, after_ns=(10 - ms) * MS),
+        Ran("rest", (100 - ms) * MS - ns, after_ns=ms * MS),
+    ]
+    return subject({1: each, 2: each}, queue="stream")
+
+
 def captured(launches: int, *, graph: bool = False) -> Subject:
     return subject({1: [Ran("a", MS), Ran("a", MS, graph=graph)]}, captured=launches)
 
@@ -348,6 +359,8 @@ CASES = [
          ns=1_500_000, share=0.015, count=1, severity="low", scope=("Conv fwd 2x3x8x8 -> 2x4x8x8 k3x3 p1",)),
     Case(rule="copies", has=lambda: copying(6 * MS), lacks=lambda: copying(5 * MS), ns=6 * MS, share=0.06, count=1,
          severity="medium", scope=("host to device",)),
+    Case(rule="late-end", has=lambda: overrun(40 * MS - 1001), lacks=lambda: overrun(50 * MS - 1000), ns=50 * MS,
+         share=0.5, count=2, severity="high", scope=("late",)),
     Case(rule="counter-run", has=lambda: subject({1: [Ran("a", MS, counters=(3.0,)), Ran("b", MS)]}),
          lacks=lambda: subject({1: [Ran("a", MS), Ran("b", MS)]}), ns=None, share=None, count=1, severity="low",
          scope=("C0",)),

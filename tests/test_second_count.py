@@ -91,6 +91,26 @@ def test_kernels_that_may_overlap_are_no_fault_of_the_recording(
     assert both(tmp_path, events).completeness.counts == counts
 
 
+@pytest.mark.parametrize(
+    ("until", "stream", "call", "counts"),
+    [
+        (400, MAIN, "hipLaunchKernel", {"late-end": 1}),  # three later kernels ended before
+        (282, MAIN, "hipLaunchKernel", {"late-end": 1}),
+        (281, MAIN, "hipLaunchKernel", {"overlap-on-stream": 1}),
+        (400, SIDE, "hipLaunchKernel", {}),
+        (400, MAIN, "hipGraphLaunch", {}),
+    ],
+)
+def test_a_kernel_that_outlasts_a_later_one_of_its_stream_has_a_wrong_end(
+    until: int, stream: int, call: str, counts: dict[str, int], tmp_path: Path
+) -> None:
+    """The others did not overlap it: it ended before the first of them started."""
+    events = [step("ProfilerStep#5", 1000), *ran(200, 100, until - 200, 1, call=call, stream=stream)]
+    for number, at in ((2, 250), (3, 290), (4, 330)):
+        events += ran(at, 110 + number, 30, number)
+    assert both(tmp_path, events).completeness.counts == counts
+
+
 @pytest.mark.parametrize(("at", "counts"), [(100, {}), (99, {}), (70, {"start-before-launch": 1})])
 def test_a_kernel_before_its_launch_shows_clocks_that_differ(at: float, counts: dict[str, int], tmp_path: Path) -> None:
     """By a microsecond they may."""

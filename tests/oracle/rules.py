@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
@@ -391,6 +392,7 @@ def missing(devices: Sequence[Sequence[Command]], calls: Sequence[Call]) -> dict
             "before-recording",
             "kernel-without-launch",
             "start-before-launch",
+            "late-end",
             "overlap-on-stream",
             "blocked",
             "graph-gap",
@@ -412,15 +414,34 @@ def missing(devices: Sequence[Sequence[Command]], calls: Sequence[Call]) -> dict
         found["blocked"] += bool(begun)
         found["blocked"] += sum(bool(not_recorded(gap, commands, calls, lost)) for gap in gaps if gap[1] > begun)
         until: dict[int, int] = {}
-        for command in commands:
+        ends = true_ends(commands)
+        found["late-end"] += len(ends)
+        for at, command in enumerate(commands):
             ordered = command.call is None or not re.search("GraphLaunch|LaunchKernelEx", command.call.name)
             if command.kind == "kernel" and command.call is not None:
                 found["start-before-launch"] += command.call.start - command.start > MICROSECOND
             if command.kind == "kernel" and not command.on_queue and ordered:
                 last = until.get(command.stream, 0)
                 found["overlap-on-stream"] += last - command.start > MICROSECOND
-                until[command.stream] = max(last, command.end)
+                until[command.stream] = max(last, ends.get(at, command.end))
     return {of: count for of, count in found.items() if count}
+
+
+def true_ends(commands: Sequence[Command]) -> dict[int, int]:
+    """Of kernels that end after a later one of their stream: the place, and the latest end that is possible."""
+    streams: dict[int, list[int]] = {}
+    for at, command in enumerate(commands):
+        alone = command.call is None or not re.search("GraphLaunch|LaunchKernelEx", command.call.name)
+        if command.kind == "kernel" and not command.on_queue and alone:
+            streams.setdefault(command.stream, []).append(at)
+    found: dict[int, int] = {}
+    for own in streams.values():
+        least = math.inf
+        for at, later in reversed([*itertools.pairwise(own)]):
+            least = min(least, commands[later].end)
+            if commands[at].end - MICROSECOND > least:
+                found[at] = commands[later].start
+    return found
 
 
 # ---- steps that nobody marked

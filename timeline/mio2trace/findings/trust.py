@@ -12,6 +12,7 @@ from mio2trace.evidence import SEQUENCE
 from mio2trace.findings.rule import Found, Rule, ms, percent, severity_of
 from mio2trace.findings.subject import Subject
 from mio2trace.kernels.names import kernel_name, normalise
+from mio2trace.measures.late_ends import late_ns
 from mio2trace.model.profile import NAMELESS
 from mio2trace.model.tables import present
 from mio2trace.ops.naming import problem_name
@@ -137,6 +138,26 @@ def _graph(subject: Subject) -> Iterator[Found]:
         )
 
 
+def _late_end(subject: Subject) -> Iterator[Found]:
+    counted = subject.steady.counted
+    late = late_ns(subject.alignment.profile)[counted.kernels]
+    rows = np.flatnonzero(late)
+    if not len(rows):
+        return
+    rows = rows[np.argsort(-late[rows], kind="stable")]
+    names = [counted.names[at] for at in counted.name_of[counted.kernels[rows]].tolist()]
+    ns, recorded, name = int(late.sum()), int(counted.ns[rows[0]]), normalise(names[0])[:60]
+    yield subject.found(
+        ns,
+        count=len(rows),
+        number=f"{percent(subject.share(ns))} of the kernel time ({subject.time(ns)}) is not real:"
+        f" {count(len(rows), 'kernel')} {'ends' if len(rows) == 1 else 'end'} after a later kernel of the same stream,"
+        f" most of it {name} (recorded {ms(recorded)}, at most {ms(recorded - int(late[rows[0]]))}).",
+        scope=tuple(dict.fromkeys(names)),
+        names=(name,),
+    )
+
+
 def _counter_run(subject: Subject) -> Iterator[Found]:
     profile = subject.alignment.profile
     kernels = int(profile.commands.counters.where(bool).sum())
@@ -242,6 +263,15 @@ RULES = (
         " replay.json.gz capture.json.gz`. Other programs: profile one run without graph capture. The kernel times are"
         " right in any case.",
         find=_graph,
+    ),
+    Rule(
+        id="late-end",
+        title="Some kernels have an end that cannot be right.",
+        fires="the time that cannot be is >= 0.5 % of T: a kernel ends after a later kernel of the same stream, which"
+        " runs one after the other (not: graphs, NVIDIA's dependent launches)",
+        advice="Record again. Until then ignore these kernels: all sums and shares contain their time. Profilers"
+        " sometimes record an end late, ROCm's if the GPU stalls.",
+        find=_late_end,
     ),
     Rule(
         id="counter-run",

@@ -17,9 +17,9 @@ from mio2trace.align import Alignment
 from mio2trace.measures.device_time import DeviceTime, has_common_clock
 from mio2trace.measures.device_time.busy import class_of_kernel
 from mio2trace.measures.device_time.launches import Launches
+from mio2trace.measures.late_ends import OVERLAP_NS, in_order, late_ns
 from mio2trace.model.profile import Profile, Size3
-from mio2trace.model.tables import NO, Activities
-from mio2trace.patterns import late
+from mio2trace.model.tables import NO, Activities, Numbers
 
 CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
     "cut-off": ("file cut off", "files cut off"),
@@ -33,6 +33,10 @@ CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
     "blocked": ("wait for work that is not recorded", "waits for work that is not recorded"),
     "kernel-without-launch": ("kernel without its launch", "kernels without their launches"),
     "start-before-launch": ("kernel that starts before its launch", "kernels that start before their launch"),
+    "late-end": (
+        "kernel that ends after a later kernel of its stream",
+        "kernels that end after a later kernel of their stream",
+    ),
     "overlap-on-stream": (
         "kernel that overlaps an earlier kernel of its stream",
         "kernels that overlap an earlier kernel of their stream",
@@ -43,9 +47,6 @@ CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
 })  # fmt: skip
 """By id, the noun for one and for several; classes that affect most numbers come first."""
 
-_SIDE_BY_SIDE = late(r"GraphLaunch|LaunchKernelEx")
-"""Calls whose kernels may run at the same time as the one before: branches of a graph, NVIDIA's dependent launches."""
-OVERLAP_NS = 1_000
 EARLY_NS = 1_000
 """Clocks of host and device that agree this well put no kernel that much before the begin of its launch."""
 OUTLIER = 100
@@ -85,19 +86,20 @@ def completeness(alignment: Alignment, launches: Launches, devices: tuple[Device
     timed = kernels & commands.has_times
     if has_common_clock(alignment):
         counts["start-before-launch"] += int((timed & (called != NO) & (commands.start_ns < called - EARLY_NS)).sum())
-    counts["overlap-on-stream"] += _overlaps(profile, timed)
+    late = late_ns(profile)
+    counts["late-end"] += int((late > 0).sum())
+    counts["overlap-on-stream"] += _overlaps(profile, late)
     # RPD neither names nor sizes the kernels of a graph
     counts["outlier"] += _outliers(commands, timed & (commands.grid.where(_is_known) | ~commands.is_replayed))
     return Completeness(counts={name: counts[name] for name in CLASSES if counts.get(name)})
 
 
-def _overlaps(profile: Profile, timed: NDArray[np.bool_]) -> int:
-    """Count the kernels of a stream that start more than `OVERLAP_NS` before an earlier one ends."""
+def _overlaps(profile: Profile, late: Numbers) -> int:
+    """Count the kernels of a stream that start more than `OVERLAP_NS` before an earlier one ends. ``late``: see
+    `late_ns`; a kernel does not overlap one that had ended in truth."""
     commands = profile.commands
-    side_by_side = commands.calls.name.where(lambda name: _SIDE_BY_SIDE.search(name) is not None)
-    streams = commands.of_queue({at: 1 for at, queue in enumerate(profile.queues) if queue.kind == "stream"}, 0)
-    rows = np.flatnonzero(timed & (streams > 0) & ~np.append(side_by_side, False)[commands.call])
-    queues, starts, ends = commands.queue[rows], commands.start_ns[rows], commands.end_ns[rows]
+    rows = np.flatnonzero(in_order(profile))
+    queues, starts, ends = commands.queue[rows], commands.start_ns[rows], commands.end_ns[rows] - late[rows]
     order = np.lexsort((ends, starts, queues))
     borders = np.flatnonzero(np.diff(queues[order])) + 1
     found = 0
