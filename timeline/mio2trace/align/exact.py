@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.by_sequence import Sequenced, layers_by_sequence
-from mio2trace.align.layers.marked_steps import LEAST_LAUNCHES, before_recording, is_step, step_at
+from mio2trace.align.layers.marked_steps import LEAST_LAUNCHES, before_recording, is_step
 from mio2trace.align.layers.recurrence import matches
 from mio2trace.align.links import DOUBTED, NONE, WORDS, LayerRun, neighbours
 from mio2trace.align.open_ranges import OpenRanges
@@ -337,25 +337,26 @@ class _Layers:
         is_gradient = (of != NONE) & (own == NONE) & (layer_of != NONE) & ~np.isin(layer_of, [*nowhere])
         innermost = opened.nearest(np.where(is_gradient, np.arange(len(own)), own)[:-1])[opened.range_of]
         placed = np.flatnonzero((innermost != NONE) & ~np.isin(innermost, [*nowhere]))
-        # of its launch; a range may reach over several steps
-        passes = np.asarray(links.pass_of)[placed].astype(np.int64)
         around = innermost[placed]
+        del innermost  # each column of ten million commands takes 80 MB
         is_own = own[around] != NONE
+        # of its launch; a range may reach over several steps
         width = len(links.passes) + 1
-        used = {
-            (key // width, key % width - 1): rows
-            for key, rows in by_key(placed[is_own], around[is_own] * width + passes[is_own] + 1)
-        }
+        keys = around * width
+        keys += np.asarray(links.pass_of)[placed]
+        keys += 1
+        used = {(key // width, key % width - 1): rows for key, rows in by_key(placed[is_own], keys[is_own])}
         backward: dict[tuple[int, float, int], list[tuple[Numbers, Range]]] = {}
-        for key, rows in by_key(placed[~is_own], around[~is_own] * width + passes[~is_own] + 1):
+        for key, rows in by_key(placed[~is_own], keys[~is_own]):
             place, pass_ = key // width, key % width - 1
             of_layer = int(layer_of[place]), DOUBTED if place in forward.unsure else 1.0, pass_
             backward.setdefault(of_layer, []).append((rows, ranges[place]))
+        del placed, around, keys, is_own
         executed = {place for place, _ in used} | {place for place, _, _ in backward}
         in_order = sorted(executed, key=lambda place: ranges[place].start_ns)
         self._index_of = self._net([self._layers[place] for place in in_order], bool(backward))
         begins = [] if self._attribution.steps else self._begins(in_order)
-        iteration_of = {place: self._iteration(begins, ranges[place].start_ns) for place in in_order}
+        iteration_of = self._iterations(begins, in_order)
         for place, pass_, iteration, positions, times in self._by_step(used, begins, iteration_of):
             _, direction = self._layers[place]
             self._give(positions, place, direction, self._pass(pass_, iteration, direction), times)
@@ -489,12 +490,17 @@ class _Layers:
                     begins[number], self._around[number + 1] = made.start_ns, made
         return begins
 
-    def _iteration(self, begins: Sequence[int], time_ns: int) -> int | None:
-        """Return the iteration at a host time: of the marked step, else by ``begins``."""
-        if self._attribution.steps:
-            step = step_at(self._attribution.steps, time_ns)
-            return None if step is None else step.number
-        return (bisect_right(begins, time_ns) or _SET_UP) if begins else None
+    def _iterations(self, begins: Sequence[int], in_order: Sequence[int]) -> dict[int, int | None]:
+        """Return the iteration in which each range began: that of the marked step, else by ``begins``."""
+        steps, times = self._attribution.steps, [self._ranges[place].start_ns for place in in_order]
+        numbers: list[int | None] = [None] * len(times)
+        if steps:
+            at = (np.searchsorted([step.start_ns for step in steps], times, "right") - 1).tolist()
+            of_time = zip(times, [steps[one] for one in at], at, strict=True)
+            numbers = [step.number if one >= 0 and time < step.end_ns else None for time, step, one in of_time]
+        elif begins:
+            numbers = [number or _SET_UP for number in np.searchsorted(begins, times, "right").tolist()]
+        return dict(zip(in_order, numbers, strict=True))
 
     def _hold_launches(self, in_order: Sequence[int], starts: Sequence[int]) -> bool:
         """Return whether steps that begin at ``starts`` have nearly all launches."""

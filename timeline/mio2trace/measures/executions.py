@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mio2trace.align import NONE, Alignment, LayerRun, Links, Pass
+from mio2trace.align import NONE, Alignment, LayerRun
 from mio2trace.align.links import WORDS
 from mio2trace.measures.cost import Cost
 from mio2trace.model.log import Direction, FrameworkLog
-from mio2trace.model.tables import NO, Codes, Numbers, Pool, distinct, in_order_of, present
+from mio2trace.model.tables import NEVER, NO, Codes, Numbers, Pool, by_code, distinct, least, most, numbers, present
 
 if TYPE_CHECKING:
     from mio2trace.measures import Measures
@@ -58,43 +58,45 @@ def executions(measures: Measures) -> dict[LayerKey, list[Execution]]:
     run_of, pass_of = np.asarray(links.run_of), np.asarray(links.pass_of)
     # passes that hold activities of no layer
     loose = {None if number == NONE else links.passes[number] for number in present(pass_of[run_of == NONE]).tolist()}
-    keys = Pool.of(_where(links, run) for run in links.runs)
+    keys, key_of = measures.steady.layer_rows
+    # Runs of one layer in one pass are a group.
+    passes = Pool.of(links.passes)
+    place_of = passes.codes[[run.pass_ for run in links.runs]].astype(np.int64) if links.runs else _NOWHERE
+    first, group_of_run = distinct(place_of * len(keys) + np.array([*key_of], np.int64))
+    group_of: dict[int, dict[LayerKey, int]] = {}
+    for group, run in enumerate(first.tolist()):
+        group_of.setdefault(int(place_of[run]), {})[keys[key_of[run]]] = group
+    runs_of = [own.tolist() for _, own in by_code(np.arange(len(links.runs)), group_of_run)]
     rows = np.flatnonzero(run_of != NONE)
-    group_of_row = keys.codes[run_of[rows]]
+    group_of_row = group_of_run[run_of[rows]]
     words = _words(links.layer_by.column[rows], group_of_row)
-    rows = rows[in_order_of(group_of_row)]
-    ends = [0, *np.cumsum(np.bincount(group_of_row, minlength=len(keys.values))).tolist()]
-    traffic = _traffic(measures, run_of, keys.codes)
-    numbers: dict[int, list[int]] = {}
-    for number, group in enumerate(keys.codes.tolist()):
-        numbers.setdefault(group, []).append(number)
-    group_of: dict[Pass, dict[LayerKey, int]] = {}
-    for group, (pass_, key) in enumerate(keys.values):
-        group_of.setdefault(pass_, {})[key] = group
+    on_host = _on_host(alignment, group_of_run, len(first), rows, group_of_row)
+    del rows, group_of_row
+    traffic = _traffic(measures, run_of, group_of_run)
     order = _order(alignment)
     ran: dict[LayerKey, list[Execution]] = {}
-    passes = sorted(group_of, key=lambda pass_: pass_.iteration or 0)
-    directed = {(pass_.iteration, pass_.direction) for pass_ in passes if pass_.direction is not None}
-    for pass_ in passes:
-        groups = group_of[pass_]
+    in_order = sorted(group_of, key=lambda place: passes.values[place].iteration or 0)
+    directed = {(one.iteration, one.direction) for one in map(passes.values.__getitem__, in_order) if one.direction}
+    for place in in_order:
+        pass_, groups = passes.values[place], group_of[place]
         for key in order:
             group = groups.get(key, NONE)
             elsewhere = pass_.direction != key[2] and (pass_.direction or (pass_.iteration, key[2]) in directed)
             if group == NONE and (elsewhere or pass_ in loose):
                 continue
-            runs = numbers.get(group, [])
-            of_group = rows[ends[group] : ends[group + 1]] if runs else rows[:0]
-            host_ns, host_by = _on_host(alignment, [links.runs[number] for number in runs], of_group)
+            host_ns, host_by = on_host[group]
             known, unknown = traffic.get(group, (0, 0))
-            more = {"host_ns": host_ns, "host_by": host_by, "known_bytes": known, "unknown_bytes": unknown}
-            cost = measures.runs.cost(*runs, **more)
+            cost = measures.runs.cost(
+                *(runs_of[group] if group != NONE else ()), host_ns=host_ns, host_by=host_by, known_bytes=known,
+                unknown_bytes=unknown,
+            )  # fmt: skip
             ran.setdefault(key, []).append(Execution(pass_.iteration, cost, words.get(group, {})))
     return ran
 
 
-def _words(code: NDArray[np.uint8], group_of: Codes) -> dict[int, dict[str, int]]:
+def _words(code: NDArray[np.uint8], group_of: Numbers) -> dict[int, dict[str, int]]:
     """Return by group how many activities each evidence placed, in the order of the first; ``code``: that of each."""
-    first, place_of = distinct(group_of.astype(np.int64) * len(WORDS) + code)
+    first, place_of = distinct(group_of * len(WORDS) + code)
     words: dict[int, dict[str, int]] = {}
     for group, at, count in zip(
         group_of[first].tolist(), code[first].tolist(), np.bincount(place_of).tolist(), strict=True
@@ -103,10 +105,6 @@ def _words(code: NDArray[np.uint8], group_of: Codes) -> dict[int, dict[str, int]
             words.setdefault(group, {})[WORDS[at]] = count
     known: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
     return {group: known.setdefault((*of_group.items(),), of_group) for group, of_group in words.items()}
-
-
-def _where(links: Links, run: LayerRun) -> tuple[Pass, LayerKey]:
-    return links.passes[run.pass_], _key(run)
 
 
 def _order(alignment: Alignment) -> list[LayerKey]:
@@ -122,20 +120,36 @@ def _key(run: LayerRun) -> LayerKey:
     return run.layer_index, run.layer, run.direction
 
 
-def _on_host(alignment: Alignment, runs: Sequence[LayerRun], positions: Numbers) -> tuple[int | None, str]:
-    starts = [run.host_start_ns for run in runs if run.host_start_ns is not None]
-    ends = [run.host_end_ns for run in runs if run.host_end_ns is not None]
-    if starts and ends:
-        return max(ends) - min(starts), "bounds"
-    commands = alignment.profile.commands
-    prepared = commands.prepared_ns[positions]
-    begun = np.where((prepared == NO) | (prepared == 0), commands.host_start_ns[positions], prepared)
-    returned = commands.host_end_ns[positions]
-    begun, returned = begun[begun != NO], returned[returned != NO]
-    return (int(returned.max()) - int(begun.min()), "calls") if len(begun) and len(returned) else (None, "")
+def _on_host(
+    alignment: Alignment, group_of_run: Numbers, count: int, rows: Numbers, group_of_row: Numbers
+) -> list[tuple[int | None, str]]:
+    """Return by group its time on the host and the source of that; the last one is of no group. ``rows``: the
+    activities in groups."""
+    links, commands = alignment.links, alignment.profile.commands
+    starts, ends = (
+        numbers((getattr(run, name) for run in links.runs), len(links.runs))
+        for name in ("host_start_ns", "host_end_ns")
+    )
+    begun = least(group_of_run, np.where(starts == NO, NEVER, starts), count)
+    ended = most(group_of_run, ends, count)
+    is_bound = (begun != NEVER) & (ended != NO)
+    if not is_bound.all():
+        is_told = ~is_bound[group_of_row]
+        rows, group_of_row = rows[is_told], group_of_row[is_told]
+        prepared = commands.prepared_ns[rows]
+        called = np.where((prepared == NO) | (prepared == 0), commands.host_start_ns[rows], prepared)
+        called = least(group_of_row, np.where(called == NO, NEVER, called), count)
+        returned = most(group_of_row, commands.host_end_ns[rows], count)
+        begun, ended = np.where(is_bound, begun, called), np.where(is_bound, ended, returned)
+    is_known = ((begun != NEVER) & (ended != NO)).tolist()
+    spans = zip(begun.tolist(), ended.tolist(), is_known, is_bound.tolist(), strict=True)
+    times = [
+        (end - start, "bounds" if bound else "calls") if known else (None, "") for start, end, known, bound in spans
+    ]
+    return [*times, (None, "")]
 
 
-def _traffic(measures: Measures, run_of: Codes, group_of: Codes) -> dict[int, tuple[int, int]]:
+def _traffic(measures: Measures, run_of: Codes, group_of: Numbers) -> dict[int, tuple[int, int]]:
     """Return by group the least bytes of the operations that begin in it, and the number of operations for which they
     are unknown. ``group_of``: of each run."""
     found: dict[int, tuple[int, int]] = {}

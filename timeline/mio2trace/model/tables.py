@@ -139,11 +139,13 @@ def distinct(codes: NDArray[Any]) -> tuple[Numbers, Numbers]:
         place = np.empty(count, np.int64)
         place[order] = np.arange(len(order))
         return first[order], place[codes - least]
-    _, first, place_of = np.unique(codes, return_index=True, return_inverse=True)
+    # Neighbours are often equal: then few of them are sorted.
+    begins = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])) if len(codes) else np.zeros(0, np.int64)
+    _, first, place_of = np.unique(codes[begins], return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    return first[order], place[place_of]
+    return begins[first[order]], np.repeat(place[place_of], np.diff(begins, append=len(codes)))
 
 
 def present(column: NDArray[Any]) -> Numbers:
@@ -173,11 +175,14 @@ def in_order_of(codes: NDArray[Any]) -> Numbers:
 
 def by_code(rows: Numbers, codes: NDArray[Any]) -> Iterator[tuple[int, Numbers]]:
     """Each code, in ascending order, and the rows that have it, in theirs."""
-    order = in_order_of(codes)
-    codes = codes[order]
-    begins = np.flatnonzero(codes[1:] != codes[:-1]) + 1
+    if (codes[1:] < codes[:-1]).any():
+        order = in_order_of(codes)
+        rows, codes = rows[order], codes[order]
     if len(rows):
-        yield from zip(codes[[0, *begins]].tolist(), np.split(rows[order], begins), strict=True)
+        begins = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist()]
+        numbers = codes[begins].tolist()
+        for number, begin, end in zip(numbers, begins, [*begins[1:], len(rows)], strict=True):
+            yield number, rows[begin:end]
 
 
 class Index:
