@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.model.profile import Clock, Profile, Range, Resources
-from mio2trace.model.tables import NO, Index, Numbers, Pool, in_order_of
+from mio2trace.model.tables import NO, Index, Numbers, Pool, by_code, distinct
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.arrow import Unread
@@ -59,6 +59,7 @@ _MOST_OF_A_GRAPH = 1 << 32
 _PIECES = 64
 """Blocks of the database that are worked on together."""
 _ODD = 0x9E3779B97F4A7C15
+_OF_FEW = np.uint64(64 - 15)
 _LONGEST_NAME = 200
 """Of a counter."""
 _NO_REGISTERS: _Registers = (None, None, None)
@@ -545,25 +546,24 @@ def _split(*columns: Numbers) -> Iterator[tuple[Any, Numbers]]:
     if not len(columns[0]):
         return
     first, code = _distinct(columns)
-    order = in_order_of(code)
-    rows_of = np.split(order, np.searchsorted(code[order], np.arange(1, len(first))))
-    for group in np.argsort(first).tolist():
+    for group, rows in by_code(np.arange(len(code)), code):
         values = tuple(int(column[first[group]]) for column in columns)
-        yield values if len(columns) > 1 else values[0], rows_of[group]
+        yield values if len(columns) > 1 else values[0], rows
 
 
 def _distinct(columns: Sequence[Numbers]) -> tuple[Numbers, Numbers]:
-    """(the first row with each combination of values, the combination of each row)."""
+    """(the first row with each combination of values, in order; the combination of each row)."""
     varying = [column for column in columns if (column != column[0]).any()]
     if not varying:
         return np.zeros(1, np.int64), np.zeros(len(columns[0]), np.int64)
     for attempt in itertools.count():
         # A sum of products stands for a combination, if it is the sum of no other one.
         factors = [pow(_ODD, 1 + number + attempt * len(varying), 1 << 64) for number in range(len(varying))]
-        mixed = sum(
+        mixed: Any = sum(
             column.astype(np.uint64) * np.uint64(factor) for column, factor in zip(varying, factors, strict=True)
         )
-        _, first, code = np.unique(mixed, return_index=True, return_inverse=True)
+        # Of few combinations some bits are enough, and numpy counts these faster than it sorts all.
+        first, code = distinct(mixed if attempt > 1 else (mixed >> _OF_FEW).astype(np.int64))
         if all((column[first][code] == column).all() for column in varying):
             return first, code
     raise AssertionError
