@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -36,8 +36,7 @@ HOST_LAYER_NS = 1_000_000
 DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
 
 
-@dataclass(eq=False)
-class Attribution:
+class Attribution(msgspec.Struct, eq=False, dict=True):
     """One run while its activities get layers and operations.
 
     ``weights_of``: the operation of the weights' gradient by that of the data's. ``beside``: other profiles of the run.
@@ -48,16 +47,15 @@ class Attribution:
 
     profile: Profile
     notes: Notes
-    _: KW_ONLY
     logs: Sequence[FrameworkLog] = ()
     operations: Sequence[Operation] = ()
     operation_of_range: Sequence[int] = ()
     opened: OpenRanges | None = None
     replays: Sequence[Replay] = ()
     beside: Sequence[Profile] = ()
-    weights_of: Mapping[int, int] = field(default_factory=dict)
-    net: Net = field(default_factory=Net)
-    facts: Mapping[int, KernelFact] = field(default_factory=dict)
+    weights_of: Mapping[int, int] = msgspec.field(default_factory=dict)
+    net: Net = msgspec.field(default_factory=Net)
+    facts: Mapping[int, KernelFact] = msgspec.field(default_factory=dict)
     without: frozenset[str] = frozenset()
     same_process: bool | None = None
     by_order_alone: bool = False
@@ -65,9 +63,9 @@ class Attribution:
     host_error_ns: int = 0
     host_step_ns: int = 0
     marked: Marked | None = None
-    streams: list[Stream] = field(default_factory=list)
+    streams: list[Stream] = msgspec.field(default_factory=list)
     late: Late = ""
-    fitted: Mapping[bool, LogClock] = field(default_factory=dict)
+    fitted: Mapping[bool, LogClock] = msgspec.field(default_factory=dict)
     keeps_time: bool | None = None
 
     def __post_init__(self) -> None:

@@ -6,7 +6,6 @@ sure: if it has more calls than kernels, all places that fit must give the same 
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -27,8 +26,9 @@ from mio2trace.model.tables import by_key
 from mio2trace.notes import Notes
 from mio2trace.ops.choices import operations_of
 from mio2trace.ops.operation import Operation
+from mio2trace.patterns import late
 
-_TENSILE = re.compile(r"(?:Custom_)?Cijk_A(il|li)k_B(lj|jl)k_")
+_TENSILE = late(r"(?:Custom_)?Cijk_A(il|li)k_B(lj|jl)k_")
 MOST_COMPARED = 5_000_000
 """Calls compared with kernels: about one second."""
 

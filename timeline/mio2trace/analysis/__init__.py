@@ -33,7 +33,6 @@ from mio2trace.outgoing import count, visible
 from mio2trace.privacy import Cleaner
 from mio2trace.readers import ANY, Accepted
 from mio2trace.readers import ck as ck
-from mio2trace.readers.tf.executions import executions
 from mio2trace.runs import (
     Gathered,
     Share,
@@ -308,7 +307,11 @@ def _runs(
     tf_profiles = tuple(record for file in part.inputs for record in file.records if isinstance(record, TfProfile))
     logs, calls = tuple(part.logs), part.operations
     joined = options.join is True or (options.join == "logs" and bool(logs or calls or tf_profiles))
-    told = executions(tf_profiles, notes) if joined else None
+    told = None
+    if joined and tf_profiles:
+        from mio2trace.readers.tf.executions import executions
+
+        told = executions(tf_profiles, notes)
     beside = [] if told is None else cleaner.cleaned([told])  # kernel names are known only now
     profiles = part.held
     is_job = part.is_job

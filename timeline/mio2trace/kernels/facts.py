@@ -18,7 +18,7 @@ from mio2trace.patterns import late
 
 # -- Program sources: the program that defines a kernel, and the macros at that place ----------------------------------
 
-_DEFINE = re.compile(r"#[ \t]*define[ \t]+(\w+)[ \t]+(\S[^\n]*)")
+_DEFINE = late(r"#[ \t]*define[ \t]+(\w+)[ \t]+(\S[^\n]*)")
 
 
 def plain_text(source: bytes) -> str:

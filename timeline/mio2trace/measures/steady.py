@@ -35,6 +35,7 @@ from mio2trace.measures.ranking import (
 )
 from mio2trace.measures.step_time import StepTime, step_time
 from mio2trace.model.tables import NO, Codes, Numbers, least, most, present, summed
+from mio2trace.patterns import late
 
 if TYPE_CHECKING:
     from mio2trace.measures import Measures
@@ -390,7 +391,7 @@ class Steady:
         return counted(self._measures, counts[self.told.place_of])
 
 
-_NUMBERED = re.compile(r"(.*[A-Za-z0-9)])[_ ]\d+", re.DOTALL)
+_NUMBERED = late(r"(.*[A-Za-z0-9)])[_ ]\d+", re.DOTALL)
 
 
 def class_of(layer: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import Literal
 
@@ -10,6 +9,7 @@ import msgspec
 
 from mio2trace.model.columns import HiddenBytes, Name, Text, Word
 from mio2trace.model.log import LocalTime
+from mio2trace.patterns import late
 
 OperationDirection = Literal["forward", "backward-data", "backward-weights"]
 """The direction of a call: the two gradients of a convolution are separate calls."""
@@ -31,7 +31,7 @@ def parse_params(body: bytes) -> Params:
 
 
 # A value that is an address, in the form of either system, and not null (miopen-log.md 4.1).
-_ADDRESS = re.compile(
+_ADDRESS = late(
     rb"(?<=[=:] )(0x)?((?<=x)(?!0+\s*\n)[0-9a-fA-F]{1,16}|(?<!x)0(?!0{15})[0-9A-F]{15})(?=\s*\n|, device_id)"
 )
 _MARK = b"\0"

@@ -6,7 +6,6 @@ same records. Fields that only OpenCL has are in a side table.
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, overload
@@ -15,6 +14,7 @@ import msgspec
 
 from mio2trace.model.columns import Column, Hidden, HiddenBytes, LayerName, Name, Place, Text, Word
 from mio2trace.model.log import Direction
+from mio2trace.patterns import late
 
 if TYPE_CHECKING:
     from mio2trace.model.tables import Activities, Calls
@@ -467,7 +467,7 @@ def misplaced(profile: Profile) -> str:
 
 # -- The system's clocks, as `mio2trace record` reads them before and after a run --------------------------------------
 
-_HASH = re.compile(r"[0-9a-f]{8,64}")
+_HASH = late(r"[0-9a-f]{8,64}")
 _MOST_NS = 1 << 62
 _WIDEST_NS = 1_000_000_000
 """Clocks that were read more than a second apart are no more exact than a log."""

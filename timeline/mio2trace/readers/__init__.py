@@ -1,40 +1,85 @@
 """One module per source format. A format is recognised by its content, never by its name.
 
-A new format is one module with the three names of `base.Reader` and one row of `READERS`.
+A new format is one module with the three names of `base.Reader` and one row of `READERS`. A module that takes long to
+load is a `Later` there.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Callable
+from importlib import import_module
+from typing import NamedTuple, cast
 
-from mio2trace.notes import InputError
-from mio2trace.readers import bundled, kineto, known, run_log, xla
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers import bundled, known, run_log
 from mio2trace.readers import ck as ck
 from mio2trace.readers import tunable as tunable
-from mio2trace.readers.base import Reader
+from mio2trace.readers.base import Reader, ReadOptions, Records
 from mio2trace.readers.miopen import find_db, perf_db
 from mio2trace.readers.opencl import dvdt_json
-from mio2trace.readers.rocm import rocpd, rpd, rpd_json, v1_csv, v1_db, v1_json, v3_csv, v3_json
-from mio2trace.readers.tf import profile_proto, step_stats, step_stats_text, timeline_json, views
+from mio2trace.readers.rocm import rocpd, v1_csv, v3_csv
+from mio2trace.readers.rocm.database import tables
 from mio2trace.source import Source
 
-OF_TENSORFLOW: tuple[Reader, ...] = (profile_proto, step_stats, step_stats_text, timeline_json, views)
+
+class Later:
+    """A reader whose module is loaded when a file may be of its format: when ``may_be`` of the file's head is true."""
+
+    def __init__(self, module: str, may_be: Callable[[bytes], bool]) -> None:
+        self.__name__ = f"mio2trace.readers.{module}"
+        self._may_be = may_be
+
+    @property
+    def _module(self) -> Reader:
+        return cast(Reader, import_module(self.__name__))
+
+    @property
+    def NAME(self) -> str:
+        return self._module.NAME
+
+    def sniff(self, head: bytes) -> bool:
+        return self._may_be(head) and self._module.sniff(head)
+
+    def read(self, source: Source, options: ReadOptions, notes: Notes) -> Records:
+        return self._module.read(source, options, notes)
+
+
+def _is_json(head: bytes) -> bool:
+    return head.lstrip()[:1] in (b"{", b"[")
+
+
+def _is_sqlite(head: bytes) -> bool:
+    return tables(head) != b""
+
+
+def _is_protobuf(head: bytes) -> bool:
+    return head[:1] == b"\x0a"
+
+
+views = Later("tf.views", lambda head: b"_TFProfRoot (" in head)
+OF_TENSORFLOW: tuple[Reader, ...] = (
+    Later("tf.profile_proto", _is_protobuf),
+    Later("tf.step_stats", _is_protobuf),
+    Later("tf.step_stats_text", lambda head: b"dev_stats" in head),
+    Later("tf.timeline_json", _is_json),
+    views,
+)
 """No reader recognises the op view of a console's text."""
 READERS: tuple[Reader, ...] = (
     dvdt_json,
     ck,
     *OF_TENSORFLOW,
     rocpd,
-    rpd,
+    Later("rocm.rpd", lambda head: b"rocpd_" in head and _is_sqlite(head)),
     v3_csv,
-    kineto,
-    v3_json,
-    rpd_json,
+    Later("kineto", _is_json),
+    Later("rocm.v3_json", _is_json),
+    Later("rocm.rpd_json", _is_json),
     v1_csv,
-    v1_db,
-    v1_json,
-    xla,
+    Later("rocm.v1_db", _is_sqlite),
+    Later("rocm.v1_json", _is_json),
+    Later("xla", _is_protobuf),
     find_db,
     perf_db,
     tunable,

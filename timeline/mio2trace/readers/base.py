@@ -37,7 +37,9 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Reader(Protocol):
     """What a format module offers."""
 
-    NAME: str
+    @property
+    def NAME(self) -> str:
+        """The name of the format for users."""
 
     def sniff(self, head: bytes) -> bool:
         """Return whether the first 64 KiB are of this format; fast, and true for one format only."""

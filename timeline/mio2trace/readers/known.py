@@ -3,10 +3,10 @@ a file."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from mio2trace.patterns import late
 from mio2trace.readers.rocm.database import MAGIC
 from mio2trace.readers.rocm.tables import header
 from mio2trace.readers.tf.wire import WireError, varint
@@ -18,11 +18,11 @@ _BY_NAME = {
     (".otf2", ".def", ".evt"): ("a part of an OTF2 archive", _ROCPD),
 }
 """Endings of names, for binary files whose content does not show their format."""
-_OWN_JSON = re.compile(rb'\s*\{[^\[]{0,300}?"generator"\s*:\s*"mio2trace ')
-_AUTOGRAD = re.compile(rb'\s*\[\s*\{[^{]{0,500}?"pid"\s*:\s*"(?:CPU|CUDA|GPU) functions"')
-_SCHEMA = re.compile(rb'\s*\{\s*"\$schema"\s*:\s*"https?://json-schema\.org/')
-_SPEEDSCOPE = re.compile(rb'\s*\{[^\[]{0,300}?"https?://www\.speedscope\.app/')
-_EXECUTION = re.compile(rb'\s*\{\s*"schema"\s*:[^\[]{0,300}?"nodes"\s*:\s*\[')
+_OWN_JSON = late(rb'\s*\{[^\[]{0,300}?"generator"\s*:\s*"mio2trace ')
+_AUTOGRAD = late(rb'\s*\[\s*\{[^{]{0,500}?"pid"\s*:\s*"(?:CPU|CUDA|GPU) functions"')
+_SCHEMA = late(rb'\s*\{\s*"\$schema"\s*:\s*"https?://json-schema\.org/')
+_SPEEDSCOPE = late(rb'\s*\{[^\[]{0,300}?"https?://www\.speedscope\.app/')
+_EXECUTION = late(rb'\s*\{\s*"schema"\s*:[^\[]{0,300}?"nodes"\s*:\s*\[')
 _PACKET_FIELDS = frozenset({1, 3, 6, 8, 10, 11, 12, 13, 33, 35, 36, 41, 42, 43, 44, 50, 54, 58, 59, 60, 69, 79, 87})
 """Fields of TracePacket that the first packet of a trace has."""
 

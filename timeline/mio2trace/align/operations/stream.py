@@ -6,9 +6,9 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
+import msgspec
 import numpy as np
 
 from mio2trace.align.links import NONE, SURE, Links
@@ -111,8 +111,7 @@ TOO_MANY, TOO_VAGUE = 20_000, 8_000
 """Too many kernels for a wide search, and too many states of a narrow one."""
 
 
-@dataclass(eq=False)
-class Stream:
+class Stream(msgspec.Struct, eq=False, dict=True):
     """One queue's kernels and the operations that may have launched them.
 
     ``elsewhere``: probability by index that an operation is another queue's. ``without``: evidence to leave out.

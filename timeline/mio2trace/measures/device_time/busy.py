@@ -20,6 +20,7 @@ from mio2trace.align import Alignment
 from mio2trace.align.clocks.fit import SAME
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.tables import Numbers
+from mio2trace.patterns import late
 
 Span = tuple[int, int]
 Class = Literal["compute", "communication", "copy"]
@@ -143,7 +144,7 @@ class Occupation:
 
 DIRECTIONS = ("host to device", "device to host", "device to device", "copies", "copy kernels", "fills")
 """Copies of known direction; other copies; the runtime's kernels that copy, in any direction; fills."""
-_BLOCKING = re.compile(r"(?:hip|cuda)Memcpy(?!\w{0,24}Async)", re.ASCII)
+_BLOCKING = late(r"(?:hip|cuda)Memcpy(?!\w{0,24}Async)", re.ASCII)
 """Calls that return after the copy."""
 _PAGEABLE, _PINNED = ", pageable", ", pinned"
 """The ends of names of copies whose memory the profiler names."""

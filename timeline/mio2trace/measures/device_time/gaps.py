@@ -34,12 +34,13 @@ from mio2trace.measures.device_time.busy import Covered, Span
 from mio2trace.model.profile import Range
 from mio2trace.model.tables import NO, Numbers, Pool, added, by_code
 from mio2trace.ops.ranges import shown_text
+from mio2trace.patterns import late
 
 Why = Literal["host", "builds", "queued", "unknown", "short"]
 WHY: tuple[Why, ...] = ("host", "builds", "queued", "unknown", "short")
 SHORT_NS = 1_000
 MOST_NAMES = 10
-WAITS = re.compile(r"block_until_ready|device_get", re.ASCII)
+WAITS = late(r"block_until_ready|device_get", re.ASCII)
 """Functions of JAX that wait for results. XLA's launching threads are idle meanwhile."""
 NAMED = 5_000
 """The most gaps (the longest) for which the host's call is searched; the others are too short to matter one by one."""

@@ -3,7 +3,6 @@ record."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import compress
@@ -22,10 +21,11 @@ from mio2trace.ops.log.plans import DescriptorTypes, Find2Problems, FusionPlans
 from mio2trace.ops.operation import Buffers, GemmCall, Launch, Operation, OperationFacts, Parameters
 from mio2trace.ops.problem import Phase, Problem
 from mio2trace.ops.solvers import family
+from mio2trace.patterns import late
 
 _TYPE_IN_KERNEL = (
-    (re.compile(r"(?i)bf16|bfp16|_bfloat|^naive_conv\w*_ushort_"), "bfloat16"),
-    (re.compile(r"(?i)fp16|_HHS_|_half"), "half"),
+    (late(r"(?i)bf16|bfp16|_bfloat|^naive_conv\w*_ushort_"), "bfloat16"),
+    (late(r"(?i)fp16|_HHS_|_half"), "half"),
 )
 
 

@@ -268,7 +268,7 @@ _WHOLE: Mapping[str, Callable[[str, str], Statement | None]] = {
 
 # -- Records of MIOPEN_PERFORMANCE_LOGS: a JSON object per line and solution (miopen-side-files.md 5) ------------------
 
-_BAD_ESCAPE = re.compile(r"\\u(?:[0-9a-fA-F]{0,3}[^0-9a-fA-F]|ffffff[0-9a-fA-F]{2})")
+_BAD_ESCAPE = late(r"\\u(?:[0-9a-fA-F]{0,3}[^0-9a-fA-F]|ffffff[0-9a-fA-F]{2})")
 _NEVER = (1 << 64) - 1
 
 

@@ -18,6 +18,7 @@ import msgspec
 
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
+from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.opencl.calls import AnyCall, Call, LostCall, ProfileFolder, TimedCall, shown_call
 from mio2trace.readers.pieces import UNREADABLE, pieces
@@ -25,14 +26,14 @@ from mio2trace.source import Source
 
 NAME = "dv/dt profile (JSON)"
 
-_OPENING = re.compile(rb"\s*\[\s*")
+_OPENING = late(rb"\s*\[\s*")
 # A program's source may be longer than the part that is searched.
-_SNIFF = re.compile(
+_SNIFF = late(
     rb"\s*\[\s*(?>(?:[-+.\w]{1,40}+\s*,\s*){0,20})"  # numbers between the calls
     rb'(?:\]|\{(?:.{0,60000}?)"call"\s*:\s*"cl[A-Z]|\{[^{}]*"source"\s*:\s*\{\s*"0"\s*:)',
     re.DOTALL,
 )
-_BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*"[\w ]+"\s*:)')
+_BETWEEN = late(rb'\}\s*,\s*(?=\{\s*"[\w ]+"\s*:)')
 _CALLS = msgspec.json.Decoder(list[Call])
 _TIMED_CALLS = msgspec.json.Decoder(list[TimedCall])
 _RAW_CALLS = msgspec.json.Decoder(list[msgspec.Raw])

@@ -17,6 +17,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from mio2trace.notes import InputError
+from mio2trace.patterns import late
 from mio2trace.readers.rocm import arrow
 from mio2trace.readers.rocm.arrow import Unread
 from mio2trace.source import BLOCK, Source
@@ -41,7 +42,7 @@ LONG_TEXT, TEXT_PER_BYTE = 1000, 64
 _FIRST_PAGE = 100
 """The place of the header of its tree, after the file's own header."""
 _INNER, _LEAF = b"\x05", b"\x0d"
-_MEANT_IN_A_URI = re.compile("[%?#\udc80-\udcff]")
+_MEANT_IN_A_URI = late("[%?#\udc80-\udcff]")
 """Special characters of a URI, and bytes of a path that are not UTF-8, as `os.fsdecode` returns them."""
 _WHOLE = "expected a whole database"
 _STORED = "expected a profiler's tables, or views that show them as they are"
@@ -51,10 +52,10 @@ _AT_ONCE = 1 << 9
 LARGE = 1 << 24
 """Bytes of the smallest database for which `Database.arrays` saves more time than loading its libraries costs."""
 _NAME = r"""(?:"[^"]++"|`[^`]++`|\[[^\]]++\]|\w++)"""
-_VIEW = re.compile(rf"CREATE (?:TEMP(?:ORARY)? )?VIEW (?:IF NOT EXISTS )?{_NAME} AS (.*+)", re.IGNORECASE)
-_SHOWN = re.compile(rf"SELECT (?:\*|{_NAME}(?>(?: ?, ?{_NAME})*)) FROM ({_NAME})", re.IGNORECASE)  # noqa: S608
-_UNION = re.compile(r" UNION(?: ALL)? ", re.IGNORECASE)
-_COMPUTES = re.compile(r"\bAS ?\(|^CREATE VIRTUAL ", re.IGNORECASE)
+_VIEW = late(rf"CREATE (?:TEMP(?:ORARY)? )?VIEW (?:IF NOT EXISTS )?{_NAME} AS (.*+)", re.IGNORECASE)
+_SHOWN = late(rf"SELECT (?:\*|{_NAME}(?>(?: ?, ?{_NAME})*)) FROM ({_NAME})", re.IGNORECASE)  # noqa: S608
+_UNION = late(r" UNION(?: ALL)? ", re.IGNORECASE)
+_COMPUTES = late(r"\bAS ?\(|^CREATE VIRTUAL ", re.IGNORECASE)
 
 
 def tables(head: bytes) -> bytes:

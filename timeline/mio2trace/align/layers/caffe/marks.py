@@ -7,7 +7,6 @@ two layers."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from math import log
 
 import msgspec
@@ -38,8 +37,7 @@ class Marked(msgspec.Struct, frozen=True, kw_only=True):
     between: int
 
 
-@dataclass(eq=False)
-class Reading:
+class Reading(msgspec.Struct, eq=False, dict=True):
     """The marks as ``iterations`` complete iterations with the marks of ``layers`` layers (0: of passes only).
 
     ``names``: of all activities. ``counts``: the number of activities before each mark."""
@@ -209,13 +207,13 @@ def read_marks(
             reading = Reading(columns, names, counts, net, layers, backward)
             count, rest = divmod(marks - 2, reading.size)
             if not rest and count:
-                whole.append(replace(reading, iterations=count))
+                whole.append(msgspec.structs.replace(reading, iterations=count))
             # A run that was killed: the marks stop inside an iteration, after the last one that the log has.
             begun = (marks - 1) // reading.size
             if layers and iterations is not None and begun < iterations:
                 # Where the log goes on, the profile ended.
                 some = killed if begun in (printed, printed + 1) else ended
-                some.append(replace(reading, iterations=begun))
+                some.append(msgspec.structs.replace(reading, iterations=begun))
     exact = [reading for reading in whole if reading.iterations == iterations]
     for readings in (exact, whole, killed, ended):
         sound = [reading for reading in readings if reading.is_sound(iterations or 0, timed=readings is ended)]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence, Set
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from mio2trace.align.attribution import DIRECTIONS, Attribution
@@ -167,8 +167,7 @@ class _Known:
         return share
 
 
-@dataclass(eq=False)
-class _Row:
+class _Row(msgspec.Struct, eq=False, dict=True):
     attribution: Attribution
     positions: range
     kernels: Sequence[int]
