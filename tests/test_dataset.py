@@ -339,7 +339,7 @@ def assert_equal_answers(files: list[str], folder: Path, questions: Sequence[tup
 
 @pytest.mark.parametrize("name", TRACES)
 def test_every_table_and_report_is_that_of_the_sources(name: str, tmp_path: Path) -> None:
-    questions = QUESTIONS if name in ("alexnet", "squeezenet") else SOME
+    questions = QUESTIONS if name == "alexnet" else QUESTIONS[::2] if name == "squeezenet" else SOME
     assert_equal_answers([str(ROOT / "traces" / path) for path in TRACES[name]], tmp_path, questions)
 
 
@@ -567,10 +567,10 @@ def of_rows(name: Path, written: Path, rows: str) -> bytes:
         ("runs", "SELECT t.* FROM {of} t, range(2000000)", "failures", "2000000 rows of 'runs' in "),
         pytest.param("runs", "SELECT t.* FROM {of} t, range(2000000)", "select RUN from Runs",
                      "2000000 rows of 'runs' in ", marks=pytest.mark.thorough),
-        ("kernels", "SELECT t.* FROM {of} t, range(100000)", "select * from kernels limit 1", " rows of 'kernels' in "),
+        ("kernels", "SELECT t.* FROM {of} t, range(30000)", "select * from kernels limit 1", " rows of 'kernels' in "),
         ("runs", "SELECT *, list_resize([1], 1000000, 1) AS more FROM {of}", "select * from runs", "holds lists"),
         ("runs", "SELECT *, {{'a': range(3)}} AS more FROM {of}", "select 1", "holds lists"),
-        ("runs", "SELECT t.* REPLACE (repeat('x', 100000) AS device) FROM {of} t, range(10000)",
+        ("runs", "SELECT t.* REPLACE (repeat('x', 100000) AS device) FROM {of} t, range(3000)",
          "select device from runs", "1000 times what the dataset does"),
     ],
 )  # fmt: skip

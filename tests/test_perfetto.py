@@ -230,6 +230,7 @@ def picture(path: Path) -> tuple[int, int, int]:
 
 
 @pytest.mark.browser
+@pytest.mark.thorough
 def test_the_ui_opens_a_trace(tmp_path: Path, ui: UI) -> None:
     """The whole way: served, opened, asked, looked at."""
     page = ui(write(tmp_path / "small.json", small_trace()))
