@@ -8,6 +8,7 @@ the tests run that take long.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import signal
@@ -222,6 +223,13 @@ def idle_engines() -> Iterator[list[TraceProcessor]]:
 @pytest.fixture
 def engine(idle_engines: list[TraceProcessor]) -> Iterator[Engine]:
     """Load a trace into Perfetto's own trace processor; `query`, `errors` and `failed_checks` ask it."""
+    with engines_of(idle_engines) as load:
+        yield load
+
+
+@contextlib.contextmanager
+def engines_of(idle: list[TraceProcessor]) -> Iterator[Engine]:
+    """Engines that are idle, or new ones, which are idle afterwards: the start of one takes two seconds."""
     try:
         find_web_dist()
         find_node()
@@ -230,8 +238,8 @@ def engine(idle_engines: list[TraceProcessor]) -> Iterator[Engine]:
     opened: list[TraceProcessor] = []
 
     def load(trace: Path) -> TraceProcessor:
-        if idle_engines:
-            opened.append(idle_engines.pop())
+        if idle:
+            opened.append(idle.pop())
             opened[-1].reload(trace)
         else:
             opened.append(TraceProcessor(trace))
@@ -239,10 +247,10 @@ def engine(idle_engines: list[TraceProcessor]) -> Iterator[Engine]:
 
     yield load
     for processor in opened:
-        if processor.has_ended() or len(idle_engines) > 1:
+        if processor.has_ended() or len(idle) > 1:
             processor.close()
         else:
-            idle_engines.append(processor)
+            idle.append(processor)
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ from mio2trace.notes import InputError
 from mio2trace.queries import Answer, prelude, shipped, text
 from mio2trace.trace import Slice
 from mio2trace.writers import read_back
-from tests.conftest import ROOT, Engine, missing
+from tests.conftest import ROOT, Engine, engines_of, missing
 from tests.perfetto_tools.tp_query import TraceProcessor, TraceProcessorError, find_node, find_web_dist
 from tests.small_runs import Program, as_json
 
@@ -59,16 +59,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def asked(folder: Path) -> dict[str, dict[str, list[dict[str, Any]]]]:
+def asked(folder: Path, idle_engines: list[TraceProcessor]) -> dict[str, dict[str, list[dict[str, Any]]]]:
     """The rows of every query, by form and name."""
-    try:
-        find_web_dist()
-        find_node()
-    except TraceProcessorError as error:
-        missing("engine", str(error))
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for name in ("out.json", "out.pftrace.gz"):
-        with TraceProcessor(folder / name) as processor:
+        with engines_of(idle_engines) as load:
+            processor = load(folder / name)
             for statement in prelude():
                 processor.query(statement)
             found[name] = {query.name: processor.query(query.sql) for query in QUERIES.values()}
