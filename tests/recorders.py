@@ -107,10 +107,14 @@ def rocprof(folder: Path, profile: dict[str, bytes]) -> StandIn:
     return _made(folder, "rocprof", _ROCPROF, "", profile)
 
 
-def dry_run(*words: str, environment: Mapping[str, str] = ENVIRONMENT, cwd: Path) -> Result:
-    """What `mio2trace record --dry-run` prints in this environment alone; nothing of it needs a process of its own."""
+def asked(*words: str, environment: Mapping[str, str] = ENVIRONMENT, cwd: Path) -> Result:
+    """What `mio2trace record` says in this environment alone; where it runs no program, it needs no process."""
     with mock.patch.dict(os.environ, environment, clear=True), contextlib.chdir(cwd):
-        return CliRunner().invoke(cli, ["record", "--dry-run", *words], catch_exceptions=False)
+        return CliRunner().invoke(cli, ["record", *words], catch_exceptions=False)
+
+
+def dry_run(*words: str, environment: Mapping[str, str] = ENVIRONMENT, cwd: Path) -> Result:
+    return asked("--dry-run", *words, environment=environment, cwd=cwd)
 
 
 def record(

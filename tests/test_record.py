@@ -27,7 +27,7 @@ from mio2trace.recording import plan, session
 from mio2trace.source.archive import unpacked
 from tests import rocm_made
 from tests.conftest import ROOT
-from tests.recorders import ENVIRONMENT, HELP_6, HELP_7, dry_run, opencl, record, rocpd, rocprof, rocprofv3
+from tests.recorders import ENVIRONMENT, HELP_6, HELP_7, asked, dry_run, opencl, record, rocpd, rocprof, rocprofv3
 from tests.test_faults import mounted
 
 LOG = gzip.decompress((ROOT / "traces/lenet-rocpd/run.log.gz").read_bytes())
@@ -438,7 +438,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_program_runs(tmp_p
     done = record("-o", "file/run.zip", "--", "touch", str(tmp_path / "ran"), cwd=tmp_path)
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 2)
     assert "file/run.zip: cannot write there: " in done.stderr
-    assert record("-o", "run.tar", "--", "true", cwd=tmp_path).returncode == 2
+    assert asked("-o", "run.tar", "--", "true", cwd=tmp_path).exit_code == 2
     assert not (tmp_path / "ran").exists()
 
 
@@ -493,8 +493,8 @@ def test_a_profiler_that_says_too_much_is_stopped(endless: str, tmp_path: Path) 
 def test_ranks_pids_and_variables_name_the_archive(tmp_path: Path) -> None:
     """A folder that is not there is made."""
     given = ENVIRONMENT | {"OMPI_COMM_WORLD_RANK": "3", "JOB": "a/b"}
-    done = record("-q", "-o", "job/{env:JOB}-{rank}-{pid}.zip", "--", "true", environment=given, cwd=tmp_path)
-    assert done.returncode == 0
+    named = "job/{env:JOB}-{rank}-{pid}.zip"
+    assert record("-q", "-o", named, "--", "true", environment=given, cwd=tmp_path).returncode == 0
     (made,) = (tmp_path / "job").iterdir()
     assert made.name.startswith("a_b-3-")
     assert manifest(made)["rank"] == 3
@@ -502,29 +502,26 @@ def test_ranks_pids_and_variables_name_the_archive(tmp_path: Path) -> None:
     assert record("-q", "-o", "job/{env:JOB}/x.zip", "--", "true", environment=above, cwd=tmp_path).returncode == 0
     assert (tmp_path / "job" / "__" / "x.zip").exists()
     for name in ("{rank}.zip", "{env:NO_SUCH}.zip"):
-        done = record("-o", name, "--", "touch", "ran", cwd=tmp_path)
-        assert done.returncode == 2
-        assert "in the environment" in done.stderr
-    done = record("-o", "{rnk}.zip", "--", "touch", "ran", cwd=tmp_path)
-    assert (done.returncode, "{rnk} stands for nothing; expected {rank}, {pid} or {env:NAME}" in done.stderr) == (
-        2,
-        True,
-    )
+        done = asked("-o", name, "--", "touch", "ran", cwd=tmp_path)
+        assert (done.exit_code, "in the environment" in done.stderr) == (2, True)
+    done = asked("-o", "{rnk}.zip", "--", "touch", "ran", cwd=tmp_path)
+    assert done.exit_code == 2
+    assert "{rnk} stands for nothing; expected {rank}, {pid} or {env:NAME}" in done.stderr
     assert not (tmp_path / "ran").exists()
 
 
 def test_options_of_the_program_are_its_own_and_wrong_ones_of_ours_are_told(tmp_path: Path) -> None:
     assert record("-q", "--", "echo", "-o", "x", "--detail", cwd=tmp_path).stdout == "-o x --detail\n"
     assert record("-q", "echo", "-n", "--help", cwd=tmp_path).stdout == "--help"
-    done = record("--for", "3", "--", "true", cwd=tmp_path)
-    assert done.returncode == 2
+    done = asked("--for", "3", "--", "true", cwd=tmp_path)
+    assert done.exit_code == 2
     assert "--for and --after are rocprofv3's; here is no profiler" in done.stderr
     for options, said in (
         (["--profiler", "rocprofv3"], "no rocprofv3 on the PATH"),
         (["--dvdt", "none.so"], "none.so: no such library"),
     ):
-        done = record(*options, "--", "true", cwd=tmp_path)
-        assert (done.returncode, said in done.stderr) == (1, True)
+        done = asked(*options, "--", "true", cwd=tmp_path)
+        assert (done.exit_code, said in done.stderr) == (1, True)
 
 
 def test_the_reference_runs_without_miopens_log_under_the_same_profiler(program: list[str], tmp_path: Path) -> None:
