@@ -26,10 +26,9 @@ from benchmarks.samples import SHARED, require  # noqa: E402
 from mio2trace.model.miopen import MiopenLog  # noqa: E402
 from mio2trace.notes import Notes  # noqa: E402
 from mio2trace.ops import operations  # noqa: E402
-from mio2trace.ops.log.assemble import Assembly  # noqa: E402
-from mio2trace.readers.miopen.log import MiopenDecoder  # noqa: E402
-from mio2trace.reports import ops  # noqa: E402
-from mio2trace.reports.tables import FORMS, grouped, print_table  # noqa: E402
+from mio2trace.ops.log import Assembly  # noqa: E402
+from mio2trace.readers.miopen import MiopenDecoder  # noqa: E402
+from mio2trace.reports import FORMS, grouped, ops, print_table  # noqa: E402
 from tests import miopen_blocks  # noqa: E402
 
 TOKENS = (

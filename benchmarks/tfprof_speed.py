@@ -41,7 +41,7 @@ from mio2trace.readers.tf import profile_proto
 from mio2trace.readers.base import ReadOptions
 from mio2trace.reports import tfprof
 from mio2trace.source import Source
-from mio2trace.reports.tables import print_table
+from mio2trace.reports import print_table
 
 what, path = sys.argv[1:]
 wall, own = time.perf_counter(), time.process_time()

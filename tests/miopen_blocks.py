@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.notes import Notes
-from mio2trace.readers.miopen.log import MiopenDecoder
+from mio2trace.readers.miopen import MiopenDecoder
 
 
 def decoded(blocks: Iterable[bytes]) -> MiopenLog:

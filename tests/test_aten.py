@@ -21,8 +21,7 @@ from mio2trace.cli import cli
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Inputs
 from mio2trace.ops.aten import ROWS, operations_of, plain
-from mio2trace.ops.naming import operation_name, problem_name
-from mio2trace.ops.operation import Operation
+from mio2trace.ops.operation import Operation, operation_name, problem_name
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, row, rows, trace
 from tests.small_runs import Program, as_json

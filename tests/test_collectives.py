@@ -16,7 +16,7 @@ from mio2trace.cli import cli
 from mio2trace.measures.cost import bandwidth
 from mio2trace.model.profile import Collective, Inputs
 from mio2trace.ops.aten import plain
-from mio2trace.ops.naming import problem_name
+from mio2trace.ops.operation import problem_name
 from mio2trace.trace import Slice
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, Row, row, trace

@@ -26,9 +26,8 @@ from mio2trace.dataset.rows import Data, bits, constant, numbers, texts
 from mio2trace.dataset.rows import of_rows as columns_of
 from mio2trace.model.columns import Column
 from mio2trace.queries.dataset import opened
-from mio2trace.reports import layers, ops
+from mio2trace.reports import Unit, cell_text, layers, ops, renamed
 from mio2trace.reports.kernels import enqueue_table, spoken
-from mio2trace.reports.tables import Unit, cell_text, renamed
 from mio2trace.schema import COLUMNS, base_of
 from mio2trace.snapshot.database import connection, sql_text
 from tests.conftest import ROOT, Golden

@@ -15,8 +15,8 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.readers import run_log
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.caffe import GLOG, GLOG_HEAD
+from mio2trace.readers.miopen import _ALL_ZERO
 from mio2trace.readers.miopen import lines as miopen_messages
-from mio2trace.readers.miopen.log import _ALL_ZERO
 from mio2trace.readers.run_log import OtherPrograms
 from mio2trace.source import Source
 from tests.small_runs import benchmark

@@ -17,7 +17,7 @@ from mio2trace.align import NONE, Alignment
 from mio2trace.analysis import analyse
 from mio2trace.ops import operations
 from mio2trace.ops.families import launches
-from mio2trace.ops.log.assemble import Assembly
+from mio2trace.ops.log import Assembly
 from mio2trace.ops.operation import Operation
 from tests.kineto_files import FIRST_US, trace
 from tests.kineto_files import row as event_of

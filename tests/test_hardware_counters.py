@@ -27,8 +27,8 @@ from mio2trace.measures.device_time.launches import queue_ns
 from mio2trace.model.profile import Activity, Call, Counter, Profile
 from mio2trace.notes import Notes
 from mio2trace.readers.rocm import rocpd, v3_csv
+from mio2trace.reports import Unit
 from mio2trace.reports.kernels import enqueue_table
-from mio2trace.reports.tables import Unit
 from tests.conftest import ROOT, shared_folder
 from tests.rocm_files import read, samples
 from tests.rocpd_made import KERNELS, VERSIONS, Counted, database, tables

@@ -21,8 +21,8 @@ from mio2trace.cli import cli
 from mio2trace.kernels import find_gemms
 from mio2trace.kernels.blas import find_parts
 from mio2trace.model.profile import Activity, Profile, Queue
+from mio2trace.reports import Unit
 from mio2trace.reports.kernels import LARGEST_BUCKET, gemm_table, nearest_power
-from mio2trace.reports.tables import Unit
 from tests.records import enqueued, opencl_profile
 from tests.small_runs import Program, as_json, as_text, benchmark, read, small
 

@@ -23,8 +23,8 @@ import mio2trace
 from mio2trace.cli import cli
 from mio2trace.measures.statistics import deviation, mean
 from mio2trace.model.profile import Activity, Profile, Queue
+from mio2trace.reports import STATISTICS, Unit, describe
 from mio2trace.reports.kernels import by_name, by_repetition, gemm_table
-from mio2trace.reports.tables import STATISTICS, Unit, describe
 from tests.conftest import ROOT, missing, shared_folder
 from tests.records import enqueued, opencl_profile
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from mio2trace.model.log import LocalTime
 from mio2trace.model.miopen import Command, Entry, Message, MiopenLog
 from mio2trace.notes import Notes
+from mio2trace.readers.miopen import MiopenDecoder
 from mio2trace.readers.miopen.entries import command_kind
 from mio2trace.readers.miopen.lines import api_name, classify, parse_range
-from mio2trace.readers.miopen.log import MiopenDecoder
 from tests.miopen_blocks import decoded
 
 SIGNATURE = "miopenStatus_t miopenConvolutionForward(miopenHandle_t, const void *, const miopenTensorDescriptor_t){"

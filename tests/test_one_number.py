@@ -34,10 +34,9 @@ from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import Phase
 from mio2trace.outgoing import count
 from mio2trace.queries import prelude, shipped
+from mio2trace.reports import Row, Unit, ops
 from mio2trace.reports import kernels as kernel_tables
-from mio2trace.reports import ops
 from mio2trace.reports.layers import Repetition, execution_table
-from mio2trace.reports.tables import Row, Unit
 from mio2trace.trace import Slice
 from tests.conftest import ROOT, Engine, shared_folder
 from tests.kineto_files import FIRST_US, trace

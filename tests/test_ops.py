@@ -30,7 +30,7 @@ from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import CommandError, Form, Problem
 from mio2trace.ops.solvers import SOLVERS, family, solver_name
 from mio2trace.ops.values import Tensor, common_layout, conv_descriptor, integers, layouts, packed_strides, tensor
-from mio2trace.readers.miopen.log import MiopenDecoder
+from mio2trace.readers.miopen import MiopenDecoder
 
 FOREIGN = re.compile(rb"[IWEF]\d{4} |\[dv/dt\]")
 SETS = (

@@ -26,7 +26,7 @@ MADE_WHILE_RUNNING = {
     ("mio2trace.privacy.rules", "_rule"),  # a table's; found where the table is
     ("mio2trace.queries", "what_there_is"),  # the name of a table alone
     ("mio2trace.queries.dataset", "ask"),  # the same
-    ("mio2trace.readers.miopen.log", "add"),  # tried below
+    ("mio2trace.readers.miopen", "add"),  # tried below
     ("mio2trace.patterns", "compiled"),  # found where they stand
     # From the command line
     ("mio2trace.commands.tfprof", "_check_expression"),
@@ -102,7 +102,7 @@ def test_no_expression_backtracks_over_its_own_parts(part: int) -> None:
 
 def test_the_expressions_of_prefixes_with_times_do_not_backtrack() -> None:
     """They are made from the prefixes of a log."""
-    from mio2trace.readers.miopen.log import TimedPrefixes
+    from mio2trace.readers.miopen import TimedPrefixes
 
     prefixes = TimedPrefixes()
     for head in (b"MIOpen(HIP)", b"1234 MIOpen"):

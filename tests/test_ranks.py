@@ -28,7 +28,7 @@ from mio2trace.findings.rule import ms
 from mio2trace.model.profile import Activity, Call, Clock, Device, Process, Profile, Queue, Range, Thread
 from mio2trace.notes import Notes
 from mio2trace.ranks import HOST, meetings, said, straggler, table, totals
-from mio2trace.reports.tables import Unit
+from mio2trace.reports import Unit
 from tests.conftest import shared_folder
 
 US, MS = 1_000, 1_000_000

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mio2trace.cli import cli
-from mio2trace.reports.tables import Table, print_table
+from mio2trace.reports import Table, print_table
 from tests.conftest import ROOT
 from tests.small_runs import as_json, as_text, benchmark
 from tests.test_ops import conv_entry

@@ -21,9 +21,8 @@ from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.tf import profile_proto as reader
 from mio2trace.readers.tf import step_stats as metadata_reader
 from mio2trace.readers.tf import step_stats_text, views
-from mio2trace.reports import tfprof
+from mio2trace.reports import print_table, tfprof
 from mio2trace.reports import tfprof as scope
-from mio2trace.reports.tables import print_table
 from mio2trace.source import Source
 from tests.conftest import shared_folder
 from tests.tf_files import (

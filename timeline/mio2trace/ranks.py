@@ -21,9 +21,9 @@ from mio2trace.kernels.names import normalise
 from mio2trace.measures import duration
 from mio2trace.measures.cost import bandwidth
 from mio2trace.measures.statistics import mean, median
-from mio2trace.ops.naming import operation_name
+from mio2trace.ops.operation import operation_name
 from mio2trace.outgoing import count
-from mio2trace.reports.tables import Cell, Row, Table, Unit
+from mio2trace.reports import Cell, Row, Table, Unit
 
 HOST = "the host"
 """The cause for a rank that launched its collective later although its kernels took no longer."""

@@ -27,8 +27,7 @@ from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Activity, Profile
 from mio2trace.model.tf import TfProfile, TfView
 from mio2trace.notes import Notes
-from mio2trace.ops.naming import operation_name
-from mio2trace.ops.operation import Operation
+from mio2trace.ops.operation import Operation, operation_name
 from mio2trace.outgoing import count
 
 _NOWHERE = "unattributed"

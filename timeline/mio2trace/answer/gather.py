@@ -43,8 +43,7 @@ from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.tables import distinct, least, most, present
 from mio2trace.ops.log.statements import alarms
-from mio2trace.ops.naming import problem_name
-from mio2trace.ops.operation import Operation
+from mio2trace.ops.operation import Operation, problem_name
 from mio2trace.outgoing import count
 
 # -- Logs alone: layers with the times that the log prints, operations with their counts, errors and warnings ----------

@@ -36,7 +36,7 @@ from mio2trace.findings.rule import ms, percent, rate
 from mio2trace.kernels.names import normalise
 from mio2trace.measures.statistics import fixed
 from mio2trace.measures.step_time import PARTS
-from mio2trace.ops.naming import primitive_name
+from mio2trace.ops.operation import primitive_name
 from mio2trace.outgoing import count, shortened, visible
 
 KERNEL = 200

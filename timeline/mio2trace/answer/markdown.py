@@ -19,7 +19,7 @@ from mio2trace.answer.content import (
 from mio2trace.findings import Finding
 from mio2trace.findings.rule import ms, percent
 from mio2trace.measures.statistics import fixed
-from mio2trace.ops.naming import primitive_name
+from mio2trace.ops.operation import primitive_name
 from mio2trace.outgoing import count, shortened, visible
 from mio2trace.outgoing import markdown_text as _cell
 

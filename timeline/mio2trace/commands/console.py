@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mio2trace.analysis import AnalysisOptions, Run
     from mio2trace.model.profile import Profile
     from mio2trace.notes import Note, Notes
-    from mio2trace.reports.tables import Form, Row, Table, TableSelection, Unit
+    from mio2trace.reports import Form, Row, Table, TableSelection, Unit
 
 
 _Command = Callable[..., Any]
@@ -152,12 +152,12 @@ class Printing(NamedTuple):
     def unit_of_time(self) -> Unit:
         """Return the unit that the option names. The default is milliseconds for a person, whole nanoseconds for a
         program."""
-        from mio2trace.reports.tables import Unit
+        from mio2trace.reports import Unit
 
         return Unit(self.unit or ("ms" if self.printed_as() in ("table", "markdown") else "ns"))
 
     def selection(self) -> TableSelection:
-        from mio2trace.reports.tables import TableSelection
+        from mio2trace.reports import TableSelection
 
         return TableSelection(columns=_names(self.columns), sort=_names(self.sort), top=self.top, where=self.where)
 
@@ -380,7 +380,7 @@ def show(
     """Print the selected rows and columns of the table that ``make`` makes. Standard error gets ``said``, the notes,
     and the reason if there is no row. Without ``header`` the first line is left out."""
     from mio2trace.memory import without_garbage_collection
-    from mio2trace.reports.tables import SelectionError, left_out, print_table, select
+    from mio2trace.reports import SelectionError, left_out, print_table, select
 
     form = printing.printed_as()
     with without_garbage_collection():

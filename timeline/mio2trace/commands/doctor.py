@@ -59,7 +59,7 @@ def doctor(printing: Printing) -> None:
       mio2trace doctor --format json
     """
     from mio2trace.notes import Notes
-    from mio2trace.reports.tables import Table
+    from mio2trace.reports import Table
 
     found = list(findings(given_environment()))
     columns = ("part", "found", "for", "missing")

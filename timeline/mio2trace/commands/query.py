@@ -183,7 +183,7 @@ def _drawn(files: Sequence[str]) -> Iterator[Slice]:
 def _print(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], printing: Printing, notes: Notes | None = None
 ) -> None:
-    from mio2trace.reports.tables import Table
+    from mio2trace.reports import Table
 
     cells = [
         {

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from mio2trace.ops.families.gemm import Library
     from mio2trace.ops.operation import Operation
     from mio2trace.ops.problem import Form
+    from mio2trace.reports import Cell, Row, Table, Unit
     from mio2trace.reports.layers import Repetition
-    from mio2trace.reports.tables import Cell, Row, Table, Unit
 
 
 @click.command(cls=console.Command, no_args_is_help=True)
@@ -71,8 +71,8 @@ def layers(
     """
     from mio2trace.analysis import analyse
     from mio2trace.reports import layers as report
+    from mio2trace.reports import stacked
     from mio2trace.reports.layers import tree_table
-    from mio2trace.reports.tables import stacked
 
     if by == "class" and (each or times):
         raise click.UsageError("--by class cannot be combined with --each and --times")
@@ -212,8 +212,8 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
       mio2trace kernels run.log prof.json       also the layer and the operation of each kernel
     """
     from mio2trace.analysis import analyse
+    from mio2trace.reports import renamed, stacked
     from mio2trace.reports.kernels import spoken
-    from mio2trace.reports.tables import renamed, stacked
 
     if (per is not None or skip is not None) and by != "repetition":
         raise click.UsageError("--per and --skip need --by repetition")
@@ -345,8 +345,8 @@ def messages(
     from mio2trace.analysis import analyse
     from mio2trace.readers import A_LOG
     from mio2trace.readers.miopen.lines import KINDS, SUBJECTS
+    from mio2trace.reports import Table
     from mio2trace.reports import records as report
-    from mio2trace.reports.tables import Table
 
     analysis = analyse(files, reading.analysis(accepted=A_LOG, join=False, every_message=True))
     found = list(logged(analysis, databases=True))
@@ -580,8 +580,7 @@ def ops(  # noqa: PLR0913 - click gives each option by keyword
 
 def _timed(analysis: Analysis, phase: str, by: Sequence[str], each: bool, unit: Unit) -> tuple[Table, list[str]] | None:
     """Return the costs of each operation if there is a profile among the files; None without one."""
-    from mio2trace.reports import ops
-    from mio2trace.reports.tables import stacked
+    from mio2trace.reports import ops, stacked
     from mio2trace.summary import operation_lines
 
     if not any(run.alignments for run in analysis.runs):
@@ -621,8 +620,8 @@ def _of_phase(operations: Sequence[Operation], phase: str) -> list[Operation]:
 
 
 def _operations(analysis: Analysis, phase: str, by: Sequence[str], seed_csv: bool) -> tuple[Table, list[str]]:
+    from mio2trace.reports import grouped
     from mio2trace.reports import ops as report
-    from mio2trace.reports.tables import grouped
 
     found = []
     said = []

@@ -16,7 +16,7 @@ from mio2trace.outgoing import count
 if TYPE_CHECKING:
     from mio2trace.model.tf import TfProfile, TfView
     from mio2trace.notes import Notes
-    from mio2trace.reports.tables import Table
+    from mio2trace.reports import Table
     from mio2trace.reports.tfprof import ScopeOptions, Units
 
 _STEPS = re.compile(r"avg|(-?\d{1,18})(?:-(\d{1,18}))?", re.ASCII)

@@ -28,7 +28,7 @@ from mio2trace.notes import InputError
 from mio2trace.outgoing import count
 
 if TYPE_CHECKING:
-    from mio2trace.reports.tables import Table
+    from mio2trace.reports import Table
 
 
 How = Literal["name", "structure", "batch", "place", ""]

@@ -22,7 +22,7 @@ from mio2trace.draw import FIRST_DEVICE, BuildOptions, RunToDraw, Selection, bui
 from mio2trace.draw.base import short_name
 from mio2trace.measures import Measures
 from mio2trace.notes import InputError, Notes
-from mio2trace.ops.naming import problem_name
+from mio2trace.ops.operation import problem_name
 from mio2trace.outgoing import shortened
 from mio2trace.trace import Event, Part, Process, Slice, Trace, Track, each
 

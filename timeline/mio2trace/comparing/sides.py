@@ -37,8 +37,7 @@ from mio2trace.measures.executions import LayerKey, in_net_order
 from mio2trace.measures.ranking import kind_of
 from mio2trace.measures.statistics import mean
 from mio2trace.notes import InputError, Notes
-from mio2trace.ops.naming import problem_name
-from mio2trace.ops.operation import Operation
+from mio2trace.ops.operation import Operation, problem_name
 from mio2trace.ops.values import Shape
 from mio2trace.outgoing import shortened, visible
 from mio2trace.privacy import Cleaner

@@ -34,9 +34,9 @@ from mio2trace.comparing.record import KINDS, Inside, Part
 from mio2trace.comparing.statistics import FEWEST, MANY, floor_of
 from mio2trace.findings.rule import ms, percent
 from mio2trace.measures.statistics import fixed
-from mio2trace.ops.naming import primitive_name
+from mio2trace.ops.operation import primitive_name
 from mio2trace.outgoing import count, markdown_text, shortened, visible
-from mio2trace.reports.tables import Cell, Row, Table, known
+from mio2trace.reports import Cell, Row, Table, known
 
 LABEL, TIME, CHANGE = 12, 8, 11
 NAME = WIDTH - LABEL - 2 * TIME - CHANGE

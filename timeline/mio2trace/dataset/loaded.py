@@ -18,8 +18,8 @@ from mio2trace.dataset.rows import Data, tables_of
 from mio2trace.files import TABLES_SUFFIX
 from mio2trace.memory import without_garbage_collection
 from mio2trace.outgoing import count, shortened, visible
-from mio2trace.reports.tables import Table as Printed
-from mio2trace.reports.tables import shown_columns
+from mio2trace.reports import Table as Printed
+from mio2trace.reports import shown_columns
 from mio2trace.schema import TABLES, TableSchema
 
 if TYPE_CHECKING:

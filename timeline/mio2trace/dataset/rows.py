@@ -38,14 +38,12 @@ from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Activity, Size3
 from mio2trace.model.tables import NO, Numbers, Pool, thin
 from mio2trace.notes import Notes
-from mio2trace.ops.naming import operation_name, problem_name
-from mio2trace.ops.operation import Operation
+from mio2trace.ops.operation import Operation, operation_name, problem_name
 from mio2trace.outgoing import visible
 from mio2trace.privacy import Cleaner
 from mio2trace.ranks import meetings, straggler, totals
 from mio2trace.ranks import table as ranks_table
-from mio2trace.reports import layers, ops
-from mio2trace.reports.tables import MadeRows, Row, Unit, cell_text
+from mio2trace.reports import MadeRows, Row, Unit, cell_text, layers, ops
 from mio2trace.schema import COPIES, KERNELS, TABLES, TableSchema, recorded, shown_in
 from mio2trace.snapshot.database import Stream, nanoarrow
 

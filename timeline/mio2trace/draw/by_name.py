@@ -20,7 +20,7 @@ from mio2trace.draw.device import DeviceSide
 from mio2trace.draw.lanes import packed_spans
 from mio2trace.model.log import Direction, FrameworkLog
 from mio2trace.notes import Notes
-from mio2trace.ops.naming import operation_type
+from mio2trace.ops.operation import operation_type
 from mio2trace.trace import Event, Process, Slice, Track
 
 Tracks = Literal["kernels", "operations"]

@@ -51,8 +51,7 @@ from mio2trace.model.tables import NO, Activities, Codes, Numbers, Pool, numbers
 from mio2trace.notes import Notes
 from mio2trace.ops.aten import ROWS
 from mio2trace.ops.log.statements import AlarmLevel, alarm_messages
-from mio2trace.ops.naming import operation_name
-from mio2trace.ops.operation import Operation
+from mio2trace.ops.operation import Operation, operation_name
 from mio2trace.ops.ranges import is_library_call, shown_text
 from mio2trace.trace import NO_ARGS, Args, Column, Columns, Event, Flows, Process, Slice, Slices, Track, column, whole
 

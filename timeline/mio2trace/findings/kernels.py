@@ -19,8 +19,7 @@ from mio2trace.findings.subject import Problem, Subject, drivers
 from mio2trace.measures.statistics import median
 from mio2trace.model.tables import distinct, summed
 from mio2trace.ops.choices import best
-from mio2trace.ops.naming import problem_name
-from mio2trace.ops.operation import Operation
+from mio2trace.ops.operation import Operation, problem_name
 from mio2trace.outgoing import count
 
 OF_CONVOLUTIONS, MANY_OF_CONVOLUTIONS = 0.10, 0.20

@@ -15,7 +15,7 @@ from mio2trace.kernels.names import kernel_name, normalise
 from mio2trace.measures.late_ends import late_ns
 from mio2trace.model.profile import NAMELESS
 from mio2trace.model.tables import present
-from mio2trace.ops.naming import problem_name
+from mio2trace.ops.operation import problem_name
 from mio2trace.outgoing import count
 
 OUTSIDE, DOUBT, GRAPH, MODULES = 0.05, 0.01, 0.05, 0.05

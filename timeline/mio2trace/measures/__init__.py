@@ -31,8 +31,7 @@ from mio2trace.measures.executions import Execution, LayerKey, executions
 from mio2trace.measures.ranking import Forms, forms_of, host_spans, is_naive
 from mio2trace.measures.steady import Steady
 from mio2trace.model.tables import NO, Numbers, distinct, firsts, summed
-from mio2trace.ops.naming import problem_name
-from mio2trace.ops.operation import Operation
+from mio2trace.ops.operation import Operation, problem_name
 
 __all__ = ["Cost", "Execution", "LayerKey", "Measures", "Steady", "Sums", "duration", "total"]
 

@@ -16,8 +16,7 @@ from mio2trace.kernels.names import kernel_name
 from mio2trace.measures.cost import Cost, Sums
 from mio2trace.measures.statistics import mean
 from mio2trace.model.tables import NEVER, NO, Activities, Codes, Numbers, firsts, most
-from mio2trace.ops.naming import name_of, problem_name
-from mio2trace.ops.operation import Operation
+from mio2trace.ops.operation import Operation, name_of, problem_name
 from mio2trace.ops.solvers import family
 
 Key = TypeVar("Key", bound=Hashable)

@@ -22,7 +22,7 @@ from mio2trace.ops.command import facts_of, offered
 from mio2trace.ops.families.collective import is_annotation
 from mio2trace.ops.families.conv import from_tensors
 from mio2trace.ops.families.gemm import GemmProblem
-from mio2trace.ops.log.assemble import operations
+from mio2trace.ops.log import operations
 from mio2trace.ops.operation import Operation, OperationFacts
 from mio2trace.ops.problem import DATA, FORWARD, WEIGHTS, Problem
 from mio2trace.ops.values import ConvDescriptor, Tensor, integers

@@ -25,8 +25,8 @@ from mio2trace.readers.blas_lines import WORDS as BLAS_WORDS
 from mio2trace.readers.blas_lines import BlasDecoder
 from mio2trace.readers.caffe import GLOG_HEAD, HEAD_ENDS, CaffeDecoder
 from mio2trace.readers.collected import WRITER, is_docker_file, plain_lines
+from mio2trace.readers.miopen import MiopenDecoder
 from mio2trace.readers.miopen.lines import BEGINNINGS, PREFIX, WORDS, note_alarms
-from mio2trace.readers.miopen.log import MiopenDecoder
 from mio2trace.readers.opencl.dvdt_json import read_array
 from mio2trace.readers.opencl.dvdt_text import BlockDecoder
 from mio2trace.source import Source

@@ -29,9 +29,9 @@ from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity, Profile, Size3
 from mio2trace.notes import InputError, Notes
-from mio2trace.ops.naming import operation_name, problem_name
+from mio2trace.ops.operation import operation_name, problem_name
 from mio2trace.outgoing import count
-from mio2trace.reports.tables import STATISTICS, Cell, MadeRows, Row, Table, Unit, describe, known
+from mio2trace.reports import STATISTICS, Cell, MadeRows, Row, Table, Unit, describe, known
 from mio2trace.schema import recorded, shown_in
 
 _RAW = {

@@ -16,8 +16,8 @@ from mio2trace.measures.statistics import deviation, mean, part_of, percent
 from mio2trace.measures.steady import class_of
 from mio2trace.measures.tree import Node, layer_tree
 from mio2trace.model.log import FrameworkLog, NetLayer
+from mio2trace.reports import Cell, MadeRows, Row, Table, Unit, known
 from mio2trace.reports.kernels import COST, cost_cells
-from mio2trace.reports.tables import Cell, MadeRows, Row, Table, Unit, known
 
 
 class Repetition(NamedTuple):

@@ -21,13 +21,12 @@ from mio2trace.model.miopen import Command, MiopenLog
 from mio2trace.ops.command import CutError, NotPlainError, offered, offered_bench, parse, refusal, split
 from mio2trace.ops.families import launches
 from mio2trace.ops.families.gemm import Library
-from mio2trace.ops.naming import operation_name, problem_name
-from mio2trace.ops.operation import Operation, OperationFacts
+from mio2trace.ops.operation import Operation, OperationFacts, operation_name, problem_name
 from mio2trace.ops.problem import Form
 from mio2trace.ops.values import shape_text
 from mio2trace.outgoing import count, shortened, visible
+from mio2trace.reports import Cell, Row, Table, Unit, cell_text, grouped, known
 from mio2trace.reports.kernels import cost_columns, ends, launch_cells, ranked_rows
-from mio2trace.reports.tables import Cell, Row, Table, Unit, cell_text, grouped, known
 from mio2trace.schema import LOGGED
 
 COLUMNS = tuple(column.name for column in LOGGED)

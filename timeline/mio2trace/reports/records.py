@@ -28,9 +28,8 @@ from mio2trace.model.profile import OpenCl
 from mio2trace.ops.command import parse
 from mio2trace.ops.log.draft import known_by_problem
 from mio2trace.ops.log.statements import Statement, alarm_level, state, without_numbers
-from mio2trace.ops.naming import problem_name
-from mio2trace.ops.operation import Operation
-from mio2trace.reports.tables import Cell, Row, Table, known
+from mio2trace.ops.operation import Operation, problem_name
+from mio2trace.reports import Cell, Row, Table, known
 
 COLUMNS = (
     "subject", "kind", "count", "line", "level", "function", "solver", "outcome", "algorithm", "ms",

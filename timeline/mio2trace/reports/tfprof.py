@@ -17,7 +17,7 @@ import msgspec
 from mio2trace.model.tf import NodeStep, Printed, TfNode, TfProfile, TfView, ViewRow
 from mio2trace.notes import Notes
 from mio2trace.outgoing import visible
-from mio2trace.reports.tables import Cell, Table
+from mio2trace.reports import Cell, Table
 
 AVERAGE = None
 """In place of a step: the mean over the steps in which a node ran. TensorFlow uses any negative step for it; here a

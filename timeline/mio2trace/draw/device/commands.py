@@ -32,8 +32,7 @@ from mio2trace.measures.device_time.launches import queued_ns
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Activity, Counter
 from mio2trace.model.tables import Codes, Pool, combined, numbers, present, sorted_pool
-from mio2trace.ops.naming import operation_name
-from mio2trace.ops.operation import Operation
+from mio2trace.ops.operation import Operation, operation_name
 from mio2trace.schema import recorded
 from mio2trace.trace import NO, NO_ARGS, Column, Columns, Numbers, Slice
 

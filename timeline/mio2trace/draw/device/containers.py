@@ -17,8 +17,7 @@ from mio2trace.measures import Measures, Sums
 from mio2trace.measures.cost import bandwidth
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.tables import numbers
-from mio2trace.ops.naming import operation_name
-from mio2trace.ops.operation import Operation
+from mio2trace.ops.operation import Operation, operation_name
 from mio2trace.ops.values import shape_text
 from mio2trace.trace import NO, NO_ARGS, Column, Columns, Numbers, Slice, column
 
