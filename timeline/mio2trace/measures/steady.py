@@ -442,7 +442,8 @@ def counted(measures: Measures, place_of: Codes) -> Counted:
     """``place_of``: of each activity its iteration's place among the steady ones, `NONE` where it is in none."""
     links, commands, forms = measures.alignment.links, measures.alignment.profile.commands, measures.forms
     positions = np.flatnonzero(place_of != NONE)
-    kernels = positions[commands.is_kernel[positions] & commands.has_times[positions]]
+    is_counted = commands.is_kernel[positions] & commands.has_times[positions]
+    kernels = positions if is_counted.all() else positions[is_counted]  # a column of ten million takes 80 MB
     of_kernels = forms.form_of[kernels]
     used = present(of_kernels)
     worked, work_of, other_work = [], [], []
@@ -462,7 +463,7 @@ def counted(measures: Measures, place_of: Codes) -> Counted:
         positions=positions,
         kernels=kernels,
         places=place_of[kernels],
-        ns=commands.time_ns[kernels],
+        ns=commands.time_ns[slice(None) if len(kernels) == len(commands) else kernels],
         form_of=np.searchsorted(used, of_kernels).astype(np.int32),
         forms=[forms.forms[number] for number in used.tolist()],
         helping=measures.helping(kernels),

@@ -16,7 +16,7 @@ next one begins, and the end of the last one is unknown.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -138,14 +138,16 @@ class _Own:
     is; ``stream``: the one with most computation."""
 
     def __init__(self, commands: Activities, positions: Numbers) -> None:
-        self.starts, self.ends = commands.start_ns[positions], commands.end_ns[positions]
-        self.is_kernel = commands.is_kernel[positions]
+        # No column is copied if all commands are the device's.
+        own: Any = slice(None) if len(positions) == len(commands) else positions
+        self.starts, self.ends = commands.start_ns[own], commands.end_ns[own]
+        self.is_kernel = commands.is_kernel[own]
         names = commands.name
         of_name = np.array([CLASSES.index(class_of_kernel(name)) for name in names.values], np.int8)
-        self.classes = np.where(self.is_kernel, of_name[names.codes[positions]], CLASSES.index("copy"))
-        streams, place_of = commands.queues.values, commands.queues.codes[positions]
+        self.classes = np.where(self.is_kernel, of_name[names.codes[own]], CLASSES.index("copy"))
+        streams, place_of = commands.queues.values, commands.queues.codes[own]
         computes = self.classes == CLASSES.index("compute")
-        computing = summed(place_of[computes], commands.time_ns[positions[computes]], len(streams))
+        computing = summed(place_of[computes], commands.time_ns[own][computes], len(streams))
         there = np.bincount(place_of, minlength=len(streams)) > 0
         main = int(np.argmax(np.where(there, computing, -1)))
         self.stream, self.is_main = streams[main], place_of == main

@@ -68,7 +68,8 @@ class Covered:
             starts = np.concatenate((starts[:1], starts[1:][apart]))
             ends = np.concatenate((until[:-1][apart], until[-1:]))
         self.starts, self.ends = starts, ends
-        self._before: NDArray[Any] = np.concatenate(([0], np.cumsum(ends - starts)))
+        self._before: NDArray[Any] = np.zeros(len(starts) + 1, np.int64)
+        np.cumsum(ends - starts, out=self._before[1:])
         if len(starts) and int(ends[-1]) - int(starts[0]) >= 1 << 63:  # a file of our own that somebody changed
             self._before = np.concatenate(([0], np.cumsum(ends.astype(object) - starts.astype(object))))
 
@@ -94,7 +95,7 @@ class Covered:
         starts = np.concatenate(([begin], self.ends[first:last]))
         ends = np.concatenate((self.starts[first:last], [end]))
         is_gap = starts < ends
-        return starts[is_gap], ends[is_gap]
+        return (starts, ends) if is_gap.all() else (starts[is_gap], ends[is_gap])
 
 
 class Occupation:

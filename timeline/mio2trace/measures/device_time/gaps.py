@@ -124,11 +124,14 @@ class _Gaps:
         """The lengths of the gaps in which the device did not wait for the host, by cause. When it did: from when to
         when, and for the launch of which command, `NONE`: when a step or other work ended. Times in ns."""
         commands = self._commands
-        found = [self._device.occupation.held.gaps(*window) for window in windows]
-        starts, ends = map(np.concatenate, zip(*found, strict=True)) if found else (np.zeros(0, np.int64),) * 2
+        found = [self._device.occupation.held.gaps(*window) for window in windows] or [(np.zeros(0, np.int64),) * 2]
+        # There may be ten million, so that a column of them takes 80 MB.
+        starts, ends = found[0] if len(found) == 1 else map(np.concatenate, zip(*found, strict=True))
+        del found
         is_long = ends - starts > SHORT_NS
-        kinds: dict[Why, NDArray[Any]] = {"short": (ends - starts)[~is_long]}
-        starts, ends = starts[is_long], ends[is_long]
+        kinds: dict[Why, NDArray[Any]] = {"short": ends[~is_long] - starts[~is_long]}
+        if not is_long.all():
+            starts, ends = starts[is_long], ends[is_long]
         if not self._common:
             kinds["unknown"], none = ends - starts, starts[:0]
             return kinds, (none, none, none)
@@ -137,34 +140,45 @@ class _Gaps:
         called, returned = commands.host_start_ns[position], commands.host_end_ns[position]
         is_unknown = is_command & ((called == NO) | (returned == NO))
         is_launched = (returned <= starts) | ((called <= starts) & commands.is_replayed[position])
+        del called
         is_queued = is_command & ~is_unknown & is_launched
         until = np.where(is_command & (returned < ends), returned, ends)
+        del returned
         on_host = ~is_unknown & ~is_queued
-        kinds["queued"] = np.concatenate(((ends - starts)[is_queued], (ends - until)[on_host & (until < ends)]))
-        kinds["unknown"] = (ends - starts)[is_unknown]
+        is_last = on_host & (until < ends)
+        kinds["queued"] = np.concatenate((ends[is_queued] - starts[is_queued], ends[is_last] - until[is_last]))
+        kinds["unknown"] = ends[is_unknown] - starts[is_unknown]
+        del ends
         return kinds, (starts[on_host], until[on_host], position[on_host])
 
     def _begun_at(self, times: NDArray[Any]) -> Numbers:
         """The first command of the device that began at each time, `NONE` without one."""
-        commands = self._commands
-        devices = commands.of_queue({queue.index: queue.device for queue in self._profile.queues}, 0)
-        rows = np.flatnonzero((devices == self._device.device) & (commands.start_ns != NO))
-        starts = commands.start_ns[rows]
-        order = np.argsort(starts, kind="stable")
-        at = np.minimum(np.searchsorted(starts, times, sorter=order), len(rows) - 1)
-        found: Numbers = np.where(starts[order[at]] == times, rows[order[at]], NONE)
+        commands, device_of = self._commands, {queue.index: queue.device for queue in self._profile.queues}
+        is_own = [device_of.get(queue, 0) == self._device.device for queue in commands.queues.values]
+        rows = np.flatnonzero(np.array(is_own, bool)[commands.queues.codes] & (commands.start_ns != NO))
+        starts = commands.start_ns[slice(None) if len(rows) == len(commands) else rows]
+        if (starts[1:] < starts[:-1]).any():
+            order = np.argsort(starts, kind="stable")
+            rows, starts = rows[order], starts[order]
+        at = np.minimum(np.searchsorted(starts, times), len(rows) - 1)
+        found: Numbers = np.where(starts[at] == times, rows[at], NONE)
         return found
 
     def _longest(self, starts: NDArray[Any], ends: NDArray[Any], positions: Numbers) -> Numbers:
         """Places of the `NAMED` longest gaps, by length, begin, end, position."""
-        lengths = ends - starts
-        rows = np.arange(len(lengths))
-        if len(lengths) > NAMED:
-            # Of many equal numbers numpy finds a small one faster than a large one.
-            rows = np.flatnonzero(lengths >= -np.partition(-lengths, NAMED - 1)[NAMED - 1])
-        order = np.lexsort((positions[rows], ends[rows], starts[rows], lengths[rows]))
-        chosen: Numbers = rows[order[-NAMED:]]
-        return chosen
+        rows, chosen = np.arange(len(starts)), list[Numbers]()
+        for of in (ends - starts, starts):  # many have one length
+            left = NAMED - sum(map(len, chosen))
+            if len(rows) > left:
+                values = of[rows]
+                # Of many equal numbers numpy finds a small one faster than a large one.
+                least = -np.partition(-values, left - 1)[left - 1]
+                chosen.append(rows[values > least])
+                rows = rows[values == least]
+        rows = np.concatenate([*chosen, rows])
+        order = np.lexsort((positions[rows], ends[rows], starts[rows], ends[rows] - starts[rows]))
+        longest: Numbers = rows[order[-NAMED:]]
+        return longest
 
     # -- what the host did -------------------------------------------------------------------------------------------
 
