@@ -7,7 +7,6 @@ communication (exposed); a copy or fill (exposed); work that the profile does no
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Literal
@@ -83,7 +82,7 @@ class Covered:
         """Return the covered time of a window, in ns."""
         if end <= begin:
             return 0
-        first, last = bisect_right(self.ends, begin), bisect_left(self.starts, end)
+        first, last = int(self.ends.searchsorted(begin, "right")), int(self.starts.searchsorted(end))
         if first >= last:
             return 0
         covered = int(self._before[last]) - int(self._before[first])
@@ -91,7 +90,7 @@ class Covered:
 
     def gaps(self, begin: int, end: int) -> tuple[Numbers, Numbers]:
         """When the parts of a window that nothing covers begin and end, in order."""
-        first, last = bisect_right(self.ends, begin), bisect_left(self.starts, end)
+        first, last = int(self.ends.searchsorted(begin, "right")), int(self.starts.searchsorted(end))
         starts = np.concatenate(([begin], self.ends[first:last]))
         ends = np.concatenate((self.starts[first:last], [end]))
         is_gap = starts < ends

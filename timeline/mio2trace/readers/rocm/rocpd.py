@@ -282,19 +282,19 @@ class _Reading:
     def _events(self) -> None:
         columns, table = self._columns("rocpd_event"), self._quoted("rocpd_event")
         listed = [name if name in columns else "NULL" for name in ("parent_stack_id", "category_id")]
-        found: dict[Hashable, list[list[Numbers]]] = {}
-        of_markers: list[int] = []
-        for guid, block in self._blocks("rocpd_event", "id", "stack_id", *listed):
-            found.setdefault(guid, []).append(block)
+        markers: dict[Hashable, list[int]] = {}
+        for (guid, one), text in self._categories.items():
+            if type(one) is int and "MARKER" in text:
+                markers.setdefault(guid, []).append(one)
+        found: dict[Hashable, list[tuple[NDArray[Any], ...]]] = {}
+        for guid, (key, stack, parent, category) in self._blocks("rocpd_event", "id", "stack_id", *listed):
+            is_marker = np.isin(category, markers.get(guid, []))
+            found.setdefault(guid, []).append((key, stack, parent, is_marker))
         for guid, blocks in found.items():
-            key, stack, parent, category = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+            self._events_of[guid] = _Events(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
             blocks.clear()
-            markers = [one for (of, one), text in self._categories.items() if of == guid and "MARKER" in text]
-            numbers = [one for one in markers if type(one) is int]
-            of_markers += numbers
-            is_marker = np.isin(category, numbers)
-            self._events_of[guid] = _Events(key, stack, parent, is_marker)
         if "extdata" in columns and any(events.texts for events in self._events_of.values()):
+            of_markers = [one for guid in found for one in markers.get(guid, [])]
             # SQLite compares numbers faster than texts.
             told = f"category_id BETWEEN {min(of_markers)} AND {max(of_markers)} AND extdata <> '{{}}'"
             for guid, key, extra in self._rows(
