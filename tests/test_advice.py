@@ -605,6 +605,20 @@ def test_work_that_was_launched_in_time_is_not_the_hosts() -> None:
     assert "look for what it waits for" in idle(queued=True).advice
 
 
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        ([Ran("a", 30 * MS), Ran("b", 40 * MS, after_ns=40 * MS, queued=True, graph=True)], "nodes start late"),
+        ([Ran("a", 70 * MS, graph=True), Ran("b", 40 * MS, after_ns=40 * MS, queued=True)], "look for what it waits"),
+    ],
+)
+def test_a_late_graph_may_have_lost_nodes(nodes: list[Ran], said: str) -> None:
+    """The gap is queued: the profiler is doubted only if a node of a graph ends it."""
+    found = fired(subject({1: nodes, 2: nodes}), "idle")
+    assert said in found.advice
+    assert found.severity == ("medium" if "nodes" in said else "high")
+
+
 def test_graphs_are_not_advised_to_a_run_of_graphs() -> None:
     assert idle(graph=True).advice.startswith("Graphs already launch the step")
 

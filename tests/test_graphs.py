@@ -431,6 +431,14 @@ def test_a_graph_that_waits_as_a_whole_is_queued(tmp_path: Path) -> None:
     assert {one.why for one in made.steady.idle_causes} >= {"queued"}
 
 
+def test_gaps_between_all_nodes_may_be_the_profilers(tmp_path: Path) -> None:
+    """A quarter of the step is gaps of 150 us between nodes, which wait only for each other."""
+    path = written(tmp_path, events(lambda *_: True, apart=150.0))
+    (found,) = [one for one in answer(*path).findings if one.rule.id == "idle"]
+    assert "between nodes of one graph launch, which wait only for each other" in found.advice
+    assert found.severity == "medium"
+
+
 def test_a_graph_whose_gaps_are_long_by_themselves(tmp_path: Path) -> None:
     """A hundred times the usual gap of 10 us is a millisecond."""
     assert said(events(lambda step, node: node not in {5, 6}, apart=10.0), tmp_path).completeness.complete

@@ -80,6 +80,14 @@ _ONE_STEP = (
 )
 _PART = "Record several complete steps: this recording begins or ends within the step."
 _QUEUED = "The host launched the work in time: look for what it waits for (events between streams, copies, processes)."
+_TO_NODES = (
+    "The gaps are between nodes of one graph launch, which wait only for each other: measure the step without the"
+    " profiler, which may make such gaps or lose nodes."
+)
+_TO_GRAPHS = (
+    "The graphs were launched in time, but their first recorded nodes start late: the profiler may have lost nodes, or"
+    " the graphs wait for another stream or process. Compare the kernels per step with a run without graphs."
+)
 _NO_CALLS = "Record the host's calls to see the cause: {how}."
 _GRAPHS = "Graphs already launch the step: look at what the host does between two graph launches."
 _LAUNCH_LESS = "The host launches too slowly: launch fewer, larger kernels ({how}) or use larger batches."
@@ -146,7 +154,7 @@ def _advice(subject: Subject, largest: Cause) -> str:
     if largest.why == "builds":
         return _BUILDS + _KEEP_CACHE * subject.uses_miopen
     if largest.why == "queued":
-        return _QUEUED
+        return _of_graphs(largest) or _QUEUED
     if largest.why == "unknown":
         by_torch = subject.is_torch and subject.alignment.profile.numbers != "dispatch_id"
         how = "the PyTorch profiler's CPU activity" if by_torch else "rocprofv3 --hip-trace"
@@ -172,12 +180,19 @@ def _advice(subject: Subject, largest: Cause) -> str:
     return _LAUNCH_LESS.format(how=fuse if subject.is_torch else "fusion, hipGraph")
 
 
+def _of_graphs(one: Cause) -> str:
+    """Return the advice about queued gaps if most of their time is before nodes of graphs, else an empty text."""
+    if 2 * one.to_nodes_ns > one.ns:
+        return _TO_NODES
+    return _TO_GRAPHS if 2 * (one.to_nodes_ns + one.to_graphs_ns) > one.ns else ""
+
+
 def _of_recording(subject: Subject, largest: Cause) -> str:
     """Return the advice if no steps are known: start-up may be in the recording."""
     if largest.why == "builds":
         return _BUILDS_ALONE + _KEEP_CACHE * subject.uses_miopen
     if largest.why == "queued":
-        return _QUEUED
+        return _of_graphs(largest) or _QUEUED
     return _NO_STEPS.format(how=subject.recorded_anew(calls=largest.why == "unknown"))
 
 
@@ -212,7 +227,8 @@ def _idle(subject: Subject) -> Iterator[Found]:
     )
     sentences = [f"{timed.of_spent(spent.idle_ns, without)}: {causes}."]
     advice = _advice(timed, timed.causes[0]) if timed.causes else ""
-    severity: Severity | None = None
+    # The profiler itself may make such gaps, or lose the work in them.
+    severity: Severity | None = "medium" if timed.causes and _of_graphs(timed.causes[0]) else None
     if timed.lacks_work:
         lost = timed.lost_launches
         advice, severity = _LOST.format(part=percent(lost)) if lost >= MOST_LOST else _FILTERED, "low"
@@ -493,10 +509,12 @@ RULES = (
         " It never fires for captures of graphs (`capture`), for runs with hardware counters (`counter-run`), or for"
         " dv/dt profiles, because dv/dt waits for each command. It is low if fewer than half of the iterations are idle"
         " for > 15 %. It is also low if the gaps may be work: at least 10 % of the launches have no kernel in the"
-        " profile, or rows were filtered out of the file",
+        " profile, or rows were filtered out of the file. It is at most medium if most of the idle time is queued"
+        " before nodes of graphs",
         advice="by the largest cause of this run. If calls of one kind have a third of the time of that cause: remove"
         " the call that waits (synchronisation, .item(), blocking copy, allocation, data loading). Builds: warm up."
-        " Queued: look for what the work waits for. Short gaps between launches: launch less (fusion, torch.compile,"
+        " Queued: look for what the work waits for. Queued before nodes of graphs: measure without the profiler, which"
+        " may make these gaps or lose nodes. Short gaps between launches: launch less (fusion, torch.compile,"
         " graphs, larger batches). Long gaps: look at what the host does in them; at its processor, if it is in many"
         " ops and calls that wait for nothing. Only one step, which may be cold: record several steps after a warm-up."
         " Without iterations the gaps may be start-up: record steps after a warm-up.",

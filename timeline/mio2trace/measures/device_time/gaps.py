@@ -50,7 +50,9 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """The gaps with one cause. ``during``: the host's work (a call, an op, a range, a Python function) during most of a
     gap, with its part of these gaps, longest first, as far as known. ``line``: the
     source line of the launch that ended most gaps of the first work; empty if it is not recorded. ``longest_ns``: the
-    longest gap; ``longest_during``, ``longest_during_ns``: the host's work in it, and its part of it."""
+    longest gap; ``longest_during``, ``longest_during_ns``: the host's work in it, and its part of it.
+    ``to_graphs_ns``, ``to_nodes_ns``: queued time before the first recorded node of a graph launch, and before its
+    other nodes."""
 
     why: Why
     count: int
@@ -60,6 +62,8 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     longest_ns: int = 0
     longest_during: str = ""
     longest_during_ns: int = 0
+    to_graphs_ns: int = 0
+    to_nodes_ns: int = 0
 
 
 def causes(alignment: Alignment, device: DeviceTime, windows: Sequence[Span]) -> tuple[Cause, ...]:
@@ -73,6 +77,7 @@ class _Gaps:
         self._commands = alignment.profile.commands
         self._device = device
         self._common = has_common_clock(alignment)
+        self._to_graphs = 0, 0
 
     def causes(self, windows: Sequence[Span]) -> Iterator[Cause]:
         count: Counter[Why] = Counter()
@@ -110,9 +115,11 @@ class _Gaps:
             of_first = lines[why, most[0][0]] if most else Counter[str]()
             line = min(of_first, key=lambda line: (-of_first[line], line), default="")
             length, name, of_gap = longest[why]
+            to_graphs, to_nodes = self._to_graphs if why == "queued" else (0, 0)
             yield Cause(
                 why=why, count=count[why], ns=took[why], during=tuple(most[:MOST_NAMES]), line=line,
                 longest_ns=length, longest_during=name, longest_during_ns=of_gap,
+                to_graphs_ns=to_graphs, to_nodes_ns=to_nodes,
             )  # fmt: skip
 
     def _line(self, position: int) -> str:
@@ -148,8 +155,21 @@ class _Gaps:
         is_last = on_host & (until < ends)
         kinds["queued"] = np.concatenate((ends[is_queued] - starts[is_queued], ends[is_last] - until[is_last]))
         kinds["unknown"] = ends[is_unknown] - starts[is_unknown]
+        is_replayed = is_command & commands.is_replayed[position]
+        waited = np.where(is_queued, ends - starts, np.where(on_host, ends - until, 0))
+        is_first = self._first_nodes[commands.call[position]] == ends
+        self._to_graphs = added(waited[is_replayed & is_first]), added(waited[is_replayed & ~is_first])
         del ends
         return kinds, (starts[on_host], until[on_host], position[on_host])
+
+    @cached_property
+    def _first_nodes(self) -> Numbers:
+        """By call, when the first command began that it launched."""
+        commands = self._commands
+        found: Numbers = np.full(len(commands.calls) + 1, np.iinfo(np.int64).max)
+        rows = np.flatnonzero((commands.call >= 0) & commands.has_times)
+        np.minimum.at(found, commands.call[rows], commands.start_ns[rows])
+        return found
 
     def _begun_at(self, times: NDArray[Any]) -> Numbers:
         """The first command of the device that began at each time, `NONE` without one."""
