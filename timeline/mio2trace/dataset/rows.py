@@ -36,7 +36,7 @@ from mio2trace.model.columns import Column
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Activity, Size3
-from mio2trace.model.tables import NO, Numbers, Pool, thin
+from mio2trace.model.tables import NO, Numbers, Pool, sorted_pool, thin
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation, operation_name, problem_name
 from mio2trace.outgoing import visible
@@ -122,6 +122,8 @@ def numbers(column: Column, values: Sequence[Any]) -> Data:
 
 def of_numbers(column: Column, values: Numbers) -> Data:
     """Return a column of whole numbers; `NO` is unknown."""
+    if len(values) and values.min() != NO:
+        return Data(column, values)
     present = values != NO
     return Data(column, np.where(present, values, 0), None if present.all() else present)
 
@@ -501,10 +503,13 @@ class _Commands:
 
     def __init__(self, measures: Measures, positions: Numbers, schema: TableSchema, run: str, rank: int | None) -> None:
         self._measures = measures
-        self._positions = positions
-        self._schema: Mapping[str, Column] = {column.name: column for column in schema.columns}
         commands = measures.alignment.profile.commands
-        self.commands = commands if len(positions) == len(commands) else commands.take(positions)
+        is_all = len(positions) == len(commands)
+        self._count = len(positions)
+        self._rows: Numbers | slice = slice(None) if is_all else positions
+        """Of the commands among all of the profile."""
+        self._schema: Mapping[str, Column] = {column.name: column for column in schema.columns}
+        self.commands = commands if is_all else commands.take(positions)
         self.columns: dict[str, Data] = {}
         self.columns["run"] = constant(self._schema["run"], run, len(positions))
         self.columns["rank"] = constant(self._schema["rank"], rank, len(positions))
@@ -537,8 +542,8 @@ class _Commands:
         self._layers()
 
     def _layers(self) -> None:
-        links, positions = self._alignment.links, self._positions
-        run_of, pass_of = (np.asarray(of)[positions] for of in (links.run_of, links.pass_of))
+        links, rows = self._alignment.links, self._rows
+        run_of, pass_of = (np.asarray(of)[rows] for of in (links.run_of, links.pass_of))
         runs = links.runs
         self._of("layer", run_of, [run.layer for run in runs])
         self._of("layer_index", run_of, [run.layer_index for run in runs])
@@ -546,12 +551,14 @@ class _Commands:
         self._of("iteration", pass_of, [pass_.iteration for pass_ in links.passes])
         phases = [*(pass_.phase for pass_ in links.passes), "find", None]
         searches = [operation.index for operation in links.operations if operation.phase == "find"]
-        is_search = np.isin(np.asarray(links.operation_of)[positions], searches)
-        self._of("phase", np.where(is_search, len(phases) - 2, pass_of), phases[:-1])
-        self.texts("layer_by", _words(links.layer_by.pool, positions))
+        if searches:
+            is_search = np.isin(np.asarray(links.operation_of)[rows], searches)
+            pass_of = np.where(is_search, len(phases) - 2, pass_of)
+        self._of("phase", pass_of, phases[:-1])
+        self.texts("layer_by", _words(links.layer_by.pool, rows))
         is_sure = np.ones(len(links.run_of), np.int8)
         is_sure[[*links.layer_unsure, *links.operation_unsure]] = 0
-        self.columns["sure"] = Data(self._schema["sure"], is_sure[positions])
+        self.columns["sure"] = Data(self._schema["sure"], is_sure[rows])
 
     def _of(self, name: str, places: NDArray[np.integer[Any]], values: Sequence[Any]) -> None:
         """Fill a column from places in ``values``; `NONE` (no value) is the last place."""
@@ -573,16 +580,15 @@ class _Commands:
         self._sizes("gws", commands.grid)
         self._sizes("lws", commands.workgroup)
         self._sizes("gwo", Pool([launch.offset for launch in commands.opencl.values], commands.opencl.codes))
-        indices = np.asarray(links.operation_of, np.int64)[self._positions]  # `NO` has no place in fewer bits
-        self.numbers("operation_index", np.where(indices == NONE, NO, indices))
-        distinct, code = np.unique(indices, return_inverse=True)
-        operations = [None if index == NONE else self._measures.operation_at[index] for index in distinct.tolist()]
+        indices = sorted_pool(np.asarray(links.operation_of)[self._rows])
+        self._of("operation_index", indices.codes, [None if index == NONE else index for index in indices.values])
+        operations = [None if index == NONE else self._measures.operation_at[index] for index in indices.values]
         text_of: dict[str, Callable[[Operation], str | None]] = {
             "operation": operation_name, "problem": problem_name, "solver": lambda operation: operation.solver,
         }  # fmt: skip
         for name, of in text_of.items():
-            self._of(name, code, [None if one is None else of(one) for one in operations])
-        self.texts("operation_by", _words(links.operation_by.pool, self._positions))
+            self._of(name, indices.codes, [None if one is None else of(one) for one in operations])
+        self.texts("operation_by", _words(links.operation_by.pool, self._rows))
         self._facts()
 
     def _counters(self) -> None:
@@ -594,12 +600,13 @@ class _Commands:
 
     def _facts(self) -> None:
         """Fill the role and the GEMM of each kernel; the name alone tells the role of most."""
-        names, positions, facts = self.commands.name, self._positions, self._alignment.facts
+        names, facts = self.commands.name, self._alignment.facts
         roles: list[str | None] = [role(name, None) or None for name in names.values]
         codes = names.codes.copy()
         told: list[tuple[int, KernelFact]] = []
         if facts:
-            row_of = dict(zip(positions.tolist(), range(len(positions)), strict=True))
+            positions = np.arange(len(self._alignment.profile.commands))[self._rows].tolist()
+            row_of = dict(zip(positions, range(self._count), strict=True))
             told = [(row_of[at], fact) for at, fact in facts.items() if at in row_of]
         number_of: dict[tuple[str, str], int] = {}
         for row, fact in told:
@@ -614,7 +621,7 @@ class _Commands:
             "batch": lambda gemm: gemm.batch if gemm.batch > 1 else None, "flop": lambda gemm: gemm.flop,
         }  # fmt: skip
         gemms = Pool.of([None, *(fact.gemm for _, fact in told)])
-        place = np.zeros(len(positions), np.int32)
+        place = np.zeros(self._count, np.int32)
         place[[row for row, _ in told]] = gemms.codes[1:]
         for name, number in sizes.items():
             self._of(name, place, [None if gemm is None else number(gemm) for gemm in gemms.values])
@@ -623,8 +630,8 @@ class _Commands:
         self.texts(name, Pool([None if one is None else "x".join(map(str, one)) for one in sizes.values], sizes.codes))
 
 
-def _words(pool: Pool[str], positions: Numbers) -> Pool[str | None]:
-    return Pool([word or None for word in pool.values], pool.codes[positions])
+def _words(pool: Pool[str], rows: Numbers | slice) -> Pool[str | None]:
+    return Pool([word or None for word in pool.values], pool.codes[rows])
 
 
 def _spans(starts: Numbers, ends: Numbers) -> Numbers:

@@ -47,7 +47,7 @@ class Damaged(Exception):
 # -- Commands and calls ------------------------------------------------------------------------------------------------
 #
 # They are stored column by column like all records, but without making records. `TABLES` has the class of the table
-# by the class of its records. `columns_of` gives the columns of all tables of a class as one, and `table_of` makes a
+# by the class of its records. `column_of` gives a column of all tables of a class as one, and `table_of` makes a
 # table of what was read.
 
 
@@ -67,21 +67,17 @@ class RowsOf(NamedTuple):
 Column = Numbers | Pool[Any] | RowsOf
 
 
-def columns_of(kind: type, tables: Sequence[Activities | Calls]) -> dict[str, Column]:
-    """Return the columns of all tables of a class, one after the other, by field."""
-    found: dict[str, Column] = {}
-    for field in kind.__struct_fields__:  # type: ignore[attr-defined]
-        if field == "call":
-            found[field] = _launched([table for table in tables if isinstance(table, Activities)])
-        elif field == "kind":
-            found[field] = _used([Pool(KINDS, table.kind.astype(np.int32)) for table in tables])  # type: ignore[union-attr]
-        elif field == "range":
-            places = _together([table.range for table in tables]).astype(np.int64)  # type: ignore[union-attr]
-            found[field] = np.where(places < 0, NO, places)
-        else:
-            parts = [getattr(table, field) for table in tables]
-            found[field] = _used(parts) if isinstance(parts[0], Pool) else _together(parts)
-    return found
+def column_of(kind: type, field: str, tables: Sequence[Activities | Calls]) -> Column:
+    """Return a column of all tables of a class, one after the other."""
+    if field == "call":
+        return _launched([table for table in tables if isinstance(table, Activities)])
+    if field == "kind":
+        return _used([Pool(KINDS, table.kind.astype(np.int32)) for table in tables])  # type: ignore[union-attr]
+    if field == "range":
+        places = _together([table.range for table in tables])  # type: ignore[union-attr]
+        return np.where(places < 0, NO, places.astype(np.int64))
+    parts = [getattr(table, field) for table in tables]
+    return _used(parts) if isinstance(parts[0], Pool) else _together(parts)
 
 
 def _together(parts: Sequence[Any]) -> Any:
@@ -121,7 +117,10 @@ def _launched(tables: Sequence[Activities]) -> RowsOf:
     starts = accumulate((len(table.calls) for table in own), initial=0)
     rows = [np.where(table.call < 0, -1, table.call + start) for table, start in zip(own, starts, strict=False)]
     calls = [table.calls for table in own]
-    every: Calls = calls[0] if len(calls) == 1 else Calls.of_columns(sum(map(len, calls)), **columns_of(Call, calls))
+    every: Calls = calls[0]
+    if len(calls) > 1:
+        columns = {field: column_of(Call, field, calls) for field in Call.__struct_fields__}
+        every = Calls.of_columns(sum(map(len, calls)), **columns)
     return RowsOf(every, np.concatenate(rows).astype(np.int32))
 
 
@@ -228,13 +227,15 @@ def to_tables(root: msgspec.Struct) -> list[Table]:
     columns: dict[tuple[type, str], Any] = {}
     for kind in reversed(order):  # every class that refers to this one comes before it
         records = list(met.get(kind, {}).values())
-        of_table = columns_of(kind, records) if kind in TABLES and records else {}
+        is_table = kind in TABLES and bool(records)
         for field in _fields(kind):
+            if is_table and field.holds is None:
+                continue  # made when it is written: it may be as large as all of the file
             # Read once: the members of a sequence may be made on each access.
-            values: Any = of_table[field.name] if of_table else field.values(records)
+            values: Any = column_of(kind, field.name, records) if is_table else field.values(records)
             columns[kind, field.name] = values
             if field.holds is not None:
-                for record in members(values) if of_table else field.holds.members(values):
+                for record in members(values) if is_table else field.holds.members(values):
                     met.setdefault(RECORDS.get(type(record), type(record)), {}).setdefault(id(record), record)
     number: dict[int, int] = {}
     count = 0
@@ -246,9 +247,15 @@ def to_tables(root: msgspec.Struct) -> list[Table]:
         count += sum(sizes)
         if not sum(sizes):
             continue
-        packed = ((field.name, field.packed(columns.pop((kind, field.name)), number)) for field in _fields(kind))
+        packed = (
+            (field.name, field.packed(_taken(columns, kind, field.name, records), number)) for field in _fields(kind)
+        )
         tables.append(Table(name_of(kind), _mapping(len(_fields(kind)), packed)))
     return tables
+
+
+def _taken(columns: dict[tuple[type, str], Any], kind: type, field: str, records: Sequence[Any]) -> Any:
+    return columns.pop((kind, field)) if (kind, field) in columns else column_of(kind, field, records)
 
 
 def _mapping(count: int, items: Iterable[tuple[str, Any]]) -> bytearray:
@@ -386,10 +393,19 @@ class _Whole(msgspec.Struct, frozen=True):
 
 def _whole(values: Sequence[Any]) -> _Whole:
     if len(values) > 1 and None not in values:
-        steps = [values[0], *map(sub, values[1:], values)]
-        if max(map(abs, steps[1:])) < min(max(map(abs, values)), 1 << 62):
-            return _Whole(True, steps)
+        steps, most = _steps(values)
+        if max(max(steps), -min(steps)) < min(most, 1 << 62):
+            return _Whole(True, [values[0], *steps])
     return _Whole(False, list(values))
+
+
+def _steps(values: Sequence[int]) -> tuple[list[int], int]:
+    """Return the step to each number from the one before it, and the largest number without its sign."""
+    most = max(max(values), -min(values))
+    if most < 1 << 62:
+        steps: list[int] = np.diff(np.array(values, np.int64)).tolist()
+        return steps, most
+    return list(map(sub, values[1:], values)), most
 
 
 class _Holds(NamedTuple):
