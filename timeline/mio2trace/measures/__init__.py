@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from mio2trace.align import NONE, Alignment
 from mio2trace.kernels.blas import find_parts
 from mio2trace.measures.completeness import Completeness, completeness
-from mio2trace.measures.cost import Cost, Sums, duration, grouped, total
+from mio2trace.measures.cost import Cost, Sums, duration, grouped, total, whole
 from mio2trace.measures.device_time import has_common_clock
 from mio2trace.measures.device_time.launches import Launches
 from mio2trace.measures.executions import Execution, LayerKey, executions
@@ -71,8 +71,7 @@ class Measures:
         count = max(self.operation_at, default=NONE) + 1
         first = firsts(operation_of, count)
         timed = firsts(np.where(self._commands.start_ns == NO, NONE, operation_of), count)
-        found: list[int] = np.where(timed == NONE, first, timed).tolist()
-        return found
+        return whole(np.where(timed == NONE, first, timed))
 
     @cached_property
     def forms(self) -> Forms:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -114,8 +115,8 @@ class Sums:
         `NONE`."""
         is_kernel, has_times, ns = commands.is_kernel[rows], commands.has_times[rows], commands.time_ns[rows]
         kernels, copies = numbers[is_kernel], numbers[~is_kernel]
-        self.kernels: list[int] = _counted(kernels, count).tolist()
-        self.timed_ns: list[int] = _summed(kernels, ns[is_kernel], count).tolist()
+        self.kernels = whole(_counted(kernels, count))
+        self.timed_ns = whole(_summed(kernels, ns[is_kernel], count))
         self.untimed = _few(_counted(numbers[is_kernel & ~has_times], count))
         self.copies = _few(_counted(copies, count))
         self.copy_timed_ns = _few(_summed(copies, ns[~is_kernel], count)) if self.copies else Counter()
@@ -192,6 +193,11 @@ def _counted(numbers: NDArray[Any], count: int) -> NDArray[Any]:
 
 def _summed(numbers: NDArray[Any], ns: Numbers, count: int) -> NDArray[Any]:
     return summed(numbers, ns, count + 1)[:count]  # the last one is of `NONE`
+
+
+def whole(column: NDArray[Any]) -> array[int]:
+    """Return the same numbers in a fifth of the memory of a list."""
+    return array("q", column.astype(np.int64).tobytes())
 
 
 def _few(sums: NDArray[Any]) -> Counter[int]:
