@@ -146,10 +146,12 @@ class Row:
         )
         # A number for each: of a slice of a column its place, then those among them, then the samples. -1 is an end.
         first_sample = sum(len(one.starts) for one in columns)
-        places = np.append(2 * np.arange(len(order)), 2 * np.searchsorted(starts, samples.times, "right") - 1)
-        items = np.argsort(places, kind="stable")
-        numbers = np.append(order, first_sample + np.arange(len(samples.times)))[items]
-        times = np.append(starts, samples.times)[items]
+        numbers, times = order, starts
+        if samples.events:
+            places = np.append(2 * np.arange(len(order)), 2 * np.searchsorted(starts, samples.times, "right") - 1)
+            items = np.argsort(places, kind="stable")
+            numbers = np.append(order, first_sample + np.arange(len(samples.times)))[items]
+            times = np.append(starts, samples.times)[items]
         moments, numbers, self._open = _with_ends(
             times, numbers, starts + durations, numbers < first_sample, self._open
         )
@@ -225,7 +227,8 @@ class Row:
                 for like, is_used in zip(one.likes.values, _used(codes, one.likes.values), strict=True)
             ]
             fields.texts(Texts([begin.before for begin in begins]), codes)
-            own_colour = np.array([begin.own_colour for begin in begins])[codes]
+            own_colours = np.array([begin.own_colour for begin in begins])
+            own_colour = own_colours[codes] if own_colours.any() else own_colours
             for key in self._colour_by:
                 if key in one.args and own_colour.any():
                     colours = plain(one.args[key])
@@ -253,15 +256,15 @@ class Row:
         begin = varint(tp.ANNOTATION << 3 | 2)
         if values.dtype.kind == "f":
             head = name + varint(tp.REAL << 3 | 1)
-            has = np.isfinite(values).astype(np.int64)
+            has = _where(np.isfinite(values))
             each, numbers = np.unique(np.where(has, values, 0.0).view(np.uint64), return_inverse=True)
             words = [int.from_bytes(self._real(value), "little") for value in each.view(np.float64).tolist()]
             fields.constant(begin + varint(len(head) + 8) + head, has)
             fields.word(np.array(words, np.uint64)[numbers], 8 * has)
             return
         head = name + varint(tp.INT << 3)
-        has = (values != NO).astype(np.int64)
-        values = np.where(has, values, 0)
+        has = _where(values != NO)
+        values = np.where(has, values, 0) if np.ndim(has) else values
         sizes = sizes_of(values) * has
         fields.constant(begin, has)
         fields.word((len(head) + sizes) * has, has)
@@ -372,6 +375,11 @@ class Row:
 
 
 _NOTHING = _Begin(b"", {}, False, b"")
+
+
+def _where(has: NDArray[np.bool_]) -> Any:
+    """Return 1 for each that has a value and 0 for the others; a single 1 if all have one, as usual."""
+    return 1 if has.all() else has.astype(np.int64)
 
 
 def _used(codes: NDArray[np.int32], values: Sequence[Any]) -> list[bool]:
