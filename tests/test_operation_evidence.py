@@ -18,7 +18,7 @@ from benchmarks.damages.rows import ROWS
 from benchmarks.damages.sets import BARE_TWIN, HANDLES, HIDDEN, NO_FRAMEWORK, TWIN
 from mio2trace import analyse
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.layers.between import place_between
+from mio2trace.align.layers.repetitions import place_between
 from mio2trace.align.links import NONE
 from mio2trace.align.operations import stream
 from mio2trace.align.operations import stream as stream_module

@@ -45,7 +45,7 @@ def test_twice_the_input_is_twice_the_work(name: str, tmp_path: Path) -> None:
     ("name", "module"),
     [
         ("calls that cross", "draw/lanes.py"), ("calls that cross", "draw/host.py"),
-        ("lost calls", "readers/opencl/calls.py"), ("devices of one name", "readers/tf/executions.py"),
+        ("lost calls", "readers/opencl/__init__.py"), ("devices of one name", "readers/tf/executions.py"),
         ("benchmarks with layers", "align/clocks/log_runs.py"), ("processes of one log", "align/clocks/log_runs.py"),
     ],
 )  # fmt: skip

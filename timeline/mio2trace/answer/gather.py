@@ -37,8 +37,8 @@ from mio2trace.measures.iterations import Iterations
 from mio2trace.measures.makeup import Part as PartKey
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import mean, median
+from mio2trace.measures.steady import Node, layer_tree
 from mio2trace.measures.step_time import StepTime, step_kinds
-from mio2trace.measures.tree import Node, layer_tree
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.tables import distinct, least, most, present

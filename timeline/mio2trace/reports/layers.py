@@ -13,8 +13,7 @@ from mio2trace.measures import Cost, Execution, LayerKey, Measures, Steady, tota
 from mio2trace.measures.executions import in_net_order, printed_times
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import deviation, mean, part_of, percent
-from mio2trace.measures.steady import class_of
-from mio2trace.measures.tree import Node, layer_tree
+from mio2trace.measures.steady import Node, class_of, layer_tree
 from mio2trace.model.log import FrameworkLog, NetLayer
 from mio2trace.reports import Cell, MadeRows, Row, Table, Unit, known
 from mio2trace.reports.kernels import COST, cost_cells

@@ -38,8 +38,7 @@ from mio2trace.trace import (
     each,
     plain,
 )
-from mio2trace.writers.ending import End, Found, Summed
-from mio2trace.writers.text import cleaned, slice_name
+from mio2trace.writers.ending import End, Found, Summed, cleaned, slice_name
 
 NAME = "Chrome JSON"
 SUFFIXES = (".json",)

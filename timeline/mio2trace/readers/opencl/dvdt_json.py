@@ -20,7 +20,7 @@ from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.opencl.calls import AnyCall, Call, LostCall, ProfileFolder, TimedCall, shown_call
+from mio2trace.readers.opencl import AnyCall, Call, LostCall, ProfileFolder, TimedCall, shown_call
 from mio2trace.readers.pieces import UNREADABLE, pieces
 from mio2trace.source import Source
 

@@ -18,9 +18,9 @@ import msgspec
 
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
+from mio2trace.readers import opencl as cl
 from mio2trace.readers.base import ReadOptions
-from mio2trace.readers.opencl import calls as cl
-from mio2trace.readers.opencl.calls import ProfileFolder
+from mio2trace.readers.opencl import ProfileFolder
 
 PREFIX = b"[dv/dt] cl"
 _BATCH = 4096

@@ -40,10 +40,9 @@ from mio2trace.trace import (
     plain,
     whole,
 )
-from mio2trace.writers.ending import Summed
+from mio2trace.writers.ending import Summed, cleaned, slice_name
 from mio2trace.writers.native import packets as tp
 from mio2trace.writers.native.packets import Fields, Ints, Texts, joined, short, sizes_of, varint
-from mio2trace.writers.text import cleaned, slice_name
 
 _MOST_REALS = 1 << 14
 _END_EVENT = tp.message(tp.TRACK_EVENT, tp.integer(tp.TYPE, tp.END))
