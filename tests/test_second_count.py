@@ -231,6 +231,46 @@ def test_calls_of_one_problem_in_many_layers_are_listed_together(layers: int, tm
         assert block[listed.index("problems")].split()[1:-4] == ["Gemm", "64x32", "->", "64x16", "x", "3"]
 
 
+def first_line(folder: Path, steps: Iterable[tuple[int, float, int]]) -> str:
+    """Of steps of 1.02 ms: number, begin in us, number of kernels of 100 us."""
+    events: list[Row] = []
+    for number, at, kernels in steps:
+        events += [step(f"ProfilerStep#{number}", 1020, at)]
+        for place in range(kernels):
+            events += ran(at + 20 + 100 * place, at + 1 + place, 100, len(events), name=f"gemm_{place}")
+    path = folder / "made.json"
+    path.write_bytes(trace(events))
+    block = CliRunner().invoke(cli, [str(path), "-q"]).stdout
+    return " ".join(block.partition(" % of the step")[0].split())
+
+
+@pytest.mark.parametrize(
+    ("begins", "said"),
+    [
+        ((0, 1020, 2040, 3060, 4080), "kernels (5 iterations). compute"),
+        ((0, 4000, 8000, 12000, 16000), "(5 iterations), but an iteration begins only every 4.000 ms. compute"),
+        ((0, 1020, 2040, 9060, 10080), "(5 iterations), but 6.000 ms pass between iterations 7 and 48. compute"),
+    ],
+)
+def test_one_pause_is_not_the_distance_of_all_steps(begins: tuple[int, ...], said: str, tmp_path: Path) -> None:
+    numbers = (5, 6, 7, 48, 49) if "48" in said else (5, 6, 7, 8, 9)
+    assert said in first_line(tmp_path, [(number, at, 10) for number, at in zip(numbers, begins, strict=True)])
+
+
+@pytest.mark.parametrize(
+    ("kernels", "said"),
+    [
+        ((5, 5, 5, 5, 10), "5 kernels each; 1 of another kind runs 1.000 ms)"),
+        ((5, 5, 5, 10, 10), "10 kernels each; 3 of another kind run 0.500 ms each)"),
+        ((10, 10, 10, 10, 1), "10 kernels each)"),
+    ],
+)
+def test_iterations_that_are_in_no_mean_are_mentioned(kernels: tuple[int, ...], said: str, tmp_path: Path) -> None:
+    """If they have more than a tenth of the kernel time."""
+    steps = [(5 + place, 1020.0 * place, number) for place, number in enumerate(kernels)]
+    assert said in first_line(tmp_path, steps)
+
+
 @pytest.mark.parametrize("output", ["-", "out.json", "out.pftrace", "out.parquet"])
 def test_strict_is_one_rule_for_every_output(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code 4 if the profile lacks work, 0 if not; the output is written."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -31,7 +32,7 @@ from mio2trace.findings import Problem, Subject, findings
 from mio2trace.findings.kernels import bound
 from mio2trace.findings.rule import ms, percent
 from mio2trace.measures import LayerKey, Steady
-from mio2trace.measures.device_time import DeviceTime
+from mio2trace.measures.device_time import DeviceTime, Window
 from mio2trace.measures.executions import printed_times
 from mio2trace.measures.iterations import Iterations
 from mio2trace.measures.makeup import Part as PartKey
@@ -283,7 +284,7 @@ SPREAD = 1.1
 GUARD = 1.5
 """Sources that did not define the iterations may differ from their time by this factor."""
 OUTSIDE = 0.1
-"""Kernel time outside the iterations is mentioned from this share on."""
+"""Kernel time outside the iterations that count is mentioned from this share on."""
 
 
 _BECAUSE = {
@@ -331,7 +332,7 @@ def _times(subject: Subject) -> str:
         return f"{ms(subject.total_ns)} of kernels{without}; no iterations are known."
     of = f"{number:,} steady of {recorded:,}" if number != recorded else count(number, "iteration")
     kind = f", {told.kinds[told.kind]}" if told.kinds[told.kind] else ""
-    kind += " each" if kind.endswith((" kernel", " kernels")) else ""
+    kind += f" each{_others(told)}" if kind.endswith((" kernel", " kernels")) else ""
     cold = ", may be cold" if told.may_be_cold else ""
     kernels = ms(subject.each(subject.total_ns))
     step = _step(subject)
@@ -339,6 +340,17 @@ def _times(subject: Subject) -> str:
     if (devices := len(_computing(told))) > 1:
         per = f" on {devices} GPUs{per}"
     return f"{step}{kernels} of kernels{per} ({of}{kind}{cold}{_outside(subject)}){_guarded(subject)}."
+
+
+def _others(told: Iterations) -> str:
+    """Mention iterations of other kinds, which are in no number per iteration, if they have much of the kernel time."""
+    others = [one for one in told.all if one.kind != told.kind and one.kernels]
+    others_ns = sum(one.kernel_ns for one in others)
+    if others_ns <= OUTSIDE * sum(one.kernel_ns for one in told.all):  # also without any time
+        return ""
+    kinds = "another kind" if len({one.kind for one in others}) == 1 else "other kinds"
+    run, each = ("runs", "") if len(others) == 1 else ("run", " each")
+    return f"; {len(others):,} of {kinds} {run} {ms(others_ns / len(others))}{each}"
 
 
 def _outside(subject: Subject) -> str:
@@ -369,7 +381,7 @@ def _guarded(subject: Subject) -> str:
         last, first = step.windows[-1], step.windows[0]
         apart = (last.begin_ns - first.begin_ns) / (last.place - first.place)
         if apart > GUARD * step.step_ns:
-            return f", but an iteration begins only every {ms(apart)}"
+            return _apart(subject, step.windows, apart, GUARD * step.step_ns)
     printed = {
         event.number: event.duration_ns
         for log in subject.alignment.logs
@@ -386,6 +398,18 @@ def _guarded(subject: Subject) -> str:
     if both and not own / GUARD <= others <= GUARD * own:
         return f", but the log prints {ms(others / len(both))} per iteration"
     return ""
+
+
+def _apart(subject: Subject, windows: Sequence[Window], apart: float, least: float) -> str:
+    """Say that iterations begin ``apart`` on average, or name the longest pause if most of them follow each other
+    within ``least``, as two parts of a recording do."""
+    pairs = [*pairwise(windows)]
+    if median([(other.begin_ns - one.begin_ns) / (other.place - one.place) for one, other in pairs]) > least:
+        return f", but an iteration begins only every {ms(apart)}"
+    one, other = max(pairs, key=lambda pair: pair[1].begin_ns - pair[0].begin_ns)
+    numbers = [subject.steady.told.all[window.place].number for window in (one, other)]
+    pause = other.begin_ns - one.begin_ns - (one.step_ns or 0)
+    return f", but {ms(pause)} pass between iterations {numbers[0]:,} and {numbers[1]:,}"
 
 
 def _evidence(alignment: Alignment) -> str:
