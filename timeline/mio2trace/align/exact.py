@@ -342,16 +342,18 @@ class _Layers:
         is_own = own[around] != NONE
         # of its launch; a range may reach over several steps
         width = len(links.passes) + 1
-        keys = around * width
-        keys += np.asarray(links.pass_of)[placed]
-        keys += 1
-        used = {(key // width, key % width - 1): rows for key, rows in by_key(placed[is_own], keys[is_own])}
+        around *= width
+        around += np.asarray(links.pass_of)[placed]
+        around += 1
+        keys, own_rows = around, slice(None) if is_own.all() else is_own
+        del around
+        used = {(key // width, key % width - 1): rows for key, rows in by_key(placed[own_rows], keys[own_rows])}
         backward: dict[tuple[int, float, int], list[tuple[Numbers, Range]]] = {}
         for key, rows in by_key(placed[~is_own], keys[~is_own]):
             place, pass_ = key // width, key % width - 1
             of_layer = int(layer_of[place]), DOUBTED if place in forward.unsure else 1.0, pass_
             backward.setdefault(of_layer, []).append((rows, ranges[place]))
-        del placed, around, keys, is_own
+        del placed, keys, is_own, own_rows
         executed = {place for place, _ in used} | {place for place, _, _ in backward}
         in_order = sorted(executed, key=lambda place: ranges[place].start_ns)
         self._index_of = self._net([self._layers[place] for place in in_order], bool(backward))
@@ -398,7 +400,7 @@ class _Layers:
     ) -> Iterator[tuple[int, int, int | None, Numbers, tuple[int, int]]]:
         """Yield (range, pass of the launch, iteration, positions, host times) of each execution, one per step."""
         ranges, commands = self._ranges, self._profile.commands
-        passes = Counter(place for place, _ in used)
+        several = {place for place, count in Counter(place for place, _ in used).items() if count > 1}
         for place, pass_ in sorted(used, key=lambda key: (ranges[key[0]].start_ns, key[1])):
             begun_in = iteration_of[place]
             parts = [(begun_in, used[place, pass_])]
@@ -407,7 +409,7 @@ class _Layers:
             made = self._sequenced.executions.get(place, ranges[place])
             for number, positions in parts:
                 times = made.start_ns, made.end_ns
-                if passes[place] + len(parts) > 2:
+                if place in several or len(parts) > 1:
                     called = positions[commands.call[positions] != NONE]
                     starts, ends = commands.host_start_ns[called], commands.host_end_ns[called]
                     starts = np.where((starts == NO) | (starts == 0), times[0], starts)

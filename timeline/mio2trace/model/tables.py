@@ -520,6 +520,8 @@ class Activities(_Table[Activity]):
 
     def of_call(self, column: Numbers, without: int = NO) -> Numbers:
         """The value of each command's call in a column of ``calls``; ``without`` for a command without call."""
+        if len(column) and not column.strides[0] and (column[0] == without or bool((self.call >= 0).all())):
+            return np.broadcast_to(column[0], len(self))
         found: Numbers = np.append(column, without)[self.call]
         return found
 
