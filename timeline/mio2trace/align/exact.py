@@ -255,6 +255,7 @@ def link_by_ranges(attribution: Attribution) -> None:
         rows = np.flatnonzero((operation_of != NONE) & ~is_weights & is_by)
         links.give_operations(rows, operation_of[rows], by)
         _give_gradients(attribution, np.flatnonzero(is_weights & is_by), operation_of, by)
+    del operation_of, is_operator, is_weights, kinds  # of ten million commands each takes 80 MB, or 10
     if RANGE not in without:
         _Layers(attribution, opened).place()
 
@@ -337,23 +338,25 @@ class _Layers:
         is_gradient = (of != NONE) & (own == NONE) & (layer_of != NONE) & ~np.isin(layer_of, [*nowhere])
         innermost = opened.nearest(np.where(is_gradient, np.arange(len(own)), own)[:-1])[opened.range_of]
         placed = np.flatnonzero((innermost != NONE) & ~np.isin(innermost, [*nowhere]))
+        placed = placed.astype(np.int32)  # each column of ten million commands takes 80 MB
         around = innermost[placed]
-        del innermost  # each column of ten million commands takes 80 MB
+        del innermost
         is_own = own[around] != NONE
         # of its launch; a range may reach over several steps
         width = len(links.passes) + 1
         around *= width
         around += np.asarray(links.pass_of)[placed]
         around += 1
-        keys, own_rows = around, slice(None) if is_own.all() else is_own
-        del around
-        used = {(key // width, key % width - 1): rows for key, rows in by_key(placed[own_rows], keys[own_rows])}
         backward: dict[tuple[int, float, int], list[tuple[Numbers, Range]]] = {}
-        for key, rows in by_key(placed[~is_own], keys[~is_own]):
+        for key, rows in by_key(placed[~is_own], around[~is_own]):
             place, pass_ = key // width, key % width - 1
             of_layer = int(layer_of[place]), DOUBTED if place in forward.unsure else 1.0, pass_
             backward.setdefault(of_layer, []).append((rows, ranges[place]))
-        del placed, keys, is_own, own_rows
+        if not is_own.all():
+            placed, around = placed[is_own], around[is_own]
+        parts_of_own = by_key(placed, around)
+        del placed, around, is_own
+        used = {(key // width, key % width - 1): rows for key, rows in parts_of_own}
         executed = {place for place, _ in used} | {place for place, _, _ in backward}
         in_order = sorted(executed, key=lambda place: ranges[place].start_ns)
         self._index_of = self._net([self._layers[place] for place in in_order], bool(backward))

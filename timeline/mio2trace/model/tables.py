@@ -183,6 +183,7 @@ def by_code(rows: Numbers, codes: NDArray[Any]) -> Iterator[tuple[int, Numbers]]
     if len(rows):
         begins = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist()]
         numbers = codes[begins].tolist()
+        del codes
         for number, begin, end in zip(numbers, begins, [*begins[1:], len(rows)], strict=True):
             yield number, rows[begin:end]
 
@@ -245,7 +246,9 @@ def combined(*parts: NDArray[Any]) -> Numbers:
 def by_key(rows: Numbers, keys: Numbers) -> Iterator[tuple[int, Numbers]]:
     """Each key, in order of its first row, and the rows that have it."""
     first, place_of = distinct(keys)
-    for key, (_, its) in zip(keys[first].tolist(), by_code(rows, place_of), strict=True):
+    parts, found = by_code(rows, place_of), keys[first].tolist()
+    del keys, place_of  # which `by_code` does not keep either
+    for key, (_, its) in zip(found, parts, strict=True):
         yield key, its
 
 
