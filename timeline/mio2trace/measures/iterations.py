@@ -437,15 +437,6 @@ def _rule(
     return "; ".join(parts)
 
 
-def hull(span: tuple[int, int] | None, start: int, end: int) -> tuple[int, int]:
-    """Return the smallest span that contains ``span`` and the times ``start`` to ``end``."""
-    if span is None:
-        return start, end
-    if start < span[0] or end > span[1]:
-        return min(span[0], start), max(span[1], end)
-    return span
-
-
 def _ranges(numbers: Sequence[int]) -> str:
     """``2-10``, ``1, 3-5``."""
     parts: list[list[int]] = []

@@ -28,7 +28,7 @@ from mio2trace.measures.device_time import Busy, DeviceTime, Window
 from mio2trace.measures.device_time.busy import Span
 from mio2trace.measures.device_time.gaps import Cause, causes
 from mio2trace.measures.executions import LayerKey
-from mio2trace.measures.iterations import Iterations, hull, iterations_of
+from mio2trace.measures.iterations import Iterations, iterations_of
 from mio2trace.measures.ranking import (
     Form,
     Key,
@@ -42,7 +42,20 @@ from mio2trace.measures.ranking import (
 )
 from mio2trace.measures.step_time import StepTime, step_time
 from mio2trace.model.profile import Profile
-from mio2trace.model.tables import NO, Codes, Numbers, Pool, distinct, least, most, present, sorted_pool, summed
+from mio2trace.model.tables import (
+    NEVER,
+    NO,
+    Codes,
+    Numbers,
+    Pool,
+    distinct,
+    least,
+    most,
+    numbers,
+    present,
+    sorted_pool,
+    summed,
+)
 from mio2trace.patterns import late
 
 if TYPE_CHECKING:
@@ -129,11 +142,14 @@ class Steady:
     def _by_layer(self, keys: Sequence[LayerKey], row_of: Sequence[int]) -> Ranking[LayerKey]:
         runs = self._alignment.links.runs
         rows = self._summed(keys, self._alignment.links.run_of, row_of)
-        place_of_pass = self._place_of_pass
-        for number, run in enumerate(runs):
-            rows.calls[row_of[number]] += place_of_pass[run.pass_] != NONE
-        for (_, row), (start, end) in self._on_host(row_of).items():
-            rows.host_ns[row] = (rows.host_ns[row] or 0) + end - start
+        pass_of = np.fromiter((run.pass_ for run in runs), np.int64, len(runs))
+        counts = np.array([*self._place_of_pass, NONE], np.int64)[pass_of] != NONE
+        of_run = np.array([*row_of], np.int64)
+        rows.calls = np.bincount(of_run[counts], minlength=len(keys)).tolist()
+        of_span, lengths = self._on_host(of_run, pass_of, counts)
+        told = np.bincount(of_span, minlength=len(keys)).tolist()
+        host_ns = summed(of_span, lengths, len(keys)).tolist()
+        rows.host_ns = [ns if count else None for ns, count in zip(host_ns, told, strict=True)]
         self._add_searches(rows, {index: row_of[run] for index, run in self._run_of_search.items()})
         return ranked(rows, self.total, "in no layer")
 
@@ -142,33 +158,37 @@ class Steady:
         """All layers, and the place of the layer of each execution."""
         return _keyed((run.layer_index, run.layer, run.direction) for run in self._alignment.links.runs)
 
-    def _on_host(self, row_of: Sequence[int]) -> Mapping[tuple[int, int], tuple[int, int]]:
-        """Return, by pass and row of a layer, when the host was in it: by bounds, else from first call to last end."""
-        links, place_of_pass = self._alignment.links, self._place_of_pass
-        bounds: dict[tuple[int, int], tuple[int, int]] = {}
-        for number, run in enumerate(links.runs):
-            if place_of_pass[run.pass_] != NONE and run.host_start_ns is not None and run.host_end_ns is not None:
-                key = run.pass_, row_of[number]
-                bounds[key] = hull(bounds.get(key), run.host_start_ns, run.host_end_ns)
-        commands, positions = self._commands, self.counted.positions
+    def _on_host(self, row_of: Numbers, pass_of: Numbers, counts: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+        """Return, for each pass and layer where the host was in it, the layer's row and how long that was: by bounds,
+        else from first call to last end. ``row_of``, ``pass_of``, ``counts``: of each execution its layer's row, its
+        pass, and whether this one counts."""
+        links, size = self._alignment.links, int(row_of.max(initial=0)) + 1
+        first, place_of = distinct(pass_of * size + row_of)
+        starts, ends = (
+            numbers((getattr(run, name) for run in links.runs), len(links.runs))
+            for name in ("host_start_ns", "host_end_ns")
+        )
+        is_bound = counts & (starts != NO) & (ends != NO)
+        begun = least(place_of[is_bound], starts[is_bound], len(first))
+        ended = most(place_of[is_bound], ends[is_bound], len(first))
+        bound = np.flatnonzero(begun != NEVER)
+        rows, lengths = row_of[first[bound]], ended[bound] - begun[bound]
+        commands, positions, run_of = self._commands, self.counted.positions, np.asarray(links.run_of)
         # Of the last, none, nothing is asked.
-        is_told = [*((run.pass_, row) in bounds for run, row in zip(links.runs, row_of, strict=True)), True]
-        positions = positions[~np.array(is_told)[np.asarray(links.run_of)[positions]]]
+        is_told = np.append((begun != NEVER)[place_of], True)
+        positions = positions[~is_told[run_of[positions]]]
+        if not len(positions):
+            return rows, lengths
         prepared = commands.prepared_ns[positions]
         begun = np.where((prepared == NO) | (prepared == 0), commands.host_start_ns[positions], prepared)
         returned = commands.host_end_ns[positions]
         is_known = (begun != NO) & (returned != NO)
         positions, begun, returned = positions[is_known], begun[is_known], returned[is_known]
-        rows, passes = (
-            np.array([*row_of], np.int64)[np.asarray(links.run_of)[positions]],
-            np.asarray(links.pass_of)[positions],
-        )
-        keys, place_of = np.unique(passes * (len(links.runs) + 1) + rows, return_inverse=True)
-        columns = keys, least(place_of, begun, len(keys)), most(place_of, returned, len(keys))
-        for at, start, end in zip(*(column.tolist() for column in columns), strict=True):
-            key = divmod(at, len(links.runs) + 1)
-            bounds.setdefault(key, (start, end))
-        return bounds
+        of_pass = np.asarray(links.pass_of)[positions].astype(np.int64)
+        keys, place_of = np.unique(of_pass * size + row_of[run_of[positions]], return_inverse=True)
+        others = ~np.isin(keys, (pass_of * size + row_of)[first[bound]])
+        times = most(place_of, returned, len(keys)) - least(place_of, begun, len(keys))
+        return np.append(rows, keys[others] % size), np.append(lengths, times[others])
 
     @cached_property
     def operations(self) -> Ranking[OperationKey]:
