@@ -414,7 +414,7 @@ def test_too_little_memory_is_one_line() -> None:
     )
     Path("big.json").write_bytes(as_json(CALLS * 12, indent=None))
     failed = 0
-    for room in (8 << 20, 24 << 20):
+    for room in (8 << 20, 16 << 20, 24 << 20):
         command = [sys.executable, "-c", script, str(room), "big.json", "run.log", "-o", "out.json", "-q"]
         result = subprocess.run(command, env=ENVIRONMENT, capture_output=True, timeout=120)
         if result.returncode:

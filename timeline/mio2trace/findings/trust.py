@@ -151,8 +151,8 @@ def _late_end(subject: Subject) -> Iterator[Found]:
         ns,
         count=len(rows),
         number=f"{percent(subject.share(ns))} of the kernel time ({subject.time(ns)}) is not real:"
-        f" {count(len(rows), 'kernel')} {'ends' if len(rows) == 1 else 'end'} after a later kernel of the same stream,"
-        f" most of it {name} (recorded {ms(recorded)}, at most {ms(recorded - int(late[rows[0]]))}).",
+        f" {count(len(rows), 'kernel')} {'ends' if len(rows) == 1 else 'end'} after a later one of the stream,"
+        f" mostly {name} ({ms(recorded)}, at most {ms(recorded - int(late[rows[0]]))}).",
         scope=tuple(dict.fromkeys(names)),
         names=(name,),
     )

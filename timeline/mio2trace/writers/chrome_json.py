@@ -123,7 +123,7 @@ class _File(msgspec.Struct):
 
 _FAULTS = msgspec.MsgspecError, UnicodeDecodeError, RecursionError
 _line = msgspec.json.Decoder(_Line).decode
-_encode = msgspec.json.Encoder().encode
+_ENCODER = msgspec.json.Encoder()
 _kind = msgspec.json.Decoder(_Kind).decode
 _file = msgspec.json.Decoder(_File).decode
 
@@ -407,7 +407,9 @@ def _own_columns(columns: Columns) -> list[str]:
     if not columns.args:
         return [""] * count
     try:
-        text = _encode(list(map(_record(tuple(columns.args)), *map(_printed, columns.args.values())))).decode()
+        made, printed = list(map(_record(tuple(columns.args)), *map(_printed, columns.args.values()))), bytearray()
+        _ENCODER.encode_into(made, printed)  # `encode` crashes if its buffer cannot grow
+        text = printed.decode()
     except (OverflowError, TypeError, ValueError):
         text = _UNCLEAN
     return _members(text, count) or [
