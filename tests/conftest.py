@@ -147,7 +147,7 @@ def _runs_here(item: pytest.Item) -> bool:
 
 
 def _with_one_skip_for_all_cases(items: list[pytest.Item]) -> Iterator[pytest.Item]:
-    """Of a test that is skipped here one case: a thousand more of the same took as long as many tests."""
+    """Keep one case of each test that is skipped here: to skip a thousand cases takes as long as many tests."""
     skipped: set[tuple[Path, str]] = set()
     for item in items:
         test = item.path, getattr(item, "originalname", item.name)

@@ -108,7 +108,7 @@ def rocprof(folder: Path, profile: dict[str, bytes]) -> StandIn:
 
 
 def asked(*words: str, environment: Mapping[str, str] = ENVIRONMENT, cwd: Path) -> Result:
-    """What `mio2trace record` says in this environment alone; where it runs no program, it needs no process."""
+    """Ask `mio2trace record` in this environment alone. It runs no program here, so it needs no process."""
     with mock.patch.dict(os.environ, environment, clear=True), contextlib.chdir(cwd):
         return CliRunner().invoke(cli, ["record", *words], catch_exceptions=False)
 

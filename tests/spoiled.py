@@ -68,7 +68,7 @@ def without_first_launches(raw: Raw, windows: Sequence[Window]) -> Expected | No
 def stretched(raw: Raw, windows: Sequence[Window]) -> Expected | None:
     """One kernel takes more than 100 times as long as any of its name and size; it may outlast what follows it.
 
-    Of kernels of a graph some profiles do not tell the size.
+    Some profiles do not record the size of a graph's kernels.
     """
     groups: dict[tuple[str, object], list[Row]] = defaultdict(list)
     for row in commands(raw):

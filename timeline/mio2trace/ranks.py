@@ -240,8 +240,8 @@ class RankTotal(msgspec.Struct, frozen=True, kw_only=True):
     ranks.
 
     ``late_ns``: the sum of its delays when it arrived last. ``made_late_by``: the cause of the largest part of them,
-    with ``made_late_ns``. ``uncounted_kernels``: its other communication kernels, which do not tell what
-    rank waits for what other one, with their time ``uncounted_ns``.
+    with ``made_late_ns``. ``uncounted_kernels``: its other communication kernels, which do not show which
+    rank waits for another, with their time ``uncounted_ns``.
     """
 
     place: int

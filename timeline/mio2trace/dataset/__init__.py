@@ -177,8 +177,8 @@ def _write(database: DuckDBPyConnection, schema: TableSchema, columns: Mapping[s
 
 
 _MANY, _FEW = 1 << 14, 1000
-"""In a table of so many rows, a column of so few texts is written as numbers of these, which takes a tenth of the time
-and no memory for the texts. The file is the same kind of text."""
+"""From `_MANY` rows on, a column of at most `_FEW` texts is written as numbers of these texts. This takes a tenth of
+the time and no memory for the texts. Readers of the file still see texts."""
 
 
 def _cell(data: Data, at: int, words: dict[str, object]) -> str:

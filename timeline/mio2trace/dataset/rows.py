@@ -507,7 +507,7 @@ class _Commands:
         is_all = len(positions) == len(commands)
         self._count = len(positions)
         self._rows: Numbers | slice = slice(None) if is_all else positions
-        """Of the commands among all of the profile."""
+        """Where these commands are among all commands of the profile."""
         self._schema: Mapping[str, Column] = {column.name: column for column in schema.columns}
         self.commands = commands if is_all else commands.take(positions)
         self.columns: dict[str, Data] = {}

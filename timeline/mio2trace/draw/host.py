@@ -372,7 +372,7 @@ class Threads:
 
 
 class _Launches(NamedTuple):
-    """The activities that each item launched: ``activities[begins[item] :]``, so many as ``counts[item]``."""
+    """The activities that each item launched: ``counts[item]`` ones from ``activities[begins[item]]`` on."""
 
     activities: Codes
     begins: Codes

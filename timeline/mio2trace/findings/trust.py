@@ -267,8 +267,8 @@ RULES = (
     Rule(
         id="late-end",
         title="Some kernels have an end that cannot be right.",
-        fires="the time that cannot be is >= 0.5 % of T: a kernel ends after a later kernel of the same stream, which"
-        " runs one after the other (not: graphs, NVIDIA's dependent launches)",
+        fires="kernels end after a later kernel of the same stream, by >= 0.5 % of T in sum. Kernels that may overlap"
+        " in a stream do not count: those of graphs, and NVIDIA's dependent launches",
         advice="Record again. Until then ignore these kernels: all sums and shares contain their time. Profilers"
         " sometimes record an end late, ROCm's if the GPU stalls.",
         find=_late_end,

@@ -96,7 +96,7 @@ def completeness(alignment: Alignment, launches: Launches, devices: tuple[Device
 
 def _overlaps(profile: Profile, late: Numbers) -> int:
     """Count the kernels of a stream that start more than `OVERLAP_NS` before an earlier one ends. ``late``: see
-    `late_ns`; a kernel does not overlap one that had ended in truth."""
+    `late_ns`: a kernel does not overlap an earlier kernel whose true end came before."""
     commands = profile.commands
     rows = np.flatnonzero(in_order(profile))
     queues, starts, ends = commands.queue[rows], commands.start_ns[rows], commands.end_ns[rows] - late[rows]

@@ -18,7 +18,7 @@ OVERLAP_NS = 1_000
 """Ends and starts in a stream that are wrong by this much are usual."""
 
 _SIDE_BY_SIDE = late(r"GraphLaunch|LaunchKernelEx")
-"""Calls whose kernels may run at the same time as the one before: branches of a graph, NVIDIA's dependent launches."""
+"""Calls whose kernels may overlap the kernel before: branches of a graph, NVIDIA's dependent launches."""
 
 
 def in_order(profile: Profile) -> NDArray[np.bool_]:

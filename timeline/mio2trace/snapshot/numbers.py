@@ -1,8 +1,8 @@
 """Columns of whole numbers as bytes: one with the size of a number, then the numbers, little-endian.
 
-A number takes as few bytes as the column allows, and at least one: so a file cannot hold more rows than bytes. Where it
-makes them fewer, a mark and a number of eight bytes come first: `_FIRST` with the first number, and the rest are the
-steps from each number to the next; `_BASE` with what was subtracted from each of the rest.
+A number takes as few bytes as the column allows, and at least one: so a file cannot hold more rows than bytes. Two
+forms make some columns shorter. They begin with a mark and a number of eight bytes. After `_FIRST` and the first number
+come the steps from each number to the next. After `_BASE` comes a number that was subtracted from all others.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def _unknown(size: int) -> int:
 
 
 class _Form(NamedTuple):
-    """How numbers are written. ``span``: of the least and the largest; ``length``: in bytes; ``is_known``: which of
-    them are known, None if all are."""
+    """How numbers are written. ``span``: the largest number less the least one. ``length``: the number of bytes.
+    ``is_known``: which numbers are known, None if all are."""
 
     size: int
     base: int

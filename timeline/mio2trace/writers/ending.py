@@ -1,5 +1,5 @@
-"""What both forms of a trace have alike: text, numbers, and the end, which has the number of slices and a CRC-32 of all
-bytes before the CRC.
+"""Parts that both forms of a trace share: text, numbers, and the end. The end has the number of slices and a CRC-32 of
+all bytes before the CRC.
 
 A CRC-32 finds every change of up to 32 adjacent bits, and every change of one or two bits anywhere. A cryptographic
 hash takes two to eight times as long. The CRC is no signature: whoever changes a trace with intent can change its end

@@ -231,8 +231,8 @@ class _Gaps:
         return names[at], times[at]
 
     def _during_most(self, begins: Numbers, ends: Numbers, names: Pool[str]) -> tuple[list[str | None], list[int]]:
-        """As `_call` for each named gap, of a thread with these calls: of the last one that began before the gap, and
-        the 63 after it."""
+        """Return what `_call` does, for each named gap and a thread with these calls. Only the last call that began
+        before the gap and the 63 calls after it are searched."""
         start, end = self._named
         first = np.maximum(np.searchsorted(begins, start, "right") - 1, 0)
         stop = np.minimum(np.searchsorted(begins, end), first + 64)

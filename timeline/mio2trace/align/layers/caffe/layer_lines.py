@@ -104,7 +104,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def likeliest_rows(lines: Lines, times: Times) -> Rows:
     """Return the most likely row of each layer; activities that are rather in none are in no row.
 
-    Where one row alone is possible of a layer and of the one before, and both go together, nothing is to be solved."""
+    A layer with a single possible row needs no solving if the layer before has one, too, and both fit together."""
     count = len(lines.stamp)
     low, high = _possible_ends(lines)
     first, stop, is_plain = _plain(lines, low, high, times)
@@ -170,7 +170,7 @@ def _plain(lines: Lines, low: Numbers, high: Numbers, times: Times) -> tuple[Num
 
 
 def _are_beside(lines: Lines, low: Numbers, high: Numbers, first: Numbers, stop: Numbers) -> NDArray[np.bool_]:
-    """Return for each layer but the first whether `_beside` of the one before and of it is 1."""
+    """Return for each layer but the first whether `_beside` is 1 for it and the layer before."""
     begins, ends = low[1:] - lines.printed_ns[1:], high[1:] - lines.printed_ns[1:]
     are_apart = (first[1:] >= stop[:-1]) & (ends - low[:-1] >= -LINE_NS)
     is_next = (first[1:] <= np.maximum(stop[:-1], lines.floor[1:])) & (begins - high[:-1] <= _GAP_NS)
@@ -465,7 +465,7 @@ def _latest(times: Sequence[int], positions: Sequence[int]) -> Sequence[int]:
 
 
 def _between_lines(given: Rows, follows: Sequence[bool], between: Rows) -> Rows:
-    """Restrict rows by printed times to what ran between two lines (``between``).
+    """Restrict rows by printed times to the activities between two lines (``between``).
 
     If they disagree often, printed times are not this profile's (a log of another device), and only lines count."""
     is_full = given.first < given.stop
