@@ -566,7 +566,8 @@ def of_rows(name: Path, written: Path, rows: str) -> bytes:
         ("runs", "SELECT t.* FROM {of} t, range(2000000)", "failures", "2000000 rows of 'runs' in "),
         pytest.param("runs", "SELECT t.* FROM {of} t, range(2000000)", "select RUN from Runs",
                      "2000000 rows of 'runs' in ", marks=pytest.mark.thorough),
-        ("kernels", "SELECT t.* FROM {of} t, range(30000)", "select * from kernels limit 1", " rows of 'kernels' in "),
+        ("kernels", "SELECT t.* FROM {of} t, range(60000)", "select * from kernels limit 1", " rows of 'kernels' in "),
+        ("kernels", "SELECT t.* FROM {of} t, range(20000)", "select * from kernels", "ask for fewer rows"),
         ("runs", "SELECT *, list_resize([1], 1000000, 1) AS more FROM {of}", "select * from runs", "holds lists"),
         ("runs", "SELECT *, {{'a': range(3)}} AS more FROM {of}", "select 1", "holds lists"),
         ("runs", "SELECT t.* REPLACE (repeat('x', 100000) AS device) FROM {of} t, range(3000)",
@@ -601,3 +602,11 @@ def test_equal_rows_that_a_run_may_have_are_read(written: Path, tmp_path: Path) 
         ((count,),) = dataset.ask("select count(*) from kernels").rows
         assert count > 1000
         assert len(dataset.ask("select * from kernels").rows) == count
+
+
+def test_kernels_that_repeat_exactly_are_counted(written: Path, tmp_path: Path) -> None:
+    """As those of a made-up run, which take a byte for 20 kernels."""
+    size = with_table(written, tmp_path / "ds", "kernels", "SELECT t.* FROM {of} t, range(20000)")
+    with opened(str(tmp_path / "ds"), {"runs": {}, "kernels": {}}) as dataset:
+        ((count,),) = dataset.ask("select count(kernel_ns) from kernels").rows
+    assert count > 20 * size

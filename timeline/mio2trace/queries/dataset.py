@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mio2trace.notes import InputError
 from mio2trace.queries import Answer, what_there_is
 from mio2trace.snapshot.database import asked, connection, literal, sql_text
-from mio2trace.snapshot.places import RUNS, journals_of
+from mio2trace.snapshot.places import FOLDER, RUNS, journals_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _ALL = "*.parquet"
 _FREE, _FREE_TEXT, _FREE_MEMORY, _EXPANSION = 16 << 20, 256 << 20, 1 << 30, 1000
 """The most bytes of rows, of the text of an answer, and of a query; for larger files a multiple of their size."""
+_OF_REGULAR = 10_000
+"""That multiple for the rows of a table whose rows repeat, as kernels do: a million kernels that all run at a fixed
+distance take 62 kB."""
 _LARGEST = RUNS, "kernels"
 _CELL = 8
 _AT_ONCE = 128
@@ -60,10 +63,10 @@ class _Table(NamedTuple):
 class Dataset:
     """A dataset as views: one per table, and ``journal``."""
 
-    def __init__(self, database: DuckDBPyConnection, path: str, tables: Mapping[str, _Table]) -> None:
+    def __init__(self, database: DuckDBPyConnection, path: str, tables: Mapping[str, _Table], snapshot: _Table) -> None:
         self._database = database
         self._path = path
-        self._tables = tables
+        self._holds = (*tables.values(), snapshot)
         self._unchecked = {**tables}
 
     def ask(self, sql: str) -> Answer:
@@ -88,19 +91,23 @@ class Dataset:
         """Refuse a large table: a column of equal values takes no space in a file, whatever the number of rows."""
         (rows,) = self._database.execute(table.counting).fetchall()[0]
         claimed = rows * table.columns * _CELL
-        if claimed > _FREE and claimed > _FREE + _EXPANSION * table.bytes():
+        if claimed > _FREE and claimed > _FREE + (_EXPANSION if name == RUNS else _OF_REGULAR) * table.bytes():
             raise InputError(f"{self._path}: damaged: {rows} rows of {name!r} in {table.bytes()} bytes")
 
     def _fetched(self, result: DuckDBPyConnection) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = []
-        most, text = _FREE_TEXT, 0
+        text, beyond = 0, 0
         while some := result.fetchmany(_AT_ONCE):
             rows += some
             text += sum(len(cell) for row in some for cell in row if type(cell) is str)
-            if text > most:
-                most = _FREE_TEXT + _EXPANSION * sum(table.bytes() for table in self._tables.values())
-                if text > most:
-                    raise InputError(f"{self._path}: the answer holds over {_EXPANSION} times what the dataset does")
+            cells = len(rows) * len(some[0]) * _CELL
+            if text > _FREE_TEXT + beyond or cells > _FREE + beyond:
+                beyond = _EXPANSION * sum(table.bytes() for table in self._holds)
+                if text > _FREE_TEXT + beyond or cells > _FREE + beyond:
+                    raise InputError(
+                        f"{self._path}: the answer holds over {_EXPANSION} times what the dataset does; ask for fewer"
+                        " rows or columns"
+                    )
         return rows
 
     @contextlib.contextmanager
@@ -173,7 +180,7 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
             database.execute(f"SET allowed_directories = [{sql_text(f'{folder}/')}, {sql_text(f'{own}/')}]")
             database.execute("SET enable_external_access = false")
             database.execute("SET lock_configuration = true")
-        yield Dataset(database, path, found)
+        yield Dataset(database, path, found, _Table(folder / FOLDER, pattern))
 
 
 def _no_rows(columns: Mapping[str, str]) -> str:
