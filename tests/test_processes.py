@@ -22,7 +22,7 @@ from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Activity, Call, Clock, Device, Process, Profile, Queue, Range, Thread
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.rocm.assembly import rank_in, scope_of
-from mio2trace.runs import Told, same_job, shares
+from mio2trace.runs import Told, note_shared_devices, same_job, shares
 from mio2trace.trace import Flow, Slice
 from tests.conftest import shared_folder
 
@@ -204,6 +204,37 @@ def test_processes_one_after_another_are_not_of_one_job() -> None:
     assert not same_job([first], [first], near=True, spans={})
     nameless = msgspec.structs.replace(first, processes=(Process(index=0),))
     assert not same_job([first], [nameless], near=True, spans={})
+
+
+@pytest.mark.parametrize(
+    ("scopes", "units", "starts", "said"),
+    [
+        ("aa", (2, 2), (0, 5), "rank 0, rank 1"),
+        ("aa", (2, 3), (0, 5), ""),
+        ("aa", (2, None), (0, 5), ""),
+        ("ab", (2, 2), (0, 5), ""),
+        ("aa", (2, 2), (0, 10), ""),
+        ("aaaa", (2, 2, 3, 2), (0, 4, 4, 3), "rank 0, rank 1, rank 3"),
+    ],
+    ids=["one GPU", "two GPUs", "not recorded", "two machines", "one after another", "three of four"],
+)
+def test_processes_that_share_a_gpu_are_noted(
+    scopes: str, units: tuple[int | None, ...], starts: tuple[int, ...], said: str
+) -> None:
+    """Each process's only command takes 10 ns."""
+    notes = Notes()
+    note_shared_devices(
+        [
+            msgspec.structs.replace(
+                profile(100 + rank, [("gemm", SECOND + start, SECOND + start + 10)], Clock("boottime", scope=scope)),
+                devices=(Device(index=0, clock=0, unit=unit),),
+                processes=(Process(index=0, pid=100 + rank, rank=rank, label=f"rank {rank}"),),
+            )
+            for rank, (scope, unit, start) in enumerate(zip(scopes, units, starts, strict=True))
+        ],
+        notes,
+    )
+    assert [note.places for note in notes] == ([[said]] if said else [])
 
 
 # -- clocks of processes -----------------------------------------------------------------------------------------------

@@ -97,6 +97,7 @@ def test_runs_that_were_merged_are_apart(version: str, tmp_path: Path) -> None:
     found = profiles(merged([(tables(version), rocpd_made.GUID), (tables(version, pid=99), other)]), tmp_path)
     assert [one.process.pid for one in found] == [PID, 99]
     assert [len(one.activities) for one in found] == [8, 8]
+    assert [one.devices[0].unit for one in found] == [1, 1]
 
 
 @pytest.mark.parametrize("version", ["4.0.0", "4.1.0"])

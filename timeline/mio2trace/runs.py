@@ -23,6 +23,7 @@ from mio2trace.files import STANDARD_INPUT, Input
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
+from mio2trace.model.tables import NO
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops import operations
 from mio2trace.ops.operation import Operation
@@ -32,6 +33,7 @@ _FOLDER, _NAME, _BUFFERS, _THREADS, _OWN = range(5)
 file with the profile."""
 _RANK = re.compile(r"(?<![a-z])(?:rank|r)[ _.-]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<!\d)\d{2,10}(?!\d)")
+_SHARED_DEVICE = "GPU that several processes used at the same time: what looks idle in one may be the work of another"
 _LIKE = 0.9
 """The least share of a process's kernels that another file of it has: some formats lack kernels."""
 
@@ -158,6 +160,33 @@ def labelled(profiles: Sequence[Profile]) -> list[Profile]:
         process = msgspec.structs.replace(profile.process, rank=rank, label=label)
         result.append(msgspec.structs.replace(profile, processes=(process, *profile.processes[1:])))
     return result
+
+
+def note_shared_devices(profiles: Sequence[Profile], notes: Notes) -> None:
+    """Note which processes of a job had commands on one GPU at the same time, if the profiler numbers a machine's GPUs:
+    what looks idle, or slow, in one process may be the work of another."""
+    users: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
+    for place, profile in enumerate(profiles):
+        unit_of = {queue.index: profile.devices[queue.device].unit for queue in profile.queues}
+        known = {queue: unit for queue, unit in unit_of.items() if unit is not None}
+        on_unit = profile.commands.of_queue(known, NO)
+        for unit in {*known.values()} if profile.clocks[0].scope else ():
+            on = (on_unit == unit) & profile.commands.has_times
+            if on.any():
+                span = int(profile.commands.start_ns[on].min()), int(profile.commands.end_ns[on].max())
+                users.setdefault((profile.clocks[0].scope, unit), []).append((*span, place))
+    for used in users.values():
+        last_end, last = min(used)[0], 0
+        together = set[int]()
+        for begin, end, place in sorted(used):
+            if begin < last_end:
+                together |= {last, place}
+            if end > last_end:
+                last_end, last = end, place
+        if together:
+            notes.add(
+                _SHARED_DEVICE, ", ".join(profiles[place].process.label for place in sorted(together)), problem=False
+            )
 
 
 # -- logs ------------------------------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ from mio2trace.runs import (
     in_order,
     is_named_for_another_rank,
     labelled,
+    note_shared_devices,
     same_processes,
     shares,
 )
@@ -320,6 +321,7 @@ def _runs(
         profiles = in_order(profiles)
         own = shares(profiles, part.told(profiles), options.without, notes)
         profiles = labelled(profiles)
+        note_shared_devices(profiles, notes)
     else:
         own = [Share(logs, tuple(part.libraries), calls), *[Share()] * (len(profiles) - 1)]
         files = part.told(profiles[:1])

@@ -73,12 +73,14 @@ class Thread(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A device. ``clock``: a place in the profile's clocks; 0 is the host's. ``number``: given by the profiler."""
+    """A device. ``clock``: a place in the profile's clocks; 0 is the host's. ``number``: given by the profiler.
+    ``unit``: which device of the machine it is, the same for all processes; None if that is not recorded."""
 
     index: int
     name: Text = ""
     clock: int = 1
     number: int | None = None
+    unit: int | None = None
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True, gc=False):

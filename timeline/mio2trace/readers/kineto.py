@@ -669,7 +669,7 @@ class _Reading:
 
     def _queue(self, assembly: Assembly, device: int, stream: int | None) -> int:
         name = self._device_names.get(device, self._any_device)
-        return assembly.queue(assembly.device(device, name, device), stream)
+        return assembly.queue(assembly.device(device, name, number=device), stream)
 
     # The content beside the events
 

@@ -145,12 +145,12 @@ class Assembly:
             thread = self._threads[number] = Thread(index=len(self._threads), tid=number, name=name)
         return thread.index
 
-    def device(self, key: Hashable, name: str = "", number: object = None) -> int:
-        """Return the index of a device. ``number``: as HIP counts them, if recorded."""
+    def device(self, key: Hashable, name: str = "", unit: int | None = None, number: object = None) -> int:
+        """Return the index of a device. ``unit``: its number in the machine, ``number``: as HIP counts, if recorded."""
         device = self._devices.get(key)
         if device is None:
             device = self._devices[key] = Device(
-                index=len(self._devices), name=name, clock=0, number=_number(number, _MOST_DEVICES)
+                index=len(self._devices), name=name, clock=0, number=_number(number, _MOST_DEVICES), unit=unit
             )
         return device.index
 

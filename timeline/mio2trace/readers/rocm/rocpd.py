@@ -365,7 +365,7 @@ class _Reading:
         def form(assembly: Assembly, guid: Hashable, place: Sequence[int | None], cells: Sequence[int | None]) -> int:
             _, thread, agent, queue, stream = place
             kernel, wx, wy, wz, gx, gy, gz, lds, scratch, graph, node = cells
-            device = assembly.device(agent, agents.get((guid, agent), ""))
+            device = assembly.device(agent, *agents.get((guid, agent), ()))
             lane = assembly.queue(device, queue, "queue") if stream is None else assembly.queue(device, stream)
             name, registers = symbols.get((guid, kernel), ("", _NO_REGISTERS))
             return assembly.form(
@@ -454,12 +454,14 @@ class _Reading:
             for guid, key, shown, mangled, vgprs, accum, sgprs in rows
         }
 
-    def _agents(self) -> dict[_Key, str]:
+    def _agents(self) -> dict[_Key, tuple[str, int | None]]:
+        """Return the name of each agent and its number in the machine."""
         if "rocpd_info_agent" not in self._names:
             return {}
-        listed = "CAST(guid AS BLOB), id, product_name, name"
+        unit = "absolute_index" if "absolute_index" in self._columns("rocpd_info_agent") else "NULL"
+        listed = f"CAST(guid AS BLOB), id, product_name, name, {unit}"
         rows = self._rows(f"SELECT {listed} FROM {self._quoted('rocpd_info_agent')}")  # noqa: S608 - names of ours
-        return {(guid, key): str(product or name or "") for guid, key, product, name in rows}
+        return {(guid, key): (str(product or name or ""), _size(unit)) for guid, key, product, name, unit in rows}
 
     def _copies(self) -> None:
         agents = self._agents()
@@ -469,7 +471,7 @@ class _Reading:
             name, target, origin, graph, node = cells
             route = route_of(self._strings.get((guid, name)))
             agent = origin if route == "device to host" else target
-            device = assembly.device(agent, agents.get((guid, agent), ""))
+            device = assembly.device(agent, *agents.get((guid, agent), ()))
             return assembly.form(
                 "copy", f"copy {route}".strip(), assembly.queue(device, stream), route=route,
                 thread=None if thread is None else self._thread(assembly, guid, thread),
