@@ -6,6 +6,7 @@ from array import array
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
@@ -16,7 +17,7 @@ from mio2trace.align.operations.rates import calibrated
 from mio2trace.evidence import EVIDENCE, STRENGTH, Evidence
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity
-from mio2trace.model.tables import Activities, Numbers, Pool, present
+from mio2trace.model.tables import Activities, Numbers, Pool, numbers, present
 from mio2trace.ops.operation import Operation
 
 Phase = Literal["before", "setup", "warm-up", "iteration", "between"]
@@ -147,6 +148,7 @@ class Links:
         self.operations = tuple(operations)
         self.contradictions: Counter[str] = Counter()
         self._runs: list[LayerRun] = []
+        self._of_runs: dict[str, Numbers] = {}
         self._passes: list[Pass] = []
         self.runs, self.passes = self._runs, self._passes
         self._pass_numbers: dict[Pass, int] = {}
@@ -210,6 +212,13 @@ class Links:
         self._runs.append(run)
         return len(self._runs) - 1
 
+    def of_runs(self, field: str) -> Numbers:
+        """A field of all runs as a column, with `NO` for None."""
+        known = self._of_runs.get(field)
+        if known is None or len(known) < len(self._runs):
+            known = self._of_runs[field] = numbers(map(attrgetter(field), self._runs), len(self._runs))
+        return known
+
     def refine(self, operations: Sequence[Operation]) -> None:
         """The same operations with more known of them, in the same order."""
         assert len(operations) == len(self.operations)
@@ -229,7 +238,7 @@ class Links:
         rows, given = positions[free], runs[free]
         np.asarray(self._layer.target)[rows] = given
         self._layer.by.column[rows] = WORDS.index(by)
-        np.asarray(self._pass_of)[rows] = np.array([run.pass_ for run in self._runs], np.int32)[given]
+        np.asarray(self._pass_of)[rows] = self.of_runs("pass_")[given]
         for position, run in zip(positions[~free].tolist(), runs[~free].tolist(), strict=True):
             self.give_layer((position,), run, by)
 

@@ -36,14 +36,14 @@ from mio2trace.model.columns import Column
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Activity, Size3
-from mio2trace.model.tables import NO, Numbers, Pool, sorted_pool, thin
+from mio2trace.model.tables import NO, Numbers, Pool, distinct, sorted_pool, thin
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation, operation_name, problem_name
 from mio2trace.outgoing import visible
 from mio2trace.privacy import Cleaner
 from mio2trace.ranks import meetings, straggler, totals
 from mio2trace.ranks import table as ranks_table
-from mio2trace.reports import MadeRows, Row, Unit, cell_text, layers, ops
+from mio2trace.reports import ColumnRows, Row, Unit, cell_text, layers, ops
 from mio2trace.schema import COPIES, KERNELS, TABLES, TableSchema, recorded, shown_in
 from mio2trace.snapshot.database import Stream, nanoarrow
 
@@ -165,6 +165,11 @@ def of_rows(
 ) -> dict[str, Data]:
     """Return all columns of a table from its rows, which leave out unknown values; ``of``: what each row has beside its
     own. Several texts in a cell are joined by semicolons."""
+    if isinstance(rows, ColumnRows):
+        return {
+            column.name: _of_column(column, rows.columns.get(column.name), (of or {}).get(column.name), len(rows))
+            for column in schema.columns
+        }
     parts = (rows[at : at + _AT_ONCE] for at in range(0, len(rows) or 1, _AT_ONCE))
     return joined([
         {column.name: _of_cells(column, part, (of or {}).get(column.name)) for column in schema.columns}
@@ -178,6 +183,21 @@ def _of_cells(column: Column, rows: Sequence[Mapping[str, Any]], otherwise: str 
     if not {*map(type, cells)} <= _ONE:
         cells = [cell if isinstance(cell, (str, int, float, NoneType)) else cell_text(cell) for cell in cells]
     return (texts if column.kind == "text" else numbers)(column, cells)
+
+
+def _of_column(column: Column, cells: Numbers | Pool[Any] | None, otherwise: str | int | None, count: int) -> Data:
+    if isinstance(cells, np.ndarray):
+        return of_numbers(column, cells)
+    pool = Pool.same(otherwise, count) if cells is None else cells
+    if column.kind == "text":
+        first, codes = distinct(pool.codes)
+        return of_pool(column, Pool([_text(pool.at(row)) for row in first.tolist()], codes.astype(np.int32)))
+    each = numbers(column, pool.values)
+    return Data(column, each.values[pool.codes], None if each.present is None else each.present[pool.codes])
+
+
+def _text(cell: Any) -> str | None:
+    return cell if isinstance(cell, (str, NoneType)) else cell_text(cell)
 
 
 def joined(parts: Sequence[Mapping[str, Data]]) -> dict[str, Data]:
@@ -374,14 +394,10 @@ def _layers(process: Process) -> Sequence[Row]:
     if process.measures is not None:
         of_profile = [layers.Repetition(_fullest(process.logs), process.measures)]
         ran = layers.execution_table(of_profile, NS).rows
-
-        def with_printed(place: int) -> Row:
-            row: Any = ran[place]
-            told = printed.get((row["layer_index"], row["layer"], row.get("direction")))
-            return {**row, "printed_ns": told}
-
-        if ran:
-            return MadeRows(with_printed, range(len(ran))) if printed else ran
+        if isinstance(ran, ColumnRows) and ran:
+            keys = zip(*(ran.columns[name].values for name in ("layer_index", "layer", "direction")), strict=True)
+            told = Pool([*map(printed.get, keys)], ran.columns["layer"].codes)
+            return ColumnRows({**ran.columns, "printed_ns": told}, len(ran))
     rows: list[Row] = []
     for number, part in enumerate(split(log) if (log := _fullest(process.logs)) is not None else ()):
         of_part = [layers.Repetition(by_place(part), None)]

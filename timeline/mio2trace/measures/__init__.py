@@ -27,13 +27,13 @@ from mio2trace.measures.completeness import Completeness, completeness
 from mio2trace.measures.cost import Cost, Sums, duration, grouped, total, whole
 from mio2trace.measures.device_time import has_common_clock
 from mio2trace.measures.device_time.launches import Launches
-from mio2trace.measures.executions import Execution, LayerKey, executions
+from mio2trace.measures.executions import Execution, Executions, LayerKey
 from mio2trace.measures.ranking import Forms, forms_of, host_spans, is_naive
 from mio2trace.measures.steady import Steady
 from mio2trace.model.tables import NO, Numbers, distinct, firsts, summed
 from mio2trace.ops.operation import Operation, problem_name
 
-__all__ = ["Cost", "Execution", "LayerKey", "Measures", "Steady", "Sums", "duration", "total"]
+__all__ = ["Cost", "Execution", "Executions", "LayerKey", "Measures", "Steady", "Sums", "duration", "total"]
 
 _SEARCHES, _TOLD, _NOT_TOLD, _OF_KERNELS = range(4)
 """The source of an operation's work: it has none, the log, unknown, its kernels."""
@@ -336,9 +336,9 @@ class Measures:
         return {name: total(costs) for name, costs in parts.items()}
 
     @cached_property
-    def executions(self) -> Mapping[LayerKey, list[Execution]]:
+    def executions(self) -> Executions:
         """Every execution of a layer in order, including the warm-up (iteration 0)."""
-        return executions(self)
+        return Executions(self)
 
     @cached_property
     def layers(self) -> Mapping[LayerKey, Cost]:

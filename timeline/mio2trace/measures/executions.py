@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment, LayerRun
-from mio2trace.align.links import WORDS
+from mio2trace.align.links import WORDS, Pass
 from mio2trace.measures.cost import Cost
 from mio2trace.model.log import Direction, FrameworkLog
-from mio2trace.model.tables import NEVER, NO, Codes, Numbers, Pool, by_code, distinct, least, most, numbers, present
+from mio2trace.model.tables import (
+    NEVER,
+    NO,
+    Codes,
+    Numbers,
+    Pool,
+    by_code,
+    distinct,
+    firsts,
+    in_order_of,
+    least,
+    most,
+    numbers,
+    plain,
+    present,
+    summed,
+)
 
 if TYPE_CHECKING:
     from mio2trace.measures import Measures
@@ -48,63 +65,200 @@ class Execution(NamedTuple):
     layer_by: Mapping[str, int]
 
 
-def executions(measures: Measures) -> dict[LayerKey, list[Execution]]:
-    """Return every execution of a layer in order, including the warm-up (iteration 0).
+class Executions(Mapping[LayerKey, Sequence[Execution]]):
+    """Every execution of a layer in order, by layer, including the warm-up (iteration 0).
 
-    A layer without kernels in a pass whose kernels are all attributed ran there without kernels.
+    A layer without kernels in a pass whose kernels are all attributed ran there without kernels. Each execution is a
+    row, and rows of one layer are neighbours: ``layer`` is the place in ``layers``, ``iteration`` that of its pass
+    (`NO`: none). An `Execution` is made when it is asked for.
     """
-    alignment = measures.alignment
-    links = alignment.links
-    run_of, pass_of = np.asarray(links.run_of), np.asarray(links.pass_of)
-    # passes that hold activities of no layer
-    loose = {None if number == NONE else links.passes[number] for number in present(pass_of[run_of == NONE]).tolist()}
-    keys, key_of = measures.steady.layer_rows
-    # Runs of one layer in one pass are a group.
-    passes = Pool.of(links.passes)
-    place_of = passes.codes[[run.pass_ for run in links.runs]].astype(np.int64) if links.runs else _NOWHERE
-    first, group_of_run = distinct(place_of * len(keys) + np.array([*key_of], np.int64))
-    group_of: dict[int, dict[LayerKey, int]] = {}
-    for group, run in enumerate(first.tolist()):
-        group_of.setdefault(int(place_of[run]), {})[keys[key_of[run]]] = group
-    runs_of = [own.tolist() for _, own in by_code(np.arange(len(links.runs)), group_of_run)]
-    rows = np.flatnonzero(run_of != NONE)
-    group_of_row = group_of_run[run_of[rows]]
-    words = _words(links.layer_by.column[rows], group_of_row)
-    on_host = _on_host(alignment, group_of_run, len(first), rows, group_of_row)
-    del rows, group_of_row
-    traffic = _traffic(measures, run_of, group_of_run)
-    order = _order(alignment)
-    ran: dict[LayerKey, list[Execution]] = {}
-    in_order = sorted(group_of, key=lambda place: passes.values[place].iteration or 0)
-    directed = {(one.iteration, one.direction) for one in map(passes.values.__getitem__, in_order) if one.direction}
-    for place in in_order:
-        pass_, groups = passes.values[place], group_of[place]
-        for key in order:
-            group = groups.get(key, NONE)
-            elsewhere = pass_.direction != key[2] and (pass_.direction or (pass_.iteration, key[2]) in directed)
-            if group == NONE and (elsewhere or pass_ in loose):
-                continue
-            host_ns, host_by = on_host[group]
-            known, unknown = traffic.get(group, (0, 0))
-            cost = measures.runs.cost(
-                *(runs_of[group] if group != NONE else ()), host_ns=host_ns, host_by=host_by, known_bytes=known,
-                unknown_bytes=unknown,
-            )  # fmt: skip
-            ran.setdefault(key, []).append(Execution(pass_.iteration, cost, words.get(group, {})))
-    return ran
+
+    def __init__(self, measures: Measures) -> None:
+        self._measures = measures
+        alignment = measures.alignment
+        links = alignment.links
+        run_of = np.asarray(links.run_of)
+        keys, key_of = measures.steady.layer_rows
+        # Runs of one layer in one pass are a group.
+        passes, key_of_run = Pool.of(links.passes), np.array([*key_of], np.int64)
+        pass_of = passes.codes[links.of_runs("pass_")].astype(np.int64) if links.runs else _NOWHERE
+        first, self._group_of_run = distinct(pass_of * len(keys) + key_of_run)
+        self._count = len(first)
+        rows = np.flatnonzero(run_of != NONE)
+        group_of_row = self._group_of_run[run_of[rows]]
+        self._words = _words(links.layer_by.column[rows], group_of_row, self._count)
+        self._host_ns, self._host_by = _on_host(alignment, self._group_of_run, self._count, rows, group_of_row)
+        del rows, group_of_row
+        order = _order(alignment)
+        groups = _Groups(keys, key_of_run[first], pass_of[first])
+        place, of_pass, group = groups.in_order(alignment, passes.values, order)
+        begun, self.layer = distinct(place)
+        self.layers = [order[number] for number in place[begun].tolist()]
+        by_layer = in_order_of(self.layer)
+        self.layer, self._group = self.layer[by_layer], group[by_layer]
+        iterations = numbers((one.iteration for one in passes.values), len(passes.values))
+        self.iteration = iterations[of_pass[by_layer]] if len(iterations) else _NOWHERE
+        self._rows = {self.layers[number]: rows for number, rows in by_code(np.arange(len(group)), self.layer)}
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __iter__(self) -> Iterator[LayerKey]:
+        return iter(self.layers)
+
+    def __getitem__(self, key: LayerKey) -> list[Execution]:
+        rows = self._rows[key]
+        groups, iterations = self._group[rows].tolist(), plain(self.iteration[rows])
+        evidence = self._words.take(self._group[rows]).each()
+        return [
+            Execution(iteration, self._cost(group), words)
+            for iteration, group, words in zip(iterations, groups, evidence, strict=True)
+        ]
+
+    @cached_property
+    def layer_by(self) -> Pool[Mapping[str, int]]:
+        """The kernels and copies of each by evidence."""
+        return self._words.take(self._group)
+
+    @cached_property
+    def host_ns(self) -> Numbers:
+        return self._host_ns[self._group]
+
+    @cached_property
+    def host_by(self) -> Pool[str]:
+        return self._host_by.take(self._group)
+
+    @cached_property
+    def kernels(self) -> Numbers:
+        return self._sum(np.asarray(self._measures.runs.kernels))
+
+    @cached_property
+    def copies(self) -> Numbers:
+        return self._sum(self._measures.runs.copies)
+
+    @cached_property
+    def unsure(self) -> Numbers:
+        return self._sum(self._measures.runs.unsure)
+
+    @cached_property
+    def kernel_ns(self) -> Numbers:
+        """`NO` where the time of a kernel is unknown; ``copy_ns`` also."""
+        sums = self._measures.runs
+        return np.where(self._sum(sums.untimed) > 0, NO, self._sum(np.asarray(sums.timed_ns)))
+
+    @cached_property
+    def copy_ns(self) -> Numbers:
+        sums = self._measures.runs
+        return np.where(self._sum(sums.untimed_copies) > 0, NO, self._sum(sums.copy_timed_ns))
+
+    @cached_property
+    def launch_overhead_ns(self) -> Numbers:
+        """As `Cost.launch_overhead_ns`."""
+        parts = (self.host_ns, self.kernel_ns, self.copy_ns)
+        left = parts[0] - parts[1] - parts[2]
+        is_known = np.logical_and.reduce([part != NO for part in parts])
+        return np.where(is_known & (left >= 0), left, NO)
+
+    @cached_property
+    def work(self) -> Pool[Cost]:
+        """The costs of those that work is known or unknown of; an empty one for others."""
+        sums = self._measures.runs
+        runs = np.array([*sums.flop_of_operations, *sums.flop_of_gemms, *sums.unknown_flop], np.int64)
+        groups = present(self._group_of_run[runs])
+        place = np.zeros(self._count + 1, np.int32)
+        place[groups] = np.arange(1, len(groups) + 1)
+        return Pool([Cost(), *map(self._cost, groups.tolist())], place[self._group])
+
+    def _sum(self, of_runs: Numbers | Mapping[int, int]) -> Numbers:
+        """The sum of a value of the runs of each; the values of runs that are not in a mapping are 0."""
+        runs: Any = slice(None)
+        if isinstance(of_runs, Mapping):
+            runs = np.fromiter(of_runs.keys(), np.int64, len(of_runs))
+            of_runs = np.fromiter(of_runs.values(), np.int64, len(of_runs))
+        return summed(self._group_of_run[runs], of_runs, self._count + 1)[self._group]
+
+    @cached_property
+    def _runs_of(self) -> Sequence[Numbers]:
+        return [runs for _, runs in by_code(np.arange(len(self._group_of_run)), self._group_of_run)]
+
+    @cached_property
+    def _traffic(self) -> Mapping[int, tuple[int, int]]:
+        return _traffic(self._measures, np.asarray(self._measures.alignment.links.run_of), self._group_of_run)
+
+    def _cost(self, group: int) -> Cost:
+        known, unknown = self._traffic.get(group, (0, 0))
+        (host_ns,) = plain(self._host_ns[[group]])
+        return self._measures.runs.cost(
+            *(self._runs_of[group].tolist() if group != NONE else ()), host_ns=host_ns,
+            host_by=self._host_by.at(group), known_bytes=known, unknown_bytes=unknown,
+        )  # fmt: skip
 
 
-def _words(code: NDArray[np.uint8], group_of: Numbers) -> dict[int, dict[str, int]]:
-    """Return by group how many activities each evidence placed, in the order of the first; ``code``: that of each."""
+class _Groups(NamedTuple):
+    """Executions with kernels: of each group the place of its layer in ``layers``, and its pass."""
+
+    layers: Sequence[LayerKey]
+    layer_of: Numbers
+    pass_of: Numbers
+
+    def in_order(
+        self, alignment: Alignment, passes: Sequence[Pass], order: Sequence[LayerKey]
+    ) -> tuple[Numbers, Numbers, Numbers]:
+        """Return of each execution the place of its layer in ``order``, its pass and its group (`NONE`: it ran without
+        kernels)."""
+        links = alignment.links
+        # passes that hold activities of no layer
+        outside = present(np.asarray(links.pass_of)[np.asarray(links.run_of) == NONE]).tolist()
+        loose = {None if number == NONE else links.passes[number] for number in outside}
+        number_of = {key: number for number, key in enumerate(self.layers)}
+        numbers_in_order = np.array([number_of.get(key, NONE) for key in order], np.int64)
+        directions = Pool.of(key[2] for key in order)
+        groups_of = dict(by_code(np.arange(len(self.pass_of)), self.pass_of))
+        first = firsts(self.pass_of, len(passes)).tolist()
+        by_first = sorted(groups_of, key=first.__getitem__)
+        in_order = sorted(by_first, key=lambda place: passes[place].iteration or 0)
+        directed = {(one.iteration, one.direction) for one in map(passes.__getitem__, in_order) if one.direction}
+        parts = [(_NOWHERE,) * 3]
+        for place in in_order:
+            pass_, groups = passes[place], groups_of[place]
+            group_of = np.full(len(self.layers) + 1, NONE)
+            group_of[self.layer_of[groups]] = groups
+            group_of = group_of[numbers_in_order]
+            chosen = np.flatnonzero(group_of != NONE)
+            if len(chosen) < len(order) and pass_ not in loose:
+                may_be_there = [
+                    pass_.direction == word or not (pass_.direction or (pass_.iteration, word) in directed)
+                    for word in directions.values
+                ]
+                chosen = np.flatnonzero((group_of != NONE) | np.array(may_be_there)[directions.codes])
+            parts.append((chosen, np.full(len(chosen), place), group_of[chosen]))
+        numbers_of, of_pass, groups = map(np.concatenate, zip(*parts, strict=True))
+        return numbers_of, of_pass, groups
+
+
+def _words(code: NDArray[np.uint8], group_of: Numbers, count: int) -> Pool[Mapping[str, int]]:
+    """Return by group how many activities each evidence placed, in the order of the first; ``code``: that of each. The
+    last one is of no group."""
     first, place_of = distinct(group_of * len(WORDS) + code)
-    words: dict[int, dict[str, int]] = {}
-    for group, at, count in zip(
-        group_of[first].tolist(), code[first].tolist(), np.bincount(place_of).tolist(), strict=True
-    ):
-        if WORDS[at]:
-            words.setdefault(group, {})[WORDS[at]] = count
-    known: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
-    return {group: known.setdefault((*of_group.items(),), of_group) for group, of_group in words.items()}
+    groups, codes, counts = group_of[first], code[first], np.bincount(place_of, minlength=len(first))
+    del place_of
+    words: list[Mapping[str, int]] = [{}]
+    place = np.zeros(count + 1, np.int32)
+    is_alone = (np.bincount(groups, minlength=count) == 1)[groups]
+    alone = np.flatnonzero(is_alone & (codes != 0))
+    likes, like = distinct(counts[alone] * len(WORDS) + codes[alone])
+    place[groups[alone]] = like + 1
+    words += [{WORDS[codes[at]]: int(counts[at])} for at in alone[likes].tolist()]
+    several: dict[int, dict[str, int]] = {}
+    mixed = np.flatnonzero(~is_alone & (codes != 0))
+    for group, at, number in zip(*(column[mixed].tolist() for column in (groups, codes, counts)), strict=True):
+        several.setdefault(group, {})[WORDS[at]] = number
+    known: dict[tuple[tuple[str, int], ...], int] = {}
+    for group, of_group in several.items():
+        place[group] = known.setdefault((*of_group.items(),), len(words))
+        if place[group] == len(words):
+            words.append(of_group)
+    return Pool(words, place)
 
 
 def _order(alignment: Alignment) -> list[LayerKey]:
@@ -122,14 +276,11 @@ def _key(run: LayerRun) -> LayerKey:
 
 def _on_host(
     alignment: Alignment, group_of_run: Numbers, count: int, rows: Numbers, group_of_row: Numbers
-) -> list[tuple[int | None, str]]:
+) -> tuple[Numbers, Pool[str]]:
     """Return by group its time on the host and the source of that; the last one is of no group. ``rows``: the
     activities in groups."""
     links, commands = alignment.links, alignment.profile.commands
-    starts, ends = (
-        numbers((getattr(run, name) for run in links.runs), len(links.runs))
-        for name in ("host_start_ns", "host_end_ns")
-    )
+    starts, ends = links.of_runs("host_start_ns"), links.of_runs("host_end_ns")
     begun = least(group_of_run, np.where(starts == NO, NEVER, starts), count)
     ended = most(group_of_run, ends, count)
     is_bound = (begun != NEVER) & (ended != NO)
@@ -141,12 +292,9 @@ def _on_host(
         called = least(group_of_row, np.where(called == NO, NEVER, called), count)
         returned = most(group_of_row, commands.host_end_ns[rows], count)
         begun, ended = np.where(is_bound, begun, called), np.where(is_bound, ended, returned)
-    is_known = ((begun != NEVER) & (ended != NO)).tolist()
-    spans = zip(begun.tolist(), ended.tolist(), is_known, is_bound.tolist(), strict=True)
-    times = [
-        (end - start, "bounds" if bound else "calls") if known else (None, "") for start, end, known, bound in spans
-    ]
-    return [*times, (None, "")]
+    is_known = (begun != NEVER) & (ended != NO)
+    words = np.where(is_known, np.where(is_bound, 1, 2), 0).astype(np.int32)
+    return np.append(np.where(is_known, ended - begun, NO), NO), Pool(["", "bounds", "calls"], np.append(words, 0))
 
 
 def _traffic(measures: Measures, run_of: Codes, group_of: Numbers) -> dict[int, tuple[int, int]]:

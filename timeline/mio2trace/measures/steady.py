@@ -51,7 +51,6 @@ from mio2trace.model.tables import (
     distinct,
     least,
     most,
-    numbers,
     present,
     sorted_pool,
     summed,
@@ -140,9 +139,8 @@ class Steady:
         return self._by_layer(keys, row_of)
 
     def _by_layer(self, keys: Sequence[LayerKey], row_of: Sequence[int]) -> Ranking[LayerKey]:
-        runs = self._alignment.links.runs
         rows = self._summed(keys, self._alignment.links.run_of, row_of)
-        pass_of = np.fromiter((run.pass_ for run in runs), np.int64, len(runs))
+        pass_of = self._alignment.links.of_runs("pass_")
         counts = np.array([*self._place_of_pass, NONE], np.int64)[pass_of] != NONE
         of_run = np.array([*row_of], np.int64)
         rows.calls = np.bincount(of_run[counts], minlength=len(keys)).tolist()
@@ -164,10 +162,7 @@ class Steady:
         pass, and whether this one counts."""
         links, size = self._alignment.links, int(row_of.max(initial=0)) + 1
         first, place_of = distinct(pass_of * size + row_of)
-        starts, ends = (
-            numbers((getattr(run, name) for run in links.runs), len(links.runs))
-            for name in ("host_start_ns", "host_end_ns")
-        )
+        starts, ends = links.of_runs("host_start_ns"), links.of_runs("host_end_ns")
         is_bound = counts & (starts != NO) & (ends != NO)
         begun = least(place_of[is_bound], starts[is_bound], len(first))
         ended = most(place_of[is_bound], ends[is_bound], len(first))

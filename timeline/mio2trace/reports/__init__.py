@@ -28,6 +28,7 @@ import msgspec
 import orjson
 
 from mio2trace.measures.statistics import deviation, mean, quantile
+from mio2trace.model.tables import NO, Pool
 from mio2trace.outgoing import count, csv_text, json_text, markdown_text, shortened, visible
 from mio2trace.schema import base_of, rank_of
 
@@ -78,6 +79,26 @@ class MadeRows(Sequence[Row]):
     def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
         places = self._places[index]
         return MadeRows(self._make, places) if isinstance(places, range) else self._make(places)
+
+
+class ColumnRows(MadeRows):
+    """Rows of ``columns``: numbers, with `NO` for an unknown cell, or a pool, with None. ``convert``: of a column the
+    function that gives a cell from a known number."""
+
+    def __init__(
+        self, columns: Mapping[str, Any], count: int, convert: Mapping[str, Callable[[int], Cell]] = {}
+    ) -> None:
+        self.columns = columns
+        self._convert = convert
+        super().__init__(self._row, range(count))
+
+    def _row(self, at: int) -> Row:
+        cells: dict[str, Cell] = {}
+        for name, column in self.columns.items():
+            cell = column.at(at) if isinstance(column, Pool) else column.item(at)
+            if cell is not None and cell != NO:
+                cells[name] = self._convert[name](cell) if name in self._convert else cell
+        return cells
 
 
 def renamed(table: Table, name_of: Callable[[str], str]) -> Table:

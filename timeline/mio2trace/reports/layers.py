@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from mio2trace.measures import Cost, Execution, LayerKey, Measures, Steady, total
+import numpy as np
+
+from mio2trace.measures import Cost, Execution, Executions, LayerKey, Measures, Steady, total
 from mio2trace.measures.executions import in_net_order, printed_times
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import deviation, mean, part_of, percent
 from mio2trace.measures.steady import Node, class_of, layer_tree
 from mio2trace.model.log import FrameworkLog, NetLayer
-from mio2trace.reports import Cell, MadeRows, Row, Table, Unit, known
+from mio2trace.model.tables import NO, Numbers, Pool
+from mio2trace.reports import Cell, ColumnRows, Row, Table, Unit, known
 from mio2trace.reports.kernels import COST, cost_cells
 
 
@@ -29,6 +32,7 @@ class Repetition(NamedTuple):
 _FIRST = ("layer_index", "layer", "direction", "type", "output")
 _LAST = ("flop", "gflops", "flop_by", "host_by", "layer_by", "unsure")
 _HOST = ("host", "host_std", "launch_overhead", "launch_overhead_std")
+_TIMES = ("host", "kernel", "launch_overhead", "copy")
 
 
 def layer_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
@@ -145,29 +149,44 @@ def _printed_cells(values: Sequence[int], whole: float, unit: Unit) -> dict[str,
 def execution_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
     """Return one row per execution of a layer, also in the warm-up (iteration 0), in order of execution."""
     net = _net(repetitions)
-    timed = unit.columns("host", "kernel", "launch_overhead", "copy")
-    found: list[tuple[int, Row, Execution]] = []
-    for number, repetition in enumerate(repetitions):
-        if repetition.measures is not None:
-            by_layer = repetition.measures.executions
-            names_of = {key: _name_cells(key, net) for key in by_layer}
-            of_one = [(number, names_of[key], one) for key, ran in by_layer.items() for one in ran]
-            of_one.sort(key=lambda of: (of[2].iteration is None, of[2].iteration))  # layers stay in order of execution
-            found += of_one
-
-    def row(place: int) -> Row:
-        number, names, (iteration, cost, evidence) = found[place]
-        times = zip(timed, (cost.host_ns, cost.kernel_ns, cost.launch_overhead_ns, cost.copy_ns), strict=True)
-        return known({
-            "repetition": number, "iteration": iteration, "kernels": cost.kernels, "copies": cost.copies, **names,
-            **{column: unit.of(ns) for column, ns in times if ns is not None}, **_work_cells(cost, (cost,), evidence),
-        })  # fmt: skip
-
+    parts = [
+        _executed(number, one.measures.executions, net, unit)
+        for number, one in enumerate(repetitions)
+        if one.measures is not None
+    ]
+    rows = parts[0] if len(parts) == 1 else [row for part in parts for row in part]
     measured = unit.columns("host", "kernel", "launch_overhead")
     columns = ("repetition", "iteration", *_FIRST, "kernels", "copies", *measured, unit.column("copy"), *_LAST)
     several = ("repetition",) if len(repetitions) > 1 else ()
     brief = (*several, "iteration", *_FIRST[:3], "kernels", *measured, "flop", "gflops", "layer_by", "unsure")
-    return Table(columns=columns, rows=MadeRows(row, range(len(found))), brief=brief)
+    return Table(columns=columns, rows=rows, brief=brief)
+
+
+def _executed(repetition: int, ran: Executions, net: Mapping[str, NetLayer], unit: Unit) -> ColumnRows:
+    count = len(ran.layer)
+    order = np.lexsort((ran.iteration, ran.iteration == NO))  # layers stay in order of execution
+    names = [_name_cells(key, net) for key in ran.layers]
+    layer = ran.layer[order].astype(np.int32)
+    of_names = ("layer_index", "layer", "direction", "type", "output")
+    columns: dict[str, Numbers | Pool[Any]] = {name: Pool([of.get(name) for of in names], layer) for name in of_names}
+    times = {unit.column(name): getattr(ran, f"{name}_ns")[order] for name in _TIMES}
+    work = ran.work.take(order)
+    flops = [cost.flop for cost in work.values]
+    by = ran.host_by.take(order)
+    columns |= {
+        "repetition": np.broadcast_to(repetition, count),
+        "iteration": ran.iteration[order],
+        "kernels": ran.kernels[order],
+        "copies": ran.copies[order],
+        **times,
+        "flop": Pool(flops, work.codes),
+        "flop_by": Pool([None if cost.flop is None else cost.flop_by for cost in work.values], work.codes),
+        "gflops": Pool([cost.gflops for cost in work.values], work.codes),
+        "host_by": Pool([word or None for word in by.values], by.codes),
+        "layer_by": Pool([evidence or None for evidence in ran.layer_by.values], ran.layer_by.codes[order]),
+        "unsure": np.where(ran.unsure == 0, NO, ran.unsure)[order],
+    }
+    return ColumnRows(columns, count, {} if unit.name == "ns" else dict.fromkeys(times, unit.of))
 
 
 def _net(repetitions: Sequence[Repetition]) -> Mapping[str, NetLayer]:
