@@ -30,7 +30,7 @@ from mio2trace.model.profile import (
     TimerMarks,
 )
 from mio2trace.model.profile import Call as HostCall
-from mio2trace.model.tables import KINDS, NO, Activities, Calls, Growing, Pool
+from mio2trace.model.tables import KINDS, NO, Activities, Calls, Growing, Numbers, Pool, numbers
 from mio2trace.notes import Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import kernel_name
@@ -205,10 +205,10 @@ class _KernelObject:
 _Times = tuple[int, int, int, int]
 """When a command was queued and submitted, when it began and ended."""
 _NO_TIMES: _Times = (NO, NO, NO, NO)
-_ROWS = (
-    "number", "line", "queued_ns", "submit_ns", "start_ns", "end_ns", "host_start_ns", "host_end_ns", "prepared_ns",
-    "size_bytes", "form",
-)  # fmt: skip
+_ROWS = ("number", "line", "queued_ns", "submit_ns", "start_ns", "end_ns", "size_bytes", "form")
+_STAMPS = ("host_start_ns", "host_end_ns", "prepared_ns")
+_TOGETHER = 1 << 12
+"""Stamps that are read at once."""
 
 
 class _Form(NamedTuple):
@@ -242,6 +242,9 @@ class ProfileFolder:
         self._programs: list[Program] = []
         self._program_of: dict[str, int] = {}
         self._rows = Growing(_ROWS)
+        self._stamps = Growing(_STAMPS)
+        self._texts: list[str] = []
+        """Stamps of rows, in their order, that are not in ``_stamps`` yet."""
         self._forms: list[_Form] = []
         self._form_of: dict[tuple[Any, ...], int] = {}
         """By what a call states of its command, but for times and sizes, and by its arguments."""
@@ -322,14 +325,17 @@ class ProfileFolder:
         )
 
     def _activities(self) -> Activities:
-        rows, forms = self._rows, self._forms
+        self._read_stamps()
+        rows, stamps, forms = self._rows, self._stamps, self._forms
         form, count = rows["form"], len(rows)
         calls = Calls.of_columns(
             count,
             name=Pool.of(one.api for one in forms).take(form),
-            start_ns=rows["host_start_ns"],
-            end_ns=rows["host_end_ns"],
-            **{field: rows[field] for field in ("line", "number", "prepared_ns")},
+            start_ns=stamps["host_start_ns"],
+            end_ns=stamps["host_end_ns"],
+            prepared_ns=stamps["prepared_ns"],
+            line=rows["line"],
+            number=rows["number"],
         )
         made: Activities = Activities.of_columns(
             count,
@@ -348,11 +354,39 @@ class ProfileFolder:
 
     def _add(self, form: int, index: int, line: int, times: _Times, stamps: Stamps, prepared: str, size: int) -> None:
         """Add a command; its call has its number."""
-        host = self._host
-        self._rows.add((
-            index, line, *times, _or_no(host(stamps.start)), _or_no(host(stamps.end)), _or_no(host(prepared)), size,
-            form,
-        ))  # fmt: skip
+        self._rows.add((index, line, *times, size, form))
+        self._texts += (stamps.start, stamps.end, prepared)
+        if len(self._texts) > _TOGETHER:
+            self._read_stamps()
+
+    def _read_stamps(self) -> None:
+        times = self._unix_ns(self._texts).reshape(-1, len(_STAMPS))
+        self._stamps.extend(len(times), **dict(zip(_STAMPS, times.T, strict=True)))
+        self._texts.clear()
+
+    def _unix_ns(self, texts: Sequence[str]) -> Numbers:
+        """Return what `_host` returns for each text, as a column."""
+        stated = [*filter(None, texts)]
+        chars = np.frombuffer("".join(stated).encode(), np.uint8)
+        if {*map(len, stated)} == {_STAMP} and len(chars) == _STAMP * len(stated):
+            chars = chars.reshape(-1, _STAMP)
+            seconds = np.ascontiguousarray(chars[:, :_SECONDS]).view(f"S{_SECONDS}").ravel()
+            begins = np.flatnonzero(np.append(True, seconds[1:] != seconds[:-1]))
+            bases = [self._second(stated[begin][:_SECONDS]) for begin in begins.tolist()]
+            digits = chars[:, _SECONDS + 1 :] - ord("0")
+            if None not in bases and int(digits.max()) < 10:
+                made = np.full(len(texts), NO)
+                times = np.repeat(np.array(bases), np.diff(begins, append=len(stated)))
+                made[[*map(bool, texts)]] = times + digits @ _MICROSECONDS
+                return made
+        return numbers(map(self._host, texts), len(texts))
+
+    def _second(self, text: str) -> int | None:
+        """Return Unix time in ns of ``2018-02-09T10:36:48``; None if it is no time."""
+        base = self._seconds.get(text)
+        if base is None and (base := _time_of(text)) is not None:
+            self._seconds[text] = base
+        return base
 
     def _marks(self) -> Sequence[TimerMark]:
         """Return the most used kernel that only ever got the argument 0 = 00000000 and never ran (dvdt-ck.md 2.3a)."""
@@ -486,17 +520,15 @@ class ProfileFolder:
 
     def _host(self, text: str) -> int | None:
         """Return Unix time in ns of ``2018-02-09T10:36:48.553314`` (dvdt-ck.md 1.4); None without a stamp."""
-        if len(text) == 26:
+        if len(text) == _STAMP:
             try:
-                return self._seconds[text[:19]] + int(text[20:]) * 1000
+                return self._seconds[text[:_SECONDS]] + int(text[_SECONDS + 1 :]) * 1000
             except (KeyError, ValueError):
                 pass  # a new second, or another text: the slow way
         if not text or text.startswith(_TEST_BUILD_EPOCH):
             return None  # built for timeofday: a constant, not a time
-        second, fraction = text[:19], text[20:]
-        base = _time_of(second)
+        base, fraction = self._second(text[:_SECONDS]), text[_SECONDS + 1 :]
         if base is not None:
-            self._seconds[second] = base
             try:
                 return base + (int(fraction.ljust(9, "0")[:9]) if fraction else 0)
             except ValueError:
@@ -505,13 +537,11 @@ class ProfileFolder:
         return None
 
 
-def _or_no(number: int | None) -> int:
-    return NO if number is None else number
-
-
 # -- dv/dt: the host's stamps (dvdt-ck.md 1.4) -------------------------------------------------------------------------
 
 _SECOND = late(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
+_SECONDS, _STAMP = len("2018-02-09T10:36:48"), len("2018-02-09T10:36:48.553314")
+_MICROSECONDS = 1000 * 10 ** np.arange(_STAMP - _SECONDS - 1)[::-1]
 _LATEST = (1 << 63) - 1_000_000_001
 """In ns; no trace has a later time."""
 
