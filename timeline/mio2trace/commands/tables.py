@@ -259,14 +259,18 @@ def _say_of_others(analysis: Analysis, run: Run) -> None:
 
 
 def _say_what_it_holds(profile: Profile, names: str, notes: Notes, said: list[str]) -> None:
-    from mio2trace.reports.kernels import kernels_of, quantities
+    import numpy as np
 
-    found = kernels_of(profile)
-    said.append(f"{names}: {count(len(found), 'kernel')}")
-    untimed = sum("p3_p2" not in quantities(activity) for activity in found)
+    from mio2trace.model.tables import NO
+
+    commands = profile.commands
+    kernels = np.flatnonzero(commands.is_kernel)
+    said.append(f"{names}: {count(len(kernels), 'kernel')}")
+    untimed = len(kernels) - int(np.count_nonzero(commands.has_times[kernels]))
     if untimed:
         notes.add("kernel without device times: counted, in no sum", count=untimed)
-    unlaunched = sum("t1_t0" not in quantities(activity) for activity in found)
+    called = (commands.host_start_ns[kernels] != NO) & (commands.host_end_ns[kernels] != NO)
+    unlaunched = len(kernels) - int(np.count_nonzero(called))
     if unlaunched:  # usual, unless the profiler waits for each command
         what = "kernel without host times: in no sum of the host's"
         notes.add(what, count=unlaunched, problem=profile.calls_wait)

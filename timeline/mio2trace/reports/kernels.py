@@ -15,6 +15,8 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.layers.repetitions import find_repetition
 from mio2trace.kernels import KernelFact
@@ -28,6 +30,7 @@ from mio2trace.measures.statistics import deviation, mean, median, part_of, perc
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity, Profile, Size3
+from mio2trace.model.tables import NO, Activities, Numbers, summed
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import operation_name, problem_name
 from mio2trace.outgoing import count
@@ -43,6 +46,8 @@ _RAW_SPAN = re.compile(rf"({'|'.join(_RAW)})(?:_(sum|mean))?((?:_\w+)?)")
 
 QUANTITIES = ("t1_t0", "p3_p0", "p3_p2", "p2_p1", "p1_p0")
 LARGEST_BUCKET = 1 << 14
+_BLOCK = 256
+"""Commands whose records are made together; those of a million would take 600 MB."""
 _MEASURED = frozenset(f"measured_{name}" for name in MEASURED)
 
 
@@ -52,6 +57,14 @@ def quantities(activity: Activity) -> dict[str, int]:
     host = activity.host_start_ns, activity.host_end_ns
     spans = zip(QUANTITIES, (host, (p0, p3), (p2, p3), (p1, p2), (p0, p1)), strict=True)
     return {name: end - start for name, (start, end) in spans if end is not None and start is not None}
+
+
+def spans(commands: Activities) -> dict[str, Numbers]:
+    """Return `quantities` of all commands as columns: ns, `NO` where a time is unknown."""
+    host = commands.host_start_ns, commands.host_end_ns
+    p0, p1, p2, p3 = commands.queued_ns, commands.submit_ns, commands.start_ns, commands.end_ns
+    ends = zip(QUANTITIES, (host, (p0, p3), (p2, p3), (p1, p2), (p0, p1)), strict=True)
+    return {name: np.where((start != NO) & (end != NO), end - start, NO) for name, (start, end) in ends}
 
 
 def spoken(name: str) -> str:
@@ -85,16 +98,21 @@ def enqueue_table(profile: Profile, unit: Unit, alignment: Alignment | None = No
     counted = counter_columns(profile, (*columns, *PLACE))
     brief = (*shown, *(("queue",) if len(profile.queues) > 1 else ()), *counted)
     columns = (*columns, *counted)
-    of_one, activities = _row_maker(profile, unit, counted), profile.activities
-    positions = [position for position, activity in enumerate(activities) if activity.kind == "kernel"]
+    of_one = _row_maker(profile, unit, counted)
+    positions = np.flatnonzero(profile.commands.is_kernel).tolist()
     place = None if alignment is None else _places(alignment)
     if place is not None:
         columns = (*columns, *PLACE)
         times = unit.columns("p3_p2", "overhead", "in_queue")
         brief = ("call_index", "name", "gws", "lws", *times, *PLACE[:4], "solver", *counted)
 
+    @lru_cache(maxsize=16)
+    def block(number: int) -> Sequence[Activity]:
+        return profile.commands.take(slice(number * _BLOCK, (number + 1) * _BLOCK)).records
+
     def row(at: int) -> Row:
-        cells = of_one(activities[positions[at]])
+        number, place_in_block = divmod(positions[at], _BLOCK)
+        cells = of_one(block(number)[place_in_block])
         return cells if place is None else {**cells, **place(positions[at])}
 
     return Table(columns=columns, rows=MadeRows(row, range(len(positions))), brief=brief)
@@ -180,11 +198,22 @@ def _size(size: Size3 | None) -> str | None:
 
 def by_name(profile: Profile, unit: Unit) -> Table:
     """Return one row per kernel name, most kernel time first. ``percent_of_kernel_time``: of all kernels."""
+    commands = profile.commands
+    kernels, names = np.flatnonzero(commands.is_kernel), commands.name
+    size = len(names.values)
+    of_span: dict[str, tuple[list[int], list[int]]] = {}
+    for quantity, column in spans(commands).items():
+        timed = kernels[column[kernels] != NO]
+        codes = names.codes[timed]
+        of_span[quantity] = np.bincount(codes, minlength=size).tolist(), summed(codes, column[timed], size).tolist()
     counts: Counter[str] = Counter()
     sums: dict[str, Counter[str]] = {}
-    for activity in kernels_of(profile):
-        counts[activity.name] += 1
-        sums.setdefault(activity.name, Counter()).update(quantities(activity))
+    for code, count_ in enumerate(np.bincount(names.codes[kernels], minlength=size).tolist()):
+        if count_:
+            name = names.values[code]
+            counts[name] += count_
+            found = {quantity: ns[code] for quantity, (timed, ns) in of_span.items() if timed[code]}
+            sums.setdefault(name, Counter()).update(found)
     whole = sum(found["p3_p2"] for found in sums.values())
     rows = [
         {"name": name, "count": counts[name], **_sums(sums[name], whole, unit)}
