@@ -659,7 +659,7 @@ def test_lines_printed_right_after_their_layers_bound_them(
             gap=(20_000, 90_000),
         )
         if sum(layer.printed_ns for layer in run.log.layers[1:]) <= LINE_NS * len(run.log.layers):
-            assert not stamps_bound(run.log.layers)  # layers that took no time leave no room to see
+            assert not stamps_bound(run.log.times)  # layers that took no time leave no room to see
             continue
         found = align(run.profile, [run.log], Notes(), without=frozenset({"recurrence", "name and sizes"})).links
         for position, place in enumerate(run.places):
@@ -676,7 +676,7 @@ def test_lines_printed_right_after_their_layers_bound_them(
 def test_means_printed_together_never_bound_a_layer(rng: Random, layers: int, iterations: int, backward: bool) -> None:
     """As stock ``caffe time`` prints them, whatever the net; nothing is placed by them."""
     run = make_run(rng, random_net(rng, layers, longest_ns=9 * MS), iterations=iterations, backward=backward)
-    assert not stamps_bound(run.log.layers)
+    assert not stamps_bound(run.log.times)
 
 
 def read_log(path: Path) -> list[FrameworkLog]:
@@ -701,7 +701,7 @@ def test_no_published_record_has_stamps_that_bound(shared: Path) -> None:
     for path in paths:
         for log in read_log(path):
             stamped += any(layer.stamp is not None for layer in log.layers)
-            assert not stamps_bound(log.layers), path
+            assert not stamps_bound(log.times), path
     assert stamped > 20
 
 
@@ -712,10 +712,10 @@ def test_real_boundaries_are_seen(shared: Path) -> None:
     assert paths
     paths += [shared / "samples" / "miopen-opencl" / name / "run.log" for name in LINES_BOUND]
     for path in paths:
-        assert any(stamps_bound(log.layers) for log in read_log(path)), path
+        assert any(stamps_bound(log.times) for log in read_log(path)), path
     for name in PRINTED_AT_END:
         path = shared / "samples" / "miopen-opencl" / name / "run.log"
-        assert not any(stamps_bound(log.layers) for log in read_log(path)), path
+        assert not any(stamps_bound(log.times) for log in read_log(path)), path
 
 
 OUTSIDE: list[Any] = [None, "", ""]

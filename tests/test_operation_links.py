@@ -455,7 +455,12 @@ def test_position_in_a_shared_file_bounds_every_call() -> None:
     maker.kernel("MIOpenConvUni", x, w, y, of=second, line=15)
     lines = [enqueue.line for enqueue in maker.activities]
     axis = Timeline(
-        by_line=True, evidence=POSITION, event=lambda _: None, layer=lambda _: None, begins=lines, ends=lines
+        by_line=True,
+        evidence=POSITION,
+        event=lambda _: None,
+        layers=lambda layers: layers.line,
+        begins=lines,
+        ends=lines,
     )
     links = maker.links(axis=axis)
     assert list(links.operation_of) == [first, NONE, second]

@@ -787,7 +787,8 @@ def _agree(log: FrameworkLog, other: FrameworkLog, near: bool) -> bool:
 
 
 def _printed(log: FrameworkLog) -> dict[tuple[str, str], int]:
-    return {(layer.layer, layer.direction): layer.printed_ns for layer in log.layers}
+    names = zip(log.times.layer.each(), log.times.direction.each(), strict=True)
+    return dict(zip(names, log.times.printed_ns.tolist(), strict=True))
 
 
 def _runs_of_logs(logs: Sequence[Gathered]) -> list[Gathered]:

@@ -56,7 +56,7 @@ def describe(
                 f"profile of {count(record.records, 'call')}: {count(kernels, 'kernel')}, {count(copies, 'copy')}"
             )
         elif isinstance(record, FrameworkLog):
-            layers = len({layer.index for layer in record.layers})
+            layers = len({layer.place for layer in record.times.key.values})
             runs = sum(event.kind == "iteration" for event in record.events)
             parts.append(
                 f"{count(layers, 'layer')} printed" + (f", {count(runs, 'iteration')}" if runs else "")

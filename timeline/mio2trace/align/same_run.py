@@ -80,7 +80,7 @@ def without_buffers(operations: Sequence[Operation]) -> Sequence[Operation]:
 
 def _has_landmark(log: FrameworkLog) -> bool:
     iterations = (event.stamp for event in log.events if event.kind == "iteration")
-    return any(stamp is not None for stamp in (*iterations, *(layer.stamp for layer in log.layers)))
+    return any(stamp is not None for stamp in iterations) or bool(log.times.has_stamp.any())
 
 
 def is_explained(profile: Profile, links: Links) -> bool:
@@ -200,7 +200,7 @@ def _are_layers_used(attribution: Attribution, logs: Sequence[FrameworkLog]) -> 
 
 
 def _are_alike(log: FrameworkLog, named: Sequence[str]) -> bool:
-    layers = sorted(log.layers, key=lambda layer: layer.index)
+    layers = sorted(log.times.key.values, key=lambda layer: layer.place)
     printed = list(dict.fromkeys([layer.layer for layer in layers] or [layer.layer for layer in log.net]))
     in_order = matches(printed, named) or ()
     return len(in_order) > 0 and len(in_order) >= ALIKE * min(len(printed), len(named))

@@ -166,7 +166,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         parts = [
             count(sum(len(profile.activities) for profile in self.profiles), "enqueue") if self.profiles else "",
-            count(len({layer.layer for log in self.logs for layer in log.layers}), "layer") if self.logs else "",
+            count(len({layer.layer for log in self.logs for layer in log.times.key.values}), "layer")
+            if self.logs
+            else "",
             count(len(self.operations), "operation") if self.libraries else "",
             count(sum(len(profile.nodes) for profile in self.tf_profiles), "TensorFlow node")
             if self.tf_profiles

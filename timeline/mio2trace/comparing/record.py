@@ -318,9 +318,9 @@ def _structure(logs: Sequence[FrameworkLog]) -> dict[LayerKey, str]:
     like: dict[LayerKey, str] = {}
     for log in logs:
         net = {layer.layer: f"{layer.type} {' '.join(layer.tops)}" for layer in log.net if layer.type or layer.tops}
-        for layer in log.layers:
+        for layer in log.times.key.values:
             if layer.layer in net:
-                like[layer.index, layer.layer, layer.direction] = but_batch(net[layer.layer])
+                like[layer] = but_batch(net[layer.layer])
     return like
 
 

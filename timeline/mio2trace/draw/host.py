@@ -10,11 +10,11 @@ graph), and many threads may be busy at once. Each thread has its row; overlaps 
 from __future__ import annotations
 
 import functools
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import accumulate, chain, pairwise
+from itertools import chain, pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ import numpy as np
 
 from mio2trace.align import Alignment, LayerRun, Links
 from mio2trace.align.clocks.axis import LONGEST_NS
+from mio2trace.align.clocks.fit import bounded
 from mio2trace.draw.base import (
     ROW,
     Axis,
@@ -44,10 +45,10 @@ from mio2trace.draw.framework import Nodes, allocators, execution_columns, input
 from mio2trace.draw.lanes import FirstFit, distinct, packed_spans, unbroken
 from mio2trace.draw.selection import Chosen
 from mio2trace.measures import Measures
-from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent
+from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.model.profile import Profile, Thread
-from mio2trace.model.tables import NO, Activities, Codes, Numbers, Pool, numbers, sorted_pool
+from mio2trace.model.tables import NEVER, NO, Activities, Codes, Numbers, Pool, least, most, numbers, sorted_pool
 from mio2trace.notes import Notes
 from mio2trace.ops.aten import ROWS
 from mio2trace.ops.log.statements import AlarmLevel, alarm_messages
@@ -57,9 +58,6 @@ from mio2trace.trace import NO_ARGS, Args, Column, Columns, Event, Flows, Proces
 
 _LONGEST = 90
 """Characters of a log line in the name of a slice."""
-
-_NEVER = 1 << 80
-"""Later than any time."""
 
 HOST_BY_KERNELS = "its kernels"
 HOST_BY_STAMP = "own stamp"
@@ -140,32 +138,31 @@ class _Around:
         own = (one for one in alignment.links.operations if one.source == source)
         self._lines = lines = sorted({*(one.line for one in own if one.index not in calls), *asked})
         # With several threads, or a clock that was set, the earlier time is the latest of all before.
-        ended, began = [-_NEVER] * (len(lines) + 1), [-_NEVER] * (len(lines) + 1)
-        following = [_NEVER] * (len(lines) + 1)
-        for line, start, end in self._known() if lines else ():
-            behind, before = bisect_right(lines, line), bisect_left(lines, line)
-            if end > ended[behind]:
-                ended[behind] = end
-            if start > began[behind]:
-                began[behind] = start
-            if start < following[before]:
-                following[before] = start
-        self._ended, self._began = [*accumulate(ended, max)], [*accumulate(began, max)]
-        self._next = [*accumulate(reversed(following), min)][::-1]
+        known, starts, ends = self._known() if lines else np.empty((3, 0), np.int64)
+        behind, before = np.searchsorted(lines, known, "right"), np.searchsorted(lines, known)
+        count = len(lines) + 1
+        self._ended, self._began = (np.maximum.accumulate(most(behind, times, count)) for times in (ends, starts))
+        self._next = np.minimum.accumulate(least(before, starts, count)[::-1])[::-1]
 
-    def _known(self) -> Iterator[tuple[int, int, int]]:
-        """Yield line, start and end of each line of the log with a known host time: lines with stamps, and calls."""
-        source, calls, to_host = self._source, self._calls, self.to_host
-        for log in self._alignment.logs if to_host is not None else ():
-            assert to_host is not None
-            records: Iterable[LogEvent | LayerTime] = chain(log.events, log.layers)
-            for record in records:
-                if record.source == source and record.stamp is not None and record.line:
-                    at = to_host(record.stamp)
-                    yield record.line, at, at
-        for operation in self._alignment.links.operations:
-            if operation.source == source and operation.index in calls:
-                yield operation.line, *calls[operation.index]
+    def _known(self) -> Numbers:
+        """Return line, start and end of each line of the log with a known host time: lines with stamps, and calls."""
+        source, calls, clock = self._source, self._calls, self._alignment.log_clock
+        found = [
+            (one.line, *calls[one.index])
+            for one in self._alignment.links.operations
+            if one.source == source and one.index in calls
+        ]
+        columns = [np.array(found, np.int64).reshape(-1, 3).T]
+        for log in self._alignment.logs if clock is not None else ():
+            assert clock is not None
+            own = [one for one in log.events if one.source == source and one.stamp is not None and one.line]
+            times = np.array([bounded(clock.to_host(one.stamp)) for one in own if one.stamp is not None], np.int64)
+            columns.append(np.stack((np.array([one.line for one in own], np.int64), times, times)))
+            layers = log.times
+            layers = layers.take((layers.source == source) & layers.has_stamp & (layers.line != 0))
+            times = clock.hosts_of(layers)
+            columns.append(np.stack((layers.line, times, times)))
+        return np.concatenate(columns, axis=1)
 
     def call(self, line: int) -> tuple[int, int] | None:
         """Return the times that bound a call of this line: the line before it is over."""
@@ -175,10 +172,10 @@ class _Around:
         """Return the times that bound a message of this line: the call before it may still run."""
         return self._between(line, self._began)
 
-    def _between(self, line: int, before: Sequence[int]) -> tuple[int, int] | None:
+    def _between(self, line: int, before: Numbers) -> tuple[int, int] | None:
         place = bisect_left(self._lines, line)
-        start, end = before[place], self._next[place + 1]
-        return (start, end) if -_NEVER < start <= end < _NEVER else None
+        start, end = int(before[place]), int(self._next[place + 1])
+        return (start, end) if NO < start <= end < NEVER else None
 
 
 def _without_kernels(

@@ -20,6 +20,7 @@ from mio2trace.model.tables import (
     Numbers,
     Pool,
     by_code,
+    by_key,
     distinct,
     firsts,
     in_order_of,
@@ -48,8 +49,9 @@ def printed_times(logs: Iterable[FrameworkLog]) -> dict[LayerKey, list[int]]:
     """Return the printed times of each layer, in ns, in the order of the lines."""
     printed: dict[LayerKey, list[int]] = {}
     for log in logs:
-        for layer in log.layers:
-            printed.setdefault((layer.index, layer.layer, layer.direction), []).append(layer.printed_ns)
+        keys = log.times.key
+        for code, rows in by_key(np.arange(len(keys.codes)), keys.codes.astype(np.int64)):
+            printed.setdefault(keys.values[code], []).extend(log.times.printed_ns[rows].tolist())
     return printed
 
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 
 from mio2trace.model.columns import LayerName, Name, Text
+
+if TYPE_CHECKING:
+    from mio2trace.model.tables import LayerTimes
 
 Direction = Literal["forward", "backward"]
 
@@ -93,7 +96,7 @@ class FrameworkLog(msgspec.Struct, frozen=True, kw_only=True):
     are worth showing (device, model), never paths."""
 
     source: int
-    layers: tuple[LayerTime, ...] = ()
+    layers: Sequence[LayerTime] = ()
     events: tuple[LogEvent, ...] = ()
     net: tuple[NetLayer, ...] = ()
     iterations: int | None = None
@@ -103,6 +106,17 @@ class FrameworkLog(msgspec.Struct, frozen=True, kw_only=True):
     first_stamp: LocalTime | None = None
     last_stamp: LocalTime | None = None
     threads: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        from mio2trace.model.tables import LayerTimes  # its columns are of this module's records
+
+        if not isinstance(self.layers, LayerTimes):
+            msgspec.structs.force_setattr(self, "layers", LayerTimes(self.layers))
+
+    @property
+    def times(self) -> LayerTimes:
+        """``layers`` as a table, for those who work on its columns."""
+        return cast("LayerTimes", self.layers)
 
 
 # -- The order of a net's layers (dvdt-ck.md 2.1) ----------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""Commands and calls as columns: one array for each field, and records that are made only if something asks for one.
+"""Commands, calls and printed times of layers as columns: one array for each field, and records that are made only if
+something asks for one.
 
 A run may have ten million kernels. Their records take 600 bytes each and their columns 100, and numpy works on a column
 two hundred times as fast as a loop works on records. A column has the name of the field of `Activity` or `Call` that it
@@ -19,6 +20,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from mio2trace.model.log import Direction, LayerTime, LocalTime
 from mio2trace.model.profile import NOT_OPENCL, Activity, Call, OpenClLaunch, Resources, Size3
 
 Numbers = NDArray[np.int64]
@@ -275,6 +277,11 @@ class Growing:
         self._settle()
         column = self._columns[name]
         return np.frombuffer(column, np.int64) if column else np.empty(0, np.int64)
+
+    @property
+    def last(self) -> tuple[int, ...]:
+        """The last row, if it was added as a row."""
+        return tuple(self._cells[-len(self._columns) :])
 
     def pop(self, name: str) -> Numbers:
         """The column, which is then no longer kept here."""
@@ -617,3 +624,93 @@ def thin(column: Any) -> Any:
     if isinstance(column, np.ndarray) and len(column) and (column == column[0]).all():
         return np.broadcast_to(column[0], column.shape)
     return column
+
+
+# -- Printed times of layers: a run may have a million -----------------------------------------------------------------
+
+_COLUMNS = ("source", "line", "place", "layer", "direction", "printed_ns", "thread", "day", "clock_ns")
+
+
+class Day(NamedTuple):
+    year: int
+    month: int
+    day: int
+
+
+class LayerKey(NamedTuple):
+    """What the lines of one layer and direction have in common; ``place``: in the net, from 0."""
+
+    place: int
+    layer: str
+    direction: Direction
+
+
+class LayerTimes(_Table[LayerTime]):
+    """Records of `LayerTime`. A stamp is two columns: the day (year, month, day), and the ns from midnight."""
+
+    source: _Column[Numbers] = _Column(_numbers)
+    line: _Column[Numbers] = _Column(_numbers)
+    layer: _Column[Pool[str]] = _Column(_pool)
+    direction: _Column[Pool[Direction]] = _Column(_pool)
+    printed_ns: _Column[Numbers] = _Column(_numbers)
+    thread: _Column[Pool[int | None]] = _Column(_pool)
+
+    @cached_property
+    def place(self) -> Numbers:
+        """``index`` of each."""
+        return np.fromiter((one.index for one in self.records), np.int64, len(self))
+
+    @cached_property
+    def day(self) -> Pool[Day | None]:
+        """None without a stamp."""
+        stamps = (one.stamp for one in self.records)
+        return Pool.of(None if stamp is None else Day(stamp.year, stamp.month, stamp.day) for stamp in stamps)
+
+    @cached_property
+    def clock_ns(self) -> Numbers:
+        """0 without a stamp."""
+        return np.fromiter((0 if one.stamp is None else one.stamp.ns for one in self.records), np.int64, len(self))
+
+    @cached_property
+    def has_stamp(self) -> NDArray[np.bool_]:
+        """Whether its line has a stamp."""
+        return self.day.where(lambda day: day is not None)
+
+    @cached_property
+    def key(self) -> Pool[LayerKey]:
+        """Layer and direction of each, in the order of their first lines."""
+        places = self.place - self.place.min(initial=0)
+        first, codes = distinct(combined(places, self.layer.codes, self.direction.codes))
+        layers, directions = self.layer.take(first).each(), self.direction.take(first).each()
+        return Pool([*map(LayerKey, self.place[first].tolist(), layers, directions)], codes.astype(np.int32))
+
+    def stamp(self, row: int) -> LocalTime | None:
+        """When the line of a row was printed."""
+        day = self.day.at(row)
+        return None if day is None else LocalTime(day.year, day.month, day.day, int(self.clock_ns[row]))
+
+    def _empty(self) -> dict[str, Any]:
+        return {}
+
+    def _made(self) -> Iterator[LayerTime]:
+        columns = zip(
+            self.source.tolist(), self.line.tolist(), self.place.tolist(), self.layer.each(), self.direction.each(),
+            self.printed_ns.tolist(), self.day.each(), self.clock_ns.tolist(), self.thread.each(), strict=True,
+        )  # fmt: skip
+        for source, line, place, layer, direction, printed_ns, day, clock_ns, thread in columns:
+            yield LayerTime(
+                source=source, line=line, index=place, layer=layer, direction=direction, printed_ns=printed_ns,
+                stamp=None if day is None else LocalTime(day.year, day.month, day.day, clock_ns), thread=thread,
+            )  # fmt: skip
+
+    def changed(self, **columns: Any) -> LayerTimes:
+        """The same times with these columns instead of their own."""
+        own = {name: getattr(self, name) for name in _COLUMNS}
+        made: LayerTimes = LayerTimes.of_columns(len(self), **own | columns)
+        return made
+
+    def take(self, rows: Any) -> LayerTimes:
+        """Some of the times; ``rows`` is anything that numpy takes as an index."""
+        columns = {name: _taken(getattr(self, name), rows) for name in _COLUMNS}
+        made: LayerTimes = LayerTimes.of_columns(len(columns["line"]), **columns)
+        return made

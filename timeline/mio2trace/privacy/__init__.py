@@ -23,7 +23,8 @@ import msgspec
 from mio2trace.model import choices, log, miopen, profile, tf
 from mio2trace.model.choices import SolverRecord
 from mio2trace.model.columns import Holds, Sort
-from mio2trace.model.tables import Activities, Calls
+from mio2trace.model.log import LayerTime
+from mio2trace.model.tables import Activities, Calls, LayerTimes, Pool
 from mio2trace.notes import OptionError
 from mio2trace.patterns import late
 from mio2trace.privacy.rules import KINDS, OF_NOBODY, Rule, Rules, random, rules_for
@@ -142,6 +143,10 @@ class Cleaner:
                 table = self._table(value)
                 if table is not value:
                     changes[field] = table
+            elif isinstance(value, LayerTimes):
+                names = self._pool(value.layer.values, shown(LayerTime)["layer"])
+                if names is not None:
+                    changes[field] = value.changed(layer=Pool(names, value.layer.codes))
             elif type(value) is tuple and value and isinstance(value[0], msgspec.Struct):
                 new = self._items(value)
                 if new is not value:
@@ -229,12 +234,12 @@ class Cleaner:
             return table
         return table.renamed(table.name.values if names is None else names, calls)
 
-    def _pool(self, names: Sequence[str]) -> list[str] | None:
+    def _pool(self, names: Sequence[str], sort: Sort = "name") -> list[str] | None:
         """The names without what is private; None if nothing is. Which one gets a number depends on their order alone,
         not on how strings are hashed."""
         for name in sorted(names):
-            self._name(name, "name")
-        clean = [self._name(name, "name") for name in names]
+            self._name(name, sort)
+        clean = [self._name(name, sort) for name in names]
         return None if clean == list(names) else clean
 
     def _solvers(self, records: tuple[SolverRecord, ...]) -> tuple[SolverRecord, ...]:

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import calendar
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-import msgspec
+import numpy as np
 
 from mio2trace.model.log import (
     Direction,
     FrameworkLog,
-    LayerTime,
     LocalTime,
     LogEvent,
     LogEventKind,
@@ -27,6 +26,7 @@ from mio2trace.model.log import (
     merged,
     oriented,
 )
+from mio2trace.model.tables import Day, Growing, LayerTimes, Pool
 from mio2trace.notes import Notes
 from mio2trace.patterns import late
 
@@ -42,6 +42,8 @@ _LAYER = late(
 )
 _UNIT_NS = {"ms": 1_000_000, "milliseconds": 1_000_000, "milli seconds": 1_000_000, "seconds": 1_000_000_000}
 _MS = " ms."
+_LINE_ENDS = b" ms.\n"
+_MICROSECONDS = 6
 _PLAIN_DIGITS = 9
 """A time with more digits is too long to be one."""
 _LAYER_ENDED = late(r"\s*\[(Forward|Backward)\] Layer (.+?), (?:top blob|bottom blob|param blob) ")
@@ -121,10 +123,16 @@ class CaffeDecoder:
         self._source = source
         self._place = place
         self._notes = notes
-        self._layers: list[LayerTime] = []
+        self._layers = Growing(("line", "printed_ns", "clock_ns", "day", "head"))
+        self._days: dict[Day, int] = {}
+        self._heads: dict[tuple[str, Direction, int | None], int] = {}
         self._events: list[LogEvent] = []
-        self._layers_by_head: dict[bytes, tuple[str, Direction]] = {}
-        """By the text before the printed time."""
+        # To read again what equals an earlier line: the text up to the fraction of a second of the last layer's line,
+        # its day and ns from midnight, and heads by the text between that fraction and the printed time.
+        self._second: tuple[bytes, int, int] = b"", 0, 0
+        self._head_of: dict[bytes, int] = {}
+        self._ends_with_time = False
+        """Whether the last layer's line does."""
         self._net: dict[str, NetLayer] = {}
         self._tops: dict[str, list[str]] = {}
         self._types: dict[str, str] = {}
@@ -145,6 +153,8 @@ class CaffeDecoder:
 
     def feed(self, number: int, line: bytes) -> bool:
         """Take a line if it is a glog line or part of a printed net."""
+        if self._again(number, line):
+            return True
         match = None
         if b"]" in line:
             match = GLOG.match(line) or (GLOG.search(line) if HEAD_ENDS.search(line) else None)
@@ -160,9 +170,10 @@ class CaffeDecoder:
         if self._thread is None and len(thread) < 20:
             self._thread = self._threads[thread] = int(thread)
         text = text.rstrip()
-        if not self._layer_again(number, stamp, text):
-            shown = text.decode(errors="replace")
-            any(decode(self, number, stamp, shown) for decode in _DECODERS)
+        shown, known = text.decode(errors="replace"), len(self._layers)
+        any(decode(self, number, stamp, shown) for decode in _DECODERS)
+        if len(self._layers) > known and match is not None and not match.start():
+            self._remember(line, match)
         return True
 
     def takes_of_net(self, line: bytes) -> bool:
@@ -197,16 +208,33 @@ class CaffeDecoder:
             line, tops = self._position.get(name, 0), tuple(self._tops.get(name, ()))
             of = self._types.get(name, "")
             net.append(NetLayer(source=self._source, line=line, layer=name, type=of, tops=tops))
+        layers = self._table(index)
         return FrameworkLog(
             source=self._source,
-            layers=tuple(msgspec.structs.replace(layer, index=index[layer.layer]) for layer in self._layers),
+            layers=layers,
             events=tuple(self._events),
             net=tuple(net),
             iterations=self._iterations,
             first_stamp=self._first,
-            last_stamp=self._last,
+            last_stamp=self._last or (layers.stamp(-1) if layers else None),
             threads=tuple(dict.fromkeys(self._threads.values())),
         )
+
+    def _table(self, index: Mapping[str, int]) -> LayerTimes:
+        """Return the layers' lines; ``index``: the place of each layer in the net."""
+        rows, days = self._layers, [*self._days]
+        heads, head = [*self._heads], rows["head"]
+        made: LayerTimes = LayerTimes.of_columns(
+            len(rows),
+            source=np.full(len(rows), self._source),
+            place=np.array([index[name] for name, _, _ in heads], np.int64)[head],
+            layer=Pool.of(name for name, _, _ in heads).take(head),
+            direction=Pool.of(direction for _, direction, _ in heads).take(head),
+            thread=Pool.of(thread for _, _, thread in heads).take(head),
+            day=Pool(days, rows["day"].astype(np.int32)),
+            **{name: rows[name] for name in ("line", "printed_ns", "clock_ns")},
+        )
+        return made
 
     def _event(self, kind: LogEventKind, line: int, stamp: LocalTime, **more: Any) -> None:
         event = LogEvent(source=self._source, line=line, kind=kind, stamp=stamp, thread=self._thread, **more)
@@ -222,29 +250,41 @@ class CaffeDecoder:
         if printed is None:
             self._notes.add("printed layer time that cannot be", f"{self._place}:{line}: {match[3]} {match[4]}"[:80])
             return True
-        if text.endswith(_MS) and match.end(3) == len(text) - len(_MS):
-            self._layers_by_head[text[: match.start(3)].encode()] = name, direction
+        self._ends_with_time = text[match.end(3) :] == _MS
         self._took(line, stamp, name, direction, printed)
         return True
 
-    def _layer_again(self, line: int, stamp: LocalTime, text: bytes) -> bool:
-        """Take the line of a layer that equals an earlier one except for the time."""
-        if not text.endswith(b" ms."):
+    def _remember(self, line: bytes, match: re.Match[bytes]) -> None:
+        """Remember the line of a layer, which was the last one taken."""
+        *_, clock_ns, day, head = self._layers.last
+        self._second = line[: match.end(6)], day, clock_ns - int(match[7]) * 1000
+        if self._ends_with_time and line.endswith(_LINE_ENDS):
+            self._head_of[line[match.end(7) : line.rfind(b" ", 0, -len(_LINE_ENDS)) + 1]] = head
+
+    def _again(self, number: int, line: bytes) -> bool:
+        """Take the line of a layer that equals an earlier one except for the fraction of the second and the time."""
+        second, day, clock_ns = self._second
+        if not (line.endswith(_LINE_ENDS) and line.startswith(second)):
             return False
-        at = text.rfind(b" ", 0, -len(_MS)) + 1
-        known, digits = self._layers_by_head.get(text[:at]), text[at : -len(_MS)]
-        if known is None or len(digits) > _PLAIN_DIGITS or not digits.replace(b".", b"", 1).isdigit():
+        begin = len(second) + 1
+        end = begin + _MICROSECONDS
+        at = line.rfind(b" ", 0, -len(_LINE_ENDS)) + 1
+        head = self._head_of.get(line[end:at])
+        fraction, digits = line[begin:end], line[at : -len(_LINE_ENDS)]
+        if head is None or len(digits) > _PLAIN_DIGITS or not digits.replace(b".", b"", 1).isdigit():
             return False
-        self._took(line, stamp, *known, round(float(digits) * _UNIT_NS["ms"]))
+        if line[begin - 1 : begin] != b"." or not fraction.isdigit():
+            return False
+        self._layers.add((number, round(float(digits) * _UNIT_NS["ms"]), clock_ns + int(fraction) * 1000, day, head))
+        self._last = None
+        self.in_net_text = False
+        self.lines += 1
         return True
 
     def _took(self, line: int, stamp: LocalTime, name: str, direction: Direction, printed_ns: int) -> None:
-        self._layers.append(
-            LayerTime(  # its index is set by all lines together: `finish`
-                source=self._source, line=line, index=0, layer=name, direction=direction, printed_ns=printed_ns,
-                stamp=stamp, thread=self._thread,
-            )
-        )  # fmt: skip
+        day = self._days.setdefault(Day(stamp.year, stamp.month, stamp.day), len(self._days))
+        head = self._heads.setdefault((name, direction, self._thread), len(self._heads))
+        self._layers.add((line, printed_ns, stamp.ns, day, head))
 
     def _phrase(self, line: int, stamp: LocalTime, text: str) -> bool:
         kind = next((kind for phrase, kind in _PHRASES if text.startswith(phrase)), None)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -24,14 +23,15 @@ from mio2trace.align.clocks.fit import (
     device_clocks,
     host_resolution,
     local_ns,
+    local_times,
     resolution,
 )
 from mio2trace.align.links import NONE, Links, neighbours
 from mio2trace.align.operations.rates import FEW, LINE_NS, WHOLE
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION, Evidence
-from mio2trace.model.log import LayerTime, LogEvent
+from mio2trace.model.log import LogEvent
 from mio2trace.model.profile import Activity, Profile
-from mio2trace.model.tables import NO, Activities, Numbers, by_key, in_order_of, present
+from mio2trace.model.tables import NO, Activities, LayerTimes, Numbers, added, by_key, in_order_of, present
 from mio2trace.notes import Notes
 
 DAY_NS = 24 * 3600 * 10**9
@@ -130,28 +130,27 @@ def _is_far(near: _Near, *times: Numbers) -> NDArray[np.bool_]:
     return far
 
 
-def stamps_bound(layers: Sequence[LayerTime]) -> bool:
+def stamps_bound(layers: LayerTimes) -> bool:
     """Return whether most of the printed time fits between each stamp and the one before it."""
-    stamped = in_order(layers)
-    if len(stamped) < 2 or len(stamped) < len(layers):
+    times, rows = in_order(layers)
+    if len(rows) < 2 or len(rows) < len(layers):
         return False
-    step = resolution([time for time, _ in stamped], STAMP_NS)
-    room = total = 0
-    for (before, _), (after, layer) in pairwise(stamped):
-        total += layer.printed_ns
-        if after - before + step >= layer.printed_ns * 0.95:
-            room += layer.printed_ns
-    return total > max(LINE_NS, step) * len(stamped) and room >= 0.8 * total
+    step = resolution(map(int, times), STAMP_NS)
+    printed = layers.printed_ns[rows[1:]]
+    total, room = added(printed), added(printed[np.diff(times) + step >= printed * 0.95])
+    return total > max(LINE_NS, step) * len(rows) and room >= 0.8 * total
 
 
-def in_order(layers: Sequence[LayerTime]) -> list[tuple[int, LayerTime]]:
-    """Return (local ns, layer) of the layers with a stamp, by stamp."""
-    stamped = [(layer.stamp, layer) for layer in layers if layer.stamp is not None]
-    if not stamped:
-        return []
-    first = stamped[0][0]
+def in_order(layers: LayerTimes) -> tuple[Numbers, Numbers]:
+    """Return (local ns, row) of the layers with a stamp, by stamp."""
+    rows = np.flatnonzero(layers.has_stamp)
+    first = layers.stamp(rows[0]) if len(rows) else None
+    if first is None:
+        return rows, rows
     near = local_ns(first, 0) if first.year else local_ns(first, MIDDLE_OF_2000_NS)
-    return sorted(((local_ns(stamp, near), layer) for stamp, layer in stamped), key=lambda pair: pair[0])
+    times = local_times(layers, near)[rows]
+    order = np.argsort(times, kind="stable")
+    return times[order], rows[order]
 
 
 DISORDER_NS = 1_000_000
@@ -207,7 +206,8 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Evidence | None
     """The evidence of links by this axis; None if the axis itself depends on links to operations."""
     event: Callable[[LogEvent], int | None]
-    layer: Callable[[LayerTime], int | None]
+    layers: Callable[[LayerTimes], Numbers]
+    """The place of each layer line, `NO` without."""
     begins: Sequence[int]
     ends: Sequence[int]
     """Places of activities; ``ends`` never decrease within a queue."""
@@ -222,7 +222,7 @@ def axis_of_lines(source: int, lines: Sequence[int], evidence: Evidence | None) 
         by_line=True,
         evidence=evidence,
         event=lambda event: event.line if event.source == source else None,
-        layer=lambda layer: layer.line if layer.source == source and layer.line else None,
+        layers=lambda layers: np.where((layers.source == source) & (layers.line != 0), layers.line, NO),
         begins=lines,
         ends=lines,
     )
@@ -246,7 +246,7 @@ def common_axis(
         by_line=False,
         evidence=BOUNDARY_STAMPS,
         event=lambda event: None if event.stamp is None else to_host(event.stamp),
-        layer=lambda layer: None if layer.stamp is None else to_host(layer.stamp),
+        layers=clock.hosts_of,
         begins=times.called,
         ends=times.own_ends,
     )

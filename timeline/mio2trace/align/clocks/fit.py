@@ -6,7 +6,7 @@ import datetime
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import ceil
 
 import msgspec
@@ -15,7 +15,7 @@ import numpy as np
 from mio2trace.align.operations.rates import LANDMARK_EARLY_NS
 from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.model.profile import Profile
-from mio2trace.model.tables import NO, by_key
+from mio2trace.model.tables import NO, LayerTimes, Numbers, by_key
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 
@@ -39,8 +39,9 @@ def resolution(times: Iterable[int], finest_ns: int) -> int:
 
 
 def stamp_resolution(logs: Sequence[FrameworkLog]) -> int:
-    lines = (line for log in logs for lines in (log.events, log.layers) for line in lines)
-    return resolution((line.stamp.ns for line in lines if line.stamp is not None), STAMP_NS)
+    of_events = (event.stamp.ns for log in logs for event in log.events if event.stamp is not None)
+    of_layers = (map(int, log.times.clock_ns[log.times.has_stamp]) for log in logs)
+    return resolution(chain(of_events, *of_layers), STAMP_NS)
 
 
 def host_resolution(profile: Profile) -> int:
@@ -338,6 +339,11 @@ class LogClock(msgspec.Struct, frozen=True, kw_only=True):
         offset = self.offset_ns
         return _day(stamp.year, stamp.month, stamp.day, self.near_ns + offset) + stamp.ns - offset - self.host_ns
 
+    def hosts_of(self, layers: LayerTimes) -> Numbers:
+        """Convert the stamps of layers; `NO` without one."""
+        times = local_times(layers, self.near_ns + self.offset_ns)
+        return np.where(layers.has_stamp, times - self.offset_ns - self.host_ns, NO)
+
     def to_hosts(self, stamps: Iterable[LocalTime | None]) -> list[int]:
         return [self.to_host(stamp) for stamp in stamps if stamp is not None]
 
@@ -345,6 +351,22 @@ class LogClock(msgspec.Struct, frozen=True, kw_only=True):
 def local_ns(stamp: LocalTime, near_ns: int) -> int:
     """Return ns since 1970 of a local time as if it were UTC; a missing year becomes the one nearest to ``near_ns``."""
     return _day(stamp.year, stamp.month, stamp.day, near_ns) + stamp.ns
+
+
+def local_times(layers: LayerTimes, near_ns: int) -> Numbers:
+    """Return `local_ns` of the stamp of each layer."""
+    days = [0 if day is None else bounded(_day(*day, near_ns)) for day in layers.day.values]
+    times: Numbers = np.array(days, np.int64)[layers.day.codes] + layers.clock_ns
+    return times
+
+
+_EARLIEST, _LATEST = -(1 << 62), (1 << 63) - 10**17
+"""From these times a zone, or the offset of a clock to Unix time, leads to no number of more than 64 bits."""
+
+
+def bounded(time_ns: int) -> int:
+    """Return a time for a column; one that no trace can have becomes as far away as a column allows."""
+    return min(max(time_ns, _EARLIEST), _LATEST)
 
 
 @lru_cache(maxsize=256)

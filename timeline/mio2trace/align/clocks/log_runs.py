@@ -179,7 +179,7 @@ def by_process(log: FrameworkLog) -> list[FrameworkLog]:
     """Return the part of each process that wrote into the file; each has iterations or layer lines of its own.
 
     Other threads' lines belong to all processes, or to none if there are more than MOST_SHARING."""
-    owners = {event.thread for event in log.events if event.kind in _OWN} | {layer.thread for layer in log.layers}
+    owners = {event.thread for event in log.events if event.kind in _OWN} | {*log.times.thread.used}
     if len(owners) < 2 or None in owners:
         return [log]
     shared = {one for one in log.threads if one not in owners} if len(owners) <= MOST_SHARING else set()
@@ -378,7 +378,7 @@ def _joined(log: FrameworkLog, parts: Sequence[Part]) -> FrameworkLog:
 
 
 def _layers(run: FrameworkLog) -> object:
-    printed = dict.fromkeys((layer.layer, layer.direction) for layer in run.layers)
+    printed = dict.fromkeys((layer.layer, layer.direction) for layer in run.times.key.values)
     return tuple(layer.layer for layer in run.net), tuple(printed), run.iterations
 
 

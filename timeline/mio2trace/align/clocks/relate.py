@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from functools import cached_property
 from itertools import pairwise
 from math import inf
@@ -19,9 +19,11 @@ from mio2trace.align.clocks.fit import (
     MIDDLE_OF_2000_NS,
     STAMP_NS,
     LogClock,
+    bounded,
     host_resolution,
     host_span,
     local_ns,
+    local_times,
     log_clock,
     nearest_zone,
     resolution,
@@ -44,7 +46,7 @@ from mio2trace.align.operations.windows import SEARCHED_QUEUES, lines_behind
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION
 from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.model.profile import Profile, UnixTime
-from mio2trace.model.tables import NEVER, NO, by_key, distinct, least, most, plain, present
+from mio2trace.model.tables import NEVER, NO, Numbers, by_code, by_key, distinct, least, most, plain, present
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
 
@@ -68,13 +70,10 @@ class StampedLines:
     """A log's stamped lines; ``step_ns``: the resolution of stamps and host times."""
 
     def __init__(self, log: FrameworkLog, near_ns: int, step_ns: int, others: Sequence[tuple[int, LocalTime]]) -> None:
-        stamps = {record.line: record.stamp for records in (log.events, log.layers) for record in records}
-        stamps |= dict(others)
-        placed = sorted(
-            (line, local_ns(stamp, near_ns)) for line, stamp in stamps.items() if stamp is not None and line
-        )
-        self._lines = [line for line, _ in placed]
-        self._times = [time for _, time in placed]
+        layers = np.where(log.times.has_stamp, local_times(log.times, near_ns), NO)
+        lines, times = _by_line(log, lambda stamp: local_ns(stamp, near_ns), layers, others)
+        self._lines: list[int] = lines.tolist()
+        self._times: list[int] = times.tolist()
         self._step_ns = step_ns
 
     def between(self, after: int, before: int) -> tuple[int, int] | None:
@@ -83,6 +82,24 @@ class StampedLines:
         if first < 0 or last == len(self._lines):
             return None
         return self._times[first] - self._step_ns, self._times[last] + self._step_ns
+
+
+def _by_line(
+    log: FrameworkLog, to_ns: Callable[[LocalTime], int], layers: Numbers, others: Sequence[tuple[int, LocalTime]] = ()
+) -> tuple[Numbers, Numbers]:
+    """Return the lines that have a stamp, in order, each once, and their times. ``layers``: the times of the layers."""
+    events = [*((event.line, event.stamp) for event in log.events), *others]
+    times = np.array([NO if stamp is None else bounded(to_ns(stamp)) for _, stamp in events], np.int64)
+    lines = np.array([line for line, _ in events], np.int64)
+    at = len(log.events)
+    lines, times = (
+        np.concatenate((one[:at], of_layers, one[at:])) for one, of_layers in ((lines, log.times.line), (times, layers))
+    )
+    order = np.argsort(lines, kind="stable")
+    lines, times = lines[order], times[order]
+    is_last = np.append(lines[1:] != lines[:-1], True)[: len(lines)].astype(bool)
+    kept = is_last & (times != NO) & (lines != 0)
+    return lines[kept], times[kept]
 
 
 def keeps_time(
@@ -440,13 +457,12 @@ def _was_set(profile: _Dated, logs: Sequence[FrameworkLog], operations: Sequence
     if first is None or last is None:
         return False
     for log in logs:
-        stamps = {record.line: record.stamp for records in (log.events, log.layers) for record in records}
-        lines = [(line, clock.to_host(stamp)) for line, stamp in sorted(stamps.items()) if stamp is not None and line]
+        lines, times = _by_line(log, clock.to_host, clock.hosts_of(log.times))
         own = [operation for operation in operations if operation.source == log.source]
-        for (before, at), (after, then) in pairwise(lines):
-            if not own or own[0].line >= before or abs(then - at) <= last - first:
-                continue
-            from_ns, to_ns = sorted((at, then))
+        apart = np.abs(np.diff(times)) > last - first
+        for place in np.flatnonzero(apart & (lines[:-1] > (own[0].line if own else NEVER))).tolist():
+            before, after = lines[place : place + 2].tolist()
+            from_ns, to_ns = sorted(times[place : place + 2].tolist())
             commands, offset = profile.profile.commands, profile.unix.offset_ns - clock.host_ns
             starts = commands.host_start_ns[commands.is_kernel].tolist()
             count = sum(start != NO and from_ns < start + offset < to_ns for start in starts)
@@ -495,8 +511,10 @@ def _lacks_its_last_iteration(profile: _Dated, logs: Sequence[FrameworkLog], clo
     for log in logs:
         numbers = {event.number for event in log.events if event.kind == "iteration"}
         behind = max((event.line for event in log.events if event.kind == "iteration"), default=0)
-        goes_on = (log.iterations or 0) not in numbers or any(layer.line > behind for layer in log.layers)
-        stamps = clock.to_hosts(line.stamp for lines in (log.events, log.layers) for line in lines)
+        goes_on = (log.iterations or 0) not in numbers or bool((log.times.line > behind).any())
+        stamps = clock.to_hosts(event.stamp for event in log.events)
+        if log.times.has_stamp.any():
+            stamps.append(int(clock.hosts_of(log.times).max()))
         if last is not None and stamps and goes_on:
             return -LANDMARK_EARLY_NS <= max(stamps) - last <= LANDMARK_LATE_NS
     return False
@@ -580,12 +598,15 @@ def _landmark(
             clocks += [log_clock(stamp, at, f"{what} of a queue") for at in profile.ends_ns()]
         likely = [clock for clock in clocks if clock.residual_ns >= -LANDMARK_EARLY_NS] or clocks
         return min(likely, key=lambda clock: abs(clock.residual_ns)), LANDMARK_LATE_NS
-    stamped = [pair for log in logs for pair in in_order(log.layers)]
+    stamped = [(times, log.times.take(rows)) for log in logs for times, rows in (in_order(log.times),) if len(rows)]
     if stamped:
-        bound = any(stamps_bound(log.layers) for log in logs)
-        layer = max(stamped, key=lambda pair: pair[0])[1] if bound else min(stamped, key=lambda pair: pair[0])[1]
-        assert layer.stamp is not None
-        return log_clock(layer.stamp, last, "the log's layer lines and the last enqueue"), LANDMARK_LATE_NS
+        if any(stamps_bound(log.times) for log in logs):
+            times, layers = max(stamped, key=lambda one: int(one[0][-1]))
+            stamp = layers.stamp(int(np.searchsorted(times, times[-1])))
+        else:
+            stamp = min(stamped, key=lambda one: int(one[0][0]))[1].stamp(0)
+        assert stamp is not None
+        return log_clock(stamp, last, "the log's layer lines and the last enqueue"), LANDMARK_LATE_NS
     for log in logs:
         if log.last_stamp is not None:
             clock = log_clock(log.last_stamp, last, "the log's last line and the last enqueue")
@@ -599,15 +620,26 @@ def _goes_back(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -
     if profile.went_back:
         return False
     for log in logs:
-        records = [one for its in (log.events, log.layers) for one in its if one.line]
-        latest: dict[int | None, int] = {}
-        for one in sorted(records, key=lambda one: one.line):
-            if one.stamp is not None:
-                at = clock.to_host(one.stamp)
-                if at < latest.get(one.thread, at) - LINE_NS:
-                    return True
-                latest[one.thread] = at
+        for lines, times in _by_thread(log, clock).values():
+            order = np.argsort(lines, kind="stable")
+            if (np.diff(times[order[lines[order] != 0]]) < -LINE_NS).any():
+                return True
     return False
+
+
+def _by_thread(log: FrameworkLog, clock: LogClock) -> dict[int | None, tuple[Numbers, Numbers]]:
+    """Return the lines of each thread that have a stamp, and their times on the host: events, then layers."""
+    told: dict[int | None, list[tuple[int, int]]] = {}
+    for event in log.events:
+        if event.stamp is not None:
+            told.setdefault(event.thread, []).append((event.line, bounded(clock.to_host(event.stamp))))
+    found = {thread: np.array(its, np.int64).T for thread, its in told.items()}
+    layers = log.times.take(log.times.has_stamp)
+    placed = np.stack((layers.line, clock.hosts_of(layers)))
+    for code, rows in by_code(np.arange(len(layers)), layers.thread.codes):
+        thread = layers.thread.values[code]
+        found[thread] = np.concatenate((found.get(thread, placed[:, :0]), placed[:, rows]), axis=1)
+    return {thread: (lines, times) for thread, (lines, times) in found.items()}
 
 
 def _lie_in_calls(
@@ -617,10 +649,13 @@ def _lie_in_calls(
     profile, unix = dated.profile, dated.unix
     if clock.is_doubtful or dated.went_back:
         return False
-    stamps: dict[int | None, set[int]] = {}
-    for one in (*(one for log in logs for its in (log.events, log.layers) for one in its), *operations):
+    printed: dict[int | None, list[Numbers]] = {}
+    for log in logs:
+        for thread, (_, times) in _by_thread(log, clock).items():
+            printed.setdefault(thread, []).append(times)
+    for one in operations:
         if one.stamp is not None:
-            stamps.setdefault(one.thread, set()).add(clock.to_host(one.stamp) - unix.offset_ns)
+            printed.setdefault(one.thread, []).append(np.array([bounded(clock.to_host(one.stamp))]))
     away = LINE_NS + clock.error_ns + unix.error_ns
     after = away + max(host_step_ns, host_resolution(profile))
     before = away + stamp_resolution(logs)
@@ -630,8 +665,8 @@ def _lie_in_calls(
     queues = dict(by_key(np.flatnonzero(is_long), commands.queue[is_long]))
     if len(queues) < len(present(commands.queue)):
         return False
-    for times in stamps.values():
-        following = np.array([*sorted(min(max(NO, time), NEVER) for time in times), NEVER], np.int64)
+    for parts in printed.values():
+        following = np.append(np.sort(np.concatenate(parts)) - unix.offset_ns, NEVER)
         next_ = following[np.searchsorted(following, begins)]
         if all((next_[rows] < ends[rows]).any() for rows in queues.values()):
             return True

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
 
-from mio2trace.model.log import Direction, FrameworkLog, LayerTime
+from mio2trace.model.log import Direction, FrameworkLog
+from mio2trace.model.tables import LayerTimes, Pool, summed
 from mio2trace.notes import Notes
 
 LayerKey = tuple[int, Direction | None]
@@ -55,28 +57,27 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
 def by_place(log: FrameworkLog) -> FrameworkLog:
     """Number the layers by their places in the net of the set-up, if layer lines are lost."""
     places = {layer.layer: place for place, layer in enumerate(log.net)}
-    if all(places.get(layer.layer, layer.index) == layer.index for layer in log.layers):
+    keys = log.times.key
+    if all(places.get(key.layer, key.place) == key.place for key in keys.values):
         return log
-    if not all(layer.layer in places for layer in log.layers):
+    if not all(key.layer in places for key in keys.values):
         return log
-    return msgspec.structs.replace(
-        log, layers=tuple(msgspec.structs.replace(layer, index=places[layer.layer]) for layer in log.layers)
-    )
+    place = np.array([places[key.layer] for key in keys.values], np.int64)[keys.codes]
+    return msgspec.structs.replace(log, layers=log.times.changed(place=place))
 
 
 def read_net(logs: Sequence[FrameworkLog], notes: Notes) -> Net:
     """Return the net of the log with most layers, completed by others. Contradicting names add a note."""
-    best: Sequence[LayerTime] = max((log.layers for log in logs), key=len, default=())
+    best = max((log.times for log in logs), key=len, default=LayerTimes())
     built = {layer.layer: layer for log in logs for layer in log.net}
     names: dict[int, str] = {}
-    times: dict[tuple[int, Direction], list[int]] = {}
-    for layer in best:
-        names.setdefault(layer.index, layer.layer)
-        times.setdefault((layer.index, layer.direction), []).append(layer.printed_ns)
+    for key in best.key.values:
+        names.setdefault(key.place, key.layer)
     for log in logs:
-        for layer in log.layers:
-            if names.get(layer.index, layer.layer) != layer.layer:
-                notes.add("sources name a layer differently", f"{names[layer.index]} / {layer.layer}")
+        keys = log.times.key
+        differ = keys.where(lambda key: names.get(key.place, key.layer) != key.layer)
+        for key in keys.take(differ).each():
+            notes.add("sources name a layer differently", f"{names[key.place]} / {key.layer}")
     if set(names.values()) < built.keys():
         if names:
             notes.add("layer without a printed time", count=len(built) - len(names))
@@ -84,7 +85,10 @@ def read_net(logs: Sequence[FrameworkLog], notes: Notes) -> Net:
     gaps = len(names) and max(names) + 1 - len(names)
     if gaps:
         notes.add("layers missing from the numbering of per_layer_info", count=gaps)
-    means = {key: sum(its) // len(its) for key, its in times.items()}
+    of_way = Pool.of((key.place, key.direction) for key in best.key.values).take(best.key.codes)
+    sums = summed(of_way.codes, best.printed_ns, len(of_way.values)).tolist()
+    counts = np.bincount(of_way.codes).tolist()
+    means = {way: total // count for way, total, count in zip(of_way.values, sums, counts, strict=True)}
     layers = []
     for index, name in sorted(names.items()):
         known = built.get(name)

@@ -8,8 +8,9 @@ iterations it is in neither.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from operator import attrgetter
 
 import msgspec
 import numpy as np
@@ -20,7 +21,7 @@ from mio2trace.align.links import DOUBTED, NONE, Links, neighbours
 from mio2trace.evidence import ORDER
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.profile import NAMELESS, Activity
-from mio2trace.model.tables import NO, Activities, Numbers, by_key, in_order_of, numbers, present
+from mio2trace.model.tables import NEVER, NO, Activities, Numbers, by_key, in_order_of, numbers, present
 
 ANCHORS = 256
 """Places from which repetitions are searched; a stretch longer than two gaps between them is found."""
@@ -385,6 +386,11 @@ def _around(links: Links, before: int, after: int) -> int:
     return links.pass_id(one.phase, one.iteration, repeated=one.repeated)
 
 
+def _place(sources: Numbers, lines: Numbers) -> Numbers:
+    """Return numbers in the order of sources, and in each of its lines."""
+    return sources * (1 << 40) + lines
+
+
 def place_updates(attribution: Attribution) -> None:
     """Set passes of kernels of calls between the last layer line of an iteration and its own line."""
     links = attribution.links
@@ -393,23 +399,24 @@ def place_updates(attribution: Attribution) -> None:
         for event in attribution.events
         if event.kind == "iteration" and event.number is not None
     )
-    layer_lines = sorted((layer.source, layer.line) for log in attribution.logs for layer in log.layers)
-    iteration_of: dict[int, int] = {}
-    for operation in links.operations if ended else ():
-        own = operation.source, operation.line
-        place, following = bisect_left(ended, (*own, 0)), bisect_right(layer_lines, own)
-        if operation.phase != "run" or place == len(ended) or ended[place][0] != operation.source:
-            continue
-        source, end, iteration = ended[place]
-        if following == len(layer_lines) or layer_lines[following] > (source, end):
-            iteration_of[operation.index] = iteration
-    if not iteration_of or not len(attribution.profile.activities):
+    if not ended or not len(attribution.profile.activities):
+        return
+    running = [one for one in links.operations if one.phase == "run"]
+    sources, lines, of = (np.array([*map(attrgetter(name), running)], np.int64) for name in ("source", "line", "index"))
+    own, end_sources = _place(sources, lines), np.array([source for source, _, _ in ended], np.int64)
+    ends = np.append(_place(end_sources, np.array([line for _, line, _ in ended], np.int64)), NEVER)
+    layer_lines = np.sort(np.concatenate([_place(log.times.source, log.times.line) for log in attribution.logs]))
+    at = np.searchsorted(ends, own)
+    following = np.append(layer_lines, NEVER)[np.searchsorted(layer_lines, own, "right")]
+    is_behind = (np.append(end_sources, NO)[at] == sources) & (following > ends[at])
+    of, at = of[is_behind], at[is_behind]
+    if not len(of):
         return
     passes = np.asarray(links.pass_of)
     iterations = numbers((one.iteration for one in links.passes), len(links.passes))
     indices = np.asarray(links.operation_of)
-    ended_by = np.zeros(max(int(indices.max(initial=NONE)), *iteration_of) + 2, np.int64)
-    ended_by[list(iteration_of)] = list(iteration_of.values())
+    ended_by = np.zeros(max(int(indices.max(initial=NONE)), int(of.max())) + 2, np.int64)
+    ended_by[of] = np.array([number for _, _, number in ended])[at]
     given: list[Numbers] = []
     for _, rows in by_key(np.arange(len(passes)), attribution.profile.commands.queue):
         last, _ = neighbours(passes[rows] != NONE)

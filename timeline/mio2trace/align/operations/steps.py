@@ -89,16 +89,16 @@ def _captured(attribution: Attribution) -> dict[int, float]:
     captures = [(begin, end) for (begin, _, opens), (_, end, goes_on) in pairwise(ends) if opens and not goes_on]
     of_lines, of_calls = attribution.fitted.get(False), attribution.fitted.get(True)
     lines, calls = stamped_lines(attribution.logs, attribution.operations, of_lines, of_calls, attribution.stamp_ns)
-    own = {one.line: one for one in calls}
-    lines.sort()
-    at = [one.line for one in lines]
+    own = {line: (low, high) for line, low, high in calls.tolist()}
+    around = sorted(lines.tolist())
+    at = [line for line, _, _ in around]
     captured: dict[int, float] = {}
     for operation in attribution.operations if captures else ():
         stamped = own.get(operation.line)
         place = bisect_left(at, operation.line)
-        if stamped is None and not 0 < place < len(lines):
+        if stamped is None and not 0 < place < len(around):
             continue
-        low, high = (lines[place - 1].low, lines[place].high) if stamped is None else stamped[1:]
+        low, high = (around[place - 1][1], around[place][2]) if stamped is None else stamped
         inside = max(min(high, end) - max(low, begin) for begin, end in captures)
         if inside > 0:
             captured[operation.index] = inside / (high - low)

@@ -8,21 +8,20 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from mio2trace.align.clocks.axis import HostTimes, Timeline
-from mio2trace.align.clocks.fit import STAMP_NS, LogClock, resolution, stamp_of_call
+from mio2trace.align.clocks.fit import STAMP_NS, LogClock, bounded, resolution, stamp_of_call
 from mio2trace.align.links import Links
 from mio2trace.align.operations.rows import FIRST_ADDRESS, buffers_among
 from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, POSITION, Evidence
 from mio2trace.kernels.names import kernel_name
-from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent
+from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.model.profile import Profile
-from mio2trace.model.tables import NEVER, NO, distinct
+from mio2trace.model.tables import NEVER, NO, Numbers, distinct
 from mio2trace.ops.operation import Operation
 
 ENOUGH_BUFFERS, MOST_BUFFERS = 6, 10_000
@@ -187,8 +186,8 @@ def by_lines(lines: Sequence[int], operations: Sequence[Operation], axis: Timeli
 def by_stamps(
     positions: Sequence[int],
     operations: Sequence[Operation],
-    lines: Sequence[Stamped],
-    calls: Sequence[Stamped],
+    lines: Stamped,
+    calls: Stamped,
     times: HostTimes,
     streams: int,
     *,
@@ -199,7 +198,7 @@ def by_stamps(
 
     ``lines``: the log's. ``calls``: entries with stamps. ``host_step_ns``: step of host times. ``late``: late lines
     bound nothing in front of them, late calls are not bound from the front by lines."""
-    stamped = _in_order([*lines, *calls])
+    stamped = _in_order(np.concatenate((lines, calls)))
     wrong = int((stamped[1:, 2] < stamped[:-1, 1]).sum())
     if not len(stamped) or wrong * DISORDER > len(stamped):
         return None
@@ -215,24 +214,16 @@ def by_stamps(
     return Windows(first=array("q", first.tobytes()), last=array("q", last.tobytes()), by=BOUNDARY_STAMPS)
 
 
-def _in_order(stamped: Sequence[Stamped]) -> NDArray[Any]:
-    """Return (line, low, high) of each, in order, each once. Times that no trace can have are Python's integers."""
-    try:
-        columns = np.array(stamped, np.int64).reshape(-1, 3)
-    except OverflowError:
-        return np.array(sorted({*stamped}), object).reshape(-1, 3)
-    columns = columns[np.lexsort(columns.T[::-1])]
+def _in_order(stamped: Stamped) -> Stamped:
+    """Return each once, in order."""
+    columns = stamped[np.lexsort(stamped.T[::-1])]
     is_new = np.append(True, (np.diff(columns, axis=0) != 0).any(axis=1))[: len(columns)]
-    found: NDArray[Any] = columns[is_new.astype(bool)]
+    found: Stamped = columns[is_new.astype(bool)]
     return found
 
 
-class Stamped(NamedTuple):
-    """A line with its earliest and latest host time."""
-
-    line: int
-    low: int
-    high: int
+Stamped = Numbers
+"""Rows of a line, its earliest and its latest host time."""
 
 
 def stamped_lines(
@@ -241,24 +232,35 @@ def stamped_lines(
     of_lines: LogClock | None,
     of_calls: LogClock | None,
     stamp_ns: int,
-) -> tuple[list[Stamped], list[Stamped]]:
+) -> tuple[Stamped, Stamped]:
     """Return the log's stamped lines and the stamped calls, each by its clock."""
     source = operations[0].source if operations else None
-    records: list[LogEvent | LayerTime] = []
+    lines: list[Stamped] = [_NONE_STAMPED]
     for log in logs if of_lines is not None else ():
-        records += (*log.events, *log.layers) if log.source == source else ()
+        if log.source == source and of_lines is not None:
+            events = [(event.line, event.stamp) for event in log.events if event.stamp is not None and event.line]
+            layers = log.times.take(log.times.has_stamp & (log.times.line != 0))
+            lines.append(_stamped_events(events, of_lines, stamp_ns))
+            lines.append(_stamped(layers.line, of_lines.hosts_of(layers), of_lines, stamp_ns))
     own = [(one.line, at) for one in operations if of_calls is not None and (at := stamp_of_call(one)) is not None]
+    if of_calls is None or not own:
+        return np.concatenate(lines), _NONE_STAMPED
     step = stamp_ns if of_calls is of_lines else resolution((at.ns for _, at in own), STAMP_NS)
-    return (
-        [_stamped(record.line, record.stamp, of_lines, stamp_ns) for record in records if record.stamp and record.line],
-        [_stamped(line, at, of_calls, step) for line, at in own],
-    )
+    return np.concatenate(lines), _stamped_events(own, of_calls, step)
 
 
-def _stamped(line: int, stamp: LocalTime, clock: LogClock | None, step: int) -> Stamped:
-    assert clock is not None
-    at, error = clock.to_host(stamp), clock.error_ns if clock.is_fitted else 0
-    return Stamped(line, at - STAMP_NS - error, at + step + error)
+_NONE_STAMPED: Stamped = np.empty((0, 3), np.int64)
+
+
+def _stamped_events(events: Sequence[tuple[int, LocalTime]], clock: LogClock, step: int) -> Stamped:
+    lines = np.array([line for line, _ in events], np.int64)
+    times = np.array([bounded(clock.to_host(stamp)) for _, stamp in events], np.int64)
+    return _stamped(lines, times, clock, step)
+
+
+def _stamped(lines: Numbers, times: Numbers, clock: LogClock, step: int) -> Stamped:
+    error = clock.error_ns if clock.is_fitted else 0
+    return np.stack((lines, times - STAMP_NS - error, times + step + error), axis=1)
 
 
 def lines_behind(operations: Sequence[Operation], streams: int) -> list[int]:

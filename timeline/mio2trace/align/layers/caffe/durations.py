@@ -498,9 +498,9 @@ def _printed_span(attribution: Attribution, clock: LogClock) -> list[tuple[int, 
     """Return one iteration that ended before printing began, if there are only layer times (CK's digest)."""
     total = sum(layer.printed_ns(direction) or 0 for layer, direction in attribution.net.execution_order())
     for log in attribution.logs:
-        stamped = in_order(log.layers)
-        if stamped and total and not stamps_bound(log.layers) and log.iterations in (None, 1):
-            stamp = stamped[0][1].stamp
+        _, rows = in_order(log.times)
+        if len(rows) and total and not stamps_bound(log.times) and log.iterations in (None, 1):
+            stamp = log.times.stamp(int(rows[0]))
             assert stamp is not None
             averages = (log.average_forward_ns or 0) + (log.average_backward_ns or 0)
             end = clock.to_host(stamp)

@@ -20,8 +20,8 @@ from mio2trace.align.clocks.axis import Timeline, chances_between, stamps_bound
 from mio2trace.align.links import DOUBTED, NONE, LayerRun
 from mio2trace.align.operations.rates import CONTRADICTED, LIKE, LINE_NS, MOST_STRAY, STRAY, TOLERANCE_NS
 from mio2trace.evidence import ORDER
-from mio2trace.model.log import LayerTime, LogEvent
-from mio2trace.model.tables import Numbers, by_key
+from mio2trace.model.log import LogEvent
+from mio2trace.model.tables import NO, LayerTimes, Numbers, by_key, plain
 
 _SOON_NS = LINE_NS // 4
 _GAP_NS = 8 * LINE_NS
@@ -322,56 +322,75 @@ def place_by_layer_lines(attribution: Attribution) -> None:
     if axis is None or axis.evidence in attribution.without:
         return
     for log in attribution.logs:
-        if not stamps_bound(log.layers):
+        layers = log.times
+        if not stamps_bound(layers):
             continue
-        placed = [(layer, place) for layer in log.layers if (place := axis.layer(layer)) is not None]
-        if all(layer.line for layer, _ in placed):
-            placed.sort(key=lambda pair: pair[0].line)
-        else:
-            placed.sort(key=lambda pair: pair[1])
-        placed = [*placed[:1], *(pair for before, pair in pairwise(placed) if not _is_copy(before[0], pair[0]))]
-        layers, places = [layer for layer, _ in placed], [place for _, place in placed]
-        placed.clear()  # as many as lines: what follows takes more
-        _place(attribution, axis, layers, places)
+        places = axis.layers(layers)
+        rows = np.flatnonzero(places != NO)
+        lines = layers.line[rows]
+        rows = rows[np.argsort(lines if lines.all() else places[rows], kind="stable")]
+        rows = rows[~_copies(layers.take(rows))]
+        _place(attribution, axis, layers.take(rows), places[rows])
 
 
-def _is_copy(layer: LayerTime, other: LayerTime) -> bool:
-    same_time = other.stamp is not None and other.stamp == layer.stamp
-    return same_time and msgspec.structs.replace(other, line=layer.line) == layer
+def _copies(layers: LayerTimes) -> NDArray[np.bool_]:
+    """Return whether each is the one before it, printed once more."""
+    columns = (
+        layers.source,
+        layers.key.codes,
+        layers.printed_ns,
+        layers.day.codes,
+        layers.clock_ns,
+        layers.thread.codes,
+    )
+    copies = layers.has_stamp.copy()
+    copies[:1] = False
+    for column in columns:
+        copies[1:] &= column[1:] == column[:-1]
+    return copies
 
 
-def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime], places: Sequence[int]) -> None:
+def _place(attribution: Attribution, axis: Timeline, layers: LayerTimes, places: Numbers) -> None:
     """Give each activity to its most likely layer; each layer line is a run. ``places``: of the lines on the axis."""
     links = attribution.links
-    numbered = _iterations_of(attribution, axis, layers)
-    iterations = [number for number, _ in numbered]
-    runs = []
-    for layer, place, iteration in zip(layers, places, iterations, strict=True):
-        host_end = None if axis.by_line else place
-        if axis.by_line and attribution.clock is not None and layer.stamp is not None:
-            host_end = attribution.clock.to_host(layer.stamp)
-        runs.append(
-            links.add_run(
-                LayerRun(
-                    layer=layer.layer,
-                    layer_index=layer.index,
-                    direction=layer.direction,
-                    pass_=links.pass_id("iteration", iteration, layer.direction),
-                    printed_ns=layer.printed_ns,
-                    host_start_ns=None if host_end is None else host_end - layer.printed_ns,
-                    host_end_ns=host_end,
-                )
+    iterations, chances_of = _iterations_of(attribution, axis, layers, places)
+    host_ends = places
+    if axis.by_line:
+        clock = attribution.clock
+        host_ends = np.full(len(layers), NO) if clock is None else clock.hosts_of(layers)
+    columns = zip(layers.key.each(), iterations.tolist(), layers.printed_ns.tolist(), plain(host_ends), strict=True)
+    runs = [
+        links.add_run(
+            LayerRun(
+                layer=key.layer,
+                layer_index=key.place,
+                direction=key.direction,
+                pass_=links.pass_id("iteration", iteration, key.direction),
+                printed_ns=printed_ns,
+                host_start_ns=None if host_end is None else host_end - printed_ns,
+                host_end_ns=host_end,
             )
         )
-    begun = _begun(attribution, layers)
+        for key, iteration, printed_ns, host_end in columns
+    ]
+    begun, begun_by = _begun(attribution, layers)
     # Of stamps that are coarse no cut is known where the line is.
-    follows = list(_follows(attribution, layers, iterations, begun if axis.by_line else [None] * len(layers)))
-    chances = {} if axis.evidence else chances_between(links, sorted(layer.line for layer in layers))
+    opened = begun_by if axis.by_line else np.full(len(layers), NONE)
+    follows = _follows(attribution, layers, iterations, np.append([event.line for event in begun], NO)[opened])
+    chances = {} if axis.evidence else chances_between(links, np.sort(layers.line).tolist())
     for positions in _rows_of_queues(attribution, axis):
-        given = _rows(attribution, axis, layers, places, follows, begun, positions)
+        given = _rows(
+            attribution,
+            axis,
+            layers,
+            places,
+            follows,
+            _floors(attribution, axis, begun, positions)[begun_by],
+            positions,
+        )
         one_by_one: Sequence[int] = range(len(runs))
         if axis.evidence is not None and given.are_apart:
-            is_sure = np.array([of_number >= 1 for _, of_number in numbered])
+            is_sure = chances_of >= 1
             is_sure[[*given.unsure]] = False
             sure = np.flatnonzero(is_sure & (given.first < given.stop))
             of_run = (given.stop - given.first)[sure]
@@ -379,7 +398,7 @@ def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]
             links.give_layers(np.asarray(positions)[rows], np.repeat(np.array(runs)[sure], of_run), axis.evidence)
             one_by_one = np.flatnonzero(~is_sure).tolist()
         for number in one_by_one:
-            run, row, of_number = runs[number], given.row(number), numbered[number][1]
+            run, row, of_number = runs[number], given.row(number), float(chances_of[number])
             of_row, confidences = positions[row.first : row.stop], row.confidences
             if of_number < 1:
                 confidences = [of_number * one for one in confidences or [1.0] * len(of_row)]
@@ -395,7 +414,7 @@ def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]
                 if confidence >= DOUBTED and position not in chances:
                     attribution.give_layer([position], run, axis.evidence, confidence=confidence)
                     if other is not None:
-                        links.give_next_layer(position, layers[other[0]].layer, other[1])
+                        links.give_next_layer(position, layers.layer.at(other[0]), other[1])
 
 
 def _rows_of_queues(attribution: Attribution, axis: Timeline) -> Iterator[list[int]]:
@@ -418,27 +437,18 @@ def _rows_of_queues(attribution: Attribution, axis: Timeline) -> Iterator[list[i
 def _rows(
     attribution: Attribution,
     axis: Timeline,
-    layers: Sequence[LayerTime],
-    places: Sequence[int],
-    follows: Sequence[bool],
-    begun: Sequence[LogEvent | None],
+    layers: LayerTimes,
+    places: Numbers,
+    follows: NDArray[np.bool_],
+    floor: Numbers,
     positions: Sequence[int],
 ) -> Rows:
     host = attribution.host_times
     ends = _latest(axis.ends, positions)
-    clock = attribution.clock
-    unsharp = clock.error_ns if clock is not None and clock.is_fitted and not axis.by_line else 0
-    error = 0 if axis.by_line or host is None else host.error_ns + unsharp
-    # What ended before the line that begins the iteration is in none of its layers.
-    floor_of = {
-        event.line: 0 if (place := axis.event(event)) is None else bisect_right(ends, place - error)
-        for event in {event.line: event for event in begun if event is not None}.values()
-    }
-    floors = [0 if event is None else floor_of[event.line] for event in begun]
+    unsharp = _unsharp_ns(attribution, axis)
     count = len(layers)
-    is_followed, floor = np.array(follows, bool), np.array(floors, np.int64)
     if axis.by_line:
-        stops = np.searchsorted(np.asarray(ends), [layer.line for layer in layers], "right")
+        stops = np.searchsorted(np.asarray(ends), layers.line, "right")
         first = np.maximum(floor, np.append(0, stops)[:count])
         between = Rows(first, np.maximum(first, stops), {})
         if host is None:
@@ -447,24 +457,38 @@ def _rows(
     if axis.ends is not host.own_ends:
         ends = _latest(host.own_ends, positions)
     times = Times(begins=_latest(host.called, positions), ends=ends, error_ns=host.error_ns + unsharp)
-    printed_ns = np.array([layer.printed_ns for layer in layers], np.int64)
+    printed_ns = layers.printed_ns
     if axis.by_line:
         # Its end is between the last activity before its line and the first one behind.
         begins, own_ends = np.asarray(times.begins), np.asarray(times.ends)
         stamp = np.where(stops > 0, own_ends[stops - 1], begins[0])
         behind = begins[np.minimum(stops, len(positions) - 1)]
         latest = np.where(stops < len(positions), np.maximum(stamp, behind), stamp + printed_ns)
-        given = likeliest_rows(Lines(stamp, latest, printed_ns, is_followed, floor), times)
+        given = likeliest_rows(Lines(stamp, latest, printed_ns, follows, floor), times)
         return _between_lines(given, follows, between)
-    stamp = np.array(places, np.int64)
-    return likeliest_rows(Lines(stamp, stamp + attribution.stamp_ns, printed_ns, is_followed, floor), times)
+    return likeliest_rows(Lines(places, places + attribution.stamp_ns, printed_ns, follows, floor), times)
+
+
+def _unsharp_ns(attribution: Attribution, axis: Timeline) -> int:
+    clock = attribution.clock
+    return clock.error_ns if clock is not None and clock.is_fitted and not axis.by_line else 0
+
+
+def _floors(attribution: Attribution, axis: Timeline, begun: Sequence[LogEvent], positions: Sequence[int]) -> Numbers:
+    """Return the first activity that may be in an iteration begun by each event; at the end, without any."""
+    host = attribution.host_times
+    ends = _latest(axis.ends, positions)
+    error = 0 if axis.by_line or host is None else host.error_ns + _unsharp_ns(attribution, axis)
+    # What ended before the line that begins the iteration is in none of its layers.
+    floors = [0 if (place := axis.event(event)) is None else bisect_right(ends, place - error) for event in begun]
+    return np.array([*floors, 0], np.int64)
 
 
 def _latest(times: Sequence[int], positions: Sequence[int]) -> Sequence[int]:
     return array("q", np.maximum.accumulate(np.asarray(times, np.int64)[np.asarray(positions)]).tobytes())
 
 
-def _between_lines(given: Rows, follows: Sequence[bool], between: Rows) -> Rows:
+def _between_lines(given: Rows, follows: NDArray[np.bool_], between: Rows) -> Rows:
     """Restrict rows by printed times to the activities between two lines (``between``).
 
     If they disagree often, printed times are not this profile's (a log of another device), and only lines count."""
@@ -486,31 +510,34 @@ def _between_lines(given: Rows, follows: Sequence[bool], between: Rows) -> Rows:
     return kept
 
 
-def _begun(attribution: Attribution, layers: Sequence[LayerTime]) -> list[LogEvent | None]:
-    source = layers[0].source if layers else None
+def _begun(attribution: Attribution, layers: LayerTimes) -> tuple[list[LogEvent], Numbers]:
+    """Return the events that end or begin iterations, in order, and which of them is the last before each layer."""
+    source = int(layers.source[0]) if layers else None
     events = [event for event in attribution.events if event.kind in (*_BEGIN, "iteration") and event.source == source]
     events = sorted((event for event in events if event.line), key=lambda event: event.line)
-    lines = [event.line for event in events]
-    before = [bisect_left(lines, layer.line) for layer in layers]
-    return [events[place - 1] if place else None for place in before]
+    return events, np.searchsorted(np.array([event.line for event in events], np.int64), layers.line) - 1
 
 
 def _follows(
     attribution: Attribution,
-    layers: Sequence[LayerTime],
-    iterations: Sequence[int],
-    begun: Sequence[LogEvent | None],
-) -> Iterator[bool]:
-    """Yield whether no line is lost between a layer line and the one before it."""
-    whole = attribution.net.is_whole
-    place = _order(attribution)
-    before: tuple[int, int] | None = None
-    line = -1
-    for layer, iteration, event in zip(layers, iterations, begun, strict=True):
-        at = place.get((layer.index, layer.direction), -1)
-        opens = at == 0 and event is not None and event.line > line
-        yield whole and (opens or before == (iteration, at - 1))
-        before, line = (iteration, at), layer.line
+    layers: LayerTimes,
+    iterations: Numbers,
+    begun: Numbers,
+) -> NDArray[np.bool_]:
+    """Return whether no line is lost between a layer line and the one before it. ``begun``: the line of the event that
+    began the iteration, `NO` if it is not known."""
+    at = _places(attribution, layers)
+    follows: NDArray[np.bool_] = (at == 0) & (begun > np.append(-1, layers.line[:-1]))
+    follows[1:] |= (iterations[1:] == iterations[:-1]) & (at[1:] - 1 == at[:-1])
+    return follows if attribution.net.is_whole else np.zeros_like(follows)
+
+
+def _places(attribution: Attribution, layers: LayerTimes) -> Numbers:
+    """Return the places of layers in the order of execution, `NONE` for one that is not in the net."""
+    order = _order(attribution)
+    return np.array([order.get((key.place, key.direction), NONE) for key in layers.key.values], np.int64)[
+        layers.key.codes
+    ]
 
 
 def _order(attribution: Attribution) -> dict[tuple[int, str], int]:
@@ -518,18 +545,18 @@ def _order(attribution: Attribution) -> dict[tuple[int, str], int]:
     return {(layer.index, direction): number for number, (layer, direction) in enumerate(order)}
 
 
-def _iterations_of(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]) -> list[tuple[int, float]]:
-    """Return the iteration of each layer line and its probability.
+def _iterations_of(
+    attribution: Attribution, axis: Timeline, layers: LayerTimes, places: Numbers
+) -> tuple[Numbers, NDArray[np.float64]]:
+    """Return the iteration of each layer line, and its probability.
 
     An ``Iteration: K`` line ends iteration K. If one is lost, repeated layers show where an iteration ends."""
-    by_line = all(layer.line for layer in layers)
+    by_line = bool(layers.line.all())
 
-    def place_of(record: LogEvent | LayerTime) -> int | None:
-        if by_line:
-            return record.line
-        return axis.event(record) if isinstance(record, LogEvent) else axis.layer(record)
+    def place_of(event: LogEvent) -> int | None:
+        return event.line if by_line else axis.event(event)
 
-    source = layers[0].source if layers else None
+    source = int(layers.source[0]) if layers else None
     events = [event for event in attribution.events if event.source == source]
     ended = sorted(
         (place, event.number)
@@ -537,19 +564,19 @@ def _iterations_of(attribution: Attribution, axis: Timeline, layers: Sequence[La
         if event.kind == "iteration" and event.number is not None and (place := place_of(event)) is not None
     )
     begun = [place for event in events if event.kind in _BEGIN and (place := place_of(event)) is not None]
-    befores = np.searchsorted([place for place, _ in ended], [place_of(layer) or 0 for layer in layers])
-    order = _order(attribution)
-    result = [(1, 1.0)] * len(layers)
-    is_begun = bool(begun) and min(begun) <= (place_of(layers[0]) or 0)
+    own = layers.line if by_line else places
+    befores = np.searchsorted([place for place, _ in ended], own)
+    at, end = _places(attribution, layers), len(_order(attribution)) - 1
+    iterations, chances = np.ones(len(layers), np.int64), np.ones(len(layers))
+    is_begun = bool(begun) and min(begun) <= own[0]
     count = attribution.iterations()
     for before, members in by_key(np.arange(len(layers)), befores):
         low = ended[before - 1][1] if before else 0 if is_begun else None
         high = ended[before][1] if before < len(ended) else None
-        ats = [order.get((layers[number].index, layers[number].direction), NONE) for number in members.tolist()]
-        for first, last, iteration, is_told in _numbered(ats, low, high, len(order) - 1, count):
-            told = max(1, iteration), 1.0 if is_told else LIKE
-            result[members[first] : members[last] + 1] = [told] * (last + 1 - first)
-    return result
+        for first, last, iteration, is_told in _numbered(at[members].tolist(), low, high, end, count):
+            told = slice(members[first], members[last] + 1)
+            iterations[told], chances[told] = max(1, iteration), 1.0 if is_told else LIKE
+    return iterations, chances
 
 
 def _numbered(
