@@ -6,15 +6,16 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise, repeat
-from operator import attrgetter, le, lt, neg
+from operator import attrgetter, neg
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.draw.base import ROW, TimeBase, highest_shown, shifted, six_digits, three_digits
+from mio2trace.draw.base import ROW, TimeBase, all_three_digits, highest_shown, shifted, six_digits, three_digits
 from mio2trace.draw.device import DeviceSide
 from mio2trace.draw.selection import Chosen
+from mio2trace.model.tables import NEVER
 from mio2trace.trace import CounterValue, CounterValues, Numbers
 
 _PAUSE = 20
@@ -147,11 +148,31 @@ def _rates(name: str, unit: str, spans: _Spans, side: DeviceSide) -> Iterator[Co
         starts, ends, rates = map(np.concatenate, zip(*spans.pop(device), strict=True))
         rates = np.minimum(rates, highest_shown(rates.tolist()))
         order = np.argsort(starts, kind="stable")
-        columns = (column[order].tolist() for column in (starts, ends, rates))
+        starts, ends, rates = starts[order], ends[order], rates[order]
         process = side.process_of[device]
         track = side.counter_tracks.get(process)
-        for times, values in _in_rows(_steps(_changes(*columns))):
+        if (starts < ends).all() and (ends[:-1] <= starts[1:]).all():
+            rows = _one_after_another(starts, ends, rates)
+        else:
+            rows = _in_rows(_steps(_changes(starts.tolist(), ends.tolist(), rates.tolist())))
+        for times, values in rows:
             yield CounterValues(process, name, unit, times, values, track)
+
+
+def _one_after_another(
+    starts: Numbers, ends: Numbers, rates: NDArray[np.float64]
+) -> Iterator[tuple[list[int], list[float]]]:
+    """Yield the same rows as `_steps` of operations that do not overlap, as on most queues."""
+    pauses = np.append(starts[1:] - ends[:-1], NEVER)
+    times, values = np.stack((starts, ends), 1).ravel(), np.zeros(2 * len(starts))
+    values[::2] = all_three_digits(np.maximum(rates, 0.0))
+    is_shown = np.ones(len(times), bool)
+    is_shown[1::2] = (pauses != 0) & (pauses >= ends - starts)
+    times, values = times[is_shown], values[is_shown]
+    changes = np.append(True, values[1:] != values[:-1])[: len(values)]
+    times, values = times[changes], values[changes]
+    for first in range(0, len(times), ROW):
+        yield times[first : first + ROW].tolist(), values[first : first + ROW].tolist()
 
 
 def _achieved(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -> tuple[_Spans, _Spans]:
@@ -164,12 +185,13 @@ def _achieved(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: in
     if not has_sizes and not any(operation.flop for operation in ran):
         return achieved, traffic
     timed_ns = side.measures.operations.timed_ns
+    own = np.array([operation.index for operation in ran], np.int64)
+    durations = np.asarray(timed_ns)[own]
     rates_of = []
     for amount_of in (attrgetter("flop"), attrgetter("bytes_min")):
         rates = np.zeros(len(timed_ns))
-        for operation in ran:
-            if timed_ns[operation.index] and (amount := amount_of(operation)):
-                rates[operation.index] = amount / timed_ns[operation.index]
+        amounts = np.array([amount_of(operation) or 0 for operation in ran], float)
+        rates[own] = np.divide(amounts, durations, out=np.zeros(len(own)), where=durations != 0)
         rates_of.append(rates)
     moves = (commands.size_bytes != 0) & (commands.time_ns != 0) & has_sizes
     for device, index, firsts, lasts, copies in side.unbroken_rows():
@@ -195,8 +217,6 @@ _Change = tuple[int, int, float]
 def _changes(starts: Sequence[int], ends: Sequence[int], rates: Sequence[float]) -> Iterable[_Change]:
     """Return the changes in order of time; at equal times ends come first."""
     begun, ended = zip(starts, repeat(1), rates, strict=False), zip(ends, repeat(-1), map(neg, rates), strict=False)
-    if all(map(lt, starts, ends)) and all(map(le, ends, islice(starts, 1, None))):
-        return chain.from_iterable(zip(begun, ended, strict=True))  # one after another, as on most queues
     return sorted(chain(begun, ended))
 
 

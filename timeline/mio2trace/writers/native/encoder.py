@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime
 import zlib
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, BinaryIO, NamedTuple
@@ -614,19 +615,19 @@ class _Writer:
 
     def _by_track(self, values: Iterable[CounterValue | CounterValues], out: list[bytes]) -> dict[int | None, Samples]:
         """Return the values of counters by track, in order of time."""
-        rows: dict[int | None, tuple[list[int], list[bytes]]] = {}
+        rows: dict[int | None, tuple[array[int], list[bytes]]] = {}
         for value in values:
-            times, events = rows.setdefault(value.track, ([], []))
+            times, events = rows.setdefault(value.track, (array("q"), []))
             if isinstance(value, CounterValue):
                 times.append(value.time_ns)
                 events += self._samples(value, [value.value], out)
             else:
-                times += value.times
+                times.extend(value.times)
                 events += self._samples(value, value.values, out)
         found: dict[int | None, Samples] = {}
-        for track, (times, events) in rows.items():
-            order = np.argsort(np.array(times, np.int64), kind="stable")
-            found[track] = Samples(np.array(times, np.int64)[order], [events[place] for place in order.tolist()])
+        for track, (unsorted, events) in rows.items():
+            order = np.argsort(unsorted, kind="stable")
+            found[track] = Samples(np.asarray(unsorted)[order], [events[place] for place in order.tolist()])
         return found
 
     def _add_values(self, track: int | None, samples: Samples, out: list[bytes]) -> None:
