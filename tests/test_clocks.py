@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -822,3 +824,19 @@ def test_little_memory_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> 
     """Where the allocator cannot be taught to keep what is freed, it keeps nothing."""
     monkeypatch.setattr(memory, "_KEPT", 1 << 60)
     memory.keep_freed_blocks()
+
+
+def test_freed_columns_are_kept() -> None:
+    """The system gives a large column page by page: that takes time for the first one only."""
+    script = """
+import resource
+from mio2trace.memory import keep_freed_columns
+keep_freed_columns()
+faults = []
+for _ in range(5):
+    bytearray(80_000_000)
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+print(faults[-1] - faults[0])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 1000

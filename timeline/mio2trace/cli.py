@@ -187,8 +187,9 @@ def main() -> None:
 def _run() -> object:
     if not sys.argv[1:] or sys.argv[1].startswith("-") or sys.argv[1] in _STARTS_OTHERS:
         return cli.main(prog_name="mio2trace", standalone_mode=False)
-    from mio2trace.memory import bound_to_free
+    from mio2trace.memory import bound_to_free, keep_freed_columns
 
+    keep_freed_columns()
     with bound_to_free():
         return cli.main(prog_name="mio2trace", standalone_mode=False)
 
