@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -42,13 +42,25 @@ from mio2trace.draw.base import (
 from mio2trace.draw.device import DeviceSide
 from mio2trace.draw.device.containers import operation_args, source_args
 from mio2trace.draw.framework import Nodes, allocators, execution_columns, inputs_args
-from mio2trace.draw.lanes import FirstFit, distinct, packed_spans, unbroken
+from mio2trace.draw.lanes import FirstFit, distinct, packed_spans
 from mio2trace.draw.selection import Chosen
 from mio2trace.measures import Measures
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.model.profile import Profile, Thread
-from mio2trace.model.tables import NEVER, NO, Activities, Codes, Numbers, Pool, least, most, numbers, sorted_pool
+from mio2trace.model.tables import (
+    NEVER,
+    NO,
+    Activities,
+    Codes,
+    Numbers,
+    Pool,
+    by_code,
+    least,
+    most,
+    numbers,
+    sorted_pool,
+)
 from mio2trace.notes import Notes
 from mio2trace.ops.aten import ROWS
 from mio2trace.ops.log.statements import AlarmLevel, alarm_messages
@@ -293,23 +305,21 @@ class Threads:
         order = np.arange(len(starts), dtype=np.int32)
         order[self._first_call : self._first_other] = self._first_call + np.argsort(first[:-1], kind="stable")
         order = order[is_drawn[order]]
-        starts, ends = axis.all_at(starts[order]), axis.all_at(ends[order])
+        del first, is_drawn
+        starts, ends, threads = axis.all_at(starts[order]), axis.all_at(ends[order]), threads[order]
         # What takes no time gets a nanosecond of the row: a viewer shows it, and users can point at it.
         is_short = ends <= starts
-        starts = np.where(is_short, np.minimum(starts, _MOST - 1), starts)
-        ends = np.where(is_short, np.maximum(ends, starts + 1), ends)
-        in_order = np.lexsort((-ends, starts, threads[order]))  # by thread, by start, longest first
-        order = order[in_order]
-        of_thread = threads[order]
-        del threads, is_drawn, is_short, first  # a tenth of a large run's memory
-        everything = _Row(starts[in_order], ends[in_order], order)
-        del starts, ends, order, in_order
+        np.minimum(starts, _MOST - 1, out=starts, where=is_short)
+        np.maximum(ends, starts + 1, out=ends, where=is_short)
         self._rows: list[tuple[Thread, int, _Row]] = []
-        for begin, end in pairwise(unbroken(of_thread).tolist() if len(of_thread) else ()):
-            thread = int(of_thread[begin])
+        parts = by_code(np.arange(len(order), dtype=np.int32), threads)
+        del threads, is_short  # each column of ten million calls takes 80 MB
+        for thread, own in parts:
+            own = own[_in_order(starts[own], ends[own])]
+            row = _Row(starts[own], ends[own], order[own])
             known = profile.threads[thread] if thread < len(profile.threads) else Thread(index=thread)
-            for lane, row in enumerate(_nested(everything.take(slice(begin, end)))):
-                self._rows.append((known, lane, row))
+            for lane, nested in enumerate(_nested(row)):
+                self._rows.append((known, lane, nested))
 
     def show_only(self, chosen: Chosen) -> None:
         """Draw no more than that from now on: calls of drawn activities, and what overlaps the drawn time."""
@@ -460,6 +470,15 @@ class _Looks:
                 self._inputs[id(what.inputs)] = inputs_args(what.inputs)
             shared = self._inputs[id(what.inputs)]
         return Slice(track, 0, 0, name_of, what.kind, NO_ARGS, shared)
+
+
+def _in_order(starts: Numbers, ends: Numbers) -> Numbers:
+    """Return the rows by start, longest first."""
+    order = np.argsort(starts, kind="stable")
+    ordered = starts[order]
+    if (ordered[1:] == ordered[:-1]).any():
+        order = np.lexsort((-ends, starts))
+    return order
 
 
 def _nested(row: _Row) -> list[_Row]:

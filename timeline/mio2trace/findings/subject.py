@@ -23,7 +23,7 @@ from mio2trace.measures import Measures
 from mio2trace.measures.device_time import Busy
 from mio2trace.measures.device_time.gaps import Cause, prepared
 from mio2trace.measures.iterations import Iteration
-from mio2trace.measures.makeup import Makeup, makeup
+from mio2trace.measures.makeup import Makeup
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import median
 from mio2trace.measures.step_time import StepTime
@@ -165,9 +165,9 @@ class Subject:
         parts = np.split(operations, ends[:-1])
         return [[index for index in dict.fromkeys(part.tolist()) if index != NONE] for part in parts]
 
-    @cached_property
+    @property
     def makeup(self) -> Makeup:
-        return makeup(self.measures)
+        return self.measures.makeup
 
     @property
     def step_time(self) -> StepTime | None:

@@ -12,7 +12,6 @@ from mio2trace.evidence import SEQUENCE
 from mio2trace.findings.rule import Found, Rule, ms, percent, severity_of
 from mio2trace.findings.subject import Subject
 from mio2trace.kernels.names import kernel_name, normalise
-from mio2trace.measures.late_ends import late_ns
 from mio2trace.model.profile import NAMELESS
 from mio2trace.model.tables import present
 from mio2trace.ops.operation import problem_name
@@ -140,7 +139,7 @@ def _graph(subject: Subject) -> Iterator[Found]:
 
 def _late_end(subject: Subject) -> Iterator[Found]:
     counted = subject.steady.counted
-    late = late_ns(subject.alignment.profile)[counted.kernels]
+    late = subject.measures.late_ns[counted.kernels]
     rows = np.flatnonzero(late)
     if not len(rows):
         return

@@ -28,6 +28,8 @@ from mio2trace.measures.cost import Cost, Sums, duration, grouped, total, whole
 from mio2trace.measures.device_time import has_common_clock
 from mio2trace.measures.device_time.launches import Launches
 from mio2trace.measures.executions import Execution, Executions, LayerKey
+from mio2trace.measures.late_ends import late_ns
+from mio2trace.measures.makeup import Makeup, makeup
 from mio2trace.measures.ranking import Forms, forms_of, host_spans, is_naive
 from mio2trace.measures.steady import Steady
 from mio2trace.model.tables import NO, Numbers, distinct, firsts, summed
@@ -271,7 +273,17 @@ class Measures:
 
     @cached_property
     def completeness(self) -> Completeness:
-        return completeness(self.alignment, self.launches, self.steady.told.devices)
+        return completeness(self.alignment, self.launches, self.steady.told.devices, self.late_ns)
+
+    @cached_property
+    def late_ns(self) -> Numbers:
+        """By how much the end of each command is late at least (`mio2trace.measures.late_ends`)."""
+        return late_ns(self.alignment.profile)
+
+    @cached_property
+    def makeup(self) -> Makeup:
+        """The composition of the time of steady kernels."""
+        return makeup(self)
 
     @cached_property
     def steady(self) -> Steady:

@@ -17,9 +17,9 @@ from mio2trace.align import Alignment
 from mio2trace.measures.device_time import DeviceTime, has_common_clock
 from mio2trace.measures.device_time.busy import class_of_kernel
 from mio2trace.measures.device_time.launches import Launches
-from mio2trace.measures.late_ends import OVERLAP_NS, in_order, late_ns
+from mio2trace.measures.late_ends import OVERLAP_NS, by_stream
 from mio2trace.model.profile import Profile, Size3
-from mio2trace.model.tables import NO, Activities, Numbers
+from mio2trace.model.tables import NO, Activities, Numbers, distinct, least, most
 
 CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
     "cut-off": ("file cut off", "files cut off"),
@@ -69,8 +69,10 @@ class Completeness(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(f"{number:,} {CLASSES[name][number != 1]}" for name, number in self.counts.items())
 
 
-def completeness(alignment: Alignment, launches: Launches, devices: tuple[DeviceTime, ...]) -> Completeness:
-    """Count the records that a profile lacks, by its own evidence."""
+def completeness(
+    alignment: Alignment, launches: Launches, devices: tuple[DeviceTime, ...], late: Numbers
+) -> Completeness:
+    """Count the records that a profile lacks, by its own evidence. ``late``: see `late_ns`."""
     profile, links, commands = alignment.profile, alignment.links, alignment.profile.commands
     counts: dict[str, int] = defaultdict(int, profile.defects)
     counts["launch-without-kernel"] += launches.without_kernels
@@ -86,7 +88,6 @@ def completeness(alignment: Alignment, launches: Launches, devices: tuple[Device
     timed = kernels & commands.has_times
     if has_common_clock(alignment):
         counts["start-before-launch"] += int((timed & (called != NO) & (commands.start_ns < called - EARLY_NS)).sum())
-    late = late_ns(profile)
     counts["late-end"] += int((late > 0).sum())
     counts["overlap-on-stream"] += _overlaps(profile, late)
     # RPD neither names nor sizes the kernels of a graph
@@ -98,13 +99,10 @@ def _overlaps(profile: Profile, late: Numbers) -> int:
     """Count the kernels of a stream that start more than `OVERLAP_NS` before an earlier one ends. ``late``: see
     `late_ns`: a kernel does not overlap an earlier kernel whose true end came before."""
     commands = profile.commands
-    rows = np.flatnonzero(in_order(profile))
-    queues, starts, ends = commands.queue[rows], commands.start_ns[rows], commands.end_ns[rows] - late[rows]
-    order = np.lexsort((ends, starts, queues))
-    borders = np.flatnonzero(np.diff(queues[order])) + 1
     found = 0
-    for own in np.split(order, borders):
-        found += int((starts[own[1:]] + OVERLAP_NS < np.maximum.accumulate(ends[own])[:-1]).sum())
+    for own in by_stream(profile, late):
+        starts, ends = commands.start_ns[own], commands.end_ns[own] - late[own]
+        found += int((starts[1:] + OVERLAP_NS < np.maximum.accumulate(ends)[:-1]).sum())
     return found
 
 
@@ -115,13 +113,19 @@ def _outliers(commands: Activities, chosen: NDArray[np.bool_]) -> int:
     )  # which waits for other processes
     rows = np.flatnonzero(chosen & is_own)
     keys = commands.name.codes[rows].astype(np.int64) * len(commands.grid.values) + commands.grid.codes[rows]
-    order = np.lexsort((commands.time_ns[rows], keys))
-    times = commands.time_ns[rows][order]
+    first, key_of = distinct(keys)
+    times = commands.time_ns[rows]
+    # nearly all are of names and grids without one
+    may_have = most(key_of, times, len(first)) > float(OUTLIER) * least(key_of, times, len(first))
+    some = np.flatnonzero(may_have[key_of])
+    rows, keys, times = rows[some], keys[some], times[some]
+    order = np.lexsort((times, keys))
+    times = times[order]
     begins = np.flatnonzero(np.diff(keys[order], prepend=-1))
     counts = np.diff(begins, append=len(rows))
     low, high = times[begins + (counts - 1) // 2], times[begins + counts // 2]
-    most = np.where(counts < LEAST_SAMPLES, np.inf, OUTLIER * (low + 0.5 * (high - low)))
-    return int((times > np.repeat(np.where(most > 0, most, np.inf), counts)).sum())
+    limit = np.where(counts < LEAST_SAMPLES, np.inf, OUTLIER * (low + 0.5 * (high - low)))
+    return int((times > np.repeat(np.where(limit > 0, limit, np.inf), counts)).sum())
 
 
 def _is_known(grid: Size3 | None) -> bool:

@@ -7,11 +7,13 @@ time. Copies are not judged: some profilers record the copies of all streams und
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.model.profile import Profile
-from mio2trace.model.tables import Numbers
+from mio2trace.model.tables import Numbers, by_code, thin
 from mio2trace.patterns import late
 
 OVERLAP_NS = 1_000
@@ -36,13 +38,27 @@ def late_ns(profile: Profile) -> Numbers:
     If a later kernel of its stream ends before a kernel, the kernel ended at the latest when the next one started.
     """
     commands = profile.commands
-    found = np.zeros(len(commands.start_ns), np.int64)
+    found = np.zeros(len(commands), np.int64)
+    for own in by_stream(profile):
+        starts, ends = commands.start_ns[own], commands.end_ns[own]
+        if (ends[1:] >= ends[:-1]).all():
+            continue  # nearly always
+        first_end = np.minimum.accumulate(ends[::-1])[::-1]
+        is_late = np.flatnonzero(ends[:-1] - OVERLAP_NS > first_end[1:])
+        found[own[is_late]] = ends[is_late] - starts[is_late + 1]
+    late: Numbers = thin(found)
+    return late
+
+
+def by_stream(profile: Profile, late: Numbers | None = None) -> Iterator[Numbers]:
+    """Return the kernels of each stream that runs them one after the other, by start and then by end, which may be
+    ``late``."""
+    commands = profile.commands
     rows = np.flatnonzero(in_order(profile))
-    starts, ends = commands.start_ns[rows], commands.end_ns[rows]
-    order = np.lexsort((ends, starts, commands.queue[rows]))
-    borders = np.flatnonzero(np.diff(commands.queue[rows[order]])) + 1
-    for own in np.split(order, borders):
-        first_end = np.minimum.accumulate(ends[own][::-1])[::-1]
-        is_late = np.flatnonzero(ends[own][:-1] - OVERLAP_NS > first_end[1:])
-        found[rows[own[is_late]]] = ends[own[is_late]] - starts[own[is_late + 1]]
-    return found
+    for _, own in by_code(rows, commands.queue[rows]):
+        starts = commands.start_ns[own]
+        if (starts[1:] > starts[:-1]).all():  # nearly always: they are in the order of their launches
+            yield own
+        else:
+            ends = commands.end_ns[own]
+            yield own[np.lexsort((ends if late is None else ends - late[own], starts))]

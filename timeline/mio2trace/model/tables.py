@@ -528,10 +528,17 @@ class Activities(_Table[Activity]):
         replayed: NDArray[np.bool_] = np.append(launches, False)[self.call]
         return replayed
 
+    @cached_property
+    def _calls_in_order(self) -> bool:
+        """Whether each command has a call of its own, in its own row, as most profiles have it."""
+        return bool(np.array_equal(self.call, np.arange(len(self), dtype=np.int32)))
+
     def of_call(self, column: Numbers, without: int = NO) -> Numbers:
         """The value of each command's call in a column of ``calls``; ``without`` for a command without call."""
         if len(column) and not column.strides[0] and (column[0] == without or bool((self.call >= 0).all())):
             return np.broadcast_to(column[0], len(self))
+        if self._calls_in_order:
+            return column[: len(self)]
         found: Numbers = np.append(column, without)[self.call]
         return found
 

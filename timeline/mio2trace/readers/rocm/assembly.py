@@ -356,6 +356,8 @@ class Assembly:
         queue = np.array([one.queue for one in forms], np.int64)[form]
         order: Any = _as_launched(np.append(with_activities.start_ns, NO)[call], start, queue)
         count = len(order)
+        if np.array_equal(correlation, with_activities.correlation):
+            correlation = with_activities.correlation  # nearly always; then the same column serves both
         del start
         if np.array_equal(order, np.arange(count)):
             order = slice(None)  # nearly always; then no column is copied
