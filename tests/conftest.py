@@ -294,7 +294,7 @@ def ui(browser: PerfettoUI) -> UI:
 # A law that a search finds broken must be found broken again: the examples are the same in every run. A thorough run
 # tries more of them, and --hypothesis-profile=search many more.
 hypothesis.settings.register_profile(
-    "same", derandomize=True, deadline=None, max_examples=100 if "thorough" in REQUIRED else 40
+    "same", derandomize=True, deadline=None, max_examples=100 if "thorough" in REQUIRED else 25
 )
 hypothesis.settings.register_profile("search", max_examples=2000, deadline=None)
 hypothesis.settings.load_profile("same")

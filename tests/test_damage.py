@@ -291,9 +291,9 @@ def test_error_the_output_as_an_input_is_refused_under_any_name() -> None:
         assert "is also an input" in refused("run.log", "prof.json", "-o", target, code=2)
         assert "is also an input" in refused("run.log", "link.json", "-o", target, code=2)
         assert "is also an input" in refused("prof.json", "-o", "o.json", "--summary", target, code=2)
-        with open("prof.json", "rb") as stdin:
-            result = subprocess.run([*PROGRAM, "-", "-o", target], stdin=stdin, env=ENVIRONMENT, capture_output=True)
-        assert result.returncode == 2
+    with open("prof.json", "rb") as stdin:
+        result = subprocess.run([*PROGRAM, "-", "-o", "hard.json"], stdin=stdin, env=ENVIRONMENT, capture_output=True)
+    assert result.returncode == 2
     assert "is also an input" in refused("entry", "-o", "entry/ckp-1.0001.json", code=2)
     assert {path: path.read_bytes() for path in Path().rglob("*.json")} == before
 

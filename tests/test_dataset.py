@@ -41,7 +41,7 @@ SAMPLES = {
 }
 
 
-@pytest.fixture(scope="module", params=list(SAMPLES))
+@pytest.fixture(scope="module", params=["alexnet", "lenet", pytest.param("squeezenet", marks=pytest.mark.thorough)])
 def analysis(request: pytest.FixtureRequest) -> mio2trace.Analysis:
     return mio2trace.analyse([ROOT / "traces" / name for name in SAMPLES[request.param]])
 
@@ -336,7 +336,9 @@ def assert_equal_answers(files: list[str], folder: Path, questions: Sequence[tup
     assert answered > len(questions) // 5
 
 
-@pytest.mark.parametrize("name", TRACES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.thorough) if name == "squeezenet" else name for name in TRACES]
+)
 def test_every_table_and_report_is_that_of_the_sources(name: str, tmp_path: Path) -> None:
     questions = QUESTIONS if name == "alexnet" else QUESTIONS[::2] if name == "squeezenet" else SOME
     assert_equal_answers([str(ROOT / "traces" / path) for path in TRACES[name]], tmp_path, questions)

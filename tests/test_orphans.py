@@ -54,7 +54,7 @@ def runs(pid: int) -> bool:
 def within(seconds: float, true: Callable[[], bool]) -> bool:
     until = time.monotonic() + seconds
     while not (now := true()) and time.monotonic() < until:
-        time.sleep(0.01)
+        time.sleep(0.05)
     return now
 
 

@@ -316,7 +316,7 @@ def test_the_page_can_be_read_by_all(tree: Any) -> None:
     assert set(links) <= set(ids)
 
 
-@pytest.mark.parametrize(("name", "sections"), [("conv", 1), (hostile(), 4), ("&" * 2000, 1), ("&" * 2000, 4)])
+@pytest.mark.parametrize(("name", "sections"), [("conv", 1), (hostile(), 4), ("&" * 2000, 4)])
 def test_the_page_is_small_for_any_run(name: str, sections: int) -> None:
     """At most 150 KB, whatever is in it; something of each table is shown."""
     text = page(large(sections, name=name))
@@ -332,7 +332,7 @@ def test_the_page_of_a_fleet_is_small(name: str) -> None:
     assert len(fleet(name, 40).encode()) <= 150_000
 
 
-@pytest.mark.parametrize(("name", "sides"), [("", 1), (hostile(), 5), ("&" * 2000, 1), ("&" * 2000, 5)])
+@pytest.mark.parametrize(("name", "sides"), [("", 1), (hostile(), 5), ("&" * 2000, 5)])
 def test_the_page_of_a_comparison_is_small(name: str, sides: int) -> None:
     """At most 150 KB of any number of sides and parts; the slower problem is shown first."""
     comparison = Comparison(side(name=name, times=8), side(slower=1.8, name=name, times=8))

@@ -64,7 +64,7 @@ def once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(analysis, "analyse", lambda files, options, notes=None: analysed(tuple(files), options))
 
 
-@pytest.mark.parametrize("width", [80, pytest.param(120, marks=pytest.mark.thorough), 200])
+@pytest.mark.parametrize("width", [80, *(pytest.param(width, marks=pytest.mark.thorough) for width in (120, 200))])
 @pytest.mark.parametrize("name", TABLES)
 def test_no_line_is_longer_than_the_terminal(name: str, width: int, golden: Golden, once: None) -> None:
     """Of the whole table; its first rows look as they did."""
@@ -93,8 +93,7 @@ def test_what_rows_are_grouped_by_stays() -> None:
     assert lines[-1].startswith("total")
 
 
-@pytest.mark.parametrize("width", [1, 10, 40])
-@pytest.mark.parametrize("name", ["layers", "kernels", "ops"])
+@pytest.mark.parametrize(("name", "width"), [("layers", 1), ("kernels", 10), ("ops", 40)])
 def test_a_terminal_that_is_too_narrow_gets_what_fits(name: str, width: int) -> None:
     """At least three characters of one column."""
     lines = run(*TABLES[name], "--format", "table", width=width).stdout.splitlines()

@@ -21,7 +21,7 @@ from mio2trace import analyse
 from mio2trace.align import NONE, align
 from mio2trace.model.profile import TimerMark, TimerMarks
 from mio2trace.notes import Notes
-from tests.conftest import shared_folder
+from tests.conftest import REQUIRED, shared_folder
 from tests.records import with_opencl
 from tests.synthetic_run import US, Run, make_run, random_net
 from tests.test_recurrence import random_run
@@ -35,11 +35,12 @@ def without_host_times(run: Run) -> Run:
 
 
 def test_links_are_as_right_as_they_say() -> None:
-    """Of 200 runs: none is sure, four fifths are found, and of those said with 0.9 and more 99 %. Tenths with 100 links
+    """Of 80 runs, or 200: none is sure, four fifths are found, and of those said with 0.9 and more 99 %. Tenths with 100 links
     and more are no bolder than they say."""
     said: dict[int, list[bool]] = defaultdict(list)
     lost = 0
-    for seed in range(200):
+    runs = 200 if "thorough" in REQUIRED else 80
+    for seed in range(runs):
         run = without_host_times(random_run(Random(seed), 3 * US))
         links = align(run.profile, [run.log], Notes()).links
         for position, place in enumerate(run.places):
@@ -56,7 +57,7 @@ def test_links_are_as_right_as_they_say() -> None:
     for tenth in (one for one in range(6, 10) if len(said[one]) >= 100):
         assert sum(said[tenth]) >= tenth / 10 * len(said[tenth])
     assert sum(said[9]) >= 0.99 * len(said[9])
-    assert len(said[9]) > 10_000
+    assert len(said[9]) > 50 * runs
 
 
 @pytest.mark.parametrize("more", [0, 2])
