@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import random
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,10 +14,9 @@ from hypothesis import strategies as st
 
 from benchmarks import fuzz
 from mio2trace.align import align
-from mio2trace.conversion import HostCalls, convert
+from mio2trace.conversion import HostCalls
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError
-from mio2trace.trace import Slice
 from tests.fuzz import cases, covered, damage, law, looks, mutations, own, structures
 from tests.small_runs import as_json, benchmark
 
@@ -117,23 +114,6 @@ def test_the_same_seed_gives_the_same_cases() -> None:
     assert any(kind.startswith("long") for kind in kinds)
 
 
-def test_every_way_to_look_is_taken() -> None:
-    """Each command, both forms, the order of files, tables."""
-    taken: Counter[str] = Counter()
-    ways = ("judge_command", "judge_order")
-    with pytest.MonkeyPatch.context() as patch:
-        for way in ways:
-            patch.setattr(looks, way, lambda *_, way=way: taken.update([way]))
-        patch.setattr(law, "judge_operations", lambda *_: taken.update(["tables"]))
-        patch.setattr(law, "judge", lambda *_, both, **options: taken.update([f"both {both}", *options]))
-        one = cases.Case("", [b"MIOpen", b""], 0)
-        for number in range(3000):
-            looks.judge(one, random.Random(number))
-    assert set(taken) == {*ways, "tables", "both True", "both False", "host_calls", *looks.CONVERT}
-    chance = random.Random(0)
-    assert {looks.command(chance)[0] for _ in range(200)} == set(looks.COMMANDS)
-
-
 def test_most_generated_files_are_traces() -> None:
     """A generator that only made garbage would prove little."""
     chance = random.Random("quality")
@@ -213,48 +193,6 @@ def test_a_bad_trace_is_found(old: bytes, new: bytes, said: str) -> None:
     assert good.count(old) == 1
     with pytest.raises(law.ViolationError, match=said):
         law.check_trace(good.replace(old, new))
-
-
-def test_pieces_of_real_files_stay_of_their_format() -> None:
-    """Else the real files would only try the first lines of the readers."""
-    profile = gzip.decompress((ROOT / "traces/alexnet-b1-train/prof.json.gz").read_bytes())
-    log = (ROOT / "traces/alexnet-b1-train/run.log").read_bytes()
-    chance = random.Random("pieces")
-    pieces = [damage.piece(profile, chance) for _ in range(20)]
-    assert all(isinstance(msgspec.json.decode(piece), list) for piece in pieces)
-    assert sum(law.intact([piece]) for piece in pieces) > 20
-    assert all(damage.piece(log, chance) in log for _ in range(20))
-
-
-def test_drawn_slices_of_a_generated_profile_are_those_generated() -> None:
-    """The count of the law is not the program's own: it is that of the calls that were made up."""
-    chance = random.Random("count")
-    seen = 0
-    for _ in range(30):
-        found = structures.calls(chance)
-        good = [c for c in found if c["call"] == "clEnqueueNDRangeKernel" and _plain(c)]
-        try:
-            result = _converted(structures.profile_json(found, chance))
-        except InputError:
-            continue
-        names = [e for e in result.trace.events() if isinstance(e, Slice) and e.category == "kernel"]
-        assert len(names) >= len(good)
-        seen += len(good)
-    assert seen > 50
-
-
-def _plain(call: dict[str, Any]) -> bool:
-    times = call.get("profiling", {})
-    ordered = len(times) == 4 and 0 <= times["queued"] <= times["submit"] <= times["start"] <= times["end"]
-    fields = isinstance(call.get("name"), str) and isinstance(call.get("kernel"), str) and len(call["gws"]) == 3
-    return ordered and fields and call["errcode"] == 0
-
-
-def _converted(data: bytes) -> Any:
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(data)
-        file.flush()
-        return convert(file.name, check=True)
 
 
 # -- A CI-size run of `benchmarks/fuzz_own.py`, and that every reader of the package is fed by a fuzzer.

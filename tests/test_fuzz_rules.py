@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +20,8 @@ from mio2trace.readers.base import ReadOptions
 from mio2trace.source import Source
 from mio2trace.trace import Trace
 from mio2trace.writers import native
-from tests.fuzz import cases, crossing, law, looks, mutations, rules
-from tests.native_packets import Drawn, Picture, differences, read_json, read_native
+from tests.fuzz import law, looks, rules
+from tests.native_packets import Drawn, Picture, read_json, read_native
 from tests.small_runs import as_json, benchmark
 from tests.test_miopen_log import MIXED
 from tests.test_ops import conv_entry, entry
@@ -141,14 +139,6 @@ def test_an_output_that_is_wrong_is_seen(
         looks.judge_command(FILES, words)
 
 
-def test_a_case_that_takes_longer_than_the_others_is_a_violation() -> None:
-    usual = fuzz.Result({}, [], [1e-6] * 9, [fuzz.Timed(0.3, 10_000, "1/2", "log")], 1.0, 0)
-    assert list(fuzz.too_slow([usual])) == []
-    slow = fuzz.Result({}, [], [1e-6], [fuzz.Timed(0.5, 10_000, "1/3", "log")], 1.0, 0)
-    (found,) = fuzz.too_slow([usual, slow])
-    assert (found.place, found.size) == ("1/3", 10_000)
-
-
 def test_a_fault_is_counted_once_with_its_smallest_case() -> None:
     """Two inputs that fail at one place are one fault, whatever their texts say."""
     signatures = []
@@ -164,67 +154,6 @@ def test_a_fault_is_counted_once_with_its_smallest_case() -> None:
     assert law.signature(law.ViolationError("rule: k at 17")) == law.signature(law.ViolationError("rule: k at 4"))
     found = [fuzz.Violation("a", "", f"1/{size}", size) for size in (30, 10, 20)] + [fuzz.Violation("b", "", "1/1", 1)]
     assert [(number, one.size) for number, one in fuzz.by_fault(found)] == [(3, 10), (1, 1)]
-
-
-def test_mutations_change_structure_and_stay_readable() -> None:
-    """Most mutated JSON is JSON still, most mutated text has lines of before; each kind of input is mutated as such."""
-    chance = random.Random("mutations")
-    texts = [mutations.mutated(as_json(CALLS), chance) for _ in range(60)]
-    parsed = 0
-    for text in texts:
-        try:
-            json.loads(text)
-            parsed += 1
-        except (ValueError, RecursionError):
-            pass
-    assert parsed > 30
-    assert len(set(texts)) > 50
-    lines = set(LOG.splitlines())
-    kept = [len(lines & set(mutations.mutated(LOG.encode(), chance).decode("utf-8", "replace").splitlines()))
-            for _ in range(40)]  # fmt: skip
-    assert sorted(kept)[20] > len(lines) // 2
-    message = b"\x0a\x03abc\x10\x05\x1a\x05\x08\x01\x10\x80\x01"
-    found = mutations.fields(message)
-    assert found is not None
-    assert mutations.packed(found) == message
-
-
-def test_a_mutation_too_large_for_memory_leaves_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tree that was doubled until memory ends is changed as text in its place."""
-
-    def full(*_: object, **__: object) -> str:
-        raise MemoryError
-
-    monkeypatch.setattr("tests.fuzz.mutations.json.dumps", full)
-    assert mutations.mutated(b'{"a": [1, 2]}', random.Random(1))
-
-
-def test_swollen_files_are_as_long_as_they_should_be() -> None:
-    chance = random.Random("swollen")
-    sizes = [sum(map(len, crossing.swollen(FILES, 100_000, chance))) for _ in range(40)]
-    assert sorted(sizes)[20] > 80_000
-    assert max(sizes) < 400_000
-    assert 0.001 < cases.SWOLLEN < 0.05
-
-
-def test_a_packed_file_has_the_bytes_that_it_holds() -> None:
-    """Time is measured against what is worked on; what cannot be unpacked is as long as it is."""
-    packed = gzip.compress(bytes(100_000))
-    broken = packed[:10] + b"\xff" * 70
-    assert [fuzz.held(data) for data in (b"log", packed, packed[:-9], broken)] == [3, 100_000, 100_000, 80]
-
-
-def test_slices_that_look_the_same_are_compared_by_their_arguments_in_any_order() -> None:
-    """One form may write first what slices share, the other what is the slice's own."""
-
-    def picture(*args: dict[str, object]) -> Picture:
-        return Picture([Drawn("GPU", "stream 0", 5, 0, "unnamed kernel", "kernel", one) for one in args], [], [], [])
-
-    one = picture({"event_index": 3, "full_name": " "}, {"event_index": 6})
-    other = picture({"full_name": " ", "event_index": 3}, {"event_index": 6})
-    assert differences(law.in_order(one), law.in_order(other)) == []
-    changed = picture({"full_name": " ", "event_index": 6}, {"event_index": 3})
-    assert differences(law.in_order(one), law.in_order(changed))
 
 
 # -- Damaged logs: what `benchmarks/fuzz_logs.py` does with 20,000, here with a few.

@@ -29,7 +29,7 @@ from mio2trace.ops.log.level_lines import find_db_key, network_config
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import CommandError, Form, Problem
 from mio2trace.ops.solvers import SOLVERS, family, solver_name
-from mio2trace.ops.values import Tensor, common_layout, conv_descriptor, integers, layouts, packed_strides, tensor
+from mio2trace.ops.values import Tensor, common_layout, integers, layouts, packed_strides
 from mio2trace.readers.miopen import MiopenDecoder
 
 FOREIGN = re.compile(rb"[IWEF]\d{4} |\[dv/dt\]")
@@ -1018,18 +1018,6 @@ def test_the_other_problems_survive_their_commands(
         saved=data.draw(st.booleans()) if direction != "forward" or training else None,
     )  # fmt: skip
     assert parse(bnorm.command()) == bnorm
-
-
-@given(st.text(alphabet="{}, 0123456789-xconvmiopTrPdgDf\n", max_size=80))
-def test_values_of_any_text_never_raise(text: str) -> None:
-    tensor(text)
-    conv_descriptor(text)
-    parse(text)
-    parse("conv " + text)
-    parse("pool -M 0 --input " + text)
-    find_db_key(text)
-    network_config(text, "forward")
-    ops_of(conv_entry(xDesc=text.replace("\n", ""), convDesc=text.replace("\n", "")))
 
 
 def test_a_performance_record_names_the_solver_of_the_call_before() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mio2trace.model.tf import Execution, Printed, TfNode, TfProfile, TfView
 from mio2trace.notes import InputError, Notes
-from mio2trace.readers import OF_TENSORFLOW, READERS, detect, run_log
+from mio2trace.readers import READERS, detect, run_log
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.tf import profile_proto as reader
 from mio2trace.readers.tf import step_stats as metadata_reader
@@ -39,7 +39,6 @@ from tests.tf_files import (
     random_profile,
     run_metadata,
     sized,
-    varint,
 )
 
 SETS = ("gpu_streams_resnet_v2", "tf18_bench_resnet50_v2", "tf215_resnet_v2")
@@ -573,17 +572,6 @@ def test_columns_are_taken_by_the_legend() -> None:
     }
 
 
-def test_several_reports_in_a_text_are_several_views() -> None:
-    """Each with the step that its options tell."""
-    options = msgspec.structs.replace(ALL, step=0)
-    tree = scope.ScopeTree(small())
-    steps = [msgspec.structs.replace(options, step=step) for step in (3, 5)]
-    views = [tfprof.text(tree.rows(options), shown, banner=True) for shown in steps]
-    text = "".join(line for view in views for line in view)
-    found = from_text(text)
-    assert [(view.step, len(view.rows)) for view in found] == [(3, 4), (5, 4)]
-
-
 @pytest.mark.parametrize(
     ("name", "short"),
     [
@@ -676,9 +664,3 @@ def test_ties_keep_the_order_of_names_and_names_that_of_their_bytes() -> None:
 
     assert list(names("name")) == ["r", "r_10", "r_2", "z"]
     assert list(names("micros")) == ["z", "r", "r_10", "r_2"]
-
-
-def test_the_forms_are_all_among_the_readers() -> None:
-    """What the command reads, the program does."""
-    assert set(OF_TENSORFLOW) <= set(READERS)
-    assert varint(300) == b"\xac\x02"

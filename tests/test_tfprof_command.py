@@ -7,30 +7,23 @@ import gzip
 import io
 import json
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mio2trace.cli import cli
-from mio2trace.conversion import convert
 from mio2trace.model.tf import TfNode, TfProfile, TfView
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import Reader, ReadOptions
 from mio2trace.readers.tf import profile_proto as profile_reader
 from mio2trace.readers.tf import step_stats as metadata_reader
 from mio2trace.readers.tf import step_stats_text, timeline_json, views
-from mio2trace.readers.tf.wire import WireError, fields, numbers, varint
 from mio2trace.reports import tfprof
 from mio2trace.reports.tfprof import COLUMNS
 from mio2trace.source import Source
-from tests.conftest import REQUIRED
 from tests.tf_files import CPU, GPU, KERNELS, START_US, node, number, profile_proto, random_profile, run_metadata, sized
 
 CONV = "v/tower_0/cg/conv0/conv2d/Conv2D"
@@ -251,18 +244,6 @@ def test_several_profiles_are_refused(file: str, tmp_path: Path) -> None:
     assert "several profiles; expected one" in done.stderr
 
 
-def test_nothing_of_tensorflow_is_loaded(file: str) -> None:
-    """The program's own decoder needs none, and the command starts fast."""
-    script = (
-        "import sys\nfrom mio2trace.cli import cli\n"
-        f"cli.main(['tfprof', {file!r}], standalone_mode=False)\n"
-        "print([name for name in ('tensorflow', 'google', 'pandas') if name in sys.modules], file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith(ROWS)
-    assert done.stderr.splitlines()[-1] == "[]"
-
-
 # -- TensorFlow's files cut, scribbled over and made up of anything: records and notes, or one line, nothing else.
 
 
@@ -340,67 +321,6 @@ def use(records: list[object]) -> None:
             tfprof.table(tfprof.view_series([record], (".*",), "exact"))
 
 
-def scribble(data: bytes, rng: random.Random) -> bytes:
-    """Bytes changed, cut out, doubled, put in, or the end cut off."""
-    for _ in range(rng.choice([1, 1, 2, 8])):
-        at = rng.randrange(len(data) + 1)
-        how = rng.randrange(6)
-        if how == 0:
-            data = data[:at]
-        elif how == 1:
-            data = data[:at] + data[at + rng.choice([1, 3, 30]) :]
-        elif how == 2:
-            data = data[:at] + data[max(0, at - rng.choice([1, 9, 90])) :]
-        elif how == 3:
-            data = (
-                data[:at]
-                + rng.choice([b"\xff" * 9 + b"\x01", b"\x0a", b"{", b"}", b"\0" * 4, b"\xff\xff\xff\x7f"])
-                + data[at:]
-            )
-        else:
-            data = data[:at] + bytes([rng.randrange(256)]) + data[at + 1 :]
-    return data
-
-
-@settings(max_examples=200)
-@given(st.integers(0, 2**32 - 1).map(random.Random), st.sampled_from(sorted(FILES)))
-def test_damaged_files_are_read_or_refused(rng: random.Random, name: str) -> None:
-    """Whatever was done to them; what was read of them can be used."""
-    reader, data = FILES[name]
-    found = read(reader, scribble(data, rng))
-    if found is not None:
-        use(found[0])
-
-
-@given(st.binary(max_size=300), st.sampled_from(sorted(FILES)))
-def test_any_bytes_are_read_or_refused(data: bytes, name: str) -> None:
-    """Also behind a beginning that is right."""
-    reader, whole = FILES[name]
-    for given_ in (data, whole[:40] + data, whole + data):
-        found = read(reader, given_)
-        if found is not None:
-            use(found[0])
-        reader.sniff(given_)
-
-
-@given(st.binary(max_size=200))
-def test_the_wire_decoder_raises_nothing_else_and_stays_inside(data: bytes) -> None:
-    """Fields lie one after another within the message."""
-    for call in (fields, numbers, varint):
-        found: object = None
-        offset = 0
-        try:
-            found = call(data, 0, len(data))
-        except WireError as error:
-            offset = error.offset
-        assert 0 <= offset <= len(data)
-        if call is fields and isinstance(found, list):
-            for tag, start, stop in found:
-                assert tag >= 8
-                if tag & 7 not in (0,):
-                    assert 0 <= start <= stop <= len(data)
-
-
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_every_cut_is_read_as_far_as_it_goes_or_refused(name: str) -> None:
     """At each byte; what is left out is said: a note, or the refusal."""
@@ -421,32 +341,6 @@ def test_every_cut_is_read_as_far_as_it_goes_or_refused(name: str) -> None:
             assert list(found[1]), at
     assert refused
     assert partial
-
-
-@pytest.mark.parametrize("name", ["profile", "metadata", "text", "json"])
-def test_damaged_files_give_a_sound_picture_or_one_line(name: str, tmp_path: object) -> None:
-    """The whole program, its invariants checked."""
-    rng = random.Random(f"picture of {name}")
-    _, data = FILES[name]
-    drawn = 0
-    refusals: list[str] = []
-    path = f"{tmp_path}/file"
-    for _ in range(60 if "thorough" in REQUIRED else 20):
-        with open(path, "wb") as file:
-            file.write(scribble(data, rng))
-        out = io.BytesIO()
-        try:
-            convert(path, output=out, check=True)
-        except InputError as error:
-            refusals.append(str(error))
-            continue
-        drawn += 1
-        for event in json.loads(out.getvalue())["traceEvents"]:
-            assert event["ts"] >= 0
-            assert event["name"]
-    assert drawn
-    assert refusals
-    assert not any("\n" in refusal for refusal in refusals)
 
 
 def test_times_beyond_what_a_trace_can_tell_are_counted() -> None:

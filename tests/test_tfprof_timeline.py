@@ -27,7 +27,7 @@ from mio2trace.model.tf import TfNode, TfProfile
 from mio2trace.notes import InputError, Notes, OptionError
 from mio2trace.readers.tf.executions import DeviceName, executions, layer_of
 from mio2trace.trace import CounterValue, Flow, Slice, Trace, checked
-from tests.conftest import UI, Engine
+from tests.conftest import Engine
 from tests.small_runs import Program, as_json, benchmark
 from tests.test_tfprof import ONE_STEP, SETS, sample
 from tests.tf_files import CPU, GPU, KERNELS, START_US, node, profile_proto, random_profile, run_metadata
@@ -408,15 +408,6 @@ def test_a_profile_and_the_trace_file_of_its_run_are_one_picture(shared: Path, t
     steps = [event["name"] for event in events if event.get("cat") == "annotation" and event["name"].startswith("step")]
     assert steps == ["step", *(f"step {number}" for number in range(10))]
     assert list(result.notes) == []
-
-
-@pytest.mark.browser
-@pytest.mark.shared
-def test_the_picture_opens_in_the_ui(shared: Path, ui: UI, tmp_path: Path) -> None:
-    """Without an error."""
-    out = tmp_path / "out.json"
-    convert(sample("gpu_streams_resnet_v2"), output=out)
-    ui(out)
 
 
 CONVS = (

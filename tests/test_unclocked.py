@@ -35,8 +35,8 @@ def without_host_times(run: Run) -> Run:
 
 
 def test_links_are_as_right_as_they_say() -> None:
-    """Of 80 runs, or 200: none is sure, four fifths are found, and of those said with 0.9 and more 99 %. Tenths with 100 links
-    and more are no bolder than they say."""
+    """Of 80 runs, or 200: none is sure, four fifths are found, and of those said with 0.9 and more 99 %. Tenths with
+    100 links and more are no bolder than they say."""
     said: dict[int, list[bool]] = defaultdict(list)
     lost = 0
     runs = 200 if "thorough" in REQUIRED else 80
