@@ -9,10 +9,10 @@ from random import Random
 import msgspec
 import pytest
 
-from benchmarks.damage import loaded, measured
+from benchmarks.damage import loaded
 from benchmarks.damage_score import SURE, tallies
 from benchmarks.damages.profiles import part_lost, renamed
-from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK, caffe
+from benchmarks.damages.sets import HIDDEN, caffe
 from mio2trace import analyse
 from mio2trace.align import NONE, Links, align
 from mio2trace.align.layers.caffe import unlogged
@@ -178,21 +178,6 @@ def test_sizes_tell_where_names_do_not() -> None:
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize(
-    "name",
-    [
-        "alexnet-b1-fwd-nomarks", "lenet-b2-fwd", "lenet-b2-viennacl-fwd", "squeezenet11-b1-fwd-tz",
-        "squeezenet11-b1-libdnn-fwd",
-    ],
-)  # fmt: skip
-def test_a_profile_that_ends_inside_the_iteration_has_the_whole_warm_up(name: str) -> None:
-    """Every kernel of it in its layer."""
-    layers = measured(shared_folder(), ("profile ends early", name, HANDLES, 0)).layers
-    assert layers.right == layers.kernels
-    assert layers.wrong_and_sure == 0
-
-
-@pytest.mark.shared
 @pytest.mark.parametrize("name", ["alexnet-b1-train", "squeezenet11-b1-libdnn-fwd"])
 def test_a_profile_that_ends_inside_the_warm_up_is_as_right_as_it_says(name: str, tmp_path: Path) -> None:
     """It ran between the lines that begin and end the warm-up, so no other run is meant; but it lacks most of it."""
@@ -252,22 +237,6 @@ def test_a_name_goes_on_where_one_alone_begins_so() -> None:
     assert in_full("miog_betac_a", among) == "miog_betac_alphaab"
     assert in_full("miog_bet", among) is None
     assert in_full("Col2Im", among) == "Col2Im"
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("name", "variant"),
-    [
-        ("m121-lenet-train-debugbuild", HIDDEN),
-        ("m290-alexnet-infer-level6-cmd", NO_FRAMEWORK),
-        ("m290-lenet-train-cmdonly", HANDLES),
-    ],
-)
-def test_links_stay_right_where_names_are_cut(name: str, variant: str) -> None:
-    """Without buffers and lines of a framework, too."""
-    operations = measured(shared_folder(), ("names cut", name, variant, 0)).operations
-    assert operations.right == operations.kernels > 0
-    assert operations.wrong_and_sure == 0
 
 
 @pytest.mark.shared

@@ -5,14 +5,10 @@ from __future__ import annotations
 from random import Random
 
 import msgspec
-import pytest
 
-from benchmarks.damage import measured
-from benchmarks.damages.sets import HANDLES, TWIN
 from mio2trace.align import NONE, Links, align
 from mio2trace.evidence import NAME_AND_SIZES
 from mio2trace.notes import Notes
-from tests.conftest import shared_folder
 from tests.synthetic_run import Run, make_run
 from tests.test_by_names import named_net, with_activities
 
@@ -55,28 +51,3 @@ def test_what_goes_on_backward_is_not_told() -> None:
     activities = [*whole.profile.activities[:-1], msgspec.structs.replace(last, name="max_pool_backward_float")]
     run = cut_inside_the_iteration(with_activities(whole, activities), 8)
     assert NAME_AND_SIZES not in align(run.profile, [run.log], Notes()).links.layer_by
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("name", "variant", "wrong"),
-    [
-        ("m121-lenet-infer", HANDLES, 0),
-        ("m290-resnet-infer-immediate-fused", HANDLES, 0),
-        ("twin-resnet-immediate-2ranks-run-rocpd", TWIN, 2),
-        ("twin-resnet-immediate-2ranks-run.rank0-rocpd", TWIN, 7),
-    ],
-)
-def test_of_a_log_that_ends_early_the_rest_of_the_iteration_has_its_layers(name: str, variant: str, wrong: int) -> None:
-    """All but a few kernels, of which none is wrong and sure."""
-    layers = measured(shared_folder(), ("log ends early", name, variant, 0)).layers
-    assert layers.right >= layers.kernels - wrong
-    assert layers.wrong_and_sure == 0
-
-
-@pytest.mark.shared
-def test_iterations_whose_lines_are_lost_in_the_middle_repeat_the_one_that_is_sure() -> None:
-    """Where one line of two iterations is gone their kernels are those of the others, one by one; and of those beside
-    them what coarse bounds put there goes back."""
-    layers = measured(shared_folder(), ("middle fifth of the log lost", "m290-alexnet-infer-10it", HANDLES, 0)).layers
-    assert layers.right == layers.kernels == 336

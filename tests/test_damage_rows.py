@@ -15,11 +15,11 @@ from benchmarks.damages import losses, prints, processes, profiles
 from benchmarks.damages.clocks import STAMP
 from benchmarks.damages.rows import ROWS, Row
 from benchmarks.damages.run import MIOPEN, CannotError, Mutation, Run, with_log
-from benchmarks.damages.sets import BARE_TWIN, HANDLES, HIDDEN, NO_FRAMEWORK, TWIN, twin
+from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK, TWIN, twin
 from mio2trace import analyse
 from mio2trace.align import align
 from mio2trace.align.layers.caffe.layer_lines import _numbered
-from mio2trace.align.links import NONE, SURE
+from mio2trace.align.links import NONE
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.rates import NATS_NEVER
 from mio2trace.analysis import Analysis, AnalysisOptions
@@ -104,15 +104,6 @@ def test_a_case_is_the_same_each_time() -> None:
     assert measured(shared_folder(), case) == measured(shared_folder(), case)
 
 
-@pytest.mark.shared
-def test_twins_are_scored_by_their_dispatches() -> None:
-    """Each dispatch counts once, and a link is true to the line that the truth has for it."""
-    operations = measured(
-        shared_folder(), ("as recorded", "twin-resnet-immediate-2ranks-run-rocpd", TWIN, 0)
-    ).operations
-    assert operations.right == operations.links == operations.kernels == 94
-
-
 def test_what_is_below_the_promise_is_said() -> None:
     """Wrong and sure links, too few right ones, a refusal, a crash; of wrong runs links that are believed."""
     good = Tally(kernels=1000, right=1000, links=1000)
@@ -161,85 +152,6 @@ def test_another_run_of_a_program_prints_the_same_with_other_times(small: Run) -
     assert stamps[0] > max(match[0] for match in map(STAMP.search, small.log) if match is not None)
 
 
-OFTEN_RIGHT = {
-    "times that are exact to a second bound no call: the order says the rest": (
-        ("host times in s", "m290-alexnet-infer-10it", HANDLES, 0.99),
-        ("stamps 0.8 s late", SMALL, HIDDEN, 0.99),
-        ("stamps 0.8 s early", "m290-alexnet-infer-10it", HIDDEN, 0.99),
-    ),
-    "the order of calls tells which of two threads of one net filled which queue": (
-        ("two threads with ids", "m290-alexnet-infer-level6-cmd", HIDDEN, 0.99),
-    ),
-    "calls of one id launched what ran, those of other processes in the log are left out": (
-        ("another's lines between, with ids", "m290-resnet-train-entries-cmd", NO_FRAMEWORK, 0.98),
-    ),
-    "one version of the library prints the handle, the other does not": (
-        ("another's lines between, without ids", "m290-alexnet-infer-level6-cmd", NO_FRAMEWORK, 0.9),
-        ("another's lines between, without ids", "m121-lenet-train-ownkernels", HIDDEN, 0.9),
-    ),
-    "entries that were mixed up look like the other version's, and name their own buffers": (
-        ("another's lines between, without ids", "m290-resnet-train-entries-cmd", HANDLES, 0.96),
-    ),
-    "the true call lies farther on than a search tries, a name goes on, or one launch line would be of two kernels": (
-        ("iterations only in the profile", "m290-alexnet-infer-10it", NO_FRAMEWORK, 0.75),
-        ("middle fifth of the profile lost", "m290-resnet-train-entries-cmd", NO_FRAMEWORK, 0.98),
-        ("profile begins late", "m290-alexnet-infer-level6-cmd", NO_FRAMEWORK, 0.98),
-        ("middle fifth of the log lost", "twin-alexnet-level6-none-run.hip-rocprof-v1", TWIN, 0.9),
-    ),
-    "of a convolution whose own descriptor is cut off the tensors remain": (
-        ("lines cut at 80", "m290-resnet-train-entries-cmd", NO_FRAMEWORK, 1),
-        ("lines cut at 200", "m290-resnet-train-entries-cmd", HANDLES, 1),
-    ),
-    "batch norms and activations around a convolution launch no transposes, whatever other calls of theirs did": (
-        ("transposes around convolutions", "m121-resnet-infer-2it", HIDDEN, 1),
-        ("transposes around convolutions", "m121-resnet-infer-2it", NO_FRAMEWORK, 1),
-    ),
-    "kernels without a call may be of calls far ahead in the log, also those that run before the first link": (
-        ("another program's log before", "m121-resnet-infer-2it", NO_FRAMEWORK, 1),
-        ("another program's log before", "m121-lenet-train-ownkernels", NO_FRAMEWORK, 1),
-    ),
-    "a recurrent call launches for as long as another thread runs half of its net": (
-        ("two threads without ids", "m121-lenet-infer", HIDDEN, 0),
-    ),
-}
-"""By what they show: damaged runs with the least part of their kernels that has the right call."""
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("row", "name", "variant", "least"), [case for cases in OFTEN_RIGHT.values() for case in cases]
-)
-def test_calls_of_damaged_runs_are_right_or_in_doubt(row: str, name: str, variant: str, least: float) -> None:
-    operations = measured(shared_folder(), (row, name, variant, 0)).operations
-    assert operations.wrong_and_sure == 0
-    assert operations.links > 0
-    assert operations.right >= least * operations.kernels
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("row", "name", "variant"),
-    [
-        ("stamps 0.8 s late", "m121-lenet-train-debugbuild", HIDDEN),
-        ("stamps of Nepal's zone", "squeezenet11-b1-fwd-tz", HANDLES),
-    ],
-)
-def test_a_clock_that_is_off_is_told_from_another_run(row: str, name: str, variant: str) -> None:
-    """Stamps that all lie between calls at one offset, and printed times that are those at the marks, are no chance."""
-    layers = measured(shared_folder(), (row, name, variant, 0)).layers
-    assert layers.wrong_and_sure == 0
-    assert layers.right >= 0.99 * layers.kernels > 0
-    assert layers.mean >= 0.98
-
-
-@pytest.mark.shared
-def test_one_mark_does_not_tell_a_clock_that_is_off_from_another_run() -> None:
-    """Of a small net's log of another time of the day no layer is believed, however well its marks go with it."""
-    wrong = measured(shared_folder(), ("the program's log of another day", "lenet-b2-viennacl-fwd", HANDLES, 0))
-    assert wrong.layers.links > 0
-    assert wrong.layers.believed == 0
-
-
 @pytest.mark.shared
 @pytest.mark.parametrize("log", ["run.log", "run.hip.log"])
 def test_times_printed_on_another_device_put_nothing_into_a_wrong_layer(log: str, tmp_path: Path) -> None:
@@ -248,26 +160,6 @@ def test_times_printed_on_another_device_put_nothing_into_a_wrong_layer(log: str
     run = twin(folder, log, folder / "rocpd" / "45362_results.db.gz")
     operations, layers = tallies(run, analyse(run.write(tmp_path)))
     assert (operations.right, layers.right, layers.wrong_and_sure) == (591, 591, 0)
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("row", "name", "likely"),
-    [
-        ("profile ends early", "m121-resnet-infer-2it", 0.99),
-        ("profile ends early", "m290-lenet-train-cmdonly", 0.95),
-        # The other one begins with searches.
-        ("the program's earlier run before", "m290-lenet-train-cmdonly", 0.51),
-        ("whole log twice", "m290-lenet-train-cmdonly", 0.51),
-    ],
-)
-def test_a_profile_that_ended_is_told_from_a_log_of_two_runs(row: str, name: str, likely: float) -> None:
-    """Most calls launched nothing: they come last and begin no run: the profile ended. Else either run is likely."""
-    operations = measured(shared_folder(), (row, name, NO_FRAMEWORK, 0)).operations
-    assert operations.links > 20
-    assert operations.mean == pytest.approx(likely, abs=0.1)
-    if likely > 0.9:
-        assert operations.right >= operations.kernels - 1
 
 
 @pytest.mark.shared
@@ -283,96 +175,11 @@ def test_printed_means_are_those_of_all_iterations_and_lost_ones_of_any_layer(ro
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("profile", ["rocpd", "rocprof-v1"])
-def test_what_the_runtime_launches_and_buffers_that_are_none_are_no_doubt(profile: str) -> None:
-    """No launch line has the HIP runtime's copies, and an entry whose workspace is `nullptr` lacks nothing."""
-    case = ("as recorded", f"twin-alexnet-level6-none-run.hip-{profile}", TWIN, 0)
-    operations = measured(shared_folder(), case).operations
-    assert operations.right == operations.kernels == operations.links
-    assert operations.mean > 0.97
-
-
-@pytest.mark.shared
 def test_coarse_bounds_leave_no_layer_likely_by_even_spread_alone() -> None:
     """Of stamps in seconds an iteration may begin anywhere: what is less likely than not is in no layer."""
     layers = measured(shared_folder(), ("stamps in s", "m121-resnet-train-entries-cmd", HIDDEN, 0)).layers
     assert layers.kernels > 400
     assert sum(count for count, _, _ in layers.bins[:9]) < 10
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("row", "name", "variant"),
-    [
-        ("last 500 lines of the log", "m121-resnet-infer-2it", HANDLES),
-        ("last 500 lines of the log", "m121-resnet-infer-2it", NO_FRAMEWORK),
-        ("first and last fifth of the log", "m121-resnet-infer-2it", HANDLES),
-        ("first and last fifth of the log", "m121-resnet-infer-2it", HIDDEN),
-        ("first and last fifth of the log", "twin-resnet-immediate-2ranks-run-rocpd", BARE_TWIN),
-    ],
-)
-def test_what_is_left_of_a_log_of_iterations_is_not_taken_for_the_first_of_them(
-    row: str, name: str, variant: str
-) -> None:
-    """All iterations have the same calls: those that the log ends with are the profile's last."""
-    found = measured(shared_folder(), (row, name, variant, 0)).operations
-    assert found.links > 20
-    assert found.bins[9][2] == found.bins[9][0]
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("name", ["m290-alexnet-infer-10it", "m290-resnet-train-entries-cmd", "m121-lenet-infer"])
-def test_calls_of_a_run_that_was_killed_are_not_the_next_one_s(name: str) -> None:
-    """Neither stamps nor buffers tell: the run that is as long as the profile has the kernels, or it is in doubt."""
-    found = measured(shared_folder(), ("the program's killed run before", name, NO_FRAMEWORK, 0)).operations
-    assert found.bins[9][2] == found.bins[9][0]
-    assert found.links > 0.9 * found.kernels
-    assert found.right > 0.3 * found.kernels
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("name", ["m121-resnet-train-entries-cmd", "m290-resnet-infer-immediate-fused"])
-def test_lines_that_a_buffered_stream_brought_late_bound_no_layers(name: str) -> None:
-    """Framework's lines came in blocks of 4 kB: the calls between two of them are of many layers."""
-    layers = measured(shared_folder(), ("framework's lines in blocks", name, HANDLES, 0)).layers
-    assert layers.wrong_and_sure == 0
-    assert layers.right == layers.kernels  # their stamps are right, and so is the clock
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("late", ["framework's", "MIOpen's"])
-@pytest.mark.parametrize("name", ["m121-lenet-infer", "m121-resnet-infer-2it", "m290-resnet-infer-immediate-fused"])
-def test_stamps_of_a_buffered_stream_bound_calls_on_one_side(late: str, name: str) -> None:
-    """Of lines in blocks of 4 kB those in front of a call were printed before it, or those behind it after it."""
-    found = measured(shared_folder(), (f"{late} lines in blocks", name, HIDDEN, 0))
-    assert found.operations.right == found.operations.kernels
-    assert found.layers.right > 0.98 * found.layers.kernels
-    assert found.operations.wrong_and_sure == found.layers.wrong_and_sure == 0
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("name", "least"), [("m121-lenet-infer", 3), ("m290-alexnet-infer-10it", 52), ("m290-alexnet-infer-level6-cmd", 10)]
-)
-def test_no_stream_is_buffered_where_a_tool_left_kernels_out(name: str, least: int) -> None:
-    """Without bounds what is left of a profile fits some other calls a little better, but no more of it fits any."""
-    operations = measured(shared_folder(), ("kernels under 0.5 ms lost", name, HANDLES, 0)).operations
-    assert operations.right >= least
-    assert operations.wrong_and_sure == 0
-
-
-@pytest.mark.shared
-def test_links_are_in_doubt_where_most_is_left_on_both_sides() -> None:
-    """Of 22 kernels that a tool left the last five fit the searches that the log begins with."""
-    case = ("kernels under 0.5 ms lost", "m290-alexnet-infer-level6-cmd", NO_FRAMEWORK, 0)
-    assert measured(shared_folder(), case).operations.wrong_and_sure == 0
-
-
-@pytest.mark.shared
-def test_iterations_around_calls_that_came_late_are_in_doubt() -> None:
-    layers = measured(shared_folder(), ("MIOpen's lines in blocks", "m290-alexnet-infer-10it", HANDLES, 0)).layers
-    assert layers.right > 0.85 * layers.kernels
-    assert layers.wrong_and_sure == 0
 
 
 @pytest.mark.shared
@@ -436,14 +243,6 @@ def test_no_call_without_kernels_stands_beside_a_kernel_that_fits_it(variant: st
             folder = tmp_path / name
             folder.mkdir()
             assert contradictions(analyse(run.write(folder))) == [], name
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("variant", [HANDLES, HIDDEN, NO_FRAMEWORK])
-def test_calls_of_many_kernels_end_where_their_descriptors_say(variant: str) -> None:
-    """Recurrent layers one after another, and what comes behind the last one."""
-    operations = measured(shared_folder(), ("as recorded", "m121-rnn-infer-first", variant, 0)).operations
-    assert operations.right == operations.kernels == 157
 
 
 def recurrent(steps: Sequence[int]) -> tuple[list[int], list[int], list[float]]:
@@ -611,57 +410,3 @@ def test_threads_that_are_all_the_profiles_keep_their_calls(tmp_path: Path) -> N
 def test_a_name_is_known_by_its_longest_stem(name: str, expected: str) -> None:
     assert stem(name) == expected
     assert kernel_name(name) == kernel_name(expected)
-
-
-@pytest.mark.shared
-def test_stamps_of_another_run_relate_no_clock(tmp_path: Path) -> None:
-    """A log of the program's run at another time: nothing that was linked is believed."""
-    case = ("the program's log of another time, the same ids", "twin-alexnet-level6-none-run.hip-rocpd", TWIN, 0)
-    result = measured(shared_folder(), case)
-    assert result.operations.believed == 0
-    assert tmp_path.exists()
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("row", ["another program's log before", "another's lines between, without ids"])
-def test_of_two_programs_of_one_log_the_other_has_no_layers_here(row: str) -> None:
-    """Calls that tell no thread, and addresses that both were given, do not make two programs one."""
-    layers = measured(shared_folder(), (row, "m290-resnet-infer-immediate-fused", HANDLES, 0)).layers
-    assert layers.right == layers.links == layers.kernels > 0
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("variant", [HANDLES, HIDDEN])
-def test_loops_one_after_another_have_layers_on_their_own_queues(variant: str) -> None:
-    """What did not run meanwhile is no other thread's work."""
-    row, name = "two loops in one process", "m290-resnet-infer-immediate-fused"
-    layers = measured(shared_folder(), (row, name, variant, 0)).layers
-    assert layers.right == layers.links == layers.kernels > 0
-    assert layers.mean > SURE
-
-
-@pytest.mark.shared
-def test_a_call_with_fewer_products_than_it_launches_has_no_sure_end() -> None:
-    """Of two recurrent calls of which the profile lost a part, either may have what lies between them."""
-    case = ("middle fifth of the profile lost", "m121-rnn-infer-first", NO_FRAMEWORK, 0)
-    operations = measured(shared_folder(), case).operations
-    assert operations.wrong_and_sure == 0
-    assert operations.right < operations.links
-
-
-@pytest.mark.shared
-def test_commands_alone_among_entries_are_another_processs() -> None:
-    """A process prints entries or it does not: where both are of one net, no link by names is sure."""
-    case = ("another's lines between, without ids", "m290-lenet-train-cmdonly", NO_FRAMEWORK, 0)
-    operations = measured(shared_folder(), case).operations
-    assert operations.wrong_and_sure == 0
-    assert operations.mean < 0.6
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("row", ["stamps step by 5 ms", "stamps run 2 % fast"])
-def test_a_clock_that_goes_wrong_is_no_other_run_if_its_dates_are_the_profiles(row: str) -> None:
-    """Another run of the program would have to run beside this one."""
-    operations = measured(shared_folder(), (row, "m290-alexnet-infer-10it", HIDDEN, 0)).operations
-    assert operations.right == operations.links
-    assert operations.mean > 0.9

@@ -10,8 +10,6 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.damage import measured
-from benchmarks.damages.sets import TWIN
 from mio2trace import queries
 from mio2trace.cli import TASKS, cli
 from mio2trace.commands.console import RARE
@@ -24,7 +22,6 @@ from mio2trace.ops.families.normalisation import BnormProblem
 from mio2trace.ops.families.pool import PoolProblem
 from mio2trace.ops.families.rnn import RnnProblem
 from mio2trace.trace import Slice
-from tests.conftest import shared_folder
 from tests.miopen_blocks import decoded
 
 SIZES = "-n 2 -c 4 -H 9 -W 8 -k 6 -y 3 -x 5"
@@ -279,11 +276,3 @@ def test_only_the_line_right_behind_a_command_goes_on_with_it() -> None:
     """What comes later is another program's."""
     assert commands(HEAD + COMMAND, "-g 1") == [COMMAND + " -g 1"]
     assert commands(HEAD + COMMAND, "I am another line", "-g 1") == [COMMAND]
-
-
-@pytest.mark.shared
-def test_a_log_of_wrapped_commands_tells_as_much_as_before() -> None:
-    """Directions stand at the end of commands."""
-    case = ("long lines wrapped", "twin-lenet-cmdonly-kernel-trace-run.hip-rocpd", TWIN, 0)
-    operations = measured(shared_folder(), case).operations
-    assert operations.right == operations.kernels > 0

@@ -20,10 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mio2trace
-from benchmarks.damage import loaded, measured
+from benchmarks.damage import loaded
 from benchmarks.damage_score import tallies
 from benchmarks.damages.run import ENQUEUE, with_calls
-from benchmarks.damages.sets import HANDLES, HIDDEN, TWIN
+from benchmarks.damages.sets import HANDLES
 from mio2trace import analyse
 from mio2trace.align import Alignment
 from mio2trace.align.attribution import Attribution
@@ -178,29 +178,6 @@ def test_lines_of_iterations_and_the_nets_order_tell_the_layers(tmp_path: Path, 
     assert told_of(run_of(tmp_path, 3, lost)) == whole(3)
 
 
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("row", "name", "variant", "least"),
-    [
-        ("no host times", "m290-alexnet-infer-10it", HIDDEN, 336),
-        ("names, times, sizes only", "m121-resnet-infer-2it", HANDLES, 206),
-        ("stamps step by an hour", "m121-resnet-infer-2it", HANDLES, 206),
-        ("lines lost in bursts", "m290-alexnet-infer-10it", HIDDEN, 300),
-        ("host times in s", "m290-resnet-infer-immediate-fused", HANDLES, 77),
-        ("host times in s", "m290-resnet-train-entries-cmd", HIDDEN, 515),
-        ("as recorded", "twin-alexnet-level6-none-run.hip-rocprof-v1", TWIN, 83),
-        ("as recorded", "m290-resnet-train-entries-cmd", HANDLES, 541),
-        ("5 % of lines lost", "m290-resnet-train-entries-cmd", HANDLES, 530),
-    ],
-)
-def test_calls_tell_layers_that_no_time_tells(row: str, name: str, variant: str, least: int) -> None:
-    """Of runs with a clock that bounds nothing, or none; what lines leave outside of layers stays there: a solver's
-    calls behind the last layer."""
-    layers = measured(shared_folder(), (row, name, variant, 0)).layers
-    assert layers.right >= least
-    assert layers.wrong_and_sure == 0
-
-
 LINES_BEFORE = len(NET) + 3  # the first iteration's
 LINES_EACH = 6
 
@@ -277,16 +254,6 @@ def test_what_a_graph_replays_is_in_the_layers_of_what_it_captured() -> None:
     assert all(true == said for true, said in told)
 
 
-@pytest.mark.shared
-@pytest.mark.parametrize("variant", [HANDLES, HIDDEN])
-def test_the_mode_of_a_recurrent_call_tells_its_layer(variant: str) -> None:
-    """Stamps in whole seconds do not separate layers. An LSTM call still belongs to the layer with LSTM in its name."""
-    layers = measured(shared_folder(), ("stamps in s", "m121-rnn-infer-first", variant, 0)).layers
-    assert layers.wrong_and_sure == 0
-    assert layers.right >= 0.98 * layers.kernels > 0
-    assert layers.mean >= 0.95
-
-
 # -- How probable links to layers are said to be where times are coarse or nothing but calls tells.
 
 
@@ -323,130 +290,6 @@ def test_what_no_call_bounds_is_in_no_layer() -> None:
 
 
 @pytest.mark.shared
-def test_kernels_before_a_log_that_begins_late_are_in_no_layer() -> None:
-    """The first layer that the log still has does not take all that ran before it."""
-    layers = measured(
-        shared_folder(), ("log begins late", "twin-lenet-cmdonly-kernel-trace-run.hip-rocpd", TWIN, 0)
-    ).layers
-    assert layers.links > 0
-    assert sum(count - true for count, _, true in layers.bins[5:10]) <= 5
-
-
-@pytest.mark.shared
-def test_marks_need_no_fine_host_times() -> None:
-    """Times that are whole seconds cannot differ from printed ones by less: cuts at the marks stay sure."""
-    layers = measured(shared_folder(), ("host times in s", "lenet-b2-viennacl-fwd", HANDLES, 0)).layers
-    assert layers.right == layers.links > 0
-    assert layers.mean > 0.99
-
-
-OFTEN_RIGHT = {
-    "lines and calls keep their order whatever the clock does: stamps that may be off by more are not asked": (
-        ("host times in s", "m121-resnet-train-entries-cmd", HANDLES, 437),
-        ("stamps run 2 % fast", "m121-resnet-train-entries-cmd", HIDDEN, 430),
-    ),
-    "of a clock that was set by milliseconds lines come to lie within calls of the thread that prints": (
-        ("stamps step by 5 ms", "m290-resnet-infer-immediate-fused", HIDDEN, 77),
-        ("stamps step by 5 ms", "m121-lenet-train-ownkernels", HIDDEN, 44),
-        ("stamps step by 5 ms", "m290-resnet-train-entries-cmd", HIDDEN, 541),
-    ),
-    "a log that lost the line which begins the benchmark: before its last search the net is set up": (
-        ("middle fifth of the log lost", "m290-resnet-train-entries-cmd", HIDDEN, 440),
-        ("log ends early", "m290-alexnet-infer-level6-cmd", HIDDEN, 44),
-        ("log ends early", "twin-alexnet-level6-none-run.hip-rocpd", TWIN, 50),
-    ),
-}
-"""By what they show: damaged runs with the least number of their kernels that has the right layer."""
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("row", "name", "variant", "least"), [case for cases in OFTEN_RIGHT.values() for case in cases]
-)
-def test_layers_of_damaged_runs_are_right_or_in_doubt(row: str, name: str, variant: str, least: int) -> None:
-    layers = measured(shared_folder(), (row, name, variant, 0)).layers
-    assert layers.right >= least
-    assert layers.wrong_and_sure == 0
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("name", "least"),
-    [
-        ("m290-alexnet-infer-10it", 336),
-        ("m121-lenet-infer", 26),
-        ("m290-resnet-train-entries-cmd", 535),
-        ("m121-resnet-infer-2it", 200),
-    ],
-)
-def test_a_clock_that_was_set_while_the_program_ran_bounds_nothing(name: str, least: int) -> None:
-    """More kernels than the calls between two lines launch ran while an hour passed there: the order of calls tells."""
-    operations = measured(shared_folder(), ("stamps step by an hour", name, HIDDEN, 0)).operations
-    assert operations.right >= least
-    assert operations.wrong_and_sure == 0
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("name", ["alexnet-b1-fwd-nomarks", "alexnet-b1-train", "alexnet-b3-libdnn-train-iter2"])
-def test_a_log_that_was_cut_off_while_the_net_was_set_up_names_the_layers_that_the_marks_cut(name: str) -> None:
-    """It is not refused for ending before the profile begins; what may have run on the host is in doubt."""
-    case = measured(shared_folder(), ("log ends early", name, HANDLES, 0))
-    assert not case.refused
-    assert case.layers.right > 0.95 * case.layers.kernels
-    assert case.layers.wrong_and_sure == 0
-    assert case.layers.mean > 0.95
-
-
-@pytest.mark.shared
-def test_times_of_a_clock_that_may_be_off_by_more_than_layers_take_name_none() -> None:
-    """Printed times fitted to iterations that lie elsewhere: what is less likely than not is taken back, and the order
-    of calls tells."""
-    layers = measured(shared_folder(), ("stamps run 2 % fast", "m121-resnet-infer-2it", HIDDEN, 0)).layers
-    assert layers.right == layers.kernels > 200
-    assert layers.wrong_and_sure == 0
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("row", ["the program's earlier run before", "whole log twice"])
-def test_runs_that_are_alike_have_the_same_layers(row: str) -> None:
-    """Nothing tells which of two runs of one net was profiled: calls are in doubt, what layer they are of is not."""
-    case = measured(shared_folder(), (row, "twin-resnet-immediate-2ranks-run-rocpd", TWIN, 0))
-    assert case.layers.right == case.layers.kernels > 90
-    assert case.layers.mean > 0.98
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("row", "name", "variant", "least", "likely"),
-    [
-        ("two threads with ids", "m290-resnet-infer-immediate-fused", HANDLES, 413, 0.99),
-        ("two threads with ids", "m290-alexnet-infer-10it", HIDDEN, 413, 0.99),
-        # Stamped lines are one thread's: the other's calls do not end before them.
-        ("two threads with ids", "m290-alexnet-infer-10it", HANDLES, 413, 0.99),
-        ("two threads without ids", "m121-lenet-train-debugbuild", HIDDEN, 125, 0.99),
-        # The same net in step: buffers tell whose calls each queue has.
-        ("two threads without ids", "m121-resnet-train-entries-cmd", HANDLES, 886, 0.99),
-    ],
-)
-def test_names_tell_which_queue_is_the_thread_s_that_printed_the_layers(
-    row: str, name: str, variant: str, least: int, likely: float
-) -> None:
-    """Another thread's kernels lie in any layers; they are in none then, and those of the other queue likely right."""
-    layers = measured(shared_folder(), (row, name, variant, 0)).layers
-    assert layers.right >= least
-    assert layers.wrong_and_sure == 0
-    assert layers.mean == pytest.approx(likely, abs=0.1)
-
-
-@pytest.mark.shared
-def test_searches_are_no_warm_up() -> None:
-    """They run the kernels of an iteration, and others between them; a warm-up prepares memory at most."""
-    layers = measured(shared_folder(), ("log begins late", "m290-lenet-train-cmdonly", HANDLES, 0)).layers
-    assert layers.links > 20
-    assert sum(count - true for count, _, true in layers.bins[:10]) == 0
-
-
-@pytest.mark.shared
 @pytest.mark.parametrize("name", ["alexnet-b1-fwd-nomarks", "squeezenet11-b1-fwd-tz"])
 def test_what_was_written_for_kernels_that_a_tool_left_out_is_not_surely_the_next_layers(
     name: str, tmp_path: Path
@@ -474,13 +317,6 @@ def test_what_was_written_before_a_kernel_of_a_layer_without_parameters_is_an_ea
     _, layers = tallies(changed, analyse(changed.write(tmp_path)))
     assert layers.right > 0.98 * layers.kernels
     assert layers.wrong_and_sure == 0
-
-
-@pytest.mark.shared
-def test_bias_that_was_written_behind_a_layer_s_last_kernel_is_that_layer_s() -> None:
-    """Dropout, which launches nothing where the net is tested, and a ReLU that does, have nothing to be written."""
-    layers = measured(shared_folder(), ("as recorded", "alexnet-b3-libdnn-train-iter2", HANDLES, 0)).layers
-    assert layers.right == layers.kernels
 
 
 # -- Layers of a profile without modules: ops with parameters by kind and position; each is of one module.

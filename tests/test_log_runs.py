@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from benchmarks.damage import loaded, measured
+from benchmarks.damage import loaded
 from benchmarks.damage_score import Tally, tallies
 from benchmarks.damages import clocks, losses, prints, processes
 from benchmarks.damages.run import Mutation, Run, with_lines
-from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK, TWIN, without_framework
+from benchmarks.damages.sets import HANDLES, NO_FRAMEWORK, TWIN, without_framework
 from mio2trace import analyse
 from mio2trace.align.clocks.log_runs import _parts_of, split
 from mio2trace.align.operations.rates import LAST
@@ -41,13 +41,6 @@ def test_two_processes_in_one_log_are_told_apart_by_their_ids(name: str, other: 
     assert layers.right == layers.kernels == len(run.truth["enqueues"])
     assert operations.right == operations.kernels
     assert operations.wrong_and_sure == layers.wrong_and_sure == 0
-
-
-def test_layers_of_one_name_in_two_nets_keep_their_places() -> None:
-    """Both nets begin and end with layers of the same names: each process's own lines tell its net's order."""
-    case = ("another's lines between, with ids", "m121-resnet-infer-2it", HANDLES, 0)
-    layers = measured(shared_folder(), case).layers
-    assert layers.right == layers.kernels == 206
 
 
 def test_the_process_is_the_profiles_where_that_names_its_threads(tmp_path: Path) -> None:
@@ -132,14 +125,6 @@ def test_iterations_that_only_the_log_has_are_no_clock_that_stepped(tmp_path: Pa
     operations, _ = tallies(changed, analysis)
     assert (operations.right, operations.kernels) == (278, 278)
     assert not any("stepped" in str(note) for note in analysis.notes)
-
-
-def test_a_command_without_a_thread_is_of_the_call_entered_last() -> None:
-    """Entries of two processes have ids, their commands do not: each call is one operation, with its command."""
-    case = ("another's lines between, with ids", "m121-resnet-train-entries-cmd", HIDDEN, 0)
-    operations = measured(shared_folder(), case).operations
-    assert operations.right > 0.95 * operations.kernels
-    assert operations.links - operations.said < 0.03 * operations.links
 
 
 def test_runs_of_a_log_whose_lines_are_in_any_order() -> None:

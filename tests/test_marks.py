@@ -249,15 +249,6 @@ def test_no_marks_at_all_is_no_problem(iterations: int) -> None:
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("name", ["alexnet-b1-train", "squeezenet11-b1-fwd-tz", "squeezenet11-b1-libdnn-fwd"])
-def test_a_profile_that_ends_before_the_log_is_cut_as_far_as_its_marks_go(name: str) -> None:
-    """A log of all iterations, marks of a part of them: the run is known by its times, and no layer is in doubt."""
-    layers = measured(shared_folder(), ("profile ends early", name, HANDLES, 0)).layers
-    assert layers.links == layers.right > 50
-    assert layers.said > 0.95 * layers.links
-
-
-@pytest.mark.shared
 @pytest.mark.parametrize("row", ["profile ends early", "iterations only in the log"])
 def test_a_first_iteration_that_took_longer_than_the_mean_has_its_marks(row: str) -> None:
     """Printed times are means of two, of which the profile has one: its layers took no more than both did."""

@@ -15,7 +15,7 @@ import mio2trace.analysis
 from benchmarks.damage import loaded, measured
 from benchmarks.damage_score import tallies
 from benchmarks.damages import processes
-from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK, TWIN
+from benchmarks.damages.sets import HIDDEN, NO_FRAMEWORK
 from mio2trace import analyse
 from mio2trace.align import Alignment, align
 from mio2trace.align.links import Links
@@ -173,16 +173,6 @@ def test_a_join_that_fails_leaves_both_files_side_by_side(
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("row", ["another program's log before", "another program's log after"])
-def test_calls_without_buffers_are_joined_in_doubt_where_all_buffers_are_anothers(row: str) -> None:
-    """A log of commands alone with another program's entries around it: those are left out, and nothing is sure."""
-    case = measured(shared_folder(), (row, "m290-lenet-train-cmdonly", HANDLES, 0))
-    assert not case.refused
-    assert case.operations.right > 0.75 * case.operations.kernels
-    assert (case.operations.believed, case.layers.believed) == (0, 0)
-
-
-@pytest.mark.shared
 def test_among_another_processs_calls_no_link_by_names_is_sure_though_stamps_bound_it() -> None:
     """Two training runs print into one file, nothing but stamps and sizes tells their calls apart."""
     case = ("another's lines between, without ids", "m290-resnet-train-entries-cmd", HIDDEN, 0)
@@ -190,24 +180,6 @@ def test_among_another_processs_calls_no_link_by_names_is_sure_though_stamps_bou
     assert operations.right > 0.85 * operations.kernels
     assert operations.wrong_and_sure == 0
     assert operations.bins[-1][0] < 0.25 * operations.links  # one call alone was at that time
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("name", "variant"),
-    [
-        ("m290-resnet-train-entries-cmd", HIDDEN),
-        ("m290-alexnet-infer-10it", NO_FRAMEWORK),
-        ("twin-resnet-immediate-2ranks-run-rocpd", TWIN),
-    ],
-)
-def test_a_log_with_other_tensors_is_not_the_profiles(name: str, variant: str) -> None:
-    """Twice the images, at the same moments: kernels are named alike, but launch what half of them needs."""
-    other = measured(shared_folder(), ("the program's log of another batch", name, variant, 0)).operations
-    assert other.links > 50
-    assert other.mean < 0.05
-    own = measured(shared_folder(), ("as recorded", name, variant, 0)).operations
-    assert own.mean > 0.9
 
 
 @pytest.mark.parametrize(

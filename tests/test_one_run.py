@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.damage import measured
 from benchmarks.damages.processes import APART
-from benchmarks.damages.sets import HIDDEN, TWIN
+from benchmarks.damages.sets import TWIN
 from mio2trace.align import Alignment
 from mio2trace.align.clocks.relate import Window, _told
 from mio2trace.align.operations.rates import CONTRARY
@@ -170,44 +170,6 @@ def test_stamps_of_a_stream_that_came_in_blocks_say_nothing_of_the_run(row: str,
     """Its calls took longer than passed between the lines around them: in no run did they."""
     layers = measured(shared_folder(), (row, f"twin-resnet-immediate-2ranks-{name}", TWIN, 0)).layers
     assert layers.links == 0 or layers.said >= 0.9 * layers.links
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("name", ["alexnet-level6-none-run.hip-rocpd", "alexnet-level6-none-run.hip-rocprof-v1"])
-def test_of_two_runs_in_a_log_that_one_is_used_whose_stamps_may_be_the_profiles(name: str) -> None:
-    """Those of the last one are not; what is left is in doubt, as neither may be it."""
-    calls = measured(shared_folder(), ("the program's later run after", f"twin-{name}", TWIN, 0)).operations
-    assert calls.right == calls.kernels
-    assert calls.mean == pytest.approx(1 - CONTRARY, abs=0.01)
-
-
-@pytest.mark.shared
-def test_the_rank_whose_stamps_keep_time_with_the_profile_is_known() -> None:
-    """Both ranks of a launcher end with it, and print the same ids."""
-    row = "ranks of a launcher with equal ids"
-    operations = measured(shared_folder(), (row, "m121-lenet-train-debugbuild", HIDDEN, 0)).operations
-    assert operations.right == operations.kernels
-    assert operations.mean >= 0.99
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("row", ["stamps 0.8 s late", "stamps 0.8 s early"])
-def test_stamps_bound_layers_as_exactly_as_their_clock_is_known(row: str) -> None:
-    """To 73 us: bounds that an activity crosses by less contradict nothing."""
-    layers = measured(shared_folder(), (row, "m121-lenet-train-ownkernels", HIDDEN, 0)).layers
-    assert layers.right >= 49
-    assert layers.mean >= 0.95
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("seed", range(4))
-def test_another_day_s_stamps_are_not_those_of_a_short_run(seed: int) -> None:
-    """Of a run of half a second few calls tell, and another run's may fit as well."""
-    row = "the program's log of another day"
-    assert measured(shared_folder(), (row, "m121-rnn-infer-first", HIDDEN, seed)).layers.believed == 0
-    row = "stamps 0.8 s late"
-    layers = measured(shared_folder(), (row, "m121-rnn-infer-first", HIDDEN, seed)).layers
-    assert layers.said >= 0.99 * layers.links > 0
 
 
 @pytest.mark.shared

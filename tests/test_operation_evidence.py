@@ -15,7 +15,7 @@ import pytest
 from benchmarks.damage import loaded, measured
 from benchmarks.damage_score import tallies
 from benchmarks.damages.rows import ROWS
-from benchmarks.damages.sets import BARE_TWIN, HANDLES, HIDDEN, NO_FRAMEWORK, TWIN
+from benchmarks.damages.sets import HIDDEN, NO_FRAMEWORK, TWIN
 from mio2trace import analyse
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.repetitions import place_between
@@ -115,42 +115,6 @@ def test_work_items_of_one_step_of_a_recurrent_call(
     problem = RnnProblem(direction="forward", batches=(2,), steps=5, hidden=24, layers=1, mode=mode)
     operation = other_operation(OPERATION, primitive="rnn", direction="forward", problem=problem, input=(), output=())
     assert items_fit("MIOpenNeuronFwd", (items, 1, 1), (group, 1, 1), operation) is fits
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("row", "variant", "least"),
-    [
-        ("another program's log before", NO_FRAMEWORK, 0.99),
-        ("another program's log after", NO_FRAMEWORK, 0.99),
-        ("ring buffers of log and profile", NO_FRAMEWORK, 0.99),
-        ("profile ends early", HIDDEN, 0.99),
-        ("3 of 10 names hashed", NO_FRAMEWORK, 0.9),
-    ],
-)
-def test_rows_of_kernels_are_a_recurrent_calls_own_where_others_could_have_launched_each(
-    row: str, variant: str, least: float
-) -> None:
-    """Each part has one GEMM, each step activations of its size; and one call launches a kernel in several sizes."""
-    operations = measured(shared_folder(), (row, "m121-rnn-infer-first", variant, 0)).operations
-    assert operations.wrong_and_sure == 0
-    assert operations.right >= least * operations.kernels > 0
-    assert operations.mean >= 0.9  # parts that launched nothing are no other process's calls
-
-
-@pytest.mark.shared
-def test_searches_of_another_program_do_not_fill_the_parts_of_a_recurrent_call() -> None:
-    """What scales for a GEMM is no part by itself: a search that tries one GEMM often is no row of steps."""
-    case = ("another program's log before", "m290-lenet-train-cmdonly", NO_FRAMEWORK, 0)
-    assert measured(shared_folder(), case).operations.wrong_and_sure == 0
-
-
-@pytest.mark.shared
-def test_one_part_of_a_recurrent_call_that_takes_all_kernels_is_doubted() -> None:
-    """One part of a call may fit dozens of kernels of another run. A call launched only if most of its parts did."""
-    case = ("another run's log", "m121-resnet-train-entries-cmd", NO_FRAMEWORK, 0)
-    operations = measured(shared_folder(), case).operations
-    assert operations.links > operations.believed == 0
 
 
 @pytest.mark.shared
@@ -333,38 +297,6 @@ def test_calls_that_launched_nothing_here_and_there_are_anothers() -> None:
     assert all(0.5 < chance < 0.995 for chance in links.operation_confidence.values())
 
 
-@pytest.mark.shared
-def test_coarse_stamps_bound_calls_coarsely() -> None:
-    """Stamps in whole seconds are truncated: what ran before the next one may have run a second after it."""
-    operations = measured(shared_folder(), ("stamps in s", "m121-lenet-infer", HANDLES, 0)).operations
-    assert operations.right == operations.kernels == 26
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(("damage", "believed"), [("stamps run 2 % fast", 77), ("the program's log of another day", 0)])
-def test_a_clock_that_goes_fast_is_told_from_another_run(damage: str, believed: int) -> None:
-    """One rate makes all stamps keep time; of another run none does, and links by the order of calls are in doubt."""
-    operations = measured(shared_folder(), (damage, "m290-resnet-infer-immediate-fused", HIDDEN, 0)).operations
-    assert operations.links in (0, 77)
-    assert operations.believed == believed
-
-
-@pytest.mark.shared
-def test_where_iterations_differ_in_length_printed_times_are_in_doubt() -> None:
-    """The profile lost kernels: a fit of the printed times is not sure."""
-    layers = measured(shared_folder(), ("2 % of kernels lost", "m290-alexnet-infer-10it", HANDLES, 0)).layers
-    assert layers.links > 200
-    assert layers.wrong_and_sure == 0
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("name", ["alexnet-level6-none-run.hip-rocpd", "resnet-immediate-2ranks-run-rocpd"])
-def test_names_sizes_and_order_are_enough_where_a_profile_has_no_arguments(name: str) -> None:
-    """ROCm's profiles without ranges: every kernel in its call."""
-    operations = measured(shared_folder(), ("as recorded", f"twin-{name}", TWIN, 0)).operations
-    assert operations.right == operations.kernels > 0
-
-
 def test_no_link_is_sure_where_nothing_tells_calls_apart_and_no_search_was_wide(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -517,23 +449,6 @@ def test_the_call_after_a_kernels_own_is_the_next_that_launched() -> None:
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize(
-    ("row", "name", "variant", "seed"),
-    [
-        ("log begins late", "m290-resnet-train-entries-cmd", NO_FRAMEWORK, 1),
-        ("2 % of lines lost", "m121-lenet-train-debugbuild", NO_FRAMEWORK, 1),
-        ("another program's log before", "m121-resnet-train-entries-cmd", NO_FRAMEWORK, 1),
-        ("another program's log before", "m290-lenet-train-cmdonly", NO_FRAMEWORK, 2),
-        ("ranks of a launcher with equal ids", "m121-lenet-infer", NO_FRAMEWORK, 1),
-        ("5 % of lines lost", "twin-alexnet-level6-none-run.hip-rocpd", BARE_TWIN, 1),
-    ],
-)
-def test_what_a_damage_took_is_not_found_elsewhere_for_sure(row: str, name: str, variant: str, seed: int) -> None:
-    """Each has kernels of calls that left no line, and calls that fit them as well."""
-    assert measured(shared_folder(), (row, name, variant, seed)).operations.wrong_and_sure == 0
-
-
-@pytest.mark.shared
 def test_a_call_beside_a_hole_is_no_likelier_than_the_one_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of calls of one problem the one that launched the kernel is told by as many others as one that launched none."""
     told: list[tuple[float, float]] = []
@@ -558,13 +473,3 @@ def test_a_call_beside_a_hole_is_no_likelier_than_the_one_in_its_place(monkeypat
     measured(shared_folder(), ("profile ends early", REPEATING, NO_FRAMEWORK, 0))
     assert len(told) > 100
     assert max(abs(own - other) for own, other in told) < 0.01
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("row", ["profile ends early", "profile begins late", "iterations only in the log"])
-@pytest.mark.parametrize("variant", [HANDLES, NO_FRAMEWORK])
-def test_a_profile_of_some_iterations_has_them_where_they_are(row: str, variant: str) -> None:
-    """Ten iterations alike, of which the profile has the first or the last ones: nothing is in the others."""
-    operations = measured(shared_folder(), (row, REPEATING, variant, 0)).operations
-    assert operations.right >= 0.98 * operations.kernels
-    assert operations.mean > 0.97

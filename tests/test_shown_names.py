@@ -6,13 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.damage import measured
-from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK
 from mio2trace.align.links import NONE
 from mio2trace.answer.content import KernelRow, OperationRow, ProblemRow, shown_names
 from mio2trace.kernels.names import SLICE_NAME, directions_of, read_options, short_kernel, slice_names
 from mio2trace.ops.operation import Launch
-from tests.conftest import shared_folder
 from tests.test_operation_links import Maker
 
 TEXTS = st.text("abcdefxyz0123_. ->", min_size=1, max_size=90)
@@ -163,23 +160,6 @@ def test_mios_macros_are_known_with_and_without_a_space(options: str, library: b
     """MIOpen writes ``-DMLO_X=1``."""
     assert read_options(options).library is library
     assert read_options("-cl-std=CL1.2").meaning is None
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("name", "variant", "least"),
-    [
-        ("m121-lenet-train-debugbuild", HIDDEN, 0.95),
-        ("m290-resnet-train-entries-cmd", HIDDEN, 0.9),
-        ("m121-resnet-train-entries-cmd", NO_FRAMEWORK, 0.95),
-        ("m290-lenet-train-cmdonly", HANDLES, 0.88),
-    ],
-)
-def test_links_stay_right_where_some_names_are_hashed(name: str, variant: str, least: float) -> None:
-    """A name is one event for all of its kernels: linked somewhere, it counts elsewhere."""
-    operations = measured(shared_folder(), ("3 of 10 names hashed", name, variant, 0)).operations
-    assert operations.wrong_and_sure == 0
-    assert operations.right >= least * operations.kernels > 0
 
 
 def test_a_kernel_of_an_unknown_name_has_the_size_of_a_launch_that_no_other_has() -> None:

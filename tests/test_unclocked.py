@@ -114,25 +114,6 @@ def test_what_a_warm_up_makes_as_for_other_layers_is_its_first_layers(name: str)
     assert layers.bins[-2][0] > layers.bins[-1][0]
 
 
-REAL = {"alexnet-b1-train": 202, "alexnet-b3-libdnn-train-iter2": 170}
-"""Of sets that train so many kernels are right; of all others every one."""
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    "name",
-    [
-        "alexnet-b1-fwd-nomarks", "alexnet-b1-train", "alexnet-b3-libdnn-train-iter2", "lenet-b2-fwd",
-        "lenet-b2-viennacl-fwd", "squeezenet11-b1-fwd-tz", "squeezenet11-b1-libdnn-fwd",
-    ],
-)  # fmt: skip
-def test_caffes_log_alone_tells_the_layers_of_kernels_with_times(name: str) -> None:
-    """As of a profile of rocprof's beside what `caffe time` prints: no marks, no host times, no calls."""
-    layers = measured(shared_folder(), ("names, times, sizes only", name, HANDLES, 0)).layers
-    assert layers.right >= REAL.get(name, layers.kernels)
-    assert layers.wrong_and_sure == 0
-
-
 def damaged(run: DamagedRun, folder: Path) -> Tally:
     """What is true of the links to layers of a profile without host times."""
     run = names_times_sizes_only(run, Random(0))
