@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import io
 import os
 import re
 import shutil
@@ -574,7 +575,7 @@ def of_input(file: Input, scrubber: Scrubber, folder: str, taken: list[str], wit
         name = name_of(file, stem, ending, taken, within)
         taken.append(name)
         path = os.path.join(folder, f"{len(taken)}")
-        with gzip.GzipFile(path, "wb", _LEVEL, mtime=0) as out:
+        with gzip.GzipFile(path, "wb", _LEVEL, mtime=0) as packed, io.BufferedWriter(packed, 1 << 20) as out:
             out.writelines(lines)
         return Member(name, path, of)
 
