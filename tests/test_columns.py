@@ -498,3 +498,17 @@ def test_a_small_database_loads_no_driver_no_other_reader_and_no_masked_arrays(r
     command = [sys.executable, "-c", loaded, str(run), str(tmp_path / "out.pftrace")]
     told = subprocess.run(command, capture_output=True, text=True, check=True)
     assert told.stdout == "\n"
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(-3, 3) | st.integers(-(1 << 62), 1 << 62), st.integers(-5, 1 << 62)), max_size=30
+    )
+)
+def test_sums_by_code_are_exact_however_far_apart_the_codes_are(rows: list[tuple[int, int]]) -> None:
+    codes, values = (np.array([row[part] for row in rows], np.int64) for part in (0, 1))
+    wanted: dict[int, int] = {}
+    for code, value in rows:
+        wanted[code] = wanted.get(code, 0) + value
+    found, sums = tables.summed_by(codes, values)
+    assert list(zip(found.tolist(), sums.tolist(), strict=True)) == sorted(wanted.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -25,7 +26,9 @@ from mio2trace.queries import shipped
 from mio2trace.trace import Slice
 from mio2trace.writers import native as native_form
 from mio2trace.writers import read_back, write
+from tests import made_up_costs
 from tests.conftest import shared_folder
+from tests.made_up_costs import MS
 from tests.test_one_number import RUNS
 
 pytestmark = pytest.mark.shared
@@ -167,6 +170,28 @@ def test_rows_and_the_rest_are_the_whole(name: str) -> None:
         assert sum(row.total_ns for row in ranking) + rest == of.total.total_ns == sum(of.samples_ns)
         assert all(sum(row.per_iteration_ns) == row.total_ns for row in ranking)
         assert [row.total_ns for row in ranking] == sorted((row.total_ns for row in ranking), reverse=True)
+
+
+def test_a_row_for_each_operation_takes_the_memory_of_the_operations() -> None:
+    """Not that of all operations in all iterations: of long runs that is all memory there is."""
+    peaks = []
+    for count in (150, 600):
+        runs = {
+            number: [made_up_costs.Ran("conv", MS + number, operation=number - 1, layer="conv1")]
+            for number in range(1, count + 1)
+        }
+        found = made_up_costs.measures(runs, [made_up_costs.operation(index) for index in range(count)]).steady
+        assert len(found.iterations) == count
+        tracemalloc.start()
+        ranking, times = found.by_operation(lambda index: index), found.of_operations()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert {row.key: row.per_iteration_ns for row in ranking} == {
+            index: tuple(MS + index + 1 if at == index else 0 for at in range(count)) for index in range(count)
+        }
+        assert times == {row.key: row.mean_ns for row in ranking}
+        assert times[1] == (MS + 2) / count
+    assert peaks[1] < 8 * peaks[0]
 
 
 # -- the same everywhere: every sample, every form ---------------------------------------------------------------------

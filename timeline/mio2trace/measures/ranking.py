@@ -14,7 +14,7 @@ from mio2trace.align import NONE, Alignment, Links
 from mio2trace.kernels import KernelFact, helps, role
 from mio2trace.kernels.names import kernel_name
 from mio2trace.measures.cost import Cost, Sums
-from mio2trace.measures.statistics import mean
+from mio2trace.measures.statistics import part_of
 from mio2trace.model.tables import NEVER, NO, Activities, Codes, Numbers, firsts, most
 from mio2trace.ops.operation import Operation, name_of, problem_name
 from mio2trace.ops.solvers import family
@@ -25,14 +25,17 @@ Key = TypeVar("Key", bound=Hashable)
 class SteadyCost(msgspec.Struct, Generic[Key], frozen=True, kw_only=True):
     """The cost of ``key`` over the steady iterations.
 
-    ``cost``: the sum. ``per_iteration_ns``: kernel time in each of them. ``calls``: executions of a layer, operations,
-    or kernels of a name. ``share``: the part of the kernel time of these iterations, 0 to 1. ``cumulative_share``: of
-    this row and all rows before it. ``find_ns``, ``find_kernels``: its searches in the whole run.
+    ``cost``: the sum. ``iterations``: their number. ``places``, ``ns``: those with kernel time, in ascending order, and
+    that time. ``calls``: executions of a layer, operations, or kernels of a name. ``share``: the part of the kernel
+    time of these iterations, 0 to 1. ``cumulative_share``: of this row and all rows before it. ``find_ns``,
+    ``find_kernels``: its searches in the whole run.
     """
 
     key: Key
     cost: Cost
-    per_iteration_ns: tuple[int, ...]
+    iterations: int
+    places: Sequence[int]
+    ns: Sequence[int]
     calls: int
     share: float = 0.0
     cumulative_share: float = 0.0
@@ -44,9 +47,17 @@ class SteadyCost(msgspec.Struct, Generic[Key], frozen=True, kw_only=True):
         return self.cost.timed_ns
 
     @property
+    def per_iteration_ns(self) -> tuple[int, ...]:
+        """Kernel time in each of the iterations."""
+        found = [0] * self.iterations
+        for place, ns in zip(self.places, self.ns, strict=True):
+            found[place] = ns
+        return tuple(found)
+
+    @property
     def mean_ns(self) -> float:
         """Mean kernel time per iteration; an integer if it is whole."""
-        return mean(self.per_iteration_ns) if self.per_iteration_ns else 0
+        return part_of(sum(self.ns), self.iterations) if self.iterations else 0
 
     @property
     def host_ns(self) -> int | None:
@@ -55,7 +66,7 @@ class SteadyCost(msgspec.Struct, Generic[Key], frozen=True, kw_only=True):
 
     @property
     def calls_per_iteration(self) -> float:
-        return self.calls / len(self.per_iteration_ns) if self.per_iteration_ns else 0
+        return self.calls / self.iterations if self.iterations else 0
 
 
 class Ranking(Sequence[SteadyCost[Key]]):
@@ -90,13 +101,16 @@ class Ranking(Sequence[SteadyCost[Key]]):
 
 
 class Rows(Generic[Key]):
-    """Sums by key, of steady iterations and of searches. ``samples``: kernel time of each key by iteration."""
+    """Sums by key, of steady iterations and of searches. ``cells``: where a key has kernel time in an iteration, as its
+    number times ``iterations`` plus the iteration's, in ascending order; ``ns``: that time."""
 
-    def __init__(self, keys: Sequence[Key], iterations: int, sums: Sums, samples: Sequence[int]) -> None:
+    def __init__(self, keys: Sequence[Key], iterations: int, sums: Sums, cells: Numbers, ns: NDArray[Any]) -> None:
         self.keys = keys
         self.iterations = iterations
         self.sums = sums
-        self.samples = samples
+        self._begins = np.searchsorted(cells, np.arange(len(keys) + 1) * iterations).tolist()
+        self._places = (cells % max(iterations, 1)).tolist()
+        self._ns = ns.tolist()
         self.calls = [0] * len(keys)
         self.known_bytes = [0] * len(keys)
         self.unknown_bytes = [0] * len(keys)
@@ -106,6 +120,7 @@ class Rows(Generic[Key]):
 
     def row(self, number: int, whole_ns: int) -> SteadyCost[Key]:
         host_ns = self.host_ns[number]
+        own = slice(self._begins[number], self._begins[number + 1])
         cost = msgspec.structs.replace(
             self.sums.cost(number),
             known_bytes=self.known_bytes[number],
@@ -116,7 +131,9 @@ class Rows(Generic[Key]):
         return SteadyCost(
             key=self.keys[number],
             cost=cost,
-            per_iteration_ns=tuple(self.samples[number * self.iterations : (number + 1) * self.iterations]),
+            iterations=self.iterations,
+            places=self._places[own],
+            ns=self._ns[own],
             calls=self.calls[number],
             share=cost.timed_ns / whole_ns if whole_ns else 0.0,
             find_ns=self.find_ns[number],
@@ -146,11 +163,17 @@ def _rest(ran: Sequence[SteadyCost[Key]], whole: SteadyCost[str], name: str) -> 
     if not kernels:
         return None
     left = whole.total_ns - sum(row.total_ns for row in ran)
-    held = [sum(row.per_iteration_ns[at] for row in ran) for at in range(len(whole.per_iteration_ns))]
+    rest = dict(zip(whole.places, whole.ns, strict=True))
+    for row in ran:
+        for place, ns in zip(row.places, row.ns, strict=True):
+            rest[place] -= ns
+    rest = {place: ns for place, ns in rest.items() if ns}
     return SteadyCost(
         key=name,
         cost=Cost(kernels=kernels, timed_ns=left, untimed=whole.cost.untimed - sum(row.cost.untimed for row in ran)),
-        per_iteration_ns=tuple(ns - own for ns, own in zip(whole.per_iteration_ns, held, strict=True)),
+        iterations=whole.iterations,
+        places=list(rest),
+        ns=list(rest.values()),
         calls=kernels,
         share=left / whole.total_ns if whole.total_ns else 0.0,
         cumulative_share=1.0 if whole.total_ns else 0.0,

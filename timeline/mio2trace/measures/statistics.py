@@ -17,12 +17,13 @@ def part_of(whole: int, count: int) -> float:
     return each if not rest else whole / count
 
 
-def deviation(values: Sequence[int]) -> float | None:
-    """Return the standard deviation of a sample (n - 1), from exact integer sums; None for fewer than two values."""
-    count = len(values)
+def deviation(values: Sequence[int], zeros: int = 0) -> float | None:
+    """Return the standard deviation of a sample (n - 1) of ``values`` and so many zeros, from exact integer sums; None
+    for fewer than two values."""
+    count = len(values) + zeros
     if count < 2:
         return None
-    first = values[0]  # sums of small numbers: times since boot have 19 digits
+    first = 0 if zeros else values[0]  # sums of small numbers: times since boot have 19 digits
     total = sum(value - first for value in values)
     squares = sum((value - first) ** 2 for value in values)
     return math.sqrt((count * squares - total * total) / (count * (count - 1)))

@@ -40,6 +40,7 @@ from mio2trace.measures.ranking import (
     problem_names,
     ranked,
 )
+from mio2trace.measures.statistics import part_of
 from mio2trace.measures.step_time import StepTime, step_time
 from mio2trace.model.profile import Profile
 from mio2trace.model.tables import (
@@ -54,6 +55,7 @@ from mio2trace.model.tables import (
     present,
     sorted_pool,
     summed,
+    summed_by,
 )
 from mio2trace.patterns import late
 
@@ -307,8 +309,11 @@ class Steady:
 
     def of_operations(self) -> dict[int, float]:
         """By index of the operations that ran in the steady iterations: kernel time per iteration."""
-        ran = self.by_operation(lambda index: index)
-        return {cost.key: cost.mean_ns for cost in ran if cost.calls}
+        of_steady, measures = self.counted, self._measures
+        index = np.asarray(self._alignment.links.operation_of)[of_steady.kernels]
+        linked = index != NONE
+        ns = summed(index[linked], of_steady.ns[linked], len(measures.first_of)).tolist()
+        return {index: part_of(ns[index], len(self.iterations)) for index in self._ran}
 
     # -- sums --------------------------------------------------------------------------------------------------------
 
@@ -394,7 +399,7 @@ class Steady:
         rows_of = np.array([*row_of, NONE], np.int64)
         rows = rows_of[numbers[of_steady.kernels]]
         in_row = rows != NONE
-        samples = summed((rows * count + of_steady.places)[in_row], of_steady.ns[in_row], len(keys) * count).tolist()
+        cells, ns = summed_by((rows * count + of_steady.places)[in_row], of_steady.ns[in_row])
         sums = Sums(rows_of[numbers[of_steady.positions]], len(keys), self._commands, of_steady.positions)
         helping, parts = of_steady.helping
         sums.add_parts(rows_of[numbers[helping]], self._commands.time_ns[helping], parts)
@@ -406,7 +411,7 @@ class Steady:
             sums.add_work(int(rows_of[numbers[position]]), other_flop, told_by)
         for few in (sums.unsure, flop_of, sums.flop_of_gemms, sums.unknown_flop):
             few.pop(NONE, None)
-        return Rows(keys, count, sums, samples)
+        return Rows(keys, count, sums, cells, ns)
 
     @cached_property
     def counted(self) -> Counted:

@@ -110,6 +110,19 @@ def summed(codes: NDArray[Any], values: Numbers, count: int) -> NDArray[Any]:
     return made
 
 
+def summed_by(codes: NDArray[Any], values: Numbers) -> tuple[Numbers, NDArray[Any]]:
+    """The distinct codes in ascending order, and the exact sum of the values of each. It takes the memory of the rows,
+    however far apart the codes are."""
+    lowest, count = _span(codes)
+    if count:
+        there = np.flatnonzero(np.bincount(codes - lowest))
+        return there + lowest, summed(codes - lowest, values, count)[there]
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    is_first = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
+    return ordered[is_first], summed(np.cumsum(is_first) - 1, values[order], int(np.count_nonzero(is_first)))
+
+
 def least(codes: NDArray[Any], values: Numbers, count: int) -> Numbers:
     """The least value of each code below ``count``, `NEVER` without values."""
     found = np.full(count, NEVER)

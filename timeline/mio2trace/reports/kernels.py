@@ -26,7 +26,7 @@ from mio2trace.measures import Measures, duration, total
 from mio2trace.measures.counters import MEASURED, Measured, measured, plain, together
 from mio2trace.measures.device_time.launches import launch_times, queue_ns
 from mio2trace.measures.ranking import Key, Ranking, SteadyCost
-from mio2trace.measures.statistics import deviation, mean, median, part_of, percent
+from mio2trace.measures.statistics import deviation, part_of, percent, quantile
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity, Profile, Size3
@@ -473,8 +473,8 @@ def cost_cells(costs: Sequence[SteadyCost[Any]], iterations: int, unit: Unit) ->
 
     ``iterations``: their number in all of the runs.
     """
-    samples = [ns for cost in costs for ns in cost.per_iteration_ns]
-    samples += [0] * (iterations - len(samples))  # absent in the iterations of the other runs
+    samples = [ns for cost in costs for ns in cost.ns]
+    zeros = iterations - len(samples)
     whole = total(cost.cost for cost in costs)
 
     def part(number: int | None) -> float | None:
@@ -490,10 +490,11 @@ def cost_cells(costs: Sequence[SteadyCost[Any]], iterations: int, unit: Unit) ->
         "unsure": whole.unsure or None,
     }
     times: dict[str, float | None] = {"host": part(whole.host_ns)}
-    if samples and not whole.untimed:
-        std = deviation(samples)
-        scatter = (median(samples), min(samples), max(samples), std) if std is not None else (None,) * 4
-        times |= zip(COST, (mean(samples), *scatter), strict=True)
+    if iterations and not whole.untimed:
+        ordered = sorted([*[0] * zeros, *samples])
+        std = deviation(samples, zeros)
+        scatter = (quantile(ordered, 0.5), ordered[0], ordered[-1], std) if std is not None else (None,) * 4
+        times |= zip(COST, (part_of(sum(samples), iterations), *scatter), strict=True)
         times |= {"helpers": part(whole.helpers_ns) or None, "transposes": part(whole.transposes_ns) or None}
         cells["gflops"] = whole.gflops
     searches = sum(cost.find_kernels for cost in costs)
@@ -505,13 +506,13 @@ def cost_cells(costs: Sequence[SteadyCost[Any]], iterations: int, unit: Unit) ->
 
 def ranked_rows(ranking: Ranking[Key], names: Mapping[Key, Row], unit: Unit) -> list[Row]:
     """Return a row for each entry of ``ranking``, with the cells ``names`` of its key."""
-    iterations = len(ranking.total.per_iteration_ns)
+    iterations = ranking.total.iterations
     return [{**names[cost.key], **_shares(cost), **cost_cells([cost], iterations, unit)} for cost in ranking]
 
 
 def ends(ranking: Ranking[Key], name: str, unit: Unit) -> list[Row]:
     """Return the last rows, named in the column ``name``: the time in no row, and the total."""
-    iterations = len(ranking.total.per_iteration_ns)
+    iterations = ranking.total.iterations
     below: list[Row] = []
     for label, cost in (("" if ranking.rest is None else ranking.rest.key, ranking.rest), ("total", ranking.total)):
         if cost is not None:
@@ -532,10 +533,10 @@ def launch_cells(
     cost: SteadyCost[Any], unit: Unit, *, api_ns: int | None = None, queue_ns: int | None = None
 ) -> dict[str, Cell]:
     """Time per steady iteration in the launch calls and in the queue, each summed over all kernels."""
-    if not cost.per_iteration_ns:
+    if not cost.iterations:
         return {}
     sums = (("api", api_ns), ("in_queue", queue_ns))
-    return unit.cells({name: part_of(ns, len(cost.per_iteration_ns)) for name, ns in sums if ns is not None})
+    return unit.cells({name: part_of(ns, cost.iterations) for name, ns in sums if ns is not None})
 
 
 def kernel_table(measures: Measures, unit: Unit) -> Table:
