@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from mio2trace.align import Alignment, LayerRun, Links
+from mio2trace.align import Alignment, Links, Pass
 from mio2trace.align.clocks.axis import LONGEST_NS
 from mio2trace.align.clocks.fit import bounded
 from mio2trace.draw.base import (
@@ -56,17 +57,20 @@ from mio2trace.model.tables import (
     Numbers,
     Pool,
     by_code,
+    combined,
     least,
     most,
     numbers,
+    present,
     sorted_pool,
 )
+from mio2trace.model.tables import distinct as rows_of
 from mio2trace.notes import Notes
 from mio2trace.ops.aten import ROWS
 from mio2trace.ops.log.statements import AlarmLevel, alarm_messages
 from mio2trace.ops.operation import Operation, operation_name
 from mio2trace.ops.ranges import is_library_call, shown_text
-from mio2trace.trace import NO_ARGS, Args, Column, Columns, Event, Flows, Process, Slice, Slices, Track, column, whole
+from mio2trace.trace import NO_ARGS, Args, Column, Columns, Event, Flows, Process, Slice, Slices, Track, whole
 
 _LONGEST = 90
 """Characters of a log line in the name of a slice."""
@@ -706,17 +710,16 @@ class HostSide:
             self._api = Threads(profile, self._to_axis, self._process, self._thread_track, with_calls=calls_drawn)
         self._middle = self._somewhere()
         self._far = 0
-        self._runs: list[LayerRun] = []
-        begins: dict[int, int] = {}
-        ends: dict[int, int] = {}
-        for run in alignment.links.runs if related else ():
-            start, end, pass_ = run.host_start_ns, run.host_end_ns, run.pass_
-            if start is None or end is None or end < start or not self._is_near((start, end)):
-                continue
-            self._runs.append(run)
-            begins[pass_] = min(start, begins.get(pass_, start))
-            ends[pass_] = max(end, ends.get(pass_, end))
-        self._passes = {pass_: (self._axis(start), self._axis(ends[pass_])) for pass_, start in begins.items()}
+        links = alignment.links
+        starts, ends = links.of_runs("host_start_ns"), links.of_runs("host_end_ns")
+        runs = np.flatnonzero((starts != NO) & (ends != NO) & (starts <= ends)) if related else np.empty(0, np.int64)
+        runs = runs[self._are_near(starts[runs], ends[runs])]
+        self._layers = Layers(runs, self._to_axis.all_at(starts[runs]), self._to_axis.all_at(ends[runs]))
+        first, place_of = rows_of(links.of_runs("pass_")[runs])
+        bounds = least(place_of, starts[runs], len(first)), most(place_of, ends[runs], len(first))
+        begin, end = (self._to_axis.all_at(times).tolist() for times in bounds)
+        numbers_of = links.of_runs("pass_")[runs[first]].tolist()
+        self._passes = dict(zip(numbers_of, zip(begin, end, strict=True), strict=True))
         self._log = self._log_spans(alignment.logs) if related else []
         self._calls: list[list[HostSpan]] = []
         self._messages: list[list[HostSpan]] = []
@@ -735,6 +738,13 @@ class HostSide:
         ends = np.append(commands.host_end_ns[:1000], calls.end_ns[:1000])
         known = starts[(starts != NO) & (ends != NO)]
         return int(known[0]) if len(known) else 0
+
+    def _are_near(self, starts: Numbers, ends: Numbers) -> NDArray[np.bool_]:
+        """Return `_is_near` of each."""
+        near: NDArray[np.bool_] = ends - LONGEST_NS // 3 < self._middle
+        near &= self._middle < starts + LONGEST_NS // 3
+        self._far += len(near) - int(near.sum())
+        return near
 
     def _is_near(self, span: tuple[int, int]) -> bool:
         """Return whether a span of host times can be drawn with the profile."""
@@ -757,16 +767,14 @@ class HostSide:
         self._chosen = chosen
         if self._api is not None:
             self._api.show_only(chosen)
-        number_of = {id(run): number for number, run in enumerate(self._alignment.links.runs)}
-        passes = self._alignment.links.passes
-        runs = []
-        for run in self._runs:
-            start, end = self._placed(run)
-            if not chosen.has_iteration(passes[run.pass_].iteration) or chosen.clip(start, end) is None:
-                continue
-            if end - start >= chosen.min_ns if not chosen.longest_only else number_of[id(run)] in chosen.runs:
-                runs.append(run)
-        self._runs = runs
+        links, (runs, starts, ends) = self._alignment.links, self._layers
+        has_iteration = np.array([chosen.has_iteration(one.iteration) for one in links.passes], bool)
+        is_drawn = has_iteration[links.of_runs("pass_")[runs]] & self._are_inside(starts, ends)
+        if chosen.longest_only:
+            is_drawn &= np.isin(runs, [*chosen.runs])
+        else:
+            is_drawn &= ends - starts >= chosen.min_ns
+        self._layers = Layers(runs[is_drawn], starts[is_drawn], ends[is_drawn])
         log = []
         for start, end, name, args in self._log:
             clipped = chosen.clip(start, end) if chosen.has_iteration(args.get("iteration")) else None
@@ -837,8 +845,8 @@ class HostSide:
             for span in self._passes.values():
                 yield from span
         else:  # cut to the window, as they are drawn
-            for run in self._runs:
-                yield from self._clipped(*self._placed(run))
+            for column in self._clipped(*self._layers[1:]):
+                yield from present(column)[[0, -1]].tolist() if len(column) else ()
         for start, end, _, _ in (*self._log[:1], *self._log[-1:]):
             yield start
             yield end
@@ -869,7 +877,7 @@ class HostSide:
 
     def tracks(self) -> list[Track]:
         present = (
-            (_LAYERS, "Layers on the host", _HELP_LAYERS, bool(self._runs)),
+            (_LAYERS, "Layers on the host", _HELP_LAYERS, len(self._layers.runs) > 0),
             (_LOG, "Log", _HELP_LOG, bool(self._log)),
         )
         tracks = [] if self._api is None else self._api.tracks()
@@ -885,7 +893,9 @@ class HostSide:
             )
         if len(tracks) > 1:
             # If the program waits, its calls are not beside its layers.
-            main = next((n for n, one in enumerate(tracks) if one.id == self._track(_LAYERS) and self._runs), 0)
+            main = next(
+                (n for n, one in enumerate(tracks) if one.id == self._track(_LAYERS) and len(self._layers.runs)), 0
+            )
             tracks[main] = msgspec.structs.replace(tracks[main], main=True)
         return distinct(tracks)
 
@@ -905,9 +915,9 @@ class HostSide:
         """Yield everything; without ``arrows`` everything else."""
         for start, end, name, printed in self._log:
             yield Slice(self._track(_LOG), start - origin, end - start, name, "log", printed)
-        spans = [(*self._placed(run), run) for run in self._runs]
-        clip = None if self._chosen is None else self._clipped
-        yield from host_layers(self._alignment.links, spans, self._passes, clip, self._track(_LAYERS), origin)
+        yield from host_layers(
+            self._alignment.links, self._layers, self._passes, self._clipped, self._track(_LAYERS), origin
+        )
         for number, (_, _, _, row) in self._lanes():
             yield from _as_slices(self._number(number), row, origin)
         if isinstance(self._api, ApiCalls):
@@ -924,12 +934,20 @@ class HostSide:
             first, last = min(starts, default=None), max(ends, default=None)
             yield from allocators(profile, self._base, self._process, first, last, origin)
 
-    def _placed(self, run: LayerRun) -> tuple[int, int]:
-        return self._axis(run.host_start_ns or 0), self._axis(run.host_end_ns or 0)
+    def _are_inside(self, starts: Numbers, ends: Numbers) -> NDArray[np.bool_]:
+        """Return whether any of each span is in the drawn window."""
+        if self._chosen is None:
+            return np.ones(len(starts), bool)
+        first, last = self._chosen.clipped(starts, ends)
+        inside: NDArray[np.bool_] = (first < last) | ((first == starts) & (last == ends) & (starts == ends))
+        return inside
 
-    def _clipped(self, start: int, end: int) -> tuple[int, int]:
-        """Return the part of a span in the drawn window."""
-        return (self._chosen and self._chosen.clip(start, end)) or (start, end)
+    def _clipped(self, starts: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the part of each span in the drawn window; all of it if no part is."""
+        if self._chosen is None:
+            return starts, ends
+        is_inside, clipped = self._are_inside(starts, ends), self._chosen.clipped(starts, ends)
+        return np.where(is_inside, clipped[0], starts), np.where(is_inside, clipped[1], ends)
 
     def arrows(self, origin: int) -> Iterator[Flows]:
         """Yield only the arrows of `events`."""
@@ -1008,72 +1026,102 @@ def _alone(track: int, spans: Sequence[HostSpan], origin: int) -> Columns:
 # -- Layers with known times on the host, inside their passes, on one track --------------------------------------------
 
 
-_Clip = Callable[[int, int], tuple[int, int]]
-_Key = tuple[int, str | None, int | None]
-_SPAN = itemgetter(0, 1)
+class Layers(NamedTuple):
+    """Executions of layers by their numbers, and their times on the axis."""
+
+    runs: Numbers
+    starts: Numbers
+    ends: Numbers
+
+
+_Clip = Callable[[Numbers, Numbers], tuple[Numbers, Numbers]]
 
 
 def host_layers(
-    links: Links,
-    spans: Iterable[tuple[int, int, LayerRun]],
-    passes: Mapping[int, tuple[int, int]],
-    clip: _Clip | None,
-    track: int,
-    origin: int,
+    links: Links, layers: Layers, passes: Mapping[int, tuple[int, int]], clip: _Clip, track: int, origin: int
 ) -> Iterator[Slices]:
     """Return the slices in order, passes among their layers.
 
-    Times are on the axis: layers as (start, end, run), passes by number. Overlaps are clipped, because containers may
-    be. A span without duration occupies one nanosecond of the track, so that nothing else begins there. ``clip``: the
-    drawn part of a span, if it may be less than all.
+    Times are on the axis; passes by number. Overlaps are clipped, because containers may be. A span without duration
+    occupies one nanosecond of the track, so that nothing else begins there. ``clip``: the drawn parts of spans.
     """
-    by_pass: dict[int, list[tuple[int, int, LayerRun]]] = {}
-    for span in spans:
-        by_pass.setdefault(span[2].pass_, []).append(span)
-    likes: dict[_Key, Slice] = {}
-    row: list[tuple[Slice, int, int, int | None, bool | None]] = []
-    drawn: list[Slice] = []
-    places: list[int] = []
-    done: int | None = None
-    for number, layers in sorted(by_pass.items(), key=lambda item: passes[item[0]]):
-        pass_ = links.passes[number]
-        begin, until = whole = passes[number]
-        if clip is not None:
-            begin, until = clip(*whole)
-        cut = {} if whole == (begin, until) else {"cut": True}
-        begin = done = begin if done is None else max(done, begin)
-        before = len(row)
-        for first, last, run in sorted(layers, key=_SPAN):
-            start, end = (first, last) if clip is None else clip(first, last)
-            is_cut = True if start != first or end != last else None
-            start = max(start, done)
-            end = max(start, end)
-            key = (run.layer_index, run.direction, run.printed_ns)
-            if key not in likes:
-                printed = {} if run.printed_ns is None else {"printed_ns": run.printed_ns}
-                likes[key] = Slice(track, 0, 0, run.layer, "layer", NO_ARGS, layer_args(run) | printed)
-            row.append((likes[key], start - origin, end - start, pass_.iteration, is_cut))
-            done = max(end, start + 1)
-            until = max(until, end)
-        until = max(begin, until)
-        iteration = {} if pass_.iteration is None else {"iteration": pass_.iteration}
-        args = iteration if pass_.direction is None else {"direction": pass_.direction, **iteration}
-        drawn.append(Slice(track, begin - origin, until - begin, pass_.name, "pass", {**args, **cut}))
-        places.append(2 * before)
-        done = max(until, done, begin + 1)
-        if len(row) >= ROW:
-            yield _drawn(track, row, drawn, places)
-            row, drawn, places = [], [], []
-    if drawn:
-        yield _drawn(track, row, drawn, places)
+    pass_of = links.of_runs("pass_")[layers.runs]
+    first, place_of = rows_of(pass_of)
+    numbers_of = pass_of[first]
+    bounds = np.array([passes[number] for number in numbers_of.tolist()], np.int64).reshape(-1, 2)
+    in_time = np.lexsort(bounds.T[::-1])
+    bounds = bounds[in_time]
+    rank = np.empty_like(in_time)
+    rank[in_time] = np.arange(len(in_time))
+    order = np.lexsort((layers.ends, layers.starts, rank[place_of]))
+    given = Layers(*(column[order] for column in layers))
+    drawn = Layers(given.runs, *clip(given.starts, given.ends))
+    is_cut = (drawn.starts != given.starts) | (drawn.ends != given.ends)
+    counts = np.bincount(rank[place_of], minlength=len(first))
+    begins, ends = clip(*bounds.T)
+    is_pass_cut = (begins != bounds[:, 0]) | (ends != bounds[:, 1])
+    drawn, begins, ends = _beside(drawn, begins, ends, counts)
+    of_time = [links.passes[number] for number in numbers_of[in_time].tolist()]
+    iterations = numbers((one.iteration for one in of_time), len(of_time))
+    keys = Pool.of((run.layer, run.layer_index, run.direction) for run in links.runs).codes[drawn.runs]
+    behind = np.cumsum(counts)
+    opened = 0
+    while opened < len(counts):  # whole passes, of `ROW` layers together
+        before = int(behind[opened - 1]) if opened else 0
+        until = min(int(np.searchsorted(behind, before + ROW)) + 1, len(counts))
+        rows, own = slice(before, int(behind[until - 1])), slice(opened, until)
+        args = told({
+            "iteration": np.repeat(iterations[own], counts[own]),
+            "cut": flags(is_cut[rows]),
+        })  # fmt: skip
+        starts = drawn.starts[rows]
+        columns = Columns(
+            _likes(links, drawn.runs[rows], keys[rows], track), starts - origin, drawn.ends[rows] - starts, args
+        )
+        around = zip(of_time[own], begins[own].tolist(), ends[own].tolist(), is_pass_cut[own].tolist(), strict=True)
+        containers = [
+            Slice(track, begin - origin, end - begin, one.name, "pass", _pass_args(one, is_cut=cut))
+            for one, begin, end, cut in around
+        ]
+        places = 2 * (behind[own] - counts[own] - before)
+        opened = until
+        yield Slices(track, (whole(containers), columns), merged(places, np.arange(1, 2 * len(starts), 2)))
 
 
-def _drawn(
-    track: int, layers: list[tuple[Slice, int, int, int | None, bool | None]], passes: list[Slice], places: list[int]
-) -> Slices:
-    """Return layers (like, start, duration, iteration, cut) with passes, each before the layer at half its place."""
-    likes, starts, durations, iterations, cut = zip(*layers, strict=True)
-    args = told({"iteration": column([*iterations]), "cut": column([*cut])})
-    columns = Columns(alike(likes), np.array(starts, np.int64), np.array(durations, np.int64), args)
-    order = merged(np.array(places, np.int64), np.arange(1, 2 * len(layers), 2))
-    return Slices(track, (whole(passes), columns), order)
+def _beside(layers: Layers, begins: Numbers, ends: Numbers, counts: Numbers) -> tuple[Layers, Numbers, Numbers]:
+    """Return spans without overlaps: layers, in their order, and begins and ends of the passes around ``counts`` of
+    them each."""
+    # The track is done up to max(done before + 1 of a layer, what the span itself takes): a running maximum of what
+    # each takes, less the number of layers up to it. A pass begins and ends without taking time of its own.
+    behind = np.cumsum(counts)
+    opens = behind - counts + 2 * np.arange(len(counts))
+    closes = opens + counts + 1
+    is_layer = np.ones(len(layers.runs) + 2 * len(counts), bool)
+    is_layer[opens] = is_layer[closes] = False
+    takes = np.empty(len(is_layer), np.int64)
+    takes[is_layer] = np.maximum(layers.ends, layers.starts + 1)
+    takes[opens], takes[closes] = begins, ends
+    more = np.cumsum(is_layer)
+    done = np.maximum.accumulate(takes - more) + more
+    starts = np.maximum(layers.starts, np.append(0, done)[:-1][is_layer])
+    stops = np.maximum(starts, layers.ends)
+    begins = done[opens]
+    latest = np.maximum.reduceat(stops, behind - counts) if len(counts) else stops
+    return Layers(layers.runs, starts, stops), begins, np.maximum(np.maximum(begins, ends), latest)
+
+
+def _likes(links: Links, runs: Numbers, keys: Codes, track: int) -> Pool[Slice]:
+    """Return a slice like that of each layer; many have the same printed time. ``keys``: equal if layers are."""
+    printed_ns = links.of_runs("printed_ns")[runs]
+    first, place_of = rows_of(combined(keys, np.where(printed_ns == NO, 0, printed_ns + 1)))
+    likes = []
+    for run in map(links.runs.__getitem__, runs[first].tolist()):
+        printed = {} if run.printed_ns is None else {"printed_ns": run.printed_ns}
+        likes.append(Slice(track, 0, 0, run.layer, "layer", NO_ARGS, layer_args(run) | printed))
+    return Pool(likes, place_of.astype(np.int32))
+
+
+def _pass_args(of: Pass, *, is_cut: bool) -> dict[str, Any]:
+    iteration = {} if of.iteration is None else {"iteration": of.iteration}
+    args = iteration if of.direction is None else {"direction": of.direction, **iteration}
+    return {**args, "cut": True} if is_cut else args

@@ -58,6 +58,9 @@ LAST = ("layer_by", "operation_by", "sure", "doubt", "layer_index", "full_name")
 """The evidence of a kernel's links, and a long name: after all other arguments, in this order."""
 
 
+_MOST_BEGINS = 1 << 14
+
+
 class _Begin(NamedTuple):
     """What a slice has in common with its like: ``before`` its own arguments and ``behind`` them.
 
@@ -278,6 +281,8 @@ class Row:
             # Each of many slices may name its own layer, or all of them the same.
             before, behind = self._begin(event)
             held = _Begin(before, shared, not self._colour(shared), behind)
+            if len(self._begins) > _MOST_BEGINS:  # of slices of which none is like another
+                self._begins.clear()
             self._begins[id(shared), event.name, event.category] = held
         if not event.args:
             return held
