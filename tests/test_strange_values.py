@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.conversion import Conversion, convert
-from mio2trace.draw.host import HostSide, HostSpan, _one_after_another
+from mio2trace.draw.base import Axis
+from mio2trace.draw.host import HostSide, HostSpan, HostSpans, _one_after_another
 from mio2trace.draw.lanes import packed, packed_spans
 from mio2trace.kernels.facts import plain_text
 from mio2trace.measures.device_time.busy import Covered
@@ -199,10 +200,11 @@ def test_spans_may_take_longer_than_any_clock_counts() -> None:
 def test_no_call_of_the_host_ends_before_it_begins() -> None:
     """The clock may be set back during a call. The axis then puts the call's end before its begin."""
     side = object.__new__(HostSide)
-    side._axis = lambda ns: ns if ns < 500 else ns - 400  # type: ignore[assignment]
+    side._to_axis = object.__new__(Axis)
+    side._to_axis.all_at = lambda ns: np.where(ns < 500, ns, ns - 400)  # type: ignore[assignment,method-assign]
     side._middle = side._far = 0
-    (row,) = side._rows([HostSpan(450, 600, "call", "call", None, None)])
-    assert [(one.start, one.end) for one in row] == [(450, 450)]
+    (row,) = side._rows(HostSpans.of([HostSpan(450, 600, "call", "call", None, None)]))
+    assert [(one.start, one.end) for one in row.each()] == [(450, 450)]
 
 
 @given(st.lists(st.tuples(st.integers(-(1 << 62), (1 << 63) - 1), st.integers(0, 1 << 40)), max_size=9))

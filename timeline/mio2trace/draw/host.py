@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from mio2trace.align import Alignment, Links, Pass
+from mio2trace.align import NONE, Alignment, Links, Pass
 from mio2trace.align.clocks.axis import LONGEST_NS
 from mio2trace.align.clocks.fit import bounded
 from mio2trace.draw.base import (
@@ -30,7 +30,6 @@ from mio2trace.draw.base import (
     Axis,
     Ids,
     TimeBase,
-    alike,
     flags,
     layer_args,
     merged,
@@ -102,41 +101,87 @@ class HostSpan(msgspec.Struct, frozen=True, gc=False):
         return args | {"phase": self.operation.phase, "host_by": HOST_BY_KERNELS}
 
 
+class HostSpans(NamedTuple):
+    """Slices in columns, by start, because a run may have a million: ``places[i]`` is that of a call with kernels among
+    ``operations``, or -1 - that of another slice among ``others``."""
+
+    starts: Numbers
+    ends: Numbers
+    places: Numbers
+    operations: Sequence[Operation] = ()
+    others: Sequence[HostSpan] = ()
+
+    @classmethod
+    def of(cls, spans: Sequence[HostSpan]) -> HostSpans:
+        """The columns of some slices."""
+        starts, ends = (np.array([bounded(getattr(one, name)) for one in spans], np.int64) for name in ("start", "end"))
+        return cls(starts, ends, -1 - np.arange(len(spans)), (), spans)
+
+    def take(self, rows: Any) -> HostSpans:
+        """Some of the slices."""
+        return HostSpans(self.starts[rows], self.ends[rows], self.places[rows], self.operations, self.others)
+
+    def operation(self, place: int) -> Operation | None:
+        """The operation of the slice at a place."""
+        return self.operations[place] if place >= 0 else self.others[-1 - place].operation
+
+    def each(self) -> Iterator[HostSpan]:
+        """Each slice."""
+        for start, end, place in zip(self.starts.tolist(), self.ends.tolist(), self.places.tolist(), strict=True):
+            if place < 0:
+                yield msgspec.structs.replace(self.others[-1 - place], start=start, end=end)
+            else:
+                operation = self.operations[place]
+                yield HostSpan(start, end, operation_name(operation), "call", None, operation)
+
+
 def call_spans(
     measures: Measures, libraries: Sequence[MiopenLog], *, with_kernels: bool
-) -> tuple[list[HostSpan], list[HostSpan]]:
+) -> tuple[HostSpans, HostSpans]:
     """Return (calls, lines of the log) with known host times, each in order of start.
 
     ``with_kernels``: also calls that launched kernels; calls without kernels are drawn nowhere else. If the profile has
     the library's own ranges, these are on their threads, and no call is drawn twice.
     """
     alignment = measures.alignment
-    calls = {index: (start, end) for index, start, end in measures.host_spans()}
+    operations = alignment.links.operations
+    launching = _launching(measures)
+    is_idle = np.ones(len(operations), bool)
+    is_idle[launching.places] = False
+    idle = [operations[place] for place in np.flatnonzero(is_idle).tolist()]
     ranged = any(is_library_call(made) for made in alignment.profile.ranges)
-    sources = {operation.source for operation in alignment.links.operations} | {log.source for log in libraries}
-    spans = list(_with_kernels(alignment, calls)) if with_kernels and not ranged else []
+    sources = {operation.source for operation in operations} | {log.source for log in libraries}
+    others: list[HostSpan] = []
     lines: list[HostSpan] = []
     for source in sorted(sources):
         alarms = [[*alarm_messages(log)] for log in libraries if log.source == source]
-        around = _Around(alignment, source, calls, [message.line for of_log in alarms for _, message in of_log])
-        spans += [] if ranged else _without_kernels(alignment, source, calls, around)
+        own = [one for one in idle if one.source == source]
+        asked = [*(one.line for one in own), *(message.line for of_log in alarms for _, message in of_log)]
+        around = _Around(alignment, source, launching, asked)
+        others += [] if ranged else _without_kernels(own, around)
         lines += chain.from_iterable(_alarms(of_log, around) for of_log in alarms)
-    return sorted(spans, key=_times), sorted(lines, key=_times)
+    drawn = launching if with_kernels and not ranged else launching.take(slice(0))
+    rest = HostSpans.of(others)
+    starts, ends, places = (
+        np.concatenate((getattr(drawn, name), getattr(rest, name))) for name in HostSpans._fields[:3]
+    )
+    return _by_start(HostSpans(starts, ends, places, operations, others)), _by_start(HostSpans.of(lines))
 
 
-def _times(span: HostSpan) -> tuple[int, int]:
-    return span.start, span.end
+def _by_start(spans: HostSpans) -> HostSpans:
+    return spans.take(np.lexsort((spans.ends, spans.starts)))
 
 
-def _with_kernels(alignment: Alignment, calls: Mapping[int, tuple[int, int]]) -> Iterator[HostSpan]:
-    names: dict[int, str] = {}  # by the facts that operations share
-    for operation in alignment.links.operations:
-        span = calls.get(operation.index)
-        if span is not None:
-            name = names.get(id(operation.facts))
-            if name is None:
-                name = names[id(operation.facts)] = operation_name(operation)
-            yield HostSpan(*span, name, "call", None, operation)
+def _launching(measures: Measures) -> HostSpans:
+    """Return the calls with kernels, in the order of the operations."""
+    operations = measures.alignment.links.operations
+    indices, starts, ends = measures.host_spans()
+    own = np.array([one.index for one in operations], np.int64)
+    row_of = np.full(max(len(measures.first_of), int(own.max(initial=NONE)) + 1), NONE)
+    row_of[indices] = np.arange(len(indices))
+    rows = row_of[own]
+    places = np.flatnonzero(rows != NONE)
+    return HostSpans(starts[rows[places]], ends[rows[places]], places, operations)
 
 
 class _Around:
@@ -145,14 +190,11 @@ class _Around:
     Lines and calls with known times are not kept: there may be a million.
     """
 
-    def __init__(
-        self, alignment: Alignment, source: int, calls: Mapping[int, tuple[int, int]], asked: Iterable[int]
-    ) -> None:
+    def __init__(self, alignment: Alignment, source: int, launching: HostSpans, asked: Iterable[int]) -> None:
         clock = alignment.log_clock
         self.to_host: Callable[..., int] | None = None if clock is None else clock.to_host
-        self._alignment, self._source, self._calls = alignment, source, calls
-        own = (one for one in alignment.links.operations if one.source == source)
-        self._lines = lines = sorted({*(one.line for one in own if one.index not in calls), *asked})
+        self._alignment, self._source, self._launching = alignment, source, launching
+        self._lines = lines = sorted({*asked})
         # With several threads, or a clock that was set, the earlier time is the latest of all before.
         known, starts, ends = self._known() if lines else np.empty((3, 0), np.int64)
         behind, before = np.searchsorted(lines, known, "right"), np.searchsorted(lines, known)
@@ -162,13 +204,11 @@ class _Around:
 
     def _known(self) -> Numbers:
         """Return line, start and end of each line of the log with a known host time: lines with stamps, and calls."""
-        source, calls, clock = self._source, self._calls, self._alignment.log_clock
-        found = [
-            (one.line, *calls[one.index])
-            for one in self._alignment.links.operations
-            if one.source == source and one.index in calls
-        ]
-        columns = [np.array(found, np.int64).reshape(-1, 3).T]
+        source, clock, calls = self._source, self._alignment.log_clock, self._launching
+        called = [calls.operations[place] for place in calls.places.tolist()]
+        is_own = np.array([one.source == source for one in called], bool)
+        lines = np.array([one.line for one in called], np.int64)
+        columns = [np.stack((lines, calls.starts, calls.ends))[:, is_own]]
         for log in self._alignment.logs if clock is not None else ():
             assert clock is not None
             own = [one for one in log.events if one.source == source and one.stamp is not None and one.line]
@@ -194,14 +234,10 @@ class _Around:
         return (start, end) if NO < start <= end < NEVER else None
 
 
-def _without_kernels(
-    alignment: Alignment, source: int, calls: Mapping[int, tuple[int, int]], around: _Around
-) -> Iterator[HostSpan]:
+def _without_kernels(idle: Sequence[Operation], around: _Around) -> Iterator[HostSpan]:
     """Yield calls that launched nothing; those with equal bounds share a slice."""
     together: dict[tuple[int, int], list[Operation]] = {}
-    for operation in alignment.links.operations:
-        if operation.source != source or operation.index in calls:
-            continue
+    for operation in idle:
         span = around.call(operation.line)
         if span is None:
             continue
@@ -721,8 +757,8 @@ class HostSide:
         numbers_of = links.of_runs("pass_")[runs[first]].tolist()
         self._passes = dict(zip(numbers_of, zip(begin, end, strict=True), strict=True))
         self._log = self._log_spans(alignment.logs) if related else []
-        self._calls: list[list[HostSpan]] = []
-        self._messages: list[list[HostSpan]] = []
+        self._calls: list[HostSpans] = []
+        self._messages: list[HostSpans] = []
         apis = [operation.api for operation in alignment.links.operations]
         self._called = _CALLED.get((any(api not in ROWS for api in apis), any(api in ROWS for api in apis)), "Calls")
         if related:
@@ -753,15 +789,19 @@ class HostSide:
         self._far += 1
         return False
 
-    def _rows(self, spans: list[HostSpan]) -> list[list[HostSpan]]:
-        """Return lanes of spans on the axis. ``spans`` is emptied, because a run may have a million."""
-        axis = self._axis
-        spans[:] = [one for one in spans if self._is_near((one.start, one.end))]
-        for place, one in enumerate(spans):
-            start = axis(one.start)
-            end = max(start, axis(one.end))  # a clock that was set back meanwhile would end it before its start
-            spans[place] = HostSpan(start, end, one.name, one.category, one.args, one.operation)
-        return packed_spans(spans, lambda one: (one.start, max(one.end, one.start + 1)))
+    def _rows(self, spans: HostSpans) -> list[HostSpans]:
+        """Return lanes of spans on the axis."""
+        spans = spans.take(self._are_near(spans.starts, spans.ends))
+        starts = self._to_axis.all_at(spans.starts)
+        ends = np.maximum(starts, self._to_axis.all_at(spans.ends))  # a clock may have been set back meanwhile
+        spans = HostSpans(starts, ends, *spans[2:])
+        if not len(starts):
+            return []
+        until = np.maximum(ends, starts + 1)
+        if ((starts[1:] >= until[:-1]) & (starts[1:] > starts[:-1])).all():
+            return [spans]
+        lanes = packed_spans([*zip(starts.tolist(), until.tolist(), range(len(until)), strict=True)], itemgetter(0, 1))
+        return [spans.take(np.array([row for _, _, row in lane])) for lane in lanes]
 
     def show_only(self, chosen: Chosen) -> None:
         self._chosen = chosen
@@ -781,14 +821,14 @@ class HostSide:
             if clipped is not None and clipped[1] - clipped[0] >= chosen.min_ns:
                 log.append((*clipped, name, args if clipped == (start, end) else {**args, "cut": True}))
         self._log = log
-        self._calls = [kept for row in self._calls if (kept := list(self._kept(row)))]
-        self._messages = [kept for row in self._messages if (kept := list(self._kept(row)))]
+        self._calls = [HostSpans.of(kept) for row in self._calls if (kept := list(self._kept(row)))]
+        self._messages = [HostSpans.of(kept) for row in self._messages if (kept := list(self._kept(row)))]
 
-    def _kept(self, row: Sequence[HostSpan]) -> Iterator[HostSpan]:
+    def _kept(self, row: HostSpans) -> Iterator[HostSpan]:
         """Return the library calls and lines of the log that belong to drawn kernels or to the drawn time."""
         chosen = self._chosen
         assert chosen is not None
-        for one in row:
+        for one in row.each():
             if one.start == one.end:
                 if not chosen.longest_only and chosen.has_time(one.start, one.end + 1):
                     yield one
@@ -851,8 +891,8 @@ class HostSide:
             yield start
             yield end
         for row in (*self._calls, *self._messages):
-            yield row[0].start
-            yield max(one.end for one in row)
+            yield int(row.starts[0])
+            yield int(row.ends.max())
 
     def first_ns(self) -> int | None:
         return min(self._bounds(), default=None)
@@ -899,7 +939,7 @@ class HostSide:
             tracks[main] = msgspec.structs.replace(tracks[main], main=True)
         return distinct(tracks)
 
-    def _lanes(self) -> Iterator[tuple[int, tuple[str, int, str, Sequence[HostSpan]]]]:
+    def _lanes(self) -> Iterator[tuple[int, tuple[str, int, str, HostSpans]]]:
         """The lanes of library calls and of the log's messages, by the number of their track in a small trace."""
         more = self._wanted * 1000 + _MORE
         for which, name, help_, rows in (
@@ -987,23 +1027,25 @@ def _was_set_back(commands: Activities) -> bool:
     return bool((starts < np.maximum.accumulate(np.maximum(starts, 0)) - DISORDER_NS).any())
 
 
-def _as_slices(track: int, row: Sequence[HostSpan], origin: int) -> Iterator[Slices]:
+def _as_slices(track: int, lane: HostSpans, origin: int) -> Iterator[Slices]:
     """Yield the slices of a lane, a limited number at once."""
-    for first in range(0, len(row), ROW):
-        spans = row[first : first + ROW]
-        has_kernels = np.array([one.args is None for one in spans], bool)
+    for first in range(0, len(lane.starts), ROW):
+        spans = lane.take(slice(first, first + ROW))
+        has_kernels = np.array([place >= 0 or lane.others[-1 - place].args is None for place in spans.places.tolist()])
         columns, places = [], []
-        for make, found in ((_launching, has_kernels), (_alone, ~has_kernels)):
+        for make, found in ((_with_kernels, has_kernels), (_alone, ~has_kernels)):
             if found.any():
                 places.append(np.flatnonzero(found))
-                columns.append(make(track, [spans[place] for place in places[-1].tolist()], origin))
+                columns.append(make(track, spans.take(found), origin))
         yield Slices(track, columns, merged(*places) if len(columns) > 1 else None)
 
 
-def _launching(track: int, spans: Sequence[HostSpan], origin: int) -> Columns:
+def _with_kernels(track: int, spans: HostSpans, origin: int) -> Columns:
     """Return calls with kernels: the columns are the arguments of `HostSpan.shown_args`."""
-    operations = [one.operation for one in spans if one.operation is not None]
-    names = {one.name: Slice(track, 0, 0, one.name, one.category, NO_ARGS) for one in spans}
+    operations = [*filter(None, (spans.operation(place) for place in spans.places.tolist()))]
+    facts = Pool.of(id(one.facts) for one in operations)
+    first, _ = rows_of(facts.codes)
+    names = Pool.of([operation_name(operations[row]) for row in first.tolist()])
     lines = np.array([one.line for one in operations], np.int64)
     args = told({
         "operation": np.array([one.index for one in operations], np.int64),
@@ -1013,13 +1055,14 @@ def _launching(track: int, spans: Sequence[HostSpan], origin: int) -> Columns:
         "phase": Pool.of([one.facts.phase for one in operations]),
         "host_by": Pool.same(HOST_BY_KERNELS, len(operations)),
     })  # fmt: skip
-    starts, ends = (np.array([getattr(one, name) for one in spans], np.int64) for name in ("start", "end"))
-    return Columns(alike([names[one.name] for one in spans]), shifted(starts, -origin), ends - starts, args)
+    likes = Pool([Slice(track, 0, 0, name, "call", NO_ARGS) for name in names.values], names.codes[facts.codes])
+    return Columns(likes, shifted(spans.starts, -origin), spans.ends - spans.starts, args)
 
 
-def _alone(track: int, spans: Sequence[HostSpan], origin: int) -> Columns:
+def _alone(track: int, spans: HostSpans, origin: int) -> Columns:
     return whole([
-        Slice(track, one.start - origin, one.end - one.start, one.name, one.category, one.args or {}) for one in spans
+        Slice(track, one.start - origin, one.end - one.start, one.name, one.category, one.args or {})
+        for one in spans.each()
     ])  # fmt: skip
 
 

@@ -318,8 +318,9 @@ class Measures:
     def host_ns_of(self) -> Sequence[int | None]:
         """By the operation's index: its time on the host."""
         host_ns: list[int | None] = [None] * len(self.first_of)
-        for index, start, end in self.host_spans():
-            host_ns[index] = end - start
+        indices, starts, ends = self.host_spans()
+        for index, ns in zip(indices.tolist(), (ends - starts).tolist(), strict=True):
+            host_ns[index] = ns
         return host_ns
 
     @cached_property
@@ -333,9 +334,9 @@ class Measures:
             runs[index] = (*runs.get(index, ()), run)
         return runs
 
-    def host_spans(self) -> Iterator[tuple[int, int, int]]:
-        """By the index of each operation with kernels: from its first call (or the arguments for it) to the end of its
-        last call."""
+    def host_spans(self) -> tuple[Numbers, Numbers, Numbers]:
+        """The indices of operations with kernels, and for each from its first call (or the arguments for it) to the end
+        of its last call."""
         return host_spans(self.alignment, len(self.first_of))
 
     @cached_property

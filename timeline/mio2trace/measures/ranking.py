@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
@@ -259,9 +259,9 @@ def _in_order(codes: NDArray[Any], count: int) -> tuple[Numbers, Codes]:
 # For each operation: its time on the host, the layer's execution in which it began, its name and that of its problem.
 
 
-def host_spans(alignment: Alignment, count: int) -> Iterator[tuple[int, int, int]]:
-    """Return the times of operations with kernels, by index below ``count``: from the first call (or the arguments for
-    it) to the end of the last one."""
+def host_spans(alignment: Alignment, count: int) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the indices below ``count`` of operations with kernels, and their times: from the first call (or the
+    arguments for it) to the end of the last one."""
     commands = alignment.profile.commands
     operation_of = np.asarray(alignment.links.operation_of)
     first, last = firsts(operation_of, count), most(operation_of, np.arange(len(operation_of)), count + 1)[:count]
@@ -272,8 +272,7 @@ def host_spans(alignment: Alignment, count: int) -> Iterator[tuple[int, int, int
     start = np.where(prepared == NO, begun, np.minimum(begun, prepared))
     # of what a graph launches the host's time was when the graph was captured
     is_told = ~commands.is_replayed[first] & (begun != NO) & (returned != NO) & (start <= returned)
-    columns = (column[is_told].tolist() for column in (indices, start, returned))
-    yield from zip(*columns, strict=True)
+    return indices[is_told], start[is_told], returned[is_told]
 
 
 def begun_in(links: Links, count: int) -> Numbers:
