@@ -144,15 +144,6 @@ def test_verbose_says_what_the_links_rest_on() -> None:
     assert any(line.startswith("clocks: ") for line in lines)
 
 
-def test_the_suffix_compresses_alike_each_time() -> None:
-    """No name and no time in the file."""
-    for name in ("a.json.gz", "b.json.gz"):
-        run("run.log", "prof.json", "-o", name, "-q")
-    assert Path("a.json.gz").read_bytes() == Path("b.json.gz").read_bytes()
-    assert b"a.json" not in Path("a.json.gz").read_bytes()
-    json.loads(gzip.decompress(Path("a.json.gz").read_bytes()))
-
-
 def test_the_summary_is_written_beside_the_trace() -> None:
     """It is the trace's metadata."""
     run("run.log", "prof.json", "-o", "out.json", "--summary", "found.json", "--without", "timer marks", "-q")
@@ -261,13 +252,6 @@ def test_error_a_place_that_cannot_be_written_is_named() -> None:
     Path("dir.json").mkdir()
     assert "dir.json: Is a directory" in refused("run.log", "-o", "dir.json")
     assert "no/s: cannot write there" in run("run.log", "-o", "out.json", "--summary", "no/s").stderr.decode()
-
-
-def test_error_strict_makes_problems_errors() -> None:
-    """And writes nothing."""
-    Path("other.json").write_bytes(as_json(small()))
-    assert "--strict: 2 different profiles" in refused("prof.json", "other.json", "-o", "out.json", "--strict")
-    assert run("prof.json", "run.log", "-o", "out.json", "--strict").returncode == 0
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")

@@ -24,7 +24,6 @@ from hypothesis import strategies as st
 from mio2trace.conversion import convert
 from mio2trace.draw.base import merged
 from mio2trace.measures.statistics import fixed
-from mio2trace.model import tables
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions
@@ -224,23 +223,6 @@ def test_a_column_may_give_the_colour() -> None:
     expected = read_native(packed(of([*each([row])])))
     assert read_native(packed(of([row]))).correlations == expected.correlations
     assert sum(map(len, expected.correlations.values())) == 2
-
-
-def test_one_of_many_commands_is_not_all_of_them() -> None:
-    """A record is made with the rows around it, and is the same object each time."""
-    count = 1000
-    starts = np.arange(count)
-    calls = tables.Calls.of_columns(count, name=tables.Pool.same("launch", count), start_ns=starts)
-    table = tables.Activities.of_columns(
-        count, number=starts, kind=np.zeros(count, np.int8), name=tables.Pool.same("kernel", count), calls=calls,
-        call=starts.astype(np.int32),
-    )  # fmt: skip
-    assert table[700] is table[700 - count]
-    few = [table[place] for place in (0, 255, 256, 999)]
-    assert table._records is None  # not all were made
-    assert few == [table.records[place] for place in (0, 255, 256, 999)]
-    with pytest.raises(IndexError):
-        table[count]
 
 
 def test_columns_keep_what_python_has() -> None:

@@ -86,17 +86,6 @@ def test_a_copy_of_a_run_is_that_run(name: str, tmp_path: Path) -> None:
     assert "input given twice: used once" in {note.kind for note in notes}
 
 
-def test_a_log_from_another_folder_counts_once(tmp_path: Path) -> None:
-    """The run's own log, and a copy of it somewhere else."""
-    folder = a_run(tmp_path / "run", 0)
-    copy = tmp_path / "copy.log"
-    shutil.copy(folder / "run.log", copy)
-    notes = Notes()
-    run = analyse([folder / "trace.json", copy, folder / "run.log"], notes=notes).run
-    assert len(run.libraries) == 1
-    assert [str(note) for note in notes if "twice" in note.kind] == ["input given twice: used once (copy.log)"]
-
-
 def test_each_rank_has_the_log_beside_its_profile(tmp_path: Path) -> None:
     """Ranks print the same commands: a log is the rank's whose profile alone is in its folder."""
     for rank in range(2):

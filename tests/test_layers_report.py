@@ -188,25 +188,6 @@ def test_means_and_deviations_over_iterations(pandas: Any, shared: Path, name: s
     assert far <= len(found) // 20  # now and then the system let the program wait between a stamp and a mark
 
 
-def test_each_execution_adds_up_to_the_means(pandas: Any, shared: Path) -> None:
-    base = shared / "samples" / "dvdt" / "alexnet-b3-libdnn-train-iter2"
-    files = (f"{base}.run.log", f"{base}.prof.json")
-    each = pandas.read_csv(io.StringIO(run(*files, "--each").stdout))
-    assert sorted(each["iteration"].unique()) == [0, 1, 2]
-    assert (each["repetition"] == 0).all()
-    means = pandas.read_csv(io.StringIO(run(*files).stdout)).set_index(["layer_index", "direction"])
-    groups = each[each["iteration"] == 2].groupby(["layer_index", "direction"])
-    assert len(groups) == len(means)
-    for column in ("host", "kernel", "launch_overhead"):
-        assert means[f"{column}_ns"].to_dict() == pytest.approx(groups[f"{column}_ns"].mean().to_dict())
-        assert means[f"{column}_std_ns"].isna().all()
-    flop = groups["flop"].mean().dropna()
-    assert means["flop"].dropna().to_dict() == flop.to_dict()
-    assert len(flop) == 10  # five convolutions, both directions; the inner products ran on the host
-    rate = groups["flop"].sum() / groups["kernel_ns"].sum()
-    assert means["gflops"].dropna().to_dict() == pytest.approx(rate[rate > 0].to_dict())
-
-
 def test_flop_of_alexnets_convolutions() -> None:
     """2 M N K of the published sizes: 96 x 3025 x 363 and so on, and the bias GEMM of K = 1 (dvdt-ck.md 5)."""
     folder = ROOT / "traces" / "alexnet-b1-train"

@@ -269,14 +269,6 @@ def test_what_only_the_native_form_has() -> None:
     }
 
 
-def test_what_a_reader_looks_for_is_first_among_the_arguments() -> None:
-    """Layer, operation, solver; then what is of less interest, as it was."""
-    shared = {"stream": 1, "gws": "8x1x1", "solver": "S", "operation_name": "Conv", "layer": "conv1"}
-    trace = traced([Slice(101, 0, 1, "k", "kernel", {"gflops": 2.0}, shared)])
-    (drawn,) = read_native(native(trace)).picture.slices
-    assert list(drawn.args) == ["layer", "operation_name", "solver", "stream", "gws", "gflops"]
-
-
 def test_a_colour_is_the_layers_wherever_it_is_named() -> None:
     """Among the shared arguments or the slice's own; slices of one name in two layers have two."""
     events: list[Event] = [

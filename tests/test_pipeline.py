@@ -178,18 +178,6 @@ def test_beside_a_profile_that_holds_nothing_a_log_keeps_its_picture(
     assert "no kernel, copy or build in the profile: it is not used" in [note.kind for note in result.notes.problems]
 
 
-def test_the_summary_is_the_metadata_of_the_trace(files: dict[str, str], tmp_path: Path) -> None:
-    """As JSON, in a file of its own."""
-    trace, _ = output(files["log"], files["prof"], summary_file=tmp_path / "found")
-    assert json.loads((tmp_path / "found").read_bytes()) == json.loads(trace)["metadata"]
-
-
-def test_evidence_can_be_left_out(files: dict[str, str]) -> None:
-    """The metadata then names another."""
-    _, result = output(files["log"], files["prof"], without=("timer marks", "durations", "recurrence"))
-    assert "timer marks" not in result.metadata["attribution"]["layer_by"]
-
-
 def test_large_handles_and_sizes_reach_the_trace(tmp_path: Path) -> None:
     """A trace holds 64-bit integers; what is larger is damage and said."""
     run = Program()

@@ -93,22 +93,6 @@ def test_a_log_of_another_run_spoils_nothing(copied: Copied, run: Path, other: P
         assert note.places == ["B/run.log"]
 
 
-@pytest.mark.parametrize("run", [MIOPEN, ALEXNET])
-def test_the_same_log_plain_and_gzipped_counts_once(copied: Copied, run: Path) -> None:
-    """Whichever comes first; so does the profile."""
-    log, profile = copied(run, "A")
-    alone = convert(log, profile)
-    packed = log.with_name("packed")
-    packed.write_bytes(gzip.compress(log.read_bytes()))
-    traces = []
-    for order in itertools.permutations((log, profile, packed)):
-        result = convert(*order)
-        assert events(result) == events(alone)
-        assert kinds(result.notes)["input given twice: used once"] == 1
-        traces.append(result.metadata)
-    assert all(metadata == traces[0] for metadata in traces)
-
-
 def test_what_a_copy_said_while_it_was_read_is_said_once(tmp_path: Path) -> None:
     """The notes of the one that is left out are left out, too."""
     _, log = benchmark()

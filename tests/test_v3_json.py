@@ -15,7 +15,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.rocm import v3_json
 from mio2trace.source import Source
-from tests.rocm_files import activities, read, samples, truth
+from tests.rocm_files import activities, read, samples
 
 SAMPLE = "rocm/rocprofv3_json_kernel_dispatch_a.json.gz"
 TWINS = (
@@ -104,19 +104,6 @@ def test_every_dispatch_is_there_once_with_its_exact_times(name: str) -> None:
     assert Counter((row["start_timestamp"], row["bytes"]) for row in copies) == Counter(
         (a.start_ns, a.size_bytes) for a in activities([profile], "copy")
     )
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("twin", TWINS)
-def test_kernels_of_a_twin_are_those_of_its_truth(twin: str) -> None:
-    (profile,) = read(samples() / "rocm-twins" / f"{twin}_results.json.gz", v3_json)
-    threads = {thread.tid for thread in profile.threads}
-    expected = Counter(
-        (row["start"], row["end"], row["correlation_id"], row["dispatch_id"])
-        for row in truth(twin.partition("/")[0])
-        if row["tid"] in threads
-    )
-    assert expected == Counter((a.start_ns, a.end_ns, a.correlation, a.number) for a in activities([profile]))
 
 
 @pytest.mark.shared

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ import mio2trace
 from mio2trace.cli import cli
 from mio2trace.commands import view as viewer
 from mio2trace.commands.view import UI, ViewError, bound, find_trace, slowest_layer
-from mio2trace.notes import Notes
 from mio2trace.trace import Event, Process, Slice, Trace, Track
 from mio2trace.writers import WRITERS
 from tests.conftest import ROOT
@@ -65,21 +64,6 @@ def test_the_slowest_layer_is_found(folder: Path, name: str) -> None:
     assert found.args["layer"] == expected["args"]["layer"]
 
 
-@pytest.mark.parametrize("name", FORMS)
-def test_slices_of_a_category_are_read_back(folder: Path, name: str) -> None:
-    """All of them, with their spans."""
-    events = json.loads((folder / "out.json").read_bytes())["traceEvents"]
-    for category in ("kernel", "pass", "nothing"):
-        expected = sorted((round(e["ts"] * 1000), e["name"]) for e in events if e.get("cat") == category)
-        writer = WRITERS["pftrace" in name]
-        opened: Callable[..., Any] = gzip.open if name.endswith(".gz") else open
-        with opened(folder / name, "rb") as file:
-            assert sorted((s.start_ns, s.name) for s in writer.slices(file, category)) == expected
-        other = WRITERS["pftrace" not in name]
-        with opened(folder / name, "rb") as file:
-            assert list(other.slices(file, category)) == []
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -100,20 +84,6 @@ def test_what_is_not_ours_has_no_place(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "other"
     path.write_bytes(data)
     assert slowest_layer(path) is None
-
-
-@pytest.mark.parametrize("cut", [1, 100, 5000, 40_000])
-def test_a_cut_native_trace_is_read_as_far_as_it_goes(folder: Path, tmp_path: Path, cut: int) -> None:
-    """If that is wanted; else it is refused, but for what is too short to be one of ours."""
-    path = tmp_path / "cut.pftrace"
-    path.write_bytes((folder / "out.pftrace").read_bytes()[:cut])
-    notes = Notes()
-    slowest_layer(path, notes, damaged=True)
-    assert ("not as mio2trace wrote it" in str(notes)) == (cut > 100)
-    if cut > 100:  # a shorter one may be anybody's: it is served, which waits for a browser
-        done = CliRunner().invoke(cli, ["view", str(path), "--no-browser", "--port", "0", "--offline"])
-        assert done.exit_code == 1
-        assert "--damaged" in done.stderr
 
 
 def test_layers_of_the_host_and_the_warm_up_come_last(tmp_path: Path) -> None:
