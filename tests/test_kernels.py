@@ -43,13 +43,6 @@ def profile(tmp_path: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(("unit", "time"), [("ns", "47000"), ("us", "47.0"), ("ms", "0.047"), ("s", "4.7e-05")])
-def test_the_unit_is_in_the_names(profile: str, unit: str, time: str) -> None:
-    first = rows(run(profile, "--unit", unit))[0]
-    assert first[f"p3_p2_{unit}"] == time
-    assert first["p3_ns"].isdigit()  # device times stay whole
-
-
 def test_the_text_form_tells_lines(tmp_path: Path) -> None:
     path = tmp_path / "run.log"
     path.write_bytes(as_text(small()))

@@ -6,7 +6,6 @@ import gzip
 import json
 import re
 from collections import Counter
-from itertools import combinations
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,9 +16,8 @@ from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mio2trace.align import NONE, Alignment, LayerRun, Links, align
+from mio2trace.align import NONE, Alignment, align
 from mio2trace.align.layers.caffe.names import contradicts, types_of
-from mio2trace.align.links import DOUBTED
 from mio2trace.cli import cli
 from mio2trace.evidence import EVIDENCE
 from mio2trace.model.log import Direction, FrameworkLog
@@ -33,7 +31,6 @@ from tests.synthetic_run import MS, SECOND, START, US, Clocks, Kernel, Layer, Ru
 from tests.test_layers_report import rows, run
 
 seeds = st.integers(0, 2**32 - 1).map(Random)
-USED = ("timer marks", "position", "boundary stamps", "recurrence", "durations")
 
 
 def wrong_and_sure(run: Run, found: Alignment) -> list[int]:
@@ -89,19 +86,6 @@ def test_any_evidence_may_be_left_out(rng: Random, without: set[str]) -> None:
     consistent(run, found)
     assert not without & set(found.links.layer_by)
     assert wrong_and_sure(run, found) == []
-
-
-def test_every_subset_of_what_is_used_works_on_one_run() -> None:
-    """All 32 of them; with nothing left out the marks do all of the iteration."""
-    rng = Random(2)
-    run = make_run(rng, random_net(rng, 6, empty=0), boundary_lines=True)
-    for size in range(len(USED) + 1):
-        for without in combinations(USED, size):
-            found = align(run.profile, [run.log], Notes(), without=frozenset(without))
-            consistent(run, found)
-            assert wrong_and_sure(run, found) == []
-            if not size:
-                assert set(found.links.layer_by) == {"", "timer marks", "recurrence"}
 
 
 @given(seeds, st.floats(0, 0.6))
@@ -343,31 +327,6 @@ def test_an_empty_net_and_an_empty_profile_are_no_trouble() -> None:
 
 def enqueue(position: int) -> Activity:
     return enqueued(number=position, kind="kernel", name="k")
-
-
-def test_a_stronger_link_stays_and_the_contradiction_is_counted() -> None:
-    """The same layer said twice is none; another iteration or layer is."""
-    links = Links([enqueue(i) for i in range(4)])
-    forward = links.pass_id("iteration", 1, "forward")
-    assert links.pass_id("iteration", 1, "forward") == forward
-    one, two, same = (
-        links.add_run(LayerRun(layer=name, layer_index=index, direction="forward", pass_=forward))
-        for name, index in (("a", 0), ("b", 1), ("a", 0))
-    )
-    links.give_layer([0, 1], one, "timer marks")
-    links.give_layer([0, 1, 2], two, "durations", confidence=DOUBTED)
-    links.give_layer([0], same, "recurrence")
-    assert list(links.run_of) == [one, one, two, NONE]
-    assert links.layer_by == ["timer marks", "timer marks", "durations", ""]
-    assert links.layer_unsure == {2}
-    assert links.contradictions == {"durations against timer marks": 2}
-    later = links.add_run(
-        LayerRun(layer="a", layer_index=0, direction="forward", pass_=links.pass_id("iteration", 2, "forward"))
-    )
-    links.give_layer([0], later, "position")
-    assert links.contradictions["position against timer marks"] == 1
-    links.give_pass(range(4), links.pass_id("setup"))
-    assert list(links.pass_of) == [forward, forward, forward, 1 + links.passes[1:].index(links.passes[-1])]
 
 
 def test_boundary_lines_that_contradict_the_marks_are_counted_and_lose() -> None:

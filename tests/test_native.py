@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib
 import io
 import json
 import os
@@ -20,7 +19,6 @@ from mio2trace.notes import InputError
 from mio2trace.trace import NO_ARGS, CounterValue, Event, Flow, Flows, Part, Process, Slice, Slices, Trace, Track
 from mio2trace.writers import by_suffix, chrome_json
 from mio2trace.writers import native as native_form
-from mio2trace.writers.native import packets
 from tests.conftest import UI, Engine, missing, shared_folder
 from tests.native_packets import Native, classes, differences, read_json, read_native
 from tests.test_perfetto import COMMITTED, REAL, picture
@@ -68,23 +66,6 @@ def both(trace: Trace) -> tuple[Native, list[str]]:
 
 
 # ---- the wire format
-
-
-@given(st.integers(-(1 << 63), (1 << 64) - 1))
-def test_varints_are_protobufs(number: int) -> None:
-    """As Google's own encoder writes them."""
-    encoder: Any = importlib.import_module("google.protobuf.internal.encoder")
-    assert packets.varint(number) == encoder._VarintBytes(number % (1 << 64))
-
-
-@given(st.integers(-(1 << 63), (1 << 63) - 1), st.text(st.characters(exclude_categories=["Cs"])))
-def test_fields_are_protobufs(number: int, text: str) -> None:
-    """Every kind of field, read by the real classes."""
-    proto = classes()
-    whole, string = proto.DebugAnnotation(), proto.DebugAnnotation()
-    whole.ParseFromString(packets.integer(4, number))
-    string.ParseFromString(packets.text(6, text))
-    assert (whole.int_value, string.string_value) == (number, text)
 
 
 # ---- the same picture

@@ -7,7 +7,6 @@ proves nothing.
 from __future__ import annotations
 
 import copy
-import gzip
 import json
 import struct
 import subprocess
@@ -23,7 +22,7 @@ from click.testing import CliRunner
 from mio2trace.cli import cli
 from tests.conftest import ROOT, UI, Engine
 from tests.perfetto_tools.perfetto_ui import PerfettoUIError
-from tests.perfetto_tools.tp_query import TraceProcessorError, read_checks
+from tests.perfetto_tools.tp_query import read_checks
 
 Event = dict[str, Any]
 Break = Callable[[list[Event]], object]
@@ -171,14 +170,6 @@ def test_the_engine_answers(tmp_path: Path, engine: Engine) -> None:
 
 
 @pytest.mark.engine
-def test_the_engine_reads_gzip(tmp_path: Path, engine: Engine) -> None:
-    """Both forms of our output."""
-    path = tmp_path / "small.json.gz"
-    path.write_bytes(gzip.compress(write(tmp_path / "small.json", small_trace()).read_bytes()))
-    assert engine(path).failed_checks() == {}
-
-
-@pytest.mark.engine
 @pytest.mark.thorough
 @pytest.mark.parametrize(("check", "damage"), BROKEN, ids=[f"{i}-{name}" for i, (name, _) in enumerate(BROKEN)])
 def test_a_broken_trace_fails_its_check(tmp_path: Path, engine: Engine, check: str, damage: Break) -> None:
@@ -193,23 +184,6 @@ def test_the_checks_are_read() -> None:
     names = [name for name, _ in read_checks()]
     assert len(names) == len(set(names)) == 36
     assert {name for name, _ in BROKEN} <= set(names)
-
-
-@pytest.mark.engine
-@pytest.mark.parametrize("text", ["[]", '{"traceEvents":[{"ph":"X"', "no trace"])
-def test_what_is_no_trace_is_refused(tmp_path: Path, engine: Engine, text: str) -> None:
-    """A cut or foreign file is an error, not an empty result."""
-    path = tmp_path / "bad.json"
-    path.write_text(text)
-    with pytest.raises(TraceProcessorError, match="not accepted"):
-        engine(path)
-
-
-@pytest.mark.engine
-def test_a_wrong_query_is_an_error(tmp_path: Path, engine: Engine) -> None:
-    """The engine's message arrives."""
-    with pytest.raises(TraceProcessorError, match="no_such_table"):
-        engine(write(tmp_path / "small.json", small_trace())).query("select * from no_such_table")
 
 
 def picture(path: Path) -> tuple[int, int, int]:
@@ -231,32 +205,6 @@ def picture(path: Path) -> tuple[int, int, int]:
 
 @pytest.mark.browser
 @pytest.mark.thorough
-def test_the_ui_opens_a_trace(tmp_path: Path, ui: UI) -> None:
-    """The whole way: served, opened, asked, looked at."""
-    page = ui(write(tmp_path / "small.json", small_trace()))
-    assert page.query("select count(*) as n from slice") == [{"n": 3}]
-    assert (0, "GPU 0 (hand-made) 100") in page.tracks()
-    page.expand()
-    page.select("Xgemm")
-    assert "576" in page.details()
-    page.screenshot(tmp_path / "small.png")
-    width, height, rows = picture(tmp_path / "small.png")
-    assert (width, height) == (1600, 1000)
-    assert rows > 100
-
-
-@pytest.mark.browser
-@pytest.mark.thorough
-def test_a_blank_page_is_seen_as_blank(tmp_path: Path, ui: UI) -> None:
-    """The look at the picture can fail."""
-    page = ui(write(tmp_path / "small.json", small_trace()))
-    page.page.goto("about:blank")
-    page.page.screenshot(path=str(tmp_path / "blank.png"))
-    assert picture(tmp_path / "blank.png")[2] < 5
-
-
-@pytest.mark.browser
-@pytest.mark.thorough
 @pytest.mark.parametrize("damage", [change("Xgemm", dur=7.0), without("Xgemm", "dur")])
 def test_the_ui_reports_import_errors(tmp_path: Path, ui: UI, damage: Break) -> None:
     """What the UI shows as an error fails a test."""
@@ -264,16 +212,6 @@ def test_the_ui_reports_import_errors(tmp_path: Path, ui: UI, damage: Break) -> 
     damage(events)
     with pytest.raises(PerfettoUIError, match="import errors"):
         ui(write(tmp_path / "broken.json", events))
-
-
-@pytest.mark.browser
-@pytest.mark.thorough
-def test_the_ui_reports_what_it_cannot_open(tmp_path: Path, ui: UI) -> None:
-    """A file that is no trace is an error too."""
-    path = tmp_path / "bad.json"
-    path.write_text("[]")
-    with pytest.raises(PerfettoUIError):
-        ui(path)
 
 
 # Our own traces. Goldens and truth lie beside the inputs of a set in `traces/`.
