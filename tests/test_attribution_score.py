@@ -21,8 +21,6 @@ from benchmarks.attribution_score import (
     key_of,
     line_of,
     place_of,
-    same_gemm,
-    scales,
     score,
     shape_faults,
 )
@@ -309,31 +307,6 @@ def test_shapes_are_checked(change: dict[str, Any], right: bool) -> None:
     assert bool(list(shape_faults({**CONV, **change}))) != right
 
 
-def test_an_operation_without_gemm_is_told() -> None:
-    without = {key: value for key, value in CONV.items() if key != "gemm"}
-    assert list(shape_faults(without)) == ["conv [2, 3, 9, 9] * [4, 3, 3, 3] -> [2, 4, 5, 5] without GEMM"]
-
-
-@pytest.mark.parametrize(
-    ("part", "same"),
-    [
-        ((4, 25, 27, 1), True),  # one image
-        ((25, 4, 27, 1), True),  # column-major
-        ((4, 25, 27, 2), True),  # batched
-        ((4, 50, 27, 1), True),  # the images beside each other
-        ((4, 75, 27, 1), False),
-        ((4, 25, 26, 1), False),
-        ((5, 25, 27, 1), False),
-        ((4, 25, 27, 3), False),
-        ((27, 25, 4, 1), False),  # that of the other direction
-        ((4, 25, 9, 1), True),  # a part of the sum
-    ],
-)
-def test_gemms_are_compared(part: tuple[int, int, int, int], same: bool) -> None:
-    whole = {"M": 4, "N": 25, "K": 27, "batch": 2}
-    assert same_gemm(whole, dict(zip(("M", "N", "K", "batch"), part, strict=True))) is same
-
-
 def test_gemms_of_kernels_and_of_the_log_are_held_against_the_operation() -> None:
     """What a kernel has from its operation says nothing."""
     trace = faked(TRUTH)
@@ -351,23 +324,6 @@ def test_gemms_of_kernels_and_of_the_log_are_held_against_the_operation() -> Non
     result = consistency(trace, truth, [log[0].replace(b"m 4", b"m 5")])
     assert (result["gemm"], result["disagreements"]) == (1, 2)
     assert len(result["listed"]) == 2
-
-
-@pytest.mark.parametrize(
-    ("gws", "fits"), [("256x1x1", True), ("4352x1x1", False), ("8x1x1", False), ("", False), ("512x1x1", False)]
-)
-def test_the_scaling_kernel_tells_the_result_of_the_gemm(gws: str, fits: bool) -> None:
-    """Half a work item an element, in groups of 256: 4 x 25 elements, two images of them at most."""
-    trace = faked(TRUTH)
-    events = trace["traceEvents"]
-    events[7]["args"] |= {**CONV, "line": 10, "phase": "find"}
-    events[1] |= {"name": "miog_betac"}
-    events[1]["args"] |= {"gws": gws}
-    result = consistency(trace, TRUTH, [])
-    assert (result["gemm_by_work"], result["disagreements"]) == (1, not fits)
-    assert scales({"M": 16, "N": 529, "K": 363}, "4352x1x1")
-    assert scales({"M": 16, "N": 529, "K": 363, "batch": 2}, "8448x1x1") is False
-    assert scales({"M": 16, "N": 529, "K": 363, "batch": 2}, "8704x1x1") is True
 
 
 def result_of(change: Change = lambda events: None) -> dict[str, Any]:
