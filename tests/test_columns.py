@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from mio2trace.conversion import convert
 from mio2trace.draw.base import merged
 from mio2trace.measures.statistics import fixed
+from mio2trace.model import tables
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions
