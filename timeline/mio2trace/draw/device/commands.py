@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -31,7 +31,8 @@ from mio2trace.measures.counters import measured, values_of
 from mio2trace.measures.device_time.launches import queued_ns
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Activity, Counter
-from mio2trace.model.tables import Codes, Pool, combined, numbers, present, sorted_pool
+from mio2trace.model.tables import Codes, Pool, Value, combined, numbers, present, sorted_pool
+from mio2trace.model.tables import distinct as rows_of
 from mio2trace.ops.operation import Operation, operation_name
 from mio2trace.schema import recorded
 from mio2trace.trace import NO, NO_ARGS, Column, Columns, Numbers, Slice
@@ -57,15 +58,13 @@ class Commands:
         helps = commands.name.where(lambda name: (meaning := kernel_name(name)) is not None and meaning.helps)
         mains = np.flatnonzero(np.isin(operation_of, executed) & ~helps)
         indexes, first, count = np.unique(operation_of[mains], return_index=True, return_counts=True)
-        only = zip(mains[first[count == 1]].tolist(), indexes[count == 1].tolist(), strict=True)
-        wholes = {at: self._operations.get(index) for at, index in sorted(only)}
-        self._wholes = {at: operation for at, operation in wholes.items() if operation is not None}
-        """The operation of each kernel that does all of its work."""
+        self._whole_of = np.full(len(commands), NONE, np.int32)
+        self._whole_of[mains[first[count == 1]]] = indexes[count == 1]
+        """The index of the operation of each kernel that does all of its work; `NONE` for the others."""
         self.several = self._gemm_parts()
         """For each kernel that represents a GEMM of several kernels: their number, the sum of their times, the last
         end."""
         self._names: dict[object, tuple[object, dict[str, str]]] = {}
-        self._named_at: dict[int, dict[str, str]] = {NONE: {}}
         self._alike: defaultdict[int, dict[int, Slice]] = defaultdict(dict)
         profile = alignment.profile
         kernels = present(commands.name.codes[commands.is_kernel]).tolist()
@@ -106,7 +105,7 @@ class Commands:
         durations = commands.end_ns[positions] - commands.start_ns[positions]
         columns: dict[str, Column] = {}
         # Whatever is the same in every iteration comes before this: a compressor takes all of it at once.
-        if self._facts or self._wholes:
+        if self._facts or (self._whole_of != NONE).any():
             columns |= self._rates(positions, durations)
         columns |= self._own(positions)
         columns |= execution_columns(self._executions, positions)
@@ -137,10 +136,10 @@ class Commands:
         index = self._operation_of
         runs = Pool.of((run.layer_index, run.direction) for run in links.runs)
         yield np.append(runs.codes, len(runs.values))[np.asarray(links.run_of)]
-        used = np.flatnonzero(np.bincount(index + 1))
+        used = present(index[index != NONE])
         named = np.zeros(int(index.max(initial=NONE)) + 2, np.int64)
         # What operations show is interned: its identity distinguishes it.
-        named[used] = Pool.of(0 if at == NONE else id(self._named(at)) for at in (used - 1).tolist()).codes
+        named[used + 1] = 1 + self._of_operations(used, lambda one: id(self._named(one))).codes
         yield named[index + 1]
         yield index == NONE
         phases = Pool.of([*(_shown_phase(links, number) for number in range(len(links.passes))), ""])
@@ -166,17 +165,20 @@ class Commands:
         for objects in (
             {position: one.node for position, one in self._executions.items()},
             {position: id(one) for position, one in self._facts.items()},
-            {position: id(one.problem) for position, one in self._wholes.items()},
         ):
             if objects:
                 codes = np.zeros(count, np.int32)
                 codes[list(objects)] = 1 + Pool.of(objects.values()).codes
                 yield codes
+        wholes = np.flatnonzero(self._whole_of != NONE)
+        codes = np.zeros(count, np.int32)
+        codes[wholes] = 1 + self._of_operations(self._whole_of[wholes], lambda one: id(one.problem)).codes
+        yield codes
 
     def _like(self, track: int, position: int) -> Slice:
         """Return what an activity has in common with similar ones."""
         links, commands = self._links, self._commands
-        run, named = links.run_of[position], self._named(links.operation_of[position])
+        run, named = links.run_of[position], self._named(self._operations.get(links.operation_of[position]))
         layer = None if run == NONE else links.runs[run]
         shared = named | self._args(layer, position)
         execution = self._executions.get(position)
@@ -205,8 +207,9 @@ class Commands:
         """For each activity its work in FLOP; of a GEMM of several kernels their number and the sum of their times."""
         count = len(self._commands)
         flop, kernels, kernel_ns = np.full(count, np.nan), np.full(count, NO), np.full(count, NO)
-        for position, whole in self._wholes.items():
-            flop[position] = whole.flop or np.nan
+        wholes = np.flatnonzero(self._whole_of != NONE)
+        flop_of = self._of_operations(self._whole_of[wholes], lambda one: one.flop or np.nan)
+        flop[wholes] = np.array(flop_of.values, float)[flop_of.codes]
         for position, fact in self._facts.items():
             if fact.gemm is not None:
                 flop[position] = fact.gemm.flop
@@ -214,11 +217,17 @@ class Commands:
                     kernels[position], kernel_ns[position], _ = self.several[position]
         return flop, kernels, kernel_ns
 
-    def _named(self, index: int) -> dict[str, str]:
+    def _of_operations(self, indexes: NDArray[Any], told: Callable[[Operation], Value]) -> Pool[Value]:
+        """Return what is told of operations by their facts, which many share; equal values become one."""
+        facts = Pool.of(id(self._operations[index].facts) for index in indexes.tolist())
+        first, _ = rows_of(facts.codes)
+        values = Pool.of(told(self._operations[index]) for index in indexes[first].tolist())
+        return Pool(values.values, values.codes[facts.codes])
+
+    def _named(self, operation: Operation | None) -> dict[str, str]:
         """Return the first arguments of a kernel for a reader: its operation, and the solver."""
-        if index in self._named_at:
-            return self._named_at[index]
-        operation = self._operations[index]
+        if operation is None:
+            return {}
         key = id(operation.problem), operation.primitive, operation.direction, operation.phase, operation.solver
         named = self._names.get(key)
         if named is None:
@@ -227,7 +236,6 @@ class Commands:
                 made["solver"] = operation.solver
             # The problem is kept, so that its identity represents it.
             named = self._names[key] = operation.problem, made
-        self._named_at[index] = named[1]
         return named[1]
 
     def _own(self, positions: Numbers) -> dict[str, Column]:
@@ -296,7 +304,7 @@ class Commands:
         if name is not None and name.algorithm in _ALGORITHMS:
             args["algorithm"] = name.algorithm
         is_gemm = name is not None and name.algorithm == "Gemm"
-        return args | _work_args(fact, self._wholes.get(position), is_gemm=is_gemm)
+        return args | _work_args(fact, self._operations.get(int(self._whole_of[position])), is_gemm=is_gemm)
 
     def _link_args(self, layer: LayerRun | None, position: int) -> dict[str, Any]:
         """Return the links of an activity, with their evidence."""
