@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mio2trace.align import NONE, Alignment, Links
 from mio2trace.kernels import KernelFact, helps, role
 from mio2trace.kernels.names import kernel_name
-from mio2trace.measures.cost import Cost, Sums
+from mio2trace.measures.cost import Cost, Sums, whole
 from mio2trace.measures.statistics import part_of
 from mio2trace.model.tables import NEVER, NO, Activities, Codes, Numbers, firsts, most
 from mio2trace.ops.operation import Operation, name_of, problem_name
@@ -109,8 +109,8 @@ class Rows(Generic[Key]):
         self.iterations = iterations
         self.sums = sums
         self._begins = np.searchsorted(cells, np.arange(len(keys) + 1) * iterations).tolist()
-        self._places = (cells % max(iterations, 1)).tolist()
-        self._ns = ns.tolist()
+        self._places = whole(cells % max(iterations, 1))
+        self._ns = ns.tolist() if ns.dtype == object else whole(ns)
         self.calls = [0] * len(keys)
         self.known_bytes = [0] * len(keys)
         self.unknown_bytes = [0] * len(keys)
