@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
+
+import mio2trace
+from mio2trace.align import Alignment
 
 BASE_NS = 1_767_189_312_000_000_000
 FIRST_US = 3_743_411_230_047.485
@@ -56,3 +60,17 @@ def trace(events: list[Row] | None = None, *, base: int | None = BASE_NS, late: 
     if base is not None:
         (tail if late else head)["baseTimeNanoseconds"] = base
     return json.dumps(head | more | {"traceEvents": rows() if events is None else events} | tail, indent=1).encode()
+
+
+def kineto_file(folder: Path, events: list[Row] | None = None, name: str = "made.json", **more: Any) -> Path:
+    """Where `trace` of the events is written."""
+    path = folder / name
+    path.write_bytes(trace(events, **more))
+    return path
+
+
+def kineto_alignment(folder: Path, events: list[Row]) -> Alignment:
+    """Of the only process in `trace` of the events."""
+    found = mio2trace.analyse([kineto_file(folder, events)]).run.alignment
+    assert found is not None
+    return found

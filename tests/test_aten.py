@@ -23,7 +23,7 @@ from mio2trace.model.profile import Inputs
 from mio2trace.ops.aten import ROWS, operations_of, plain
 from mio2trace.ops.operation import Operation, operation_name, problem_name
 from tests.conftest import shared_folder
-from tests.kineto_files import FIRST_US, row, rows, trace
+from tests.kineto_files import FIRST_US, kineto_file, row, rows, trace
 from tests.small_runs import Program, as_json
 
 PEERS = (
@@ -389,8 +389,7 @@ def test_an_inner_op_launches_for_itself(tmp_path: Path) -> None:
         row("cuda_runtime", "hipLaunchKernel", 542, 542, FIRST_US + 16, 2, External_id=46, correlation=91),
         row("kernel", "fill", 2, 0, FIRST_US + 29, 1, device=2, stream=0, correlation=91),
     ]
-    path = tmp_path / "made.json"
-    path.write_bytes(trace([outer, conv, inner, added, *events[1:], *launched]))
+    path = kineto_file(tmp_path, [outer, conv, inner, added, *events[1:], *launched])
     alignment = aligned(path)
     of = {
         activity.name: alignment.links.operations[index].api if index >= 0 else None
@@ -407,9 +406,7 @@ def only(name: str, inputs: Inputs) -> Operation:
 
 def test_a_convolution_has_all_that_the_log_would_tell(tmp_path: Path) -> None:
     """Its output, which the file does not hold, its layout by the strides, its command."""
-    path = tmp_path / "made.json"
-    path.write_bytes(trace())
-    (operation,) = aligned(path).links.operations
+    (operation,) = aligned(kineto_file(tmp_path)).links.operations
     assert operation.api == "aten::miopen_convolution"
     assert operation_name(operation) == "Conv fwd 10x64x56x56 k3x3"
     assert (operation.output, operation.layout, operation.dtype) == ((10, 64, 56, 56), "NCHW", "bfloat16")

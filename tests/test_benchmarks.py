@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.grow import find_bounds, grow, microseconds, parse_size
-from benchmarks.score import load, score, sets, sizes
+from benchmarks.grow import parse_size
+from benchmarks.score import score, sets, sizes
 
 Change = Callable[[list[dict[str, Any]]], object]
 
@@ -129,38 +129,6 @@ def test_every_real_set_is_scored(shared: Path) -> None:
     assert {one.truth.name for one in found} == {path.name for path in samples.glob("*.truth.json")}
     assert {one.way for one in found} == {"log and profile", "profile", "interleaved", "boundary"}
     assert all(file.exists() for one in found for file in one.files)
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("name", ["alexnet-b3-libdnn-train-iter2", "lenet-b2-fwd", "squeezenet11-b1-fwd-tz"])
-def test_a_run_grows(shared: Path, tmp_path: Path, name: str) -> None:
-    """Grown by nothing it is the same run; grown by more its marks, clocks and log stay consistent."""
-    samples = shared / "samples" / "dvdt"
-    profile, log = samples / f"{name}.prof.json", samples / f"{name}.run.log"
-    grow(profile, log, 0, tmp_path / "same")
-    assert (tmp_path / "same" / "prof.json").read_bytes() == profile.read_bytes()
-    assert (tmp_path / "same" / "run.log").read_bytes() == log.read_bytes()
-
-    size = 2 * profile.stat().st_size
-    made = grow(profile, log, size, tmp_path)
-    assert (tmp_path / "prof.json").stat().st_size == made["bytes"] >= size
-    calls = load(tmp_path / "prof.json")
-    assert len(calls) == made["calls"]
-    text = (tmp_path / "run.log").read_text()
-    assert f"Testing for {made['iterations']} iterations." in text
-    numbers = [int(line.split("Iteration: ")[1].split()[0]) for line in text.splitlines() if "Iteration: " in line]
-    assert numbers == list(range(1, made["iterations"] + 1))
-    assert find_bounds(calls, made["iterations"]).iterations == made["iterations"]
-
-    now, low, high = 0, -(10**30), 10**30
-    for call in calls:
-        start, end = microseconds(call["timestamp"]["start"]), microseconds(call["timestamp"]["end"])
-        assert now <= start <= end
-        now = end
-        if device := call.get("profiling"):
-            low = max(low, 1000 * start - device["queued"])
-            high = min(high, 1000 * end + 1000 - device["end"])
-    assert low < high, "host and device clock no longer agree"
 
 
 def test_sizes_are_read() -> None:

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import mio2trace
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.layers.blocks import Op, find_blocks
-from tests.kineto_files import FIRST_US, Row, row, trace
+from tests.kineto_files import FIRST_US, Row, kineto_alignment, row
 
 Called = tuple[str, str, float, tuple[tuple[int, ...], ...]]
 """(where it is called, op, host time before it, shapes). ``where``: ``0``, ``1`` are blocks, all else is outside."""
@@ -98,10 +97,7 @@ def launched(cat: str, name: str, thread: int, at: float, number: int, stream: i
 
 
 def aligned(folder: Path, events: list[Row]) -> Alignment:
-    path = folder / "made.json"
-    path.write_bytes(trace(events))
-    found = mio2trace.analyse([path]).run.alignment
-    assert found is not None
+    found = kineto_alignment(folder, events)
     return found
 
 

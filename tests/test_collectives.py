@@ -19,7 +19,7 @@ from mio2trace.ops.aten import plain
 from mio2trace.ops.operation import problem_name
 from mio2trace.trace import Slice
 from tests.conftest import shared_folder
-from tests.kineto_files import FIRST_US, Row, row, trace
+from tests.kineto_files import FIRST_US, Row, kineto_file, row
 
 BYTES = {"Float": 4, "BFloat16": 2, "Half": 2, "Long": 8, "Int": 4, "Byte": 1}
 SAMPLES = (
@@ -109,8 +109,7 @@ def reducing() -> list[Row]:
 
 def test_trace_and_table_have_them(tmp_path: Path) -> None:
     """2000 bytes in 2 us are 1 GB/s, of four ranks 1.5 on the bus."""
-    path = tmp_path / "made.json"
-    path.write_bytes(trace(reducing()))
+    path = kineto_file(tmp_path, reducing())
     result = mio2trace.convert(path, output=tmp_path / "out.json")
     (made,) = [one for one in result.trace.events() if isinstance(one, Slice) and one.category == "operation"]
     args = dict(made.args) | dict(made.shared or {})

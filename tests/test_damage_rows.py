@@ -12,9 +12,8 @@ import pytest
 from benchmarks.damage import Result, loaded, measured, reliability, shortfalls, unreliable
 from benchmarks.damage_score import Tally, tallies
 from benchmarks.damages import losses, prints, processes, profiles
-from benchmarks.damages.clocks import STAMP
 from benchmarks.damages.rows import ROWS, Row
-from benchmarks.damages.run import MIOPEN, CannotError, Mutation, Run, with_log
+from benchmarks.damages.run import CannotError, Mutation, Run, with_log
 from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK, TWIN, twin
 from mio2trace import analyse
 from mio2trace.align import align
@@ -97,13 +96,6 @@ def test_a_link_to_another_runs_line_is_wrong(small: Run, tmp_path: Path) -> Non
     assert layers.wrong_and_sure == layers.links > 0
 
 
-@pytest.mark.shared
-def test_a_case_is_the_same_each_time() -> None:
-    """What is drawn depends on the row, the set and the seed alone."""
-    case = ("2 % of lines lost", SMALL, HIDDEN, 1)
-    assert measured(shared_folder(), case) == measured(shared_folder(), case)
-
-
 def test_what_is_below_the_promise_is_said() -> None:
     """Wrong and sure links, too few right ones, a refusal, a crash; of wrong runs links that are believed."""
     good = Tally(kernels=1000, right=1000, links=1000)
@@ -132,24 +124,6 @@ def test_confidence_that_is_not_true_is_said() -> None:
     for number in range(100):
         tally.add(linked=True, right=True, true=number > 0, confidence=1.0, text="")
     assert len(list(unreliable("operations", tally))) == 1
-
-
-@pytest.mark.shared
-def test_prefixes_come_before_every_line(small: Run) -> None:
-    changed = prints.prefixed("kubernetes")(small, Random(1))
-    assert all(b" stderr F " in line[:50] for line in changed.log)
-    assert sum(MIOPEN.search(line) is not None for line in changed.log) > 0
-
-
-@pytest.mark.shared
-def test_another_run_of_a_program_prints_the_same_with_other_times(small: Run) -> None:
-    """Later by the gap, each step and each printed time a few per cent off, in order."""
-    again = processes.rerun(small.log, Random(1), way=1)
-    assert len(again) == len(small.log)
-    assert again != small.log
-    stamps = [match[0] for line in again if (match := STAMP.search(line))]
-    assert stamps == sorted(stamps)
-    assert stamps[0] > max(match[0] for match in map(STAMP.search, small.log) if match is not None)
 
 
 @pytest.mark.shared

@@ -14,7 +14,7 @@ from mio2trace.findings import Finding, Subject, findings
 from mio2trace.measures import Measures
 from tests.conftest import shared_folder
 from tests.headlines import measured, rows, samples
-from tests.kineto_files import Row, row, trace
+from tests.kineto_files import Row, kineto_file, row
 
 STEPS, EACH = 4, 100
 """Steps, and launches in each."""
@@ -58,8 +58,7 @@ def sampled(part: float, seed: int = 1) -> list[Row]:
 
 def said(events: list[Row], folder: Path) -> tuple[Measures, list[Finding]]:
     """The program's measures and findings; both counts agree on what is missing."""
-    path = folder / "rank0.pt.trace.json"
-    path.write_bytes(trace(events))
+    path = kineto_file(folder, events, "rank0.pt.trace.json")
     assert [one.wrong for one in rows(path, path.name)] == [{}]
     (one,) = measured(path)
     return one, findings(Subject(one))
@@ -91,8 +90,7 @@ def test_a_sampled_file_is_incomplete_and_its_gaps_may_be_work(seed: int, tmp_pa
 
 
 def test_the_answer_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "rank0.pt.trace.json"
-    path.write_bytes(trace(sampled(0.1)))
+    path = kineto_file(tmp_path, sampled(0.1), "rank0.pt.trace.json")
     shown = CliRunner().invoke(cli, ["report", str(path)]).stdout
     assert "PROFILE INCOMPLETE" in shown
     assert "or missing work" in shown

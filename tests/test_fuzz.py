@@ -219,23 +219,6 @@ def test_every_reader_is_fed() -> None:
     assert set(own.KINDS) <= {kind for fed in covered.READERS.values() for kind in fed.by}
 
 
-def test_a_new_reader_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By what it calls: a decoder, a file that is opened, SQL over a file."""
-    monkeypatch.setattr(covered, "PACKAGE", tmp_path)
-    for number, call in enumerate(
-        (
-            "json.loads(x)",
-            "open(x)",
-            "path.read_bytes()",
-            "msgspec.json.decode(x)",
-            "execute('SELECT 1 FROM read_parquet(x)')",
-        )
-    ):
-        (tmp_path / f"new_{number}.py").write_text(f"def read(x):\n    return {call}\n")
-    (tmp_path / "other.py").write_text("def count(x):\n    return len(x)\n")
-    assert list(covered.reading()) == [f"new_{number}.py" for number in range(5)]
-
-
 def test_a_lost_kernel_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The independent sum is another than that of a program that loses time."""
     monkeypatch.setattr(own, "_rocpd_sum", lambda data: 1)

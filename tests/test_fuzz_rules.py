@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import fuzz
 from benchmarks.fuzz_logs import check, decoded, mutated
 from benchmarks.log_speed import grown
 from mio2trace.model.miopen import Command, MiopenLog
@@ -21,7 +19,7 @@ from mio2trace.source import Source
 from mio2trace.trace import Trace
 from mio2trace.writers import native
 from tests.fuzz import law, looks, rules
-from tests.native_packets import Drawn, Picture, read_json, read_native
+from tests.native_packets import Drawn, Picture, read_native
 from tests.small_runs import as_json, benchmark
 from tests.test_miopen_log import MIXED
 from tests.test_ops import conv_entry, entry
@@ -98,15 +96,6 @@ def test_a_native_trace_that_differs_is_seen(monkeypatch: pytest.MonkeyPatch) ->
         law.judge(FILES, 0)
 
 
-def test_a_call_may_have_the_name_of_a_heading() -> None:
-    """A call of the name that Chrome JSON gives to a process's heading is drawn as any other."""
-    names = [["process_name", "GPU"], ["thread_name", "Queue"]]
-    events = [{"ph": "M", "pid": 1, "tid": 2, "ts": 0, "name": key, "args": {"name": name}} for key, name in names]
-    call = {"ph": "X", "pid": 1, "tid": 2, "ts": 0.01, "dur": 0.005, "name": "process_name", "cat": "api", "args": {}}
-    picture = read_json(json.dumps({"traceEvents": [*events, call]}).encode())
-    assert picture.slices == [Drawn("GPU", "Queue", 10, 5, "process_name", "api", {})]
-
-
 def test_an_order_that_matters_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert looks.judge_order(FILES, "enqueue") == "trace"
     outcomes = iter([b"one", b"other", "refused", b"one"])
@@ -137,23 +126,6 @@ def test_an_output_that_is_wrong_is_seen(
     monkeypatch.setattr(CliRunner, "invoke", lambda *_: Done())
     with pytest.raises(law.ViolationError, match=wrong):
         looks.judge_command(FILES, words)
-
-
-def test_a_fault_is_counted_once_with_its_smallest_case() -> None:
-    """Two inputs that fail at one place are one fault, whatever their texts say."""
-    signatures = []
-    for text in ("x", "another"):
-        try:
-            try:
-                json.loads(text)
-            except ValueError as error:
-                raise law.ViolationError(f"ValueError: {text}") from error
-        except law.ViolationError as error:
-            signatures.append(law.signature(error))
-    assert signatures[0] == signatures[1]
-    assert law.signature(law.ViolationError("rule: k at 17")) == law.signature(law.ViolationError("rule: k at 4"))
-    found = [fuzz.Violation("a", "", f"1/{size}", size) for size in (30, 10, 20)] + [fuzz.Violation("b", "", "1/1", 1)]
-    assert [(number, one.size) for number, one in fuzz.by_fault(found)] == [(3, 10), (1, 1)]
 
 
 # -- Damaged logs: what `benchmarks/fuzz_logs.py` does with 20,000, here with a few.

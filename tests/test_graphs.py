@@ -20,7 +20,7 @@ from mio2trace.measures import Measures
 from mio2trace.ops.operation import Operation
 from tests.conftest import shared_folder
 from tests.headlines import measured, rows
-from tests.kineto_files import FIRST_US, Row, row, trace
+from tests.kineto_files import FIRST_US, Row, kineto_file, row, trace
 
 PAIRS = {
     "vllm_decode_full": (["graphs/vllm_decode_full.replay.json.gz", "graphs/vllm_decode_full.capture.json.gz"], 421),
@@ -389,8 +389,7 @@ def kernel(name: str, start: float, length: float, number: int, *, stream: int =
 
 
 def said(events: list[Row], folder: Path) -> Measures:
-    path = folder / "rank0.pt.trace.json"
-    path.write_bytes(trace(events))
+    path = kineto_file(folder, events, "rank0.pt.trace.json")
     assert [one.wrong for one in rows(path, path.name)] == [{}]
     (one,) = measured(path)
     return one

@@ -22,7 +22,7 @@ from mio2trace.readers.base import ReadOptions
 from mio2trace.source import Source
 from mio2trace.trace import Slice
 from tests.conftest import shared_folder
-from tests.kineto_files import BASE_NS, FIRST_US, Row, row, rows, trace
+from tests.kineto_files import BASE_NS, FIRST_US, Row, kineto_alignment, kineto_file, row, rows, trace
 
 SAMPLES = (
     "rocm/kineto_mi210_gpu_only.json.gz",
@@ -274,10 +274,7 @@ def test_an_external_id_that_repeats_the_correlation_names_no_op(tmp_path: Path)
     """As PyTorch 2.0 writes it. The op with that number launched something else, or nothing."""
 
     def launched_by(events: list[Row]) -> dict[str, str]:
-        path = tmp_path / "made.json"
-        path.write_bytes(trace(events))
-        alignment = mio2trace.analyse([path]).run.alignment
-        assert alignment is not None
+        alignment = kineto_alignment(tmp_path, events)
         names = {operation.index: operation.primitive for operation in alignment.links.operations}
         of = alignment.links.operation_of
         return {one.name: names.get(of[at], "") for at, one in enumerate(alignment.profile.activities)}
@@ -329,8 +326,7 @@ def test_sizes_may_be_text_and_calls_may_have_the_version_of_their_interface(tmp
 def test_work_of_a_device_that_is_not_read_is_a_problem(tmp_path: Path) -> None:
     """Where a profile has no other: it was not the program that ran nothing."""
     host = [event for event in rows() if event["cat"] in ("cpu_op", "user_annotation")]
-    path = tmp_path / "made.json"
-    path.write_bytes(trace([*host, row("mtia_ccp_events", "fill", 0, 1, FIRST_US, 5)]))
+    path = kineto_file(tmp_path, [*host, row("mtia_ccp_events", "fill", 0, 1, FIRST_US, 5)])
     with pytest.raises(InputError, match=r"no kernel, copy or build in the profile: row of category mtia_ccp_events"):
         mio2trace.convert(path)
     path.write_bytes(trace(host))
@@ -549,8 +545,7 @@ def test_a_correlation_may_be_called_external_id(tmp_path: Path) -> None:
         if event["cat"] in ("cuda_runtime", "kernel", "gpu_memcpy", "gpu_memset"):
             event["args"]["External id"] = event["args"].pop("correlation")
     op = row("cpu_op", "aten::other", 542, 542, FIRST_US + 300, 5, External_id=71)
-    path = tmp_path / "made.json"
-    path.write_bytes(trace([*events, op]))
+    path = kineto_file(tmp_path, [*events, op])
     (profile,) = read(path)
     expected, _ = read_bytes(tmp_path, trace([*rows(), op]))
     assert comparable(profile) == comparable(expected)
@@ -569,9 +564,7 @@ def test_two_processes_are_two_profiles(tmp_path: Path) -> None:
     launch = row("cuda_runtime", "hipLaunchKernel", 600, 600, FIRST_US, 2, correlation=500)
     launch["args"] |= {"grid": [3, 1, 1], "block": [64, 1, 1]}
     second = [launch, row("kernel", "of_the_second", 3, 0, FIRST_US + 9, 2, correlation=500)]
-    path = tmp_path / "two.json"
-    path.write_bytes(trace(rows() + second))
-    one, other = read(path)
+    one, other = read(kineto_file(tmp_path, rows() + second, "two.json"))
     assert [a.name for a in other.activities] == ["of_the_second"]
     assert other.activities[0].grid == (192, 1, 1)
     assert len(one.activities) == 5

@@ -14,7 +14,7 @@ from mio2trace.readers import kineto
 from mio2trace.readers.base import ReadOptions
 from mio2trace.source import Source
 from tests.headlines import rows
-from tests.kineto_files import BASE_NS, FIRST_US, Row, row, trace
+from tests.kineto_files import BASE_NS, FIRST_US, Row, kineto_file, row, trace
 
 PIDS = (542, 777)
 LAUNCHES = (
@@ -145,9 +145,7 @@ def test_a_job_has_the_copies_of_each_process(tmp_path: Path) -> None:
     made = Made()
     for number in range(40):
         made.launch(PIDS[number % 2], number // 2, 100 + number, 20 * number, 2 + number % 2)
-    path = tmp_path / "made.json"
-    path.write_bytes(trace(made.events))
-    run = mio2trace.analyse(path).run
+    run = mio2trace.analyse(kineto_file(tmp_path, made.events)).run
     assert run.is_job
     copies = {
         profile.process.label: sum(activity.kind == "copy" for activity in profile.activities)
@@ -203,8 +201,7 @@ def test_steps_of_a_process_without_anything_else(tmp_path: Path) -> None:
         begin = FIRST_US + 100 * at
         events.append(row("cuda_runtime", "hipLaunchKernel", 542, 542, begin + 10, 5, correlation=at + 1))
         events.append(row("kernel", "own", 2, 0, begin + 20, 30, device=2, stream=0, correlation=at + 1))
-    path = tmp_path / "rank0.pt.trace.json"
-    path.write_bytes(trace(events))
+    path = kineto_file(tmp_path, events, "rank0.pt.trace.json")
     (one,) = rows(path, path.name)
     assert one.wrong == {}
     assert one.said is not None

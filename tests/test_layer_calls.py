@@ -39,7 +39,7 @@ from mio2trace.model.profile import Activity
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 from tests.conftest import shared_folder
-from tests.kineto_files import FIRST_US, Row, row, trace
+from tests.kineto_files import FIRST_US, Row, kineto_alignment, kineto_file, row
 from tests.records import made_operation, opencl_profile
 
 PART = st.floats(0.01, 1.0)
@@ -480,10 +480,7 @@ def step(ops: list[Op], first: float, key: int, mark: str = "") -> list[Row]:
 
 def told(folder: Path, events: list[Row]) -> list[tuple[str, str | None, int | None, bool]]:
     """(layer, direction, iteration, whether sure) of each kernel."""
-    path = folder / "made.json"
-    path.write_bytes(trace(events))
-    found = mio2trace.analyse([path]).run.alignment
-    assert found is not None
+    found = kineto_alignment(folder, events)
     return [layer_at(found, position) for position in range(len(found.profile.activities))]
 
 
@@ -548,9 +545,7 @@ def test_an_only_step_holds_and_awaits_what_follows_its_layers(tmp_path: Path) -
         row("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 2, 5, FIRST_US + 92, 400, device=2, stream=5,
             correlation=199),
     ]  # fmt: skip
-    path = tmp_path / "made.json"
-    path.write_bytes(trace(events))
-    (measures,) = mio2trace.analyse([path]).run.measures
+    (measures,) = mio2trace.analyse([kineto_file(tmp_path, events)]).run.measures
     (spent,) = measures.steady.told.all
     assert spent.kernel_ns == 415_000
     assert spent.step_ns == 492_000 - 24_000
@@ -566,9 +561,7 @@ def test_an_unmarked_step_of_training_lasts_until_the_next(tmp_path: Path, is_tr
         events += (
             rows if is_trained else [*rows[:12], *step([POOLED], FIRST_US + 1000 * number + 100, 1000 + number)[:4]]
         )
-    path = tmp_path / "made.json"
-    path.write_bytes(trace(events))
-    (measures,) = mio2trace.analyse([path]).run.measures
+    (measures,) = mio2trace.analyse([kineto_file(tmp_path, events)]).run.measures
     lengths = [one.step_ns or 0 for one in measures.steady.told.all]
     assert [length // 1000 for length in lengths[:3]] == [1000 if is_trained else lengths[3] // 1000] * 3
     assert lengths[3] < 200_000
@@ -594,10 +587,7 @@ def test_ranges_around_unmarked_steps_leave_nothing_out(tmp_path: Path, is_each:
             row("user_annotation", "train", 7, 7, FIRST_US, 3000, External_id=1),
             *(one for one in events if one["name"] != "sum" and one["tid"] != 8),
         ]
-    path = tmp_path / "made.json"
-    path.write_bytes(trace(events))
-    found = mio2trace.analyse([path]).run.alignment
-    assert found is not None
+    found = kineto_alignment(tmp_path, events)
     iterations = [found.links.iteration_of(position) for position in range(len(found.profile.activities))]
     assert iterations == ([1] * 7 + [2] * 7 if is_each else [None, *[1] * 6, *[2] * 5])
 
@@ -622,9 +612,7 @@ def test_modules_are_better(tmp_path: Path) -> None:
         ([module, *events], mio2trace.AnalysisOptions()),
         (events, mio2trace.AnalysisOptions(without=frozenset(("sequence",)))),
     ):
-        path = tmp_path / "made.json"
-        path.write_bytes(trace(made))
-        found = mio2trace.analyse([path], options).run.alignment
+        found = mio2trace.analyse([kineto_file(tmp_path, made)], options).run.alignment
         assert found is not None
         assert "sequence" not in found.links.layer_by
 

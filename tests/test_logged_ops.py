@@ -14,7 +14,7 @@ from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.operation import Operation
 from mio2trace.trace import Slice
 from tests.conftest import shared_folder
-from tests.kineto_files import FIRST_US, row, rows, trace
+from tests.kineto_files import FIRST_US, kineto_file, row, rows
 from tests.records import made_operation, other_operation
 
 CALL_OF = {
@@ -98,8 +98,7 @@ def test_a_log_of_other_calls_is_said_to_be_beside(tmp_path: Path) -> None:
         "MIOpen(HIP): miopenStatus_t miopenConvolutionForward(miopenHandle_t){\n"
         "xDesc = 1, 3, 8, 8\nwDesc = 4, 3, 3, 3\nconvDesc = 0, 0, 1, 1, 1, 1, \nyDesc = 1, 4, 6, 6\n}\n"
     )
-    profile = tmp_path / "trace.json"
-    profile.write_bytes(trace())
+    profile = kineto_file(tmp_path, name="trace.json")
     result = convert(log, profile, by_order_alone=True)
     said = {note.kind for note in result.notes if note.problem}
     assert any(kind.startswith("no op of the profile is a call in MIOpen's log") for kind in said)
@@ -107,18 +106,14 @@ def test_a_log_of_other_calls_is_said_to_be_beside(tmp_path: Path) -> None:
 
 def test_the_track_of_ops_is_called_after_what_is_on_it(tmp_path: Path) -> None:
     """PyTorch's ops are no calls of MIOpen."""
-    profile = tmp_path / "trace.json"
-    profile.write_bytes(trace())
-    names = {track.name for track in convert(profile).trace.tracks}
+    names = {track.name for track in convert(kineto_file(tmp_path, name="trace.json")).trace.tracks}
     assert "PyTorch ops" in names
     assert "MIOpen calls" not in names
 
 
 def test_a_gpu_has_the_number_that_hip_gives_it(tmp_path: Path) -> None:
     """Device 2 alone is GPU 2."""
-    profile = tmp_path / "trace.json"
-    profile.write_bytes(trace())
-    names = [process.name for process in convert(profile).trace.processes]
+    names = [process.name for process in convert(kineto_file(tmp_path, name="trace.json")).trace.processes]
     assert "GPU 2 (AMD Instinct MI300X)" in names
 
 
@@ -126,17 +121,14 @@ def test_a_gpu_without_a_number_is_not_drawn_as_another(tmp_path: Path) -> None:
     """What the profiler does not number is none of those that it does."""
     events = rows()
     events[8]["pid"] = -1
-    profile = tmp_path / "trace.json"
-    profile.write_bytes(trace(events))
-    names = [process.name for process in convert(profile).trace.processes]
+    names = [process.name for process in convert(kineto_file(tmp_path, events, "trace.json")).trace.processes]
     assert {"GPU 2 (AMD Instinct MI300X)", "GPU without number 1 (AMD Instinct MI300X)"} <= set(names)
 
 
 def test_calls_and_kernels_name_their_correlation_alike(tmp_path: Path) -> None:
     """`correlation_id`, in both; SQL joins them by it."""
-    profile = tmp_path / "trace.json"
-    profile.write_bytes(trace())
-    slices = [event for event in convert(profile).trace.events() if isinstance(event, Slice)]
+    trace = convert(kineto_file(tmp_path, name="trace.json")).trace
+    slices = [event for event in trace.events() if isinstance(event, Slice)]
     of_calls, of_kernels = (
         {one.args.get("correlation_id") for one in slices if one.category == category} for category in ("api", "kernel")
     )
@@ -149,9 +141,7 @@ def test_a_thread_without_an_id_is_not_drawn_as_another(tmp_path: Path) -> None:
     events = [
         *rows(), row("cpu_op", "aten::a", 542, None, FIRST_US, 5), row("cpu_op", "aten::b", 542, 1, FIRST_US, 5),
     ]  # fmt: skip
-    profile = tmp_path / "trace.json"
-    profile.write_bytes(trace(events))
-    names = [track.name for track in convert(profile).trace.tracks]
+    names = [track.name for track in convert(kineto_file(tmp_path, events, "trace.json")).trace.tracks]
     assert {"Thread 1", "Thread without id", "Thread 542"} <= set(names)
     assert len(set(names)) == len(names)
 
@@ -159,9 +149,7 @@ def test_a_thread_without_an_id_is_not_drawn_as_another(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("word", "kept"), [("range", {"correlation"}), ("correlation", set())])
 def test_what_the_profile_itself_states_may_be_left_out(word: str, kept: set[str], tmp_path: Path) -> None:
     """Each of the two by itself: ranges give layers, correlation gives operations."""
-    profile = tmp_path / "trace.json"
-    profile.write_bytes(trace())
-    found = convert(profile, without=[word]).metadata["attribution"]
+    found = convert(kineto_file(tmp_path, name="trace.json"), without=[word]).metadata["attribution"]
     assert set(found.get("operation_by", {})) == kept
     assert set(found["layer_by"]) == (set() if word == "range" else {"range"})
 
@@ -180,8 +168,7 @@ def test_gradients_are_told_apart_beside_a_log_of_several_threads(tmp_path: Path
         start = FIRST_US + 310 + 20 * number
         events.append(row("cuda_runtime", "hipExtModuleLaunchKernel", 542, 543, start, 5, **ids))
         events.append(row("kernel", name, 2, 0, start + 10, 5, **ids))
-    profile = tmp_path / "trace.json"
-    profile.write_bytes(trace(events))
+    profile = kineto_file(tmp_path, events, "trace.json")
     entry = (
         "node1 {tid} MIOpen(HIP): miopenStatus_t miopenConvolutionForward(miopenHandle_t){{\n"
         "node1 {tid} MIOpen(HIP): xDesc = 10, 64, 56, 56\nnode1 {tid} MIOpen(HIP): wDesc = 64, 64, 3, 3\n"

@@ -28,7 +28,7 @@ from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile
 from mio2trace.notes import NOT_JOINED, NOT_USED, InputError, Notes
 from tests.conftest import ROOT, shared_folder
-from tests.kineto_files import trace
+from tests.kineto_files import kineto_file
 from tests.records import enqueued, made_operation
 from tests.small_runs import Program, as_json
 
@@ -88,9 +88,7 @@ def kernel_trace(folder: Path) -> Path:
 
 
 def kineto_trace(folder: Path) -> Path:
-    path = folder / "trace.json"
-    path.write_bytes(trace())
-    return path
+    return kineto_file(folder, name="trace.json")
 
 
 def rocpd(folder: Path) -> Path:

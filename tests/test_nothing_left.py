@@ -12,7 +12,7 @@ import pytest
 
 import mio2trace
 from mio2trace.source import Source
-from tests.kineto_files import trace
+from tests.kineto_files import kineto_file
 
 TRACES = Path(__file__).resolve().parent.parent / "traces"
 
@@ -47,8 +47,7 @@ def test_an_analysis_that_is_let_go_leaves_no_circles(run: str) -> None:
 @pytest.mark.parametrize("suffix", [".pftrace", ".json"])
 def test_a_conversion_keeps_neither_reader_nor_writer(suffix: str, tmp_path: Path) -> None:
     """A reader has numbers of all rows of a file, of which most are not drawn; it is gone before the first is."""
-    path = tmp_path / "run.json"
-    path.write_bytes(trace())
+    path = kineto_file(tmp_path, name="run.json")
 
     def there() -> Counter[str]:
         parts = ("mio2trace.readers.", "mio2trace.source", "mio2trace.writers.")

@@ -19,7 +19,7 @@ from mio2trace.measures import Measures
 from tests import oracle
 from tests import test_v3_json as v3
 from tests.headlines import Row, measured, rows
-from tests.kineto_files import FIRST_US, row, trace
+from tests.kineto_files import FIRST_US, kineto_file, row
 from tests.oracle import rules
 
 US = 1000
@@ -200,8 +200,6 @@ def test_kernels_without_sizes_of_one_graph_launch_are_no_steps(launches: int, t
             row("kernel", f"k{place % 2}", 2, 0, first + 10 * place + 10, 5, device=2, stream=0, correlation=number + 1)
             for place in range(60)
         ]
-    path = tmp_path / "made.json"
-    path.write_bytes(trace(events))
-    (measures,) = mio2trace.analyse(path).run.measures
+    (measures,) = mio2trace.analyse(kineto_file(tmp_path, events)).run.measures
     assert measures.steady.told.told_by == told_by
     assert len(measures.steady.told.all) == launches

@@ -13,7 +13,7 @@ from mio2trace.align import Alignment
 from mio2trace.cli import cli
 from mio2trace.measures import Measures
 from tests.headlines import devices, differences, measured, second_opinion
-from tests.kineto_files import Row, row, trace
+from tests.kineto_files import Row, kineto_file, row, trace
 
 MAIN, SIDE = 3, 2
 DECODE = "step[DECODE bs=32]"
@@ -36,8 +36,7 @@ def step(name: str, length: float, at: float = 0) -> Row:
 
 def both(folder: Path, events: Iterable[Row]) -> Measures:
     """What the program measured, after the oracle said the same."""
-    path = folder / "made.json"
-    path.write_bytes(trace([*events]))
+    path = kineto_file(folder, [*events])
     (measures,) = measured(path)
     true = second_opinion(path)
     assert [differences(one, other) for one, other in zip(true, devices(measures), strict=True)] == [{}] * len(true)
@@ -143,9 +142,7 @@ def test_a_host_that_waits_for_earlier_work_makes_no_step_cold(tmp_path: Path) -
     for number, at in ((3, 90_100), (4, 101_000)):
         events += [step(f"ProfilerStep#{number}", 10_100, at), *ran(at + 20, at + 10, 9_000, 2 * number)]
         events += ran(at + 9_020, at + 9_010, 1_000, 2 * number + 1)
-    path = tmp_path / "made.json"
-    path.write_bytes(trace(events))
-    (measures,) = measured(path)
+    (measures,) = measured(kineto_file(tmp_path, events))
     told = measures.steady.told
     assert (told.all[0].host_ns, told.all[0].step_ns) == (73_895_000, 10_010_000)
     assert (told.cold, told.steady) == ((), (2, 3, 4))
@@ -222,9 +219,7 @@ def test_calls_of_one_problem_in_many_layers_are_listed_together(layers: int, tm
                 Input_type=["float"] * 2, Input_Strides=[[shape[1], 1] for shape in shapes]),
             *ran(at + 60, at + 20, 100 if number else 120, number + 1),
         ]  # fmt: skip
-    path = tmp_path / "made.json"
-    path.write_bytes(trace(events))
-    block = CliRunner().invoke(cli, ["report", str(path), "-q"]).stdout.splitlines()
+    block = CliRunner().invoke(cli, ["report", str(kineto_file(tmp_path, events)), "-q"]).stdout.splitlines()
     listed = [line[:12].strip() for line in block]
     assert ("problems" in listed, "operations" in listed) == (layers > 1, layers == 1)
     if layers > 1:
@@ -238,9 +233,7 @@ def first_line(folder: Path, steps: Iterable[tuple[int, float, int]]) -> str:
         events += [step(f"ProfilerStep#{number}", 1020, at)]
         for place in range(kernels):
             events += ran(at + 20 + 100 * place, at + 1 + place, 100, len(events), name=f"gemm_{place}")
-    path = folder / "made.json"
-    path.write_bytes(trace(events))
-    block = CliRunner().invoke(cli, [str(path), "-q"]).stdout
+    block = CliRunner().invoke(cli, [str(kineto_file(folder, events)), "-q"]).stdout
     return " ".join(block.partition(" % of the step")[0].split())
 
 
@@ -285,8 +278,7 @@ def test_strict_is_one_rule_for_every_output(output: str, tmp_path: Path, monkey
 
 
 def test_reasons_that_were_asked_for_are_told_quietly_too(tmp_path: Path) -> None:
-    path = tmp_path / "made.json"
-    path.write_bytes(trace([step("ProfilerStep#5", 1000), *ran(200, 100, 50, 1)]))
+    path = kineto_file(tmp_path, [step("ProfilerStep#5", 1000), *ran(200, 100, 50, 1)])
     loud, quiet = (
         CliRunner().invoke(cli, [str(path), "--explain", "kernel 0", *option]).stderr for option in ([], ["-q"])
     )

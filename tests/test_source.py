@@ -28,7 +28,7 @@ from mio2trace.readers.kineto_frames import function_of
 from mio2trace.source import HEAD, Source
 from mio2trace.trace import Slice
 from tests.conftest import shared_folder
-from tests.kineto_files import FIRST_US, Row, row, trace
+from tests.kineto_files import FIRST_US, Row, kineto_alignment, kineto_file, row, trace
 from tests.small_runs import kinds
 
 LINES = b"one\ntwo\r\nthree\rstill three\n\nlast"
@@ -358,10 +358,7 @@ def frame(name: str, begin: float, length: float, own: int, parent: int | None, 
 
 
 def read(folder: Path, events: list[Row]) -> Profile:
-    path = folder / "made.json"
-    path.write_bytes(trace(events))
-    alignment = mio2trace.analyse([path]).run.alignment
-    assert alignment is not None
+    alignment = kineto_alignment(folder, events)
     return alignment.profile
 
 
@@ -413,8 +410,7 @@ def test_order_in_the_file_does_not_matter(tmp_path: Path) -> None:
 
 def test_it_is_in_the_trace_and_in_the_table(tmp_path: Path) -> None:
     """``source`` of the kernel's slice, and a column of operations: no path, no function."""
-    path = tmp_path / "made.json"
-    path.write_bytes(trace(made(MAIN, frame("aiter/jit/core.py(804): wrapper", 10, 100, 2, 1))))
+    path = kineto_file(tmp_path, made(MAIN, frame("aiter/jit/core.py(804): wrapper", 10, 100, 2, 1)))
     result = mio2trace.convert(path, output=tmp_path / "out.json")
     (kernel,) = [one for one in result.trace.events() if isinstance(one, Slice) and one.category == "kernel"]
     assert (kernel.args["source"], kernel.args["library_source"]) == ("train.py:12", "core.py:804")
@@ -464,9 +460,7 @@ def idle(tmp_path: Path, *frames: Row) -> tuple[str, str]:
         row("cuda_runtime", "hipLaunchKernel", 7, 7, FIRST_US + 299_000, 5, correlation=99),
         row("kernel", "k", 0, 0, FIRST_US + 299_010, 980, correlation=99, device=0, stream=0),
     ]
-    path = tmp_path / "trace.json"
-    path.write_bytes(trace(rows))
-    result = CliRunner().invoke(cli, ["report", str(path), "--format", "json"])
+    result = CliRunner().invoke(cli, ["report", str(kineto_file(tmp_path, rows, "trace.json")), "--format", "json"])
     (found,) = [one for one in json.loads(result.stdout)["runs"][0]["findings"] if one["id"] == "idle"]
     return found["number"], found["try"]
 

@@ -16,7 +16,7 @@ from mio2trace.answer import text
 from mio2trace.measures.step_time import StepKind, step_kinds
 from mio2trace.ops.operation import operation_name
 from tests.conftest import shared_folder
-from tests.kineto_files import FIRST_US, Row, row, rows, trace
+from tests.kineto_files import FIRST_US, Row, kineto_file, row, rows
 
 
 def aligned(path: Path) -> Alignment:
@@ -38,9 +38,7 @@ def backward(at: float, sequence: int, number: int, **more: Any) -> list[Row]:
 
 def placed(folder: Path, events: list[Row]) -> dict[str, tuple[str, str | None, int | None, bool]]:
     """Of each kernel: layer, direction, iteration, whether that is sure."""
-    path = folder / "made.json"
-    path.write_bytes(trace(events))
-    alignment = aligned(path)
+    alignment = aligned(kineto_file(folder, events))
     links = alignment.links
     found: dict[str, tuple[str, str | None, int | None, bool]] = {}
     for position, activity in enumerate(alignment.profile.activities):
@@ -100,9 +98,7 @@ def test_a_collective_is_an_operation_and_no_layer(called: str, tmp_path: Path) 
         row("cpu_op", "record_param_comms", 542, 542, FIRST_US + 401, 90, External_id=99),
         *launched(FIRST_US + 420, 990, "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t"),
     ]
-    path = tmp_path / "made.json"
-    path.write_bytes(trace([*rows(), *collective]))
-    alignment = aligned(path)
+    alignment = aligned(kineto_file(tmp_path, [*rows(), *collective]))
     (position,) = (at for at, one in enumerate(alignment.profile.activities) if one.name.startswith("nccl"))
     assert alignment.links.run_of[position] == NONE
     operation = alignment.links.operations[alignment.links.operation_of[position]]
@@ -168,9 +164,7 @@ def test_what_comes_before_the_first_layer_by_sequence_is_set_up(tmp_path: Path)
                 *launched(begun + 10, number, f"{name[6:]}_{step}"),
             ]
         events += launched(at + 200, 100 * step + 90, f"dropout_{step}")
-    path = tmp_path / "made.json"
-    path.write_bytes(trace(events))
-    links = aligned(path).links
+    links = aligned(kineto_file(tmp_path, events)).links
     passes = {
         activity.name: (links.passes[number].phase, links.passes[number].iteration)
         for activity, number in zip(links.activities, links.pass_of, strict=True)
@@ -240,9 +234,7 @@ def served(marks: list[tuple[str, float]]) -> list[Row]:
 
 
 def kinds(folder: Path, events: list[Row]) -> tuple[list[StepKind], mio2trace.Run]:
-    path = folder / "served.json"
-    path.write_bytes(trace(events))
-    run = mio2trace.analyse([path]).run
+    run = mio2trace.analyse([kineto_file(folder, events, "served.json")]).run
     return step_kinds(run.measures[0]), run
 
 
