@@ -6,6 +6,7 @@ T is the kernel time per steady iteration (`mio2trace.measures.steady`); shares 
 from __future__ import annotations
 
 import re
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import cached_property
@@ -156,14 +157,14 @@ class Subject:
         return Found(ns=self.each(ns), share=self.share(ns), **more)
 
     @cached_property
-    def stretches(self) -> list[list[int]]:
+    def stretches(self) -> list[Sequence[int]]:
         """Operations of the kernels and copies of each steady iteration, in order, each once."""
         counted = self.steady.counted
         positions = counted.positions[in_order_of(counted.place_of[counted.positions])]
         operations = np.asarray(self.alignment.links.operation_of)[positions]
         ends = np.cumsum(np.bincount(counted.place_of[positions], minlength=len(self.steady.iterations)))
         parts = np.split(operations, ends[:-1])
-        return [[index for index in dict.fromkeys(part.tolist()) if index != NONE] for part in parts]
+        return [array("q", (index for index in dict.fromkeys(part.tolist()) if index != NONE)) for part in parts]
 
     @property
     def makeup(self) -> Makeup:

@@ -21,7 +21,7 @@ from mio2trace.align.links import DOUBTED, NONE, LayerRun
 from mio2trace.align.operations.rates import CONTRADICTED, LIKE, LINE_NS, MOST_STRAY, STRAY, TOLERANCE_NS
 from mio2trace.evidence import ORDER
 from mio2trace.model.log import LogEvent
-from mio2trace.model.tables import NO, LayerTimes, Numbers, by_key, plain
+from mio2trace.model.tables import NO, LayerTimes, Numbers, by_key, combined, distinct, plain
 
 _SOON_NS = LINE_NS // 4
 _GAP_NS = 8 * LINE_NS
@@ -358,20 +358,25 @@ def _place(attribution: Attribution, axis: Timeline, layers: LayerTimes, places:
     if axis.by_line:
         clock = attribution.clock
         host_ends = np.full(len(layers), NO) if clock is None else clock.hosts_of(layers)
-    columns = zip(layers.key.each(), iterations.tolist(), layers.printed_ns.tolist(), plain(host_ends), strict=True)
+    first, place_of = distinct(combined(iterations, layers.direction.codes))
+    opening = zip(iterations[first].tolist(), layers.direction.take(first).each(), strict=True)
+    passes = np.array([links.pass_id("iteration", iteration, direction) for iteration, direction in opening], np.int64)
+    columns = zip(
+        layers.key.each(), passes[place_of].tolist(), layers.printed_ns.tolist(), plain(host_ends), strict=True
+    )
     runs = [
         links.add_run(
             LayerRun(
                 layer=key.layer,
                 layer_index=key.place,
                 direction=key.direction,
-                pass_=links.pass_id("iteration", iteration, key.direction),
+                pass_=pass_,
                 printed_ns=printed_ns,
                 host_start_ns=None if host_end is None else host_end - printed_ns,
                 host_end_ns=host_end,
             )
         )
-        for key, iteration, printed_ns, host_end in columns
+        for key, pass_, printed_ns, host_end in columns
     ]
     begun, begun_by = _begun(attribution, layers)
     # Of stamps that are coarse no cut is known where the line is.
