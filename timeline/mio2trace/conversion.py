@@ -160,6 +160,7 @@ def convert(  # noqa: PLR0913 - keyword-only options
         )
         if beside is not None:
             beside(analysis)
+            give_back_freed_memory()
         notes = analysis.notes
         runs = list(analysis.runs) if several else _of_one_run(analysis)
         if of_a_job and not (len(runs) == 1 and runs[0].is_job):

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align.links import NONE
 from mio2trace.model.profile import Profile
-from mio2trace.model.tables import NEVER, NO, Codes, Numbers, by_code, present
+from mio2trace.model.tables import NEVER, NO, Codes, Numbers, by_code, by_key, numbers, present
 
 
 class OpenRanges:
@@ -20,46 +20,46 @@ class OpenRanges:
 
     def __init__(self, profile: Profile) -> None:
         ranges, commands = profile.ranges, profile.commands
+        starts, ends, threads = (
+            numbers(map(attrgetter(field), ranges), len(ranges)) for field in ("start_ns", "end_ns", "thread")
+        )
+        is_mark = np.array([made.kind == "mark" for made in ranges], bool)
         self.parent_of = [NONE] * len(ranges)
         self.stated: NDArray[np.bool_] = commands.range >= 0
         self.range_of: Codes = commands.range.copy()
         self.outermost_first: list[int] = []
-        self._ends = np.array([*(made.end_ns for made in ranges), NEVER], np.int64)
-        of_thread: dict[int, list[int]] = defaultdict(list)
-        for place, made in enumerate(ranges):
-            of_thread[made.thread].append(place)
-        is_asked = ~self.stated & (commands.host_start_ns != NO)
-        of_last = {}
-        for thread, places in of_thread.items():
-            # most profiles have them in this order
-            spans = [(ranges[place].start_ns << 64) - ranges[place].end_ns for place in places]
-            if any(map(int.__gt__, spans, spans[1:])):
-                spans_of = dict(zip(places, spans, strict=True))
-                places.sort(key=spans_of.__getitem__)
-            self.outermost_first += places
-            of_last[thread] = self._nest(profile, places)
-        rows = np.flatnonzero(is_asked)
+        self._ends = np.append(ends, NEVER)
+        begins_of, of_last = {}, {}
+        for thread, places in by_key(np.arange(len(ranges)), threads):
+            places = places[np.lexsort((-ends[places], starts[places]))]
+            self.outermost_first += places.tolist()
+            begins_of[thread] = starts[places]
+            begun, ended, are_marks = (column[places].tolist() for column in (starts, ends, is_mark))
+            of_last[thread] = self._nest(begun, ended, are_marks, places.tolist())
+        rows = np.flatnonzero(~self.stated & (commands.host_start_ns != NO))
         lifts = self._lifts() if len(rows) else []
         for thread, own in by_code(rows, commands.thread[rows]):
-            if thread in of_thread:
-                begins = [ranges[place].start_ns for place in of_thread[thread]]
-                self.range_of[own] = self._open_at(commands.host_start_ns[own], begins, of_last[thread], lifts)
+            if thread in begins_of:
+                called = commands.host_start_ns[own]
+                self.range_of[own] = self._open_at(called, begins_of[thread], of_last[thread], lifts)
 
-    def _nest(self, profile: Profile, places: Sequence[int]) -> list[int]:
-        """Set the parents of one thread's ranges. Returns the innermost open range after each begin."""
-        ranges, parent_of = profile.ranges, self.parent_of
-        is_open: list[int] = []
+    def _nest(
+        self, starts: Sequence[int], ends: Sequence[int], are_marks: Sequence[bool], places: Sequence[int]
+    ) -> Sequence[int]:
+        """Set the parents of one thread's ranges, which are in order. Returns the innermost open range after each
+        begin."""
+        parent_of = self.parent_of
+        is_open: list[tuple[int, int]] = []
+        """Of each open range its end and its place."""
         innermost = []
-        for place in places:
-            made = ranges[place]
-            begun = made.start_ns
-            while is_open and ranges[is_open[-1]].end_ns <= begun:
+        for place, begun, end, is_mark in zip(places, starts, ends, are_marks, strict=True):
+            while is_open and is_open[-1][0] <= begun:
                 is_open.pop()
             if is_open:
-                parent_of[place] = is_open[-1]
-            if made.kind != "mark":
-                is_open.append(place)
-            innermost.append(is_open[-1] if is_open else NONE)
+                parent_of[place] = is_open[-1][1]
+            if not is_mark:
+                is_open.append((end, place))
+            innermost.append(is_open[-1][1] if is_open else NONE)
         return innermost
 
     def _lifts(self) -> list[tuple[Numbers, Numbers]]:
@@ -71,7 +71,7 @@ class OpenRanges:
         return lifts
 
     def _open_at(
-        self, times: Numbers, begins: Sequence[int], innermost: Sequence[int], lifts: Sequence[tuple[Numbers, Numbers]]
+        self, times: Numbers, begins: Numbers, innermost: Sequence[int], lifts: Sequence[tuple[Numbers, Numbers]]
     ) -> Numbers:
         """Return the innermost open range at each time. ``begins``, ``innermost``: of the thread's ranges in order."""
         found = np.array([*innermost, NONE])[np.searchsorted(begins, times, "right") - 1]

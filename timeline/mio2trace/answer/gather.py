@@ -42,7 +42,7 @@ from mio2trace.measures.steady import Node, layer_tree
 from mio2trace.measures.step_time import StepTime, step_kinds
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
-from mio2trace.model.tables import distinct, least, most, present
+from mio2trace.model.tables import NEVER, NO, distinct
 from mio2trace.ops.log.statements import alarms
 from mio2trace.ops.operation import Operation, problem_name
 from mio2trace.outgoing import count
@@ -519,43 +519,58 @@ def _problem(subject: Subject, problem: Problem) -> ProblemRow:
     )
 
 
+_AT_ONCE = 1 << 20
+"""Commands: a column of ten million takes 80 MB."""
+
+
 def _thumbnail(subject: Subject) -> Thumbnail | None:
     """Use the device with the most commands: other devices may have other clocks."""
     alignment = subject.alignment
     commands, told = alignment.profile.commands, subject.steady.told
     clock_of = {queue.index: alignment.profile.clock_of(queue.device) for queue in alignment.profile.queues}
-    clocks, counts = np.unique(clock := commands.of_queue(clock_of, 0), return_counts=True)
-    if not len(clocks):
+    clocks = [clock_of.get(queue, 0) for queue in commands.queues.values]
+    counts: Counter[int] = Counter()
+    for clock, number in zip(clocks, np.bincount(commands.queues.codes).tolist(), strict=False):
+        counts[clock] += number
+    if not counts:
         return None
-    rows = np.flatnonzero(commands.has_times & (clock == clocks[np.argmax(counts)]))
+    largest = min(counts, key=lambda clock: (-counts[clock], clock))
+    rows = np.flatnonzero(commands.has_times & (np.array(clocks) == largest)[commands.queues.codes])
     if not len(rows):
         return None
     zero = int(commands.start_ns[rows].min())
     span = int(commands.end_ns[rows].max()) - zero
     if span <= 0:
         return None
-    starts, ends = commands.start_ns[rows] - zero, commands.end_ns[rows] - zero
     kinds = ["setup", "copies", "search", *(_kind(one.number, subject.steady) for one in told.all)]
     numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
-    places, operation_of = told.place_of[rows], np.asarray(alignment.links.operation_of)[rows]
-    kind_of = np.array([*map(numbers.__getitem__, kinds[3:]), numbers["setup"]])[places]
-    kind_of[np.isin(operation_of, [*subject.measures.searches])] = numbers["search"]
-    kind_of[~commands.is_kernel[rows]] = numbers["copies"]
-    firsts, lasts = BINS * starts // span, BINS * ends // span
-    is_short = (firsts == lasts) & (lasts < BINS)  # nearly all: only thousands of kernels are as long as one bin
+    kind_of_place = np.array([*map(numbers.__getitem__, kinds[3:]), numbers["setup"]])
     bins = np.zeros((len(numbers), BINS))
-    np.add.at(bins, (kind_of[is_short], firsts[is_short]), (BINS * (ends - starts) / span)[is_short])
-    for kind, start, end in zip(*(column[~is_short].tolist() for column in (kind_of, starts, ends)), strict=True):
+    long: list[tuple[int, int, int]] = []
+    begun, until = np.full(len(told.all), NEVER), np.full(len(told.all), NO)
+    used: dict[int, None] = {}
+    for begin in range(0, len(rows), _AT_ONCE):
+        own = rows[begin : begin + _AT_ONCE]
+        starts, ends = commands.start_ns[own] - zero, commands.end_ns[own] - zero
+        places, operation_of = told.place_of[own], np.asarray(alignment.links.operation_of)[own]
+        kind_of = kind_of_place[places]
+        kind_of[np.isin(operation_of, [*subject.measures.searches])] = numbers["search"]
+        kind_of[~commands.is_kernel[own]] = numbers["copies"]
+        used |= dict.fromkeys(kind_of[distinct(kind_of)[0]].tolist())
+        firsts, lasts = BINS * starts // span, BINS * ends // span
+        is_short = (firsts == lasts) & (lasts < BINS)  # nearly all: only thousands of kernels are as long as one bin
+        np.add.at(bins, (kind_of[is_short], firsts[is_short]), (BINS * (ends - starts) / span)[is_short])
+        long += zip(*(column[~is_short].tolist() for column in (kind_of, starts, ends)), strict=True)
+        inside = places != NONE
+        np.minimum.at(begun, places[inside], starts[inside])
+        np.maximum.at(until, places[inside], ends[inside])
+    for kind, start, end in long:
         _fill(bins[kind], start, end, span)
-    first, _ = distinct(kind_of)
     names = list(numbers)
-    busy = {names[number]: bins[number].tolist() for number in kind_of[first].tolist()}
-    inside = places != NONE
-    begun = least(places[inside], starts[inside], len(told.all)).tolist()
-    until = most(places[inside], ends[inside], len(told.all)).tolist()
+    busy = {names[number]: bins[number].tolist() for number in used}
     reached = {
-        told.all[place].number: (begun[place], until[place])
-        for place in present(places[inside]).tolist()
+        told.all[place].number: (int(begun[place]), int(until[place]))
+        for place in np.flatnonzero(until != NO).tolist()
         if subject.has_iterations
     }
     return Thumbnail(

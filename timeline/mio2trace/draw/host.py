@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -326,11 +326,13 @@ class Threads:
         ranges, calls, others = profile.ranges, commands.calls, profile.lone_calls
         self._first_call, self._first_other = len(ranges), len(ranges) + len(calls)
         starts, ends, threads = (
-            np.concatenate((numbers((getattr(one, name) for one in ranges), len(ranges)), *of_calls))
-            for name, *of_calls in (
-                ("start_ns", calls.start_ns, others.start_ns),
-                ("end_ns", calls.end_ns, others.end_ns),
-                ("thread", calls.thread, others.thread),
+            np.concatenate(
+                (numbers(map(attrgetter(name), ranges), len(ranges)), *of_calls), dtype=kind, casting="same_kind"
+            )
+            for name, kind, *of_calls in (
+                ("start_ns", np.int64, calls.start_ns, others.start_ns),
+                ("end_ns", np.int64, calls.end_ns, others.end_ns),
+                ("thread", np.int32, calls.thread, others.thread),
             )
         )
         is_drawn = (starts != NO) & (ends != NO)
@@ -346,20 +348,35 @@ class Threads:
         order[self._first_call : self._first_other] = self._first_call + np.argsort(first[:-1], kind="stable")
         order = order[is_drawn[order]]
         del first, is_drawn
-        starts, ends, threads = axis.all_at(starts[order]), axis.all_at(ends[order]), threads[order]
+        threads = threads[order]  # each column of ten million calls takes 80 MB: here one after the other is made
+        starts = axis.all_at(starts[order])
+        ends = axis.all_at(ends[order])
         # What takes no time gets a nanosecond of the row: a viewer shows it, and users can point at it.
         is_short = ends <= starts
         np.minimum(starts, _MOST - 1, out=starts, where=is_short)
         np.maximum(ends, starts + 1, out=ends, where=is_short)
+        own = [
+            (thread, rows[np.argsort(starts[rows], kind="stable")])
+            for thread, rows in by_code(np.arange(len(order), dtype=np.int32), threads)
+        ]
+        del threads, is_short
+        in_order = np.concatenate([order[:0], *(rows for _, rows in own)])
+        counts = [(thread, len(rows)) for thread, rows in own]
+        del own
+        starts = starts[in_order]
+        ends = ends[in_order]
+        everything = _Row(starts, ends, order[in_order])
+        del starts, ends, order, in_order
         self._rows: list[tuple[Thread, int, _Row]] = []
-        parts = by_code(np.arange(len(order), dtype=np.int32), threads)
-        del threads, is_short  # each column of ten million calls takes 80 MB
-        for thread, own in parts:
-            own = own[_in_order(starts[own], ends[own])]
-            row = _Row(starts[own], ends[own], order[own])
+        begin = 0
+        for thread, count in counts:
             known = profile.threads[thread] if thread < len(profile.threads) else Thread(index=thread)
+            row = everything.take(slice(begin, begin + count))
+            if (row.starts[1:] == row.starts[:-1]).any():
+                row = row.take(np.lexsort((-row.ends, row.starts)))  # the longest first
             for lane, nested in enumerate(_nested(row)):
                 self._rows.append((known, lane, nested))
+            begin += count
 
     def show_only(self, chosen: Chosen) -> None:
         """Draw no more than that from now on: calls of drawn activities, and what overlaps the drawn time."""
@@ -367,11 +384,12 @@ class Threads:
         launched = np.bincount(self._item_of + 1, minlength=self._first_other + len(self._profile.lone_calls) + 1)[1:]
         rows = []
         for thread, lane, row in self._rows:
-            starts, ends = chosen.clipped(row.starts, row.ends)
-            wanted = launched[row.items] > 0
-            if not chosen.longest_only:
-                wanted |= chosen.have_time(row.starts, row.ends) & (row.ends - row.starts >= chosen.min_ns)
-            kept = _Row(starts, ends, row.items).take((starts < ends) & wanted)
+            # each column of ten million calls takes 80 MB
+            parts = [
+                _chosen(row.take(slice(first, first + _AT_ONCE)), launched, chosen)
+                for first in range(0, len(row.items), _AT_ONCE)
+            ]
+            kept = _Row(*map(np.concatenate, zip(*parts, strict=True)))
             if len(kept.items):
                 rows.append((thread, lane, kept))
         self._rows = rows
@@ -416,6 +434,15 @@ class Threads:
         counts = np.bincount(item_of + 1, minlength=self._first_other + len(self._profile.lone_calls) + 1)
         activities = np.argsort(item_of, kind="stable").astype(np.int32)
         return _Launches(activities, np.cumsum(counts)[:-1].astype(np.int32), counts[1:].astype(np.int32))
+
+
+def _chosen(row: _Row, launched: Numbers, chosen: Chosen) -> _Row:
+    """Return what of a row is drawn. ``launched``: how many drawn activities each item launched."""
+    starts, ends = chosen.clipped(row.starts, row.ends)
+    wanted = launched[row.items] > 0
+    if not chosen.longest_only:
+        wanted |= chosen.have_time(row.starts, row.ends) & (row.ends - row.starts >= chosen.min_ns)
+    return _Row(starts, ends, row.items).take((starts < ends) & wanted)
 
 
 class _Launches(NamedTuple):
@@ -510,15 +537,6 @@ class _Looks:
                 self._inputs[id(what.inputs)] = inputs_args(what.inputs)
             shared = self._inputs[id(what.inputs)]
         return Slice(track, 0, 0, name_of, what.kind, NO_ARGS, shared)
-
-
-def _in_order(starts: Numbers, ends: Numbers) -> Numbers:
-    """Return the rows by start, longest first."""
-    order = np.argsort(starts, kind="stable")
-    ordered = starts[order]
-    if (ordered[1:] == ordered[:-1]).any():
-        order = np.lexsort((-ends, starts))
-    return order
 
 
 def _nested(row: _Row) -> list[_Row]:

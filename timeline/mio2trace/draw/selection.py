@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mio2trace.align import Alignment
 from mio2trace.draw.base import TimeBase, on_axis
 from mio2trace.measures import Measures
-from mio2trace.model.tables import NO, Numbers, least, most
+from mio2trace.model.tables import NO, Numbers, added, least, most, sorted_pool
 from mio2trace.notes import Notes, OptionError
 from mio2trace.patterns import late
 
@@ -179,7 +179,7 @@ def choose(selection: Selection, alignment: Alignment, base: TimeBase, origin: i
         runs=frozenset(np.asarray(links.run_of)[drawn].tolist()),
         operations=frozenset(np.asarray(links.operation_of)[drawn].tolist()),
         left_out=outside + short + not_longest,
-        left_out_ns=sum((ends - starts)[left_out].tolist()),
+        left_out_ns=added((ends - starts)[left_out]),
     )
 
 
@@ -195,9 +195,9 @@ def _reaches(times: _Times, codes: NDArray[Any], rows: NDArray[np.bool_]) -> dic
     """Return for each code of some activities with times from when to when these reach."""
     starts, ends, is_timed = times
     rows = rows & is_timed
-    known, places = np.unique(codes[rows], return_inverse=True)
+    known, places = sorted_pool(codes[rows])
     first, last = least(places, starts[rows], len(known)), most(places, ends[rows], len(known))
-    return dict(zip(known.tolist(), zip(first.tolist(), last.tolist(), strict=True), strict=True))
+    return dict(zip(known, zip(first.tolist(), last.tolist(), strict=True), strict=True))
 
 
 def _listed(numbers: Sequence[int]) -> str:
@@ -262,7 +262,7 @@ class _Passes:
     def _of_passes(self, number: int, direction: str | None) -> list[tuple[int, int]]:
         wanted = [one.iteration == number and direction in (None, one.direction) for one in self._links.passes]
         rows = np.array([*wanted, False])[self._pass_of]
-        return [*_reaches(self._times, np.zeros(len(rows)), rows).values()]
+        return [*_reaches(self._times, np.broadcast_to(0, len(rows)), rows).values()]
 
     def _of_layer(self, name: str) -> list[tuple[int, int]]:
         """Return the selected executions of a layer."""
@@ -315,7 +315,7 @@ def _spans(
     """Return the spans of the iterations of these numbers, in their order, with any drawn command."""
     told = measures.steady.told
     wanted = frozenset(numbers)
-    place_of = np.asarray(told.place_of, np.int64)
+    place_of = np.asarray(told.place_of)
     rows = np.array([*(one.number in wanted for one in told.all), False])[place_of]
     spans = _reaches(_times(measures.alignment, base), place_of, rows if chosen is None else rows & chosen.drawn)
     return {told.all[place].number: span for place, span in spans.items()}

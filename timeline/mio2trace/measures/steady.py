@@ -50,6 +50,7 @@ from mio2trace.model.tables import (
     Numbers,
     Pool,
     distinct,
+    firsts,
     least,
     most,
     present,
@@ -594,15 +595,25 @@ def _parents(profile: Profile) -> Mapping[str, str]:
 
     A layer that calls itself is within the first other one.
     """
-    ranges = tuple(made for made in profile.ranges if made.kind != "operator" and may_be_layer(made))
+    kinds = Pool.of((made.kind, made.text) for made in profile.ranges)
+    first_of_kind = [profile.ranges[place] for place in firsts(kinds.codes, len(kinds.values)).tolist()]
+    names = Pool.of(
+        layer_of_range(made)[0] if made.kind != "operator" and may_be_layer(made) else None for made in first_of_kind
+    )
+    of_range = names.codes[kinds.codes]
+    rows = np.flatnonzero(names.where(lambda name: name is not None)[kinds.codes])
+    ranges = tuple(map(profile.ranges.__getitem__, rows.tolist()))
     reduced = msgspec.structs.replace(profile, ranges=ranges, activities=())
-    parent_of = OpenRanges(reduced).parent_of
-    names = [layer_of_range(made)[0] for made in ranges]
+    parent_of = np.array([*OpenRanges(reduced).parent_of, NONE])
+    name_of = np.append(of_range[rows], NONE)
+    outer = parent_of[:-1]
+    while (is_same := (outer != NONE) & (name_of[outer] == name_of[:-1])).any():
+        outer = np.where(is_same, parent_of[outer], outer)
+    pairs = name_of[:-1].astype(np.int64) * (len(names.values) + 1) + name_of[outer] + 1
+    first, pair_of = distinct(pairs)
+    columns = (name_of[:-1][first], name_of[outer][first], np.bincount(pair_of, minlength=len(first)))
     found: dict[str, Counter[str]] = defaultdict(Counter)
-    for place, name in enumerate(names):
-        outer = parent_of[place]
-        while outer != NONE and names[outer] == name:
-            outer = parent_of[outer]
-        found[name]["" if outer == NONE else names[outer]] += 1
+    for inner, around, count in zip(*(column.tolist() for column in columns), strict=True):
+        found[names.values[inner] or ""]["" if around == NONE else names.values[around] or ""] += count
     mostly = {name: counts.most_common(1)[0][0] for name, counts in found.items()}
     return {name: outer for name, outer in mostly.items() if outer}

@@ -156,9 +156,10 @@ class _Gaps:
         kinds["queued"] = np.concatenate((ends[is_queued] - starts[is_queued], ends[is_last] - until[is_last]))
         kinds["unknown"] = ends[is_unknown] - starts[is_unknown]
         is_replayed = is_command & commands.is_replayed[position]
-        waited = np.where(is_queued, ends - starts, np.where(on_host, ends - until, 0))
-        is_first = self._first_nodes[commands.call[position]] == ends
-        self._to_graphs = added(waited[is_replayed & is_first]), added(waited[is_replayed & ~is_first])
+        if is_replayed.any():
+            waited = np.where(is_queued, ends - starts, np.where(on_host, ends - until, 0))
+            is_first = self._first_nodes[commands.call[position]] == ends
+            self._to_graphs = added(waited[is_replayed & is_first]), added(waited[is_replayed & ~is_first])
         del ends
         return kinds, (starts[on_host], until[on_host], position[on_host])
 
