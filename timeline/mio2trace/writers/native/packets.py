@@ -76,10 +76,13 @@ _DOUBLE = struct.Struct("<d")
 double = _DOUBLE.pack
 """A fixed64 that holds a double."""
 fixed64 = struct.Struct("<Q").pack
+_ONE_BYTE = [bytes((number,)) for number in range(128)]
 
 
 def varint(number: int) -> bytes:
     """Return an integer of -2^63 .. 2^64-1 in the shortest form; negative ones are ten bytes."""
+    if 0 <= number < 128:
+        return _ONE_BYTE[number]
     if number < 0:
         number += 1 << 64
     out = bytearray()
