@@ -7,6 +7,7 @@ import shutil
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
@@ -118,6 +119,28 @@ def test_error_a_trace_of_kernels_alone(tmp_path: Path) -> None:
     convert(ALEXNET[1], output=out)
     with pytest.raises(InputError, match=r"out\.pftrace: a trace without known iterations"):
         compare(ALEXNET[1], out)
+
+
+@pytest.mark.parametrize("suffix", ["json", "json.gz", "pftrace"])
+def test_a_damaged_trace_is_one_line(suffix: str, tmp_path: Path) -> None:
+    """Cut, or with other bytes in it: refused with a line, or read; never a fault."""
+    out = tmp_path / f"out.{suffix}"
+    convert(*ALEXNET, output=out)
+    whole = out.read_bytes()
+    random = Random(5)
+    refused = 0
+    for number in range(12):
+        damaged = bytearray(whole[: random.randrange(len(whole))] if number % 3 == 0 else whole)
+        for _ in range(number):
+            damaged[random.randrange(len(damaged) // 2, len(damaged))] = random.randrange(256)
+        out.write_bytes(damaged)
+        done = CliRunner().invoke(cli, ["compare", str(out), str(out), "-q"])
+        assert done.exit_code in (0, 1), done.output
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        refused += done.exit_code
+        if done.exit_code:
+            assert len(done.stderr.splitlines()) == 1
+    assert refused
 
 
 @pytest.mark.parametrize(

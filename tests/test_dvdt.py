@@ -457,6 +457,24 @@ def test_error_bytes_after_the_array_are_named() -> None:
     assert kinds(notes) == {"bytes after the end of the profile ignored": 1}
 
 
+@given(st.data())
+def test_error_no_damage_raises(data: st.DataObject) -> None:
+    """Any bytes put anywhere into a profile or its text form: a profile comes out, its enqueues in call order."""
+    text = data.draw(st.sampled_from([SMALL, as_text(small())]))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(text)))
+        text = text[:at] + data.draw(st.binary(max_size=8)) + text[at + data.draw(st.integers(0, 30)) :]
+    profile = read(text, block=data.draw(st.sampled_from([50, 1 << 18])))
+    decoder = BlockDecoder(0, "run.log", ReadOptions(), Notes())
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        decoder.feed(number, line)
+    for found in (profile, decoder.finish(interleaved=False)):
+        if found is not None:
+            indices = [enqueue.number for enqueue in found.activities]
+            assert indices == sorted(set(indices))
+            assert all(index < found.records for index in indices)
+
+
 # -- text blocks ------------------------------------------------------------------------------------------------------
 
 

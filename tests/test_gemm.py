@@ -356,6 +356,24 @@ def test_indirect_sizes_are_never_wrong(
     assert {at: (gemm.m, gemm.n, gemm.k) for at, gemm in found.items()}.items() <= expected.items()
 
 
+@pytest.mark.parametrize("one_temporary", [True, False])
+def test_any_lost_argument_of_an_indirect_gemm(one_temporary: bool) -> None:
+    """Whichever argument of whichever kernel is not known, sizes are right or absent."""
+    part = indirect((50, 70, 90), tiles=(64, 96, 96), beta=True, one_temporary=one_temporary)
+    needed = {(at, index) for at in range(3) for index in (0, 1, 5, 6, 9)}
+    needed |= {(3, index) for index in (0, 1, 2, 5, 6, 7)} | {(4, index) for index in (0, 1, 5, 6)}
+    for at, enqueue in enumerate(part):
+        for index in range(len(enqueue.opencl.arguments)):
+            lost = (*enqueue.opencl.arguments[:index], "", *enqueue.opencl.arguments[index + 1 :])
+            short = enqueue.opencl.arguments[:index]
+            for arguments in (lost, short):
+                lacking = [*part[:at], changed(enqueue, arguments=arguments), *part[at + 1 :]]
+                found = gemms(profile(lacking, [clblast_program(0)]))
+                assert found in ({}, {3: Gemm(50, 70, 90)})
+                if (at, index) in needed:
+                    assert found == {}
+
+
 @given(calls=st.lists(CALL, min_size=2, max_size=4))
 def test_copies_may_lie_between(calls: list[dict[str, Any]]) -> None:
     """Reads and writes, and another queue's kernels, do not part a GEMM from its helpers."""
@@ -364,6 +382,15 @@ def test_copies_may_lie_between(calls: list[dict[str, Any]]) -> None:
     mixed = [enqueue for pair in zip(enqueues, others, strict=True) for enqueue in (*pair, READ)]
     found = gemms(profile(mixed, [clblast_program(0)]))
     assert found == {3 * at + side: Gemm(*sizes) for at, sizes in expected.items() for side in (0, 1)}
+
+
+def test_another_routine_s_copies_are_not_helpers() -> None:
+    """A copy whose result the GEMM does not read says nothing about it."""
+    stray = helper(Matrix((70, 90), (96, 96), False, mem("their matrix"), 0), False, (mem("their copy"), 0), "", False)
+    part = indirect((128, 128, 128), tiles=(64, 64, 64), row_major=False, turned=(False, True))
+    assert [enqueue.name for enqueue in part] == ["Xgemm"]
+    facts = find_gemms(profile([stray, *part, stray], [clblast_program(0)]))
+    assert facts[1] == KernelFact(role="main", gemm=Gemm(128, 128, 128), gemm_by="arguments")
 
 
 @pytest.mark.parametrize("gemmk", [0, 1])
@@ -511,6 +538,18 @@ def test_viennacl_knows_that_the_program_went_on() -> None:
     alone = profile(cut((20, 576, 25), (32, 64, 8)))
     assert find_gemms(alone) == {0: KernelFact(role="main")}
     assert gemms(with_opencl(alone, marks=(TimerMark(number=9),))) == {0: Gemm(20, 576, 25)}
+
+
+def test_viennacl_bias_is_its_own_gemm() -> None:
+    """Caffe's bias follows as a GEMM with K = 1 into the same C: not a remainder in K."""
+    part = cut((50, 64, 500), (32, 64, 16))
+    bias = cut((50, 64, 1), (32, 64, 16), users=("C", "bias", "ones"), beta=ONE)
+    assert len(part) == 4
+    assert gemms(profile([*part, *bias, *part, READ])) == {
+        0: Gemm(50, 64, 500),
+        4: Gemm(50, 64, 1),
+        5: Gemm(50, 64, 500),
+    }
 
 
 def test_viennacl_queues_do_not_mix() -> None:

@@ -1020,6 +1020,16 @@ def test_the_other_problems_survive_their_commands(
     assert parse(bnorm.command()) == bnorm
 
 
+@given(st.text(alphabet="{}, 0123456789-xconvmiopTrPdgDf\n", max_size=80))
+def test_values_of_any_text_never_raise(text: str) -> None:
+    parse(text)
+    parse("conv " + text)
+    parse("pool -M 0 --input " + text)
+    find_db_key(text)
+    network_config(text, "forward")
+    ops_of(conv_entry(xDesc=text.replace("\n", ""), convDesc=text.replace("\n", "")))
+
+
 def test_a_performance_record_names_the_solver_of_the_call_before() -> None:
     record = '{"solution":"ConvDirectNaiveConvFwd","solver_id":85,"workspace_bytes":0,"phase":"%s"}\n'
     assert [o.solver for o in ops_of(conv_entry() + record % "execution" + conv_entry())] == [

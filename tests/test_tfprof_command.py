@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mio2trace.cli import cli
 from mio2trace.model.tf import TfNode, TfProfile, TfView
@@ -319,6 +321,37 @@ def use(records: list[object]) -> None:
         else:
             assert isinstance(record, TfView)
             tfprof.table(tfprof.view_series([record], (".*",), "exact"))
+
+
+def scribble(data: bytes, rng: random.Random) -> bytes:
+    """Bytes changed, cut out, doubled, put in, or the end cut off."""
+    for _ in range(rng.choice([1, 1, 2, 8])):
+        at = rng.randrange(len(data) + 1)
+        how = rng.randrange(6)
+        if how == 0:
+            data = data[:at]
+        elif how == 1:
+            data = data[:at] + data[at + rng.choice([1, 3, 30]) :]
+        elif how == 2:
+            data = data[:at] + data[max(0, at - rng.choice([1, 9, 90])) :]
+        elif how == 3:
+            data = (
+                data[:at]
+                + rng.choice([b"\xff" * 9 + b"\x01", b"\x0a", b"{", b"}", b"\0" * 4, b"\xff\xff\xff\x7f"])
+                + data[at:]
+            )
+        else:
+            data = data[:at] + bytes([rng.randrange(256)]) + data[at + 1 :]
+    return data
+
+
+@given(st.integers(0, 2**32 - 1).map(random.Random), st.sampled_from(sorted(FILES)))
+def test_damaged_files_are_read_or_refused(rng: random.Random, name: str) -> None:
+    """Whatever was done to them; what was read of them can be used."""
+    reader, data = FILES[name]
+    found = read(reader, scribble(data, rng))
+    if found is not None:
+        use(found[0])
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
