@@ -207,6 +207,29 @@ def test_processes_one_after_another_are_not_of_one_job() -> None:
 
 
 @pytest.mark.parametrize(
+    ("told", "count"),
+    [
+        ([(1, 0), (2, 1)], 2),
+        ([(1, 0), (1, 1)], 2),
+        ([(1, None), (2, None)], 2),
+        ([(1, 0), (1, None)], 1),
+        ([(1, 0)] * 2, 1),
+    ],
+)
+def test_ranks_with_equal_times_are_two_ranks(told: list[tuple[int, int | None]], count: int, tmp_path: Path) -> None:
+    """As of made-up traces, and of simulated runs. The same process in two files counts once."""
+    for number, (pid, rank) in enumerate(told):
+        of_one: dict[str, Any] = {"ph": "X", "dur": 5, "args": {"correlation": 1}}
+        call = {**of_one, "cat": "cuda_runtime", "name": "hipLaunchKernel", "pid": pid, "tid": 1, "ts": 1}
+        kernel = {**of_one, "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 3}
+        trace: dict[str, Any] = {"schemaVersion": 1, "number": number, "traceEvents": [call, kernel]}
+        if rank is not None:
+            trace["distributedInfo"] = {"rank": rank, "world_size": 2}
+        (tmp_path / f"{number}.json").write_text(json.dumps(trace))
+    assert [len(run.profiles) for run in analyse([tmp_path]).runs] == [count]
+
+
+@pytest.mark.parametrize(
     ("scopes", "units", "starts", "said"),
     [
         ("aa", (2, 2), (0, 5), "rank 0, rank 1"),

@@ -56,6 +56,12 @@ def is_told(profile: Profile) -> bool:
     return profile.process.pid is not None or profile.process.rank is not None
 
 
+def _may_be_one(profile: Profile, other: Profile) -> bool:
+    """Return whether nothing states that these are profiles of two processes: equal times may be those of two ranks."""
+    states = zip(_identity(profile)[1:], _identity(other)[1:], strict=True)
+    return all(own is None or of_other is None or own == of_other for own, of_other in states)
+
+
 def _identity(profile: Profile) -> tuple[str, int | None, int | None]:
     return profile.clocks[0].scope, profile.process.pid, profile.process.rank
 
@@ -106,7 +112,7 @@ def is_of_rank(folder: str) -> bool:
 
 def same_process_twice(profile: Profile, other: Profile) -> bool:
     """Return whether two files are of one process: the process ids and the times of nearly all kernels are equal."""
-    if profile.process.pid is None or profile.process.pid != other.process.pid:
+    if profile.process.pid is None or profile.process.pid != other.process.pid or not _may_be_one(profile, other):
         return False
     kernels = [
         Counter((one.end_ns or 0) - (one.start_ns or 0) for one in of.activities if one.kind == "kernel")
@@ -571,7 +577,9 @@ def _sharing_profiles(inputs: Sequence[Input], notes: Notes) -> list[Gathered]:
                 like[outline] = {hash(_told(first[outline][0])): [first[outline]]}
             told = _told(profile)
             alike = like[outline].setdefault(hash(told), [])
-            owner = next((owner for other, owner in alike if _told(other) == told), None)
+            owner = next(
+                (owner for other, owner in alike if _may_be_one(profile, other) and _told(other) == told), None
+            )
             if owner is None:
                 part.profiles.append(profile)
                 alike.append((profile, part))
@@ -795,7 +803,7 @@ def _runs_of_logs(logs: Sequence[Gathered]) -> list[Gathered]:
     """Return the runs if there is no profile: each log with times, and the logs that belong to it."""
     runs: list[Gathered] = []
     for part in (part for part in logs if part.has_times):
-        run = next((run for run in runs if not _two_runs(part, run) and _may_be_one(part, run)), None)
+        run = next((run for run in runs if not _two_runs(part, run) and __may_be_one(part, run)), None)
         if run is None:
             runs.append(part)
         else:
@@ -810,7 +818,7 @@ def _runs_of_logs(logs: Sequence[Gathered]) -> list[Gathered]:
     return runs
 
 
-def _may_be_one(part: Gathered, run: Gathered) -> bool:
+def __may_be_one(part: Gathered, run: Gathered) -> bool:
     """Return whether they are in one folder, or are equal; equal files in another folder are another run."""
     if part.folders & run.folders:
         return True
