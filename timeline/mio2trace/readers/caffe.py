@@ -153,7 +153,7 @@ class CaffeDecoder:
 
     def feed(self, number: int, line: bytes) -> bool:
         """Take a line if it is a glog line or part of a printed net."""
-        if self._again(number, line):
+        if self.again(number, line):
             return True
         match = None
         if b"]" in line:
@@ -261,7 +261,7 @@ class CaffeDecoder:
         if self._ends_with_time and line.endswith(_LINE_ENDS):
             self._head_of[line[match.end(7) : line.rfind(b" ", 0, -len(_LINE_ENDS)) + 1]] = head
 
-    def _again(self, number: int, line: bytes) -> bool:
+    def again(self, number: int, line: bytes) -> bool:
         """Take the line of a layer that equals an earlier one except for the fraction of the second and the time."""
         second, day, clock_ns = self._second
         if not (line.endswith(_LINE_ENDS) and line.startswith(second)):

@@ -232,8 +232,11 @@ class _Log:
             at, number = end, following + len(lines) - 1
 
     def _other(self, number: int, line: bytes) -> bool:
-        if self._cut is not None or MARKER in line or len(glued_parts(line)) > 1 or not self._caffe.feed(number, line):
+        if self._cut is not None:
             return False
+        if not self._caffe.again(number, line):
+            if MARKER in line or len(glued_parts(line)) > 1 or not self._caffe.feed(number, line):
+                return False
         self._others += 1
         return True
 

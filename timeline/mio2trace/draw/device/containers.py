@@ -112,18 +112,19 @@ class Containers:
 
     def _shares(self, passes: NDArray[Any], kernel_ns: Numbers) -> NDArray[np.float64]:
         """Return ``percent_of_kernel_time`` of the iteration; none outside of iterations."""
-        wholes = np.array([*self._iteration_ns, 0], np.float64)[passes]
+        wholes = self._iteration_ns[passes]
         with np.errstate(divide="ignore", invalid="ignore"):
             return all_three_digits(np.where(wholes > 0, 100.0 * kernel_ns / wholes, np.nan))
 
     @cached_property
-    def _iteration_ns(self) -> list[int]:
-        """Return the kernel time of the iteration of each pass, both directions together; 0 for set-up."""
+    def _iteration_ns(self) -> NDArray[np.float64]:
+        """The kernel time of the iteration of each pass, both directions together; 0 for set-up, and at the end for no
+        pass."""
         passes, timed_ns = self._alignment.links.passes, self.measures.passes.timed_ns
         sums: Counter[object] = Counter()
         for one, ns in zip(passes, timed_ns, strict=False):
             sums[one.phase, one.iteration] += ns
-        return [0 if one.phase in _OUTSIDE else sums[one.phase, one.iteration] for one in passes]
+        return np.array([*(0 if one.phase in _OUTSIDE else sums[one.phase, one.iteration] for one in passes), 0], float)
 
     def passes(self, track: int, shift: int, positions: Numbers, spans: Spans) -> Columns:
         steady = self.measures.steady
