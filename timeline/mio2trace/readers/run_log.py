@@ -234,11 +234,11 @@ class _Log:
     def _other(self, number: int, line: bytes) -> bool:
         if self._cut is not None:
             return False
-        if not self._caffe.again(number, line):
-            if MARKER in line or len(glued_parts(line)) > 1 or not self._caffe.feed(number, line):
-                return False
-        self._others += 1
-        return True
+        is_known = self._caffe.again(number, line)
+        if not (is_known or MARKER in line or len(glued_parts(line)) > 1):
+            is_known = self._caffe.feed(number, line)
+        self._others += is_known
+        return is_known
 
     def feed(self, line: bytes, numbered: _Numbered) -> None:
         number = numbered.number
