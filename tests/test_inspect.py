@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from mio2trace.cli import cli
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime
 from mio2trace.model.profile import TimerMarks
-from mio2trace.model.tables import Activities, Calls
+from mio2trace.model.tables import Activities, Calls, LayerTimes
 from mio2trace.notes import Notes
 from mio2trace.readers import READERS
 from mio2trace.readers.base import ReadOptions
@@ -181,7 +181,7 @@ def check(path: Path) -> str:
         for owner in (record, getattr(record, "opencl", record)) if hasattr(record, "opencl") else (record,):
             for value in (getattr(owner, name) for name in owner.__struct_fields__):
                 if (
-                    isinstance(value, tuple | TimerMarks | Activities | Calls)
+                    isinstance(value, tuple | TimerMarks | Activities | Calls | LayerTimes)
                     and value
                     and isinstance(value[0], msgspec.Struct)
                 ):
