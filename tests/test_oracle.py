@@ -6,19 +6,21 @@ Times are microseconds in the traces and nanoseconds in the answers, unless a te
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.oracle import events, kineto, read
-from tests.oracle.rules import Answer, Device, Step, answer, longest_repetition
+from tests.oracle import events, kineto, read, rocpd, rocprofv3, rpd
+from tests.oracle.rules import Answer, Device, Step, answer, longest_repetition, union, without
 
 US = 1000
-MAIN = 7
-"""The thread of the host."""
+MAIN, AUTOGRAD = 7, 8
+"""Threads of the host."""
 
 
 class Trace:
@@ -100,11 +102,41 @@ def test_device_ahead() -> None:
     assert [shares(step) for step in device.steps] == [{"compute": 18, "idle": 82}, {"compute": 28, "idle": 72}]
 
 
+def test_device_behind_by_half_a_step() -> None:
+    """It is never idle after its first command: the second step begins where the first one's work ends."""
+    device = steps(2).run("a", 10, 20, 150).run("b", 110, 150, 260).device
+    assert windows(device) == [(0, 150), (150, 260)]
+    assert kernel_us(device) == [130, 110]
+    assert [shares(step) for step in device.steps] == [{"compute": 130, "idle": 20}, {"compute": 110}]
+
+
 def test_device_behind_by_two_steps() -> None:
     device = steps(3).run("a", 10, 20, 320).run("b", 110, 320, 520).run("c", 210, 520, 700).device
     assert windows(device) == [(0, 320), (320, 520), (520, 700)]
     assert kernel_us(device) == [300, 200, 180]
     assert sum(step.parts["idle"] for step in device.steps) == 20 * US
+
+
+def test_host_bound_start() -> None:
+    """More than half of each step passes before its first kernel: that is idle, in each of them."""
+    device = steps(2).run("a", 60, 62, 99).run("a", 160, 162, 199).device
+    assert windows(device) == [(0, 100), (100, 200)]
+    assert [step.parts["idle"] / US for step in device.steps] == [63, 63]
+
+
+def test_one_step_only() -> None:
+    device = Trace().step("ProfilerStep#4", 10, 60).run("a", 15, 20, 50).device
+    assert windows(device) == [(10, 60)]
+    assert (kernel_us(device), device.steps[0].kernels, shares(device.steps[0])) == (
+        [30],
+        1,
+        {"compute": 30, "idle": 20},
+    )
+
+
+def test_one_step_that_the_device_ends_later() -> None:
+    device = Trace().step("ProfilerStep#4", 10, 60).run("a", 15, 20, 90).device
+    assert windows(device) == [(10, 90)]
 
 
 @pytest.mark.parametrize(
@@ -135,6 +167,30 @@ def test_two_streams() -> None:
     ]
 
 
+def test_two_devices() -> None:
+    """Each has its own boundaries, here of one process: the second one is behind."""
+    trace = steps(2).run("a", 10, 12, 30).run("a", 110, 112, 140)
+    told = trace.run("b", 11, 40, 140, device=1).run("b", 111, 140, 250, device=1).answer
+    assert {place: windows(device) for place, device in told.devices.items()} == {
+        (100, 0): [(0, 100), (100, 200)],
+        (100, 1): [(0, 140), (140, 250)],
+    }
+
+
+def test_two_processes() -> None:
+    """Each has its own steps and copies; what has no launch goes to the process whose device it ran on."""
+    trace = steps(1).run("a", 10, 12, 30).run("c", 20, 31, 33, cat="gpu_memcpy")
+    trace.step("ProfilerStep#0", 50, 90, process=200).run("b", 60, 70, 85, device=1, process=200)
+    for start in (86, 88):
+        trace.run("c", None, start, start + 1, device=1, cat="gpu_memcpy")
+    told = trace.answer
+    assert {place: windows(device) for place, device in told.devices.items()} == {
+        (100, 0): [(0, 100)],
+        (200, 1): [(50, 90)],
+    }
+    assert told.copies == {100: 1, 200: 2}
+
+
 def test_before_the_recording() -> None:
     """Nothing on the stream was launched yet, though steps have begun: it is in none, and the first begins after it."""
     trace = steps(2).run("x", None, 5, 40).run("x", None, 40, 80).run("a", 10, 80, 120).run("a", 110, 120, 230)
@@ -144,12 +200,43 @@ def test_before_the_recording() -> None:
     assert kernel_us(device) == [40, 110]
 
 
+def test_behind_work_from_before_the_recording() -> None:
+    """The first command waits for what nothing recorded: the device was not idle, and the step begins where it does."""
+    trace = Trace().step("ProfilerStep#0", 0, 2000).run("a", 100, 5000, 5200).run("b", 200, 5250, 5500)
+    (step,) = trace.device.steps
+    assert windows(trace.device) == [(5000, 5500)]
+    assert shares(step) == {"compute": 450, "idle": 50}
+
+
 def test_launches_that_are_lost() -> None:
     """Between two commands of one step it is in that step; between two steps it is in none."""
     trace = steps(2).run("a", 10, 20, 30).run("x", None, 30, 40).run("b", 20, 40, 50)
     device = trace.run("y", None, 50, 60).run("a", 110, 120, 130).run("z", None, 130, 140).device
     assert (device.before, device.unknown, [step.kernels for step in device.steps]) == (0, 2, [3, 1])
     assert kernel_us(device) == [30, 10]
+
+
+def test_between_steps() -> None:
+    """A checkpoint is in no step's window, though the device runs it late."""
+    trace = Trace().step("ProfilerStep#0", 0, 100).step("ProfilerStep#1", 150, 250)
+    device = trace.run("a", 10, 20, 90).run("save", 110, 120, 140).run("a", 160, 170, 240).device
+    assert windows(device) == [(0, 100), (150, 250)]
+    assert (device.between, kernel_us(device)) == (1, [70, 70])
+
+
+def test_by_launch_on_any_thread() -> None:
+    """The backward pass is launched by another thread, while the step is open on the first."""
+    device = steps(2).run("a", 10, 20, 90).run("b", 90, 105, 150, thread=AUTOGRAD).run("a", 110, 150, 160).device
+    assert kernel_us(device) == [70 + 45, 10]
+    assert windows(device) == [(0, 150), (150, 200)]
+
+
+def test_overlapping_commands_count_once() -> None:
+    trace = steps(1).run("a", 10, 20, 60).run("b", 11, 40, 80, stream=1)
+    trace.run("Memcpy DtoD (Device -> Device)", 12, 70, 95, stream=2, cat="gpu_memcpy")
+    (step,) = trace.run("__amd_rocclr_fillBufferAligned", 13, 95, 97).device.steps
+    assert shares(step) == {"compute": 60, "copies": 17, "idle": 23}
+    assert (step.kernels, step.kernel_ns) == (3, 82 * US)
 
 
 MS = 1000
@@ -179,6 +266,13 @@ def test_a_graph_whose_kernels_are_not_recorded(captured: bool) -> None:
     assert step.parts["idle"] / US == 100 + 9 * MS - lost
 
 
+def test_waiting_for_nothing_is_idle() -> None:
+    """All that was launched is recorded: a sleeping host."""
+    trace = Trace().step("ProfilerStep#0", 0, 10 * MS).run("a", 10, 100, 1 * MS)
+    (step,) = trace.call("hipStreamSynchronize", 1400, 9400).device.steps
+    assert shares(step) == {"compute": 900, "idle": 100 + 9 * MS}
+
+
 @pytest.mark.shared
 def test_a_trace_whose_numbers_are_known(shared: Path) -> None:
     """Counted by others, and by hand: 757 kernels ran before the recording, three steps follow one another closely."""
@@ -197,6 +291,19 @@ def marked(trace: Trace) -> list[str]:
     return [step.name for step in trace.device.steps]
 
 
+def test_steps_of_a_serving_engine_lie_in_those_of_the_profiler() -> None:
+    trace = Trace().step("ProfilerStep#0", 0, 300)
+    trace.step("execute_32_context_0(sq0)_generation_32(sq32)", 10, 140).step("step[DECODE bs=32]", 20, 130)
+    trace.step("execute_32_context_0(sq0)_generation_32(sq32)", 150, 290).run("a", 30, 40, 50).run("a", 160, 170, 180)
+    assert marked(trace) == ["execute_32_context_0(sq0)_generation_32(sq32)"] * 2
+
+
+def test_ops_are_no_steps() -> None:
+    """However often they come, and layers do not hold the launches."""
+    trace = Trace().step("aten::linear", 0, 20).step("aten::linear", 20, 40).run("a", 5, 10, 15).run("b", 25, 30, 35)
+    assert marked(trace) == []
+
+
 def test_ranges_of_any_name() -> None:
     """They come again, do not overlap, and hold nearly all launches: of two levels the one with more of them."""
     trace = Trace().step("epoch 0", 0, 300)
@@ -204,6 +311,19 @@ def test_ranges_of_any_name() -> None:
         trace.step(f"my batch {at}", at * 100, at * 100 + 90).step("loss", at * 100 + 50, at * 100 + 60)
         trace.run("a", at * 100 + 5, at * 100 + 10, at * 100 + 40).run("b", at * 100 + 55, at * 100 + 60, at * 100 + 65)
     assert marked(trace) == ["my batch 0", "my batch 1", "my batch 2"]
+
+
+def test_a_point_in_time_is_no_step() -> None:
+    trace = Trace().step("iteration 1", 5, 5).run("a", 10, 20, 30).run("b", 20, 30, 40)
+    assert marked(trace) == []
+
+
+def test_ranges_that_hold_too_little() -> None:
+    trace = Trace()
+    for at in range(2):
+        trace.step(f"part {at}", at * 100, at * 100 + 90).run(f"k{at}", at * 100 + 5, at * 100 + 10, at * 100 + 40)
+    assert marked(trace) == ["part 0", "part 1"]
+    assert marked(trace.run("c", 205, 210, 240)) == []
 
 
 def test_steps_by_repetition() -> None:
@@ -216,6 +336,14 @@ def test_steps_by_repetition() -> None:
     assert windows(device) == [(10, 60), (60, 110), (110, None)]
     assert kernel_us(device) == [28, 28, 28]
     assert (device.between, device.marked) == (1, False)
+
+
+def test_steps_by_repetition_where_no_call_is_recorded() -> None:
+    trace = Trace()
+    for at in range(2):
+        start = 10 + 50 * at
+        trace.run("a", None, start, start + 20).run("b", None, start + 20, start + 30)
+    assert windows(trace.device) == [(10, 60), (60, None)]
 
 
 @pytest.mark.parametrize(
@@ -237,6 +365,17 @@ def test_longest_repetition(names: str, found: tuple[int, int, int]) -> None:
     assert longest_repetition(names, [True] * len(names)) == found
 
 
+def test_no_repetition_begins_within_a_graph() -> None:
+    """Kernels without names in two graphs of three are two steps of three; behind the rest of another one, too."""
+    assert longest_repetition("tttttt", [True, False, False] * 2) == (0, 3, 2)
+    assert longest_repetition("bc" + "abc" * 7, [True, True, *[True, False, False] * 7]) == (2, 3, 7)
+
+
+def test_union_and_what_is_left() -> None:
+    assert union([(5, 7), (0, 2), (1, 3), (7, 8), (9, 9)]) == [(0, 3), (5, 8)]
+    assert without([(0, 10), (20, 30)], [(2, 3), (8, 22), (29, 40)]) == [(0, 2), (3, 8), (22, 29)]
+
+
 def test_it_shares_nothing_with_the_program() -> None:
     """Neither what it counts with nor what it reads with."""
     folder = Path(events.__file__).parent
@@ -245,3 +384,149 @@ def test_it_shares_nothing_with_the_program() -> None:
         [sys.executable, "-c", asked], capture_output=True, text=True, check=True, cwd=folder.parent.parent
     )
     assert done.stdout == "[]\n"
+
+
+# ---- readers: the same two steps in each format
+
+
+def seen(recording: events.Recording) -> list[tuple[Any, ...]]:
+    return [
+        (
+            c.process,
+            c.device,
+            c.stream,
+            c.kind,
+            c.name,
+            c.start,
+            c.end,
+            c.call and (c.call.name, c.call.thread, c.call.start),
+        )
+        for c in sorted(recording.commands, key=lambda command: command.start)
+    ]
+
+
+def expected(process: int, device: int, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    return [
+        (process, device, 3, "kernel", names[0], 1010, 1050, ("hipLaunchKernel", 55, 1000)),
+        (process, device, 3, "copy", names[1], 1060, 1070, ("hipMemcpyAsync", 55, 1020)),
+        (process, device, 3, "kernel", names[2], 1080, 1090, None),
+    ]
+
+
+def test_kineto() -> None:
+    """Times keep their nanoseconds, though a double would not; the process is that of the launch."""
+    big = 1767189312000000
+    trace = Trace()
+    trace.row("cuda_runtime", "hipLaunchKernel", (0, 0), 9, 55, correlation=4)
+    trace.row("kernel", "k", (0, 0), 2, 3, device=2, stream=3, correlation=4)
+    text = (
+        json.dumps({"traceEvents": trace.rows})
+        .replace('"ts": 0', f'"ts": {big}.007')
+        .replace('"dur": 0', '"dur": 1.001')
+    )
+    (command,) = kineto.recorded(json.loads(text, parse_float=str)).commands
+    assert (command.start, command.end) == (big * 1000 + 7, big * 1000 + 1008)
+    assert (command.process, command.device, command.stream) == (9, 2, 3)
+
+
+def test_rocpd() -> None:
+    base = sqlite3.connect(":memory:")
+    base.row_factory = sqlite3.Row
+    base.executescript(
+        """CREATE TABLE regions (guid, category, name, pid, tid, start, end, stack_id, extdata);
+        CREATE TABLE kernels (guid, pid, agent_abs_index, stream_id, name, start, end, stack_id);
+        CREATE TABLE memory_copies (guid, pid, stream_id, name, start, end, stack_id, src_agent_type,
+            src_agent_abs_index, dst_agent_abs_index, dst_agent_type);
+        INSERT INTO regions VALUES ('g', 'HIP_RUNTIME_API_EXT', 'hipLaunchKernel', 5, 55, 1000, 1005, 1, '{}'),
+            ('h', 'HIP_RUNTIME_API_EXT', 'hipMalloc', 6, 66, 1000, 1005, 3, '{}'),
+            ('g', 'HIP_RUNTIME_API_EXT', 'hipMemcpyAsync', 5, 55, 1020, 1025, 2, '{}'),
+            ('g', 'MARKER_CORE_RANGE_API', 'roctxThreadRangeA', 5, 55, 999, 1090, 9, '{"message": "step 1"}');
+        INSERT INTO kernels VALUES ('g', 5, 2, 3, 'k', 1010, 1050, 1), ('g', 5, 2, 3, 'l', 1080, 1090, 3);
+        INSERT INTO memory_copies VALUES ('g', 5, 3, 'DTOH', 1060, 1070, 2, 'GPU', 2, 0, 'CPU');"""
+    )
+    recording = rocpd.recorded(base)
+    assert seen(recording) == expected(5, 2, ["k", "DTOH", "l"])
+    assert [(mark.name, mark.start, mark.end) for mark in recording.marks] == [("step 1", 999, 1090)]
+    assert len(recording.calls) == 3
+
+
+def test_rpd() -> None:
+    base = sqlite3.connect(":memory:")
+    base.row_factory = sqlite3.Row
+    base.executescript(
+        """CREATE TABLE rocpd_string (id, string);
+        CREATE TABLE rocpd_api (id, pid, tid, start, end, apiName_id, args_id);
+        CREATE TABLE rocpd_api_ops (id, api_id, op_id);
+        CREATE TABLE rocpd_op (id, gpuId, queueId, start, end, description_id, opType_id);
+        INSERT INTO rocpd_string VALUES (0, ''), (1, 'hipLaunchKernel'), (2, 'hipMemcpyAsync'), (3, 'UserMarker'),
+            (4, 'step 1'), (5, 'k'), (6, 'KernelExecution'), (7, 'CopyDeviceToHost'), (8, 'Task');
+        INSERT INTO rocpd_api VALUES (1, 5, 55, 1000, 1005, 1, 0), (2, 5, 55, 1020, 1025, 2, 0),
+            (3, 5, 55, 999, 1090, 3, 4);
+        INSERT INTO rocpd_api_ops VALUES (1, 1, 11), (2, 2, 12);
+        INSERT INTO rocpd_op VALUES (11, 2, 3, 1010, 1050, 5, 6), (12, 2, 3, 1060, 1070, 0, 7),
+            (13, 2, 3, 1080, 1090, 0, 8);"""
+    )
+    recording = rpd.recorded(base)
+    assert seen(recording) == expected(5, 2, ["k", "CopyDeviceToHost", "Task"])
+    assert [(mark.name, mark.start, mark.end) for mark in recording.marks] == [("step 1", 999, 1090)]
+
+
+def test_rocprofv3_csv(tmp_path: Path) -> None:
+    """Quotes in the text of a range are not escaped, and there are commas in it, too."""
+    times = "Correlation_Id,Start_Timestamp,End_Timestamp"
+    tables = {
+        "kernel": (
+            f"Kind,Agent_Id,Queue_Id,Stream_Id,Kernel_Name,{times}",
+            'KERNEL_DISPATCH,"Agent 2",1,3,"l",3,1080,1090',
+            'KERNEL_DISPATCH,"Agent 2",1,3,"k",1,1010,1050',
+        ),
+        "hip_api": (
+            f"Domain,Function,Process_Id,Thread_Id,{times}",
+            '"HIP_RUNTIME_API_EXT","hipLaunchKernel",5,55,1,1000,1005',
+            '"HIP_RUNTIME_API_EXT","hipMemcpyAsync",5,55,2,1020,1025',
+        ),
+        "memory_copy": (
+            f"Kind,Direction,Stream_Id,Source_Agent_Id,Destination_Agent_Id,{times}",
+            'MEMORY_COPY,DEVICE_TO_HOST,3,"Agent 2","Agent 0",2,1060,1070',
+        ),
+        "marker_api": (f"Domain,Function,Process_Id,Thread_Id,{times}", '"M","a "b", c",5,55,9,999,1090'),
+    }
+    for name, lines in tables.items():
+        (tmp_path / f"5_{name}_trace.csv").write_text("\n".join(lines) + "\n")
+    recording = rocprofv3.read_csv(tmp_path / "5_kernel_trace.csv")
+    assert seen(recording) == expected(5, 2, ["k", "DEVICE_TO_HOST", "l"])
+    assert [(mark.name, mark.thread) for mark in recording.marks] == [('a "b", c', 55)]
+
+
+def test_rocprofv3_json(tmp_path: Path) -> None:
+    def row(correlation: int, start: int, end: int, **more: Any) -> dict[str, Any]:
+        times = {"start_timestamp": start, "end_timestamp": end, "thread_id": 55}
+        return {"correlation_id": {"internal": correlation, "external": 0}, **times, **more}
+
+    def dispatch(kernel: int) -> dict[str, Any]:
+        return {"dispatch_info": {"agent_id": {"handle": 72}, "kernel_id": kernel}, "stream_id": {"handle": 3}}
+
+    copy = {"dst_agent_id": {"handle": 70}, "src_agent_id": {"handle": 72}, "stream_id": {"handle": 3}}
+    process = {
+        "metadata": {"pid": 5},
+        "agents": [{"id": {"handle": 70}, "type": 1}, {"id": {"handle": 72}, "type": 2}],
+        "strings": {
+            "buffer_records": [{"kind": "HIP", "operations": ["hipLaunchKernel", "hipMemcpyAsync"]}],
+            "marker_api": [{"key": 9, "value": "step 1"}],
+        },
+        "kernel_symbols": [
+            {"kernel_id": 1, "formatted_kernel_name": "k"},
+            {"kernel_id": 2, "formatted_kernel_name": "l"},
+        ],
+        "buffer_records": {
+            "hip_api": [row(1, 1000, 1005, kind=0, operation=0), row(2, 1020, 1025, kind=0, operation=1)],
+            "marker_api": [row(9, 999, 1090)],
+            "kernel_dispatch": [row(3, 1080, 1090, **dispatch(2)), row(1, 1010, 1050, **dispatch(1))],
+            "memory_copy": [row(2, 1060, 1070, **copy)],
+        },
+    }
+    path = tmp_path / "5_results.json"
+    path.write_text(json.dumps({"rocprofiler-sdk-tool": [process]}))
+    recording = rocprofv3.read_json(path)
+    assert seen(recording) == expected(5, 72, ["k", "copy", "l"])
+    assert [mark.name for mark in recording.marks] == ["step 1"]
