@@ -9,6 +9,7 @@ import gzip
 import io
 import json
 import math
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,12 @@ from nbclient import NotebookClient
 
 import mio2trace
 from mio2trace.cli import cli
-from mio2trace.reports import STATISTICS, describe
+from mio2trace.measures.statistics import deviation, mean
+from mio2trace.model.profile import Activity, Profile, Queue
+from mio2trace.reports import STATISTICS, Unit, describe
+from mio2trace.reports.kernels import by_name, by_repetition, gemm_table
 from tests.conftest import ROOT, missing, shared_folder
+from tests.records import enqueued, opencl_profile
 
 SETS = sorted(
     path
@@ -258,6 +263,11 @@ def family(name: str) -> str:
     return SAME_AXPY.get(name, name)
 
 
+def ms(row: dict[str, Any], column: str) -> int:
+    """A printed time in ns: pandas printed six decimals of a ms, so nothing is lost."""
+    return round(float(row[f"{column} (ms)"]) * 1_000_000)
+
+
 def test_the_twin_has_the_notebooks_kernels(pandas: Any, notebook: dict[str, Any], twin: Path) -> None:
     """Names and order of the 60 rows that the notebook shows of 176; work sizes are the device's own (CPU, GPU)."""
     found = printed(pandas, twin)
@@ -268,6 +278,32 @@ def test_the_twin_has_the_notebooks_kernels(pandas: Any, notebook: dict[str, Any
     assert names[-30:] == [family(row["name"]) for row in tail]
 
 
+def test_the_twin_has_the_notebooks_counts(pandas: Any, notebook: dict[str, Any], twin: Path) -> None:
+    """Every name as often; the times are those of another device."""
+    expected: Counter[str] = Counter()
+    for row in notebook["sum_by_kernel_name"]:
+        expected[family(row["name"])] += row["count"]
+    found: Counter[str] = Counter()
+    table = printed(pandas, twin, "--by", "name")
+    for name, count in zip(table["name"], table["count"], strict=True):
+        found[family(name)] += count
+    assert found == expected
+    assert expected.total() == 176
+
+
+def test_the_twin_has_the_notebooks_gemms(pandas: Any, notebook: dict[str, Any], twin: Path) -> None:
+    """M, N and K of all 37 XgemmDirect kernels, in the order of the calls."""
+    found = printed(pandas, twin, "--gemm")
+    for name, count in (("XgemmDirectNN", 3), ("XgemmDirectTN", 26), ("XgemmDirectTT", 8)):
+        expected = [
+            (row["kSizeM"], row["kSizeN"], row["kSizeK"])
+            for row in sorted(notebook[name], key=lambda row: row["call_index"])
+        ]
+        ours = found[found["name"] == name][["M", "N", "K"]]
+        assert list(ours.itertuples(index=False, name=None)) == expected
+        assert len(expected) == count
+
+
 def test_the_twin_has_the_notebooks_repetitions(pandas: Any, notebook: dict[str, Any], twin: Path) -> None:
     """Its period of 4 was left over from another program: 44 kernels in each of four rows of mixed names. We say so."""
     found = printed(pandas, twin, "--by", "repetition", "--per", "4")
@@ -275,6 +311,84 @@ def test_the_twin_has_the_notebooks_repetitions(pandas: Any, notebook: dict[str,
     assert found["count"].tolist() == counts == [44] * 4
     done = CliRunner().invoke(cli, ["kernels", str(twin), "--by", "repetition", "--per", "4"])
     assert "the kernels do not repeat every 4: 4 rows with kernels of several names" in done.stderr
+
+
+def as_enqueue(row: dict[str, Any], name: str) -> Activity:
+    """A row of the notebook as the enqueue that it was made of, on a device clock that begins with it."""
+    p1 = ms(row, "p1 - p0")
+    p2 = p1 + ms(row, "p2 - p1")
+    sizes = tuple(row[key].to_bytes(4, "little").hex() for key in ("kSizeM", "kSizeN", "kSizeK") if key in row)
+    return enqueued(
+        number=row["call_index"], kind="kernel", name=name, queued_ns=0, submit_ns=p1, start_ns=p2,
+        end_ns=p2 + ms(row, "p3 - p2"), host_start_ns=0, host_end_ns=ms(row, "t1 - t0"), arguments=sizes,
+        grid=(row["gws0"], row["gws1"], row["gws2"]), workgroup=(row["lws0"], row["lws1"], row["lws2"]),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def published(notebook: dict[str, Any]) -> Profile:
+    """The rows that the notebook shows: 60 of its 176 enqueues, and all 37 GEMMs, some of them among the 60."""
+    rows = {
+        row["call_index"]: as_enqueue(row, row["name"]) for row in notebook["kernel_enqueues_head30_gap_tail30"] if row
+    }
+    for name in ("XgemmDirectNN", "XgemmDirectTN", "XgemmDirectTT"):
+        rows |= {row["call_index"]: as_enqueue(row, name) for row in notebook[name]}
+    enqueues = tuple(rows[index] for index in sorted(rows))
+    assert len(enqueues) > 60
+    return opencl_profile(
+        source=0, records=notebook["n_calls"], queues=(Queue(index=0, device=0, handle="0x1"),), activities=enqueues
+    )
+
+
+def test_our_sums_are_the_notebooks(notebook: dict[str, Any], published: Profile) -> None:
+    """Fed with the rows that it shows, every sum of a name that is shown whole is the one it printed, to the ns."""
+    ours = {str(row["name"]): row for row in by_name(published, Unit("ns")).rows}
+    compared = []
+    for expected in notebook["sum_by_kernel_name"]:
+        row = ours.get(expected["name"])
+        if row is None or row["count"] != expected["count"]:
+            continue  # some of its rows are in the gap that pandas printed as dots
+        compared.append(expected["name"])
+        for quantity in QUANTITIES:
+            assert row[f"{quantity}_sum_ns"] == ms(expected, quantity.replace("_", " - ")), (expected["name"], quantity)
+    assert {"XgemmDirectNN", "XgemmDirectTN", "XgemmDirectTT"} <= set(compared)
+    whole = sum(ms(row, "p3 - p2") for row in notebook["sum_by_kernel_name"])
+    assert sum(ms(row, "p3 - p2") for row in notebook["sum_by_kernel_name"] if row["name"] in compared) * 2 > whole
+
+
+def test_our_rates_are_the_notebooks(notebook: dict[str, Any], published: Profile) -> None:
+    """GFLOPS of all 37 GEMMs, to the digits that it printed."""
+    from mio2trace.kernels import find_gemms
+
+    ours = {row["call_index"]: row for row in gemm_table(published, find_gemms(published), Unit("ns")).rows}
+    compared = 0
+    for name in ("XgemmDirectNN", "XgemmDirectTN", "XgemmDirectTT"):
+        for row in notebook[name]:
+            found = ours[row["call_index"]]
+            assert [found[key] for key in "MNK"] == [row[f"kSize{key}"] for key in "MNK"]
+            assert found["gflops"] == pytest.approx(row["GFLOPS"], abs=5.1e-7)
+            compared += 1
+    assert compared == 37
+
+
+def test_statistics_of_its_repetitions(pandas: Any, notebook: dict[str, Any]) -> None:
+    """Nine runs' forward times: mean and deviation as pandas has them."""
+    times = [round(value * 1_000_000) for value in notebook["time_fw_ms"]]
+    series = pandas.Series(times)
+    assert mean(times) == pytest.approx(series.mean(), rel=1e-12)
+    assert deviation(times) == pytest.approx(series.std(), rel=1e-12)
+
+
+def test_kernel_indexes_of_the_shown_rows(notebook: dict[str, Any], published: Profile) -> None:
+    """Of its first 30 rows the indexes are known: our grouping is its ``describe``'s, as far as min and max tell."""
+    head = [as_enqueue(row, row["name"]) for row in notebook["kernel_enqueues_head30_gap_tail30"][:30]]
+    found = by_repetition([head[at : at + 4] for at in range(0, 30, 4)], Unit("ns")).rows
+    described = {
+        (row["kernel_index"], row[""]): ms(row, "p3 - p2") for row in notebook["describe_by_kernel_index_mod_4"]
+    }
+    for index, row in enumerate(found):
+        assert described[index, "min"] <= float(str(row["p3_p2_min_ns"]))
+        assert float(str(row["p3_p2_max_ns"])) <= described[index, "max"]
 
 
 # -- The notebook of CK's dashboards runs, on the real records and on what the repository has; it is committed empty.
