@@ -399,3 +399,10 @@ def test_an_interrupt_before_all_is_imported_says_nothing(tmp_path: Path) -> Non
         [sys.executable, "-m", "mio2trace", "--help"], env=environment, capture_output=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+
+
+def test_error_strict_makes_problems_errors() -> None:
+    """And writes nothing."""
+    Path("other.json").write_bytes(as_json(small()))
+    assert "--strict: 2 different profiles" in refused("prof.json", "other.json", "-o", "out.json", "--strict")
+    assert run("prof.json", "run.log", "-o", "out.json", "--strict").returncode == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import io
 import json
 import os
@@ -19,6 +20,7 @@ from mio2trace.notes import InputError
 from mio2trace.trace import NO_ARGS, CounterValue, Event, Flow, Flows, Part, Process, Slice, Slices, Trace, Track
 from mio2trace.writers import by_suffix, chrome_json
 from mio2trace.writers import native as native_form
+from mio2trace.writers.native import packets
 from tests.conftest import UI, Engine, missing, shared_folder
 from tests.native_packets import Native, classes, differences, read_json, read_native
 from tests.test_perfetto import COMMITTED, REAL, picture
@@ -66,6 +68,23 @@ def both(trace: Trace) -> tuple[Native, list[str]]:
 
 
 # ---- the wire format
+
+
+@given(st.integers(-(1 << 63), (1 << 64) - 1))
+def test_varints_are_protobufs(number: int) -> None:
+    """As Google's own encoder writes them."""
+    encoder: Any = importlib.import_module("google.protobuf.internal.encoder")
+    assert packets.varint(number) == encoder._VarintBytes(number % (1 << 64))
+
+
+@given(st.integers(-(1 << 63), (1 << 63) - 1), st.text(st.characters(exclude_categories=["Cs"])))
+def test_fields_are_protobufs(number: int, text: str) -> None:
+    """Every kind of field, read by the real classes."""
+    proto = classes()
+    whole, string = proto.DebugAnnotation(), proto.DebugAnnotation()
+    whole.ParseFromString(packets.integer(4, number))
+    string.ParseFromString(packets.text(6, text))
+    assert (whole.int_value, string.string_value) == (number, text)
 
 
 # ---- the same picture
@@ -248,6 +267,14 @@ def test_what_only_the_native_form_has() -> None:
         "rate": "0.5",
         "yes": "true",
     }
+
+
+def test_what_a_reader_looks_for_is_first_among_the_arguments() -> None:
+    """Layer, operation, solver; then what is of less interest, as it was."""
+    shared = {"stream": 1, "gws": "8x1x1", "solver": "S", "operation_name": "Conv", "layer": "conv1"}
+    trace = traced([Slice(101, 0, 1, "k", "kernel", {"gflops": 2.0}, shared)])
+    (drawn,) = read_native(native(trace)).picture.slices
+    assert list(drawn.args) == ["layer", "operation_name", "solver", "stream", "gws", "gflops"]
 
 
 def test_a_colour_is_the_layers_wherever_it_is_named() -> None:

@@ -496,3 +496,9 @@ def test_one_iteration_at_least_is_drawn(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(selection, "MOST_SLICES", 10)
     monkeypatch.setattr(selection, "WINDOW_SLICES", 1)
     assert len(starts(converted(kineto(tmp_path))[1])) == KERNELS
+
+
+def test_evidence_can_be_left_out(files: dict[str, str]) -> None:
+    """The metadata then names another."""
+    _, result = output(files["log"], files["prof"], without=("timer marks", "durations", "recurrence"))
+    assert "timer marks" not in result.metadata["attribution"]["layer_by"]

@@ -7,6 +7,8 @@ import gzip
 import io
 import json
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -420,3 +422,15 @@ def test_what_is_made_to_take_long_does_not(name: str) -> None:
         if found is not None:
             use(found[0])
     assert time.process_time() - start < 30
+
+
+def test_nothing_of_tensorflow_is_loaded(file: str) -> None:
+    """The program's own decoder needs none, and the command starts fast."""
+    script = (
+        "import sys\nfrom mio2trace.cli import cli\n"
+        f"cli.main(['tfprof', {file!r}], standalone_mode=False)\n"
+        "print([name for name in ('tensorflow', 'google', 'pandas') if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith(ROWS)
+    assert done.stderr.splitlines()[-1] == "[]"

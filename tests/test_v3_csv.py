@@ -18,7 +18,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.readers import detect
 from mio2trace.readers.rocm import tables, v3_csv
 from mio2trace.source import Source
-from tests.rocm_files import activities, read, samples, spans
+from tests.rocm_files import activities, read, samples, spans, truth
 
 KERNELS = (
     "rocprofv3_csv_decode_kernel_trace.csv",
@@ -26,6 +26,14 @@ KERNELS = (
     "rocprofv3_doc_kernel_trace_truncated.csv",
     "rocprofv3_doc_2024_kernel_trace.csv",
 )
+TWINS = {
+    "alexnet-10it-graph": ("46001",),
+    "alexnet-level6-none": ("45919",),
+    "lenet-cmdonly-kernel-trace": ("41242",),
+    "lenet-train-own-layers": ("43457",),
+    "resnet-immediate-2ranks": ("42730", "42733"),
+    "resnet-train-miopen-2threads": ("45362",),
+}
 MARKERS = '"Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
 KERNEL = '"Kind","Agent_Id","Thread_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
 
@@ -51,6 +59,25 @@ def test_every_row_is_a_kernel_with_its_exact_times(name: str) -> None:
         for a in found
     )  # fmt: skip
     assert ours == expected
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(("twin", "pid"), [(twin, pid) for twin, pids in TWINS.items() for pid in pids])
+def test_kernels_of_a_twin_are_those_of_its_truth(twin: str, pid: str) -> None:
+    """Start, end and correlation of every dispatch of the process; where calls were traced, each has its launch."""
+    folder = samples() / "rocm-twins" / twin / "rocprofv3-csv"
+    profiles = read(folder / f"{pid}_kernel_trace.csv", v3_csv)
+    with (folder / f"{pid}_kernel_trace.csv").open(newline="") as file:
+        threads = {int(row["Thread_Id"]) for row in csv.DictReader(file)}
+    expected = Counter(
+        (row["start"], row["end"], row["correlation_id"], row["dispatch_id"], row["name"].removesuffix(".kd"))
+        for row in truth(twin)
+        if row["tid"] in threads
+    )
+    assert expected == Counter((a.start_ns, a.end_ns, a.correlation, a.number, a.name) for a in activities(profiles))
+    if (folder / f"{pid}_hip_api_trace.csv").exists():
+        assert all(a.call is not None and a.call.start_ns for a in activities(profiles))
+        assert [profile.processes[0].pid for profile in profiles] == [int(pid)]
 
 
 @pytest.mark.shared
