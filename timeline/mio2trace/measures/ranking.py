@@ -231,13 +231,15 @@ def forms_of(commands: Activities, facts: Mapping[int, KernelFact]) -> Forms:
     """The forms: looked up once for all kernels that are alike. ``facts``: by position."""
     first, name_of = _in_order(np.where(commands.is_kernel, commands.name.codes, NONE), len(commands.name.values))
     names = [commands.name.values[code] for code in commands.name.codes[first].tolist()]
-    kinds: dict[tuple[str, bool], int] = {}
-    told = [kinds.setdefault((fact.role, fact.gemm is not None), len(kinds)) + 1 for fact in facts.values()]
-    told_of = np.zeros(len(commands), np.int64)
-    told_of[np.fromiter(facts, np.int64, len(facts))] = told
-    several = len(kinds) + 1
-    keys = np.where(name_of == NONE, NONE, name_of * several + told_of)
-    first, form_of = _in_order(keys, len(names) * several)
+    form_of = name_of
+    if facts:
+        kinds: dict[tuple[str, bool], int] = {}
+        told = [kinds.setdefault((fact.role, fact.gemm is not None), len(kinds)) + 1 for fact in facts.values()]
+        told_of = np.zeros(len(commands), np.int64)
+        told_of[np.fromiter(facts, np.int64, len(facts))] = told
+        several = len(kinds) + 1
+        keys = np.where(name_of == NONE, NONE, name_of * several + told_of)
+        first, form_of = _in_order(keys, len(names) * several)
     forms = []
     for position, number in zip(first.tolist(), name_of[first].tolist(), strict=True):
         name, fact = names[number], facts.get(position)

@@ -474,7 +474,8 @@ def counted(measures: Measures, place_of: Codes) -> Counted:
     positions = np.flatnonzero(place_of != NONE)
     is_counted = commands.is_kernel[positions] & commands.has_times[positions]
     kernels = positions if is_counted.all() else positions[is_counted]  # a column of ten million takes 80 MB
-    of_kernels = forms.form_of[kernels]
+    rows = _as_slice(kernels)
+    of_kernels = forms.form_of[rows]
     used = present(of_kernels)
     worked, work_of, other_work = [], [], []
     for position, _, flop, told_by in measures.work():
@@ -492,9 +493,9 @@ def counted(measures: Measures, place_of: Codes) -> Counted:
         place_of=place_of,
         positions=positions,
         kernels=kernels,
-        places=place_of[kernels],
-        ns=commands.time_ns[slice(None) if len(kernels) == len(commands) else kernels],
-        form_of=np.searchsorted(used, of_kernels).astype(np.int32),
+        places=place_of[rows],
+        ns=commands.time_ns[rows],
+        form_of=of_kernels if len(used) == len(forms.forms) else np.searchsorted(used, of_kernels).astype(np.int32),
         forms=[forms.forms[number] for number in used.tolist()],
         helping=measures.helping(kernels),
         unsure=np.array([position for position in unsure if place_of[position] != NONE], np.int64),
@@ -502,6 +503,13 @@ def counted(measures: Measures, place_of: Codes) -> Counted:
         work_of=work_of,
         other_work=other_work,
     )
+
+
+def _as_slice(rows: Numbers) -> Numbers | slice:
+    """Return rows that follow one another as a slice, of which numpy makes no copy."""
+    if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows
 
 
 MOST_LAYERS = 64

@@ -296,8 +296,12 @@ class _Reading:
             self._events_of[guid] = _Events(*(np.concatenate(parts.pop()) for _ in range(len(parts))))
         if "extdata" in columns and any(events.texts for events in self._events_of.values()):
             of_markers = [one for guid in found for one in markers.get(guid, [])]
-            # SQLite compares numbers faster than texts.
-            told = f"category_id BETWEEN {min(of_markers)} AND {max(of_markers)} AND extdata <> '{{}}'"
+            with_texts = [key for events in self._events_of.values() for key in events.texts]
+            # SQLite compares numbers faster than texts, and finds rows by their ids.
+            told = (
+                f"id BETWEEN {min(with_texts)} AND {max(with_texts)}"
+                f" AND category_id BETWEEN {min(of_markers)} AND {max(of_markers)} AND extdata <> '{{}}'"
+            )
             for guid, key, extra in self._rows(
                 f"SELECT CAST(guid AS BLOB), id, extdata FROM {table} WHERE {told}"  # noqa: S608
             ):
@@ -352,7 +356,7 @@ class _Reading:
         for rows in self._records("rocpd_sample", "event_id"):
             texts = self._events_of.get(rows.guid, _NO_EVENTS).texts
             for process, thread, at, event in rows.each("pid", "tid", "start", "event_id"):
-                text = texts.get(event)
+                text = None if event is None else texts.get(event)
                 if text and process is not None:
                     assembly = self._assembly(rows.guid, process)
                     times = assembly.times(at, at, "mark")
@@ -525,7 +529,7 @@ class _Events:
         self.stack = np.append(stack, NO)
         self.parent = np.append(parent, NO)
         self.is_marker = np.append(is_marker, False)
-        self.texts: dict[object, str] = dict.fromkeys(ids[is_marker].tolist(), "")
+        self.texts: dict[int, str] = dict.fromkeys(ids[is_marker].tolist(), "")
 
 
 _NONE = np.empty(0, np.int64)
