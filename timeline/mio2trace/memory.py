@@ -46,7 +46,7 @@ def keep_freed_blocks() -> None:
 
 
 _MALLOPT_TRIM_THRESHOLD, _MALLOPT_MMAP_MAX = -1, -4
-_KEPT_OF_LARGE = 512 << 20
+_KEPT_OF_LARGE = 256 << 20
 """Bytes: several columns of ten million rows."""
 
 

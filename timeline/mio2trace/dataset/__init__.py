@@ -27,7 +27,7 @@ from mio2trace.analysis import Analysis, Run
 from mio2trace.analysis.kept import snapshot_of
 from mio2trace.conversion import what_is_missing
 from mio2trace.dataset.rows import Data, arrow_codes, failed_run, of_rows, tables_of
-from mio2trace.memory import without_garbage_collection
+from mio2trace.memory import give_back_freed_memory, without_garbage_collection
 from mio2trace.notes import InputError, Notes
 from mio2trace.privacy import Cleaner
 from mio2trace.schema import SQL_TYPES, TABLES, VERSION, TableSchema
@@ -75,7 +75,9 @@ def write_run(
             generator = f"mio2trace {mio2trace.__version__}"
             snapshot = snapshot_of((run, *beside), notes, cleaner, generator, repetitions)
             files.write(snapshot, Path(folder), file_name(name or run.name))
-        return write_tables(tables_of(run, name, notes, cleaner), folder, name or run.name)
+        tables = tables_of(run, name, notes, cleaner)
+        give_back_freed_memory()
+        return write_tables(tables, folder, name or run.name)
 
 
 def require_anything(runs: Sequence[Run], analysis: Analysis) -> None:
