@@ -118,7 +118,8 @@ def test_a_folder_of_a_job_is_one_picture(tmp_path: Path) -> None:
     assert [line[:8] for line in result.report if "operations: " in line] == ["rank 0: ", "rank 1: "]
     written = out.getvalue().decode() + json.dumps([result.metadata, result.report])
     machine = "ff941ea29e6bdaecff941ea29e6bdaec"
-    assert not [word for word in (*truth["must_not_leak"], machine, scope_of(machine)) if word in written]
+    scopes = scope_of(machine), scope_of(machine, "gpunode07")
+    assert not [word for word in (*truth["must_not_leak"], machine, *scopes) if word in written]
 
 
 @pytest.mark.shared
@@ -404,6 +405,14 @@ def test_the_rank_is_all_that_is_read_of_an_environment(environment: object, ran
 def test_a_machine_without_an_id_is_like_no_other() -> None:
     assert [scope_of(machine) for machine in (None, "", "00000000-0000", 7, "abc")] == [""] * 5
     assert scope_of("ff941ea29e6bdaec") == scope_of("ff941ea29e6bdaec") != scope_of("ff941ea29e6bdaed")
+
+
+def test_nodes_of_one_image_are_not_one_machine() -> None:
+    """They have one id and names of their own."""
+    first, second = (scope_of("ff941ea29e6bdaec", host) for host in ("node1", "node2"))
+    assert len({first, second, scope_of("ff941ea29e6bdaec")}) == 3
+    assert scope_of("ff941ea29e6bdaec", "node1") == first
+    assert scope_of("", "node1") == ""
 
 
 # -- whose a log is ----------------------------------------------------------------------------------------------------

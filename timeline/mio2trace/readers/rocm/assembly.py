@@ -591,8 +591,10 @@ def rank_in(environment: object) -> int | None:
     return next((int(text) for text in values if text.isascii() and text.isdigit() and len(text) < 8), None)
 
 
-def scope_of(machine: object) -> str:
-    """Return a machine's id as a hash for comparisons; empty without an id."""
+def scope_of(machine: object, host: object = None) -> str:
+    """Return a machine's id as a hash for comparisons; empty without an id. ``host``: the machine's name, if recorded.
+    Nodes that start from one image may have one id, but not one name."""
     if not isinstance(machine, str) or len(machine.strip("0-")) < 8:
         return ""
-    return hashlib.blake2b(machine.encode(errors="replace"), digest_size=8, person=b"mio2trace").hexdigest()
+    told = f"{machine}\0{host}" if isinstance(host, str) and host else machine
+    return hashlib.blake2b(told.encode(errors="replace"), digest_size=8, person=b"mio2trace").hexdigest()

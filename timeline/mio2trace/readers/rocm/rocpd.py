@@ -245,9 +245,10 @@ class _Reading:
         """Return the machine of each guid, as a hash; none for a guid with several machines."""
         machines: dict[Hashable, set[str]] = {}
         if "rocpd_info_node" in self._names:
-            table = self._quoted("rocpd_info_node")
-            for guid, name in self._rows(f"SELECT CAST(guid AS BLOB), machine_id FROM {table}"):  # noqa: S608
-                machines.setdefault(guid, set()).add(scope_of(name))
+            host = "hostname" if "hostname" in self._columns("rocpd_info_node") else "NULL"
+            listed, table = f"CAST(guid AS BLOB), machine_id, {host}", self._quoted("rocpd_info_node")
+            for guid, name, host_name in self._rows(f"SELECT {listed} FROM {table}"):  # noqa: S608
+                machines.setdefault(guid, set()).add(scope_of(name, host_name))
         return {guid: found.pop() for guid, found in machines.items() if len(found) == 1}
 
     def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:

@@ -112,6 +112,7 @@ class _Strings(msgspec.Struct, gc=False):
 
 class _Node(msgspec.Struct, gc=False):
     machine_id: Any = None
+    hostname: Any = None
 
 
 class _Metadata(msgspec.Struct, gc=False):
@@ -119,11 +120,12 @@ class _Metadata(msgspec.Struct, gc=False):
     node: msgspec.Raw = msgspec.Raw(b"{}")
 
     @property
-    def machine(self) -> object:
+    def scope(self) -> str:
         try:
-            return msgspec.json.decode(self.node, type=_Node).machine_id
+            node = msgspec.json.decode(self.node, type=_Node)
         except (msgspec.DecodeError, RecursionError):
-            return None
+            return ""
+        return scope_of(node.machine_id, node.hostname)
 
 
 class _Process(msgspec.Struct, gc=False):
@@ -168,7 +170,7 @@ class _Reading:
         self._process = process
         self._notes = notes
         self._place = source.name
-        clock = Clock("boottime", scope=scope_of(process.metadata.machine))
+        clock = Clock("boottime", scope=process.metadata.scope)
         self._assembly = Assembly(source.index, clock, notes, source.name, _key(process.metadata.pid))
         self._agents = {
             _key(agent.id.handle): str(agent.product_name or agent.name or "")
