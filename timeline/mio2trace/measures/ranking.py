@@ -229,7 +229,10 @@ class Forms(NamedTuple):
 
 def forms_of(commands: Activities, facts: Mapping[int, KernelFact]) -> Forms:
     """The forms: looked up once for all kernels that are alike. ``facts``: by position."""
-    first, name_of = _in_order(np.where(commands.is_kernel, commands.name.codes, NONE), len(commands.name.values))
+    codes = commands.name.codes
+    if not commands.is_kernel.all():
+        codes = np.where(commands.is_kernel, codes, np.int32(NONE))
+    first, name_of = _in_order(codes, len(commands.name.values))
     names = [commands.name.values[code] for code in commands.name.codes[first].tolist()]
     form_of = name_of
     if facts:
@@ -254,7 +257,8 @@ def _in_order(codes: NDArray[Any], count: int) -> tuple[Numbers, Codes]:
     there = there[np.argsort(first[there])]
     place = np.full(count + 1, NONE, np.int32)
     place[there] = np.arange(len(there))
-    return first[there], place[codes]
+    is_in_order = len(there) == count and codes.dtype == np.int32 and bool((place[:-1] == np.arange(count)).all())
+    return first[there], codes if is_in_order else place[codes]
 
 
 # ----------------------------------------------------------------------------------------------------------------------
