@@ -67,3 +67,20 @@ def kernels_by_hand(data: bytes) -> list[tuple[str, str, int, int, dict[str, Any
                 start = first(of_line, 3) * 1000 + first(of_event, 2)
                 found.append((name, tables[4][first(of_event, 1)], start, first(of_event, 3), stats))
     return found
+
+
+def python_calls(data: bytes, ending: str) -> list[tuple[int, int]]:
+    """Begin and end in ps of what the host's line of Python has, of names with this ending."""
+    found = []
+    for field, content in decoded(data):
+        message = decoded(content) if field == 1 else []
+        if first(message, 2, b"") != b"/host:CPU":
+            continue
+        pairs = [decoded(entry) for number, entry in message if number == 4]
+        names = {first(pair, 1): first(decoded(first(pair, 2, b"")), 2, b"").decode() for pair in pairs}
+        for line in (decoded(line) for number, line in message if number == 3):
+            for event in (decoded(event) for number, event in line if number == 4):
+                if first(line, 2, b"") == b"python" and names[first(event, 1)].endswith(ending):
+                    begin = first(line, 3) * 1000 + first(event, 2)
+                    found.append((begin, begin + first(event, 3)))
+    return found

@@ -7,9 +7,10 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
+from itertools import product
 from typing import NamedTuple
 
 import msgspec
@@ -38,6 +39,8 @@ _LIKE = 0.9
 """The least share of a process's kernels that another file of it has: some formats lack kernels."""
 
 
+_ANY = "any"
+"""In a key in place of a number or rank: whatever it is."""
 Spans = dict[int, tuple[int, int] | None]
 """First and last time of profiles, by the `id` of the profile."""
 
@@ -58,12 +61,17 @@ def is_told(profile: Profile) -> bool:
 
 def _may_be_one(profile: Profile, other: Profile) -> bool:
     """Return whether nothing states that these are profiles of two processes: equal times may be those of two ranks."""
-    states = zip(_identity(profile)[1:], _identity(other)[1:], strict=True)
+    states = zip(_process(profile), _process(other), strict=True)
     return all(own is None or of_other is None or own == of_other for own, of_other in states)
 
 
 def _identity(profile: Profile) -> tuple[str, int | None, int | None]:
-    return profile.clocks[0].scope, profile.process.pid, profile.process.rank
+    return profile.clocks[0].scope, *_process(profile)
+
+
+def _process(profile: Profile) -> tuple[int | None, int | None]:
+    """Return what a profile states of its process: the number and the rank."""
+    return profile.process.pid, profile.process.rank
 
 
 def same_job(profiles: Sequence[Profile], others: Sequence[Profile], *, near: bool, spans: Spans) -> bool:
@@ -561,7 +569,7 @@ def _fullest(profile: Profile) -> tuple[int, bool]:
 def _sharing_profiles(inputs: Sequence[Input], notes: Notes) -> list[Gathered]:
     """Return each input by itself, but inputs with the same profile (in a log and as a file) together."""
     parts: list[Gathered] = []
-    like: dict[object, dict[int, list[tuple[Profile, Gathered]]]] = {}
+    like: dict[object, dict[object, tuple[Profile, Gathered]]] = {}
     first: dict[object, tuple[Profile, Gathered]] = {}
     for file in sorted(inputs, key=_most_to_tell):
         held = [record for record in file.records if isinstance(record, Profile)]
@@ -574,16 +582,17 @@ def _sharing_profiles(inputs: Sequence[Input], notes: Notes) -> list[Gathered]:
                 continue
             # Profiles are compared as a whole only if their outlines are equal.
             if outline not in like:
-                like[outline] = {hash(_told(first[outline][0])): [first[outline]]}
+                other = first[outline][0]
+                like[outline] = dict.fromkeys(_as_stated(other, hash(_told(other))), first[outline])
             told = _told(profile)
-            alike = like[outline].setdefault(hash(told), [])
-            owner = next(
-                (owner for other, owner in alike if _may_be_one(profile, other) and _told(other) == told), None
-            )
-            if owner is None:
+            alike = like[outline]
+            found = next((alike[key] for key in _as_asked(profile, hash(told)) if key in alike), None)
+            if found is None or _told(found[0]) != told:
                 part.profiles.append(profile)
-                alike.append((profile, part))
+                for key in _as_stated(profile, hash(told)):
+                    alike.setdefault(key, (profile, part))
                 continue
+            owner = found[1]
             notes.remark("profile that is in two inputs: used once")
             if owner is not part and not part.profiles:
                 owner.take(part)
@@ -665,6 +674,16 @@ def _most_to_tell(file: Input) -> tuple[bool, bool]:
         not any(profile.interleaved for profile in profiles),
         not any(profile.clocks[0].scope for profile in profiles),
     )
+
+
+def _as_stated(profile: Profile, told: int) -> Iterator[object]:
+    """Yield the keys under which a profile is found by those that may be of its process."""
+    return product((told,), *((value, _ANY) for value in _process(profile)))
+
+
+def _as_asked(profile: Profile, told: int) -> Iterator[object]:
+    """Yield the keys of profiles that may be of this one's process: they state the same or nothing, where it does."""
+    return product((told,), *((_ANY,) if value is None else (value, None) for value in _process(profile)))
 
 
 def _outline(profile: Profile) -> object:
