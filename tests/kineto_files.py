@@ -63,14 +63,14 @@ def trace(events: list[Row] | None = None, *, base: int | None = BASE_NS, late: 
 
 
 def kineto_file(folder: Path, events: list[Row] | None = None, name: str = "made.json", **more: Any) -> Path:
-    """Where `trace` of the events is written."""
+    """Write `trace` of the events, and return where."""
     path = folder / name
     path.write_bytes(trace(events, **more))
     return path
 
 
 def kineto_alignment(folder: Path, events: list[Row]) -> Alignment:
-    """Of the only process in `trace` of the events."""
+    """Return the alignment of the trace's only process."""
     found = mio2trace.analyse([kineto_file(folder, events)]).run.alignment
     assert found is not None
     return found

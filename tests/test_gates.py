@@ -18,7 +18,7 @@ pytestmark = pytest.mark.shared
 
 
 class Gate(NamedTuple):
-    """A damage of a run, and what its links must be. Of all no link is wrong and sure; one at least is there."""
+    """A damage of a run, and what its links must be. No link is wrong and sure, and at least one link exists."""
 
     row: str
     name: str
@@ -33,11 +33,11 @@ class Gate(NamedTuple):
     most: float = 1
     """... and the greatest one."""
     false: int | None = None
-    """The most links that are not true ..."""
+    """The greatest number of wrong links, ..."""
     beyond: int = 0
-    """... of those said with so many tenths or more."""
+    """... counted among the links whose confidence is this many tenths or more."""
     believed: int | None = None
-    """The most links said with a half or more; there may be no link then, or the files are refused."""
+    """The greatest number of links with a confidence of at least 0.5. There may be no link, or the files are refused."""
 
 
 def runs(
@@ -86,16 +86,18 @@ OPERATIONS: dict[str, Sequence[Gate]] = {
         *runs("3 of 10 names hashed", TRAIN_121, NO_FRAMEWORK, right=0.95),
         *runs("3 of 10 names hashed", CMD_ONLY, HANDLES, right=0.88),
     ],
-    "of a log of wrapped commands all is told": [*runs("long lines wrapped", TWIN_CMD, TWIN, right=1)],
+    "a log of wrapped commands gives every kernel its operation": [
+        *runs("long lines wrapped", TWIN_CMD, TWIN, right=1)
+    ],
     "times that are exact to a second bound no call: the order says the rest": [
         *runs("host times in s", ALEXNET_10, HANDLES, right=0.99),
         *runs("stamps 0.8 s late", LENET, HIDDEN, right=0.99),
         *runs("stamps 0.8 s early", ALEXNET_10, HIDDEN, right=0.99),
     ],
-    "stamps in whole seconds are truncated: what ran before the next one may have run a second after it": [
+    "stamps in whole seconds are truncated, so a call may have run up to a second after its stamp": [
         *runs("stamps in s", LENET, HANDLES, right=1)
     ],
-    "more kernels than the calls between two lines launch ran while an hour passed there: the order tells": [
+    "the clock jumps by an hour between two lines, so the order of calls decides": [
         *runs("stamps step by an hour", ALEXNET_10, HIDDEN, right=336),
         *runs("stamps step by an hour", LENET, HIDDEN, right=26),
         *runs("stamps step by an hour", TRAIN_290, HIDDEN, right=535),
@@ -108,13 +110,13 @@ OPERATIONS: dict[str, Sequence[Gate]] = {
         *runs("stamps run 2 % fast", FUSED, HIDDEN, links=1, mean=0.5),
         *runs("the program's log of another day", FUSED, HIDDEN, believed=0),
     ],
-    "the order of calls tells which of two threads of one net filled which queue": [
+    "the order of calls decides which of two threads of one net used which queue": [
         *runs("two threads with ids", ALEXNET_6, HIDDEN, right=0.99)
     ],
     "a recurrent call launches for as long as another thread runs half of its net": [
         *runs("two threads without ids", LENET, HIDDEN)
     ],
-    "calls of one id launched what ran, those of other processes in the log are left out": [
+    "one process launched the kernels, so the log's calls of other processes are left out": [
         *runs("another's lines between, with ids", TRAIN_290, NO_FRAMEWORK, right=0.98)
     ],
     "a command without a thread is of the call entered last": [
@@ -127,7 +129,7 @@ OPERATIONS: dict[str, Sequence[Gate]] = {
     "entries that were mixed up look like the other version's, and name their own buffers": [
         *runs("another's lines between, without ids", TRAIN_290, HANDLES, right=0.96)
     ],
-    "a process prints entries or it does not: where both are of one net, no link by names is sure": [
+    "one process prints entries and another does not; if both run one net, no link by names is sure": [
         *runs("another's lines between, without ids", CMD_ONLY, NO_FRAMEWORK, most=0.6)
     ],
     "the true call lies farther on than a search tries, a name goes on, or one launch line would be of two kernels": [
@@ -145,7 +147,7 @@ OPERATIONS: dict[str, Sequence[Gate]] = {
             mean=0.97,
         )
     ],
-    "of a convolution whose own descriptor is cut off the tensors remain": [
+    "a convolution whose own descriptor is cut off keeps its tensors": [
         *runs("lines cut at 80", TRAIN_290, NO_FRAMEWORK, right=1),
         *runs("lines cut at 200", TRAIN_290, HANDLES, right=1),
     ],
@@ -165,7 +167,7 @@ OPERATIONS: dict[str, Sequence[Gate]] = {
         *runs("another program's log before", CMD_ONLY, NO_FRAMEWORK)
     ],
     "a call launched only if most of its parts did": [*runs("another run's log", TRAIN_121, NO_FRAMEWORK, believed=0)],
-    "of two recurrent calls of which the profile lost a part, either may have what lies between them": [
+    "a kernel between two recurrent calls may belong to either if the profile lost a part of them": [
         *runs("middle fifth of the profile lost", RNN, NO_FRAMEWORK)
     ],
     "most calls launched nothing: they come last and begin no run: the profile ended": [
@@ -175,7 +177,7 @@ OPERATIONS: dict[str, Sequence[Gate]] = {
     "either of two runs in a log is likely": [
         *runs(("the program's earlier run before", "whole log twice"), CMD_ONLY, NO_FRAMEWORK, mean=0.41, most=0.61)
     ],
-    "of two runs in a log that one is used whose stamps may be the profile's, in doubt": [
+    "a log of two runs gives the run whose stamps may be the profile's, with low confidence": [
         *runs(
             "the program's later run after",
             (TWIN_6, TWIN_6_V1),
@@ -185,7 +187,7 @@ OPERATIONS: dict[str, Sequence[Gate]] = {
             most=1.01 - CONTRARY,
         )
     ],
-    "the run that is as long as the profile has the kernels, or it is in doubt": [
+    "the run that is as long as the profile gets the kernels, or the links have low confidence": [
         *runs(
             "the program's killed run before",
             (ALEXNET_10, TRAIN_290, LENET),
@@ -223,7 +225,7 @@ OPERATIONS: dict[str, Sequence[Gate]] = {
         *runs("ranks of a launcher with equal ids", LENET, NO_FRAMEWORK, 1),
         *runs("5 % of lines lost", TWIN_6, BARE_TWIN, 1),
     ],
-    "a log of commands alone, without the other program's entries around it, is joined in doubt": [
+    "a log of commands alone, without entries of another program, is joined with low confidence": [
         *runs(
             ("another program's log before", "another program's log after"), CMD_ONLY, HANDLES, right=0.75, believed=0
         )
@@ -244,12 +246,12 @@ LAYERS: dict[str, Sequence[Gate]] = {
     "a profile that ends inside the iteration has the whole warm-up": [
         *runs("profile ends early", (*CAFFE, LIBDNN), HANDLES, right=1)
     ],
-    "of a log that ends early the rest of the iteration has its layers": [
+    "if a log ends early, the rest of the iteration still gets its layers": [
         *runs("log ends early", (LENET, FUSED), HANDLES, right=1),
         *runs("log ends early", RANKS, TWIN, right=92),
         *runs("log ends early", RANK0, TWIN, right=87),
     ],
-    "of a log that lost the line which begins the benchmark: before its last search the net is set up": [
+    "if the line that begins the benchmark is lost, all before the last search is set-up": [
         *runs("middle fifth of the log lost", TRAIN_290, HIDDEN, right=440),
         *runs("log ends early", ALEXNET_6, HIDDEN, right=44),
         *runs("log ends early", TWIN_6, TWIN, right=50),
@@ -257,7 +259,7 @@ LAYERS: dict[str, Sequence[Gate]] = {
     "a log cut off while the net was set up names the layers that the marks cut": [
         *runs("log ends early", (CAFFE[0], TRAIN, TRAIN_2), HANDLES, right=0.95, mean=0.95)
     ],
-    "iterations whose lines are lost in the middle repeat the one that is sure": [
+    "iterations that lost lines in the middle get the layers of the complete iteration": [
         *runs("middle fifth of the log lost", ALEXNET_10, HANDLES, right=1)
     ],
     "the first layer that a late log still has does not take all that ran before it": [
@@ -266,17 +268,17 @@ LAYERS: dict[str, Sequence[Gate]] = {
     "searches run the kernels of an iteration, and others between them: they are no warm-up": [
         *runs("log begins late", CMD_ONLY, HANDLES, false=0)
     ],
-    "marks cut a profile that ends before the log, and no layer is in doubt": [
+    "marks cut a profile that ends before the log, and every layer is sure": [
         *runs("profile ends early", (TRAIN, CAFFE[3], LIBDNN), HANDLES, false=0, mean=0.95)
     ],
     "marks need no fine host times": [*runs("host times in s", CAFFE[2], HANDLES, false=0, mean=0.99)],
     "what has no parameters has nothing to be written": [*runs("as recorded", TRAIN_2, HANDLES, right=1)],
-    "caffe's log alone tells the layers of kernels with times": [
+    "Caffe's log alone gives the layers of kernels with times": [
         *runs("names, times, sizes only", (*CAFFE, LIBDNN), HANDLES, right=1),
         *runs("names, times, sizes only", TRAIN, HANDLES, right=202),
         *runs("names, times, sizes only", TRAIN_2, HANDLES, right=170),
     ],
-    "calls tell layers that no time tells": [
+    "calls give the layers if no time does": [
         *runs("no host times", ALEXNET_10, HIDDEN, right=336),
         *runs(("names, times, sizes only", "stamps step by an hour"), RESNET_2, HANDLES, right=206),
         *runs("lines lost in bursts", ALEXNET_10, HIDDEN, right=300),
@@ -294,7 +296,7 @@ LAYERS: dict[str, Sequence[Gate]] = {
         *runs("stamps run 2 % fast", TRAIN_121, HIDDEN, right=430),
         *runs("stamps run 2 % fast", RESNET_2, HIDDEN, right=1),
     ],
-    "of a clock that was set by milliseconds lines come to lie within calls of the thread that prints": [
+    "a clock that was set by milliseconds moves lines into calls of the thread that prints them": [
         *runs("stamps step by 5 ms", FUSED, HIDDEN, right=77),
         *runs("stamps step by 5 ms", OWN_KERNELS, HIDDEN, right=44),
         *runs("stamps step by 5 ms", TRAIN_290, HIDDEN, right=541),
@@ -303,10 +305,10 @@ LAYERS: dict[str, Sequence[Gate]] = {
         *runs("stamps 0.8 s late", DEBUG, HIDDEN, right=0.99, mean=0.98),
         *runs("stamps of Nepal's zone", CAFFE[3], HANDLES, right=0.99, mean=0.98),
     ],
-    "one mark does not tell a clock that is off from another run": [
+    "one mark cannot distinguish a wrong clock from another run": [
         *runs("the program's log of another day", CAFFE[2], HANDLES, believed=0)
     ],
-    "of a run of half a second few calls tell, and another run's may fit as well": [
+    "a run of half a second has few calls, so another run may fit as well": [
         *runs("the program's log of another day", RNN, HIDDEN, 0, 1, 2, 3, believed=0),
         *runs("stamps 0.8 s late", RNN, HIDDEN, 0, 1, 2, 3, mean=0.99),
     ],
@@ -319,13 +321,13 @@ LAYERS: dict[str, Sequence[Gate]] = {
     "stamps of a buffered stream bound calls on one side": [
         *runs(("framework's lines in blocks", "MIOpen's lines in blocks"), (LENET, RESNET_2, FUSED), HIDDEN, right=0.98)
     ],
-    "iterations around calls that came late are in doubt": [
+    "iterations around late calls have low confidence": [
         *runs("MIOpen's lines in blocks", ALEXNET_10, HANDLES, right=0.85)
     ],
     "a fit of printed times is not sure where iterations differ in length": [
         *runs("2 % of kernels lost", ALEXNET_10, HANDLES)
     ],
-    "of two programs of one log the other has no layers here": [
+    "a log of two programs gives no layers of the other program": [
         *runs(
             ("another program's log before", "another's lines between, without ids"), FUSED, HANDLES, right=1, links=1
         ),
@@ -338,7 +340,7 @@ LAYERS: dict[str, Sequence[Gate]] = {
     "what did not run meanwhile is no other thread's work": [
         *runs("two loops in one process", FUSED, (HANDLES, HIDDEN), right=1, links=1, mean=SURE)
     ],
-    "names, stamped lines or buffers tell which queue is the thread's that printed the layers": [
+    "names, stamped lines or buffers show which queue belongs to the thread that printed the layers": [
         *runs("two threads with ids", FUSED, HANDLES, right=413, mean=0.89),
         *runs("two threads with ids", ALEXNET_10, (HIDDEN, HANDLES), right=413, mean=0.89),
         *runs("two threads without ids", DEBUG, HIDDEN, right=125, mean=0.89),

@@ -51,8 +51,9 @@ _KEPT_OF_LARGE = 256 << 20
 
 
 def keep_freed_columns() -> None:
-    """Let the allocator keep freed columns of every size for later ones, for a program of its own: each column of ten
-    million rows took 80 MB from the system, page by page, and that was a quarter of all time.
+    """Let the allocator keep freed columns of every size for later ones. Only for a program of its own.
+
+    Each column of ten million rows took 80 MB from the system, page by page; that was a quarter of all time.
 
     glibc only (mallopt(3)); on other systems it does nothing.
     """

@@ -14,6 +14,7 @@ from itertools import product
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from mio2trace.align import Relation, relation
 from mio2trace.align.clocks.log_runs import of_threads
@@ -24,7 +25,7 @@ from mio2trace.files import STANDARD_INPUT, Input
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
-from mio2trace.model.tables import NO
+from mio2trace.model.tables import NO, distinct, least, most
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops import operations
 from mio2trace.ops.operation import Operation
@@ -177,18 +178,21 @@ def labelled(profiles: Sequence[Profile]) -> list[Profile]:
 
 
 def note_shared_devices(profiles: Sequence[Profile], notes: Notes) -> None:
-    """Note which processes of a job had commands on one GPU at the same time, if the profiler numbers a machine's GPUs:
-    what looks idle, or slow, in one process may be the work of another."""
+    """Note which processes of a job had commands on one GPU at the same time. A pause, or a slow kernel, of one process
+    may be the work of another. Nothing is noted if the profiler does not number the machine's GPUs."""
     users: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
     for place, profile in enumerate(profiles):
         unit_of = {queue.index: profile.devices[queue.device].unit for queue in profile.queues}
         known = {queue: unit for queue, unit in unit_of.items() if unit is not None}
-        on_unit = profile.commands.of_queue(known, NO)
-        for unit in {*known.values()} if profile.clocks[0].scope else ():
-            on = (on_unit == unit) & profile.commands.has_times
-            if on.any():
-                span = int(profile.commands.start_ns[on].min()), int(profile.commands.end_ns[on].max())
-                users.setdefault((profile.clocks[0].scope, unit), []).append((*span, place))
+        if not known or not profile.clocks[0].scope:
+            continue
+        commands, on_unit = profile.commands, profile.commands.of_queue(known, NO)
+        timed = np.flatnonzero(commands.has_times & (on_unit != NO))
+        first, unit = distinct(on_unit[timed])
+        begins = least(unit, commands.start_ns[timed], len(first)).tolist()
+        ends = most(unit, commands.end_ns[timed], len(first)).tolist()
+        for number, begin, end in zip(on_unit[timed][first].tolist(), begins, ends, strict=True):
+            users.setdefault((profile.clocks[0].scope, number), []).append((begin, end, place))
     for used in users.values():
         last_end, last = min(used)[0], 0
         together = set[int]()

@@ -101,8 +101,8 @@ class Ranking(Sequence[SteadyCost[Key]]):
 
 
 class Rows(Generic[Key]):
-    """Sums by key, of steady iterations and of searches. ``cells``: where a key has kernel time in an iteration, as its
-    number times ``iterations`` plus the iteration's, in ascending order; ``ns``: that time."""
+    """Sums by key, of steady iterations and of searches. ``cells``: each pair of a key and an
+    iteration with kernel time, as key * iterations + iteration, in ascending order. ``ns``: the time of each pair."""
 
     def __init__(self, keys: Sequence[Key], iterations: int, sums: Sums, cells: Numbers, ns: NDArray[Any]) -> None:
         self.keys = keys

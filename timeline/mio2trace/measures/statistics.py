@@ -18,8 +18,8 @@ def part_of(whole: int, count: int) -> float:
 
 
 def deviation(values: Sequence[int], zeros: int = 0) -> float | None:
-    """Return the standard deviation of a sample (n - 1) of ``values`` and so many zeros, from exact integer sums; None
-    for fewer than two values."""
+    """Return the standard deviation of a sample (n - 1) of ``values`` and of ``zeros`` more values that are 0, from
+    exact integer sums; None for fewer than two values."""
     count = len(values) + zeros
     if count < 2:
         return None

@@ -82,8 +82,8 @@ class MadeRows(Sequence[Row]):
 
 
 class ColumnRows(MadeRows):
-    """Rows of ``columns``: numbers, with `NO` for an unknown cell, or a pool, with None. ``convert``: of a column the
-    function that gives a cell from a known number."""
+    """Rows of ``columns``: numbers, with `NO` for an unknown cell, or a pool, with None. ``convert``: by column,
+    the function that makes a cell of a known number."""
 
     def __init__(
         self, columns: Mapping[str, Any], count: int, convert: Mapping[str, Callable[[int], Cell]] = {}

@@ -365,7 +365,7 @@ _EARLIEST, _LATEST = -(1 << 62), (1 << 63) - 10**17
 
 
 def bounded(time_ns: int) -> int:
-    """Return a time for a column; one that no trace can have becomes as far away as a column allows."""
+    """Return a time that fits into a column. A time that no trace can have becomes the nearest limit."""
     return min(max(time_ns, _EARLIEST), _LATEST)
 
 

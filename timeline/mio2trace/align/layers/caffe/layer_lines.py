@@ -334,7 +334,7 @@ def place_by_layer_lines(attribution: Attribution) -> None:
 
 
 def _copies(layers: LayerTimes) -> NDArray[np.bool_]:
-    """Return whether each is the one before it, printed once more."""
+    """Return whether each layer line repeats the previous line."""
     columns = (
         layers.source,
         layers.key.codes,
@@ -529,7 +529,7 @@ def _follows(
     iterations: Numbers,
     begun: Numbers,
 ) -> NDArray[np.bool_]:
-    """Return whether no line is lost between a layer line and the one before it. ``begun``: the line of the event that
+    """Return whether no line is lost between a layer line and the previous layer line. ``begun``: the line of the event that
     began the iteration, `NO` if it is not known."""
     at = _places(attribution, layers)
     follows: NDArray[np.bool_] = (at == 0) & (begun > np.append(-1, layers.line[:-1]))
@@ -538,7 +538,7 @@ def _follows(
 
 
 def _places(attribution: Attribution, layers: LayerTimes) -> Numbers:
-    """Return the places of layers in the order of execution, `NONE` for one that is not in the net."""
+    """Return the places of layers in the order of execution, `NONE` for a layer that is not in the net."""
     order = _order(attribution)
     return np.array([order.get((key.place, key.direction), NONE) for key in layers.key.values], np.int64)[
         layers.key.codes
