@@ -37,7 +37,7 @@ class Gate(NamedTuple):
     beyond: int = 0
     """... counted among the links whose confidence is this many tenths or more."""
     believed: int | None = None
-    """The greatest number of links with a confidence of at least 0.5. There may be no link, or the files are refused."""
+    """The greatest number of links with a confidence of at least 0.5. No link, or refused files, are right as well."""
 
 
 def runs(

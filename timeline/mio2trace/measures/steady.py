@@ -598,8 +598,8 @@ def layer_tree(measures: Measures) -> Node:
 
 
 def _parents(profile: Profile) -> Mapping[str, str]:
-    """Return the parent of each layer that a range names: the layer of the range around most of its calls (the first one
-    if two have as many).
+    """Return the parent of each layer that a range names: the layer of the range around most of its calls, the first
+    one if two have as many.
 
     A layer that calls itself is within the first other one.
     """

@@ -529,8 +529,8 @@ def _follows(
     iterations: Numbers,
     begun: Numbers,
 ) -> NDArray[np.bool_]:
-    """Return whether no line is lost between a layer line and the previous layer line. ``begun``: the line of the event that
-    began the iteration, `NO` if it is not known."""
+    """Return whether no line is lost between a layer line and the previous layer line. ``begun``: the line of the event
+    that began the iteration, `NO` if it is not known."""
     at = _places(attribution, layers)
     follows: NDArray[np.bool_] = (at == 0) & (begun > np.append(-1, layers.line[:-1]))
     follows[1:] |= (iterations[1:] == iterations[:-1]) & (at[1:] - 1 == at[:-1])
