@@ -15,7 +15,7 @@ from benchmarks.damages.profiles import part_lost, renamed
 from benchmarks.damages.sets import HIDDEN, caffe
 from mio2trace import analyse
 from mio2trace.align import NONE, Links, align
-from mio2trace.align.layers.caffe import unlogged
+from mio2trace.align.layers import unlogged
 from mio2trace.evidence import NAME_AND_SIZES
 from mio2trace.kernels.names import beginnings, cut_at, cut_name, in_full
 from mio2trace.model.profile import Activity

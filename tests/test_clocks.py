@@ -26,7 +26,7 @@ from mio2trace import analyse, memory
 from mio2trace.align import NONE, Links, align
 from mio2trace.align.clocks.axis import stamps_bound
 from mio2trace.align.clocks.fit import ZONES_NS, DeviceClock, device_clocks, local_ns, log_clock
-from mio2trace.align.layers.caffe.layer_lines import Lines, Times, likeliest_rows
+from mio2trace.align.layers.layer_lines import Lines, Times, likeliest_rows
 from mio2trace.align.operations.rates import LINE_NS
 from mio2trace.cli import cli
 from mio2trace.conversion import convert

@@ -17,7 +17,7 @@ from benchmarks.damages.run import CannotError, Mutation, Run, with_log
 from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK, TWIN, twin
 from mio2trace import analyse
 from mio2trace.align import align
-from mio2trace.align.layers.caffe.layer_lines import _numbered
+from mio2trace.align.layers.layer_lines import _numbered
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.rates import NATS_NEVER

@@ -28,7 +28,7 @@ from mio2trace import analyse
 from mio2trace.align import Alignment
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import chances_between
-from mio2trace.align.layers.caffe.calls import Stretch, _Layers, chances_in_order
+from mio2trace.align.layers.calls import Stretch, _Layers, chances_in_order
 from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.operations.rates import BROKEN, CUT, LOST, WHOLE

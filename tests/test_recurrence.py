@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from benchmarks.score import load, score
 from mio2trace.align import NONE, Links, align
-from mio2trace.align.layers.caffe import durations
+from mio2trace.align.layers import durations
 from mio2trace.align.layers.net import NetLayerSpec
 from mio2trace.conversion import convert
 from mio2trace.model.log import Direction

@@ -16,16 +16,11 @@ from mio2trace.align.clocks.log_runs import Chosen, of_profile, run_of_profile
 from mio2trace.align.exact import Calls, calls_of, link_by_ranges, number_steps_as_the_log
 from mio2trace.align.framework_ops import place_by_host_ops, place_by_ops
 from mio2trace.align.graphs import Replay, join_replays, link_replays
-from mio2trace.align.layers.caffe.calls import place_by_calls
-from mio2trace.align.layers.caffe.durations import place_by_device_times, place_by_durations
-from mio2trace.align.layers.caffe.layer_lines import place_by_layer_lines
-from mio2trace.align.layers.caffe.marks import read_marks
-from mio2trace.align.layers.caffe.unlogged import (
-    place_before_iterations,
-    place_behind_the_log,
-    place_unlogged_iterations,
-)
+from mio2trace.align.layers.calls import place_by_calls
+from mio2trace.align.layers.durations import place_by_device_times, place_by_durations
+from mio2trace.align.layers.layer_lines import place_by_layer_lines
 from mio2trace.align.layers.marked_steps import MarkedStep, place_marked_steps, step_at
+from mio2trace.align.layers.marks import read_marks
 from mio2trace.align.layers.net import Net, by_place, read_net
 from mio2trace.align.layers.outside_times import (
     STATED,
@@ -35,6 +30,11 @@ from mio2trace.align.layers.outside_times import (
     doubt_other_queues,
 )
 from mio2trace.align.layers.repetitions import place_between, place_nameless_replays, place_repetitions, place_updates
+from mio2trace.align.layers.unlogged import (
+    place_before_iterations,
+    place_behind_the_log,
+    place_unlogged_iterations,
+)
 from mio2trace.align.links import DOUBTED, NONE, LayerRun, Links, Pass
 from mio2trace.align.operations.rates import CONTRARY, MISSTATED
 from mio2trace.align.operations.steps import doubt_begun_again, link_operations

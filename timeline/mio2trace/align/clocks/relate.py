@@ -30,7 +30,7 @@ from mio2trace.align.clocks.fit import (
     stamp_of_call,
     stamp_resolution,
 )
-from mio2trace.align.layers.caffe.marks import Marked
+from mio2trace.align.layers.marks import Marked
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.operations.rates import (
     FEW,
