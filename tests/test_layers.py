@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mio2trace.align import NONE, Alignment, align
-from mio2trace.align.layers.names import contradicts, types_of
+from mio2trace.align.layers.net import contradicts, types_of
 from mio2trace.cli import cli
 from mio2trace.evidence import EVIDENCE
 from mio2trace.model.log import Direction, FrameworkLog

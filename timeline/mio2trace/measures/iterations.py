@@ -33,8 +33,7 @@ import msgspec
 import numpy as np
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.align.layers.names import types_of
-from mio2trace.align.layers.net import LayerKey
+from mio2trace.align.layers.net import LayerKey, types_of
 from mio2trace.align.links import Phase
 from mio2trace.measures.device_time import DeviceTime, device_times, has_common_clock
 from mio2trace.measures.device_time.gaps import PREPARING

@@ -10,8 +10,7 @@ from itertools import pairwise, starmap
 from typing import NamedTuple
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.layers.names import CALLING, may_call, types_of
-from mio2trace.align.layers.net import NetLayerSpec
+from mio2trace.align.layers.net import CALLING, NetLayerSpec, may_call, types_of
 from mio2trace.align.links import DOUBTED, NONE, SURE
 from mio2trace.align.operations.rates import (
     BROKEN,

@@ -12,8 +12,7 @@ from math import log
 import msgspec
 import numpy as np
 
-from mio2trace.align.layers.names import contradicts, tells_type, types_of
-from mio2trace.align.layers.net import Net, NetLayerSpec
+from mio2trace.align.layers.net import Net, NetLayerSpec, contradicts, tells_type, types_of
 from mio2trace.align.links import LayerRun, Links
 from mio2trace.align.operations.rates import FAR, LINE_NS, MISFIT, MOST_STRAY, NATS_NEVER
 from mio2trace.evidence import TIMER_MARKS

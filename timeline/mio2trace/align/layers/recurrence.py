@@ -9,8 +9,7 @@ from itertools import pairwise
 from types import MappingProxyType
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.layers.names import has_nothing_written, types_of
-from mio2trace.align.layers.net import LayerKey
+from mio2trace.align.layers.net import LayerKey, has_nothing_written, types_of
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.rates import LIKE, TOLERANCE_NS
 from mio2trace.evidence import RECURRENCE

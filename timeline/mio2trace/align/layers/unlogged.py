@@ -19,8 +19,16 @@ from mio2trace.align.attribution import DIRECTIONS, Attribution
 from mio2trace.align.clocks.axis import Timeline
 from mio2trace.align.clocks.fit import STAMP_NS
 from mio2trace.align.layers.calls import chances_in_order
-from mio2trace.align.layers.names import LAUNCHING, NAMING, PASSING_ON, contradicts, tells_type, types_of
-from mio2trace.align.layers.net import LayerKey, NetLayerSpec
+from mio2trace.align.layers.net import (
+    LAUNCHING,
+    NAMING,
+    PASSING_ON,
+    LayerKey,
+    NetLayerSpec,
+    contradicts,
+    tells_type,
+    types_of,
+)
 from mio2trace.align.layers.recurrence import is_filler, matches, place_by_recurrence, prepares, signature
 from mio2trace.align.links import DOUBTED, NONE, SURE
 from mio2trace.align.operations.rates import FEW, LIKE, LINE_NS, MISSTATED, NEVER, SILENT, UNEVEN, WHOLE
