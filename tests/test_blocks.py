@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.align.layers.blocks import Op, find_blocks
+from mio2trace.align.layers.by_sequence import Op, find_blocks
 from tests.kineto_files import FIRST_US, Row, kineto_alignment, row
 
 Called = tuple[str, str, float, tuple[tuple[int, ...], ...]]
