@@ -19,7 +19,6 @@ from mio2trace.align.graphs import Replay, join_replays, link_replays
 from mio2trace.align.layers.calls import place_by_calls
 from mio2trace.align.layers.durations import place_by_device_times, place_by_durations
 from mio2trace.align.layers.layer_lines import place_by_layer_lines
-from mio2trace.align.layers.marked_steps import MarkedStep, place_marked_steps, step_at
 from mio2trace.align.layers.marks import read_marks
 from mio2trace.align.layers.net import Net, by_place, read_net
 from mio2trace.align.layers.outside_times import (
@@ -41,6 +40,7 @@ from mio2trace.align.operations.steps import doubt_begun_again, link_operations
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.operations.windows import of_its_threads, same_process
 from mio2trace.align.processes import ProcessClock
+from mio2trace.align.ranges import MarkedStep, place_marked_steps, step_at
 from mio2trace.align.same_run import (
     OTHER_PROCESS,
     OTHER_SIZES,

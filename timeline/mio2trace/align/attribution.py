@@ -13,13 +13,12 @@ from msgspec.structs import replace
 from mio2trace.align.clocks.axis import HostTimes, Timeline, common_axis, host_times, line_axis
 from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, LogClock, nearest_zone, stamp_resolution
 from mio2trace.align.clocks.relate import keeps_time, relate_clocks, related
-from mio2trace.align.layers.marked_steps import MarkedStep, marked_steps
 from mio2trace.align.layers.marks import Marked
 from mio2trace.align.layers.net import LayerKey, Net
 from mio2trace.align.links import DOUBTED, NONE, LayerRun, Links
-from mio2trace.align.open_ranges import OpenRanges
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.operations.windows import Late
+from mio2trace.align.ranges import MarkedStep, OpenRanges, marked_steps
 from mio2trace.evidence import ORDER, RANGE, Evidence
 from mio2trace.kernels import KernelFact
 from mio2trace.model.log import Direction, FrameworkLog

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from mio2trace.align import NONE
 from mio2trace.align.exact import layer_of_range, may_be_layer
-from mio2trace.align.open_ranges import OpenRanges
+from mio2trace.align.ranges import OpenRanges
 from mio2trace.measures.cost import Cost, Sums
 from mio2trace.measures.device_time import Busy, DeviceTime, Window
 from mio2trace.measures.device_time.busy import Span

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mio2trace.align.layers.marked_steps import MarkedStep
+from mio2trace.align.ranges import MarkedStep
 from mio2trace.measures.device_time import Window
 from mio2trace.measures.statistics import mean
 

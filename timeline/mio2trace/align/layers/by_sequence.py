@@ -9,9 +9,8 @@ from itertools import chain, pairwise
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from mio2trace.align.layers.marked_steps import MarkedStep, step_at
 from mio2trace.align.links import DOUBTED, NONE
-from mio2trace.align.open_ranges import OpenRanges
+from mio2trace.align.ranges import MarkedStep, OpenRanges, step_at
 from mio2trace.model.profile import Profile, Range
 from mio2trace.ops.ranges import (
     ANCHORS,

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.align.layers.marked_steps import is_step
+from mio2trace.align.ranges import is_step
 from mio2trace.measures.device_time import DeviceTime, has_common_clock
 from mio2trace.measures.device_time.busy import Covered, Span
 from mio2trace.model.profile import Range
