@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mio2trace.align.layers.recurrence import MAX_EDITS, matches
+from mio2trace.align.layers.repetitions import MAX_EDITS, matches
 
 letters = st.lists(st.sampled_from("abc"), max_size=24)
 

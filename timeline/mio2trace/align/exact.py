@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.by_sequence import Sequenced, layers_by_sequence
-from mio2trace.align.layers.recurrence import matches
+from mio2trace.align.layers.repetitions import matches
 from mio2trace.align.links import DOUBTED, NONE, WORDS, LayerRun, neighbours
 from mio2trace.align.ranges import LEAST_LAUNCHES, OpenRanges, before_recording, is_step
 from mio2trace.evidence import CORRELATION, RANGE, SEQUENCE, Evidence

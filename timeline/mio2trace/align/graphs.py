@@ -15,7 +15,7 @@ import numpy as np
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.exact import calls_of, link_by_ranges
-from mio2trace.align.layers.recurrence import matches
+from mio2trace.align.layers.repetitions import matches
 from mio2trace.align.links import DOUBTED, NONE, LayerRun, Links
 from mio2trace.evidence import CAPTURE, GRAPH_NODE, ORDER, Evidence
 from mio2trace.kernels.names import kernel_name

@@ -12,7 +12,7 @@ import numpy as np
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.log_runs import of_profile
 from mio2trace.align.clocks.relate import comes_in_blocks, ends_at_set_up, ran_at_once, relate_clocks
-from mio2trace.align.layers.recurrence import matches
+from mio2trace.align.layers.repetitions import matches
 from mio2trace.align.links import NONE, Links
 from mio2trace.align.operations.likelihood import tensor_fits
 from mio2trace.align.operations.rates import EXPLAINED, UNEVEN

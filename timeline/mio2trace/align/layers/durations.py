@@ -19,7 +19,7 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import in_order, stamps_bound
 from mio2trace.align.clocks.fit import STAMP_NS, LogClock
 from mio2trace.align.layers.net import LayerKey, NetLayerSpec, contradicts, types_of
-from mio2trace.align.layers.recurrence import is_filler, matches, signature
+from mio2trace.align.layers.repetitions import is_filler, matches, signature
 from mio2trace.align.links import DOUBTED, NONE, SURE
 from mio2trace.align.operations.rates import (
     AT_END,

@@ -29,7 +29,7 @@ from mio2trace.align.layers.net import (
     tells_type,
     types_of,
 )
-from mio2trace.align.layers.recurrence import is_filler, matches, place_by_recurrence, prepares, signature
+from mio2trace.align.layers.repetitions import is_filler, matches, place_by_recurrence, prepares, signature
 from mio2trace.align.links import DOUBTED, NONE, SURE
 from mio2trace.align.operations.rates import FEW, LIKE, LINE_NS, MISSTATED, NEVER, SILENT, UNEVEN, WHOLE
 from mio2trace.evidence import DURATIONS, NAME_AND_SIZES, RECURRENCE
