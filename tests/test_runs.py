@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 import mio2trace
-from mio2trace.align.clocks.log_runs import begun_again
+from mio2trace.align.same_run import begun_again
 from mio2trace.analysis import AnalysisOptions, analyse
 from mio2trace.answer import report_of
 from mio2trace.batch.finding import find_runs

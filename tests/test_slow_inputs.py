@@ -46,7 +46,7 @@ def test_twice_the_input_is_twice_the_work(name: str, tmp_path: Path) -> None:
     [
         ("calls that cross", "draw/lanes.py"), ("calls that cross", "draw/host.py"),
         ("lost calls", "readers/opencl/__init__.py"), ("devices of one name", "readers/tf/executions.py"),
-        ("benchmarks with layers", "align/clocks/log_runs.py"), ("processes of one log", "align/clocks/log_runs.py"),
+        ("benchmarks with layers", "align/same_run.py"), ("processes of one log", "align/same_run.py"),
     ],
 )  # fmt: skip
 def test_loops_within_one_function_are_not_crossed(name: str, module: str, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from mio2trace import evidence as by
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import in_time_order, sharpened, within_reach
 from mio2trace.align.clocks.fit import DeviceClock, LogClock, device_clocks
-from mio2trace.align.clocks.log_runs import Chosen, of_profile, run_of_profile
 from mio2trace.align.exact import Calls, calls_of, link_by_ranges, number_steps_as_the_log
 from mio2trace.align.framework_ops import place_by_host_ops, place_by_ops
 from mio2trace.align.graphs import Replay, join_replays, link_replays
@@ -46,10 +45,13 @@ from mio2trace.align.same_run import (
     OTHER_SIZES,
     OTHER_TIMES_AND_THREADS,
     UNLIKELY,
+    Chosen,
     Relation,
     doubt_of_run,
     is_explained,
+    of_profile,
     relation,
+    run_of_profile,
     unused_logs,
     without_buffers,
 )

@@ -126,8 +126,8 @@ def layers(
 
 def _joined(run: Run) -> Sequence[Repetition]:
     """Return the runs in a log: the run of the profile, or all if there is no profile."""
-    from mio2trace.align.clocks.log_runs import split
     from mio2trace.align.layers.net import by_place
+    from mio2trace.align.same_run import split
     from mio2trace.reports.layers import Repetition
 
     if run.is_job:

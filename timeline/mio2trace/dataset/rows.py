@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 import mio2trace
 from mio2trace.align import NONE, Alignment
-from mio2trace.align.clocks.log_runs import split
 from mio2trace.align.layers.net import by_place
+from mio2trace.align.same_run import split
 from mio2trace.analysis import Run
 from mio2trace.answer import subjects
 from mio2trace.answer.content import is_product
