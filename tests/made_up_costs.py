@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from mio2trace.align import Alignment, LayerRun, Links, Net
-from mio2trace.align.clocks.fit import SAME, DeviceClock, Piece
+from mio2trace.align.clocks.axis import SAME, DeviceClock, Piece
 from mio2trace.align.links import DOUBTED
 from mio2trace.evidence import ORDER, Evidence
 from mio2trace.findings import Gpu, Subject

@@ -75,7 +75,7 @@ def test_imports_follow_the_arrows() -> None:
     [
         ("trace.py", "from mio2trace.model import profile"),
         ("writers/chrome_json.py", "from mio2trace.model.profile import Call"),
-        ("readers/dvdt.py", "import mio2trace.align.clocks.fit"),
+        ("readers/dvdt.py", "import mio2trace.align.clocks.axis"),
         ("readers/dvdt.py", "from ..align import clocks"),
         ("readers/dvdt.py", "from mio2trace import conversion"),
         ("align/layers.py", "def late():\n    from mio2trace.trace import Slice"),

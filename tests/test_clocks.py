@@ -24,8 +24,7 @@ from benchmarks.damages.profiles import part_lost
 from benchmarks.damages.sets import HANDLES
 from mio2trace import analyse, memory
 from mio2trace.align import NONE, Links, align
-from mio2trace.align.clocks.axis import stamps_bound
-from mio2trace.align.clocks.fit import ZONES_NS, DeviceClock, device_clocks, local_ns, log_clock
+from mio2trace.align.clocks.axis import ZONES_NS, DeviceClock, device_clocks, local_ns, log_clock, stamps_bound
 from mio2trace.align.layers.layer_lines import Lines, Times, likeliest_rows
 from mio2trace.align.operations.rates import LINE_NS
 from mio2trace.cli import cli

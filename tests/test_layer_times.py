@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mio2trace.align.clocks.fit import LogClock, local_ns, local_times
+from mio2trace.align.clocks.axis import LogClock, local_ns, local_times
 from mio2trace.model.log import LayerTime, LocalTime
 from mio2trace.model.tables import NO, LayerTimes, plain
 from mio2trace.notes import Notes

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from mio2trace.align import NONE, Alignment, Pass
-from mio2trace.align.clocks.fit import SAME
+from mio2trace.align.clocks.axis import SAME
 from mio2trace.align.links import SURE, Links
 from mio2trace.align.operations.chances import Posterior
 from mio2trace.align.operations.stream import Stream

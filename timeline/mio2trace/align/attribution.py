@@ -10,8 +10,17 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from mio2trace.align.clocks.axis import HostTimes, Timeline, common_axis, host_times, line_axis
-from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, LogClock, nearest_zone, stamp_resolution
+from mio2trace.align.clocks.axis import (
+    MIDDLE_OF_2000_NS,
+    HostTimes,
+    LogClock,
+    Timeline,
+    common_axis,
+    host_times,
+    line_axis,
+    nearest_zone,
+    stamp_resolution,
+)
 from mio2trace.align.clocks.relate import keeps_time, relate_clocks, related
 from mio2trace.align.layers.marks import Marked
 from mio2trace.align.layers.net import LayerKey, Net

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, LogClock, host_span, local_ns, log_clock
+from mio2trace.align.clocks.axis import MIDDLE_OF_2000_NS, LogClock, host_span, local_ns, log_clock
 from mio2trace.align.clocks.relate import comes_in_blocks, ends_at_set_up, ran_at_once, relate_clocks
 from mio2trace.align.layers.repetitions import matches
 from mio2trace.align.links import NONE, Links

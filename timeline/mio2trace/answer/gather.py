@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.align.clocks.fit import SAME
+from mio2trace.align.clocks.axis import SAME
 from mio2trace.align.links import WORDS
 from mio2trace.analysis import Run
 from mio2trace.answer.content import (

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align import Alignment, DeviceClock, LayerRun
-from mio2trace.align.clocks.axis import FAR_NS
-from mio2trace.align.clocks.fit import SAME
+from mio2trace.align.clocks.axis import FAR_NS, SAME
 from mio2trace.model.profile import Profile, Size3
 from mio2trace.model.tables import Codes, Pool, firsts, present, sorted_pool
 from mio2trace.notes import Notes

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.align.clocks.axis import LONGEST_NS
-from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, local_ns
+from mio2trace.align.clocks.axis import LONGEST_NS, MIDDLE_OF_2000_NS, local_ns
 from mio2trace.align.layers.net import NetLayerSpec, read_net
 from mio2trace.draw.base import Ids, TimeBase
 from mio2trace.draw.device import DeviceSide

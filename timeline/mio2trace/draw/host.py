@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment, Links, Pass
-from mio2trace.align.clocks.axis import LONGEST_NS
-from mio2trace.align.clocks.fit import bounded
+from mio2trace.align.clocks.axis import LONGEST_NS, bounded
 from mio2trace.draw.base import (
     ROW,
     Axis,

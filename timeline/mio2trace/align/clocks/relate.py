@@ -13,8 +13,8 @@ from math import log as ln
 import msgspec
 import numpy as np
 
-from mio2trace.align.clocks.axis import DISORDER_NS, in_order, stamps_bound
-from mio2trace.align.clocks.fit import (
+from mio2trace.align.clocks.axis import (
+    DISORDER_NS,
     MAX_DRIFT,
     MIDDLE_OF_2000_NS,
     STAMP_NS,
@@ -22,6 +22,7 @@ from mio2trace.align.clocks.fit import (
     bounded,
     host_resolution,
     host_span,
+    in_order,
     local_ns,
     local_times,
     log_clock,
@@ -29,6 +30,7 @@ from mio2trace.align.clocks.fit import (
     resolution,
     stamp_of_call,
     stamp_resolution,
+    stamps_bound,
 )
 from mio2trace.align.layers.marks import Marked
 from mio2trace.align.links import NONE, SURE, Links

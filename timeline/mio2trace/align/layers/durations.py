@@ -16,8 +16,7 @@ from operator import itemgetter
 import msgspec
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.clocks.axis import in_order, stamps_bound
-from mio2trace.align.clocks.fit import STAMP_NS, LogClock
+from mio2trace.align.clocks.axis import STAMP_NS, LogClock, in_order, stamps_bound
 from mio2trace.align.layers.net import LayerKey, NetLayerSpec, contradicts, types_of
 from mio2trace.align.layers.repetitions import is_filler, matches, signature
 from mio2trace.align.links import DOUBTED, NONE, SURE

@@ -16,8 +16,7 @@ import msgspec
 import numpy as np
 
 from mio2trace.align.attribution import DIRECTIONS, Attribution
-from mio2trace.align.clocks.axis import Timeline
-from mio2trace.align.clocks.fit import STAMP_NS
+from mio2trace.align.clocks.axis import STAMP_NS, Timeline
 from mio2trace.align.layers.calls import chances_in_order
 from mio2trace.align.layers.net import (
     LAUNCHING,

@@ -13,8 +13,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from mio2trace.align.clocks.axis import HostTimes, Timeline
-from mio2trace.align.clocks.fit import STAMP_NS, LogClock, bounded, resolution, stamp_of_call
+from mio2trace.align.clocks.axis import STAMP_NS, HostTimes, LogClock, Timeline, bounded, resolution, stamp_of_call
 from mio2trace.align.links import Links
 from mio2trace.align.operations.rows import FIRST_ADDRESS, buffers_among
 from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, POSITION, Evidence

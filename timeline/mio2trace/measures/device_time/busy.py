@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align import Alignment
-from mio2trace.align.clocks.fit import SAME
+from mio2trace.align.clocks.axis import SAME
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.tables import Numbers
 from mio2trace.patterns import late
