@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.align import align
-from mio2trace.align.framework_ops import iteration_of
+from mio2trace.align.exact import iteration_of
 from mio2trace.cli import cli
 from mio2trace.conversion import Conversion, convert
 from mio2trace.draw import BuildOptions, RunToDraw, build

@@ -11,8 +11,14 @@ import msgspec
 from mio2trace import evidence as by
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import DeviceClock, LogClock, device_clocks, in_time_order, sharpened, within_reach
-from mio2trace.align.exact import Calls, calls_of, link_by_ranges, number_steps_as_the_log
-from mio2trace.align.framework_ops import place_by_host_ops, place_by_ops
+from mio2trace.align.exact import (
+    Calls,
+    calls_of,
+    link_by_ranges,
+    number_steps_as_the_log,
+    place_by_host_ops,
+    place_by_ops,
+)
 from mio2trace.align.graphs import Replay, join_replays, link_replays
 from mio2trace.align.layers.calls import place_by_calls
 from mio2trace.align.layers.durations import place_by_device_times, place_by_durations

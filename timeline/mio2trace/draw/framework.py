@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from mio2trace.align import Alignment
-from mio2trace.align.framework_ops import execution_of
+from mio2trace.align.exact import execution_of
 from mio2trace.draw.base import TimeBase, in_columns, six_digits
 from mio2trace.model.profile import Execution, Inputs, Profile
 from mio2trace.notes import Notes
