@@ -28,7 +28,7 @@ from mio2trace.model import tables
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions
-from mio2trace.readers.rocm import arrow, database, rocpd
+from mio2trace.readers.rocm import database, rocpd
 from mio2trace.source import Source
 from mio2trace.trace import (
     NO,
@@ -281,7 +281,7 @@ CELLS = st.one_of(
 def by_the_driver() -> Iterator[list[int]]:
     """Read databases of any size in batches of `ROWS`; the rows of each batch that the driver read."""
     read: list[int] = []
-    columns = arrow.columns
+    columns = database.arrow_columns
 
     def counted(uri: str, query: str) -> Iterator[list[Any]]:
         for found in columns(uri, query):
@@ -290,8 +290,8 @@ def by_the_driver() -> Iterator[list[int]]:
 
     with (
         mock.patch.object(database, "LARGE", 0),
-        mock.patch.object(arrow, "AT_ONCE", ROWS),
-        mock.patch.object(arrow, "columns", counted),
+        mock.patch.object(database, "ARROW_ROWS", ROWS),
+        mock.patch.object(database, "arrow_columns", counted),
     ):
         yield read
 
@@ -401,7 +401,7 @@ def test_what_the_driver_must_not_read_is_left_to_sqlite3(changed: str, tmp_path
     """Texts are found before it reads them, and no order of rows is relied upon that SQLite may choose."""
     path = tmp_path / "run.db"
     path.write_bytes(rocm_made.rocpd(many(), changed))
-    with mock.patch.object(arrow, "columns", wraps=arrow.columns) as columns, by_the_driver():
+    with mock.patch.object(database, "arrow_columns", wraps=database.arrow_columns) as columns, by_the_driver():
         in_both_ways(path)
     asked = [str(call.args[1]) for call in columns.call_args_list]
     assert asked
@@ -412,7 +412,7 @@ def test_what_the_driver_must_not_read_is_left_to_sqlite3(changed: str, tmp_path
 def test_another_cell_after_the_first_rows_ends_the_drivers_reading(changed: str, tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     path.write_bytes(rocm_made.rocpd(many(), f"UPDATE rocpd_event SET {changed} WHERE rowid > 9"))
-    with mock.patch.object(arrow, "columns", wraps=arrow.columns) as columns, by_the_driver() as read:
+    with mock.patch.object(database, "arrow_columns", wraps=database.arrow_columns) as columns, by_the_driver() as read:
         in_both_ways(path)
     assert "rocpd_event" in columns.call_args_list[0].args[1]
     assert read[:2] == [ROWS, ROWS]

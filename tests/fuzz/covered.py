@@ -89,7 +89,6 @@ READERS: Mapping[str, Fed] = {
     "readers/miopen/find_db.py": Fed(("databases",)),
     "readers/miopen/perf_db.py": Fed(("databases",)),
     "readers/opencl/dvdt_json.py": Fed(("dv/dt JSON", "log and dv/dt JSON", "log with a dv/dt array", "sums")),
-    "readers/rocm/arrow.py": Fed(("ROCm",)),
     "readers/rocm/assembly.py": Fed(("ROCm",)),
     "readers/rocm/database.py": Fed(("ROCm", "beside", "sums")),
     "readers/rocm/events.py": Fed(("ROCm",)),
