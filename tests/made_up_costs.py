@@ -13,7 +13,7 @@ from mio2trace.align.links import DOUBTED
 from mio2trace.evidence import ORDER, Evidence
 from mio2trace.findings import Gpu, Subject
 from mio2trace.measures import Measures
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.model.miopen import Message
 from mio2trace.model.profile import (
     Activity,

@@ -11,7 +11,7 @@ import pytest
 
 import mio2trace
 from mio2trace.findings import Finding, Gpu, Subject, findings
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.model.profile import Call, Range
 from mio2trace.ops.families.collective import CollectiveProblem
 from mio2trace.ops.operation import Operation

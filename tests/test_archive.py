@@ -18,10 +18,10 @@ import pytest
 from click.testing import CliRunner
 
 import mio2trace
+from mio2trace import source
 from mio2trace.cli import cli
 from mio2trace.commands import doctor
 from mio2trace.notes import InputError, Notes
-from mio2trace.source import archive
 from tests.conftest import ROOT
 from tests.recorders import rocprofv3
 from tests.small_runs import as_json, benchmark
@@ -52,7 +52,7 @@ def plain(tmp_path: Path) -> list[str]:
 
 
 def refusal(path: Path, max_input: int | None = None) -> str:
-    with pytest.raises(InputError) as raised, archive.unpacked(str(path), max_input):
+    with pytest.raises(InputError) as raised, source.unpacked(str(path), max_input):
         pass
     return str(raised.value)
 
@@ -124,7 +124,7 @@ def test_an_archive_without_any_input_is_refused(tmp_path: Path) -> None:
 
 def test_the_manifest_of_ours_says_which_members_are_inputs(tmp_path: Path, plain: list[str]) -> None:
     """A trace and a report in the archive are none, nor is a second log that is not named."""
-    manifest = {"schema": archive.SCHEMA, "inputs": ["run.log", "prof.json"]}
+    manifest = {"schema": source.ARCHIVE_SCHEMA, "inputs": ["run.log", "prof.json"]}
     members = {"manifest.json": orjson.dumps(manifest), "run.log": LOG.encode(), "prof.json": PROFILE}
     members |= {"other.log": LOG.replace("conv", "vnoc").encode()}
     analysis = mio2trace.analyse(packed(tmp_path / "run.zip", members))
@@ -158,7 +158,7 @@ def test_folders_that_take_longer_to_make_than_to_name_are_refused(
     """One in the other, or many side by side."""
     deep = packed(tmp_path / "deep.zip", {"a/" * 40 + "run.log": LOG.encode()})
     assert "40 folders, one in the other; expected at most 32" in refusal(deep)
-    monkeypatch.setattr(archive, "MOST_MEMBERS", 20)
+    monkeypatch.setattr(source, "MOST_MEMBERS", 20)
     many = {f"{number}/" + "a/" * 9 + "run.log": LOG.encode() for number in range(3)}
     assert "30 folders in the archive; expected at most 20" in refusal(packed(tmp_path / "many.zip", many))
 
@@ -200,7 +200,7 @@ def test_a_bomb_stops_at_the_limit_with_little_memory(tmp_path: Path, monkeypatc
     """Members that overlap in the file count each time, and what the archive states of sizes counts for nothing."""
     path = packed(tmp_path / "bomb.zip", {f"{number}.log": bytes(4 << 20) for number in range(12)})
     assert "more than 10 MB; --max-input" in refusal(path, 10_000_000)
-    monkeypatch.setattr(archive, "FREE_EXPANSION", 10_000_000)
+    monkeypatch.setattr(source, "FREE_EXPANSION", 10_000_000)
     tracemalloc.start()
     try:
         assert "more than 10 MB; --max-input" in refusal(path)
@@ -235,7 +235,7 @@ def test_an_archive_with_a_flipped_byte_is_read_or_refused(run_zip: Path) -> Non
     data = run_zip.read_bytes()
     for at in [*range(0, 40, 4), *range(len(data) - 200, len(data), 4)]:
         run_zip.write_bytes(data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :])
-        with contextlib.suppress(InputError), archive.unpacked(str(run_zip)) as made:
+        with contextlib.suppress(InputError), source.unpacked(str(run_zip)) as made:
             assert all(os.path.isfile(os.path.join(made.folder, member)) for member in made.members)
 
 
@@ -256,7 +256,7 @@ def test_an_archive_of_tensorflows_profile_is_for_tfprof(shared: Path, tmp_path:
 @pytest.mark.parametrize("command", ["convert", "report", "kernels", "layers", "ops", "driver", "inspect", "bundle"])
 def test_an_archive_that_names_no_input_is_one_line(command: str, tmp_path: Path) -> None:
     """As of a recorded program that printed nothing and ran nothing on a GPU."""
-    manifest = {"schema": archive.SCHEMA, "inputs": []}
+    manifest = {"schema": source.ARCHIVE_SCHEMA, "inputs": []}
     path = packed(tmp_path / "run.zip", {"manifest.json": orjson.dumps(manifest), "run.log": b""})
     output = {"convert": ["-o", str(tmp_path / "out.json")], "bundle": ["-o", str(tmp_path / "out.zip")]}
     done = CliRunner().invoke(cli, [command, str(path), *output.get(command, [])])

@@ -18,7 +18,7 @@ from mio2trace import analyse
 from mio2trace.align import Alignment
 from mio2trace.align.exact import split
 from mio2trace.cli import cli
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.model.profile import Inputs
 from mio2trace.ops.aten import ROWS, operations_of, plain
 from mio2trace.ops.operation import Operation, operation_name, problem_name

@@ -13,8 +13,7 @@ import pytest
 from mio2trace.evidence import SEQUENCE
 from mio2trace.findings import GPUS, RULES, Finding, Gpu, Subject, findings, gpu_of
 from mio2trace.findings.kernels import bound
-from mio2trace.model.choices import SolverRecord, SolverTable, SolverTime
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm, SolverRecord, SolverTable, SolverTime
 from mio2trace.model.miopen import Message
 from mio2trace.model.profile import Call, Range
 from mio2trace.notes import InputError, OptionError

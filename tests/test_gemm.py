@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from mio2trace.kernels import KernelFact, find_gemms
 from mio2trace.kernels.facts import Sources, number, plain_text, size
 from mio2trace.kernels.names import kernel_name
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.model.profile import Activity, BufferCreated, Profile, Program, Size3, TimerMark
 from tests.records import changed, enqueued, opencl_profile, with_opencl
 from tests.small_runs import read

@@ -21,7 +21,7 @@ from mio2trace.cli import cli
 from mio2trace.kernels.facts import MAIN, KernelFact
 from mio2trace.measures import Measures
 from mio2trace.measures.cost import Cost
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import Phase
 from tests.conftest import ROOT, shared_folder

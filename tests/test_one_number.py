@@ -27,7 +27,7 @@ from mio2trace.kernels import find_gemms
 from mio2trace.kernels.facts import MAIN, KernelFact
 from mio2trace.measures import Measures
 from mio2trace.measures.ranking import SteadyCost
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.model.profile import NOT_OPENCL, Queue
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation

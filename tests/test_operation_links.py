@@ -32,7 +32,7 @@ from mio2trace.align.operations.steps import link_operations
 from mio2trace.align.operations.stream import _doubt_changes
 from mio2trace.align.operations.windows import same_process
 from mio2trace.evidence import POSITION
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import Activity, BufferCreated, OpenClLaunch, Profile, Queue
 from mio2trace.notes import InputError, Notes

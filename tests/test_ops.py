@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mio2trace.kernels.names import kernel_name, normalise
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.model.miopen import Command, MiopenLog, OperationDirection
 from mio2trace.notes import Notes
 from mio2trace.ops import driver_command, log_form, operations
@@ -28,8 +28,7 @@ from mio2trace.ops.families.tensor import OpTensorProblem
 from mio2trace.ops.log.level_lines import find_db_key, network_config
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import CommandError, Form, Problem
-from mio2trace.ops.solvers import SOLVERS, family, solver_name
-from mio2trace.ops.values import Tensor, common_layout, integers, layouts, packed_strides
+from mio2trace.ops.values import SOLVERS, Tensor, common_layout, family, integers, layouts, packed_strides, solver_name
 from mio2trace.readers.miopen import MiopenDecoder
 
 FOREIGN = re.compile(rb"[IWEF]\d{4} |\[dv/dt\]")

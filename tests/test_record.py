@@ -24,7 +24,7 @@ import mio2trace
 from mio2trace.cli import cli
 from mio2trace.notes import InputError
 from mio2trace.recording import plan, session
-from mio2trace.source.archive import unpacked
+from mio2trace.source import unpacked
 from tests import rocm_made
 from tests.conftest import ROOT
 from tests.recorders import ENVIRONMENT, HELP_6, HELP_7, asked, dry_run, opencl, record, rocpd, rocprof, rocprofv3

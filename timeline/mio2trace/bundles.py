@@ -46,8 +46,7 @@ from mio2trace.readers.bundled import ROWS, SCHEMA
 from mio2trace.readers.collected import plain_lines
 from mio2trace.recording.session import pack, variables
 from mio2trace.reports.ops import driver_lines as driver_lines
-from mio2trace.source import Source
-from mio2trace.source.archive import MANIFEST, is_archive, unpacked
+from mio2trace.source import MANIFEST, Source, is_archive, unpacked
 
 _REMEMBERED = 1 << 14
 """The number of lines that are remembered, because a log repeats them."""

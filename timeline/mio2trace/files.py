@@ -28,8 +28,7 @@ from mio2trace.privacy import Cleaner
 from mio2trace.readers import ANY, PROFILES, READERS, Accepted, GoesWithATrace, detect, known, run_log
 from mio2trace.readers import ck as ck
 from mio2trace.readers.base import Reader, ReadOptions, Record
-from mio2trace.source import Source, leads_out
-from mio2trace.source.archive import Manifest, is_archive, is_unpacked, unpacked, unpacked_in
+from mio2trace.source import Manifest, Source, is_archive, is_unpacked, leads_out, unpacked, unpacked_in
 
 __all__ = [
     "STANDARD_INPUT", "FileOptions", "FilePath", "Input", "Progress", "Unpacking", "read_inputs", "replacing",

@@ -22,8 +22,7 @@ from mio2trace.outgoing import visible
 from mio2trace.privacy import Cleaner
 from mio2trace.readers import PROFILES, READERS, known, run_log
 from mio2trace.runs import is_of_rank
-from mio2trace.source import Source, leads_out
-from mio2trace.source.archive import MAGIC
+from mio2trace.source import ZIP_MAGIC, Source, leads_out
 
 JOURNAL = "_runs"
 """The journals of a dataset begin with this name; a folder with a journal holds no runs."""
@@ -182,7 +181,7 @@ def _file(path: str, size: int) -> _File:
 
 
 def _kind(head: bytes) -> Kind:
-    if head.startswith(MAGIC):
+    if head.startswith(ZIP_MAGIC):
         return "archive"
     if any(reader.sniff(head) for reader in PROFILES):
         return "profile"

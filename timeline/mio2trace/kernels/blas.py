@@ -28,7 +28,7 @@ from mio2trace.kernels.facts import (
     row,
     size,
 )
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.model.profile import Activity, Profile
 from mio2trace.patterns import late
 

@@ -21,7 +21,7 @@ from mio2trace.kernels.facts import (
     size,
     whole,
 )
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.model.profile import Activity, BufferCreated, Size3
 from mio2trace.patterns import late
 

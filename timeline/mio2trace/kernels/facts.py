@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.model.profile import Activity, Profile, Program, Size3
 from mio2trace.patterns import late
 

@@ -17,7 +17,7 @@ from mio2trace.measures.cost import Cost, Sums, whole
 from mio2trace.measures.statistics import part_of
 from mio2trace.model.tables import NEVER, NO, Activities, Codes, Numbers, firsts, most
 from mio2trace.ops.operation import Operation, name_of, problem_name
-from mio2trace.ops.solvers import family
+from mio2trace.ops.values import family
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -1,4 +1,5 @@
-"""The solvers or kernels that a library chose, and their measured times: MIOpen's databases, GEMM libraries, TunableOp.
+"""What libraries compute and choose: matrix products; solvers and kernels with measured times (MIOpen's databases, GEMM
+libraries, TunableOp).
 
 The text forms of a record are read here, because they occur in files and in logs (miopen-side-files.md 3).
 """
@@ -23,6 +24,22 @@ SOLVER = late(r"[A-Za-z][\w<>-]{0,120}")
 _ALGORITHM = late(r"miopen(?:Convolution(?:Fwd|BwdData|BwdWeights)Algo|TransposeBwdDataAlgo)\w{2,20}")
 _MS = late(r"[0-9]{1,9}(?:\.[0-9]{0,12})?(?:e[-+]?[0-9]{1,2})?")
 _BYTES = late(r"[0-9]{1,18}")
+
+
+class Gemm(msgspec.Struct, frozen=True, gc=False):
+    """C (m x n) = A (m x k) * B (k x n), ``batch`` times: the real sizes, without padding. GEMV is (m, 1, k). SYRK,
+    HERK and SYR2K are (n, n, k). A convolution as one GEMM is (out_h * out_w, kernels, channels * kh * kw) for CLBlast,
+    and (out channels, output pixels, in channels * kernel size) per group elsewhere."""
+
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+
+    @property
+    def flop(self) -> int:
+        """Floating point operations: one multiplication and one addition per (m, n, k) and batch."""
+        return 2 * self.m * self.n * self.k * self.batch
 
 
 class SolverTime(msgspec.Struct, frozen=True, gc=False):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import Collective, Inputs, Sizes
 from mio2trace.ops.command import facts_of, offered, offered_bench

@@ -14,6 +14,7 @@ from functools import cached_property
 import msgspec
 
 from mio2trace.model.choices import (
+    Gemm,
     GemmChoice,
     GemmTable,
     SideFile,
@@ -21,7 +22,6 @@ from mio2trace.model.choices import (
     SolverTable,
     SolverTime,
 )
-from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import Command, Message, MiopenLog
 from mio2trace.ops.command import parse
 from mio2trace.ops.families.gemm import GemmProblem

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.model.log import LocalTime
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.families import FAMILIES

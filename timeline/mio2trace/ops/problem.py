@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, NamedTuple, Self
 
 import msgspec
 
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops import values
 from mio2trace.ops.values import DTYPE_BYTES, Shape, Tensor, product

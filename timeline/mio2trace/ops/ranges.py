@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import msgspec
 
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.model.miopen import Entry, LoggedCall, MiopenLog, OperationDirection, cut_addresses
 from mio2trace.model.profile import Inputs, Profile, Range
 from mio2trace.ops.aten import ROWS, Given, operations_of, placed, plain

@@ -38,8 +38,7 @@ from mio2trace.readers import PROFILES
 from mio2trace.readers.base import Reader, ReadOptions
 from mio2trace.recording.plan import NONE, Asked, Plan, Profiler, plan, rank_of
 from mio2trace.recording.running import Outcome, run
-from mio2trace.source import MAX_EXPANSION, Source
-from mio2trace.source.archive import MANIFEST, SCHEMA
+from mio2trace.source import ARCHIVE_SCHEMA, MANIFEST, MAX_EXPANSION, Source
 
 _PREFIXES = ("MIOPEN_", "HIP_", "HSA_", "ROCR_", "ROCBLAS_", "HIPBLASLT_", "ROCPROF", "AMD_", "GPU_")
 _VALUES = frozenset(
@@ -407,7 +406,9 @@ def pack(path: str, manifest: Mapping[str, Any], members: Mapping[str, str]) -> 
     Raises `InputError` if it cannot be written; an older file then stays unchanged.
     """
     with replacing(path) as target, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as made:
-        made.writestr(_new(MANIFEST), orjson.dumps({"schema": SCHEMA, **manifest}, option=orjson.OPT_INDENT_2) + b"\n")
+        made.writestr(
+            _new(MANIFEST), orjson.dumps({"schema": ARCHIVE_SCHEMA, **manifest}, option=orjson.OPT_INDENT_2) + b"\n"
+        )
         for name, file in members.items():
             with open(file, "rb") as source, made.open(_entry(name, source), "w", force_zip64=True) as packed:
                 shutil.copyfileobj(source, packed, _COPIED_AT_ONCE)

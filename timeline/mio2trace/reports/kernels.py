@@ -27,7 +27,7 @@ from mio2trace.measures.counters import MEASURED, Measured, measured, plain, tog
 from mio2trace.measures.device_time.launches import launch_times, queue_ns
 from mio2trace.measures.ranking import Key, Ranking, SteadyCost
 from mio2trace.measures.statistics import deviation, part_of, percent, quantile
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity, Profile, Size3
 from mio2trace.model.tables import NO, Activities, Numbers, summed

@@ -24,7 +24,7 @@ from mio2trace.kernels.names import (
     read_options,
     stem,
 )
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import OpenClLaunch, Profile, Size3
 from mio2trace.model.tables import Activities, Numbers, Pool, combined, distinct

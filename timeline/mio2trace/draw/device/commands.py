@@ -29,7 +29,7 @@ from mio2trace.kernels.names import kernel_name, slice_names
 from mio2trace.measures import Measures
 from mio2trace.measures.counters import measured, values_of
 from mio2trace.measures.device_time.launches import queued_ns
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.model.profile import Activity, Counter
 from mio2trace.model.tables import Codes, Pool, Value, combined, numbers, present, sorted_pool
 from mio2trace.model.tables import distinct as rows_of

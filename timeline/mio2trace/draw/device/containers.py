@@ -15,7 +15,7 @@ from mio2trace.align import LayerRun
 from mio2trace.draw.base import alike, all_three_digits, flags, layer_args, shifted, three_digits, told
 from mio2trace.measures import Measures, Sums
 from mio2trace.measures.cost import bandwidth
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.model.tables import numbers
 from mio2trace.ops.operation import Operation, operation_name
 from mio2trace.ops.values import shape_text

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops import values
 from mio2trace.ops.problem import (

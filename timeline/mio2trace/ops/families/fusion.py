@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.ops import values
 from mio2trace.ops.families import conv
 from mio2trace.ops.families.conv import ConvProblem

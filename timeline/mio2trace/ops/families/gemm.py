@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 import msgspec
 
-from mio2trace.model.gemm import Gemm
+from mio2trace.model.choices import Gemm
 from mio2trace.ops.problem import CommandError, Family, Form, Problem, ShapedProblem
 from mio2trace.ops.values import Shape, Tensor, product
 

@@ -19,8 +19,7 @@ from mio2trace.ops.log.level_lines import LevelLines
 from mio2trace.ops.log.plans import run_buffers, run_tensors
 from mio2trace.ops.operation import GemmCall, Launch, Operation
 from mio2trace.ops.problem import FORMS, CommandError, Form, Phase, Problem, direction_in
-from mio2trace.ops.solvers import solver_name
-from mio2trace.ops.values import Tensor
+from mio2trace.ops.values import Tensor, solver_name
 
 Record = Entry | Command | Message
 _Said = str | tuple[str, ...]

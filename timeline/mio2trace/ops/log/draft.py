@@ -20,7 +20,7 @@ from mio2trace.ops.families import OPS
 from mio2trace.ops.log.plans import DescriptorTypes, Find2Problems, FusionPlans
 from mio2trace.ops.operation import Buffers, GemmCall, Launch, Operation, OperationFacts, Parameters
 from mio2trace.ops.problem import Phase, Problem
-from mio2trace.ops.solvers import family
+from mio2trace.ops.values import family
 from mio2trace.patterns import late
 
 _TYPE_IN_KERNEL = (

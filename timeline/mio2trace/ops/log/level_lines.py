@@ -21,8 +21,7 @@ from mio2trace.ops.families.conv import ConvProblem, output_length, transposed_l
 from mio2trace.ops.log.draft import Draft, State
 from mio2trace.ops.operation import GemmCall, Launch
 from mio2trace.ops.problem import DIRECTIONS, DirectionOnly, Phase, Problem
-from mio2trace.ops.solvers import family, solver_name
-from mio2trace.ops.values import KEY_DTYPES, ConvDescriptor, Shape, integers
+from mio2trace.ops.values import KEY_DTYPES, ConvDescriptor, Shape, family, integers, solver_name
 from mio2trace.patterns import late
 
 _DIRECTIONS = dict(zip("FBW", DIRECTIONS, strict=True))

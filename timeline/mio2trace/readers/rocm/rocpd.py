@@ -28,8 +28,7 @@ from mio2trace.model.profile import Clock, Profile, Range, Resources
 from mio2trace.model.tables import NO, Index, Numbers, Pool, by_code, distinct
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.rocm.assembly import Assembly, kernel_name, rank_in, route_of, scope_of, sizes
-from mio2trace.readers.rocm.counters import Sort, sort_of
+from mio2trace.readers.rocm.assembly import Assembly, Sort, kernel_name, rank_in, route_of, scope_of, sizes, sort_of
 from mio2trace.readers.rocm.database import MAGIC, Database, Unread, opened, tables
 from mio2trace.source import Source
 

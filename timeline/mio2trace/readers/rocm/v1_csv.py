@@ -23,8 +23,7 @@ from mio2trace.model.profile import Resources
 from mio2trace.notes import Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm import tables
-from mio2trace.readers.rocm.assembly import Assemblies, Assembly, kernel_name, sizes
-from mio2trace.readers.rocm.counters import VALUE, sort_by_name
+from mio2trace.readers.rocm.assembly import VALUE, Assemblies, Assembly, kernel_name, sizes, sort_by_name
 from mio2trace.readers.rocm.tables import Table, integer
 from mio2trace.source import Source
 

@@ -26,8 +26,7 @@ from mio2trace.notes import Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm import tables
-from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, sizes
-from mio2trace.readers.rocm.counters import VALUE, sort_by_name
+from mio2trace.readers.rocm.assembly import VALUE, Assembly, kernel_name, route_of, sizes, sort_by_name
 from mio2trace.readers.rocm.tables import Table, integer
 from mio2trace.source import Source
 
