@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.canaries import PARTS, cases, eaten, look
 from mio2trace.batch.work import read_journals
-from mio2trace.model.columns import Sort
+from mio2trace.model import Sort
 from mio2trace.privacy import KINDS, Cleaner
 from mio2trace.privacy.rules import RULES, Rules
 from mio2trace.readers import READERS

@@ -19,7 +19,7 @@ import pytest
 
 from mio2trace.conversion import convert
 from mio2trace.notes import InputError, Notes
-from mio2trace.readers import READERS, detect, known, run_log
+from mio2trace.readers import READERS, detect, refusal, run_log
 from mio2trace.source import Source
 from tests.conftest import shared_folder
 from tests.rocm_files import samples
@@ -220,9 +220,9 @@ def test_a_place_that_holds_nothing_else_says_what_it_holds(data: bytes, what: s
 
 @pytest.mark.parametrize("name", ["a.nsys-rep", "a.qdrep", "a.otf2", "a.evt.gz"])
 def test_a_binary_without_a_sign_is_named_by_its_ending(name: str) -> None:
-    assert known.refusal(b"\x01\0\x02", name) is not None
-    assert known.refusal(b"text", name) is None
-    assert known.refusal(b"\x01\0\x02", "a.log") is None
+    assert refusal(b"\x01\0\x02", name) is not None
+    assert refusal(b"text", name) is None
+    assert refusal(b"\x01\0\x02", "a.log") is None
 
 
 @pytest.mark.parametrize("ending", ["json", "json.gz", "pftrace", "pftrace.gz"])
@@ -249,7 +249,7 @@ def test_a_perfetto_trace_is_named() -> None:
     "data", [b"\x0a", b"\x0a\xff", b"\x0a\x00", b"\x0a\x05\x08", b"a,b\n", b"\xff" * 40, b"{", b"[1"]
 )
 def test_what_nobody_knows_stays_unknown(data: bytes, tmp_path: Path) -> None:
-    assert known.refusal(data, "file") is None
+    assert refusal(data, "file") is None
     path = tmp_path / "file"
     path.write_bytes(data)
     source = Source(str(path), 0, Notes())

@@ -18,7 +18,7 @@ EDITS = {
         '    waves: Annotated[int | None, Column("waves", "int", "waves that ran", "waves",'
         ' shown=frozenset(("slice", "table", "data")))] = None\n    scratch_bytes:',
     ),
-    "readers/rocm/v1_csv.py": ('"lds", "scr"\n', '"lds", "waves", "scr"\n'),
+    "readers/rocm/v1.py": ('"lds", "scr"\n', '"lds", "waves", "scr"\n'),
 }
 CHANGED = """
 import json, sys

@@ -22,8 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.conversion import HostCalls, convert
-from mio2trace.model import log
-from mio2trace.model.columns import Sort
+from mio2trace.model import Sort, log
 from mio2trace.notes import OptionError
 from mio2trace.privacy import KINDS, Cleaner, records, text_fields
 from mio2trace.privacy.rules import RULES, Rule, Rules

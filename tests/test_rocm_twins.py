@@ -9,7 +9,7 @@ import pytest
 
 from mio2trace.model.profile import Profile
 from mio2trace.readers.base import Reader
-from mio2trace.readers.rocm import rocpd, rpd, v1_csv, v1_db, v1_json, v3_csv, v3_json
+from mio2trace.readers.rocm import rocpd, rpd, v1, v3_csv, v3_json
 from tests.rocm_files import activities, read, samples, truth
 
 TWINS = (
@@ -22,9 +22,9 @@ SAME_IDS: dict[str, Reader] = {
     "rocprofv3-json/*.json.gz": v3_json,
 }
 OTHER_IDS: dict[str, Reader] = {
-    "rocprof-v1/**/results.json.gz": v1_json,
-    "rocprof-v1/**/results.db.gz": v1_db,
-    "rpd/*.rpd.gz": rpd,
+    "rocprof-v1/**/results.json.gz": v1.JSON,
+    "rocprof-v1/**/results.db.gz": v1.DATABASE,
+    "rpd/*.rpd.gz": rpd.DATABASE,
 }
 
 
@@ -71,5 +71,5 @@ def test_older_tools_tell_the_same_launches(twin: str) -> None:
         found = launches(pattern, reader)
         assert found.items() <= expected.items(), pattern
         assert found or not sorted((samples() / "rocm-twins" / twin).glob(pattern))
-    tables = activities(profiles(twin, "rocprof-v1/**/results.csv", v1_csv))
+    tables = activities(profiles(twin, "rocprof-v1/**/results.csv", v1.TABLE))
     assert {(a.start_ns, a.end_ns) for a in tables} in (set(), set(expected))

@@ -19,7 +19,7 @@ from mio2trace.cli import cli
 from mio2trace.model.profile import Profile, Resources
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions
-from mio2trace.readers.rocm import v1_csv, v1_db, v1_json
+from mio2trace.readers.rocm import v1
 from mio2trace.source import Source
 from tests.rocm_files import activities, plain, read, samples, spans, sql, truth
 
@@ -51,7 +51,7 @@ def test_every_row_of_the_table_is_a_kernel_with_its_exact_times(name: str) -> N
         )
         for row in rows
     )  # fmt: skip
-    profiles = read(path, v1_csv)
+    profiles = read(path, v1.TABLE)
     assert expected == Counter(
         (
             a.start_ns, a.end_ns, a.number, a.grid and a.grid[0], a.resources and a.resources.vgprs, a.name,
@@ -66,14 +66,14 @@ def test_every_row_of_the_table_is_a_kernel_with_its_exact_times(name: str) -> N
 @pytest.mark.parametrize("twin", TWINS)
 def test_kernels_of_a_twin_are_those_of_its_truth(twin: str) -> None:
     """The table has all; JSON and database have those of the runtime as copies."""
-    tids = {thread.tid for profile in read(folder(twin) / "results.csv", v1_csv) for thread in profile.threads}
+    tids = {thread.tid for profile in read(folder(twin) / "results.csv", v1.TABLE) for thread in profile.threads}
     rows = [row for row in truth(twin.partition("/")[0]) if row["tid"] in tids]
     by_index = {(row["v1"], row["start"], row["end"]) for row in rows}
     assert {
-        (a.number, a.start_ns, a.end_ns) for a in activities(read(folder(twin) / "results.csv", v1_csv))
+        (a.number, a.start_ns, a.end_ns) for a in activities(read(folder(twin) / "results.csv", v1.TABLE))
     } == by_index
     times = {(row["start"], row["end"]) for row in rows}
-    for reader, name in ((v1_json, "results.json.gz"), (v1_db, "results.db.gz")):
+    for reader, name in ((v1.JSON, "results.json.gz"), (v1.DATABASE, "results.db.gz")):
         profiles = read(folder(twin) / name, reader)
         assert (
             set(spans(profiles))
@@ -90,7 +90,7 @@ def test_kernels_of_a_twin_are_those_of_its_truth(twin: str) -> None:
 def test_the_database_is_read_as_sql_has_it(name: str, tmp_path: Path) -> None:
     """Operations, the call that each has by its index, the text of its range."""
     path = plain(samples() / name, tmp_path)
-    profiles = read(path, v1_db)
+    profiles = read(path, v1.DATABASE)
     expected: Counter[tuple[Any, ...]] = Counter()
     with sql(path) as connection:
         for table in ("OPS", "COPY"):
@@ -118,7 +118,7 @@ def test_arrows_lead_to_the_calls_that_the_database_names(twin: str) -> None:
         paths = folder(twin) / "results.json.gz", folder(twin) / "results.db.gz"
     else:
         paths = tuple(samples() / "rocm" / f"rocprofv1_hiptrace_mi300a.{end}" for end in ("json", "db"))  # type: ignore[assignment]
-    drawn, stated = read(paths[0], v1_json), read(paths[1], v1_db)
+    drawn, stated = read(paths[0], v1.JSON), read(paths[1], v1.DATABASE)
 
     def launches(profiles: list[Profile]) -> Counter[Any]:
         return Counter(
@@ -139,7 +139,7 @@ def test_the_json_is_read_as_its_own_nanoseconds_say() -> None:
     path = samples() / "rocm" / "rocprofv1_hiptrace_mi300a.json"
     rows = [event["args"] for event in json.loads(path.read_bytes())["traceEvents"] if event.get("ph") == "X"]
     expected = Counter((int(row["BeginNs"]), int(row["EndNs"])) for row in rows if "dev-id" in row)
-    assert Counter((a.start_ns, a.end_ns) for profile in read(path, v1_json) for a in profile.activities) == expected
+    assert Counter((a.start_ns, a.end_ns) for profile in read(path, v1.JSON) for a in profile.activities) == expected
 
 
 @pytest.mark.shared
@@ -150,7 +150,7 @@ def test_a_run_that_was_killed_is_read_up_to_there(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     path.write_bytes(cut)
     notes = Notes()
-    (profile,) = read(path, v1_json, notes)
+    (profile,) = read(path, v1.JSON, notes)
     whole = len(re.findall(rb"\n,\{\"ph\":\"X\",\"name\":\"[^\n]*\",\"pid\":8,[^\n]*\n  \"args\":\{[^}]*\}\n\}", cut))
     assert len(activities([profile])) == whole > 0
     assert sum(note.count for note in notes if note.problem) == 1
@@ -166,7 +166,7 @@ def test_quotes_in_texts_cost_nothing(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     text = 's_api = F | "a, b" = c, "pid":3 | '
     path.write_text(JSON_HEAD + event(0, text, 1000, 9000) + event(6, "k.kd", 2000, 3000) + '],\n"otherData": {\n}\n}')
-    (profile,) = read(path, v1_json)
+    (profile,) = read(path, v1.JSON)
     assert [(made.text, made.start_ns, made.end_ns) for made in profile.ranges] == [(text, 1000, 9000)]
     assert [activity.name for activity in profile.activities] == ["k"]
 
@@ -174,7 +174,7 @@ def test_quotes_in_texts_cost_nothing(tmp_path: Path) -> None:
 def test_a_mark_is_an_instant(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     path.write_text(JSON_HEAD + event(0, "here", 1000, 1001) + event(6, "k", 2000, 3000) + "]}")
-    (profile,) = read(path, v1_json)
+    (profile,) = read(path, v1.JSON)
     assert [(made.kind, made.start_ns, made.end_ns) for made in profile.ranges] == [("mark", 1000, 1000)]
 
 
@@ -185,12 +185,12 @@ def test_rows_that_are_no_numbers_lose_themselves_alone(tmp_path: Path) -> None:
     )
     trace.write_text(JSON_HEAD + event(6, "k", "soon", 3000) + event(6, "k", 3000, 2000) + event(6, "m", 2, 3) + "]}")
     notes = Notes()
-    profiles = read(table, v1_csv, notes)
+    profiles = read(table, v1.TABLE, notes)
     assert [(p.processes[0].pid, [(a.name, a.grid) for a in p.activities]) for p in profiles] == [
         (7, [("a, b", (64, 1, 1))]),
         (8, [("k", None)]),
     ]
-    assert [activity.name for activity in activities(read(trace, v1_json, notes))] == ["m"]
+    assert [activity.name for activity in activities(read(trace, v1.JSON, notes))] == ["m"]
     assert sum(note.count for note in notes if note.problem) == 3
 
 
@@ -200,7 +200,7 @@ def test_a_database_of_kernels_alone(tmp_path: Path) -> None:
         connection.execute('CREATE TABLE KERN ("Index" INTEGER, "KernelName" TEXT, "pid", "tid", "BeginNs", "EndNs")')
         connection.execute("INSERT INTO KERN VALUES (3, 'k.kd', 7, 7, 10, 20)")
         connection.commit()
-    ((kernel,),) = (profile.activities for profile in read(path, v1_db))
+    ((kernel,),) = (profile.activities for profile in read(path, v1.DATABASE))
     assert (kernel.name, kernel.number, kernel.start_ns, kernel.end_ns) == ("k", 3, 10, 20)
 
 
@@ -211,7 +211,7 @@ def test_a_column_whose_name_is_no_unicode_is_one_line(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"Nxme", b"N\xa9me"))
     source = Source(str(path), 0, Notes())
     with pytest.raises(InputError, match=r"results\.db: SQLite: "):
-        v1_db.read(source, ReadOptions(), Notes())
+        v1.DATABASE.read(source, ReadOptions(), Notes())
     source.close()
 
 
@@ -221,7 +221,7 @@ def test_a_database_with_nothing_in_it_is_one_line(tmp_path: Path) -> None:
         connection.execute('CREATE TABLE KERN ("Index" INTEGER, "KernelName" TEXT)')
     source = Source(str(path), 0, Notes())
     with pytest.raises(InputError, match=r"results\.db: neither operations nor calls"):
-        v1_db.read(source, ReadOptions(), Notes())
+        v1.DATABASE.read(source, ReadOptions(), Notes())
     source.close()
 
 
@@ -256,7 +256,7 @@ def test_a_section_is_no_process(tmp_path: Path) -> None:
     """In files of ROCm 5 the calls, copies and kernels of a process have different numbers as ``pid``."""
     path = tmp_path / "results.db"
     rows_of_rocm_5(path)
-    (profile,) = read(path, v1_db)
+    (profile,) = read(path, v1.DATABASE)
     assert profile.processes[0].pid == 70
     assert [(a.kind, a.name, a.call and a.call.name, profile.queues[a.queue].number) for a in profile.activities] == [
         ("copy", "copy host to device", "hipMemcpy", 0), ("kernel", "k", "hipLaunchKernel", 1),
@@ -267,7 +267,7 @@ def test_a_section_is_no_process(tmp_path: Path) -> None:
 def test_a_call_of_rocm_5_is_of_the_process_whose_main_thread_it_is(tmp_path: Path) -> None:
     path = tmp_path / "results.db"
     rows_of_rocm_5(path, other=80)
-    profiles = read(path, v1_db)
+    profiles = read(path, v1.DATABASE)
     assert {
         profile.processes[0].pid: [(a.name, a.call and a.call.start_ns) for a in profile.activities]
         for profile in profiles
@@ -298,7 +298,7 @@ def test_the_json_of_rocm_5_has_the_same_launches(tmp_path: Path) -> None:
             f',{{"ts":{begin},"ph":"t","cat":"DataFlow","id":{key},"pid":{section},"tid":{row},"name":"dep"}}'
         )
     path.write_text(JSON_HEAD + "\n".join(events) + "\n]}")
-    (profile,) = read(path, v1_json)
+    (profile,) = read(path, v1.JSON)
     assert profile.processes[0].pid == 70
     assert [(a.kind, a.name, a.call and a.call.name, profile.queues[a.queue].number) for a in profile.activities] == [
         ("copy", "copy host to device", "hipMemcpy", 0), ("kernel", "k", "hipLaunchKernel", 1),
@@ -343,7 +343,7 @@ def test_a_barrier_is_no_kernel_whatever_its_name(tmp_path: Path) -> None:
                     values = (begin, end, 70, thread, text, number, 0, row, COPIED)
                     connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
         connection.commit()
-    found_of_rocm_4(path, v1_db)
+    found_of_rocm_4(path, v1.DATABASE)
 
 
 def test_what_takes_no_time_is_no_barrier_but_with_its_kernels_name(tmp_path: Path) -> None:
@@ -357,7 +357,7 @@ def test_what_takes_no_time_is_no_barrier_but_with_its_kernels_name(tmp_path: Pa
         connection.execute("INSERT INTO COPY VALUES (5, 5, 7, 'CopyHostToDevice', 1)")
         connection.commit()
     notes = Notes()
-    (profile,) = read(path, v1_db, notes)
+    (profile,) = read(path, v1.DATABASE, notes)
     assert sorted((a.kind, a.name, a.end_ns) for a in profile.activities) == [
         ("copy", "copy host to device", 5), ("kernel", "k", 9), ("kernel", "other", 5),
     ]  # fmt: skip
@@ -388,7 +388,7 @@ def test_the_json_of_rocm_4_has_the_same_kernels(tmp_path: Path) -> None:
                 f',{{"ts":{ts},"ph":"{ph}","cat":"DataFlow","id":{key},"pid":{pid},"tid":{tid},"name":"dep"}}'
             )
     path.write_text(JSON_HEAD + "\n".join(events) + "\n]}")
-    found_of_rocm_4(path, v1_json)
+    found_of_rocm_4(path, v1.JSON)
 
 
 @pytest.mark.parametrize("value", [[], {"a": [1]}, None, True, 1e300, "x"])
@@ -402,7 +402,7 @@ def test_any_value_may_be_in_any_field_of_an_event(value: Any, tmp_path: Path) -
         for key in (*event, *args)
     ]
     path.write_text(JSON_HEAD + "\n".join(lines) + "\n]}")
-    assert read(path, v1_json)
+    assert read(path, v1.JSON)
 
 
 KERN = '"Index", "KernelName", "gpu-id", "queue-id", "pid", "tid", "grd", "wgr", "lds", "scr", "arch_vgpr", "sgpr"'
@@ -438,13 +438,13 @@ def test_dispatches_are_the_same_in_all_forms(tmp_path: Path) -> None:
             for a in profile.activities
         ]  # fmt: skip
 
-    expected = told(table, v1_csv)
+    expected = told(table, v1.TABLE)
     assert [(row[0], row[3], row[6:]) for row in expected] == [
         ("f(int)", (640, 1, 1), (0, "queue", "device 2")),
         ("__amd_rocclr_copyBuffer", (64, 1, 1), (1, "queue", "device 3")),
     ]
-    assert told(trace, v1_json) == expected
-    assert told(database, v1_db) == expected
+    assert told(trace, v1.JSON) == expected
+    assert told(database, v1.DATABASE) == expected
 
 
 V2 = (
@@ -473,7 +473,7 @@ def test_kernels_of_rocprofv2_and_rocprofiler_compute(
     """The same columns by other names; counters make it a run that collected them."""
     path = tmp_path / "results.csv"
     path.write_text(f"{head}\n{row}\n")
-    (profile,) = read(path, v1_csv)
+    (profile,) = read(path, v1.TABLE)
     (kernel,) = profile.activities
     assert (kernel.name, kernel.start_ns, kernel.end_ns, kernel.number) == ("f(int, int)", 1000, 2000, 1)
     assert (kernel.grid, kernel.workgroup) == ((640, 1, 1), (64, 1, 1))

@@ -72,7 +72,7 @@ def made(path: Path, api: str = "hipLaunchKernel", *, version: int = 2) -> Path:
 def test_every_operation_is_there_once_with_its_exact_times(name: str, tmp_path: Path) -> None:
     """Kernels and copies against SQL of the test's own, launches by its own join, over all processes of the file."""
     path = plain(samples() / name, tmp_path)
-    profiles = read(path, rpd)
+    profiles = read(path, rpd.DATABASE)
     with sql(path) as connection:
         rows = connection.execute(
             "SELECT o.id, o.start, o.end, x.api_id, t.string FROM rocpd_op o JOIN rocpd_string t ON t.id = o.opType_id"
@@ -89,7 +89,7 @@ def test_every_operation_is_there_once_with_its_exact_times(name: str, tmp_path:
 @pytest.mark.shared
 @pytest.mark.parametrize("twin", TWINS)
 def test_kernels_of_a_twin_are_those_of_its_truth(twin: str) -> None:
-    profiles = read(samples() / "rocm-twins" / twin / "rpd" / "trace.rpd.gz", rpd)
+    profiles = read(samples() / "rocm-twins" / twin / "rpd" / "trace.rpd.gz", rpd.DATABASE)
     threads = {thread.tid for profile in profiles for thread in profile.threads}
     assert threads
     rows = [row for row in truth(twin) if "rpd" in row and row["tid"] in threads]  # of two ranks the file holds one
@@ -107,7 +107,7 @@ def test_kernels_of_a_twin_are_those_of_its_truth(twin: str) -> None:
 
 @pytest.mark.shared
 def test_ranges_have_the_text_of_the_marker() -> None:
-    (profile,) = read(samples() / "rocm-twins" / TWINS[2] / "rpd" / "trace.rpd.gz", rpd)
+    (profile,) = read(samples() / "rocm-twins" / TWINS[2] / "rpd" / "trace.rpd.gz", rpd.DATABASE)
     assert any(made.text.startswith("s_api = miopenConvolutionForward | ") for made in profile.ranges)
     assert len({made.thread for made in profile.ranges}) == 2
 
@@ -119,7 +119,7 @@ def test_ranges_have_the_text_of_the_marker() -> None:
 def test_the_grid_is_in_work_items_where_the_call_is_known(
     api: str, grid: tuple[int, int, int] | None, tmp_path: Path
 ) -> None:
-    for profile in read(made(tmp_path / "a.rpd", api), rpd):
+    for profile in read(made(tmp_path / "a.rpd", api), rpd.DATABASE):
         (kernel,) = activities([profile])
         assert (kernel.grid, kernel.workgroup, kernel.name) == (grid, (64, 1, 1), "k")
 
@@ -128,7 +128,7 @@ def test_the_grid_is_in_work_items_where_the_call_is_known(
 def test_each_process_is_a_profile(version: int, tmp_path: Path) -> None:
     """Ids beyond 32 bits, a barrier that is counted, ranges by name and by domain."""
     notes = Notes()
-    profiles = read(made(tmp_path / "a.rpd", version=version), rpd, notes)
+    profiles = read(made(tmp_path / "a.rpd", version=version), rpd.DATABASE, notes)
     assert [profile.processes[0].pid for profile in profiles] == [70, 71]
     for profile in profiles:
         assert [activity.kind for activity in profile.activities] == ["kernel", "copy"]
@@ -163,7 +163,7 @@ def test_rows_that_are_no_numbers_lose_themselves_alone(tmp_path: Path) -> None:
         connection.execute("UPDATE rocpd_kernelapi SET gridX = 'wide'")
         connection.commit()
     notes = Notes()
-    profiles = read(path, rpd, notes)
+    profiles = read(path, rpd.DATABASE, notes)
     assert spans(profiles) == Counter({(10**15 + 10_060, 10**15 + 10_099): 1})
     assert activities(profiles)[0].grid is None
     assert sum(note.count for note in notes if note.problem) == 2
@@ -175,7 +175,7 @@ def test_a_database_without_its_tables_is_one_line(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE rocpd_api_ops(id, api_id, op_id)")
     source = Source(str(path), 0, Notes())
     with pytest.raises(InputError, match=r"a\.rpd: no rocpd_api; expected an RPD database"):
-        rpd.read(source, ReadOptions(), Notes())
+        rpd.DATABASE.read(source, ReadOptions(), Notes())
     source.close()
 
 

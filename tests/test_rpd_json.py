@@ -10,7 +10,7 @@ import pytest
 
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions
-from mio2trace.readers.rocm import rpd, rpd_json
+from mio2trace.readers.rocm import rpd
 from mio2trace.source import Source
 from tests.rocm_files import activities, read, samples
 
@@ -38,7 +38,7 @@ def written(folder: Path, text: str) -> Path:
 @pytest.mark.shared
 def test_every_operation_is_there_once_with_its_time() -> None:
     path = samples() / "rocm" / "rpd_export_matmul.json"
-    (profile,) = read(path, rpd_json)
+    (profile,) = read(path, rpd.JSON)
     expected = Counter(
         (int(event["ts"]) * 1000, (int(event["ts"]) + int(event["dur"])) * 1000)
         for event in json.loads(path.read_bytes())
@@ -51,8 +51,8 @@ def test_every_operation_is_there_once_with_its_time() -> None:
 @pytest.mark.shared
 def test_launches_are_those_of_the_database() -> None:
     """The call of each operation, by name and time, as ``rocpd_api_ops`` of the same run has it."""
-    (exported,) = read(samples() / "rocm" / "rpd_export_matmul.json", rpd_json)
-    (original,) = read(samples() / "rocm" / "rpd_torch_matmul.rpd.gz", rpd)
+    (exported,) = read(samples() / "rocm" / "rpd_export_matmul.json", rpd.JSON)
+    (original,) = read(samples() / "rocm" / "rpd_torch_matmul.rpd.gz", rpd.DATABASE)
 
     def launches(profile: object) -> list[tuple[str, int, str, int]]:
         return sorted(
@@ -71,7 +71,7 @@ def test_ranges_marks_and_frames(tmp_path: Path) -> None:
     text += ',{"pid":"7","tid":"7","name":"here","ts":"12","ph":"i","s":"p","args":{"desc":"here"}}\n'
     text += row(2, 0, "k.kd", 30, 4, "KernelExecution") + row(2, 0, "conv1", 29, 5, "UserMarker frame: 1 ops")
     text += ',{"pid":"2","tid":"0","name":"Graph 1","ts":"30","dur":"9","ph":"X","args":{"kernels":"3"}}\n'
-    (profile,) = read(written(tmp_path, text + arrow(1, (7, 7, 23), (2, 0, 30)) + "]\n"), rpd_json)
+    (profile,) = read(written(tmp_path, text + arrow(1, (7, 7, 23), (2, 0, 30)) + "]\n"), rpd.JSON)
     assert [(made.kind, made.text) for made in profile.ranges] == [("range", "conv1"), ("mark", "here")]
     (kernel,) = profile.activities
     assert (kernel.name, kernel.call and kernel.call.name) == ("k", "hipLaunchKernel")
@@ -81,14 +81,14 @@ def test_ranges_marks_and_frames(tmp_path: Path) -> None:
 def test_both_forms_are_read_and_what_was_cut_off_up_to_there(before: str, tmp_path: Path) -> None:
     text = before + HEAD + row(7, 7, "hipLaunchKernel", 20, 5) + row(2, 0, "k", 30, 4, "KernelExecution")
     notes = Notes()
-    (profile,) = read(written(tmp_path, text + ',{"pid":"2","tid":"0","na'), rpd_json, notes)
+    (profile,) = read(written(tmp_path, text + ',{"pid":"2","tid":"0","na'), rpd.JSON, notes)
     assert [activity.name for activity in profile.activities] == ["k"]
     assert [note.kind for note in notes if note.problem] == ["file cut off: read up to there"]
 
 
 def test_a_name_with_quotes_is_read(tmp_path: Path) -> None:
     text = HEAD + row(7, 7, "hipInit", 1, 1) + row(2, 0, 'k<"a", 1>', 30, 4, "KernelExecution") + "]\n"
-    (profile,) = read(written(tmp_path, text), rpd_json)
+    (profile,) = read(written(tmp_path, text), rpd.JSON)
     assert [activity.name for activity in activities([profile])] == ['k<"a", 1>']
 
 
@@ -96,7 +96,7 @@ def test_each_process_is_a_profile(tmp_path: Path) -> None:
     text = HEAD + row(7, 7, "hipLaunchKernel", 20, 5) + row(8, 8, "hipLaunchKernel", 40, 5)
     text += row(2, 0, "k7", 30, 4, "KernelExecution") + row(2, 0, "k8", 50, 4, "KernelExecution")
     text += arrow(1, (7, 7, 23), (2, 0, 30)) + arrow(2, (8, 8, 43), (2, 0, 50))
-    profiles = read(written(tmp_path, text + "]\n"), rpd_json)
+    profiles = read(written(tmp_path, text + "]\n"), rpd.JSON)
     assert [(profile.processes[0].pid, profile.activities[0].name) for profile in profiles] == [(7, "k7"), (8, "k8")]
 
 
@@ -108,7 +108,7 @@ def test_rows_that_are_no_numbers_lose_themselves_alone(tmp_path: Path) -> None:
             tmp_path,
             text + row(2, 0, "k", 30, 1 << 62, "KernelExecution") + row(2, 0, "m", 30, 4, "KernelExecution") + "]",
         ),
-        rpd_json,
+        rpd.JSON,
         notes,
     )
     assert [activity.name for activity in profile.activities] == ["m"]
@@ -118,5 +118,5 @@ def test_rows_that_are_no_numbers_lose_themselves_alone(tmp_path: Path) -> None:
 def test_a_file_without_events_is_one_line(tmp_path: Path) -> None:
     source = Source(str(written(tmp_path, '[ {},{"name": ')), 0, Notes())
     with pytest.raises(InputError, match=r"a\.json: .*expected the trace of a profiler"):
-        rpd_json.read(source, ReadOptions(), Notes())
+        rpd.JSON.read(source, ReadOptions(), Notes())
     source.close()

@@ -28,7 +28,7 @@ from mio2trace.model.tf import TfProfile
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops import values
 from mio2trace.readers.base import ReadOptions
-from mio2trace.readers.tf import step_stats_text
+from mio2trace.readers.tf import step_stats
 from mio2trace.source import Source
 from mio2trace.trace import Slice
 from mio2trace.writers import WRITERS
@@ -258,7 +258,7 @@ def test_a_number_of_more_than_64_bits_is_none_and_counted(digits: int) -> None:
     data = FILES["text"][1].replace(b"output {", b"memory { total_bytes: %s }\n output {" % (b"8" * digits))
     notes = Notes()
     source = Source("-", 0, notes, stdin=io.BytesIO(data))
-    (profile,) = step_stats_text.read(source, ReadOptions(), notes)
+    (profile,) = step_stats.TEXT.read(source, ReadOptions(), notes)
     assert isinstance(profile, TfProfile)
     held = {memory.requested_bytes for node in profile.nodes for step in node.steps for memory in step.memory}
     lost = sum(note.count for note in notes if note.kind == "number of more than 64 bits: skipped")

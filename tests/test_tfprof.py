@@ -19,8 +19,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.readers import READERS, detect, run_log
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.tf import profile_proto as reader
-from mio2trace.readers.tf import step_stats as metadata_reader
-from mio2trace.readers.tf import step_stats_text, views
+from mio2trace.readers.tf import step_stats, views
 from mio2trace.reports import print_table, tfprof
 from mio2trace.reports import tfprof as scope
 from mio2trace.source import Source
@@ -497,10 +496,10 @@ def test_records_become_nodes_as_tfprof_makes_them() -> None:
             "/host:strange": [("s", START_US, 2, "")],
         }
     )
-    assert metadata_reader.sniff(data)
+    assert step_stats.BYTES.sniff(data)
     notes = Notes()
     source = Source("-", 0, notes, stdin=io.BytesIO(data))
-    [profile] = metadata_reader.read(source, ReadOptions(), notes)
+    [profile] = step_stats.BYTES.read(source, ReadOptions(), notes)
     source.close()
     assert isinstance(profile, TfProfile)
     ran = {node.name: (node.op, node.steps[0].executions) for node in profile.nodes}
@@ -530,10 +529,10 @@ def test_the_text_form_may_be_laid_out_in_any_way() -> None:
         b"# made by hand\ndev_stats: < device: \"/job:a/device:CPU:0\" node_stats { node_name: 'a\\x62\\143' "
         b'all_start_micros:%d, op_end_rel_micros: 3; timeline_label: "abc = NoOp()" } >' % START_US
     )
-    assert step_stats_text.sniff(text)
+    assert step_stats.TEXT.sniff(text)
     notes = Notes()
     source = Source("-", 0, notes, stdin=io.BytesIO(text))
-    [profile] = step_stats_text.read(source, ReadOptions(), notes)
+    [profile] = step_stats.TEXT.read(source, ReadOptions(), notes)
     source.close()
     assert isinstance(profile, TfProfile)
     assert [node.name for node in profile.nodes] == ["abc"]

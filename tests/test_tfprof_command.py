@@ -23,8 +23,7 @@ from mio2trace.model.tf import TfNode, TfProfile, TfView
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import Reader, ReadOptions
 from mio2trace.readers.tf import profile_proto as profile_reader
-from mio2trace.readers.tf import step_stats as metadata_reader
-from mio2trace.readers.tf import step_stats_text, timeline_json, views
+from mio2trace.readers.tf import step_stats, views
 from mio2trace.reports import tfprof
 from mio2trace.reports.tfprof import COLUMNS
 from mio2trace.source import Source
@@ -288,9 +287,9 @@ VIEW = (
 PROFILE = profile_proto(random_profile(random.Random(5)))
 FILES: dict[str, tuple[Reader, bytes]] = {
     "profile": (profile_reader, PROFILE),
-    "metadata": (metadata_reader, run_metadata(RECORDS)),
-    "text": (step_stats_text, TEXT),
-    "json": (timeline_json, JSON),
+    "metadata": (step_stats.BYTES, run_metadata(RECORDS)),
+    "text": (step_stats.TEXT, TEXT),
+    "json": (step_stats.TIMELINE, JSON),
     "view": (views, VIEW),
 }
 
@@ -384,7 +383,7 @@ def test_times_beyond_what_a_trace_can_tell_are_counted() -> None:
     data = run_metadata({CPU: [("op", START_US, 3, ""), late, latest]})
     notes = Notes()
     source = Source("-", 0, notes, stdin=io.BytesIO(data))
-    (profile,) = metadata_reader.read(source, ReadOptions(), notes)
+    (profile,) = step_stats.BYTES.read(source, ReadOptions(), notes)
     assert isinstance(profile, TfProfile)
     assert [one.name for one in profile.nodes] == ["latest", "op"]
     assert max(step.end_ns for one in profile.nodes for step in one.steps) < 1 << 63

@@ -25,7 +25,7 @@ from mio2trace.model.profile import Anchors, Profile, anchors_of
 from mio2trace.notes import LEADS_OUT, InputError, Notes, OptionError, with_losses
 from mio2trace.outgoing import count
 from mio2trace.privacy import Cleaner
-from mio2trace.readers import ANY, PROFILES, READERS, Accepted, GoesWithATrace, detect, known, run_log
+from mio2trace.readers import ANY, PROFILES, READERS, Accepted, GoesWithATrace, detect, refusal, run_log
 from mio2trace.readers import ck as ck
 from mio2trace.readers.base import Reader, ReadOptions, Record
 from mio2trace.source import Manifest, Source, is_archive, is_unpacked, leads_out, unpacked, unpacked_in
@@ -190,11 +190,11 @@ def _read_all(
             spare[path].add(f"run without MIOpen's log that cannot be read: {error}")
         finally:
             source.close()
-    for path, refusal in tables:
+    for path, found in tables:
         # `*.csv` also names such tables.
         beside = next((own for (first, *_), own in read if _is_in_the_folder_of(path, first)), None)
         if beside is None:
-            raise refusal
+            raise found
         beside.remark("table that the profiler wrote beside the trace: skipped", os.path.basename(path))
     return read
 
@@ -324,7 +324,7 @@ def _of_no_use(files: Sequence[Path], folder: str) -> str | None:
     for path in files:
         name = str(path.relative_to(folder))
         with contextlib.suppress(InputError), contextlib.closing(Source(str(path), 0, Notes())) as source:
-            refused = known.refusal(source.head, name)
+            refused = refusal(source.head, name)
             other = next((reader for reader in READERS if reader is not run_log and reader.sniff(source.head)), None)
             if other is not None:  # a format that a directory does not represent
                 refused = f"is a {other.NAME}; expected that file itself"

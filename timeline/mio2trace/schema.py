@@ -3,7 +3,7 @@
 
 A value has the same name in every table, in the stored queries and in a trace. A time is a column ``kernel_ns`` in data
 (whole nanoseconds, except means), and ``kernel_us``, ``kernel_ms`` or ``kernel_s`` in print. Unknown values are null.
-Tables are made from cleaned records: `mio2trace.model.columns` has the classes of text.
+Tables are made from cleaned records: `mio2trace.model` has the classes of text.
 
 A value that a reader records for each kernel becomes a column by its field in `mio2trace.model.profile.Resources`.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple, get_args, get_type_hints
 
-from mio2trace.model.columns import Column, Kind, Place
+from mio2trace.model import Column, Kind, Place
 from mio2trace.model.profile import Resources
 
 VERSION = 2

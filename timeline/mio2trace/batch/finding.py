@@ -20,7 +20,7 @@ from mio2trace.analysis import HOMES
 from mio2trace.notes import LEADS_OUT, InputError, Notes
 from mio2trace.outgoing import visible
 from mio2trace.privacy import Cleaner
-from mio2trace.readers import PROFILES, READERS, known, run_log
+from mio2trace.readers import PROFILES, READERS, refusal, run_log
 from mio2trace.runs import is_of_rank
 from mio2trace.source import ZIP_MAGIC, Source, leads_out
 
@@ -189,7 +189,7 @@ def _kind(head: bytes) -> Kind:
         return "log"  # a digest or a framework's profile: it goes with a profile, or is a run of its own
     if run_log.sniff(head) and run_log.is_log(head):
         return "log"
-    is_none = known.refusal(head, "") is not None and not head.startswith(_DATABASE)  # a file may be cut off
+    is_none = refusal(head, "") is not None and not head.startswith(_DATABASE)  # a file may be cut off
     return "other" if is_none else "unknown"
 
 

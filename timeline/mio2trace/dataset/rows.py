@@ -32,8 +32,8 @@ from mio2trace.measures.device_time.launches import queued_ns
 from mio2trace.measures.executions import printed_times
 from mio2trace.measures.statistics import mean, median
 from mio2trace.measures.step_time import PARTS, marked_of
+from mio2trace.model import Column
 from mio2trace.model.choices import Gemm
-from mio2trace.model.columns import Column
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Activity, Size3
 from mio2trace.model.tables import NO, Numbers, Pool, distinct, sorted_pool, thin

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from mio2trace.model.columns import Hidden, Name, Word
+from mio2trace.model import Hidden, Name, Word
 from mio2trace.patterns import late
 
 _LONGEST_KEY, _MOST_ITEMS = 300, 256

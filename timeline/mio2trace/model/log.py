@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 
-from mio2trace.model.columns import LayerName, Name, Text
+from mio2trace.model import LayerName, Name, Text
 
 if TYPE_CHECKING:
     from mio2trace.model.tables import LayerTimes

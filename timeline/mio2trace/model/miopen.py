@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from mio2trace.model.columns import HiddenBytes, Name, Text, Word
+from mio2trace.model import HiddenBytes, Name, Text, Word
 from mio2trace.model.log import LocalTime
 from mio2trace.patterns import late
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, overload
 
 import msgspec
 
-from mio2trace.model.columns import Column, Hidden, HiddenBytes, LayerName, Name, Place, Text, Word
+from mio2trace.model import Column, Hidden, HiddenBytes, LayerName, Name, Place, Text, Word
 from mio2trace.model.log import Direction
 from mio2trace.patterns import late
 

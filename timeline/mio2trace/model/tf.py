@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from mio2trace.model.columns import Hidden, LayerName, Name, Word
+from mio2trace.model import Hidden, LayerName, Name, Word
 
 Shape = tuple[int, ...]
 Kind = Literal["cpu", "accelerator", "stream"]

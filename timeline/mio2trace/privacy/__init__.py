@@ -20,9 +20,8 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from mio2trace.model import choices, log, miopen, profile, tf
+from mio2trace.model import Holds, Sort, choices, log, miopen, profile, tf
 from mio2trace.model.choices import SolverRecord
-from mio2trace.model.columns import Holds, Sort
 from mio2trace.model.log import LayerTime
 from mio2trace.model.tables import Activities, Calls, LayerTimes, Pool
 from mio2trace.notes import OptionError
@@ -39,7 +38,7 @@ text may begin in the first field and end in the second, such as a serial number
 
 # -- The text of a record that an output may show ----------------------------------------------------------------------
 #
-# It is stated by the annotations of its fields (`mio2trace.model.columns`). `tests/test_privacy.py` checks that every
+# It is stated by the annotations of its fields (`mio2trace.model`). `tests/test_privacy.py` checks that every
 # field of every record that can hold text has one.
 
 

@@ -12,7 +12,7 @@ import string
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from mio2trace.model.columns import Sort
+from mio2trace.model import Sort
 from mio2trace.patterns import late
 
 _DOMAINS = frozenset(

@@ -1,8 +1,10 @@
-"""The contract of a reader: a module with ``NAME``, ``sniff(head)`` and ``read(source, options, notes)``."""
+"""The contract of a reader: a module with ``NAME``, ``sniff(head)`` and ``read(source, options, notes)``, or a `Format`
+of a module that has several."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -35,17 +37,25 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reader(Protocol):
-    """What a format module offers."""
+    """What a format offers."""
 
     @property
     def NAME(self) -> str:
         """The name of the format for users."""
 
-    def sniff(self, head: bytes) -> bool:
+    def sniff(self, head: bytes, /) -> bool:
         """Return whether the first 64 KiB are of this format; fast, and true for one format only."""
 
-    def read(self, source: Source, options: ReadOptions, notes: Notes) -> Records:
+    def read(self, source: Source, options: ReadOptions, notes: Notes, /) -> Records:
         """Return the records of ``source``. Raises `InputError` if it is unusable."""
+
+
+class Format(NamedTuple):
+    """One of several formats of a module, as a `Reader`."""
+
+    NAME: str
+    sniff: Callable[[bytes], bool]
+    read: Callable[[Source, ReadOptions, Notes], Records]
 
 
 def of_json(error: Exception) -> str:

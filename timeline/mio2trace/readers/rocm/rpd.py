@@ -1,26 +1,47 @@
-"""RPD: the SQLite database of rocmProfileData (``runTracer.sh``), schemas 2 and 3 (rocm-profiles.md 7).
+"""RPD, of rocmProfileData (``runTracer.sh``): its database, and Chrome JSON made from it (rocm-profiles.md 7).
 
-Its tables are also called ``rocpd_*`` but differ from rocprofv3's: operations of the device in ``rocpd_op``, API calls
-in ``rocpd_api``, and the call of each operation in ``rocpd_api_ops``. Ranges are calls named ``UserMarker`` or, in
-schema 3, of a domain other than HIP's; their text is in ``args``. Those in ``ext_autogradapi`` are PyTorch's ops. A
-file holds the processes of a run, and each becomes a profile. The clock counts ns since an unknown kind of boot time.
-The sizes of a launch are those given to its call: blocks or work-items (rocm-profiles.md 9), so without a known call
-there is no grid. Barriers are not drawn.
+A file holds the processes of a run, and each becomes a profile. The clock counts ns since an unknown kind of boot time.
 """
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any, Literal
 
 from mio2trace.model.profile import Profile, Range, Resources, Size3
 from mio2trace.notes import InputError, Notes
-from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.rocm.assembly import Assemblies, Kind, kernel_name, route_of, sizes
+from mio2trace.patterns import late
+from mio2trace.readers.base import Format, ReadOptions, Records
+from mio2trace.readers.rocm.assembly import Assemblies, Assembly, Kind, kernel_name, route_of, sizes
 from mio2trace.readers.rocm.database import Database, opened, tables
+from mio2trace.readers.rocm.events import LAUNCHES, Arrows, Event, events, number
 from mio2trace.source import Source
 
-NAME = "RPD database (rocmProfileData)"
+
+def kind_of(word: str) -> Kind:
+    """Return the kind by the runtime's word: ``CopyHostToDevice``, ``FillBuffer``, ``KernelExecution``, ``Task``."""
+    if word.startswith(("Copy", "Memcpy")):
+        return "copy"
+    return "fill" if word.startswith(("Fill", "Memset")) else "kernel"
+
+
+def named(kind: Kind, word: object, kernel: object) -> tuple[str, str]:
+    """Return name and route of a command: ``kernel`` is the name of a kernel, ``word`` has the route of a copy."""
+    if kind == "kernel":
+        return kernel_name(kernel), ""
+    route = route_of(word)
+    return f"{kind} {route}".strip(), route
+
+
+# -- Database, of the schemas 2 and 3 ----------------------------------------------------------------------------------
+#
+# Its tables are also called ``rocpd_*`` but differ from rocprofv3's: operations of the device in ``rocpd_op``, API
+# calls in ``rocpd_api``, and the call of each operation in ``rocpd_api_ops``. Ranges are calls named ``UserMarker`` or,
+# in schema 3, of a domain other than HIP's; their text is in ``args``. Those in ``ext_autogradapi`` are PyTorch's ops.
+# The sizes of a launch are those given to its call: blocks or work-items (rocm-profiles.md 9), so without a known call
+# there is no grid. Barriers are not drawn.
+
 _NEEDED = {"rocpd_op", "rocpd_api", "rocpd_api_ops", "rocpd_string"}
 _TABLES = _NEEDED | {"rocpd_ustring", "rocpd_kernelapi", "rocpd_copyapi", "ext_autogradapi"}
 MARKER = "UserMarker"
@@ -39,17 +60,17 @@ _Launch = tuple[str, dict[str, Any]]
 _UNKNOWN: _Launch = ("", {})
 
 
-def sniff(head: bytes) -> bool:
-    """The schema is spread over many pages; `rocpd` has no such tables."""
+def _is_database(head: bytes) -> bool:
+    """The schema is spread over many pages; a `rocpd` database has no such tables."""
     return tables(head) != b"" and (b"rocpd_api_ops" in head or b"rocpd_kernelapi" in head)
 
 
-def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
+def _read_database(source: Source, options: ReadOptions, notes: Notes) -> Records:
     with opened(source, _TABLES) as database:
-        return [*_Reading(source, database, notes).profiles(options.host_calls)]
+        return [*_Database(source, database, notes).profiles(options.host_calls)]
 
 
-class _Reading:
+class _Database:
     def __init__(self, source: Source, database: Database, notes: Notes) -> None:
         self._source = source
         self._database = database
@@ -175,16 +196,124 @@ def _bytes(value: object) -> int | None:
     return value if type(value) is int and 0 <= value < 1 << 62 else None
 
 
-def kind_of(word: str) -> Kind:
-    """Return the kind by the runtime's word: ``CopyHostToDevice``, ``FillBuffer``, ``KernelExecution``, ``Task``."""
-    if word.startswith(("Copy", "Memcpy")):
-        return "copy"
-    return "fill" if word.startswith(("Fill", "Memset")) else "kernel"
+DATABASE = Format("RPD database (rocmProfileData)", _is_database, _read_database)
 
 
-def named(kind: Kind, word: object, kernel: object) -> tuple[str, str]:
-    """Return name and route of a command: ``kernel`` is the name of a kernel, ``word`` has the route of a copy."""
-    if kind == "kernel":
-        return kernel_name(kernel), ""
-    route = route_of(word)
-    return f"{kind} {route}".strip(), route
+# -- Chrome JSON that ``rpd2tracing.py`` makes from a database ---------------------------------------------------------
+#
+#     [ {}
+#     ,{"name": "process_name", "ph": "M", "pid":"2","args":{"name":"GPU2"}}
+#     ,{"pid":"2","tid":"0","name":"k","ts":"8306020565922","dur":"26211","ph":"X","args":{"desc":"KernelExecution"}}
+#     ,{"pid":"70","tid":"71","name":"hipLaunchKernel","ts":"8306020565900","dur":"20","ph":"X","args":{"desc":""}}
+#
+# Times are whole microseconds: the database has nanoseconds. Sizes, bytes and ids are missing; launches are found by
+# the ends of arrows. A range's name is also its description. Not read: counters, and the frames drawn on devices.
+
+_BEGIN = late(rb'\s*(?:\{\s*"traceEvents"\s*:\s*)?\[\s*\{\s*\}\s*,\s*\{\s*"(?:name|pid)"\s*:')
+_GPU = late(r"GPU(\d+)")
+_US = 1000
+_FRAMES = 2
+"""The end of an arrow is this many us before that of its call."""
+_FRAME = "UserMarker frame"
+"""A range drawn over the operations that it launched; a graph as a whole has no description."""
+_LAST = '"}}'
+_EVENT = late(
+    r'\{"pid":"(\d+)","tid":"(\d+)","name":"((?>(?:(?!","ts":").)*))","ts":"(\d+)","dur":"(\d+)","ph":"X","args":\{"desc":"(.*)',
+    re.DOTALL,
+)
+
+
+def _is_json(head: bytes) -> bool:
+    """An empty object first, then the names of processes; rocprof v1 has arguments first."""
+    return _BEGIN.match(head) is not None
+
+
+def _read_json(source: Source, options: ReadOptions, notes: Notes) -> Records:
+    """Return a profile for each process. Raises `InputError` if no event can be read."""
+    reading = _Json(source, notes)
+    reading.read(events(source.read(), _rescued, source.name, notes))
+    notes.remark("times of whole microseconds: the .rpd file has nanoseconds", source.name)
+    return [*reading.assemblies.finish(options.host_calls)]
+
+
+def _rescued(text: str) -> Event | None:
+    text = text.rstrip()
+    match = _EVENT.match(text.removesuffix(_LAST)) if text.endswith(_LAST) else None
+    if match is None:
+        return None
+    pid, tid, name, ts, dur, description = match.groups()
+    return Event("X", name, pid, tid, ts, dur, args={"desc": description})
+
+
+class _Json:
+    def __init__(self, source: Source, notes: Notes) -> None:
+        self.assemblies = Assemblies(source, notes, resolution_ns=_US)
+        self._arrows = Arrows(slack_us=1)
+        self._process_of: dict[int, int | None] = {}
+
+    def read(self, found: list[Event]) -> None:
+        gpus = {
+            number(event.pid)
+            for event in found
+            if event.ph == "M" and event.name == "process_name" and isinstance(event.args, dict)
+            and _GPU.fullmatch(str(event.args.get("name")))
+        }  # fmt: skip
+        rows = [event for event in found if event.ph in ("X", "i")]
+        for event in found:
+            if event.ph in ("s", "f"):
+                self._arrows.arrow(event)
+        for key, event in enumerate(rows):
+            if number(event.pid) not in gpus:
+                self._host(event, key)
+        self._arrows.finish()
+        for event in rows:
+            if event.ph == "X" and number(event.pid) in gpus:
+                self._device(event)
+
+    def _host(self, event: Event, key: int) -> None:
+        pid, tid = number(event.pid), number(event.tid)
+        assembly = self.assemblies[pid]
+        times = self._times(assembly, event, "API call or range")
+        if times is None:
+            return
+        name = str(event.name)
+        if event.ph == "i" or (name and _description(event) == name):
+            assembly.range(Range("mark" if event.ph == "i" else "range", name, assembly.thread(tid), *times))
+            return
+        assembly.call(name, assembly.thread(tid), times, key)
+        self._process_of[key] = pid
+        if LAUNCHES.search(name):
+            self._arrows.call((pid, tid), times[1] // _US - _FRAMES, key)
+
+    def _device(self, event: Event) -> None:
+        word = _description(event)
+        if word is None or word.startswith(_FRAME) or "barrier" in word.lower():
+            return
+        gpu, queue = number(event.pid), number(event.tid)
+        begin = number(event.ts)
+        call = None if begin is None else self._arrows.call_of((gpu, queue), begin)
+        pid: object = self._process_of.get(-1 if call is None else call)
+        if call is None and len(self.assemblies.of) == 1:
+            (pid,) = self.assemblies.of
+        assembly = self.assemblies[pid]
+        kind = kind_of(word)
+        times = self._times(assembly, event, "kernel" if kind == "kernel" else "copy")
+        if times is None:
+            return
+        lane = assembly.queue(assembly.numbered_device(gpu), queue, "queue")
+        name, route = named(kind, word, event.name)
+        assembly.activity(kind, name, lane, times, correlation=call, route=route)
+
+    def _times(self, assembly: Assembly, event: Event, what: str) -> tuple[int, int] | None:
+        start, length = number(event.ts), 0 if event.ph == "i" else number(event.dur)
+        if start is None or length is None:
+            return assembly.times(None, None, what)
+        return assembly.times(start * _US, (start + length) * _US, what)
+
+
+def _description(event: Event) -> str | None:
+    said = event.args.get("desc") if isinstance(event.args, dict) else None
+    return said if isinstance(said, str) else None
+
+
+JSON = Format("RPD trace (Chrome JSON of rpd2tracing.py)", _is_json, _read_json)

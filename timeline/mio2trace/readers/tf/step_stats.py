@@ -1,13 +1,5 @@
-"""One step's statistics by device, as the nodes of a profile that tfprof would make (tfprof.md 3.1).
-
-RunMetadata holds them as bytes, `--trace_file` prints them as text; both become `DeviceStats` first. This module reads
-the bytes of a RunMetadata of one ``session.run``, or of only its StepStats (tfprof.md 8):
-
-    0a 86 d9 06                    step_stats, 109702 bytes
-       0a 82 d9 06                 dev_stats, one per device
-          0a 2c /job:localhost/... device; 12 4d: node_stats { 0a name, 10 all_start_micros, 20 op_end_rel_micros }
-
-Read: names, times in us, memory, output shapes, labels. A cut file is read up to its end; a damaged record is skipped.
+"""One step's statistics by device, as the nodes of a profile that tfprof would make (tfprof.md 3.1): TensorFlow's
+RunMetadata as bytes, StepStats as text, the Chrome JSON of its timeline.
 """
 
 from __future__ import annotations
@@ -15,13 +7,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import msgspec
 
 from mio2trace.model.tf import Execution, NodeStep, OpMemory, Shape, TfNode, TfProfile
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
-from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.base import Format, ReadOptions, Records, of_json, utf8
 from mio2trace.readers.tf.profile_proto import LAST_US, LONGEST_US, MOST_COMPONENTS
 from mio2trace.readers.tf.wire import Walk, WireError, fields, integers, signed, text, unexpected, varint
 from mio2trace.source import Source
@@ -171,10 +165,17 @@ def _label(op: OpStats, kind: str) -> tuple[str, str]:
     return (what if of == op.name.partition(":")[0] and _TYPE.fullmatch(what) else named), kernel
 
 
-NAME = "TensorFlow step statistics (RunMetadata)"
+# -- Bytes of a RunMetadata of one ``session.run``, or of only its StepStats (tfprof.md 8) -----------------------------
+#
+#     0a 86 d9 06                    step_stats, 109702 bytes
+#        0a 82 d9 06                 dev_stats, one per device
+#           0a 2c /job:localhost/... device; 12 4d: node_stats { 0a name, 10 all_start_micros, 20 op_end_rel_micros }
+#
+# Read: names, times in us, memory, output shapes, labels. A cut file is read up to its end; a damaged record is
+# skipped.
 
 
-def sniff(head: bytes) -> bool:
+def _is_bytes(head: bytes) -> bool:
     """Return whether it begins with two or three nested first fields, the innermost a device's name."""
     return _depth(head) > 0
 
@@ -197,7 +198,7 @@ def _depth(head: bytes) -> int:
     return 0
 
 
-def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
+def _read_bytes(source: Source, options: ReadOptions, notes: Notes) -> Records:
     """Return the step. Raises `InputError` if none of its records can be read."""
     data = source.read()
     return [collect(list(_Decoder(data, source.name, notes).devices(_depth(data))), source.index, source.name, notes)]
@@ -283,3 +284,250 @@ class _Decoder:
             elif tag == 0x18 and a:
                 return None
         return tuple(dims) or (1,)
+
+
+BYTES = Format("TensorFlow step statistics (RunMetadata)", _is_bytes, _read_bytes)
+
+
+# -- StepStats as text: the output of ``--trace_file`` without Chrome's format (tfprof.md 8) ---------------------------
+#
+#     dev_stats {
+#       device: "/job:localhost/replica:0/task:0/device:CPU:0"
+#       node_stats {
+#         node_name: "v/tower_0/cg/Relu"
+#         all_start_micros: 1795171473772142
+#         ...
+#
+# The text format of protocol buffers, in any layout. A record that is cut off is skipped.
+
+_DEVICES = late(rb"\s*+(?>(?:#[^\n]*+\s*+)*)(?:step_stats\s*+:?\s*+\{\s*+)?dev_stats\s*+:?\s*+[{<]")
+_TOKEN = late(
+    rb"\s*+(?>(?:#[^\n]*+\n\s*+)*)(?:(?P<name>[A-Za-z_]\w*)|(?P<sign>[{}<>:;,\[\]])"
+    rb"|(?P<text>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')|(?P<number>[-+.\w]+))"
+)
+_ESCAPE = late(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
+_LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
+_INTEGER = late(rb"[-+]?[0-9]+")
+_LONGEST_INTEGER = 21
+_DEEPEST = 100
+Message = dict[str, list[Any]]
+Value = TypeVar("Value", int, str)
+
+
+def _is_text(head: bytes) -> bool:
+    """Return whether it is text that begins with a device's statistics."""
+    return _DEVICES.match(head) is not None
+
+
+def _read_text(source: Source, options: ReadOptions, notes: Notes) -> Records:
+    """Return the step. Raises `InputError` if none of its records can be read."""
+    message = parse(source.read(), source.name, notes)
+    stats = [
+        (_last(device, "device", ""), [_op(op) for op in _messages(device, "node_stats")])
+        for step in _messages(message, "step_stats") or [message]
+        for device in _messages(step, "dev_stats")
+    ]
+    return [collect(stats, source.index, source.name, notes)]
+
+
+def parse(data: bytes, place: str, notes: Notes) -> Message:
+    """Return the fields of a message by name: numbers, texts, messages. A cut part is left out, with a note."""
+    stack: list[Message] = [{}]
+    name = ""
+    at, size = 0, len(data.rstrip())
+    while at < size and (found := _TOKEN.match(data, at)) is not None:
+        if found["name"] and not name:
+            name = found["name"].decode()
+        elif (sign := found["sign"]) is not None:
+            if sign in b"{<" and name and len(stack) <= _DEEPEST:
+                inner: Message = {}
+                stack[-1].setdefault(name, []).append(inner)
+                stack.append(inner)
+                name = ""
+            elif sign in b"}>" and not name and len(stack) > 1:
+                stack.pop()
+            elif sign not in b":;,":
+                break
+        elif not name:
+            break
+        else:
+            stack[-1].setdefault(name, []).append(_value(found, place, notes))
+            name = ""
+        at = found.end()
+    if at < size or len(stack) > 1 or name:
+        line = data.count(b"\n", 0, at) + 1
+        if b"\n" not in data[at:].rstrip():
+            notes.cut_off(place, f"line {line}")
+        else:
+            notes.add("step statistics damaged: read up to there", f"{place}: line {line}")
+        for outer, inner in pairwise(stack):
+            if outer.get("node_stats", [None])[-1] is inner:  # the incomplete record of an op
+                outer["node_stats"].pop()
+                break
+    return stack[0]
+
+
+def _value(found: re.Match[bytes], place: str, notes: Notes) -> int | str:
+    """Return a text, a word, or a number, which has 64 bits as in the binary message."""
+    quoted = found["text"]
+    if quoted is not None:
+        return _ESCAPE.sub(_unescaped, quoted[1:-1]).decode("utf-8", "replace")
+    raw: bytes = found["number"] or found["name"]
+    if _INTEGER.fullmatch(raw) is None:
+        return raw.decode(errors="replace")
+    if len(raw) > _LONGEST_INTEGER or not -(1 << 63) <= int(raw) < 1 << 64:
+        notes.add("number of more than 64 bits: skipped", place)
+        return ""
+    return int(raw)
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    octal, hexadecimal, letter = found.groups()
+    if octal:
+        return bytes([int(octal, 8) & 0xFF])
+    if hexadecimal:
+        return bytes([int(hexadecimal, 16)])
+    return _LETTERS.get(letter, letter)
+
+
+def _messages(message: Message, name: str) -> list[Message]:
+    return [one for one in message.get(name, []) if isinstance(one, dict)]
+
+
+def _last(message: Message, name: str, without: Value) -> Value:
+    """Return the last value, as protocol buffers do; ``without`` if there is none of its type."""
+    value = (message.get(name) or [without])[-1]
+    return value if isinstance(value, type(without)) else without
+
+
+def _number(message: Message, name: str) -> int:
+    return _last(message, name, 0)
+
+
+def _op(message: Message) -> OpStats:
+    start, end = _number(message, "all_start_micros"), _number(message, "op_end_rel_micros")
+    op = OpStats(_last(message, "node_name", ""), start, end, _last(message, "timeline_label", ""), shapes=[])
+    for allocator in _messages(message, "memory"):
+        op.total_bytes += _number(allocator, "total_bytes")
+        op.peak_bytes += _number(allocator, "peak_bytes")
+        op.live_bytes += _number(allocator, "live_bytes")
+        op.in_use_bytes = _number(allocator, "allocator_bytes_in_use")
+    for memory in _messages(message, "memory_stats"):
+        op.temporary_bytes += _number(memory, "temp_memory_size")
+        op.kept_bytes += _number(memory, "persistent_memory_size")
+    for output in _messages(message, "output"):
+        for tensor in _messages(output, "tensor_description"):
+            for allocation in _messages(tensor, "allocation_description"):
+                op.output_bytes += max(_number(allocation, "requested_bytes"), _number(allocation, "allocated_bytes"))
+            for shape in _messages(tensor, "shape"):
+                if "unknown_rank" not in shape:
+                    # A scalar is (1,), as in a ProfileProto.
+                    sizes = tuple(_number(dim, "size") for dim in _messages(shape, "dim")) or (1,)
+                    op.shapes.append((_number(output, "slot"), sizes))
+    return op
+
+
+TEXT = Format("TensorFlow step statistics (text)", _is_text, _read_text)
+
+
+# -- The Chrome JSON of TensorFlow 1's ``timeline.Timeline``: one step with times (tfprof.md 8) ------------------------
+#
+#     {"traceEvents": [
+#       {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "/job:localhost/.../device:CPU:0 Compute"}},
+#       {"ph": "X", "cat": "Op", "name": "Relu", "pid": 1, "tid": 0, "ts": 1795171473772168, "dur": 10,
+#        "args": {"name": "v/tower_0/cg/Relu", "op": "Relu", "input0": "..."}}, ...]}
+#
+# Read: the ops. ``tid`` is a lane that the writer chose; it is not used. ``dur`` includes the op's clean-up and may be
+# 0, so it differs from tfprof's time by design. Not read: tensors, arrows, the memory of allocators over time; the
+# memory of an op is not recorded. tfprof's own ``-output timeline`` is refused: most of its views have no real times.
+
+_EVENTS = late(rb'\s*\{\s*"traceEvents"\s*:\s*\[')
+_PROCESS = late(
+    rb'"name"\s*:\s*"(?:Allocators|(?>[^"]*?/device:)[^"]* (?:Compute|Tensors)'
+    rb'|Op (?:execution|scheduling) threads: [^"]*)"'
+)
+_OWN = late(r"Op (?:execution|scheduling) threads: |mem usage on:")
+_UNKNOWN = ("", "unknown")
+_TRIES = 4
+"""Closing braces to try as an event's end: the last one may belong to its arguments."""
+
+
+class _Event(msgspec.Struct, gc=False):
+    ph: Any = None
+    cat: Any = None
+    name: Any = None
+    pid: Any = None
+    ts: Any = None
+    dur: Any = None
+    args: Any = None
+
+
+class _File(msgspec.Struct):
+    events: list[_Event] = msgspec.field(name="traceEvents", default_factory=list)
+
+
+_DECODER = msgspec.json.Decoder(_File)
+
+
+def _is_timeline(head: bytes) -> bool:
+    """Return whether it is a list of events with a process name in TensorFlow's form."""
+    return _EVENTS.match(head) is not None and _PROCESS.search(head) is not None
+
+
+def _read_timeline(source: Source, options: ReadOptions, notes: Notes) -> Records:
+    """Return the step. Raises `InputError` if none of its ops can be read."""
+    place = source.name
+    events = _events(utf8(source.read(), place, notes), place, notes)
+    devices: dict[object, str] = {}
+    for event in events:
+        if event.ph == "M" and event.name == "process_name" and isinstance(event.args, dict):
+            name = event.args.get("name")
+            if isinstance(name, str) and isinstance(event.pid, (int, str)):
+                if _OWN.match(name):
+                    raise InputError(f"{place}: the timeline that tfprof itself writes; expected timeline.Timeline's")
+                if name.endswith(" Compute"):
+                    devices[event.pid] = name.removesuffix(" Compute").lower()
+    collector = Collector(place, notes)
+    for event in events:
+        if event.ph != "X" or event.cat != "Op":
+            continue
+        device = devices.get(event.pid) if isinstance(event.pid, (int, str)) else None
+        args = event.args if isinstance(event.args, dict) else {}
+        name = args.get("name")
+        kind = kind_of(device or "")
+        if not isinstance(name, str) or not kind or device is None:
+            notes.add("event of an op that names no node or no device: skipped", place)
+            continue
+        if not isinstance(event.ts, int) or not isinstance(event.dur, int) or not possible(event.ts, event.dur):
+            notes.add("execution without a possible time: skipped", f"{place}: {name}")
+            continue
+        if name.split(":", 1)[0] in NOT_NODES:
+            continue
+        op = event.name if isinstance(event.name, str) and event.name not in _UNKNOWN else ""
+        kernel = args.get("kernel")
+        label = kernel if isinstance(kernel, str) else ""
+        execution = Execution(device, kind, event.ts * 1000, event.dur * 1000, label)  # type: ignore[arg-type]
+        collector.add(name, op, execution)
+    return [collector.finish(source.index, memory_known=False)]
+
+
+def _events(data: bytes, place: str, notes: Notes) -> list[_Event]:
+    try:
+        return _DECODER.decode(data).events
+    except RecursionError:
+        raise InputError(f"{place}: JSON that is nested too deeply; expected TensorFlow's timeline") from None
+    except msgspec.DecodeError as error:
+        # A cut file: its complete events are a valid list.
+        last = len(data)
+        for _ in range(_TRIES):
+            last = data.rfind(b"}", 0, max(last, 0))
+            try:
+                events = _DECODER.decode(data[: last + 1] + b"]}").events
+            except (msgspec.DecodeError, RecursionError):
+                continue
+            notes.cut_off(place, str(error))
+            return events
+        raise InputError(f"{place}: {of_json(error)}; expected the JSON of TensorFlow's timeline") from None
+
+
+TIMELINE = Format("TensorFlow timeline (Chrome JSON)", _is_timeline, _read_timeline)
