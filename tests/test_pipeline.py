@@ -24,6 +24,7 @@ from mio2trace.notes import InputError, OptionError
 from mio2trace.readers import READERS
 from mio2trace.trace import Flow, Slice, Trace
 from tests import made_up_format
+from tests.conftest import ROOT
 from tests.small_runs import Program, as_json, as_text, benchmark, kinds, small
 
 CALLS, LOG = benchmark()
@@ -396,6 +397,8 @@ def test_no_clock_is_made_up(trace: Trace) -> None:
 
 
 STEPS, KERNELS = 40, 12
+SLICES = 1 + 2 * KERNELS
+"""Of a step."""
 
 
 def kineto(folder: Path, steps: int = STEPS, named: bool = True) -> Path:
@@ -422,9 +425,10 @@ def kineto(folder: Path, steps: int = STEPS, named: bool = True) -> Path:
 
 @pytest.fixture
 def small_viewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A viewer that takes 500 slices of the 960, and shows 240 of them well: ten steps of twelve kernels and calls."""
+    """A viewer that takes 500 slices of the 1000, and shows 250 of them well: ten steps, each with its mark, its
+    twelve kernels and their calls."""
     monkeypatch.setattr(selection, "MOST_SLICES", 500)
-    monkeypatch.setattr(selection, "WINDOW_SLICES", 240)
+    monkeypatch.setattr(selection, "WINDOW_SLICES", 10 * SLICES)
 
 
 def converted(path: Path, *options: str) -> tuple[str, list[dict[str, Any]]]:
@@ -478,7 +482,7 @@ def test_what_somebody_chose_is_drawn(tmp_path: Path, small_viewer: None) -> Non
 
 
 def test_a_run_that_a_viewer_takes_is_drawn_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection, "MOST_SLICES", 2 * STEPS * KERNELS)
+    monkeypatch.setattr(selection, "MOST_SLICES", STEPS * SLICES)
     monkeypatch.setattr(selection, "WINDOW_SLICES", 240)
     said, events = converted(kineto(tmp_path))
     assert len(starts(events)) == STEPS * KERNELS
@@ -496,6 +500,17 @@ def test_one_iteration_at_least_is_drawn(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(selection, "MOST_SLICES", 10)
     monkeypatch.setattr(selection, "WINDOW_SLICES", 1)
     assert len(starts(converted(kineto(tmp_path))[1])) == KERNELS
+
+
+@pytest.mark.parametrize("calls", ["all", "none"])
+def test_operations_layers_and_their_calls_count_as_slices(calls: Any) -> None:
+    """A log may double what a viewer has to show: commands and calls alone say too little."""
+    paths = [str(ROOT / "traces" / "alexnet-b1-miopen29" / name) for name in ("run.log.gz", "prof.json.gz")]
+    trace, result = output(*paths, host_calls=calls)
+    (measures,) = (each for run in result.runs for each in run.drawn)
+    slices = sum(event["ph"] == "X" for event in orjson.loads(trace)["traceEvents"])
+    assert (1 + (calls == "all")) * len(measures.alignment.profile.activities) < 0.75 * slices
+    assert 0.75 < selection.expected_slices(measures.alignment, calls == "all") / slices < 1.33
 
 
 def test_evidence_can_be_left_out(files: dict[str, str]) -> None:

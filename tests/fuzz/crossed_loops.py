@@ -53,6 +53,17 @@ def benchmarks_with_layers(size: int) -> Files:
     return [b"".join(_glog(at, texts[at % 3]) for at in range(size // 70)), kernels(20)]
 
 
+def calls_of_iterations(size: int) -> Files:
+    """One kernel, one call and two lines in each; all but the first are drawn."""
+    numbers = range(1, size // 400)
+    command = b"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 1 -c 3 -H 8 -W 8 -k 4 -y 3 -x 3\n"
+    lines = [_glog(0, f"Testing for {len(numbers)} iterations."), _glog(0, "*** Benchmark begins ***")]
+    for at in numbers:
+        ends = _glog(10 * at + 8, f"Iteration: {at} forward-backward time: 0.8 ms.")
+        lines += [command, b"MIOpen(HIP): Warning [Run] slow\n", ends]
+    return [b"".join(lines), as_json([enqueue("MIOpenConvUni", ns=10**6 * at, us=1000 * at) for at in numbers])]
+
+
 def processes_of_a_log(size: int) -> Files:
     return [b"".join(_glog(at, "a\tforward: 0.05 ms.", at + 1) for at in range(size // 68)), kernels(20)]
 
@@ -155,6 +166,7 @@ CROSSED: Mapping[str, Slow] = {
     "net and calls": Slow(net_and_calls),
     "unlogged iterations": Slow(unlogged_iterations),
     "alike iterations": Slow(alike_iterations),
+    "calls of many iterations": Slow(calls_of_iterations, "convert --iterations 2-1000000"),
     "calls that cross": Slow(calls_that_cross),
     "lost calls": Slow(lost_calls),
     "devices of one name": Slow(devices_of_a_task),

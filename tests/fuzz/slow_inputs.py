@@ -359,7 +359,7 @@ def kineto_processes(size: int) -> Files:
 
 
 class Slow(NamedTuple):
-    """``command`` is what is asked for the files."""
+    """``command`` is what is asked for the files, with its options."""
 
     files: Generator
     command: str = "convert"

@@ -6,7 +6,8 @@ Links and summary are always of the whole run; times keep the zero of the whole 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -83,14 +84,14 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     """A selection applied to a profile; by the position of an activity, 1 or 0.
 
     ``inside``: in the time span and the iterations. ``drawn``: those of them that are long enough; only these are
-    slices. ``begin`` and ``end``: the window on the axis. ``spans``: the parts of it that the iterations take.
-    ``runs``: the executions of layers around drawn activities; ``operations``: their operations. ``left_out_ns``: the
-    time of the ``left_out`` kernels and copies.
+    slices. ``begin`` and ``end``: the window on the axis. ``spans``: of its iterations when each begins, in
+    order, and when each ends, in order. ``runs``: the executions of layers around drawn activities; ``operations``:
+    their operations. ``left_out_ns``: the time of the ``left_out`` kernels and copies.
     """
 
     begin: int
     end: int
-    spans: tuple[tuple[int, int], ...]
+    spans: tuple[Sequence[int], Sequence[int]]
     iterations: tuple[tuple[int, int], ...]
     longest_only: bool
     min_ns: int
@@ -113,7 +114,9 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether a span of time touches the selection."""
         if end < self.begin or start > self.end:
             return False
-        return not self.iterations or any(start <= until and end >= since for since, until in self.spans)
+        # of the spans that begin before its end, one does not end before its start
+        since, until = self.spans
+        return not self.iterations or bisect_right(since, end) > bisect_left(until, start)
 
     def clipped(self, starts: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
         """Return the parts of spans of time in the window; a part that ends where it begins, or before, is none."""
@@ -124,8 +127,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
         """Return `has_time` of each."""
         has = (ends >= self.begin) & (starts <= self.end)
         if self.iterations:
-            since, until = (np.sort(column) for column in np.array(self.spans, np.int64).reshape(-1, 2).T)
-            # of each, the spans that begin before its end, without those that end before its start
+            since, until = (np.array(times, np.int64) for times in self.spans)
             has &= np.searchsorted(since, ends, "right") > np.searchsorted(until, starts)
         return has
 
@@ -170,7 +172,7 @@ def choose(selection: Selection, alignment: Alignment, base: TimeBase, origin: i
     return Chosen(
         begin=begin,
         end=end,
-        spans=tuple(passes.spans(inside)) if iterations else (),
+        spans=passes.spans(inside) if iterations else ((), ()),
         iterations=iterations,
         longest_only=selection.top is not None,
         min_ns=min_ns,
@@ -233,10 +235,11 @@ class _Passes:
         warm_up = " (0: the warm-up)" if any(one.phase == "warm-up" for one in self._links.passes) else ""
         return f"the run has {_listed(numbers)}{warm_up}"
 
-    def spans(self, inside: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-        """Return each chosen iteration, from its first to its last command."""
+    def spans(self, inside: NDArray[np.bool_]) -> tuple[list[int], list[int]]:
+        """Return when the first command of each chosen iteration begins, in order, and when its last one ends."""
         numbers = [NO if one.iteration is None else one.iteration for one in self._links.passes]
-        yield from _reaches(self._times, np.array([*numbers, NO])[self._pass_of], inside).values()
+        reaches = _reaches(self._times, np.array([*numbers, NO])[self._pass_of], inside).values()
+        return sorted(begin for begin, _ in reaches), sorted(end for _, end in reaches)
 
     def moment(self, text: str, edge: Edge, origin: int, after: int) -> int:
         """Return where ``text`` begins on the axis; for the edge ``to``, where it ends: the first such end after
@@ -321,6 +324,15 @@ def _spans(
     return {told.all[place].number: span for place, span in spans.items()}
 
 
+def expected_slices(alignment: Alignment, with_calls: bool) -> int:
+    """Return about how many slices a whole run has: commands, operations and layers, and on the host their calls."""
+    profile, links = alignment.profile, alignment.links
+    joined = len(links.operations) + len(links.runs)
+    launches = int(np.count_nonzero(profile.commands.call >= 0))
+    calls = launches + len(profile.other_calls) + len(profile.ranges) + bool(alignment.logs) * joined
+    return len(profile.activities) + joined + with_calls * calls
+
+
 def window(measured: Sequence[Measures], with_calls: bool) -> Selection:
     """Return the steady iterations in the middle of a run with more than `MOST_SLICES`: as many as have
     `WINDOW_SLICES`.
@@ -328,9 +340,7 @@ def window(measured: Sequence[Measures], with_calls: bool) -> Selection:
     Everything of a smaller run, and of a run in which a profile has no iterations. ``with_calls``: calls are drawn.
     """
     drawn = [one for one in measured if one.alignment.profile.activities]
-    slices = 0
-    for profile in (one.alignment.profile for one in drawn):
-        slices += len(profile.activities) + with_calls * (len(profile.activities) + len(profile.other_calls))
+    slices = sum(expected_slices(one.alignment, with_calls) for one in drawn)
     if slices <= MOST_SLICES:
         return Selection()
     told = [one.steady.told for one in drawn]
