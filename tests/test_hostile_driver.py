@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from benchmarks.hostile_driver import COMMANDS, ENTRIES, batches, judged, offered, run_by_shell
 from mio2trace.cli import cli
 from mio2trace.ops.command import CutError, NotPlainError, driver_line, parse, refusal, split
-from mio2trace.ops.families.activation import ActivProblem
 from mio2trace.ops.families.conv import ConvProblem
+from mio2trace.ops.families.elementwise import ActivProblem
 from mio2trace.ops.problem import CommandError
 from tests.conftest import REQUIRED
 from tests.test_ops import entry, ops_of

@@ -20,11 +20,10 @@ from mio2trace.notes import Notes
 from mio2trace.ops import driver_command, log_form, operations
 from mio2trace.ops.command import form_of, parse, split
 from mio2trace.ops.families import OPS, launches
-from mio2trace.ops.families.activation import ActivProblem, SoftmaxProblem
 from mio2trace.ops.families.conv import ConvProblem
+from mio2trace.ops.families.elementwise import ActivProblem, OpTensorProblem, SoftmaxProblem
 from mio2trace.ops.families.normalisation import BnormProblem, LrnProblem
 from mio2trace.ops.families.pool import PoolProblem
-from mio2trace.ops.families.tensor import OpTensorProblem
 from mio2trace.ops.log.level_lines import find_db_key, network_config
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import CommandError, Form, Problem

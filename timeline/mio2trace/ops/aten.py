@@ -18,10 +18,10 @@ from mio2trace.model.choices import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import Collective, Inputs, Sizes
 from mio2trace.ops.command import facts_of, offered, offered_bench
-from mio2trace.ops.families.activation import ActivProblem, SoftmaxProblem
 from mio2trace.ops.families.collective import CollectiveProblem
 from mio2trace.ops.families.collective import kind_of as collective_kind
 from mio2trace.ops.families.conv import from_tensors
+from mio2trace.ops.families.elementwise import ActivProblem, SoftmaxProblem
 from mio2trace.ops.families.gemm import AttentionProblem, Blas, GemmProblem, View, flattened, view
 from mio2trace.ops.families.normalisation import BnormProblem, NormProblem
 from mio2trace.ops.families.pool import PoolProblem

@@ -238,4 +238,4 @@ class AttentionProblem(Problem, frozen=True, kw_only=True, gc=False):
         raise CommandError("the framework computes it, not MIOpen")
 
 
-FAMILY = Family(names={"gemm": "Gemm", "mha": "Attention"})
+FAMILY = Family(names={"gemm": "Gemm", "mha": "MHA"})

@@ -1,14 +1,14 @@
-"""Tensor arithmetic (set, scale, copy, c = op(a, b) + beta c), a bias as a call of its own, and reductions of a tensor
-(sums, extremes, calculations): miopen-log.md 5.1, 5.4."""
+"""Operations on the elements of tensors: activation and softmax (miopen-log.md 4.6, 5.3); arithmetic, bias, reductions
+(5.1, 5.4); all others that have shapes, but neither an agreed number of FLOPs nor a family of their own."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from mio2trace.ops import values
-from mio2trace.ops.families import other
 from mio2trace.ops.problem import (
     BEFORE_2_3,
+    FORWARD,
     SCALING,
     SIZES,
     CommandError,
@@ -18,6 +18,7 @@ from mio2trace.ops.problem import (
     Op,
     Params,
     Problem,
+    SameShapeProblem,
     ShapedProblem,
     Word,
     base_word,
@@ -26,9 +27,106 @@ from mio2trace.ops.problem import (
     nchw,
     ops,
     options,
+    tensor,
+    way_flag,
     work,
 )
 from mio2trace.ops.values import TENSOR_OPS, Shape, product
+
+# -- Activation, y = f(x), and softmax over channels or the whole instance ---------------------------------------------
+
+
+class ActivProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
+    """``mode``: the number of the activation. Values keep their text."""
+
+    primitive: ClassVar[str] = "activ"
+
+    mode: int = 0
+    alpha: str = ""
+    beta: str = ""
+    gamma: str = ""
+
+    @property
+    def variant(self) -> str | None:
+        return values.ACTIVATIONS[self.mode].lower() if 0 <= self.mode < len(values.ACTIVATIONS) else None
+
+    def flop(self) -> int | None:
+        """1 per element for any function; 2 for the gradient, which also multiplies by dy."""
+        return self.per_element(1, 2)
+
+    def command(self, form: Form = "newest") -> str:
+        if form in BEFORE_2_3:
+            raise CommandError("activations printed nothing before 2.3")
+        if self.direction is None or not self.alpha:
+            raise CommandError("the log does not show the descriptor")
+        way, word, sizes = way_flag(self.direction), base_word("activ", self.dtype), nchw(self.x, "activ")
+        return f"{word} {sizes} -m {self.mode} --forw {way} -A {self.alpha} -B {self.beta} -G {self.gamma}"
+
+
+def _activ_from_entry(params: Params, op: Op) -> Problem | None:
+    x = tensor(params, "xDesc", "yDesc", "dyDesc")
+    if x is None:
+        return None
+    return ActivProblem(direction=op.direction, x=x.lengths, **values.activ_descriptor(params.get("activDesc", "")))
+
+
+def _activ_from_command(line: Line) -> ActivProblem:
+    """``-m mode --forw 1|2 -A -B -G``."""
+    alpha, beta, gamma = (line.flags.get(name, "") for name in "ABG")
+    return ActivProblem(
+        direction=line.two_ways("forw"), dtype=line.dtype, x=line.integers("n c H W"), mode=int(line.flags["m"]),
+        alpha=alpha, beta=beta, gamma=gamma,
+    )  # fmt: skip
+
+
+class SoftmaxProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
+    """``algorithm``: 0 fast, 1 accurate, 2 log. ``mode``: 0 instance, 1 channel. alpha, beta: only of commands."""
+
+    primitive: ClassVar[str] = "softmax"
+    told_by_commands: ClassVar[tuple[str, ...]] = ("alpha", "beta")
+
+    algorithm: int = 1
+    mode: int = 1
+    alpha: str = ""
+    beta: str = ""
+
+    @property
+    def variant(self) -> str | None:
+        return ("fast", "accurate", "log")[self.algorithm] if 0 <= self.algorithm < 3 else None
+
+    def flop(self) -> int | None:
+        """Per element: maximum, subtract, exponential, add, divide; the gradient: multiply, add, subtract, multiply."""
+        return self.per_element(5, 4)
+
+    def command(self, form: Form = "newest") -> str:
+        if form in BEFORE_2_3:
+            raise CommandError("softmax printed nothing before 2.3")
+        way, word, sizes = way_flag(self.direction), base_word("softmax", self.dtype), nchw(self.x, "softmax")
+        # The entry has pointers for alpha and beta, so the driver uses its defaults 1 and 0.
+        scaling = f" -A {self.alpha} -B {self.beta}" if self.alpha and self.beta else ""
+        return f"{word} {sizes} -F {way} -a {self.algorithm} -m {self.mode}{scaling}"
+
+
+def _softmax_from_entry(params: Params, op: Op) -> Problem | None:
+    x = tensor(params, "xDesc", "yDesc", "dxDesc")
+    if x is None:
+        return None
+    numbers = ((name, values.number(params.get(name))) for name in ("algorithm", "mode"))
+    stated: dict[str, Any] = {name: number for name, number in numbers if number is not None}
+    return SoftmaxProblem(direction=op.direction, x=x.lengths, **stated)
+
+
+def _softmax_from_command(line: Line) -> SoftmaxProblem:
+    """``-F 1|2 -a algorithm -m mode [-A alpha -B beta]``."""
+    algorithm, mode = (int(line.flags.get(name, "1")) for name in "am")
+    return SoftmaxProblem(
+        direction=line.two_ways(), dtype=line.dtype, x=line.integers("n c H W"), algorithm=algorithm, mode=mode,
+        alpha=line.flags.get("A", ""), beta=line.flags.get("B", ""),
+    )  # fmt: skip
+
+
+# -- Tensor arithmetic (set, scale, copy, c = op(a, b) + beta c), a bias as a call of its own, reductions --------------
+
 
 _OF_ONE = {"set": "settensor", "scale": "scaletensor", "copy": "transformtensor"}
 _PRIMITIVES = frozenset((*_OF_ONE.values(), "optensor"))
@@ -212,7 +310,7 @@ def _reduce_from_command(line: Line) -> Problem | None:
     """``-D lengths -R dimensions [-O operation]``; without these flags, the shape that the common flags state."""
     flags = line.flags
     if "D" not in flags or "R" not in flags:
-        return other.from_command(line) if line.name not in _TYPES else None
+        return _any_from_command(line) if line.name not in _TYPES else None
     shape, dimensions = values.integers(flags["D"]), values.integers(flags["R"])
     number = flags.get("O", "")
     return ReduceProblem(
@@ -225,13 +323,59 @@ def _reduce_from_command(line: Line) -> Problem | None:
 
 _TYPES = {"reduceint": "int32", "reducefp": "float"}
 """Types of the base words that have a suffix of their own."""
-_OPTIONS = SIZES | SCALING | options(dimensions="D R", integer="C I N O o", path="d")
-_NAMES = {
+
+
+# -- All others: losses, optimisers, indexing, dropout, CTC, GLU, RoPE, PReLU ------------------------------------------
+
+
+class GenericProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
+    """A problem with shapes but without agreed FLOPs: losses, optimisers, indexing, dropout, CTC, GLU, RoPE, PReLU."""
+
+    kind: str
+    flags: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def primitive(self) -> str:
+        return self.kind
+
+    def elements_moved(self) -> int | None:
+        return 2 * product(self.x) if self.kind == "dropout" and self.x else None
+
+
+def _any_from_entry(params: Params, op: Op) -> Problem | None:
+    """Make the problem of an entry. ``names``: input and output."""
+    return GenericProblem(
+        direction=op.direction, kind=op.primitive, x=lengths(params, *op.names[:1]), y=lengths(params, *op.names[1:])
+    )
+
+
+def _any_from_command(line: Line) -> GenericProblem:
+    """Read the shape if the common flags state it; the rest stays as printed."""
+    x = line.shape
+    return GenericProblem(
+        direction=line.stated_way,
+        dtype=line.dtype if line.name != "ctc" else None,
+        kind=line.name,
+        x=x if len(x) > 1 and line.name != "ctc" else (),  # their -c is the number of classes minus 1
+        flags=tuple(line.flags.items()),
+    )
+
+
+_WORDS = (
+    "ctc", "dropout", "cat", "getitem", "kthvalue", "prelu", "rope", "adam", "adamw", "ampadam", "ampadamw",
+    "transformersadamw", "transformersampadamw", "glu", "softmarginloss", "multimarginloss", "sum", "argmax", "gemm",
+)  # fmt: skip
+
+
+_REDUCE_OPTIONS = SIZES | SCALING | options(dimensions="D R", integer="C I N O o", path="d")
+_REDUCE_NAMES = {
     "DimLengths": "D", "DimsToReduce": "R", "ReduceOp": "O", "CompType": "C", "NanPropagation": "N", "IndicesUsed": "I",
     "in_data": "d",
 }  # fmt: skip
 FAMILY = Family(
     ops=(
+        *ops("ActivationForward ActivationBackward", "activ", _activ_from_entry),
+        *ops("SoftmaxForward SoftmaxBackward SoftmaxForward_V2 SoftmaxBackward_V2", "softmax", _softmax_from_entry),
         *ops("OpTensor", "optensor", _of_two),
         *ops("SetTensor", "settensor", _of_one, "set yDesc"),
         *ops("ScaleTensor", "scaletensor", _of_one, "scale yDesc"),
@@ -243,19 +387,43 @@ FAMILY = Family(
         *ops("ReduceCalculationForward", "reducecalculation", _reduce_from_entry, "xDesc xDesc reduceDesc"),
         *ops("ArgmaxForward", "argmax", _reduce_from_entry, "xDesc xDesc yDesc"),
         *ops("ReduceExtremeForward", "reduceextreme", _reduce_from_entry, "xDesc xDesc yDesc indiceDesc"),
+        # it fills the states of the random numbers, by a kernel without a shape
+        *ops("SetDropoutDescriptor", "dropoutstates", _any_from_entry),
+        *ops("DropoutForward", "dropout", _any_from_entry, "xDesc yDesc"),
+        *ops("DropoutBackward", "dropout", _any_from_entry, "dxDesc dyDesc"),
+        *ops("GLUForward", "glu", _any_from_entry, "inputDesc outputDesc"),
+        *ops("GLUBackward", "glu", _any_from_entry, "inputDesc outputGradDesc"),
+        *ops("PReLUBackward", "prelu", _any_from_entry, "inputDesc doutputDesc"),
+        *ops("RoPEForward", "rope", _any_from_entry, "xDesc yDesc"),
+        *ops("RoPEBackward", "rope", _any_from_entry, "dxDesc dyDesc"),
+        *ops("CatForward", "cat", _any_from_entry, "xDescs yDesc"),
+        *ops("GetitemBackward", "getitem", _any_from_entry, "dxDesc dyDesc"),
+        *ops("KthvalueForward", "kthvalue", _any_from_entry, "inputDesc outputDesc"),
+        *ops("MultiMarginLossForward", "multimarginloss", _any_from_entry, "inputDesc outputDesc"),
+        *ops("SoftMarginLossForward", "softmarginloss", _any_from_entry, "inputDesc outputDesc"),
+        *ops("SoftMarginLossBackward", "softmarginloss", _any_from_entry, "inputDesc doutputDesc"),
+        *ops("CTCLoss", "ctc", _any_from_entry, "probsDesc gradientsDesc", FORWARD),
+        *ops("FusedAdam TransformersAdamW", "adam", _any_from_entry, "paramDesc paramDesc"),
+        *ops("FusedAdamWithOutput TransformersAdamWWithOutput", "adam", _any_from_entry, "paramInDesc paramDesc"),
     ),
     words={
+        "activ": Word(_activ_from_command, "activ", SIZES | SCALING | options(integer="m")),
+        "softmax": Word(_softmax_from_command, "softmax", SIZES | SCALING | options(integer="m a")),
         "tensorop": Word(
             _tensor_from_command,
             "optensor",
             SIZES | SCALING | options(integer="o", decimal="v"),
             {"alpha1": "A", "alpha2": "B", "beta": "G", "tensor_op": "o", "tensor_val": "v"},
         ),
-        **{word: Word(_reduce_from_command, "reduce", _OPTIONS, _NAMES) for word in ("reduce", *_TYPES)},
+        **{word: Word(_reduce_from_command, "reduce", _REDUCE_OPTIONS, _REDUCE_NAMES) for word in ("reduce", *_TYPES)},
         **{word: Word(_reduce_from_command, "reduce") for word in ("reduceextreme", "reducecalculation")},
+        **{word: Word(_any_from_command, word) for word in _WORDS},
     },
     names={
-        "optensor": "TensorOp", "settensor": "SetTensor", "scaletensor": "ScaleTensor",
-        "transformtensor": "TransformTensor", "bias": "Bias", "reduce": "Reduce",
+        "activ": "Activation", "softmax": "Softmax", "optensor": "TensorOp", "settensor": "SetTensor",
+        "scaletensor": "ScaleTensor", "transformtensor": "TransformTensor", "bias": "Bias", "reduce": "Reduce",
+        "dropout": "Dropout", "dropoutstates": "Dropout states",
     },
+    invoked=(("miopenActivationForward", "activ"), ("miopenActivationBackward", "activ")),
+    find_2=(("Activ", "activ"), ("Softmax", "softmax"), ("Mha", "mha")),
 )  # fmt: skip
