@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from operator import itemgetter
 
 from mio2trace.notes import Notes
 
@@ -56,12 +57,14 @@ class Table:
     def __contains__(self, column: str) -> bool:
         return column in self._place_of
 
-    def places(self, *columns: str) -> tuple[int, ...]:
-        """The places of columns in a row; a missing column is one past the end, where rows have an empty text."""
-        return tuple(self._place_of.get(column, len(self.columns)) for column in columns)
+    def rows(self, *columns: str) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Yield (line, the fields of two or more columns without quotes); a missing column is empty. Guessed rows come
+        last."""
+        # a missing column is one past the end, where rows have an empty text
+        chosen = itemgetter(*(self._place_of.get(column, len(self.columns)) for column in columns))
+        return ((number, chosen(fields)) for number, fields in self._in_time())
 
-    def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield (line, fields without quotes, with one empty text more); guessed rows come last."""
+    def _in_time(self) -> Iterator[tuple[int, list[str]]]:
         guessed: list[tuple[int, list[str]]] = []
         low, high = MOST_TIME, 0
         for number, fields in self._rows():

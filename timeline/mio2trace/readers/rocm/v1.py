@@ -10,7 +10,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cache
-from operator import itemgetter
 from typing import Any
 
 from mio2trace.model.profile import Profile, Range, Resources
@@ -119,27 +118,24 @@ def _read_table(source: Source, options: ReadOptions, notes: Notes) -> Records:
     text, *times = named("kernelname", "beginns", "endns")
     table = Table(source.lines(), text, tuple(times), notes, source.name)
     assemblies, pid_of = Assemblies(source, notes), cache(integer)
-    index_at, name_at, pid_at, begin_at, end_at = table.places(*named("index", "kernelname", "pid", "beginns", "endns"))
-    usual = itemgetter(
-        *table.places("pid", *named(*DISPATCH[:5])),
-        *table.places("arch_vgpr" if "arch_vgpr" in table else "vgpr", *named(*DISPATCH[6:])),
-    )
-    counters = [(name.upper(), at) for at, name in enumerate(table.columns) if sort_by_name(name.upper()) == "base"]
+    vgprs = "arch_vgpr" if "arch_vgpr" in table else "vgpr"
+    dispatch = (vgprs if one == "arch_vgpr" else one for one in DISPATCH)
+    counters = [name for name in table.columns if sort_by_name(name.upper()) == "base"]
     known: dict[tuple[str, ...], dict[str, Any]] = {}
-    for line, row in table.rows():
-        assembly = assemblies[pid_of(row[pid_at])]
-        span = assembly.times(integer(row[begin_at]), integer(row[end_at]), "kernel")
+    for line, row in table.rows(*named("index", "kernelname", "beginns", "endns", "pid", *dispatch), *counters):
+        index, name, begin, end, pid = row[:5]
+        assembly = assemblies[pid_of(pid)]
+        span = assembly.times(integer(begin), integer(end), "kernel")
         if span is None:
             continue
-        alike = usual(row)
+        alike = row[4 : len(row) - len(counters)]
         told = known.get(alike)
         if told is None:
             told = known[alike] = as_dispatched(assembly, *map(integer, alike[1:]))
-        number, name = integer(row[index_at]), kernel_name(row[name_at])
-        place = assembly.activity("kernel", name, times=span, number=number, line=line, **told)
-        for counter, at in counters:
-            if VALUE.fullmatch(row[at]):
-                assembly.counts.add(place, counter, "", "base", float(row[at]))
+        place = assembly.activity("kernel", kernel_name(name), times=span, number=integer(index), line=line, **told)
+        for counter, value in zip(counters, row[len(row) - len(counters) :], strict=True):
+            if VALUE.fullmatch(value):
+                assembly.counts.add(place, counter.upper(), "", "base", float(value))
     return [*assemblies.finish(options.host_calls)]
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from operator import itemgetter
 from typing import Any, Literal
 
 from mio2trace.model.profile import Clock, Profile, Range, Resources
@@ -140,100 +139,88 @@ class _Reading:
 
     def calls(self, part: Source) -> None:
         """Read API calls and ranges."""
-        table = self._table(part, _CALLS)
-        guid_at, domain_at, name_at, pid_at, tid_at, key_at, start_at, end_at = table.places(
-            "guid", "domain", "function", "process_id", "thread_id", "correlation_id", *_TIMES
-        )
         threads: dict[tuple[str, str, str], tuple[Assembly, int]] = {}
-        for line, row in table.rows():
-            owner = guid, pid, tid = row[guid_at], row[pid_at], row[tid_at]
-            known = threads.get(owner)
+        for line, (guid, domain, name, pid, tid, correlation, start, end) in self._table(part, _CALLS).rows(
+            "guid", "domain", "function", "process_id", "thread_id", "correlation_id", *_TIMES
+        ):
+            known = threads.get((guid, pid, tid))
             if known is None:
                 process, number = (guid, integer(pid)), integer(tid)
                 self._process_of.setdefault((guid, number), process)
                 self._guids.setdefault(guid, process)
                 assembly = self._assembly(process)
-                known = threads[owner] = assembly, assembly.thread(number)
+                known = threads[guid, pid, tid] = assembly, assembly.thread(number)
             assembly, thread = known
-            times = assembly.times(integer(row[start_at]), integer(row[end_at]), "API call or range")
+            times = assembly.times(integer(start), integer(end), "API call or range")
             if times is None:
                 continue
-            domain, key = row[domain_at], integer(row[key_at])
+            key = integer(correlation)
             if domain.startswith("MARKER_CORE"):
                 # Only newer ones are on the stack of calls, so that their ids are those of kernels (11.2).
                 number = key if domain.startswith("MARKER_CORE_RANGE") and times[0] < times[1] else None
                 kind = "mark" if times[0] == times[1] else "range"
-                assembly.range(Range(kind, row[name_at], thread, *times, number))  # type: ignore[arg-type]
+                assembly.range(Range(kind, name, thread, *times, number))  # type: ignore[arg-type]
             else:
-                assembly.call(row[name_at], thread, times, key, line=line)
+                assembly.call(name, thread, times, key, line=line)
 
     def kernels(self, part: Source) -> None:
         table = self._table(part, _KERNELS)
-        guid_at, agent_at, queue_at, stream_at, tid_at, number_at, name_at, key_at, start_at, end_at = table.places(
-            *("guid", "agent_id", "queue_id", "stream_id", "thread_id", "dispatch_id", "kernel_name"),
-            *("correlation_id", *_TIMES),
-        )
-        groups = table.places("workgroup_size_x", "workgroup_size_y", "workgroup_size_z")
-        grids = table.places("grid_size_x", "grid_size_y", "grid_size_z")
-        lds = "lds_block_size" if "lds_block_size" in table else "group_segment_size"
-        scratch = "scratch_size" if "scratch_size" in table else "private_segment_size"
-        taken = table.places("vgpr_count", "accum_vgpr_count", "sgpr_count", lds, scratch)
-        lane_kind: Literal["queue", "stream"] = "stream" if "stream_id" in table else "queue"
-        lane_at = stream_at if "stream_id" in table else queue_at
-        places = agent_at, lane_at, tid_at, *grids, *groups, *taken
-        usual = itemgetter(*places)
+        lane: Literal["queue", "stream"] = "stream" if "stream_id" in table else "queue"
         known: dict[tuple[Assembly, tuple[str, ...]], dict[str, Any]] = {}
-        for line, row in table.rows():
-            key, alike = integer(row[key_at]), usual(row)
-            assembly = self._assembly(self._owner(row[guid_at], alike[2], key))
-            times = assembly.times(integer(row[start_at]), integer(row[end_at]), "kernel")
+        for line, row in table.rows(
+            *("guid", "dispatch_id", "kernel_name", "correlation_id", *_TIMES, "agent_id", f"{lane}_id", "thread_id"),
+            *("grid_size_x", "grid_size_y", "grid_size_z", "workgroup_size_x", "workgroup_size_y", "workgroup_size_z"),
+            *("vgpr_count", "accum_vgpr_count", "sgpr_count"),
+            "lds_block_size" if "lds_block_size" in table else "group_segment_size",
+            "scratch_size" if "scratch_size" in table else "private_segment_size",
+        ):
+            (guid, dispatch, name, correlation, start, end), alike = row[:6], row[6:]
+            key = integer(correlation)
+            assembly = self._assembly(self._owner(guid, alike[2], key))
+            times = assembly.times(integer(start), integer(end), "kernel")
             if times is None:
                 continue
             told = known.get((assembly, alike))
             if told is None:
-                told = known[assembly, alike] = self._usual(assembly, alike, lane_kind)
-            number = integer(row[number_at])
-            name = kernel_name(row[name_at])
-            place = assembly.activity("kernel", name, times=times, number=number, correlation=key, line=line, **told)
+                told = known[assembly, alike] = self._usual(assembly, alike, lane)
+            number = integer(dispatch)
+            place = assembly.activity(
+                "kernel", kernel_name(name), times=times, number=number, correlation=key, line=line, **told
+            )
             if self._is_counted:
-                self._dispatches[row[guid_at], number, times[0]] = assembly, place
+                self._dispatches[guid, number, times[0]] = assembly, place
 
     def counters(self, part: Source, is_kernels: bool) -> None:
         """Read values of counters. ``is_kernels``: the table is also that of the kernels."""
-        table = self._table(part, _COUNTERS)
-        guid_at, number_at, counter_at, value_at, start_at = table.places(
-            "guid", "dispatch_id", "counter_name", "counter_value", "start_timestamp"
-        )
-        for line, row in table.rows():
-            start = integer(row[start_at])
-            dispatch = row[guid_at], integer(row[number_at]), -1 if start is None else start
+        for line, (guid, number, counter, text, start, *kernel) in self._table(part, _COUNTERS).rows(
+            *("guid", "dispatch_id", "counter_name", "counter_value", *_TIMES, "kernel_name", "process_id"),
+            *("thread_id", "agent_id", "queue_id", "correlation_id"),
+            *("vgpr_count", "accum_vgpr_count", "sgpr_count", "lds_block_size", "scratch_size"),
+        ):
+            begin = integer(start)
+            dispatch = guid, integer(number), -1 if begin is None else begin
             if is_kernels and dispatch not in self._dispatches:
-                self._counted_kernel(table, line, row, dispatch)
+                self._counted_kernel(dispatch, line, *kernel)
             found = self._dispatches.get(dispatch)
             if found is None:
                 if not is_kernels:
                     self._notes.add("counter of a kernel that is not in the table of kernels: left out", part.name)
                 continue
             assembly, place = found
-            name, text = row[counter_at], row[value_at]
             value = float(text) if VALUE.fullmatch(text) else None
-            assembly.counts.add(place, name, "", sort_by_name(name), value)
+            assembly.counts.add(place, counter, "", sort_by_name(counter), value)
 
-    def _counted_kernel(self, table: Table, line: int, row: list[str], dispatch: _Dispatch) -> None:
-        """Return the kernel of a row of counters. Its sizes are products over the dimensions, so they are left out."""
-        name_at, pid_at, tid_at, agent_at, queue_at, key_at, end_at, *taken = table.places(
-            *("kernel_name", "process_id", "thread_id", "agent_id", "queue_id", "correlation_id", "end_timestamp"),
-            *("vgpr_count", "accum_vgpr_count", "sgpr_count", "lds_block_size", "scratch_size"),
-        )
-        process, tid = (row[table.places("guid")[0]], integer(row[pid_at])), integer(row[tid_at])
-        assembly = self._assembly(process)
-        times = assembly.times(dispatch[2] if dispatch[2] >= 0 else None, integer(row[end_at]), "kernel")
+    def _counted_kernel(self, dispatch: _Dispatch, line: int, end: str, name: str, pid: str, *cells: str) -> None:
+        """Add the kernel of a row of counters. Its sizes are products over the dimensions, so they are left out."""
+        guid, number, start = dispatch
+        assembly = self._assembly((guid, integer(pid)))
+        times = assembly.times(start if start >= 0 else None, integer(end), "kernel")
         if times is None:
             return
-        lane = assembly.queue(self._device(assembly, row[agent_at]), integer(row[queue_at]), "queue")
+        tid, _, queue, correlation, *taken = map(integer, cells)
         place = assembly.activity(
-            "kernel", kernel_name(row[name_at]), lane, times, number=dispatch[1], correlation=integer(row[key_at]),
-            resources=Resources(*(integer(row[at]) for at in taken)), line=line,
+            "kernel", kernel_name(name), assembly.queue(self._device(assembly, cells[1]), queue, "queue"), times,
+            number=number, correlation=correlation, resources=Resources(*taken), line=line,
             thread=None if tid is None else assembly.thread(tid),
         )  # fmt: skip
         self._dispatches[dispatch] = assembly, place
@@ -256,20 +243,20 @@ class _Reading:
         return assembly.device(name, name)
 
     def copies(self, part: Source) -> None:
-        table = self._table(part, _COPIES)
-        guid_at, way_at, stream_at, origin_at, target_at, tid_at, key_at, start_at, end_at = table.places(
+        for line, (guid, direction, stream, origin, target, thread, correlation, start, end) in self._table(
+            part, _COPIES
+        ).rows(
             *("guid", "direction", "stream_id", "source_agent_id", "destination_agent_id", "thread_id"),
             *("correlation_id", *_TIMES),
-        )
-        for line, row in table.rows():
-            tid, key = integer(row[tid_at]), integer(row[key_at])
-            assembly = self._assembly(self._owner(row[guid_at], row[tid_at], key))
-            times = assembly.times(integer(row[start_at]), integer(row[end_at]), "copy")
+        ):
+            tid, key = integer(thread), integer(correlation)
+            assembly = self._assembly(self._owner(guid, thread, key))
+            times = assembly.times(integer(start), integer(end), "copy")
             if times is None:
                 continue
-            route = route_of(row[way_at])
-            device = self._device(assembly, row[origin_at if route == "device to host" else target_at])
+            route = route_of(direction)
+            device = self._device(assembly, origin if route == "device to host" else target)
             assembly.activity(
-                "copy", f"copy {route}".strip(), assembly.queue(device, integer(row[stream_at])), times,
+                "copy", f"copy {route}".strip(), assembly.queue(device, integer(stream)), times,
                 correlation=key, route=route, line=line, thread=None if tid is None else assembly.thread(tid),
             )  # fmt: skip
