@@ -30,7 +30,7 @@ from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.kineto_frames import Frames, function_of
 from mio2trace.readers.pieces import NOTHING, ROUNDED_BELOW, UNREADABLE, Args, Event, EventArray, nanoseconds
-from mio2trace.readers.rocm.assembly import Assembly, kernel_name, sizes
+from mio2trace.readers.rocm.assembly import COUNTED, Assembly, kernel_name, sizes, work_items
 from mio2trace.source import Source
 
 # -- The inputs of an op -----------------------------------------------------------------------------------------------
@@ -294,13 +294,6 @@ _MODULE = "nn.Module: "
 _STEP = "ProfilerStep#"
 LONG_GAP_NS, MOST_GAPS = 2_000_000, 64
 """The most gaps between commands for which the Python function is searched."""
-_IN_BLOCKS = frozenset(
-    f"{api}{call}"
-    for api in ("hip", "cuda")
-    for call in ("LaunchKernel", "LaunchKernelExC", "ExtLaunchKernel", "LaunchCooperativeKernel")
-) | {"hipModuleLaunchKernel", "cuLaunchKernel", "cuLaunchKernelEx", "hipLaunchByPtr"}
-_IN_ITEMS = frozenset(("hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel"))
-"""`rocm-profiles.md` 9: the calls whose grid counts blocks, and those whose grid counts work-items."""
 _ROUTES = {
     "HtoD": "host to device", "DtoH": "device to host", "DtoD": "device to device", "HtoH": "host to host",
     "PtoP": "device to device",
@@ -578,7 +571,7 @@ class _Reading:
         if parent == correlation:  # PyTorch 2.0 writes it twice: then only the time tells the op
             parent = None
         name = _call_name(event.name)
-        if correlation is not None and (name in _IN_BLOCKS or name in _IN_ITEMS):
+        if correlation is not None and name in COUNTED:
             launch = name, _size(args.grid), _size(args.block)
             self._launches.setdefault(id(assembly), {})[correlation] = self._once(launch)
             if type(args.kernel) is str:
@@ -824,10 +817,4 @@ def _work(grid: Size3 | None, block: Size3 | None, launch: _Launch | None) -> tu
     if launch is not None:
         grid, block = grid or launch[1], block or launch[2]
     group = None if block is None else sizes(*block)
-    if launch is None or grid is None:
-        return None, group
-    if launch[0] in _IN_ITEMS:
-        return sizes(*grid), group
-    if launch[0] in _IN_BLOCKS and block is not None:
-        return sizes(*(count * items for count, items in zip(grid, block, strict=True))), group
-    return None, group
+    return (None if launch is None else work_items(launch[0], grid, block)), group

@@ -99,7 +99,7 @@ class Assembly:
         self.clock = clock
         self._notes = notes
         self._place = place
-        self.process = Process(index=0, pid=_number(pid, MOST_NS))
+        self.process = Process(index=0, pid=whole(pid, MOST_NS))
         self._records = 0
         self._threads: dict[int | None, Thread] = {}
         self._devices: dict[Hashable, Device] = {}
@@ -142,7 +142,7 @@ class Assembly:
 
     def thread(self, tid: object, name: str = "") -> int:
         """Return the index of a thread; None is an unrecorded thread."""
-        number = _number(tid, MOST_NS)
+        number = whole(tid, MOST_NS)
         thread = self._threads.get(number)
         if thread is None:
             thread = self._threads[number] = Thread(index=len(self._threads), tid=number, name=name)
@@ -153,7 +153,7 @@ class Assembly:
         device = self._devices.get(key)
         if device is None:
             device = self._devices[key] = Device(
-                index=len(self._devices), name=name, clock=0, number=_number(number, _MOST_DEVICES), unit=unit
+                index=len(self._devices), name=name, clock=0, number=whole(number, _MOST_DEVICES), unit=unit
             )
         return device.index
 
@@ -162,7 +162,7 @@ class Assembly:
         return self.device(number, f"device {number}" if type(number) is int else "")
 
     def queue(self, device: int, number: object, kind: Literal["queue", "stream"] = "stream") -> int:
-        shown = _number(number, MOST_NS)
+        shown = whole(number, MOST_NS)
         key = device, kind, shown
         queue = self._queues.get(key)
         if queue is None:
@@ -207,7 +207,7 @@ class Assembly:
         that replayed them and its node."""
         node = None
         if graph_node is not None:
-            numbers = [_number(part, MOST_NS) for part in graph_node]
+            numbers = [whole(part, MOST_NS) for part in graph_node]
             node = None if None in numbers else (numbers[0], numbers[1])
         form = _Form(kind, self._named(name), queue, grid, workgroup, resources, route, thread, node)  # type: ignore[arg-type]
         return self._forms.setdefault(form, len(self._forms))
@@ -228,11 +228,11 @@ class Assembly:
     ) -> int:
         """A command of the device; ``range_id`` is the id of the range that launched it, if the source states that;
         ``common`` are more arguments of `form`. The place is for its counters."""
-        shown, key = _number(number, MOST_NS), _number(correlation, MOST_NS)
+        shown, key = whole(number, MOST_NS), whole(correlation, MOST_NS)
         place = len(self._rows)
         self._rows.add((
             place if shown is None else shown, *times, NO if key is None else key,
-            self.form(kind, name, queue, **common), line, _number(size_bytes, MOST_NS) or 0, _id(range_id),
+            self.form(kind, name, queue, **common), line, whole(size_bytes, MOST_NS) or 0, _id(range_id),
         ))  # fmt: skip
         return place
 
@@ -266,7 +266,7 @@ class Assembly:
         parent: object = None,
     ) -> None:
         """Add an API call. ``parent``: the id of the range in which it was made, if the source states it."""
-        key = _number(correlation, MOST_NS)
+        key = whole(correlation, MOST_NS)
         named = self.name_of_calls(name)
         self._calls.add((named, thread, *times, NO if key is None else key, line, _id(parent or None)))
 
@@ -546,9 +546,13 @@ def _id(value: object) -> int:
     return value if type(value) is int and abs(value) <= MOST_NS else NO
 
 
-def _number(value: object, limit: int) -> int | None:
-    """Return a number that can be written; a file may contain any number."""
+def whole(value: object, limit: int = 1 << 62) -> int | None:
+    """Return a number of bytes, registers and similar, or an id; a file may contain any value."""
     return value if type(value) is int and 0 <= value < limit else None
+
+
+def integer(value: object) -> int | None:
+    return value if type(value) is int else None
 
 
 def kernel_name(name: object) -> str:
@@ -569,6 +573,28 @@ def sizes(*dimensions: object) -> Size3 | None:
     x, y, z = dimensions
     assert isinstance(x, int) and isinstance(y, int) and isinstance(z, int)
     return x, max(y, 1), max(z, 1)
+
+
+_IN_ITEMS = frozenset(("hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel"))
+_IN_BLOCKS = frozenset((
+    *(f"{api}{call}" for api in ("hip", "cuda") for call in (
+        "LaunchKernel", "LaunchKernelExC", "ExtLaunchKernel", "LaunchCooperativeKernel",
+    )),
+    *("hipModuleLaunchKernel", "hipModuleLaunchCooperativeKernel", "hipDrvLaunchKernelEx", "hipLaunchByPtr"),
+    *("hipLaunchCooperativeKernelMultiDevice", "hipExtLaunchMultiKernelMultiDevice", "cuLaunchKernel"),
+    "cuLaunchKernelEx",
+))  # fmt: skip
+COUNTED = _IN_ITEMS | _IN_BLOCKS
+"""Launching calls of which it is known whether their grid counts work-items or blocks (rocm-profiles.md 9)."""
+
+
+def work_items(call: str, grid: Size3 | None, block: Size3 | None) -> Size3 | None:
+    """Return a launch's grid in work-items; None if it is not known what the call counts."""
+    if grid is None or call in _IN_ITEMS:
+        return grid and sizes(*grid)
+    if call in _IN_BLOCKS and block is not None:
+        return sizes(*(blocks * items for blocks, items in zip(grid, block, strict=True)))
+    return None
 
 
 # -- What a profiler records of a process's place in its job: the rank, and the machine that its clock is of -----------

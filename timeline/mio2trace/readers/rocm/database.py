@@ -135,6 +135,18 @@ class Database:
                     take(len(cell))
             yield row
 
+    def select(
+        self, table: str, needed: Iterable[str], other: Iterable[str] = (), *, numbers: bool = False
+    ) -> Iterator[tuple[Any, ...]]:
+        """Return the rows of a table that may be missing: ``needed``, which are expressions of SQL, then the ``other``
+        columns, with None for those that the table does not have. ``numbers``: as `numbers`, else as `rows`."""
+        if table not in self.names:
+            return iter(())
+        there = self.columns(table) if other else set()
+        listed = (*needed, *(_quoted(name) if name in there else "NULL" for name in other))
+        query = f"SELECT {', '.join(listed)} FROM {_quoted(table)}"  # noqa: S608 - the rest are names of ours
+        return self.numbers(query) if numbers else self.rows(query)
+
     def numbers(self, query: str) -> Iterator[tuple[Any, ...]]:
         """Return the same as `rows`, faster, for columns of numbers: a value longer than `LONG_TEXT` is an error of
         SQLite, and texts are returned as bytes."""

@@ -28,7 +28,18 @@ from mio2trace.model.profile import Clock, Profile, Range, Resources
 from mio2trace.model.tables import NO, Index, Numbers, Pool, by_code, distinct
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.rocm.assembly import Assembly, Sort, kernel_name, rank_in, route_of, scope_of, sizes, sort_of
+from mio2trace.readers.rocm.assembly import (
+    Assembly,
+    Sort,
+    integer,
+    kernel_name,
+    rank_in,
+    route_of,
+    scope_of,
+    sizes,
+    sort_of,
+    whole,
+)
 from mio2trace.readers.rocm.database import MAGIC, Database, Unread, opened, tables
 from mio2trace.source import Source
 
@@ -51,6 +62,7 @@ _PLACE = ("pid", "tid", "agent_id", "queue_id", "stream_id")
 _TIMES = (("start", "end"), ("start_id", "end_id"), ("timestamp", "timestamp"), ("timestamp_id", "timestamp_id"))
 _Key = tuple[Hashable, Hashable]
 """(guid, id). The guid is bytes, because it comes with numbers (`Database.numbers`)."""
+_GUID = "CAST(guid AS BLOB)"
 _Registers = tuple[int | None, int | None, int | None]
 _Value = TypeVar("_Value")
 _MOST_OF_A_GRAPH = 1 << 32
@@ -98,9 +110,9 @@ class _Reading:
         self._columns = cache(lambda table: database.columns(names[table]) if table in names else set())
         self._require_schema()
         self._strings = self._by_id("rocpd_string", "string", database.text_of)
-        self._processes = self._by_id("rocpd_info_process", "pid", _id)
+        self._processes = self._by_id("rocpd_info_process", "pid", integer)
         self._ranks = self._by_id("rocpd_info_process", "environment", rank_in)
-        self._threads = self._by_id("rocpd_info_thread", "tid", _id)
+        self._threads = self._by_id("rocpd_info_thread", "tid", integer)
         self._categories = self._by_id("rocpd_info_category", "name", database.text_of) or self._strings
         self._tracks = self._read_tracks()
         self._timestamps = self._read_timestamps()
@@ -132,7 +144,7 @@ class _Reading:
         """Return the version that the file states; empty if it does not."""
         self._tags: dict[str, str] = {}
         if {"tag", "value"} <= self._columns("rocpd_metadata"):
-            for tag, value in self._rows(f"SELECT tag, value FROM {self._quoted('rocpd_metadata')}"):  # noqa: S608
+            for tag, value in self._select("rocpd_metadata", ("tag", "value")):
                 if tag == "compression" or (isinstance(tag, str) and tag.startswith("schema_version")):
                     self._tags[tag] = str(value)[:40]
         parts = [self._tags.get(f"schema_version_{part}", "") for part in ("major", "minor", "patch")]
@@ -147,15 +159,12 @@ class _Reading:
     def _read_tracks(self) -> dict[_Key, tuple[Any, ...]]:
         """Return (process, thread, agent, queue, stream) of each track, as ids of rows; some writers store the system's
         own numbers for process and thread."""
-        columns = self._columns("rocpd_track")
-        if not {"guid", "id"} <= columns:
+        if not {"guid", "id"} <= self._columns("rocpd_track"):
             return {}
-        listed = ", ".join(name if name in columns else "NULL" for name in _PLACE)
         process_of = {(guid, pid): key for (guid, key), pid in self._processes.items() if pid is not None}
         thread_of = {(guid, tid): key for (guid, key), tid in self._threads.items() if tid is not None}
         found: dict[_Key, tuple[Any, ...]] = {}
-        rows = self._database.numbers(f"SELECT guid, id, {listed} FROM {self._quoted('rocpd_track')}")  # noqa: S608
-        for guid, key, process, thread, *rest in rows:
+        for guid, key, process, thread, *rest in self._select("rocpd_track", ("guid", "id"), _PLACE, numbers=True):
             if (guid, process) not in self._processes:
                 process = process_of.get((guid, process), process)
             if (guid, thread) not in self._threads:
@@ -242,27 +251,20 @@ class _Reading:
     def _scopes(self) -> dict[Hashable, str]:
         """Return the machine of each guid, as a hash; none for a guid with several machines."""
         machines: dict[Hashable, set[str]] = {}
-        if "rocpd_info_node" in self._names:
-            host = "hostname" if "hostname" in self._columns("rocpd_info_node") else "NULL"
-            listed, table = f"CAST(guid AS BLOB), machine_id, {host}", self._quoted("rocpd_info_node")
-            for guid, name, host_name in self._rows(f"SELECT {listed} FROM {table}"):  # noqa: S608
-                machines.setdefault(guid, set()).add(scope_of(name, host_name))
+        for guid, name, host_name in self._select("rocpd_info_node", (_GUID, "machine_id"), ("hostname",)):
+            machines.setdefault(guid, set()).add(scope_of(name, host_name))
         return {guid: found.pop() for guid, found in machines.items() if len(found) == 1}
 
-    def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:
-        return self._database.rows(query)
-
-    def _has_rows(self, table: str) -> bool:
-        if table not in self._names:
-            return False
-        return bool(list(self._rows(f"SELECT 1 FROM {self._quoted(table)} LIMIT 1")))  # noqa: S608 - names of ours
+    def _select(
+        self, table: str, needed: Sequence[str], other: Sequence[str] = (), *, numbers: bool = False
+    ) -> Iterator[tuple[Any, ...]]:
+        return self._database.select(self._names.get(table, table), needed, other, numbers=numbers)
 
     def _by_id(self, table: str, value: str, of: Callable[[object], _Value]) -> dict[_Key, _Value]:
         """Apply ``of`` to each cell, by id: no text of the file is kept unchanged."""
         if not {"guid", "id", value} <= self._columns(table):
             return {}
-        rows = self._rows(f"SELECT CAST(guid AS BLOB), id, {value} FROM {self._quoted(table)}")  # noqa: S608
-        return {(guid, key): of(cell) for guid, key, cell in rows}
+        return {(guid, key): of(cell) for guid, key, cell in self._select(table, (_GUID, "id", value))}
 
     def _assembly(self, guid: Hashable, process: Hashable) -> Assembly:
         assembly = self._of.get((guid, process))
@@ -279,7 +281,7 @@ class _Reading:
         return assembly.thread(self._threads.get((guid, thread)))
 
     def _events(self) -> None:
-        columns, table = self._columns("rocpd_event"), self._quoted("rocpd_event")
+        columns = self._columns("rocpd_event")
         listed = [name if name in columns else "NULL" for name in ("parent_stack_id", "category_id")]
         markers: dict[Hashable, list[int]] = {}
         for (guid, one), text in self._categories.items():
@@ -301,8 +303,8 @@ class _Reading:
                 f"id BETWEEN {min(with_texts)} AND {max(with_texts)}"
                 f" AND category_id BETWEEN {min(of_markers)} AND {max(of_markers)} AND extdata <> '{{}}'"
             )
-            for guid, key, extra in self._rows(
-                f"SELECT CAST(guid AS BLOB), id, extdata FROM {table} WHERE {told}"  # noqa: S608
+            for guid, key, extra in self._database.rows(
+                f"SELECT {_GUID}, id, extdata FROM {self._quoted('rocpd_event')} WHERE {told}"  # noqa: S608
             ):
                 texts = self._events_of[guid].texts if guid in self._events_of else {}
                 if key in texts:
@@ -373,13 +375,13 @@ class _Reading:
             name, registers = symbols.get((guid, kernel), ("", _NO_REGISTERS))
             return assembly.form(
                 "kernel", name, lane, grid=sizes(gx, gy, gz), workgroup=sizes(wx, wy, wz),
-                resources=_resources(registers, lds, scratch),
+                resources=Resources(*registers, whole(lds), whole(scratch)),
                 thread=None if thread is None else self._thread(assembly, guid, thread),
                 graph_node=(graph, node) if graph else None,
             )  # fmt: skip
 
         kernels: dict[_Key, tuple[Assembly, int]] = {}
-        is_counted = self._has_rows("rocpd_pmc_event")
+        is_counted = next(self._select("rocpd_pmc_event", ("1",)), None) is not None
         for guid, assembly, first, events in self._commands(
             "kernel", form, "rocpd_kernel_dispatch", "dispatch_id", "kernel_id", "workgroup_size_x", "workgroup_size_y",
             "workgroup_size_z", "grid_size_x", "grid_size_y", "grid_size_z", "group_segment_size",
@@ -426,21 +428,18 @@ class _Reading:
         """Read the values of counters. Other rows also have some: samples of a stream of counters, events of the
         system."""
         needed, told = {"guid", "event_id", "pmc_id", "value"}, {"guid", "id", "name"}
-        columns, of_info = self._columns("rocpd_pmc_event"), self._columns("rocpd_info_pmc")
-        if not (needed <= columns and told <= of_info):
+        if not (needed <= self._columns("rocpd_pmc_event") and told <= self._columns("rocpd_info_pmc")):
             return
-        listed = ", ".join(name if name in of_info else "NULL" for name in ("units", "is_derived", "is_constant"))
         info: dict[_Key, tuple[str, str, Sort]] = {}
-        for guid, key, cell, units, is_derived, is_constant in self._rows(
-            f"SELECT CAST(guid AS BLOB), id, name, {listed} FROM {self._quoted('rocpd_info_pmc')}"  # noqa: S608 - names of ours
+        for guid, key, cell, units, is_derived, is_constant in self._select(
+            "rocpd_info_pmc", (_GUID, "id", "name"), ("units", "is_derived", "is_constant")
         ):
             name = self._database.text_of(cell)[:_LONGEST_NAME]
             unit = self._database.text_of(units)[:_LONGEST_NAME]
             info[guid, key] = name, unit, sort_of(name, is_derived, is_constant)
         unknown: tuple[str, str, Sort] = ("", "", "base")
-        sample = "sample_id" if "sample_id" in columns else "NULL"
-        for guid, event, key, value, of_a_stream in self._database.numbers(
-            f"SELECT guid, event_id, pmc_id, value, {sample} FROM {self._quoted('rocpd_pmc_event')}"  # noqa: S608
+        for guid, event, key, value, of_a_stream in self._select(
+            "rocpd_pmc_event", ("guid", "event_id", "pmc_id", "value"), ("sample_id",), numbers=True
         ):
             if of_a_stream is None and (guid, event) in kernels:
                 assembly, place = kernels[guid, event]
@@ -448,23 +447,16 @@ class _Reading:
                 assembly.counts.add(place, name, unit, sort, value)
 
     def _symbols(self) -> dict[_Key, tuple[str, _Registers]]:
-        if "rocpd_info_kernel_symbol" not in self._names:
-            return {}
-        columns = "CAST(guid AS BLOB), id, display_name, kernel_name, arch_vgpr_count, accum_vgpr_count, sgpr_count"
-        rows = self._rows(f"SELECT {columns} FROM {self._quoted('rocpd_info_kernel_symbol')}")  # noqa: S608
+        columns = _GUID, "id", "display_name", "kernel_name", "arch_vgpr_count", "accum_vgpr_count", "sgpr_count"
         return {
-            (guid, key): (kernel_name(shown or mangled), (_size(vgprs), _size(accum), _size(sgprs)))
-            for guid, key, shown, mangled, vgprs, accum, sgprs in rows
+            (guid, key): (kernel_name(shown or mangled), (whole(vgprs), whole(accum), whole(sgprs)))
+            for guid, key, shown, mangled, vgprs, accum, sgprs in self._select("rocpd_info_kernel_symbol", columns)
         }
 
     def _agents(self) -> dict[_Key, tuple[str, int | None]]:
         """Return the name of each agent and its number in the machine."""
-        if "rocpd_info_agent" not in self._names:
-            return {}
-        unit = "absolute_index" if "absolute_index" in self._columns("rocpd_info_agent") else "NULL"
-        listed = f"CAST(guid AS BLOB), id, product_name, name, {unit}"
-        rows = self._rows(f"SELECT {listed} FROM {self._quoted('rocpd_info_agent')}")  # noqa: S608 - names of ours
-        return {(guid, key): (str(product or name or ""), _size(unit)) for guid, key, product, name, unit in rows}
+        rows = self._select("rocpd_info_agent", (_GUID, "id", "product_name", "name"), ("absolute_index",))
+        return {(guid, key): (str(product or name or ""), whole(unit)) for guid, key, product, name, unit in rows}
 
     def _copies(self) -> None:
         agents = self._agents()
@@ -575,10 +567,6 @@ def _distinct(columns: Sequence[Numbers]) -> tuple[Numbers, Numbers]:
     raise AssertionError
 
 
-def _id(cell: object) -> int | None:
-    return cell if type(cell) is int else None
-
-
 @lru_cache(1 << 12)  # ranges of one layer have one text
 def _message(extra: object) -> str:
     """Return the text of a ROCTx range: ``{"message": "..."}``."""
@@ -592,11 +580,3 @@ def _message(extra: object) -> str:
 
 class _Extra(msgspec.Struct, gc=False):
     message: str = ""
-
-
-def _resources(registers: _Registers, lds: object, scratch: object) -> Resources:
-    return Resources(*registers, _size(lds), _size(scratch))
-
-
-def _size(value: object) -> int | None:
-    return value if type(value) is int and 0 <= value < 1 << 62 else None

@@ -9,11 +9,11 @@ import re
 from functools import cache
 from typing import Any, Literal
 
-from mio2trace.model.profile import Profile, Range, Resources, Size3
+from mio2trace.model.profile import Profile, Range, Resources
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import Format, ReadOptions, Records
-from mio2trace.readers.rocm.assembly import Assemblies, Assembly, Kind, kernel_name, route_of, sizes
+from mio2trace.readers.rocm.assembly import Assemblies, Assembly, Kind, kernel_name, route_of, sizes, whole, work_items
 from mio2trace.readers.rocm.database import Database, opened, tables
 from mio2trace.readers.rocm.events import LAUNCHES, Arrows, Event, events, number
 from mio2trace.source import Source
@@ -47,14 +47,6 @@ _TABLES = _NEEDED | {"rocpd_ustring", "rocpd_kernelapi", "rocpd_copyapi", "ext_a
 MARKER = "UserMarker"
 _OF_HIP = ("", "hip", "hsa")
 """Domains of calls; the others (``roctx``, ``miopen``, ``python``) hold ranges."""
-_IN_ITEMS = ("hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel")
-_IN_BLOCKS = (
-    *("hipLaunchKernel", "hipModuleLaunchKernel", "hipExtLaunchKernel", "hipLaunchCooperativeKernel"),
-    *("hipModuleLaunchCooperativeKernel", "hipLaunchKernelExC", "hipDrvLaunchKernelEx"),
-    *("hipLaunchCooperativeKernelMultiDevice", "hipExtLaunchMultiKernelMultiDevice", "hipLaunchByPtr"),
-)
-
-
 _Launch = tuple[str, dict[str, Any]]
 """The kernel's name in ``rocpd_kernelapi``, and the arguments of `Assembly.activity` that are there."""
 _UNKNOWN: _Launch = ("", {})
@@ -75,14 +67,10 @@ class _Database:
         self._source = source
         self._database = database
         self._notes = notes
-        self._names = database.names
-        missing = sorted(_NEEDED - self._names)
+        missing = sorted(_NEEDED - database.names)
         if missing:
             raise InputError(f"{source.name}: no {missing[0]}; expected an RPD database")
-        self._strings = self._texts_by_id("SELECT id, string FROM rocpd_string")
-        self._texts = self._strings
-        if "rocpd_ustring" in self._names:
-            self._texts = self._texts_by_id("SELECT id, string FROM rocpd_ustring")
+        self._strings, self._texts = map(self._texts_by_id, ("rocpd_string", "rocpd_ustring"))
         self._assemblies = Assemblies(source, notes)  # one recorder, one machine
         self._process_of_call: dict[object, object] = {}
         self._processes_on: dict[object, set[object]] = {}
@@ -93,20 +81,16 @@ class _Database:
         self._ops(names)
         return self._assemblies.finish(every_call)
 
-    def _texts_by_id(self, query: str) -> dict[object, str]:
-        return {key: self._database.text_of(text) for key, text in self._database.rows(query)}
+    def _texts_by_id(self, table: str) -> dict[object, str]:
+        return {key: self._database.text_of(text) for key, text in self._database.select(table, ("id", "string"))}
 
     def _calls(self) -> dict[object, str]:
-        there = self._database.columns("rocpd_api")
-        domain = "domain_id" if "domain_id" in there else "NULL"
+        select = self._database.select
         names: dict[object, str] = {}
-        ops: set[object] = set()
-        if "ext_autogradapi" in self._names:
-            ops.update(key for key, _ in self._database.numbers("SELECT api_ptr_id, seq FROM ext_autogradapi"))
+        ops = {key for key, _ in select("ext_autogradapi", ("api_ptr_id", "seq"), numbers=True)}
         is_of_hip = cache(lambda where: self._strings.get(where, "").lower() in _OF_HIP)
-        for key, pid, tid, start, end, name, args, where in self._database.numbers(
-            f"SELECT id, pid, tid, start, end, apiName_id, args_id, {domain} FROM rocpd_api"  # noqa: S608
-        ):
+        columns = "id", "pid", "tid", "start", "end", "apiName_id", "args_id"
+        for key, pid, tid, start, end, name, args, where in select("rocpd_api", columns, ("domain_id",), numbers=True):
             assembly = self._assemblies[pid]
             self._process_of_call[key] = pid
             called = names[key] = self._strings.get(name, "")
@@ -125,10 +109,10 @@ class _Database:
 
     def _ops(self, names: dict[object, str]) -> None:
         launches = self._launches(names)
-        copies: dict[object, object] = {}
-        if "rocpd_copyapi" in self._names:
-            copies = dict(self._database.numbers("SELECT api_ptr_id, size FROM rocpd_copyapi"))
-        call_of = dict(self._database.numbers("SELECT op_id, api_id FROM rocpd_api_ops"))
+        copies: dict[object, object] = dict(
+            self._database.select("rocpd_copyapi", ("api_ptr_id", "size"), numbers=True)
+        )
+        call_of = dict(self._database.select("rocpd_api_ops", ("op_id", "api_id"), numbers=True))
         columns = 'id, gpuId, queueId, start, "end", description_id, opType_id'
         ops = list(self._database.numbers(f"SELECT {columns} FROM rocpd_op ORDER BY id"))  # noqa: S608 - names of ours
         for key, gpu, *_ in ops:
@@ -169,31 +153,19 @@ class _Database:
 
     def _launches(self, names: dict[object, str]) -> dict[object, _Launch]:
         launches: dict[object, _Launch] = {}
-        if "rocpd_kernelapi" not in self._names:
-            return launches
-        for key, gx, gy, gz, wx, wy, wz, lds, scratch, name in self._database.numbers(
-            "SELECT api_ptr_id, gridX, gridY, gridZ, workgroupX, workgroupY, workgroupZ, groupSegmentSize,"
-            " privateSegmentSize, kernelName_id FROM rocpd_kernelapi"
+        columns = (
+            *("api_ptr_id", "gridX", "gridY", "gridZ", "workgroupX", "workgroupY", "workgroupZ", "groupSegmentSize"),
+            *("privateSegmentSize", "kernelName_id"),
+        )
+        for key, gx, gy, gz, wx, wy, wz, lds, scratch, name in self._database.select(
+            "rocpd_kernelapi", columns, numbers=True
         ):
             group = sizes(wx, wy, wz)
-            grid = _items(names.get(key, ""), sizes(gx, gy, gz), group)
-            resources = Resources(lds_bytes=_bytes(lds), scratch_bytes=_bytes(scratch))
+            grid = work_items(names.get(key, ""), sizes(gx, gy, gz), group)
+            resources = Resources(lds_bytes=whole(lds), scratch_bytes=whole(scratch))
             more = {"grid": grid, "workgroup": group, "resources": resources}
             launches[key] = self._strings.get(name, ""), more
         return launches
-
-
-def _items(call: str, given: Size3 | None, group: Size3 | None) -> Size3 | None:
-    """Return the grid in work-items, if the launching call is known (rocm-profiles.md 9)."""
-    if given is None or call in _IN_ITEMS:
-        return given
-    if call in _IN_BLOCKS and group is not None:
-        return sizes(*(blocks * items for blocks, items in zip(given, group, strict=True)))
-    return None
-
-
-def _bytes(value: object) -> int | None:
-    return value if type(value) is int and 0 <= value < 1 << 62 else None
 
 
 DATABASE = Format("RPD database (rocmProfileData)", _is_database, _read_database)

@@ -17,6 +17,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import Format, ReadOptions, Records
 from mio2trace.readers.rocm.assembly import VALUE, Assemblies, Assembly, kernel_name, sizes, sort_by_name
+from mio2trace.readers.rocm.assembly import integer as as_integer
 from mio2trace.readers.rocm.database import Database, opened, tables
 from mio2trace.readers.rocm.events import LAUNCHES, Arrows, Event, events, number
 from mio2trace.readers.rocm.rpd import kind_of, named
@@ -175,7 +176,6 @@ class _Database:
         self._source = source
         self._notes = notes
         self._database = database
-        self._names = database.names
         self._assemblies = Assemblies(source, notes, ids_apart=True)
         self._ranges: dict[_Key, list[Range]] = {}
         self._begins: dict[tuple[object, object], int] = {}
@@ -204,13 +204,9 @@ class _Database:
 
     def _rows(self, table: str, wanted: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
         """Yield rows of a table that may be missing, with None for missing columns."""
-        if table not in self._names:
+        if table not in self._database.names or not {"BeginNs", "EndNs"} <= self._database.columns(table):
             return iter(())
-        there = self._database.columns(table)
-        if not {"BeginNs", "EndNs"} <= there:
-            return iter(())
-        chosen = ", ".join(f'"{column}"' if column in there else "NULL" for column in wanted)
-        return self._database.rows(f"SELECT {chosen} FROM {table}")  # noqa: S608 - names of ours
+        return self._database.select(table, (), wanted)
 
     def _host(self) -> None:
         count = 0
@@ -275,7 +271,7 @@ class _Database:
             assembly = self._assemblies[pid]
             times = assembly.times(begin, end, "kernel")
             if times is not None:
-                told = as_dispatched(assembly, *(value if type(value) is int else None for value in values))
+                told = as_dispatched(assembly, *map(as_integer, values))
                 shown = kernel_name(unquoted(name) if isinstance(name, str) else name)
                 assembly.activity("kernel", shown, times=times, number=index, **told)
         if not self._assemblies.of:

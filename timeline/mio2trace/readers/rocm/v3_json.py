@@ -21,7 +21,7 @@ import msgspec
 from mio2trace.model.profile import Clock, Profile, Range, Resources
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records, of_json, utf8
-from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, scope_of, sizes
+from mio2trace.readers.rocm.assembly import Assembly, integer, kernel_name, route_of, scope_of, sizes, whole
 from mio2trace.source import Source
 
 NAME = "rocprofv3 profile (JSON)"
@@ -171,9 +171,9 @@ class _Reading:
         self._notes = notes
         self._place = source.name
         clock = Clock("boottime", scope=process.metadata.scope)
-        self._assembly = Assembly(source.index, clock, notes, source.name, _key(process.metadata.pid))
+        self._assembly = Assembly(source.index, clock, notes, source.name, integer(process.metadata.pid))
         self._agents = {
-            _key(agent.id.handle): str(agent.product_name or agent.name or "")
+            integer(agent.id.handle): str(agent.product_name or agent.name or "")
             for agent in self._listed(process.agents, _Agent)
         }
 
@@ -206,12 +206,12 @@ class _Reading:
         return () if raw is None else self._listed(raw, kind)
 
     def _ranges(self) -> None:
-        texts = {_key(text.key): text.value for text in self._process.strings.marker_api}
+        texts = {integer(text.key): text.value for text in self._process.strings.marker_api}
         for row in self._rows("marker_api", _Call):
             times = self._assembly.times(row.start_timestamp, row.end_timestamp, "API call or range")
             if times is None:
                 continue
-            key = _key(row.correlation_id.internal)
+            key = integer(row.correlation_id.internal)
             kind, name = self._named(row.kind, row.operation)
             thread = self._assembly.thread(row.thread_id)
             if kind.startswith("MARKER_") and not kind.startswith("MARKER_CORE"):
@@ -247,7 +247,7 @@ class _Reading:
         symbols: dict[int | None, tuple[str, _Symbol]] = {}
         for symbol in self._listed(self._process.kernel_symbols, _Symbol):
             name = symbol.formatted_kernel_name or symbol.demangled_kernel_name or symbol.kernel_name
-            symbols[_key(symbol.kernel_id)] = kernel_name(name), symbol
+            symbols[integer(symbol.kernel_id)] = kernel_name(name), symbol
         assembly = self._assembly
         for row in self._rows("kernel_dispatch", _Kernel):
             times = assembly.times(row.start_timestamp, row.end_timestamp, "kernel")
@@ -255,22 +255,22 @@ class _Reading:
                 continue
             info = row.dispatch_info
             grid, group = info.grid_size, info.workgroup_size
-            name, symbol = symbols.get(_key(info.kernel_id), ("", _UNKNOWN))
+            name, symbol = symbols.get(integer(info.kernel_id), ("", _UNKNOWN))
             registers = symbol.arch_vgpr_count, symbol.accum_vgpr_count, symbol.sgpr_count
             taken = *registers, info.group_segment_size, info.private_segment_size
             assembly.activity(
                 "kernel", name, self._lane(info.agent_id, row.stream_id, info.queue_id), times, number=info.dispatch_id,
                 correlation=row.correlation_id.internal, grid=sizes(grid.x, grid.y, grid.z),
-                workgroup=sizes(group.x, group.y, group.z), resources=Resources(*map(_size, taken)),
+                workgroup=sizes(group.x, group.y, group.z), resources=Resources(*map(whole, taken)),
                 thread=None if row.thread_id is None else assembly.thread(row.thread_id),
             )  # fmt: skip
 
     def _lane(self, agent: _Handle, stream: _Handle | None, queue: _Handle | None = None) -> int:
-        handle = _key(agent.handle)
+        handle = integer(agent.handle)
         device = self._assembly.device(handle, self._agents.get(handle, ""))
         if stream is None and queue is not None:
-            return self._assembly.queue(device, _key(queue.handle), "queue")
-        return self._assembly.queue(device, None if stream is None else _key(stream.handle))
+            return self._assembly.queue(device, integer(queue.handle), "queue")
+        return self._assembly.queue(device, None if stream is None else integer(stream.handle))
 
     def _copies(self) -> None:
         assembly = self._assembly
@@ -285,11 +285,3 @@ class _Reading:
                 correlation=row.correlation_id.internal, size_bytes=row.bytes, route=route,
                 thread=None if row.thread_id is None else assembly.thread(row.thread_id),
             )  # fmt: skip
-
-
-def _key(value: object) -> int | None:
-    return value if type(value) is int else None
-
-
-def _size(value: object) -> int | None:
-    return value if type(value) is int and 0 <= value < 1 << 62 else None
