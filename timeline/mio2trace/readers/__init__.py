@@ -31,13 +31,13 @@ class Later:
     ``name``: of the format in a module that has several."""
 
     def __init__(self, module: str, may_be: Callable[[bytes], bool], name: str = "") -> None:
-        self._module = f"mio2trace.readers.{module}"
+        self.__name__ = f"mio2trace.readers.{module}"
         self._may_be = may_be
         self._name = name
 
     @property
     def _reader(self) -> Reader:
-        module = import_module(self._module)
+        module = import_module(self.__name__)
         return cast(Reader, getattr(module, self._name) if self._name else module)
 
     @property
