@@ -32,11 +32,10 @@ from typing import NamedTuple
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "timeline")]
 
 import mio2trace  # noqa: E402
-from mio2trace.batch import running  # noqa: E402
+from mio2trace.batch import work  # noqa: E402
 from mio2trace.batch.confined import Limits  # noqa: E402
 from mio2trace.batch.finding import FoundRun, find_runs  # noqa: E402
-from mio2trace.batch.running import BatchOptions, run_batch  # noqa: E402
-from mio2trace.batch.work import Entry, read_journals  # noqa: E402
+from mio2trace.batch.work import BatchOptions, Entry, read_journals, run_batch  # noqa: E402
 from mio2trace.dataset import file_name, write_run  # noqa: E402
 from mio2trace.notes import Notes  # noqa: E402
 from tests.batch_work import made_up, poison, worker_pids  # noqa: E402
@@ -110,7 +109,7 @@ def timed(found: list[FoundRun], folder: Path) -> Timed:
     """Of workers who stand ready; in turns, so that what else runs on the machine hinders both alike."""
     spent = [0.0, 0.0]
     lead = 0.0
-    with running.processes(1) as one, running.processes(2) as two:
+    with work.processes(1) as one, work.processes(2) as two:
         clusters = ((folder / "one", one), (folder / "two", two))
         of_one: set[int] = set()
         for _, cluster in clusters:
@@ -153,7 +152,7 @@ def with_kills(found: list[FoundRun], dataset: Path, every: int) -> int:
                 os.kill(random.choice(sorted(worker_pids())), signal.SIGKILL)
                 kills += 1
 
-    run_batch(found, str(dataset), lambda: running.processes(2), BatchOptions(), told=told)
+    run_batch(found, str(dataset), lambda: work.processes(2), BatchOptions(), told=told)
     return kills
 
 
@@ -214,7 +213,7 @@ def main() -> None:
         limits = Limits(seconds=asked.timeout, memory=2_000_000_000)
         dangerous = BatchOptions(limits=limits, function="tests.batch_work:dangerous")
         found_too = find_runs([str(runs)], Notes())
-        made = run_batch(found_too, str(folder / "poisoned"), lambda: running.processes(2), dangerous)
+        made = run_batch(found_too, str(folder / "poisoned"), lambda: work.processes(2), dangerous)
         failed = {entry.run.rpartition("/")[2] for entry in made.failed}
         rows = {f"runs/{file_name(entry.run)}" for entry in made.failed}
         rest = {name: data for name, data in files(folder / "poisoned").items() if name not in rows}

@@ -30,8 +30,7 @@ from click.testing import CliRunner
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
-from mio2trace.analysis import Run  # noqa: E402
-from mio2trace.analysis.kept import snapshot_of  # noqa: E402
+from mio2trace.analysis import Run, snapshot_of  # noqa: E402
 from mio2trace.answer import report_of  # noqa: E402
 from mio2trace.answer.html import page  # noqa: E402
 from mio2trace.answer.markdown import comment  # noqa: E402

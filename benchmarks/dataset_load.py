@@ -38,8 +38,11 @@ from benchmarks.samples import SHARED, require  # noqa: E402
 from mio2trace.dataset import tables_of, write_tables  # noqa: E402
 from mio2trace.dataset.rows import Data, constant  # noqa: E402
 from mio2trace.fleet import gather  # noqa: E402
-from mio2trace.queries import DATASET, shipped  # noqa: E402
-from mio2trace.queries.dataset import opened  # noqa: E402
+from mio2trace.queries import (  # noqa: E402
+    DATASET,
+    opened,
+    shipped,
+)
 from mio2trace.schema import SQL_COLUMNS  # noqa: E402
 
 LIMITS = {"bytes_a_kernel": 16.0, "seconds": 2.0}

@@ -262,7 +262,7 @@ def warm_process() -> Iterator[None]:
 @pytest.fixture
 def warm(warm_process: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch in this process keeps its warm process for the next one: its start takes longer than a small run."""
-    monkeypatch.setattr("mio2trace.batch.running.close_that_of_this_thread", lambda: None)
+    monkeypatch.setattr("mio2trace.batch.work.close_that_of_this_thread", lambda: None)
 
 
 @pytest.fixture(scope="session")

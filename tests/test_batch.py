@@ -22,11 +22,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import mio2trace
-from mio2trace.batch import confined, running
+from mio2trace.batch import confined, work
 from mio2trace.batch.confined import Limits
 from mio2trace.batch.finding import FoundRun, find_runs
-from mio2trace.batch.running import Batch, BatchOptions, run_batch
-from mio2trace.batch.work import Entry, Journal, read_journals
+from mio2trace.batch.work import Batch, BatchOptions, Entry, Journal, read_journals, run_batch
 from mio2trace.cli import cli
 from mio2trace.dataset import FOLDERS, write_run
 from mio2trace.notes import InputError, Notes
@@ -60,7 +59,7 @@ def batch(*arguments: object) -> Result:
     return CliRunner().invoke(cli, ["batch", *paths, "-o", output, *options])
 
 
-def led(runs: Path, dataset: Path, engine: Any = running.here, **options: Any) -> Batch:
+def led(runs: Path, dataset: Path, engine: Any = work.here, **options: Any) -> Batch:
     return run_batch(find_runs([str(runs)], Notes()), str(dataset), engine, BatchOptions(**options))
 
 
@@ -296,23 +295,23 @@ def test_several_runs_in_one_archive_are_several_rows(warm: None, tmp_path: Path
 
 
 @pytest.fixture(scope="module")
-def workers() -> Iterator[running.Engine]:
+def workers() -> Iterator[work.Engine]:
     """Two processes, and no other that is warm."""
     confined.close_that_of_this_thread()
-    with running.processes(2) as engine:
+    with work.processes(2) as engine:
         yield engine
 
 
 class _Opened:
     """An engine that stays open."""
 
-    def __init__(self, engine: running.Engine) -> None:
+    def __init__(self, engine: work.Engine) -> None:
         self._engine = engine
 
     def __call__(self) -> _Opened:
         return self
 
-    def __enter__(self) -> running.Engine:
+    def __enter__(self) -> work.Engine:
         return self._engine
 
     def __exit__(self, *_: object) -> None:
@@ -321,7 +320,7 @@ class _Opened:
 
 @pytest.mark.thorough
 def test_workers_make_the_same_dataset(
-    workers: running.Engine, runs: Path, whole: dict[str, list[Any]], tmp_path: Path
+    workers: work.Engine, runs: Path, whole: dict[str, list[Any]], tmp_path: Path
 ) -> None:
     made = led(runs, tmp_path / "ds", _Opened(workers))
     assert not made.failed
@@ -336,7 +335,7 @@ def many(folder: Path, count: int) -> list[FoundRun]:
 
 
 @pytest.mark.thorough
-def test_a_worker_that_is_killed_loses_no_run(workers: running.Engine, tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_loses_no_run(workers: work.Engine, tmp_path: Path) -> None:
     """Its run is done again by the process that takes its place."""
     killed: set[int] = set()
     ends = 0
@@ -359,7 +358,7 @@ def test_a_worker_that_is_killed_loses_no_run(workers: running.Engine, tmp_path:
 
 
 @pytest.mark.thorough
-def test_a_run_whose_workers_are_killed_each_time_fails_alone(workers: running.Engine, tmp_path: Path) -> None:
+def test_a_run_whose_workers_are_killed_each_time_fails_alone(workers: work.Engine, tmp_path: Path) -> None:
     many(tmp_path / "runs", 6)
     made_up(tmp_path / "runs" / "kills-its-worker")
     made = led(tmp_path / "runs", tmp_path / "ds", _Opened(workers), function="tests.batch_work:deadly")
@@ -370,7 +369,7 @@ def test_a_run_whose_workers_are_killed_each_time_fails_alone(workers: running.E
 
 
 @pytest.mark.thorough
-def test_dangerous_runs_kill_no_worker(workers: running.Engine, tmp_path: Path) -> None:
+def test_dangerous_runs_kill_no_worker(workers: work.Engine, tmp_path: Path) -> None:
     for name in DANGERS:
         made_up(tmp_path / "runs" / name)
     made_up(tmp_path / "runs" / "good")

@@ -25,7 +25,7 @@ from mio2trace.dataset import FOLDERS, TABLES, VERSION, file_name, tables_of, wr
 from mio2trace.dataset.rows import Data, bits, constant, numbers, texts
 from mio2trace.dataset.rows import of_rows as columns_of
 from mio2trace.model import Column
-from mio2trace.queries.dataset import opened
+from mio2trace.queries import opened
 from mio2trace.reports import Unit, cell_text, layers, ops, renamed
 from mio2trace.reports.kernels import enqueue_table, spoken
 from mio2trace.schema import COLUMNS, base_of

@@ -19,8 +19,7 @@ from mio2trace import fleet as fleet_page
 from mio2trace.cli import cli
 from mio2trace.dataset import TABLES, write_tables
 from mio2trace.dataset.rows import failed_run, of_rows
-from mio2trace.queries import DATASET, shipped
-from mio2trace.queries.dataset import opened
+from mio2trace.queries import DATASET, opened, shipped
 from mio2trace.schema import SQL_COLUMNS
 from mio2trace.snapshot.database import connection, sql_text
 from tests.conftest import ROOT

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.model.tables import NO
-from mio2trace.snapshot.numbers import packed, unpacked
+from mio2trace.snapshot.objects import packed, unpacked
 
 HEAD = b"\x10" + bytes(8)
 EDGES = [sign * (1 << bits) + by for bits in (0, 7, 8, 15, 16, 31, 32, 62) for sign in (1, -1) for by in (-1, 0, 1)]

@@ -25,7 +25,7 @@ MADE_WHILE_RUNNING = {
     ("mio2trace.privacy", "text"),  # words only
     ("mio2trace.privacy.rules", "_rule"),  # a table's; found where the table is
     ("mio2trace.queries", "what_there_is"),  # the name of a table alone
-    ("mio2trace.queries.dataset", "ask"),  # the same
+    ("mio2trace.queries", "ask"),  # the same
     ("mio2trace.readers.miopen", "add"),  # tried below
     ("mio2trace.patterns", "compiled"),  # found where they stand
     # From the command line

@@ -21,9 +21,10 @@ import pytest
 from click.testing import CliRunner
 
 import mio2trace
+from mio2trace import recording as plan
 from mio2trace.cli import cli
 from mio2trace.notes import InputError
-from mio2trace.recording import plan, session
+from mio2trace.recording import session
 from mio2trace.source import unpacked
 from tests import rocm_made
 from tests.conftest import ROOT
@@ -596,7 +597,7 @@ V3 = plan.Profiler("rocprofv3")
 
 
 def outcome(code: int = 0, number: int | None = None) -> Any:
-    from mio2trace.recording.running import Outcome
+    from mio2trace.recording import Outcome
 
     return Outcome(code, number, 1.0)
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mio2trace
-from mio2trace.analysis.kept import snapshot_of
+from mio2trace.analysis import snapshot_of
 from mio2trace.cli import cli
 from mio2trace.model.profile import (
     Activity,
@@ -31,13 +31,11 @@ from mio2trace.model.profile import (
 from mio2trace.model.tables import Activities, Calls, Pool
 from mio2trace.notes import InputError, Notes
 from mio2trace.privacy import never_shown, records
-from mio2trace.queries.dataset import opened
-from mio2trace.snapshot import files
+from mio2trace.queries import opened
+from mio2trace.snapshot import RUNS, files, is_dataset, snapshots_of
 from mio2trace.snapshot.database import connection, sql_text
 from mio2trace.snapshot.files import KeptRun, Snapshot, read, write
-from mio2trace.snapshot.numbers import packed, unpacked
-from mio2trace.snapshot.objects import Damaged, Table, classes_in, from_tables, name_of, to_tables
-from mio2trace.snapshot.places import RUNS, is_dataset, snapshots_of
+from mio2trace.snapshot.objects import Damaged, Table, classes_in, from_tables, name_of, packed, to_tables, unpacked
 from tests.conftest import ROOT
 
 SQUEEZENET = [ROOT / "traces" / "squeezenet11-b1-libdnn-fwd" / name for name in ("run.log", "prof.json.gz")]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse
     from mio2trace.comparing import Comparison, compare
     from mio2trace.conversion import Conversion, convert
-    from mio2trace.dataset.loaded import LoadedRun, Table, load
+    from mio2trace.dataset import LoadedRun, Table, load
     from mio2trace.files import Input
     from mio2trace.notes import InputError, Note, Notes, OptionError
 

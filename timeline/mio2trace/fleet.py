@@ -22,8 +22,7 @@ from mio2trace.findings import RULES
 from mio2trace.findings.rule import ms
 from mio2trace.measures.statistics import fixed, median
 from mio2trace.outgoing import count, shortened, visible
-from mio2trace.queries import DATASET, shipped
-from mio2trace.queries.dataset import Dataset
+from mio2trace.queries import DATASET, Dataset, shipped
 
 Row = Mapping[str, Any]
 _NO_NAME = "(no name)"

@@ -382,7 +382,7 @@ def require_own_datasets(paths: Sequence[str], folders: Sequence[str]) -> None:
     """Raises `InputError` if a dataset among ``paths`` holds a link that leads out, or begins above the folders."""
     from pathlib import Path
 
-    from mio2trace.snapshot.places import is_dataset
+    from mio2trace.snapshot import is_dataset
 
     for path in paths:
         if not is_dataset(path):

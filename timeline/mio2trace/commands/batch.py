@@ -26,8 +26,7 @@ from mio2trace.outgoing import count, shortened
 
 if TYPE_CHECKING:
     from mio2trace.batch.finding import FoundRun
-    from mio2trace.batch.running import Batch
-    from mio2trace.batch.work import Entry
+    from mio2trace.batch.work import Batch, Entry
 
 SHOWN = 10
 """The most failed runs in the last lines of the output."""
@@ -101,10 +100,10 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
       mio2trace batch runs/ -o ds/ --scheduler-file s.json
       mio2trace batch runs/ -o ds/ --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT
     """
-    from mio2trace.batch import running
+    from mio2trace.batch import work
     from mio2trace.batch.confined import Limits
     from mio2trace.batch.finding import find_runs
-    from mio2trace.batch.running import BatchOptions, run_batch
+    from mio2trace.batch.work import BatchOptions, run_batch
     from mio2trace.notes import InputError, Notes
 
     _require_libraries()
@@ -126,9 +125,9 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
         analysis=reading._asdict(),
         tables_only=tables_only,
     )
-    engine = running.here if workers is None else functools.partial(running.processes, workers)
+    engine = work.here if workers is None else functools.partial(work.processes, workers)
     if scheduler_file is not None:
-        engine = functools.partial(running.cluster_of, scheduler_file)
+        engine = functools.partial(work.cluster_of, scheduler_file)
         if not quiet:
             _warn_of_an_open_cluster(scheduler_file)
     try:
@@ -160,7 +159,7 @@ def _require_libraries() -> None:
 def _warn_of_an_open_cluster(scheduler_file: str) -> None:
     """Warn about a cluster on which anybody who can connect may run code. It may be the user's own, on a private
     network."""
-    from mio2trace.batch.running import ENCRYPTED, address_in
+    from mio2trace.batch.work import ENCRYPTED, address_in
 
     if not address_in(scheduler_file).startswith(ENCRYPTED):
         tell(

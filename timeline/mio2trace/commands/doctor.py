@@ -135,7 +135,7 @@ def _version(name: str) -> str:
 
 
 def _profilers(environment: Mapping[str, str]) -> Iterator[Finding]:
-    from mio2trace.recording.plan import find
+    from mio2trace.recording import find
 
     rocprofv3, rocprof = find("rocprofv3", environment), find("rocprof", environment)
     advice = (

@@ -204,7 +204,7 @@ def _is_asked_of_dataset(files: Sequence[str], name: str) -> bool:
 
     Raises `InputError` if they do not, but the query ``name`` is about datasets.
     """
-    from mio2trace.snapshot.places import is_dataset
+    from mio2trace.snapshot import is_dataset
 
     is_one = any(file != "-" and is_dataset(file) for file in files)
     if name and not is_one:
@@ -215,7 +215,7 @@ def _is_asked_of_dataset(files: Sequence[str], name: str) -> bool:
 
 
 def _ask_dataset(files: Sequence[str], sql: str) -> Answer:
-    from mio2trace.queries.dataset import opened
+    from mio2trace.queries import opened
     from mio2trace.schema import SQL_COLUMNS
 
     if len(files) > 1:

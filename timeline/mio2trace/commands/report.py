@@ -153,7 +153,7 @@ def written(made: Report, form: str) -> str:
 
 def is_fleet(files: tuple[str, ...]) -> bool:
     """Return whether this is a dataset of several runs, or a dataset that a batch wrote."""
-    from mio2trace.snapshot.places import RUNS, is_dataset, journals_of
+    from mio2trace.snapshot import RUNS, is_dataset, journals_of
 
     if len(files) != 1 or not os.path.isdir(files[0]) or not is_dataset(files[0]):
         return False
@@ -165,7 +165,7 @@ def fleet_report(path: str, form: str) -> str:
     """Return the page or the lines of a dataset. Raises `OptionError` for an unknown form."""
     from mio2trace.fleet import gather, lines
     from mio2trace.notes import OptionError
-    from mio2trace.queries.dataset import opened
+    from mio2trace.queries import opened
     from mio2trace.schema import SQL_COLUMNS
 
     if form not in ("html", "text"):

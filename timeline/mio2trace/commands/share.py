@@ -87,9 +87,17 @@ def record(  # noqa: PLR0913 - click gives each option by keyword
       mio2trace record --dry-run -- python train.py
     """
     from mio2trace.notes import OptionError
-    from mio2trace.recording import session
-    from mio2trace.recording.plan import Asked, Period, filled_in, plan, profiler_for
-    from mio2trace.recording.running import NOT_FOUND, NOT_STARTED, NotStarted
+    from mio2trace.recording import (
+        NOT_FOUND,
+        NOT_STARTED,
+        Asked,
+        NotStarted,
+        Period,
+        filled_in,
+        plan,
+        profiler_for,
+        session,
+    )
 
     environment = given_environment()
     output = filled_in(output, environment)
@@ -145,7 +153,7 @@ def bundle(files: tuple[str, ...], output: str, raw: bool, check: bool, reading:
     """
     from mio2trace.bundles import kept, make
     from mio2trace.notes import InputError, OptionError
-    from mio2trace.snapshot.places import is_dataset
+    from mio2trace.snapshot import is_dataset
 
     if os.path.splitext(output)[1].lower() != ".zip":
         raise OptionError(f"{output}: expected a name that ends in .zip")

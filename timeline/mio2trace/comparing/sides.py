@@ -41,7 +41,7 @@ from mio2trace.ops.operation import Operation, problem_name
 from mio2trace.ops.values import Shape
 from mio2trace.outgoing import shortened, visible
 from mio2trace.privacy import Cleaner
-from mio2trace.snapshot.places import is_dataset
+from mio2trace.snapshot import is_dataset
 from mio2trace.trace import Args, Slice
 from mio2trace.writers.read_back import is_ours, opened, slices
 

@@ -37,10 +37,9 @@ from mio2trace.model.tables import Numbers, Pool
 from mio2trace.model.tf import TfProfile
 from mio2trace.notes import InputError
 from mio2trace.ops.operation import Operation
+from mio2trace.snapshot import FOLDER
 from mio2trace.snapshot.database import Stream, asked, beside, connection, for_writing, literal, pieces, sql_text
-from mio2trace.snapshot.numbers import packed, unpacked
-from mio2trace.snapshot.objects import Damaged, Table, from_tables, to_tables
-from mio2trace.snapshot.places import FOLDER
+from mio2trace.snapshot.objects import Damaged, Table, from_tables, packed, to_tables, unpacked
 
 VERSION = "5"
 _INSTEAD = (
@@ -226,7 +225,7 @@ def _places(what: str, numbers: Sequence[int] | Numbers, count: int, least: int 
 
 
 class KeptLinks(msgspec.Struct, frozen=True, kw_only=True):
-    """`mio2trace.align.Links`, column by column, each as `mio2trace.snapshot.numbers`. ``words``: the evidence to which
+    """`mio2trace.align.Links`, column by column, each as `mio2trace.snapshot.objects`. ``words``: the evidence to which
     ``layer_by`` and ``operation_by`` refer."""
 
     operations: tuple[Operation, ...]
