@@ -32,9 +32,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
 from mio2trace.analysis import Run, snapshot_of  # noqa: E402
 from mio2trace.answer import report_of  # noqa: E402
+from mio2trace.answer.content import records  # noqa: E402
 from mio2trace.answer.html import page  # noqa: E402
 from mio2trace.answer.markdown import comment  # noqa: E402
-from mio2trace.answer.records import records  # noqa: E402
 from mio2trace.answer.text import lines  # noqa: E402
 from mio2trace.cli import cli  # noqa: E402
 from mio2trace.comparing import Comparison, Side  # noqa: E402

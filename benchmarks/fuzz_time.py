@@ -24,7 +24,7 @@ import orjson
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
-from mio2trace.memory import without_garbage_collection  # noqa: E402
+from mio2trace.machine import without_garbage_collection  # noqa: E402
 from tests.fuzz import crossing, law, mutations  # noqa: E402
 from tests.fuzz.cases import GENERATORS  # noqa: E402
 from tests.fuzz.structures import KINDS  # noqa: E402

@@ -17,7 +17,7 @@ MAY_IMPORT = {room: set(re.findall(r"`(\w+)`", targets)) for room, targets in _R
 # The front doors: the version for all, `convert` for users, `python -m mio2trace`.
 FRONT_DOORS = {
     "__init__": {"align", "analysis", "comparing", "conversion", "dataset", "files", "notes"},
-    "__main__": {"cli", "one_thread"},
+    "__main__": {"cli", "machine"},
 }
 
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from benchmarks.damage import loaded
 from benchmarks.damages.profiles import part_lost
 from benchmarks.damages.sets import HANDLES
-from mio2trace import analyse, memory
+from mio2trace import analyse, machine
 from mio2trace.align import NONE, Links, align
 from mio2trace.align.clocks.axis import ZONES_NS, DeviceClock, device_clocks, local_ns, log_clock, stamps_bound
 from mio2trace.align.layers.layer_lines import Lines, Times, likeliest_rows
@@ -768,15 +768,15 @@ def test_a_digest_of_real_boundaries_gives_what_the_log_gives() -> None:
 
 def test_little_memory_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the allocator cannot be taught to keep what is freed, it keeps nothing."""
-    monkeypatch.setattr(memory, "_KEPT", 1 << 60)
-    memory.keep_freed_blocks()
+    monkeypatch.setattr(machine, "_KEPT", 1 << 60)
+    machine.keep_freed_blocks()
 
 
 def test_freed_columns_are_kept() -> None:
     """The system gives a large column page by page: that takes time for the first one only."""
     script = """
 import resource
-from mio2trace.memory import keep_freed_columns
+from mio2trace.machine import keep_freed_columns
 keep_freed_columns()
 faults = []
 for _ in range(5):

@@ -20,9 +20,8 @@ from mio2trace.comparing.sides import OPTIONS, Source, source
 from mio2trace.measures import Measures
 from mio2trace.notes import InputError, Notes
 from mio2trace.trace import Slice, Trace, checked
-from mio2trace.writers import WRITERS, by_suffix, write
-from mio2trace.writers.read_back import is_ours
-from mio2trace.writers.read_back import slices as written_slices
+from mio2trace.writers import WRITERS, by_suffix, is_ours, write
+from mio2trace.writers import slices as written_slices
 from tests.conftest import ROOT, Engine
 from tests.synthetic_run import MS, US, Kernel, Layer, make_run
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import mio2trace
 from mio2trace.conversion import HostCalls
-from mio2trace.draw import counters
+from mio2trace.draw import extra
 from mio2trace.draw.base import highest_shown, three_digits
 from mio2trace.trace import CounterValue, Slice, Trace
 from mio2trace.writers import chrome_json
@@ -81,10 +81,10 @@ def test_a_rate_is_shown_as_it_would_be_printed(rate: float) -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 4096])
 def test_rows_of_values_end_anywhere(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """None is empty, and together they are what one row is."""
-    monkeypatch.setattr(counters, "ROW", size)
+    monkeypatch.setattr(extra, "ROW", size)
     at_work = [(0, 5.0, 10), (100, 7.0, 105), (200, 5.0, 210)]
     changes = [change for start, rate, end in at_work for change in ((start, 1, rate), (end, -1, -rate))]
-    rows = [*counters._in_rows(counters._steps(changes))]
+    rows = [*extra._in_rows(extra._steps(changes))]
     assert all(times and len(times) == len(values) <= size for times, values in rows)
     together = [pair for times, values in rows for pair in zip(times, values, strict=True)]
     assert together == [(0, 5.0), (10, 0.0), (100, 7.0), (105, 0.0), (200, 5.0), (210, 0.0)]
@@ -101,7 +101,7 @@ def test_changes_come_in_order_of_time(spans: list[tuple[int, int]]) -> None:
         for (start, end), rate in zip(spans, shown, strict=True)
         for change in ((start, 1, rate), (end, -1, -rate))
     ]
-    assert [*counters._changes([start for start, _ in spans], [end for _, end in spans], shown)] == sorted(both)
+    assert [*extra._changes([start for start, _ in spans], [end for _, end in spans], shown)] == sorted(both)
 
 
 def test_rates_have_three_digits() -> None:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from mio2trace import queries
 from mio2trace.cli import TASKS, cli
-from mio2trace.commands.console import RARE
+from mio2trace.commands import RARE
 from mio2trace.model.miopen import Command
 from mio2trace.notes import InputError
 from mio2trace.ops.command import driver_line, parse, split

@@ -426,17 +426,17 @@ def test_too_little_memory_is_one_line() -> None:
 
 
 def test_more_memory_than_is_free_is_one_line(tmp_path: Path) -> None:
-    """Before the system kills the program: what is free is asked for at the start, and at least `memory.LEAST`."""
+    """Before the system kills the program: what is free is asked for at the start, and at least `machine.LEAST`."""
     meminfo, group = tmp_path / "meminfo", tmp_path / "group"
     group.mkdir()
     meminfo.write_text("MemTotal:  64000000 kB\nMemAvailable:   9000000 kB\n")
     (group / "memory.max").write_text("3000000000\n")
     (group / "memory.current").write_text("1000000000\n")
     script = (
-        "import resource, sys; from mio2trace import memory\n"
+        "import resource, sys; from mio2trace import machine\n"
         "def limit(): return resource.getrlimit(resource.RLIMIT_DATA)[0]\n"
         "before = limit()\n"
-        "with memory.bound_to_free(*sys.argv[1:3]) as bound, memory.bound_to_free() as again:\n"
+        "with machine.bound_to_free(*sys.argv[1:3]) as bound, machine.bound_to_free() as again:\n"
         "    print(bound, limit(), again)\n"
         "    try:\n        bytearray(int(sys.argv[3]))\n    except MemoryError:\n        print('no')\n"
         "assert limit() == before\n"

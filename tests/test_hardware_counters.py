@@ -19,8 +19,8 @@ import mio2trace
 from mio2trace.analysis import analyse
 from mio2trace.cli import cli
 from mio2trace.conversion import convert
-from mio2trace.measures.counters import measured
-from mio2trace.measures.device_time.launches import queue_ns
+from mio2trace.measures.cost import measured
+from mio2trace.measures.device_time import queue_ns
 from mio2trace.model.profile import Activity, Call, Counter, Profile
 from mio2trace.notes import Notes
 from mio2trace.readers.rocm import rocpd, v3_csv

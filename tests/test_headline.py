@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mio2trace.measures.step_time import PARTS, StepTime
+from mio2trace.measures.iterations import PARTS, StepTime
 from tests import oracle, spoiled
 from tests.conftest import shared_folder
 from tests.headlines import Device, devices, differences, inputs, measured, program, samples, second_opinion

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mio2trace.align import NONE
 from mio2trace.align.clocks import axis
 from mio2trace.align.layers.repetitions import number_repetitions
-from mio2trace.draw.device.commands import Commands
+from mio2trace.draw.device import Commands
 from mio2trace.measures import Measures
 from tests.made_up_costs import MS, SETUP, Ran, measures, operation
 

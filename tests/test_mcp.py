@@ -309,5 +309,5 @@ def test_help_loads_no_sdk() -> None:
         check=True,
     )
     loaded = done.stdout.partition("loaded:")[2].split()
-    assert "mio2trace.commands.mcp" in loaded
+    assert "mio2trace.commands.serve" in loaded
     assert not {"anyio", "mcp", "pydantic"} & set(loaded)

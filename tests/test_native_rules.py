@@ -20,8 +20,8 @@ from mio2trace.cli import cli
 from mio2trace.commands.convert import SMALLER, convert
 from mio2trace.notes import InputError
 from mio2trace.trace import Process, Slice, Trace, Track
-from mio2trace.writers import WRITERS, Written, write
-from mio2trace.writers.ending import _HEAD, MANY_SLICES, Packed
+from mio2trace.writers import WRITERS, write
+from mio2trace.writers.ending import _HEAD, MANY_SLICES, Packed, Written
 from tests.conftest import shared_folder
 from tests.test_native import ROOT, SETS
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 import mio2trace
 from mio2trace.cli import cli
-from mio2trace.draw.device.containers import operation_args
+from mio2trace.draw.containers import operation_args
 from mio2trace.ops import operations
 from mio2trace.reports.ops import COLUMNS, SEED_COLUMNS
 from tests.test_ops import conv_entry, entry

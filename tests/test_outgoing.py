@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mio2trace import cli
-from mio2trace.commands.view import Server
+from mio2trace.commands.serve import Server
 from mio2trace.outgoing import csv_text, json_text, markdown_text, shortened, visible
 from mio2trace.reports import FORMS, Cell, Form, Table, print_table
 from mio2trace.trace import Slice

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from mio2trace import writers
 from mio2trace.cli import cli
-from mio2trace.writers import read_back
 from tests.fuzz import own_traces
 from tests.own_traces import resealed
 
@@ -85,7 +85,7 @@ def test_what_another_program_has_laid_out_again_is_read_with_a_note(tmp_path: P
     for layout in (None, 1):
         code, out, said = query(put(tmp_path, "json", json.dumps(trace, indent=layout).encode()))
         assert (code, out) == (0, whole)
-        assert said.startswith(f"note: {read_back.REWRITTEN}")
+        assert said.startswith(f"note: {writers.REWRITTEN}")
     fewer = [event for event in trace["traceEvents"] if event.get("cat") != "kernel"]
     code, _, said = query(put(tmp_path, "json", json.dumps({**trace, "traceEvents": fewer}).encode()))
     assert code == 1
@@ -93,7 +93,7 @@ def test_what_another_program_has_laid_out_again_is_read_with_a_note(tmp_path: P
     del trace["mio2trace_end"]
     code, out, said = query(put(tmp_path, "json", json.dumps(trace).encode()))
     assert (code, out) == (0, whole)
-    assert said.startswith(f"note: {read_back.NO_SUM}")
+    assert said.startswith(f"note: {writers.NO_SUM}")
 
 
 @pytest.mark.parametrize("form", own_traces.FORMS)
@@ -106,7 +106,7 @@ def test_a_trace_of_a_version_without_checksums_is_read_with_a_note(tmp_path: Pa
     packed = gzip.compress(old) if form.endswith(".gz") else old
     code, out, said = query(put(tmp_path, form, packed))
     assert (code, out) == (0, whole)
-    assert said.startswith(f"note: {read_back.NO_SUM}")
+    assert said.startswith(f"note: {writers.NO_SUM}")
     short = old[: len(old) // 2]
     assert query(put(tmp_path, form, gzip.compress(short) if form.endswith(".gz") else short))[0] == 1
 

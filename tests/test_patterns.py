@@ -19,7 +19,7 @@ USES = functools.cache(backtracking.uses)
 PARTS = 16
 
 MADE_WHILE_RUNNING = {
-    ("mio2trace.findings.gpus", "_as_words"),  # words only
+    ("mio2trace.findings.subject", "_as_words"),  # words only
     ("mio2trace.kernels.facts", "row"),  # a table's; found where the table is
     ("mio2trace.kernels.facts", "_definition"),  # words only
     ("mio2trace.privacy", "text"),  # words only

@@ -20,12 +20,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 import mio2trace
-from mio2trace import queries
+from mio2trace import queries, writers
 from mio2trace.cli import cli
 from mio2trace.notes import InputError
 from mio2trace.queries import Answer, prelude, shipped, text
 from mio2trace.trace import Slice
-from mio2trace.writers import read_back
 from tests.conftest import ROOT, Engine, engines_of, missing
 from tests.perfetto_tools.tp_query import TraceProcessor, TraceProcessorError, find_node, find_web_dist
 from tests.small_runs import Program, as_json
@@ -237,7 +236,7 @@ def drawn(*files: Path) -> list[Slice]:
 @pytest.mark.parametrize("name", NAMES)
 def test_both_engines_answer_alike(asked: dict[str, Any], folder: Path, form: str, name: str) -> None:
     """Perfetto's and SQLite, row by row, from a file in either form."""
-    rows = embedded_rows(queries.answer_in_sqlite(read_back.slices(folder / form), QUERIES[name].sql))
+    rows = embedded_rows(queries.answer_in_sqlite(writers.slices(folder / form), QUERIES[name].sql))
     assert len(rows) == len(asked[form][name])
     for row, theirs in zip(rows, asked[form][name], strict=True):
         # Versions of SQLite round a half that is none in binary to either side.
@@ -261,7 +260,7 @@ def test_slices_come_back_whole(folder: Path) -> None:
     """From each form: every slice with all of its arguments, rates with the digits that the form keeps."""
     written = drawn(RUN / "run.log", RUN / "prof.json.gz")
     for form in ("out.json", "out.pftrace.gz"):
-        found = sorted(read_back.slices(folder / form), key=lambda one: (one.start_ns, -one.dur_ns, one.name))
+        found = sorted(writers.slices(folder / form), key=lambda one: (one.start_ns, -one.dur_ns, one.name))
         assert [(one.start_ns, one.dur_ns, one.name, one.category) for one in found] == sorted(
             ((one.start_ns, one.dur_ns, one.name, one.category) for one in written),
             key=lambda one: (one[0], -one[1], one[2]),

@@ -14,7 +14,7 @@ import pytest
 import mio2trace
 from mio2trace.align import NONE
 from mio2trace.findings import Finding, Subject, findings
-from mio2trace.measures.device_time.busy import exposed_copies
+from mio2trace.measures.device_time import exposed_copies
 from mio2trace.model.profile import Call, Range
 from tests import oracle
 from tests.conftest import shared_folder

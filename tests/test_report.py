@@ -14,11 +14,11 @@ from click.testing import CliRunner
 from mio2trace import answer
 from mio2trace.analysis import analyse
 from mio2trace.answer import gather
-from mio2trace.answer.records import VERSION
+from mio2trace.answer.content import VERSION
 from mio2trace.answer.text import MOST_LINES, WIDTH
 from mio2trace.cli import cli
 from mio2trace.measures.completeness import CLASSES
-from mio2trace.measures.step_time import PARTS
+from mio2trace.measures.iterations import PARTS
 from tests.conftest import ROOT, shared_folder
 from tests.fuzz.many_rows import processes_of_a_table
 

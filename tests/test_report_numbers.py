@@ -11,7 +11,7 @@ from mio2trace.analysis import analyse
 from mio2trace.answer import Section, report_of
 from mio2trace.findings import Subject
 from mio2trace.measures import steady
-from mio2trace.measures.device_time.gaps import causes
+from mio2trace.measures.gaps import causes
 from mio2trace.measures.iterations import Iterations, iterations_of
 from tests.test_one_number import RUNS
 

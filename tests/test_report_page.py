@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from mio2trace.analysis import analyse
+from mio2trace.answer import of_profile
 from mio2trace.answer.content import (
     Duration,
     KernelRow,
@@ -28,7 +29,6 @@ from mio2trace.answer.content import (
     Thumbnail,
     TreeNode,
 )
-from mio2trace.answer.gather import of_profile
 from mio2trace.answer.html import LIMIT, page
 from mio2trace.answer.markdown import LIMIT as MARKDOWN_LIMIT
 from mio2trace.answer.markdown import comment
@@ -42,7 +42,7 @@ from mio2trace.comparing.text import page as comparison_page
 from mio2trace.findings import GPUS, RULES, Finding, Found, Subject
 from mio2trace.fleet import Fleet
 from mio2trace.fleet import page as fleet_page
-from mio2trace.measures.step_time import StepTime
+from mio2trace.measures.iterations import StepTime
 from mio2trace.notes import Notes
 from mio2trace.ranks import RankTotal
 from tests.conftest import ROOT, shared_folder

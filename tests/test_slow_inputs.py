@@ -44,7 +44,7 @@ def test_twice_the_input_is_twice_the_work(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "module"),
     [
-        ("calls that cross", "draw/lanes.py"), ("calls that cross", "draw/host.py"),
+        ("calls that cross", "draw/containers.py"), ("calls that cross", "draw/host.py"),
         ("lost calls", "readers/opencl/__init__.py"), ("devices of one name", "readers/tf/executions.py"),
         ("calls of many iterations", "draw/selection.py"),
         ("benchmarks with layers", "align/same_run.py"), ("processes of one log", "align/same_run.py"),

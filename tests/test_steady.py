@@ -15,17 +15,17 @@ from typing import Any, NamedTuple
 import pytest
 from click.testing import CliRunner
 
-from mio2trace import queries
+from mio2trace import queries, writers
 from mio2trace.analysis import AnalysisOptions, analyse
 from mio2trace.answer import report_of
 from mio2trace.cli import cli
-from mio2trace.commands.view import slowest_layer
+from mio2trace.commands.serve import slowest_layer
 from mio2trace.conversion import convert
 from mio2trace.measures import Steady
 from mio2trace.queries import shipped
 from mio2trace.trace import Slice
 from mio2trace.writers import native as native_form
-from mio2trace.writers import read_back, write
+from mio2trace.writers import write
 from tests import made_up_costs
 from tests.conftest import shared_folder
 from tests.made_up_costs import MS
@@ -328,7 +328,7 @@ def test_every_command_and_both_forms_of_the_trace_say_the_same(
         write(native_form, trace, native)
     agree(asked(event for event in trace.events() if isinstance(event, Slice)), wanted)
     for written in ("out.json", "out.pftrace"):
-        agree(asked(read_back.slices(tmp_path / written)), wanted)
+        agree(asked(writers.slices(tmp_path / written)), wanted)
     layer = slowest_layer(tmp_path / "out.json")
     if wanted[0]:
         assert layer is not None

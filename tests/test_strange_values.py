@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from mio2trace.conversion import Conversion, convert
 from mio2trace.draw.base import Axis
+from mio2trace.draw.containers import packed, packed_spans
 from mio2trace.draw.host import HostSide, HostSpan, HostSpans, _one_after_another
-from mio2trace.draw.lanes import packed, packed_spans
 from mio2trace.kernels.facts import plain_text
-from mio2trace.measures.device_time.busy import Covered
+from mio2trace.measures.device_time import Covered
 from mio2trace.model.profile import Activity
 from mio2trace.model.tables import Activities
 from mio2trace.model.tf import TfProfile

@@ -13,7 +13,7 @@ import pytest
 import mio2trace
 from mio2trace.align import NONE, Alignment
 from mio2trace.answer import text
-from mio2trace.measures.step_time import StepKind, step_kinds
+from mio2trace.measures.iterations import StepKind, step_kinds
 from mio2trace.ops.operation import operation_name
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, Row, kineto_file, row, rows

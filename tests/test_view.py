@@ -25,8 +25,8 @@ from click.testing import CliRunner
 
 import mio2trace
 from mio2trace.cli import cli
-from mio2trace.commands import view as viewer
-from mio2trace.commands.view import UI, ViewError, bound, find_trace, slowest_layer
+from mio2trace.commands import serve as viewer
+from mio2trace.commands.serve import UI, ViewError, bound, find_trace, slowest_layer
 from mio2trace.trace import Event, Process, Slice, Trace, Track
 from mio2trace.writers import WRITERS
 from tests.conftest import ROOT

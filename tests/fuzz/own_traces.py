@@ -11,12 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mio2trace.commands.view import slowest_layer
+from mio2trace import writers
+from mio2trace.commands.serve import slowest_layer
 from mio2trace.comparing.sides import of_trace
 from mio2trace.conversion import convert
 from mio2trace.notes import InputError, Notes
 from mio2trace.queries import answer_in_sqlite
-from mio2trace.writers import read_back
 from tests.fuzz import law, mutations
 from tests.own_traces import resealed
 from tests.small_runs import as_json, benchmark
@@ -52,9 +52,9 @@ def read(data: bytes, form: str, *, damaged: bool = False) -> Read:
         notes = Notes()
         try:
             with law.CLOCK.running():
-                if not read_back.is_ours(path):
+                if not writers.is_ours(path):
                     return Read([], _refused(path))
-                slices = [_whole(one) for one in read_back.slices(path, notes=notes, damaged=damaged)]
+                slices = [_whole(one) for one in writers.slices(path, notes=notes, damaged=damaged)]
         except InputError as error:
             return Read([], one_line(error))
         except law.TooSlowError:
@@ -156,7 +156,7 @@ def judge_hostile(data: bytes, form: str) -> str:
     if strict.slices and strict.slices != anyway.slices:
         raise law.ViolationError(f"{form}: --damaged reads another trace")
     with law.on_disk([data]) as (path,), law.limited(len(data)):
-        if read_back.is_ours(path):
+        if writers.is_ours(path):
             for what, ask in _ASKED.items():
                 try:
                     with law.CLOCK.running():
@@ -175,7 +175,7 @@ def judge_hostile(data: bytes, form: str) -> str:
 
 
 _ASKED: Mapping[str, Callable[[Path], object]] = {
-    "query": lambda path: answer_in_sqlite(read_back.slices(path, damaged=True), "select sum(dur) from kernels"),
+    "query": lambda path: answer_in_sqlite(writers.slices(path, damaged=True), "select sum(dur) from kernels"),
     "view": lambda path: slowest_layer(path, damaged=True),
     "compare": lambda path: of_trace(path, Notes(), damaged=True),
 }

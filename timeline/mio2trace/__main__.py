@@ -14,7 +14,7 @@ def main() -> None:
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if usual:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from mio2trace import one_thread  # noqa: F401 - before numpy is loaded
+    from mio2trace import machine  # noqa: F401 - before numpy is loaded
 
     # isort: split
     from mio2trace import cli

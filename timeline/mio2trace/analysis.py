@@ -22,8 +22,8 @@ from mio2trace.align.processes import anchored, from_start, relate_processes
 from mio2trace.evidence import EVIDENCE, ORDER
 from mio2trace.files import STANDARD_INPUT, FileOptions, FilePath, Input, Progress, read_inputs, short_names
 from mio2trace.kernels import KernelFact
+from mio2trace.machine import give_back_freed_memory, keep_freed_blocks, without_garbage_collection
 from mio2trace.measures import Measures
-from mio2trace.memory import give_back_freed_memory, keep_freed_blocks, without_garbage_collection
 from mio2trace.model.choices import GemmTable, SideFile
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mio2trace import __version__
-from mio2trace.commands import LATER, Later
-from mio2trace.commands.console import Refused, complete_files, say
+from mio2trace.commands import LATER, Later, Refused, complete_files, say
 from mio2trace.outgoing import visible
 
 if TYPE_CHECKING:
@@ -187,7 +186,7 @@ def main() -> None:
 def _run() -> object:
     if not sys.argv[1:] or sys.argv[1].startswith("-") or sys.argv[1] in _STARTS_OTHERS:
         return cli.main(prog_name="mio2trace", standalone_mode=False)
-    from mio2trace.memory import bound_to_free, keep_freed_columns
+    from mio2trace.machine import bound_to_free, keep_freed_columns
 
     keep_freed_columns()
     with bound_to_free():

@@ -16,13 +16,14 @@ from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse, as_given
 from mio2trace.draw import BuildOptions, Fold, HostCalls, RunToDraw, Selection, Tracks, build
 from mio2trace.draw.selection import window
 from mio2trace.files import TABLES_SUFFIX, Input, Progress, replacing, standard_output
-from mio2trace.measures.device_time.launches import Launches
-from mio2trace.memory import give_back_freed_memory, without_garbage_collection
+from mio2trace.machine import give_back_freed_memory, without_garbage_collection
+from mio2trace.measures.device_time import Launches
 from mio2trace.notes import LOGGED, InputError, Notes, OptionError
 from mio2trace.outgoing import count
 from mio2trace.summary import explain as explained
 from mio2trace.trace import Trace, checked
-from mio2trace.writers import Writer, Written, by_suffix, suffixes, write
+from mio2trace.writers import Writer, by_suffix, suffixes, write
+from mio2trace.writers.ending import Written
 
 LARGE = "a run that is too large for a viewer"
 

@@ -1,26 +1,644 @@
 """The report on a run: how its time was spent, its findings, and what to try.
 
-`report_of` collects the content once (`content.py`). `text.py` writes it as an answer block, `markdown.py` as a comment
-for an issue, `html.py` as a page.
+`report_of` collects the content once: a `Section` for each profile, and one for logs without a profile (`content.py`).
+`text.py` writes it as an answer block, `markdown.py` as a comment for an issue, `html.py` as a page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice, takewhile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise, takewhile
+from typing import Literal
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 import mio2trace
+from mio2trace.align import NONE, Alignment
+from mio2trace.align.clocks.axis import SAME
+from mio2trace.align.links import WORDS
 from mio2trace.analysis import Analysis, Run
-from mio2trace.answer.content import Report, Section
-from mio2trace.answer.gather import Depth, of_logs, of_profile, printed_reference
-from mio2trace.findings import Gpu, Subject
-from mio2trace.measures import Measures
+from mio2trace.answer.content import (
+    Duration,
+    KernelRow,
+    LayerRow,
+    OperationRow,
+    Part,
+    ProblemRow,
+    Report,
+    Rest,
+    Section,
+    Thumbnail,
+    TreeNode,
+    machine,
+)
+from mio2trace.evidence import EVIDENCE
+from mio2trace.findings import Gpu, Problem, Subject, findings
+from mio2trace.findings.kernels import bound
+from mio2trace.findings.rule import ms, percent
+from mio2trace.measures import LayerKey, Measures, Steady
+from mio2trace.measures.device_time import DeviceTime, Window
+from mio2trace.measures.executions import printed_times
+from mio2trace.measures.iterations import Iterations, StepTime, step_kinds
+from mio2trace.measures.ranking import Part as PartKey
+from mio2trace.measures.ranking import SteadyCost
+from mio2trace.measures.statistics import mean, median
+from mio2trace.measures.steady import Node, layer_tree
+from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import Message, MiopenLog
+from mio2trace.model.tables import NEVER, NO, distinct
 from mio2trace.ops.choices import Choices
+from mio2trace.ops.log.statements import alarms
+from mio2trace.ops.operation import Operation, problem_name
 from mio2trace.outgoing import count, visible
 from mio2trace.ranks import meetings, said, totals
+
+# -- Logs alone: layers with the times that the log prints, operations with their counts, errors and warnings ----------
+
+
+def of_logs(run: Run) -> list[Section]:
+    """Return a section for a run without kernels; no section if its logs hold nothing to report."""
+    printed = max(run.logs, key=lambda log: len(log.layers), default=None)
+    layers = _logged_layers(printed) if printed is not None else []
+    operations = run.operations
+    complaints = tuple(complaints_of(run.libraries))
+    total = sum(layer.ns for layer in layers)
+    said = []
+    if layers:
+        said.append(
+            f"{ms(total)} per iteration: the sum of the times that the log prints for {count(len(layers), 'layer')}"
+        )
+    if operations:
+        ran = [one for one in operations if one.phase == "run"]
+        problems = len(set(map(problem_name, ran)))
+        parts = [f"{count(len(ran), 'operation')} of {count(problems, 'problem')}"] if ran else []
+        parts += [count(len(operations) - len(ran), "search")] if len(ran) < len(operations) else []
+        said.append(f"{' and '.join(parts)} in the log")
+    if not said and any(log.records for log in run.libraries):
+        said.append("MIOpen's log (`mio2trace messages` lists what it says), no operation")
+    if not (said or complaints):
+        return []
+    return [
+        Section(
+            name=run.name,
+            verdict="; ".join(said) + "; no profile, so no times of kernels.",
+            layers=tuple(layers),
+            layers_by="the time that the log prints",
+            problems=tuple(_problems(operations)),
+            log=complaints,
+        )
+    ]
+
+
+def printed_reference(logs: Sequence[FrameworkLog], without: Sequence[FrameworkLog]) -> str:
+    """Return the printed times of an iteration in the logs of a run, and in those of the run ``without`` MIOpen's log
+    and dv/dt."""
+    usual, undisturbed = _printed_iteration(logs), _printed_iteration(without)
+    if undisturbed is None:
+        return ""
+    beside = f" (with the log {ms(usual)})" if usual is not None else ""
+    return f"the iteration takes {ms(undisturbed)}{beside}, by the times that the program prints"
+
+
+def _printed_iteration(logs: Sequence[FrameworkLog]) -> float | None:
+    """Return the median of the iterations that the log prints, without the first one if there are several."""
+    times = [
+        event.duration_ns
+        for log in logs
+        for event in log.events
+        if event.kind == "iteration" and event.duration_ns is not None
+    ]
+    return median(times[1:] or times) if times else None
+
+
+def _logged_layers(log: FrameworkLog) -> list[LayerRow]:
+    """Return the mean printed time of each layer, most first. Times of months are ignored as damage."""
+    printed = printed_times([log])
+    total = sum(map(mean, printed.values())) or 1
+    rows = [
+        LayerRow(name=name, direction=direction or "", ns=round(mean(times)), share=mean(times) / total)
+        for (_, name, direction), times in printed.items()
+    ]
+    return sorted(rows, key=lambda row: -row.ns)
+
+
+def _problems(operations: Iterable[Operation]) -> Iterator[ProblemRow]:
+    """Sort by the number of calls, because their time is not known."""
+    calls: Counter[str] = Counter()
+    first: dict[str, Operation] = {}
+    for operation in operations:
+        if operation.phase == "run":
+            name = problem_name(operation)
+            calls[name] += 1
+            first.setdefault(name, operation)
+    for name, number in sorted(calls.items(), key=lambda item: (-item[1], item[0])):
+        one = first[name]
+        yield ProblemRow(
+            name=name,
+            primitive=one.primitive,
+            calls=number,
+            ns=None,
+            share=None,
+            solver=one.solver or one.algorithm or "",
+            driver=one.command or "",
+        )
+
+
+def complaints_of(libraries: Sequence[MiopenLog]) -> Iterator[tuple[str, int, str]]:
+    """Yield (``error`` or ``warning``, count, text): errors first, then in the order of the log."""
+    found = [alarm for log in libraries for alarm in alarms(log)]
+    for alarm in sorted(found, key=lambda one: one.level):
+        text = f"{alarm.function}: {alarm.text}" if alarm.function else alarm.text
+        yield alarm.level, alarm.count, f"line {alarm.line}: {text}"
+
+
+BINS = 240
+"""The most bars in the picture of a whole run."""
+Depth = Literal["lines", "tables", "page"]
+"""How much content is made: ``lines`` for the answer block, more for tables, everything for a page."""
+
+
+def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (), *, depth: Depth = "page") -> Section:
+    """Return the section of a profile, with the errors and warnings in its MIOpen logs."""
+    fired = tuple(findings(subject))
+    each, steady = subject.each, subject.steady
+    timed = subject.timed
+    step, steps = timed.step_time, _device_steps(timed)
+    return Section(
+        name=name,
+        verdict=_verdict(subject),
+        evidence=_evidence(subject.alignment) if depth != "lines" else "",
+        iterations=len(steady.iterations) if subject.has_iterations else 0,
+        noun=subject.noun,
+        kernel_ns=each(subject.total_ns),
+        step=step,
+        recording=timed.recording,
+        device=_devices(timed, steps),
+        steps_ns=steps,
+        whole_step_ns=_whole_step(timed, steps),
+        causes=timed.causes if timed.spent is not None else (),
+        completeness=subject.measures.completeness,
+        machine=machine(subject.alignment.profile, libraries),
+        idle_because=_because(timed) if timed.spent is not None else "",
+        reference=_timed_beside(subject) if step is not None else "",
+        timed_by_reference=step is not None and timed is not subject,
+        waits=subject.alignment.profile.calls_wait,
+        steps=tuple(step_kinds(subject.measures)),
+        copy_ns=each(steady.copies.copy_timed_ns),
+        first=_first(subject),
+        searches=_searches(subject),
+        parts=_parts(subject.makeup.parts, subject.count),
+        findings=fired,
+        thumbnail=_thumbnail(subject) if depth == "page" else None,
+        layers=tuple(_layers(subject)),
+        no_layer=_rest(subject, steady.layers.rest),
+        tree=_tree(subject) if depth == "page" else (),
+        step_numbers=tuple(timed.steady.told.all[window.place].number for window in step.windows if window.busy)
+        if step is not None
+        else (),
+        operations=tuple(
+            OperationRow(
+                name=row.key[1], layer=row.key[0], calls=row.calls_per_iteration, ns=each(row.total_ns), share=row.share
+            )
+            for row in steady.operations
+            if row.calls
+        ),
+        problems=tuple(_problem(subject, problem) for problem in subject.problems),
+        no_operation=_rest(subject, steady.problems.rest),
+        kernels=tuple(
+            KernelRow(name=row.key, calls=row.calls_per_iteration, ns=each(row.total_ns), share=row.share)
+            for row in steady.kernels
+            if row.calls
+        ),
+        durations=tuple(
+            Duration(below_ns=1 << bits, count=number / subject.count, ns=each(ns))
+            for bits, (number, ns) in subject.makeup.by_log2.items()
+        ),
+        gpu=subject.gpu,
+        dtypes=tuple(dict.fromkeys(problem.operation.dtype or "float" for problem in subject.problems)),
+        log=tuple(complaints_of(libraries)),
+        trust=tuple(_trust(subject)) if depth != "lines" else (),
+    )
+
+
+def _timed_beside(subject: Subject) -> str:
+    """``an iteration takes 12.3 ms, 4.5 % of it idle (with the log 14.0 ms, 16.2 %)``"""
+    timed = subject.timed
+    if timed is subject or timed.step_time is None:
+        return ""
+    beside = f" (with the log {_step_and_idle(subject.step_time)})" if subject.step_time is not None else ""
+    return f"{timed.noun} takes {_step_and_idle(timed.step_time)} of it idle{beside}"
+
+
+def _step_and_idle(step: StepTime) -> str:
+    return f"{ms(step.step_ns)}, {percent(step.percent('idle') / 100)}"
+
+
+def _computing(told: Iterations) -> list[DeviceTime]:
+    """Return the devices that ran kernels in the iterations. A device that only copies, to feed another one, does not
+    count."""
+    return [one for one in told.devices if any(window.kernels for window in one.windows)]
+
+
+def _device_steps(subject: Subject) -> tuple[int, ...]:
+    """Return the mean steady step of each device that ran kernels, if there are several."""
+    told = subject.steady.told
+    if len(told.devices) < 2 or subject.step_time is None:
+        return ()
+    places = frozenset(told.places)
+    found = []
+    for one in _computing(told):
+        steps = [window.step_ns for window in one.windows if window.place in places and window.step_ns is not None]
+        found += [round(sum(steps) / len(steps))] if steps else []
+    return tuple(found) if len(found) > 1 else ()
+
+
+def _whole_step(subject: Subject, steps: Sequence[int]) -> int | None:
+    """Return the denominator of percentages of the step. ``steps``: of several devices.
+
+    The last of the steps that only repeat has kernels and no known end. Without it in the denominator, the percentages
+    of its kernels would be too large.
+    """
+    step, told = subject.step_time, subject.steady.told
+    if step is None:
+        return None
+    kernels = [told.all[place].kernel_ns for place in told.places]
+    timed = [told.all[window.place].kernel_ns for window in step.windows]
+    whole = sum(steps) or step.step_ns
+    if len(timed) == len(kernels) or not sum(timed):
+        return whole
+    return round(whole * sum(kernels) * len(timed) / (len(kernels) * sum(timed)))
+
+
+def _devices(subject: Subject, steps: Sequence[int]) -> str:
+    """Return ``device 1, the slowest of 4 (11.2 to 12.3 ms)``; empty for a process with one device."""
+    number = subject.device_number
+    if not steps or number is None:
+        return ""
+    least, most = ms(min(steps)), ms(max(steps))
+    if least == most:
+        return f"device {number}; each of {len(steps)} devices takes {most}"
+    return f"device {number}, the slowest of {len(steps)} ({least} to {most})"
+
+
+def _rest(subject: Subject, rest: SteadyCost[str] | None) -> Rest | None:
+    return None if rest is None else Rest(name=rest.key, ns=subject.each(rest.total_ns), share=rest.share)
+
+
+SPREAD = 1.1
+"""Least and most are shown if the times of steady iterations differ by more than this factor."""
+GUARD = 1.5
+"""Sources that did not define the iterations may differ from their time by this factor."""
+OUTSIDE = 0.1
+"""Kernel time outside the iterations that count is mentioned from this share on."""
+
+
+_BECAUSE = {
+    "host": "mostly host-bound", "builds": "mostly program builds", "queued": "mostly queued",
+    "unknown": "cause not recorded", "short": "short gaps",
+}  # fmt: skip
+
+
+def _because(timed: Subject) -> str:
+    """Return the main cause of idle time. The gaps of a capture of graphs are by design; gaps may be work if much of
+    the work is not in the profile; a profiler that reads hardware counters makes gaps."""
+    if timed.is_capture:
+        return "by design"
+    if timed.lacks_work:
+        return "or missing work"
+    if timed.has_counters:
+        return "or by the profiler"
+    return _BECAUSE[timed.causes[0].why] if timed.causes else ""
+
+
+def _verdict(subject: Subject) -> str:
+    """Describe the profile and its time. A capture of graphs has no time of its own."""
+    captured = subject.alignment.profile.captured if subject.is_capture else ()
+    graphs = count(len({one.capture for one in captured}), "graph")
+    return f"Capture of {graphs}, which ran elsewhere. Here: {_times(subject)}" if captured else _times(subject)
+
+
+def _times(subject: Subject) -> str:
+    told = subject.steady.told
+    number, recorded = subject.count, len(told.all)
+    if not subject.measures.whole.kernels:
+        return "No kernel in the profile."
+    if told.part:
+        return f"{ms(subject.total_ns)} of kernels in the recorded part of iteration {told.steady[0]} ({told.part})."
+    without = ", without MIOpen Find" if any(cost.kernels for cost in subject.measures.searches.values()) else ""
+    if told.is_warm_up:
+        return f"{ms(subject.total_ns)} of kernels in the warm-up{without}; no iteration is known."
+    if not subject.has_iterations:
+        searched = sum(cost.timed_ns for cost in subject.measures.searches.values())
+        set_up = (subject.measures.whole.timed_ns or 0) - subject.total_ns - searched
+        if set_up > 0:
+            is_set_up = any(one.phase == "setup" for one in subject.alignment.links.passes)
+            what = "set-up" if is_set_up else "earlier work"
+            without += f"{' and' if without else ', without'} {ms(set_up)} of {what}"
+        return f"{ms(subject.total_ns)} of kernels{without}; no iterations are known."
+    of = f"{number:,} steady of {recorded:,}" if number != recorded else count(number, "iteration")
+    kind = f", {told.kinds[told.kind]}" if told.kinds[told.kind] else ""
+    kind += f" each{_others(told)}" if kind.endswith((" kernel", " kernels")) else ""
+    cold = ", may be cold" if told.may_be_cold else ""
+    kernels = ms(subject.each(subject.total_ns))
+    step = _step(subject)
+    per = "" if step else " per iteration"
+    if (devices := len(_computing(told))) > 1:
+        per = f" on {devices} GPUs{per}"
+    return f"{step}{kernels} of kernels{per} ({of}{kind}{cold}{_outside(subject)}){_guarded(subject)}."
+
+
+def _others(told: Iterations) -> str:
+    """Mention iterations of other kinds, which are in no number per iteration, if they have much of the kernel time."""
+    others = [one for one in told.all if one.kind != told.kind and one.kernels]
+    others_ns = sum(one.kernel_ns for one in others)
+    if others_ns <= OUTSIDE * sum(one.kernel_ns for one in told.all):  # also without any time
+        return ""
+    kinds = "another kind" if len({one.kind for one in others}) == 1 else "other kinds"
+    run, each = ("runs", "") if len(others) == 1 else ("run", " each")
+    return f"; {len(others):,} of {kinds} {run} {ms(others_ns / len(others))}{each}"
+
+
+def _outside(subject: Subject) -> str:
+    """Mention much kernel time before and after the iterations if nothing but the order of kernels shows these."""
+    told, whole_ns = subject.steady.told, subject.measures.whole.kernel_ns or 0
+    outside_ns = whole_ns - sum(one.kernel_ns for one in told.all)
+    if told.told_by != "repetition" or outside_ns <= OUTSIDE * whole_ns:  # also without any time
+        return ""
+    return f", found by repetition; {100 * outside_ns / whole_ns:.1f} % of the kernel time is in none"
+
+
+def _step(subject: Subject) -> str:
+    """Return ``18.84 ms per iteration (18.55 to 18.98 ms), ``; empty if the length of a step is not known."""
+    step = subject.step_time
+    if step is None or subject.timed is not subject:
+        return ""
+    least, most = min(step.steps_ns), max(step.steps_ns)
+    spread = f" ({ms(least)} to {ms(most)})" if most > SPREAD * least else ""
+    return f"{ms(step.step_ns)} per iteration{spread}, "
+
+
+def _guarded(subject: Subject) -> str:
+    """Mention a source that contradicts the time of the iterations: the distance between two iterations, or the log."""
+    step = subject.step_time
+    if step is None:
+        return ""
+    if len(step.windows) > 1 and subject.steady.told.told_by != "repetition":
+        last, first = step.windows[-1], step.windows[0]
+        apart = (last.begin_ns - first.begin_ns) / (last.place - first.place)
+        if apart > GUARD * step.step_ns:
+            return _apart(subject, step.windows, apart, GUARD * step.step_ns)
+    printed = {
+        event.number: event.duration_ns
+        for log in subject.alignment.logs
+        for event in log.events
+        if event.kind == "iteration" and event.duration_ns
+    }
+    told = subject.steady.told
+    both = [
+        (window.step_ns, printed[number])
+        for window in step.windows
+        if window.step_ns and (number := told.all[window.place].number) in printed
+    ]
+    own, others = sum(one for one, _ in both), sum(other for _, other in both)
+    if both and not own / GUARD <= others <= GUARD * own:
+        return f", but the log prints {ms(others / len(both))} per iteration"
+    return ""
+
+
+def _apart(subject: Subject, windows: Sequence[Window], apart: float, least: float) -> str:
+    """Say that iterations begin ``apart`` on average, or name the longest pause if most of them follow each other
+    within ``least``, as two parts of a recording do."""
+    pairs = [*pairwise(windows)]
+    if median([(other.begin_ns - one.begin_ns) / (other.place - one.place) for one, other in pairs]) > least:
+        return f", but an iteration begins only every {ms(apart)}"
+    one, other = max(pairs, key=lambda pair: pair[1].begin_ns - pair[0].begin_ns)
+    numbers = [subject.steady.told.all[window.place].number for window in (one, other)]
+    pause = other.begin_ns - one.begin_ns - (one.step_ns or 0)
+    return f", but {ms(pause)} pass between iterations {numbers[0]:,} and {numbers[1]:,}"
+
+
+def _evidence(alignment: Alignment) -> str:
+    """Count the kernels that have an operation and a layer, and name the evidence."""
+    links = alignment.links
+    is_kernel = alignment.profile.commands.is_kernel
+    parts = []
+    for what, words, unsure, known in (
+        ("an operation", links.operation_by, links.operation_unsure, bool(links.operations)),
+        ("a layer", links.layer_by, links.layer_unsure, bool(links.runs)),
+    ):
+        if known:
+            by = dict(
+                zip(WORDS[1:], np.bincount(words.column[is_kernel], minlength=len(WORDS))[1:].tolist(), strict=True)
+            )
+            evidence = ", ".join(word for word in EVIDENCE if by[word])
+            doubt = int(is_kernel[[*unsure]].sum()) if unsure else 0
+            parts.append(
+                f"{sum(by.values()):,} of {count(int(is_kernel.sum()), 'kernel')} have {what}"
+                + (f" ({evidence})" if evidence else "")
+                + (f", {doubt:,} with low confidence" if doubt else "")
+            )
+    return (
+        "; ".join(parts) + "." if parts else "No log, range or op names operations or layers: only kernels are known."
+    )
+
+
+def _first(subject: Subject) -> str:
+    first = subject.first_iteration
+    if first is None:
+        return ""
+    cold, usual, _ = first
+    return f"first iteration {ms(cold)}, then {ms(usual)} (median)"
+
+
+def _searches(subject: Subject) -> str:
+    costs = [cost for cost in subject.measures.searches.values() if cost.kernels]
+    if not costs:
+        return ""
+    ns, whole = sum(cost.timed_ns for cost in costs), subject.measures.whole.timed_ns
+    return f"{count(len(costs), 'search')} ran {ms(ns)} of kernels" + (
+        f", {percent(ns / whole)} of all kernel time" if whole else ""
+    )
+
+
+def _parts(parts: Counter[PartKey], iterations: int) -> tuple[Part, ...]:
+    """Return kernel time by primitive, most first; the computing kernels come before the auxiliary ones."""
+    by: Counter[tuple[str, bool]] = Counter()
+    whole: Counter[str] = Counter()
+    for (primitive, _, helps), ns in parts.items():
+        by[primitive, helps] += ns
+        whole[primitive] += ns
+    order = sorted(by, key=lambda key: (-whole[key[0]], key[0], key[1]))
+    return tuple(Part(primitive=key[0], helps=key[1], ns=round(by[key] / iterations)) for key in order if by[key])
+
+
+def _layers(subject: Subject) -> Iterator[LayerRow]:
+    parts: dict[LayerKey, Counter[PartKey]] = {}
+    for (key, part), ns in subject.makeup.layers.items():
+        of_layer = parts.get(key)
+        if of_layer is None:
+            of_layer = parts[key] = Counter()
+        of_layer[part] += ns
+    for row in subject.steady.layers:
+        if row.calls:
+            _, name, direction = row.key
+            yield LayerRow(
+                name=name,
+                direction=direction or "",
+                ns=subject.each(row.total_ns),
+                share=row.share,
+                host_ns=None if row.host_ns is None else subject.each(row.host_ns),
+                parts=_parts(parts.get(row.key) or Counter(), subject.count),
+            )
+
+
+def _tree(subject: Subject) -> tuple[TreeNode, ...]:
+    """The layers of a steady iteration with their operations and kernels."""
+
+    def node(of: Node) -> TreeNode:
+        return TreeNode(
+            kind=of.kind,
+            name=of.name,
+            ns=subject.each(of.total_ns),
+            kernels=of.total_kernels / subject.count,
+            parts=tuple(map(node, of.in_order())),
+        )
+
+    return node(layer_tree(subject.measures)).parts
+
+
+def _problem(subject: Subject, problem: Problem) -> ProblemRow:
+    limit = bound(problem, subject.gpu) if subject.gpu is not None else None
+    return ProblemRow(
+        name=problem.name,
+        primitive=problem.operation.primitive,
+        calls=problem.row.calls_per_iteration,
+        ns=subject.each(problem.ns),
+        share=subject.share(problem.ns),
+        gflops=problem.gflops,
+        solver=problem.solver,
+        driver=problem.operation.command or "",
+        of_peak=None if limit is None else limit.part,
+        bound="" if limit is None else limit.by,
+        saved_ns=None if limit is None or not limit.is_plausible else subject.each(problem.ns - limit.least_ns),
+        intensity=problem.flop / problem.bytes if problem.flop and problem.bytes else None,
+    )
+
+
+_AT_ONCE = 1 << 20
+"""Commands: a column of ten million takes 80 MB."""
+
+
+def _thumbnail(subject: Subject) -> Thumbnail | None:
+    """Use the device with the most commands: other devices may have other clocks."""
+    alignment = subject.alignment
+    commands, told = alignment.profile.commands, subject.steady.told
+    clock_of = {queue.index: alignment.profile.clock_of(queue.device) for queue in alignment.profile.queues}
+    clocks = [clock_of.get(queue, 0) for queue in commands.queues.values]
+    counts: Counter[int] = Counter()
+    for clock, number in zip(clocks, np.bincount(commands.queues.codes).tolist(), strict=False):
+        counts[clock] += number
+    if not counts:
+        return None
+    largest = min(counts, key=lambda clock: (-counts[clock], clock))
+    rows = np.flatnonzero(commands.has_times & (np.array(clocks) == largest)[commands.queues.codes])
+    if not len(rows):
+        return None
+    zero = int(commands.start_ns[rows].min())
+    span = int(commands.end_ns[rows].max()) - zero
+    if span <= 0:
+        return None
+    kinds = ["setup", "copies", "search", *(_kind(one.number, subject.steady) for one in told.all)]
+    numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+    kind_of_place = np.array([*map(numbers.__getitem__, kinds[3:]), numbers["setup"]])
+    bins = np.zeros((len(numbers), BINS))
+    long: list[tuple[int, int, int]] = []
+    begun, until = np.full(len(told.all), NEVER), np.full(len(told.all), NO)
+    used: dict[int, None] = {}
+    for begin in range(0, len(rows), _AT_ONCE):
+        own = rows[begin : begin + _AT_ONCE]
+        starts, ends = commands.start_ns[own] - zero, commands.end_ns[own] - zero
+        places, operation_of = told.place_of[own], np.asarray(alignment.links.operation_of)[own]
+        kind_of = kind_of_place[places]
+        kind_of[np.isin(operation_of, [*subject.measures.searches])] = numbers["search"]
+        kind_of[~commands.is_kernel[own]] = numbers["copies"]
+        used |= dict.fromkeys(kind_of[distinct(kind_of)[0]].tolist())
+        firsts, lasts = BINS * starts // span, BINS * ends // span
+        is_short = (firsts == lasts) & (lasts < BINS)  # nearly all: only thousands of kernels are as long as one bin
+        np.add.at(bins, (kind_of[is_short], firsts[is_short]), (BINS * (ends - starts) / span)[is_short])
+        long += zip(*(column[~is_short].tolist() for column in (kind_of, starts, ends)), strict=True)
+        inside = places != NONE
+        np.minimum.at(begun, places[inside], starts[inside])
+        np.maximum.at(until, places[inside], ends[inside])
+    for kind, start, end in long:
+        _fill(bins[kind], start, end, span)
+    names = list(numbers)
+    busy = {names[number]: bins[number].tolist() for number in used}
+    reached = {
+        told.all[place].number: (int(begun[place]), int(until[place]))
+        for place in np.flatnonzero(until != NO).tolist()
+        if subject.has_iterations
+    }
+    return Thumbnail(
+        span_ns=span,
+        busy=busy,
+        iterations=tuple(
+            (number, start / span, end / span, subject.steady.has(number))
+            for number, (start, end) in sorted(reached.items())
+        ),
+    )
+
+
+def _kind(number: int, steady: Steady) -> str:
+    return "steady" if steady.has(number) else "first" if number in steady.cold else "cut"
+
+
+def _fill(bins: NDArray[np.float64], start: int, end: int, span: int) -> None:
+    """Add to each bin the part of it that lies between ``start`` and ``end``."""
+    first, last = BINS * start // span, min(BINS * end // span, BINS - 1)
+    if first >= last:
+        bins[min(first, BINS - 1)] += BINS * (end - start) / span
+        return
+    bins[first] += first + 1 - BINS * start / span
+    for number in range(first + 1, last):
+        bins[number] += 1.0
+    bins[last] += BINS * end / span - last
+
+
+def _trust(subject: Subject) -> Iterator[tuple[str, str]]:
+    """Which iterations count; evidence with counts; low confidence; clocks."""
+    yield "Iterations", subject.steady.rule
+    if subject.timed is not subject:
+        yield "Iteration and idle time", f"from the run without MIOpen's log: {subject.timed.steady.rule}"
+    alignment, measures = subject.alignment, subject.measures
+    for what, evidence in (("operations", measures.operation_evidence), ("layers", measures.layer_evidence)):
+        by = {word: evidence[word] for word in EVIDENCE if word in evidence}
+        if by:
+            outside = evidence.get("")
+            words = [f"{word} {cost.kernels + cost.copies:,}" for word, cost in by.items()]
+            words += [f"none {outside.kernels + outside.copies:,}"] if outside is not None else []
+            yield f"Kernels and copies in {what}, by evidence", ", ".join(words)
+    unsure = len(alignment.links.layer_unsure | alignment.links.operation_unsure)
+    if measures.operation_at or alignment.net.layers:
+        yield "Low confidence", count(unsure, "link")
+    if alignment.links.contradictions:
+        yield "Contradictions", str(alignment.links.contradictions.total())
+    names = {device.index: device.name for device in alignment.profile.devices}
+    for device, clock in sorted(alignment.clocks.items()):
+        name = names.get(device, "")
+        said = (
+            "one clock for host and device" if clock == SAME else f"error {clock.error_ns / 1000:g} us ({clock.method})"
+        )
+        yield f"Clock of device {device}", f"{name}: {said}" if name else said
+    if alignment.log_clock is not None:
+        read = f", as read beside the run, to {alignment.log_clock.error_ns / 1000:g} us"
+        yield (
+            "Clock of the log",
+            f"UTC{alignment.log_clock.offset_ns / 3.6e12:+g} h{read * bool(alignment.log_clock.host_ns)}",
+        )
+
 
 __all__ = ["Report", "Section", "report_of", "subjects"]
 

@@ -3,6 +3,10 @@ and cells of its rows; the machine and versions, as far as the files of the run 
 
 Every number comes from `mio2trace.measures` or from a finding. Times are per steady iteration unless the name says
 otherwise.
+
+`records` is the report as one JSON document for programs: the same numbers as in the answer block, with units in their
+names. docs/report.schema.json is its schema. Unknown numbers are null. A new key does not change the version. Removing
+a key, or changing its meaning, raises `VERSION`.
 """
 
 from __future__ import annotations
@@ -10,21 +14,23 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
+import orjson
 
 from mio2trace.findings import Finding
-from mio2trace.findings.gpus import Gpu
 from mio2trace.findings.rule import WHOLE, ms, of_one
+from mio2trace.findings.subject import Gpu
 from mio2trace.kernels.names import distinct, short_kernel
 from mio2trace.measures.completeness import Completeness
 from mio2trace.measures.device_time import Busy
-from mio2trace.measures.device_time.gaps import Cause
+from mio2trace.measures.gaps import Cause
+from mio2trace.measures.iterations import PARTS, StepKind, StepTime
 from mio2trace.measures.statistics import fixed
-from mio2trace.measures.step_time import StepKind, StepTime
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.model.profile import Profile
-from mio2trace.outgoing import shortened, visible
+from mio2trace.outgoing import json_text, shortened, visible
 from mio2trace.ranks import RankTotal
 
 ROWS = 50
@@ -430,3 +436,83 @@ def versions(profiles: Sequence[Profile], libraries: Sequence[MiopenLog], names:
     found |= {f"gfx{match[1].lower()}" for name in kernels if (match := _ISA.search(name)) is not None}
     named = set(filter(is_product, devices))
     return {"gpu": sorted(named), "gfx": sorted(found), **{name: sorted(of) for name, of in values.items()}}
+
+
+VERSION = 1
+
+
+def records(report: Report) -> str:
+    """The document, indented."""
+    document = {
+        "schema": VERSION,
+        "generator": report.generator,
+        "title": report.title,
+        "inputs": list(report.inputs),
+        "notes": list(report.notes),
+        "left_out_runs": report.left_out,
+        "runs": [_run(section) for section in report.sections],
+    }
+    return json_text(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()) + "\n"
+
+
+def _run(section: Section) -> dict[str, Any]:
+    step = section.step
+    complete = section.completeness
+    return {
+        "name": section.name,
+        "machine": section.machine or None,
+        "verdict": section.verdict,
+        "completeness": None if complete is None else {"complete": complete.complete, "counts": dict(complete.counts)},
+        "steady_iterations": section.iterations,
+        "kernel_ns": section.kernel_ns,
+        "copy_ns": section.copy_ns,
+        "step": None if step is None else {**step.record(), "length_of_each_ns": list(step.steps_ns)},
+        "recording": None
+        if section.recording is None
+        else {"length_ns": section.recording.length_ns}
+        | {f"{name}_ns": getattr(section.recording, f"{name}_ns") for name in PARTS},
+        "idle": [
+            {
+                "why": one.why,
+                "gaps": one.count,
+                "ns": one.ns,
+                "longest_gap_ns": one.longest_ns,
+                "during": [{"name": n, "ns": ns} for n, ns in one.during],
+            }
+            for one in section.causes
+        ],
+        "layers": _listed(section, section.layers, section.no_layer),
+        "operations": _listed(section, section.operations, None),
+        "problems": _listed(section, section.problems, section.no_operation),
+        "kernels": _listed(section, section.kernels, None),
+        "findings": [finding.record() for finding in section.findings],
+        "log": [{"level": level, "count": number, "text": text} for level, number, text in section.log],
+    }
+
+
+def _listed(section: Section, rows: Sequence[ListRow], rest: Rest | None) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for row in rows:
+        cells: dict[str, Any] = {"name": row.name, "ns": row.ns, **_shares(section, row.ns)}
+        if isinstance(row, LayerRow):
+            cells["direction"] = row.direction or None
+        else:
+            cells["calls"] = row.calls
+        if isinstance(row, OperationRow):
+            cells["layer"] = row.layer or None
+        if isinstance(row, ProblemRow):
+            cells |= {
+                "primitive": row.primitive, "solver": row.solver or None, "gflops": row.gflops,
+                "command": row.driver or None,
+            }  # fmt: skip
+        found.append(cells)
+    if rest is not None:
+        found.append({"name": None, "outside": rest.name, "ns": rest.ns, **_shares(section, rest.ns)})
+    return found
+
+
+def _shares(section: Section, ns: int | None) -> dict[str, float | None]:
+    def percent(whole: int | None) -> float | None:
+        return None if ns is None or not whole else round(100 * ns / whole, 3)
+
+    return {"percent_of_kernel_time": percent(section.kernel_ns), "percent_of_step": percent(section.whole_step_ns)}

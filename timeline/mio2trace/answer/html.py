@@ -34,8 +34,8 @@ from mio2trace.answer.content import (
 from mio2trace.findings import Finding
 from mio2trace.findings.rule import ms, percent, rate
 from mio2trace.kernels.names import normalise
+from mio2trace.measures.iterations import PARTS
 from mio2trace.measures.statistics import fixed
-from mio2trace.measures.step_time import PARTS
 from mio2trace.ops.operation import primitive_name
 from mio2trace.outgoing import count, shortened, visible
 

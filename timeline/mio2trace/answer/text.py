@@ -25,8 +25,8 @@ from mio2trace.answer.content import (
 )
 from mio2trace.findings import Finding
 from mio2trace.findings.rule import ms, percent
+from mio2trace.measures.iterations import StepKind
 from mio2trace.measures.statistics import fixed
-from mio2trace.measures.step_time import StepKind
 from mio2trace.outgoing import count, shortened, visible, without_middle
 from mio2trace.ranks import EMPTY, Meeting, RankTotal, straggler, uncounted
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mio2trace.commands.console import (
+from mio2trace.commands import (
     Command,
     ProgressLine,
     Reading,

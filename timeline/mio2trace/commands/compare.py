@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 import mio2trace
-from mio2trace.commands import console
-from mio2trace.commands.console import coloured, put, say, show, tell, write
+from mio2trace import commands as console
+from mio2trace.commands import coloured, put, say, show, tell, write
 from mio2trace.outgoing import count, json_text, visible
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _path_of_picture(path: str | None, picture: str | None) -> str | None:
 def _draw(comparison: Comparison, sides: Sequence[Source], path: str) -> None:
     from mio2trace.comparing.picture import picture
     from mio2trace.files import replacing
-    from mio2trace.memory import without_garbage_collection
+    from mio2trace.machine import without_garbage_collection
     from mio2trace.writers import by_suffix, write
 
     form = by_suffix(path)

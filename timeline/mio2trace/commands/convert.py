@@ -14,7 +14,7 @@ import msgspec
 from click.core import ParameterSource
 
 from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse
-from mio2trace.commands.console import (
+from mio2trace.commands import (
     INCOMPLETE,
     Command,
     Progress,

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from mio2trace.commands.console import Command, Printing, TableCommand, printing_options, show, tell, write
-from mio2trace.one_thread import given_environment
+from mio2trace.commands import Command, Printing, TableCommand, printing_options, show, tell, write
+from mio2trace.machine import given_environment
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "firefox", "xdg-open", "open")
 EXTRAS = {

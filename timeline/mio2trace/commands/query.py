@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands.console import (
+from mio2trace.commands import (
     Command,
     Printing,
     complete_files,
@@ -85,8 +85,8 @@ def query(
       mio2trace query ds/ "slowest problems"
       mio2trace query --list
     """
+    from mio2trace import writers
     from mio2trace.queries import DATASET, shipped
-    from mio2trace.writers import read_back
 
     of_traces = shipped()
     queries = {**of_traces, **shipped(DATASET)}
@@ -118,7 +118,7 @@ def query(
         if len(files) > 1:
             raise click.UsageError("--perfetto needs one trace; leave it out to query the files of a run")
         if _is_trace(files):
-            read_back.check(Path(files[0]), notes, damaged=damaged)
+            writers.check(Path(files[0]), notes, damaged=damaged)
         from mio2trace import queries as engines
 
         answer = engines.answer_in_perfetto(files[0], sql, engines.engine(engine, download))
@@ -151,20 +151,20 @@ def _named(name: str, queries: Iterable[str]) -> str:
 
 
 def _is_trace(files: Sequence[str]) -> bool:
-    from mio2trace.writers import read_back
+    from mio2trace import writers
 
-    return len(files) == 1 and files[0] != "-" and os.path.isfile(files[0]) and read_back.is_ours(Path(files[0]))
+    return len(files) == 1 and files[0] != "-" and os.path.isfile(files[0]) and writers.is_ours(Path(files[0]))
 
 
 def _ask(files: Sequence[str], sql: str, notes: Notes, *, damaged: bool) -> Answer:
     """Run the query in SQLite, over a trace of ours or the trace of a run."""
-    from mio2trace.memory import without_garbage_collection
+    from mio2trace import writers
+    from mio2trace.machine import without_garbage_collection
     from mio2trace.queries import answer_in_sqlite
-    from mio2trace.writers import read_back
 
     with without_garbage_collection():
         if _is_trace(files):
-            return answer_in_sqlite(read_back.slices(Path(files[0]), notes=notes, damaged=damaged), sql)
+            return answer_in_sqlite(writers.slices(Path(files[0]), notes=notes, damaged=damaged), sql)
         return answer_in_sqlite(_drawn(files), sql)
 
 

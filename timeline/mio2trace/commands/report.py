@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import mio2trace
-from mio2trace.commands import console
-from mio2trace.commands.console import (
+from mio2trace import commands as console
+from mio2trace.commands import (
     INCOMPLETE,
     Command,
     Reading,
@@ -140,7 +140,7 @@ def written(made: Report, form: str) -> str:
 
         return comment(made)
     if form == "json":
-        from mio2trace.answer.records import records
+        from mio2trace.answer.content import records
 
         return records(made)
     from mio2trace.answer.text import lines

@@ -10,7 +10,7 @@ import shutil
 
 import click
 
-from mio2trace.commands.console import (
+from mio2trace.commands import (
     Command,
     Reading,
     choice_option,
@@ -23,7 +23,7 @@ from mio2trace.commands.console import (
     tell,
     write,
 )
-from mio2trace.one_thread import given_environment
+from mio2trace.machine import given_environment
 
 SECONDS = click.FloatRange(min=0, min_open=True)
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from mio2trace.commands import console
-from mio2trace.commands.console import places, process_cells, say, show, write
+from mio2trace import commands as console
+from mio2trace.commands import places, process_cells, say, show, write
 from mio2trace.notes import InputError, Notes
 from mio2trace.outgoing import count, json_text
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands import console as options
-from mio2trace.commands.console import say, write
-from mio2trace.commands.console import show as show_table
+from mio2trace import commands as options
+from mio2trace.commands import say, write
+from mio2trace.commands import show as show_table
 from mio2trace.outgoing import count
 
 if TYPE_CHECKING:

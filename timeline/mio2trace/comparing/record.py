@@ -106,7 +106,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     samples_ns: tuple[float, ...]
     mean_ns: float
     steps: tuple[tuple[str, tuple[float, ...]], ...] = ()
-    """The length of each steady step and of each of its parts (`mio2trace.measures.step_time`), by name; empty if the
+    """The length of each steady step and of each of its parts (`mio2trace.measures.iterations`), by name; empty if the
     source does not show them."""
     first_ns: float | None = None
     find_ns: float = 0

@@ -43,7 +43,7 @@ from mio2trace.outgoing import shortened, visible
 from mio2trace.privacy import Cleaner
 from mio2trace.snapshot import is_dataset
 from mio2trace.trace import Args, Slice
-from mio2trace.writers.read_back import is_ours, opened, slices
+from mio2trace.writers import is_ours, opened, slices
 
 _HEAD = 1 << 16
 _SEVERAL = (b'"processes":[{', b"clock.processes[0]", b'"runs":[{', b"runs[0].name", b'"comparison":{', b"comparison.a")

@@ -30,7 +30,7 @@ from mio2trace.answer import report_of
 from mio2trace.conversion import convert, what_is_missing
 from mio2trace.dataset.rows import Data, arrow_codes, arrow_table, failed_run, of_rows, tables_of
 from mio2trace.files import TABLES_SUFFIX
-from mio2trace.memory import give_back_freed_memory, without_garbage_collection
+from mio2trace.machine import give_back_freed_memory, without_garbage_collection
 from mio2trace.notes import InputError, Notes
 from mio2trace.outgoing import count, shortened, visible
 from mio2trace.privacy import Cleaner

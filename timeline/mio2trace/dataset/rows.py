@@ -26,12 +26,11 @@ from mio2trace.comparing.record import facts
 from mio2trace.findings import findings
 from mio2trace.kernels import KernelFact, role
 from mio2trace.measures import Measures
-from mio2trace.measures.counters import measured
-from mio2trace.measures.device_time import has_common_clock
-from mio2trace.measures.device_time.launches import queued_ns
+from mio2trace.measures.cost import measured
+from mio2trace.measures.device_time import has_common_clock, queued_ns
 from mio2trace.measures.executions import printed_times
+from mio2trace.measures.iterations import PARTS, marked_of
 from mio2trace.measures.statistics import mean, median
-from mio2trace.measures.step_time import PARTS, marked_of
 from mio2trace.model import Column
 from mio2trace.model.choices import Gemm
 from mio2trace.model.log import FrameworkLog

@@ -11,10 +11,10 @@ import numpy as np
 
 from mio2trace.align import Alignment
 from mio2trace.align.clocks.axis import FAR_NS
-from mio2trace.draw import by_name, counters, device, framework, host
-from mio2trace.draw.base import Ids, TimeBase, first_starts, time_base
-from mio2trace.draw.by_name import Tracks
+from mio2trace.draw import device, extra, host
+from mio2trace.draw.base import Ids, TimeBase, first_starts, framework_beside, time_base
 from mio2trace.draw.device import Fold
+from mio2trace.draw.extra import Tracks
 from mio2trace.draw.selection import Chosen, Selection, choose, steady_iteration, steady_iterations
 from mio2trace.measures import Measures
 from mio2trace.model.log import FrameworkLog
@@ -77,7 +77,7 @@ class _Profile(NamedTuple):
     base: TimeBase
     device: device.DeviceSide
     host: host.HostSide
-    rows: by_name.ByNameSide | None
+    rows: extra.ByNameSide | None
 
 
 class _Numbers:
@@ -109,7 +109,7 @@ class _Run:
             other = f"profile {number + 1}" if number and not named else ""
             suffix = (f" of {other}" if other and not of_framework else "") + of
             if number and of_framework:
-                beside = framework.beside(alignment, self.profiles[0].base, reach, notes)
+                beside = framework_beside(alignment, self.profiles[0].base, reach, notes)
                 if beside is None:
                     self.left_out.append(alignment)
                     continue
@@ -133,12 +133,12 @@ class _Run:
             rows = None
             if options.tracks:
                 name = f" of {process}{of}" if process else suffix
-                rows = by_name.ByNameSide(alignment, base, side, options.tracks, numbers.device, name, numbers.ids)
+                rows = extra.ByNameSide(alignment, base, side, options.tracks, numbers.device, name, numbers.ids)
                 numbers.device += 100_000  # they are numbered when they are filled
             self.profiles.append(_Profile(alignment, base, side, seen, rows))
         self.parts: list[_Part] = [side for one in self.profiles for side in (one.device, one.host)]
         if not run.measures:
-            self.parts.append(by_name.PrintedSide(run.logs, numbers.host, notes, numbers.ids, of))
+            self.parts.append(extra.PrintedSide(run.logs, numbers.host, notes, numbers.ids, of))
             numbers.host += 1
         elif run.measures[0].alignment.profile.framework.nodes and any(log.layers for log in run.logs):
             notes.add(
@@ -211,7 +211,7 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
             for number, (run, one, chosen) in enumerate(profiles)
         },
         arrows=tuple(partial(one.host.arrows, run.origin) for run, one, _ in profiles if options.host_calls != "none"),
-        counter_descriptions=counters.DESCRIPTIONS,
+        counter_descriptions=extra.DESCRIPTIONS,
         in_view=partial(_in_view, profiles),
         steady=partial(_steady, profiles),
         groups=tuple(_group(one, number) for number, (_, one, _) in enumerate(profiles)),
@@ -259,8 +259,8 @@ def _counters(one: _Profile, origin: int, last: int, chosen: Chosen | None) -> I
     """Return the device's counters; if only a part is drawn, from its beginning to its end."""
     alignment = one.alignment
     if chosen is None:
-        yield from counters.events(alignment, one.base, one.device, origin, last)
-        yield from counters.rate_events(alignment, one.base, one.device, origin, None)
+        yield from extra.events(alignment, one.base, one.device, origin, last)
+        yield from extra.rate_events(alignment, one.base, one.device, origin, None)
         return
     facts = {position: fact for position, fact in alignment.facts.items() if chosen.drawn[position]}
     part = msgspec.structs.replace(alignment, facts=facts)
@@ -268,8 +268,8 @@ def _counters(one: _Profile, origin: int, last: int, chosen: Chosen | None) -> I
     if first is None or end is None:
         return
     both: tuple[Iterator[CounterValue | CounterValues], ...] = (
-        counters.events(part, one.base, one.device, origin, end),
-        counters.rate_events(alignment, one.base, one.device, origin, chosen),
+        extra.events(part, one.base, one.device, origin, end),
+        extra.rate_events(alignment, one.base, one.device, origin, chosen),
     )
     for events in both:
         yield from _within(single(events), first - origin, end - origin)
@@ -315,7 +315,7 @@ def _process_clocks(profiles: Sequence[_Profile]) -> dict[str, object]:
 
 
 _ByProfile = device.DeviceSide | host.HostSide
-_Part = device.DeviceSide | host.HostSide | by_name.ByNameSide | by_name.PrintedSide
+_Part = device.DeviceSide | host.HostSide | extra.ByNameSide | extra.PrintedSide
 
 
 def _beside(reach: tuple[int, int] | None, alignment: Alignment, base: TimeBase, notes: Notes) -> TimeBase:

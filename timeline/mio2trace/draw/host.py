@@ -28,8 +28,12 @@ from mio2trace.draw.base import (
     ROW,
     Axis,
     Ids,
+    Nodes,
     TimeBase,
+    allocators,
+    execution_columns,
     flags,
+    inputs_args,
     layer_args,
     merged,
     on_axis,
@@ -38,10 +42,8 @@ from mio2trace.draw.base import (
     short_name,
     told,
 )
+from mio2trace.draw.containers import FirstFit, distinct, operation_args, packed_spans, source_args
 from mio2trace.draw.device import DeviceSide
-from mio2trace.draw.device.containers import operation_args, source_args
-from mio2trace.draw.framework import Nodes, allocators, execution_columns, inputs_args
-from mio2trace.draw.lanes import FirstFit, distinct, packed_spans
 from mio2trace.draw.selection import Chosen
 from mio2trace.measures import Measures
 from mio2trace.model.log import FrameworkLog

@@ -6,9 +6,8 @@ docs/findings.md describes each rule. No rule fires for an effect that the profi
 from __future__ import annotations
 
 from mio2trace.findings import kernels, pauses, trust
-from mio2trace.findings.gpus import GPUS, Gpu, gpu_of
 from mio2trace.findings.rule import SEVERITIES, Finding, Found, Rule, Severity, severity_of
-from mio2trace.findings.subject import Problem, Subject
+from mio2trace.findings.subject import GPUS, Gpu, Problem, Subject, gpu_of
 
 __all__ = [
     "GPUS", "RULES", "SEVERITIES", "Finding", "Found", "Gpu", "Problem", "Rule", "Severity", "Subject", "findings",

@@ -13,9 +13,8 @@ import msgspec
 import numpy as np
 
 from mio2trace.align import NONE
-from mio2trace.findings.gpus import Gpu
 from mio2trace.findings.rule import SEVERITIES, Found, Rule, Severity, ms, percent, rate, severity_of
-from mio2trace.findings.subject import Problem, Subject, drivers
+from mio2trace.findings.subject import Gpu, Problem, Subject, drivers
 from mio2trace.measures.statistics import median
 from mio2trace.model.tables import distinct, summed
 from mio2trace.ops.choices import best

@@ -16,11 +16,10 @@ from mio2trace.findings.rule import Found, Rule, Severity, ms, percent, severity
 from mio2trace.findings.subject import MOST_LOST, Problem, Subject, drivers
 from mio2trace.kernels.names import normalise
 from mio2trace.measures.cost import Bandwidth, bandwidth
-from mio2trace.measures.device_time import Busy, Window
-from mio2trace.measures.device_time.busy import Covered, Exposed, class_of_kernel, exposed_copies
-from mio2trace.measures.device_time.gaps import WAITS, Cause
+from mio2trace.measures.device_time import Busy, Covered, Exposed, Window, class_of_kernel, exposed_copies
+from mio2trace.measures.gaps import WAITS, Cause
+from mio2trace.measures.iterations import StepTime
 from mio2trace.measures.statistics import deviation, mean, median
-from mio2trace.measures.step_time import StepTime
 from mio2trace.ops.operation import Operation
 from mio2trace.outgoing import count
 

@@ -23,14 +23,11 @@ from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.kernels.blas import find_parts
-from mio2trace.measures.completeness import Completeness, completeness
+from mio2trace.measures.completeness import Completeness, completeness, late_ns
 from mio2trace.measures.cost import Cost, Sums, duration, grouped, total, whole
-from mio2trace.measures.device_time import has_common_clock
-from mio2trace.measures.device_time.launches import Launches
+from mio2trace.measures.device_time import Launches, has_common_clock
 from mio2trace.measures.executions import Execution, Executions, LayerKey
-from mio2trace.measures.late_ends import late_ns
-from mio2trace.measures.makeup import Makeup, makeup
-from mio2trace.measures.ranking import Forms, forms_of, host_spans, is_naive
+from mio2trace.measures.ranking import Forms, Makeup, forms_of, host_spans, is_naive, makeup
 from mio2trace.measures.steady import Steady
 from mio2trace.model.tables import NO, Numbers, distinct, firsts, summed
 from mio2trace.ops.operation import Operation, problem_name
@@ -277,7 +274,7 @@ class Measures:
 
     @cached_property
     def late_ns(self) -> Numbers:
-        """By how much the end of each command is late at least (`mio2trace.measures.late_ends`)."""
+        """By how much the end of each command is late at least (`mio2trace.measures.completeness`)."""
         return late_ns(self.alignment.profile)
 
     @cached_property

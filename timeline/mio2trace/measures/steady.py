@@ -24,11 +24,10 @@ from mio2trace.align import NONE
 from mio2trace.align.exact import layer_of_range, may_be_layer
 from mio2trace.align.ranges import OpenRanges
 from mio2trace.measures.cost import Cost, Sums
-from mio2trace.measures.device_time import Busy, DeviceTime, Window
-from mio2trace.measures.device_time.busy import Span
-from mio2trace.measures.device_time.gaps import Cause, causes
+from mio2trace.measures.device_time import Busy, DeviceTime, Span, Window
 from mio2trace.measures.executions import LayerKey
-from mio2trace.measures.iterations import Iterations, iterations_of
+from mio2trace.measures.gaps import Cause, causes
+from mio2trace.measures.iterations import Iterations, StepTime, iterations_of, step_time
 from mio2trace.measures.ranking import (
     Form,
     Key,
@@ -41,7 +40,6 @@ from mio2trace.measures.ranking import (
     ranked,
 )
 from mio2trace.measures.statistics import part_of
-from mio2trace.measures.step_time import StepTime, step_time
 from mio2trace.model.profile import Profile
 from mio2trace.model.tables import (
     NEVER,

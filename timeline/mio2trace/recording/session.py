@@ -30,14 +30,13 @@ import orjson
 
 import mio2trace
 from mio2trace.files import replacing
+from mio2trace.machine import given_environment
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
-from mio2trace.machine import given_environment
 from mio2trace.outgoing import count
 from mio2trace.readers import PROFILES
 from mio2trace.readers.base import Reader, ReadOptions
-from mio2trace.recording import NONE, Asked, Plan, Profiler, plan, rank_of
-from mio2trace.recording import Outcome, run
+from mio2trace.recording import NONE, Asked, Outcome, Plan, Profiler, plan, rank_of, run
 from mio2trace.source import ARCHIVE_SCHEMA, MANIFEST, MAX_EXPANSION, Source
 
 _PREFIXES = ("MIOPEN_", "HIP_", "HSA_", "ROCR_", "ROCBLAS_", "HIPBLASLT_", "ROCPROF", "AMD_", "GPU_")

@@ -23,8 +23,8 @@ from mio2trace.kernels import KernelFact
 from mio2trace.kernels.blas import find_parts
 from mio2trace.kernels.names import kernel_name
 from mio2trace.measures import Measures, duration, total
-from mio2trace.measures.counters import MEASURED, Measured, measured, plain, together
-from mio2trace.measures.device_time.launches import launch_times, queue_ns
+from mio2trace.measures.cost import MEASURED, Measured, measured, plain, together
+from mio2trace.measures.device_time import launch_times, queue_ns
 from mio2trace.measures.ranking import Key, Ranking, SteadyCost
 from mio2trace.measures.statistics import deviation, part_of, percent, quantile
 from mio2trace.model.choices import Gemm

@@ -16,7 +16,7 @@ import numpy as np
 from mio2trace.align import NONE
 from mio2trace.measures import Measures
 from mio2trace.measures.cost import bandwidth
-from mio2trace.measures.device_time.launches import launch_times
+from mio2trace.measures.device_time import launch_times
 from mio2trace.model.miopen import Command, MiopenLog
 from mio2trace.ops.command import CutError, NotPlainError, offered, offered_bench, parse, refusal, split
 from mio2trace.ops.families import launches
@@ -297,7 +297,7 @@ PLACE = ("layer", "layer_direction", "iteration", "source")
 """Columns that show where an operation ran: the layer, the direction (forward or backward), the iteration, and the line
 of the program that launched it."""
 LAUNCHED = ("api", "in_queue")
-"""Columns with the launches of an operation (`mio2trace.measures.device_time.launches`)."""
+"""Columns with the launches of an operation (`mio2trace.measures.device_time`)."""
 EACH = ("kernel", "percent_of_kernel_time", "kernels", "gflops", *LAUNCHED, "helpers", "transposes", "sure")
 """Columns of an operation. ``helpers`` is a part of ``kernel`` (im2col, fills, transposes, ...), ``transposes`` a part
 of ``helpers``. ``percent_of_kernel_time``: of the kernel time of the whole recording. ``sure``: false if a link has low

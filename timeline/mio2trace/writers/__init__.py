@@ -1,14 +1,27 @@
-"""Writers take a `Trace` and know no source format. A new output is one module and one row of `WRITERS`."""
+"""Writers take a `Trace` and know no source format. A new output is one module and one row of `WRITERS`.
+
+Traces of ours are read again: their slices, in any form, compressed or not. A file may come from a stranger. It is
+reported if it was changed, is cut off, or has parts that are not ours.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import gzip
+import io
+import os
 import re
+import zlib
+from collections import deque
 from collections.abc import Iterator
-from typing import BinaryIO, Protocol
+from pathlib import Path
+from typing import BinaryIO, Protocol, cast
 
+from mio2trace.notes import InputError, Notes
+from mio2trace.source import FREE_EXPANSION, MAX_EXPANSION
 from mio2trace.trace import Slice, Trace
 from mio2trace.writers import chrome_json, native
-from mio2trace.writers.ending import Counted, Found, Packed, Written
+from mio2trace.writers.ending import Checked, Counted, Found, Packed, Written
 
 
 class Writer(Protocol):
@@ -77,4 +90,107 @@ def suffixes() -> list[str]:
     return [form + end for writer in WRITERS for form in writer.SUFFIXES for end in ("", ".gz")]
 
 
-__all__ = ["WRITERS", "Writer", "Written", "by_suffix", "suffixes", "write"]
+# -- Traces of ours, read again ----------------------------------------------------------------------------------------
+
+_GZIP = b"\x1f\x8b"
+_HEAD = 4096
+"""Bytes in which each form names the program that wrote it."""
+_PIECE = 16
+"""Bytes of a piece; zlib returns nothing of a piece with damage."""
+_GENERATOR = b"mio2trace "
+_FAULTS = EOFError, zlib.error, gzip.BadGzipFile
+NO_SUM = "trace without a checksum, of mio2trace 0.2 or changed by a program or a person: damage would not show"
+REWRITTEN = "trace that another program wrote again: its checksum cannot be verified, its number of slices is right"
+
+
+def is_ours(path: Path) -> bool:
+    """Return whether this program wrote the trace. Raises OSError if it cannot be read."""
+    return _writer(path) is not None
+
+
+def _writer(path: Path) -> Writer | None:
+    head = _head(path)
+    return next((writer for writer in WRITERS if writer.LOOKS.match(head) and _GENERATOR in head), None)
+
+
+def _head(path: Path) -> bytes:
+    """Return the first bytes, decompressed, as far as possible."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    if not head.startswith(_GZIP):
+        return head
+    unpacker, out = zlib.decompressobj(31), b""
+    with contextlib.suppress(zlib.error):
+        for at in range(0, len(head), _PIECE):
+            out += unpacker.decompress(head[at : at + _PIECE], _HEAD)
+    return out[:_HEAD]
+
+
+def slices(
+    path: Path, category: str | None = None, notes: Notes | None = None, *, damaged: bool = False
+) -> Iterator[Slice]:
+    """Yield the slices of a category, or all; none for a file that is not ours.
+
+    Raises `InputError` after the last of them if the file was changed or cut off. With ``damaged`` that is a note, and
+    so are doubts that cannot be checked. Raises OSError if the file cannot be read.
+    """
+    writer = _writer(path)
+    if writer is None:
+        return
+    notes = Notes() if notes is None else notes
+    found = Found()
+    faults: list[str] = []
+    with path.open("rb") as file:
+        packed = file.read(len(_GZIP)) == _GZIP
+        file.seek(0)
+        most = max(FREE_EXPANSION, MAX_EXPANSION * os.fstat(file.fileno()).st_size) if packed else None
+        checked = Checked(cast(BinaryIO, gzip.GzipFile(fileobj=file)) if packed else file, most)
+        reader = io.BufferedReader(checked, 1 << 18)
+        try:
+            yield from writer.slices(cast(BinaryIO, reader), category, found)
+        except _FAULTS as error:
+            faults.append("file cut off" if isinstance(error, EOFError) else f"gzip data damaged: {error}")
+    if checked.too_large and most is not None:
+        raise InputError(
+            f"{path}: once decompressed, more than {most // 1_000_000} MB and {MAX_EXPANSION} times its size"
+        )
+    faults += _faults(found, checked)
+    if faults:
+        said = f"{path.name}: not as mio2trace wrote it: {', '.join(faults)}"
+        if not damaged:
+            raise InputError(f"{said}; --damaged reads what is left of it")
+        notes.add(said)
+    elif found.end is None:
+        notes.remark(NO_SUM, path.name)
+    elif found.is_rewritten:
+        notes.remark(REWRITTEN, path.name)
+
+
+def check(path: Path, notes: Notes, *, damaged: bool) -> None:
+    """Read a trace of ours only to check it. Raises like `slices`."""
+    deque(slices(path, "", notes, damaged=damaged), 0)
+
+
+def _faults(found: Found, checked: Checked) -> Iterator[str]:
+    end = found.end
+    if found.is_cut:
+        yield "file cut off"
+    if found.goes_on:
+        yield "something follows its end"
+    if found.unread:
+        yield f"{found.unread} of its {'parts' if found.is_rewritten else 'lines or packets'} cannot be read"
+    if found.unended:
+        yield f"{found.unended} slices do not end"
+    if end is not None and end.slices != found.slices:
+        yield f"{found.slices} of {end.slices} slices"
+    if end is not None and not found.is_rewritten and not checked.agrees(end):
+        yield "its checksum differs"
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """Open the trace's bytes, decompressed."""
+    with path.open("rb") as file:
+        packed = file.read(2) == _GZIP
+        file.seek(0)
+        yield gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[misc]

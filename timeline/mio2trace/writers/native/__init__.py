@@ -34,6 +34,6 @@ def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
 
 def slices(file: BinaryIO, category: str | None = None, found: Found | None = None) -> Iterator[Slice]:
     """Yield the slices of a category, or all, each when it ends; other findings go into ``found``."""
-    from mio2trace.writers.native.reader import slices
+    from mio2trace.writers.native.packets import slices
 
     return slices(file, category, Found() if found is None else found)

@@ -1,4 +1,5 @@
-"""TracePacket and its content, by the numbers in perfetto_trace.proto (perfetto-chrome-trace.md 3); then the wire.
+"""TracePacket and its content, by the numbers in perfetto_trace.proto (perfetto-chrome-trace.md 3); the wire; and the
+slices of a native trace of ours, read back.
 
 A single message is built from the inside out; the caller encodes repeated parts once and keeps them. Many packets at
 once are rows of a table of bytes, and what a row has not got is left out. A field of the packets is a column of the
@@ -9,14 +10,16 @@ bytes; the next field overwrites what is too much.
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mio2trace.trace import Trace
+from mio2trace.trace import Slice, Trace
+from mio2trace.writers.ending import End, Found
 
 PACKET = 1
 CLOCK_SNAPSHOT, TIMESTAMP, SEQUENCE, TRACK_EVENT, INTERNED, FLAGS = 6, 8, 10, 11, 12, 13
@@ -347,3 +350,156 @@ def _windows(text: _Bytes, width: int) -> NDArray[Any]:
     """Return the bytes from each place on as one item."""
     kind = np.uint64 if width == _WORD else f"V{width}"
     return np.ndarray((len(text) - width + 1,), kind, text, 0, (1,))
+
+
+# -- Slices with their arguments, read back. For any bytes it ends, and reports damage. --------------------------------
+
+_CHUNK = 1 << 20
+_LARGEST = 1 << 26
+"""Bytes of a packet; a larger one was not written by this program."""
+_BEGINS, _END = b"\x48\x01", b"\x48\x02"
+"""The beginnings of our events, by their type; a counter's is neither."""
+_ENDING = re.compile(rf"{END_MARK} slices=(\d{{1,18}}) crc32=([0-9a-f]{{{CRC_TAIL}}})".encode())
+_TIMES = 1 << 63
+
+
+class _Row:
+    """The state of a packet sequence, which is a track of ours."""
+
+    def __init__(self) -> None:
+        self.texts: dict[tuple[int, int], str] = {}
+        self.counted = False
+        self.at = 0
+        self.open: list[tuple[int, bytes, str] | None] = []
+
+
+def slices(file: BinaryIO, category: str | None, found: Found) -> Iterator[Slice]:
+    """Yield the slices of a category, or all, each when it ends."""
+    rows: dict[int, _Row] = {}
+    promised = False
+    for packet in _packets(file, found):
+        if found.end is not None:
+            found.goes_on = True
+            found.end = None
+        try:
+            held = dict(fields(packet))
+            row = rows.setdefault(_int(held, SEQUENCE), _Row())
+            if INTERNED in held:
+                for table, entry in fields(_bytes(held, INTERNED)):
+                    one = dict(fields(_is_bytes(entry)))
+                    row.texts[table, _int(one, 1)] = _bytes(one, 2).decode()
+            if DEFAULTS in held:
+                row.counted = _int(dict(fields(_bytes(held, DEFAULTS))), CLOCK_ID) >= COUNTED
+            if FOR_TESTING in held:
+                mark = _bytes(dict(fields(_bytes(held, FOR_TESTING))), 1)
+                promised |= mark == BEGIN_MARK.encode()
+                if (end := _ENDING.fullmatch(mark)) is not None:
+                    found.end = End(int(end[1]), int(end[2], 16), CRC_TAIL)
+            if TRACK_EVENT not in held:
+                continue
+            event = _bytes(held, TRACK_EVENT)
+            row.at = _int(held, TIMESTAMP) + (row.at if row.counted else 0)
+            if event.startswith(_BEGINS):
+                found.slices += 1
+                row.open.append(None)  # a slice that cannot be read also begins
+                row.open[-1] = _begin(row, event, category)
+            elif event == _END:
+                if not row.open:
+                    raise ValueError("an end without a slice")
+                if (begun := row.open.pop()) is not None:
+                    start, body, of_category = begun
+                    if not start <= row.at < _TIMES:
+                        raise ValueError("a slice that ends before it begins")
+                    name = row.texts[NAMES, _int(dict(fields(body)), NAME)]
+                    yield Slice(_int(held, SEQUENCE), start, row.at - start, name, of_category, _args(row, body))
+        except (ValueError, KeyError):
+            found.unread += 1
+    found.unended = sum(len(row.open) for row in rows.values())
+    found.is_cut |= promised and found.end is None and not found.goes_on
+
+
+def _begin(row: _Row, event: bytes, category: str | None) -> tuple[int, bytes, str] | None:
+    """Return the start of a slice of the category, with its event and category; None for any other packet."""
+    for number, value in fields(event):
+        if number == CATEGORY:
+            of_category = row.texts[CATEGORIES, _is_int(value)]
+            return (row.at, event, of_category) if category in (None, of_category) else None
+    raise ValueError("a slice without a category")
+
+
+def _args(row: _Row, event: bytes) -> dict[str, Any]:
+    return dict(_annotation(row, _is_bytes(body), 2) for number, body in fields(event) if number == ANNOTATION)
+
+
+def _annotation(row: _Row, body: bytes, deepest: int) -> tuple[str, Any]:
+    """Return an argument's name and its value; None for a value of a type that this program does not write."""
+    if not deepest:
+        raise ValueError("arguments deeper than ours")
+    key, inside = "", {}
+    value: str | int | float | None = None
+    for number, held in fields(body):
+        if number == REAL:
+            value = real_of(_is_bytes(held))
+        elif number == ENTRIES:
+            inner, inside_value = _annotation(row, _is_bytes(held), deepest - 1)
+            inside[inner] = inside_value
+        elif number == KEY:
+            key = row.texts[KEYS, _is_int(held)]
+        elif number == INT:
+            whole = _is_int(held)
+            value = whole - (1 << 64) if whole >> 63 else whole
+        elif number == TEXT:
+            value = row.texts[TEXTS, _is_int(held)]
+        elif number == BOOL:
+            value = bool(_is_int(held))
+    return key, inside or value
+
+
+def _packets(file: BinaryIO, found: Found) -> Iterator[bytes]:
+    data, at = b"", 0
+    while True:
+        missing = _CHUNK
+        try:
+            if at >= len(data):
+                raise IndexError
+            if data[at] != 0x0A:
+                raise ValueError("no packet")
+            size, body = read_varint(data, at + 1)
+            if size > _LARGEST:
+                raise ValueError("no packet of ours")
+            if body + size > len(data):
+                # A packet of many chunks is read at once: reading it again for each chunk takes quadratic time.
+                missing = max(_CHUNK, body + size - len(data))
+                raise IndexError
+        except ValueError:
+            found.unread += 1
+            return
+        except IndexError:
+            more = file.read(missing)
+            if not more:
+                found.is_cut |= at < len(data)
+                return
+            data, at = data[at:] + more, 0
+            continue
+        yield data[body : body + size]
+        at = body + size
+
+
+def _int(held: dict[int, int | bytes], number: int) -> int:
+    return _is_int(held.get(number, 0))
+
+
+def _bytes(held: dict[int, int | bytes], number: int) -> bytes:
+    return _is_bytes(held.get(number, b""))
+
+
+def _is_int(value: int | bytes) -> int:
+    if not isinstance(value, int):
+        raise ValueError("no integer")
+    return value
+
+
+def _is_bytes(value: int | bytes) -> bytes:
+    if not isinstance(value, bytes):
+        raise ValueError("no bytes")
+    return value

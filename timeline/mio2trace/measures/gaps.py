@@ -10,7 +10,7 @@ A gap ends with a command. The causes of gaps longer than a microsecond are:
 * ``unknown``: no calls are recorded on a common clock.
 
 Gaps up to a microsecond are ``short``. Gaps in which unrecorded work ran are not idle time
-(`mio2trace.measures.device_time.launches`).
+(`mio2trace.measures.device_time`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.ranges import is_step
-from mio2trace.measures.device_time import DeviceTime, has_common_clock
-from mio2trace.measures.device_time.busy import Covered, Span
+from mio2trace.measures.device_time import Covered, DeviceTime, Span, has_common_clock
 from mio2trace.model.profile import Range
 from mio2trace.model.tables import NO, Numbers, Pool, added, by_code
 from mio2trace.ops.ranges import shown_text

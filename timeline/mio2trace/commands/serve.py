@@ -1,7 +1,7 @@
-"""``mio2trace view``: serve one trace to the Perfetto UI, and open it at the right place. Only this page can load it
-from this machine.
+"""Commands that serve: ``mio2trace view`` a trace to the Perfetto UI, ``mio2trace mcp`` the commands to agents.
 
-The site asks this machine for the file (perfetto-chrome-trace.md 4). A bundle of the UI can also be served from here.
+`view` opens the UI at the right place. Only this page can load the trace from this machine. The site asks this machine
+for the file (perfetto-chrome-trace.md 4). A bundle of the UI can also be served from here.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from typing import Any
 
 import click
 
-from mio2trace.commands.console import Command, damaged_option, flag, say, tell
+from mio2trace.commands import Command, complete_files, damaged_option, flag, say, size, tell
 from mio2trace.notes import InputError, Notes
 from mio2trace.trace import Slice
-from mio2trace.writers.read_back import opened, slices
+from mio2trace.writers import opened, slices
 
 UI = "https://ui.perfetto.dev"
 PORT = 9001
@@ -383,3 +383,53 @@ def view(trace: str, offline: bool, keep: bool, port: int | None, damaged: bool,
 
             webbrowser.open(link)
         server.serve_until_done()
+
+
+# -- The commands as tools for agents and other programs ---------------------------------------------------------------
+
+_SDK = "pip install 'mio2trace[mcp]'"
+
+
+@click.command(cls=Command, no_args_is_help=True)
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...", shell_complete=complete_files)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1, max=1e6),
+    default=120,
+    show_default=True,
+    metavar="SECONDS",
+    help="A call that takes longer is stopped.",
+)
+@click.option(
+    "--memory-limit",
+    type=size,
+    metavar="SIZE",
+    help="A call that needs more, such as 8GB, is stopped. Default: half of the machine's memory.",
+)
+@click.option(
+    "--max-answer",
+    type=size,
+    default="100KB",
+    show_default=True,
+    metavar="SIZE",
+    help="A longer answer is cut off, with a note.",
+)
+def mcp(folders: tuple[str, ...], timeout: float, memory_limit: int | None, max_answer: int) -> None:
+    """Serve agents by the Model Context Protocol (MCP) on standard input and output.
+
+    Tools: files, report, layers, ops, kernels, query, compare, driver. They read files below the FOLDERs and nothing
+    else, write nothing, and contact no other machine. docs/mcp.md shows how to set it up.
+
+    \b
+    Examples:
+      mio2trace mcp profiles/
+      mio2trace mcp runs/ --timeout 600 --memory-limit 16GB
+    """
+    try:
+        from mio2trace.serving import Limits, server
+    except ImportError:
+        raise InputError(f"this needs the MCP SDK, version 2 or newer, which is not installed: {_SDK}") from None
+    from mio2trace.serving import Folders
+
+    memory = memory_limit or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    server(Folders(folders), Limits(timeout, memory, max_answer)).run("stdio")
