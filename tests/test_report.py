@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from mio2trace import answer
 from mio2trace.analysis import analyse
-from mio2trace.answer import gather
+from mio2trace import answer
 from mio2trace.answer.content import VERSION
 from mio2trace.answer.text import MOST_LINES, WIDTH
 from mio2trace.cli import cli
@@ -172,7 +172,7 @@ def test_sections_that_are_not_shown_are_not_made(tmp_path: Path, monkeypatch: p
     """A file may hold thousands of processes."""
     path = tmp_path / "run.csv"
     path.write_bytes(processes_of_a_table(70 * 30)[0])
-    of_profile = Mock(wraps=gather.of_profile)
+    of_profile = Mock(wraps=answer.of_profile)
     monkeypatch.setattr("mio2trace.answer.of_profile", of_profile)
     analysis = analyse([str(path)])
     told = answer.report_of(analysis, analysis.runs)

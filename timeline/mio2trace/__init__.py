@@ -29,9 +29,9 @@ __all__ = [
 ]  # fmt: skip
 _ROOMS = {
     "Alignment": "align", "Analysis": "analysis", "AnalysisOptions": "analysis", "Comparison": "comparing",
-    "Conversion": "conversion", "Input": "files", "InputError": "notes", "LoadedRun": "dataset.loaded", "Note": "notes",
-    "Notes": "notes", "OptionError": "notes", "Run": "analysis", "Table": "dataset.loaded", "analyse": "analysis",
-    "compare": "comparing", "convert": "conversion", "load": "dataset.loaded",
+    "Conversion": "conversion", "Input": "files", "InputError": "notes", "LoadedRun": "dataset", "Note": "notes",
+    "Notes": "notes", "OptionError": "notes", "Run": "analysis", "Table": "dataset", "analyse": "analysis",
+    "compare": "comparing", "convert": "conversion", "load": "dataset",
 }  # fmt: skip
 
 
