@@ -13,7 +13,6 @@ from click.testing import CliRunner
 
 from mio2trace import answer
 from mio2trace.analysis import analyse
-from mio2trace import answer
 from mio2trace.answer.content import VERSION
 from mio2trace.answer.text import MOST_LINES, WIDTH
 from mio2trace.cli import cli
