@@ -79,6 +79,8 @@ class Attribution(msgspec.Struct, eq=False, dict=True):
     def __post_init__(self) -> None:
         self.links = Links(self.profile.activities, self.operations)
         self.events = [event for log in self.logs for event in log.events]
+        self._runs: dict[tuple[int, LayerKey], int] = {}
+        self._known_runs = 0
 
     @cached_property
     def clock(self) -> LogClock | None:
@@ -201,20 +203,19 @@ class Attribution(msgspec.Struct, eq=False, dict=True):
             least = min(confidence, likely.get(position, 1.0) if word else DOUBTED)
             self.links.give_layer([position], run, word or ORDER, confidence=least)
 
-    def add_run(self, layer_index: int, direction: Direction | None, pass_: int) -> int:
-        """Add a run of a layer; its printed time only counts in iterations. Returns its number."""
-        layer = next(layer for layer in self.net.layers if layer.index == layer_index)
-        printed = layer.printed_ns(direction) if self.links.passes[pass_].phase == "iteration" else None
-        return self.links.add_run(
-            LayerRun(layer=layer.layer, layer_index=layer_index, direction=direction, pass_=pass_, printed_ns=printed)
-        )
-
-    def runs(self) -> dict[tuple[int, LayerKey], int]:
-        """Return the runs of layers so far, by pass and layer."""
-        return {(run.pass_, (run.layer_index, run.direction)): at for at, run in enumerate(self.links.runs)}
-
-    def run_for(self, runs: dict[tuple[int, LayerKey], int], pass_: int, key: LayerKey) -> int:
-        """Return the run of a layer in a pass; if ``runs`` do not have it, it is added."""
-        if (pass_, key) not in runs:
-            runs[pass_, key] = self.add_run(*key, pass_)
-        return runs[pass_, key]
+    def run_for(self, pass_: int, key: LayerKey) -> int:
+        """Return the number of the last run of a layer in a pass. If there is none, it is added; its printed time only
+        counts in iterations."""
+        links, (index, direction) = self.links, key
+        for number in range(self._known_runs, len(links.runs)):
+            run = links.runs[number]
+            self._runs[run.pass_, (run.layer_index, run.direction)] = number
+        if (pass_, key) not in self._runs:
+            layer = next(layer for layer in self.net.layers if layer.index == index)
+            printed = layer.printed_ns(direction) if links.passes[pass_].phase == "iteration" else None
+            run = LayerRun(
+                layer=layer.layer, layer_index=index, direction=direction, pass_=pass_, printed_ns=printed
+            )  # fmt: skip
+            self._runs[pass_, key] = links.add_run(run)
+        self._known_runs = len(links.runs)
+        return self._runs[pass_, key]

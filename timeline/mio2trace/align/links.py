@@ -234,21 +234,11 @@ class Links:
 
     def give_layers(self, positions: Numbers, runs: Numbers, by: Evidence) -> None:
         """Link each of some activities to its run of a layer: `give_layer` of many runs at once."""
-        free = np.asarray(self.run_of)[positions] == NONE
-        rows, given = positions[free], runs[free]
-        np.asarray(self._layer.target)[rows] = given
-        self._layer.by.column[rows] = WORDS.index(by)
-        np.asarray(self._pass_of)[rows] = self.of_runs("pass_")[given]
-        for position, run in zip(positions[~free].tolist(), runs[~free].tolist(), strict=True):
-            self.give_layer((position,), run, by)
+        self._give_each(self._layer, positions, runs, by)
 
     def give_operations(self, positions: Numbers, indices: Numbers, by: Evidence) -> None:
         """Link each of some activities to its operation: `give_operation` of many operations at once."""
-        free = np.asarray(self.operation_of)[positions] == NONE
-        np.asarray(self._operation.target)[positions[free]] = indices[free]
-        self._operation.by.column[positions[free]] = WORDS.index(by)
-        for position, index in zip(positions[~free].tolist(), indices[~free].tolist(), strict=True):
-            self.give_operation((position,), index, by)
+        self._give_each(self._operation, positions, indices, by)
 
     def give_next_layer(self, position: int, layer: str, probability: float) -> None:
         """Where the activity is, so probably, if it is not in its own layer."""
@@ -268,6 +258,16 @@ class Links:
         rows = _rows(positions)
         assert (np.asarray(self._layer.target)[rows] == NONE).all()
         np.asarray(self._pass_of)[rows] = pass_
+
+    def _give_each(self, column: _Column, positions: Numbers, targets: Numbers, by: Evidence) -> None:
+        free = np.asarray(column.target)[positions] == NONE
+        rows, given = positions[free], targets[free]
+        np.asarray(column.target)[rows] = given
+        column.by.column[rows] = WORDS.index(by)
+        if column is self._layer:
+            np.asarray(self._pass_of)[rows] = self.of_runs("pass_")[given]
+        for position, target in zip(positions[~free].tolist(), targets[~free].tolist(), strict=True):
+            self._give(column, (position,), target, by, 1.0)
 
     def _give(self, column: _Column, positions: Iterable[int], target: int, by: Evidence, confidence: float) -> None:
         targets, words = column.target, column.by

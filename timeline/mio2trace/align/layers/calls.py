@@ -407,7 +407,6 @@ def _bare(shape: Sequence[object]) -> tuple[str, ...]:
 def _give(attribution: Attribution, found_of: Mapping[int, tuple[int, Found]]) -> None:
     """Give each call's kernels to its layer, and what is between two kernels of one layer."""
     links = attribution.links
-    runs = attribution.runs()
     for positions in attribution.of_queues().values():
         pending: list[int] = []
         before = NONE
@@ -422,7 +421,7 @@ def _give(attribution: Attribution, found_of: Mapping[int, tuple[int, Found]]) -
                 layer, direction = found.slot.layer, found.slot.direction
                 assert layer is not None
                 pass_ = links.pass_id("iteration", iteration, direction)
-                run = attribution.run_for(runs, pass_, (layer.index, direction))
+                run = attribution.run_for(pass_, (layer.index, direction))
                 at_most = LATE if attribution.late else 1.0
                 likely = min(found.chance, at_most, links.operation_confidence.get(position, 1.0))
                 if likely >= DOUBTED and (

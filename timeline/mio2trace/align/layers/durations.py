@@ -17,7 +17,7 @@ import msgspec
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import STAMP_NS, LogClock, in_order, stamps_bound
-from mio2trace.align.layers.net import LayerKey, NetLayerSpec, contradicts, types_of
+from mio2trace.align.layers.net import NetLayerSpec, contradicts, types_of
 from mio2trace.align.layers.repetitions import is_filler, matches, signature
 from mio2trace.align.links import DOUBTED, NONE, SURE
 from mio2trace.align.operations.rates import (
@@ -401,7 +401,6 @@ def place_by_durations(attribution: Attribution) -> None:
 def place(attribution: Attribution, windows: Sequence[Window], cut: Cut, whole: float) -> None:
     """Give the windows' activities to the layers of the cut, with ``whole`` as the highest confidence."""
     links, order = attribution.links, attribution.net.execution_order()
-    runs: dict[tuple[int, LayerKey], int] = {}
     for window in windows:
         for position in window.positions:
             if position not in cut.layer_of:
@@ -409,7 +408,7 @@ def place(attribution: Attribution, windows: Sequence[Window], cut: Cut, whole: 
             number, confidence = cut.layer_of[position]
             layer, direction = order[number]
             pass_ = links.pass_id("iteration", window.iteration, direction)
-            run = attribution.run_for(runs, pass_, (layer.index, direction))
+            run = attribution.run_for(pass_, (layer.index, direction))
             links.give_layer([position], run, DURATIONS, confidence=confidence * whole)
             if position in cut.next_of:
                 beside, chance = cut.next_of[position]

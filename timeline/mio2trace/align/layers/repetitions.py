@@ -13,7 +13,6 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from operator import attrgetter
-from types import MappingProxyType
 
 import msgspec
 import numpy as np
@@ -24,6 +23,7 @@ from mio2trace.align.links import DOUBTED, NONE, Links, neighbours
 from mio2trace.align.operations.rates import LIKE, TOLERANCE_NS
 from mio2trace.evidence import ORDER, RECURRENCE
 from mio2trace.kernels.names import kernel_name
+from mio2trace.model.log import Direction
 from mio2trace.model.profile import NAMELESS, Activity
 from mio2trace.model.tables import NEVER, NO, Activities, Numbers, by_key, in_order_of, numbers, present
 
@@ -112,10 +112,10 @@ def place_by_recurrence(
     attribution: Attribution,
     reference: Sequence[int],
     target: Sequence[int],
-    run_for: Callable[[LayerKey], int],
-    unlaunched: Mapping[LayerKey, int] = MappingProxyType({}),
+    passes: Mapping[Direction | None, int],
+    unlaunched: Mapping[LayerKey, int],
 ) -> None:
-    """Label ``target`` after ``reference``; ``run_for`` gives the target's run of a layer.
+    """Label ``target`` after ``reference``. ``passes``: of ``target``, by direction.
 
     ``unlaunched``: printed ns of layers without kernels. Writes and fills: alignment-internals.md."""
     activities = attribution.profile.activities
@@ -136,14 +136,13 @@ def place_by_recurrence(
     unsure = {target[j] for j in _ambiguous(ones, others, pairs, keys)}
     shaky = unsure | inherited.keys() | after_missing
     prepared = prepares(attribution, target, layer_of, matched, shaky, unlaunched)
+    placed = {position: (key, position, position in unsure) for position, key in layer_of.items()} | prepared
     for position in target:
-        if position in prepared:
-            key, from_, in_doubt = prepared[position]
+        if position in placed:
+            key, from_, in_doubt = placed[position]
             confidence = min(inherited.get(from_, 1.0), LIKE if in_doubt else 1.0)
-            attribution.give_layer([position], run_for(key), RECURRENCE, confidence=confidence)
-        elif position in layer_of:
-            confidence = min(inherited.get(position, 1.0), LIKE if position in unsure else 1.0)
-            attribution.give_layer([position], run_for(layer_of[position]), RECURRENCE, confidence=confidence)
+            run = attribution.run_for(passes[key[1]], key)
+            attribution.give_layer([position], run, RECURRENCE, confidence=confidence)
 
 
 def prepares(
@@ -527,7 +526,6 @@ def place_nameless_replays(attribution: Attribution) -> None:
     ):
         return
     for following, positions in enumerate(replays.values(), number + 1):
-        runs: dict[tuple[int, LayerKey], int] = {}
         for of, position in zip(like, positions, strict=True):
             made = links.runs[links.run_of[of]] if links.run_of[of] != NONE else None
             direction = links.passes[links.pass_of[of]].direction
@@ -535,7 +533,7 @@ def place_nameless_replays(attribution: Attribution) -> None:
             if made is None:
                 links.give_pass([position], pass_)
                 continue
-            run = attribution.run_for(runs, pass_, (made.layer_index, made.direction))
+            run = attribution.run_for(pass_, (made.layer_index, made.direction))
             links.give_layer([position], run, ORDER, confidence=DOUBTED)
 
 

@@ -6,8 +6,7 @@ Their layers follow from similarity to known iterations, or from names of kernel
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence, Set
-from functools import partial
+from collections.abc import Hashable, Iterator, Sequence, Set
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple
@@ -44,9 +43,7 @@ ELEMENT_BYTES = 4
 _Types = frozenset[str]
 
 
-def place_by_names(
-    attribution: Attribution, positions: range, direction: Direction, run_for: Callable[[LayerKey], int]
-) -> None:
+def place_by_names(attribution: Attribution, positions: range, direction: Direction, pass_: int) -> None:
     """Give kernels without layer to the most likely layer; kernels with a less likely layer move."""
     links, activities = attribution.links, attribution.profile.activities
     layers = attribution.net.layers if direction == "forward" else attribution.net.layers[::-1]
@@ -83,7 +80,8 @@ def place_by_names(
         if held is not None:
             for one in (position, *_before(attribution, position, positions)):
                 links.take_layer(one)
-        attribution.give_layer([position], run_for(key), NAME_AND_SIZES, confidence=min(chance, WHOLE))
+        run = attribution.run_for(pass_, key)
+        attribution.give_layer([position], run, NAME_AND_SIZES, confidence=min(chance, WHOLE))
     launched = set(layer_of.values())
     printed = {(layer.index, direction): layer.printed_ns(direction) or 0 for layer in layers}
     unlaunched: dict[LayerKey, int] = {key: ns for key, ns in printed.items() if key not in launched}
@@ -91,7 +89,7 @@ def place_by_names(
     prepared = prepares(attribution, positions, layer_of, known, shaky, unlaunched)
     for position, (own_key, by, in_doubt) in prepared.items():
         likely = min(WHOLE, links.layer_confidence.get(by, 1.0), LIKE if in_doubt else 1.0)
-        attribution.give_layer([position], run_for(own_key), NAME_AND_SIZES, confidence=likely)
+        attribution.give_layer([position], attribution.run_for(pass_, own_key), NAME_AND_SIZES, confidence=likely)
 
 
 def _before(attribution: Attribution, position: int, positions: range) -> list[int]:
@@ -276,16 +274,16 @@ def place_before_iterations(attribution: Attribution) -> None:
     begins = _benchmark_begins(attribution, axis)
     if begins is not None and (first_iteration == len(links.pass_of) or not _coarse_ns(attribution, axis)):
         first_iteration = min(first_iteration, begins)
-    warm, runs = _bounded(attribution, axis, first_iteration), attribution.runs()
+    warm = _bounded(attribution, axis, first_iteration)
     for direction, positions in warm.items():
         pass_ = links.pass_id("warm-up", 0, direction)
         reference = attribution.reference(direction)
-        runs_of = partial(attribution.run_for, runs, pass_)
         if RECURRENCE not in attribution.without and reference:
-            place_by_recurrence(attribution, reference, positions, runs_of, attribution.unlaunched())
+            passes = dict.fromkeys((*DIRECTIONS, None), pass_)
+            place_by_recurrence(attribution, reference, positions, passes, attribution.unlaunched())
         # Where each layer's end is printed kernels run for the printing, too.
         if NAME_AND_SIZES not in attribution.without and not any(e.kind == "layer ended" for e in attribution.events):
-            place_by_names(attribution, positions, direction, runs_of)
+            place_by_names(attribution, positions, direction, pass_)
         links.give_pass(positions, pass_)
     kinds = {event.kind for event in attribution.events}
     if not warm and (begins is None or not kinds.isdisjoint(_OF_WARM_UP)):
@@ -371,12 +369,7 @@ def _place_by_likeness(attribution: Attribution, limit: int) -> None:
     if others > FEW * len(pairs):
         return
     passes = {direction: links.pass_id("warm-up", 0, direction) for direction in (*DIRECTIONS, None)}
-    runs = attribution.runs()
-
-    def run_for(key: LayerKey) -> int:
-        return attribution.run_for(runs, passes[key[1]], key)
-
-    place_by_recurrence(attribution, reference, range(limit), run_for, attribution.unlaunched())
+    place_by_recurrence(attribution, reference, range(limit), passes, attribution.unlaunched())
     # What comes before the first kernel that is known may as well be set-up: no line divides them.
     first = pairs[0][1]
     if _is_prepared_as_others(attribution, [place for _, place in pairs]):
@@ -434,11 +427,11 @@ def place_unlogged_iterations(attribution: Attribution) -> None:
     if known is None:
         return
     row = _Kernels(attribution, kernels)
-    runs, asked_for = attribution.runs(), attribution.iterations()
+    asked_for = attribution.iterations()
     for backward in (False, True):
         for number, first in _repetitions(row, known, backward=backward):
             is_other = number < 1 if backward else asked_for is not None and number > asked_for
-            if is_other or not _label(attribution, kernels, runs, known, number, first):
+            if is_other or not _label(attribution, kernels, known, number, first):
                 break
 
 
@@ -456,8 +449,7 @@ def place_behind_the_log(attribution: Attribution) -> None:
     left = [activities[p].name for p in range(last + 1, len(activities)) if activities[p].kind == "kernel"]
     if any(contradicts(name, frozenset(), "forward") for name in left):
         return  # it goes on backward, and with what updates the weights
-    run_for = partial(attribution.run_for, attribution.runs(), pass_)
-    place_by_names(attribution, range(last, len(activities)), "forward", run_for)
+    place_by_names(attribution, range(last, len(activities)), "forward", pass_)
 
 
 def _tells_of_all(attribution: Attribution) -> bool:
@@ -534,14 +526,7 @@ def _repetitions(row: _Kernels, known: _Iteration, *, backward: bool = False) ->
             return
 
 
-def _label(
-    attribution: Attribution,
-    kernels: Sequence[int],
-    runs: dict[tuple[int, LayerKey], int],
-    known: _Iteration,
-    number: int,
-    first: int,
-) -> bool:
+def _label(attribution: Attribution, kernels: Sequence[int], known: _Iteration, number: int, first: int) -> bool:
     """Give kernels without layer to the layers of the known iteration; False if they are in another pass."""
     links = attribution.links
     pairs = [
@@ -564,7 +549,7 @@ def _label(
         key = attribution.layer_key(like)
         if key is None or links.run_of[position] != NONE:
             continue
-        run = attribution.run_for(runs, links.pass_id("iteration", number, key[1]), key)
+        run = attribution.run_for(links.pass_id("iteration", number, key[1]), key)
         confidence = min(WHOLE, links.layer_confidence.get(like, 1.0))
         attribution.give_layer([position], run, RECURRENCE, confidence=confidence)
     return True
