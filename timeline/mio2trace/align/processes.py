@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -92,13 +93,19 @@ def relate_processes(profiles: Sequence[Profile]) -> list[ProcessClock | None]:
     clocks: list[ProcessClock | None] = [ProcessClock(), *[None] * (len(profiles) - 1)]
     collectives = [list(collectives_of(profile)) for profile in profiles]
     at_once = _at_once(profiles)
-    waiting = _Waiting([_ways(*process) for process in zip(profiles, collectives, at_once, strict=True)])
+    ways = [_ways(*process) for process in zip(profiles, collectives, at_once, strict=True)]
+    with_way: dict[Hashable, list[int]] = {}
+    for process, of_process in enumerate(ways):
+        for way in of_process:
+            with_way.setdefault(way, []).append(process)
+    asked: Counter[Hashable] = Counter()
     sides = [0]
-    while sides:
-        side = sides.pop(0)
+    for side in sides:  # it grows
         through = clocks[side]
         assert through is not None
-        for other in waiting.beside(side):
+        asked.update(ways[side])
+        near = {process for way in ways[side] if asked[way] <= MOST_SIDES for process in with_way[way]}
+        for other in sorted(process for process in near if clocks[process] is None):
             clock = _pair(
                 profiles[side], profiles[other], collectives[side], collectives[other],
                 at_once=at_once[side] is not None and at_once[side] == at_once[other],
@@ -110,33 +117,12 @@ def relate_processes(profiles: Sequence[Profile]) -> list[ProcessClock | None]:
                     shift = through.shift_ns + clock.shift_ns
                     clock = ProcessClock(shift_ns=shift, error_ns=error, method=clock.method)
                 clocks[other] = clock
-                waiting.remove(other)
                 sides.append(other)
     return clocks
 
 
-class _Waiting:
-    """Processes without relation, by each property that may relate them. ``ways``: properties of each process."""
-
-    def __init__(self, ways: Sequence[Sequence[Hashable]]) -> None:
-        self._ways = ways
-        self._by: dict[Hashable, dict[int, None]] = {}
-        self._asked: Counter[Hashable] = Counter()
-        for process, of_process in enumerate(ways[1:], 1):
-            for way in of_process:
-                self._by.setdefault(way, {})[process] = None
-
-    def beside(self, side: int) -> list[int]:
-        self._asked.update(self._ways[side])
-        near = (self._by.get(way, {}) for way in self._ways[side] if self._asked[way] <= MOST_SIDES)
-        return sorted(set().union(*near))
-
-    def remove(self, process: int) -> None:
-        for way in self._ways[process]:
-            del self._by[way][process]
-
-
 def _ways(profile: Profile, collectives: Sequence[Collective], at_once: Hashable) -> list[Hashable]:
+    """Return the properties by which another process may be related to this one."""
     clock = profile.clocks[0]
     ways: list[Hashable] = [("clock", clock.kind, clock.scope)] if clock.scope else []
     if clock.as_unix is not None:
@@ -271,41 +257,41 @@ def collectives_of(profile: Profile, *, exchanges: bool = False) -> Iterator[Col
     rows = np.flatnonzero(communicates(commands) & np.isin(commands.queue, on_host))
     if not len(rows):
         return
-    annotations = _Annotations(profile)
+    annotations = _annotations(profile)
     form = _OR_EXCHANGE if exchanges else _OF_ALL
     for position in rows[np.argsort(commands.start_ns[rows], kind="stable")].tolist():
         activity = profile.activities[position]
-        which = form.search(activity.name) or form.search(annotations.around(activity))
+        which = form.search(activity.name) or form.search(_around(annotations, activity))
         if which is not None and activity.start_ns is not None and activity.end_ns is not None:
             yield Collective(which[0].replace("_", "").lower(), activity.start_ns, activity.end_ns, position)
 
 
 def communicates(commands: Activities) -> NDArray[np.bool_]:
     """Return which commands are kernels that communicate with other devices, and have times."""
-    found: NDArray[np.bool_] = commands.is_kernel & commands.has_times & commands.name.where(_needs_several)
+    found: NDArray[np.bool_] = commands.is_kernel & commands.has_times & commands.name.where(is_collective)
     return found
 
 
-def _needs_several(name: str) -> bool:
+def is_collective(name: str) -> bool:
     meaning = kernel_name(name)
     return meaning is not None and meaning.role == "collective"
 
 
-class _Annotations:
-    """PyTorch's names of collectives (``nccl:all_reduce``); RCCL's kernels may all have one name."""
+_Named = dict[int, list[tuple[int, int, str]]]
+"""Begin, end and name of PyTorch's annotations (``nccl:all_reduce``) by thread: RCCL's kernels may have one name."""
 
-    def __init__(self, profile: Profile) -> None:
-        self._of: dict[int, list[tuple[int, int, str]]] = {}
-        for made in profile.ranges:
-            if is_annotation(made.text):
-                self._of.setdefault(made.thread, []).append((made.start_ns, made.end_ns, made.text))
-        for of_thread in self._of.values():
-            of_thread.sort()
 
-    def around(self, activity: Activity) -> str:
-        of_thread = self._of.get(activity.thread, [])
-        at = activity.host_start_ns
-        if at is None:
-            return ""
-        place = bisect_right(of_thread, at, key=lambda one: one[0]) - 1
-        return of_thread[place][2] if place >= 0 and at <= of_thread[place][1] else ""
+def _annotations(profile: Profile) -> _Named:
+    found: _Named = {}
+    for made in profile.ranges:
+        if is_annotation(made.text):
+            found.setdefault(made.thread, []).append((made.start_ns, made.end_ns, made.text))
+    return {thread: sorted(named) for thread, named in found.items()}
+
+
+def _around(annotations: _Named, activity: Activity) -> str:
+    named, at = annotations.get(activity.thread, []), activity.host_start_ns
+    if at is None:
+        return ""
+    place = bisect_right(named, at, key=itemgetter(0)) - 1
+    return named[place][2] if place >= 0 and at <= named[place][1] else ""

@@ -21,8 +21,8 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.net import LayerKey, has_nothing_written, types_of
 from mio2trace.align.links import DOUBTED, NONE, Links, neighbours
 from mio2trace.align.operations.rates import LIKE, TOLERANCE_NS
+from mio2trace.align.processes import is_collective
 from mio2trace.evidence import ORDER, RECURRENCE
-from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import NAMELESS, Activity
 from mio2trace.model.tables import NEVER, NO, Activities, Numbers, by_key, in_order_of, numbers, present
@@ -425,8 +425,7 @@ def _orders(commands: Activities, kernels: Numbers) -> Iterator[tuple[Sequence[i
     launches, streams mix differently in each step."""
     yield kernels.tolist(), range(len(commands))
     launched, queues = _launched(commands), commands.queue[kernels]
-    waits = commands.name.where(lambda name: (known := kernel_name(name)) is not None and known.role == "collective")
-    took = np.where(waits, 0, commands.time_ns)[kernels]
+    took = np.where(commands.name.where(is_collective), 0, commands.time_ns)[kernels]
     computing = {queue: int(took[queues == queue].sum()) for queue in present(queues).tolist()}
     main = kernels[queues == max(computing, key=computing.__getitem__, default=NONE)].tolist()
     if len(main) < len(kernels) < 2 * len(main):
