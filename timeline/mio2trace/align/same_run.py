@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from math import inf
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -211,7 +212,6 @@ def _are_alike(log: FrameworkLog, named: Sequence[str]) -> bool:
 # -- Find the parts of a log that are the profile's, if several runs or processes wrote it -----------------------------
 
 
-Item = TypeVar("Item")
 BEGINNING = 8
 """Calls or kernels that show the begin of a run; one may be lost."""
 SET_UP = 2
@@ -226,13 +226,16 @@ def run_of_profile(
     profile: Profile, operations: Sequence[Operation], notes: Notes
 ) -> tuple[Sequence[Operation], float]:
     """Return the operations of the profile's run, and the probability of this choice."""
-    starts = _starts(operations, _problem)
-    if len(starts) < 2:
+    problems = [(operation.api, operation.phase, operation.problem) for operation in operations]
+    bounds = [*pairwise([*_places(problems), len(problems)])]
+    posed = [problems[begin:end] for begin, end in bounds]
+    whole = max(posed, key=len)
+    if len(posed) < 2 or any((Counter(whole[: len(of)]) & Counter(of)).total() < ALIKE * len(of) for of in posed):
         return operations, 1.0
-    runs = [operations[begin:end] for begin, end in zip(starts, [*starts[1:], len(operations)], strict=True)]
+    runs = [operations[begin:end] for begin, end in bounds]
     commands = profile.commands
     named, sized = (column.take(commands.is_kernel).each() for column in (commands.name, commands.grid))
-    if _ends([*zip(named, sized, strict=True)], lambda kernel: kernel) >= MORE * _ends(max(runs, key=len), _problem):
+    if len(_places([*zip(named, sized, strict=True)][::-1])) >= MORE * len(_places(whole[::-1])):
         return operations, 1.0  # more comes again in the profile than in one of them: they are its iterations
     same = [same_process(profile, run) for run in runs]
     left = [run for run, told in zip(runs, same, strict=True) if told is not False]
@@ -263,35 +266,13 @@ def begun_again(operations: Sequence[Operation]) -> frozenset[int]:
     return frozenset()
 
 
-def _problem(operation: Operation) -> Hashable:
-    return operation.api, operation.phase, operation.problem
-
-
-def _starts(items: Sequence[Item], key: Callable[[Item], Hashable]) -> list[int]:
-    """Return where the begin of a row comes again with the same items behind it; [0] if it does not."""
-    starts = _places(items, key)
-    if len(starts) < 2:
-        return [0]
-    runs = [[*map(key, items[begin:end])] for begin, end in zip(starts, [*starts[1:], len(items)], strict=True)]
-    whole = max(runs, key=len)
-    alike = all((Counter(whole[: len(run)]) & Counter(run)).total() >= ALIKE * len(run) for run in runs)
-    return starts if alike else [0]
-
-
-def _ends(items: Sequence[Item], key: Callable[[Item], Hashable]) -> int:
-    return max(1, len(_places(items[::-1], key)))
-
-
-def _places(items: Sequence[Item], key: Callable[[Item], Hashable]) -> list[int]:
-    """Return the places of the row's begin."""
-    if len(items) < 2 * BEGINNING:
-        return [0]
-    first = [key(item) for item in items[:BEGINNING]]
-    places = [0]
+def _places(items: Sequence[Hashable]) -> list[int]:
+    """Return where the begin of a row comes, first of all 0."""
+    first, places = items[:BEGINNING], [0]
     for place in range(BEGINNING, len(items) - BEGINNING + 1):
-        if key(items[place]) != first[0] and key(items[place + 1]) != first[1]:
+        if items[place] != first[0] and items[place + 1] != first[1]:
             continue
-        here = [key(item) for item in items[place : place + BEGINNING]]
+        here = items[place : place + BEGINNING]
         if sum(a == b for a, b in zip(first, here, strict=True)) >= BEGINNING - 1:
             places.append(place)
     return places
