@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -211,7 +213,7 @@ class Attribution(msgspec.Struct, eq=False, dict=True):
             run = links.runs[number]
             self._runs[run.pass_, (run.layer_index, run.direction)] = number
         if (pass_, key) not in self._runs:
-            layer = next(layer for layer in self.net.layers if layer.index == index)
+            layer = self.net.layers[bisect_left(self.net.layers, index, key=attrgetter("index"))]
             printed = layer.printed_ns(direction) if links.passes[pass_].phase == "iteration" else None
             run = LayerRun(
                 layer=layer.layer, layer_index=index, direction=direction, pass_=pass_, printed_ns=printed

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import heapq
 import re
-from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -142,36 +142,32 @@ def _turns_back(main: str, layout: str, tensor: Shape) -> bool:
     return tensor[1] > 1 and product(tensor[2:]) > 1
 
 
-class ForwardOps:
-    """``of[r]``: the range of the forward op of range r, else `NONE`. ``unsure``: ranges with an ambiguous number."""
+def forward_ops_of(profile: Profile) -> tuple[Numbers, frozenset[int]]:
+    """Return the range of the forward op of each range, else `NONE`; and the ranges for which it is ambiguous.
 
-    def __init__(self, profile: Profile) -> None:
-        self.of = [NONE] * len(profile.ranges)
-        self.unsure: set[int] = set()
-        backward: list[int] = []
-        forward: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        parts = {text: part_of_step(text) for text in {made.text for made in profile.ranges}}
-        for place, made in enumerate(profile.ranges):
-            if made.sequence is None or made.kind != "operator":
-                continue
-            if parts[made.text] == "backward":
-                backward.append(place)
-            else:
-                forward[made.sequence].append((made.start_ns, place))
-        others_from: dict[int, int] = {}
-        for number, candidates in forward.items():
-            candidates.sort()
-            threads = [profile.ranges[place].thread for _, place in candidates]
-            others_from[number] = next((at for at, one in enumerate(threads) if one != threads[0]), len(threads))
-        for place in backward:
-            made = profile.ranges[place]
-            number = made.sequence or 0
-            candidates = forward.get(number, [])
-            before = bisect_left(candidates, (made.start_ns, NONE))
-            if before:
-                self.of[place] = candidates[before - 1][1]
-                if before > others_from.get(number, before):
-                    self.unsure.add(place)
+    It is the last one of the same number that began before. If another thread uses the number, too, nothing is sure."""
+    ranges = profile.ranges
+    parts = {text: part_of_step(text) for text in {made.text for made in ranges}}
+    places = [at for at, made in enumerate(ranges) if made.sequence is not None and made.kind == "operator"]
+    ops = [ranges[at] for at in places]
+    number, start, thread = (
+        np.array(column, np.int64)
+        for column in ([one.sequence for one in ops], [one.start_ns for one in ops], [one.thread for one in ops])
+    )
+    is_forward = np.array([parts[made.text] != "backward" for made in ops], bool)
+    place = np.array(places, np.int64)
+    order = np.lexsort((place, is_forward, start, number))
+    place, number, thread = place[order], number[order], thread[order]
+    forward, backward = np.flatnonzero(is_forward[order]), np.flatnonzero(~is_forward[order])
+    first = np.searchsorted(number[forward], number[forward])
+    others = np.cumsum(thread[forward] != thread[forward[first]])
+    last = np.searchsorted(forward, backward) - 1
+    backward, last = backward[last >= 0], last[last >= 0]
+    is_same = number[forward[last]] == number[backward]
+    backward, last = backward[is_same], last[is_same]
+    of = np.full(len(ranges), NONE)
+    of[place[backward]] = place[forward[last]]
+    return of, frozenset(place[backward[others[last] > others[first[last]]]].tolist())
 
 
 _DIRECTIONS: dict[str, Direction] = {
@@ -333,8 +329,8 @@ class _Layers:
         own[places] = places
         for place, first in self._sequenced.first_of.items():
             own[place] = first
-        forward = ForwardOps(self._profile)
-        of = np.array([*forward.of, NONE])
+        of, unsure = forward_ops_of(self._profile)
+        of = np.append(of, NONE)
         layer_of = opened.nearest(own[:-1])[of]
         is_gradient = (of != NONE) & (own == NONE) & (layer_of != NONE) & ~np.isin(layer_of, [*nowhere])
         innermost = opened.nearest(np.where(is_gradient, np.arange(len(own)), own)[:-1])[opened.range_of]
@@ -351,7 +347,7 @@ class _Layers:
         backward: dict[tuple[int, float, int], list[tuple[Numbers, Range]]] = {}
         for key, rows in by_key(placed[~is_own], around[~is_own]):
             place, pass_ = key // width, key % width - 1
-            of_layer = int(layer_of[place]), DOUBTED if place in forward.unsure else 1.0, pass_
+            of_layer = int(layer_of[place]), DOUBTED if place in unsure else 1.0, pass_
             backward.setdefault(of_layer, []).append((rows, ranges[place]))
         if not is_own.all():
             placed, around = placed[is_own], around[is_own]
@@ -583,35 +579,20 @@ _MOST_STEPS = 1 << 53
 """A larger number is no step; JSON could not hold it."""
 
 
-class StatedLayers:
-    """The layers that ops name, in order of their first run; layers with a backward pass only come last."""
+def _net_of(ops: Iterable[Node]) -> Net:
+    """Return the layers that ops name, in order of their first run; layers with a backward pass only come last."""
+    named = sorted({(op.layer, op.direction): None for op in ops if op.layer}, key=lambda one: one[1] == "backward")
+    layers = enumerate(dict.fromkeys(layer for layer, _ in named))
+    return Net(
+        layers=tuple(NetLayerSpec(index=index, layer=layer) for index, layer in layers),
+        backward=any(direction == "backward" for _, direction in named),
+    )
 
-    def __init__(self, ops: Iterable[Node]) -> None:
-        named = list(dict.fromkeys((op.layer, op.direction or "forward") for op in ops if op.layer))
-        named.sort(key=lambda layer: layer[1] == "backward")
-        self._index: dict[str, int] = {}
-        for layer, _ in named:
-            self._index.setdefault(layer, len(self._index))
-        self._runs: dict[tuple[str, Direction, int | None], int] = {}
-        self.net = Net(
-            layers=tuple(NetLayerSpec(index=index, layer=layer) for layer, index in self._index.items()),
-            backward=any(direction == "backward" for _, direction in named),
-        )
 
-    def run(self, links: Links, op: Node, step: int | None) -> int:
-        direction = op.direction or "forward"
-        key = op.layer, direction, step
-        run = self._runs.get(key)
-        if run is None:
-            run = self._runs[key] = links.add_run(
-                LayerRun(
-                    layer=op.layer,
-                    layer_index=self._index[op.layer],
-                    direction=direction,
-                    pass_=links.pass_id("iteration", iteration_of(step), direction),
-                )
-            )
-        return run
+def _run_of(attribution: Attribution, index_of: Mapping[str, int], op: Node, step: int | None) -> int:
+    direction = op.direction or "forward"
+    pass_ = attribution.links.pass_id("iteration", iteration_of(step), direction)
+    return attribution.run_for(pass_, (index_of[op.layer], direction))
 
 
 def place_by_ops(attribution: Attribution) -> None:
@@ -619,12 +600,12 @@ def place_by_ops(attribution: Attribution) -> None:
     profile, links = attribution.profile, attribution.links
     if not profile.framework.nodes or attribution.net.layers:
         return
-    layers = StatedLayers(ops_in_order(profile))
-    attribution.net = layers.net
+    attribution.net = _net_of(ops_in_order(profile))
+    index_of = {layer.layer: layer.index for layer in attribution.net.layers}
     executions = [execution_of(profile, position) for position in range(len(profile.activities))]
     for position, execution in enumerate(executions):
         if execution is not None and (op := profile.framework.nodes[execution.node]).layer:
-            links.give_layer([position], layers.run(links, op, execution.step), RANGE)
+            links.give_layer([position], _run_of(attribution, index_of, op, execution.step), RANGE)
     _place_between(links, executions)
 
 
@@ -666,7 +647,8 @@ def place_by_host_ops(attribution: Attribution) -> None:
     profile, notes, links = attribution.profile, attribution.notes, attribution.links
     if not attribution.beside or attribution.net.layers:
         return
-    layers, ops = _ops(attribution)
+    without_layers = attribution.net
+    ops = _ops(attribution)
     if not ops:
         notes.add("the framework's profile names no layer of an op on a GPU: its ops are no layers of the kernels")
         return
@@ -698,12 +680,13 @@ def place_by_host_ops(attribution: Attribution) -> None:
         notes.add("kernel without a host time: not attributed to a framework's op", count=without_times)
     if not placed:
         notes.add("no kernel was enqueued while one of the framework's ops ran: they are no layers of the kernels")
-        return
-    attribution.net = layers.net
+        attribution.net = without_layers
 
 
-def _ops(attribution: Attribution) -> tuple[StatedLayers, list[tuple[int, int, int]]]:
-    """Return the layers, and (start, end, run) of the ops on a device. Ops without a step number are left out."""
+def _ops(attribution: Attribution) -> list[tuple[int, int, int]]:
+    """Return (start, end, run) of the ops on a device, if they name layers, and set the net to these layers.
+
+    Ops without a step number are left out."""
     ran: list[tuple[Range, Execution, Node, int]] = []
     for profile in attribution.beside:
         nodes, resolution_ns = profile.framework.nodes, profile.clocks[0].resolution_ns
@@ -719,14 +702,16 @@ def _ops(attribution: Attribution) -> tuple[StatedLayers, list[tuple[int, int, i
             )
         ran += numbered
     ran.sort(key=lambda op: (op[0].start_ns, op[0].end_ns))
-    layers = StatedLayers(node for _, _, node, _ in ran)
-    if not layers.net.layers:
-        return layers, []
-    return layers, [
+    net = _net_of(node for _, _, node, _ in ran)
+    if not net.layers:
+        return []
+    attribution.net = net
+    index_of = {layer.layer: layer.index for layer in net.layers}
+    return [
         (
             range_.start_ns,
             range_.end_ns + resolution,
-            layers.run(attribution.links, node, execution.step)
+            _run_of(attribution, index_of, node, execution.step)
             if node.layer and execution.step is not None and execution.step >= 0
             else NONE,
         )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise, starmap
 from typing import NamedTuple
+
+import numpy as np
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.net import CALLING, NetLayerSpec, may_call, types_of
@@ -27,6 +28,7 @@ from mio2trace.align.operations.rates import (
 from mio2trace.evidence import DURATIONS, ORDER, RECURRENCE
 from mio2trace.model.log import Direction, FrameworkLog
 from mio2trace.model.miopen import OperationDirection
+from mio2trace.model.tables import by_key
 from mio2trace.ops.operation import Operation
 
 MOST_PASSED = 64
@@ -181,12 +183,10 @@ def place_by_calls(attribution: Attribution) -> None:
 def _bounded(attribution: Attribution) -> set[int | None]:
     """Return iterations that marks or lines bound, unless most of their links are uncertain."""
     links = attribution.links
-    weaker = ("", DURATIONS, RECURRENCE)
-    placed = Counter(pass_ for word, pass_ in zip(links.layer_by, links.pass_of, strict=True) if word not in weaker)
-    for position in links.layer_unsure:
-        if links.layer_by[position] not in weaker:
-            placed[links.pass_of[position]] -= 2
-    return {links.passes[pass_].iteration for pass_, left in placed.items() if left > 0}
+    rows = np.flatnonzero(links.layer_by.pool.where(lambda word: word not in ("", DURATIONS, RECURRENCE)))
+    unsure = np.isin(rows, [*links.layer_unsure]).astype(np.int64)
+    of_pass = by_key(unsure, np.asarray(links.pass_of)[rows])
+    return {links.passes[pass_].iteration for pass_, its in of_pass if 2 * its.sum() < len(its)}
 
 
 def _calls(attribution: Attribution, log: FrameworkLog) -> list[Operation]:
@@ -247,10 +247,7 @@ class _Layers:
         output = {place: shape for place, shape in output.items() if place not in odd}
         output |= {layer.index: _bare(layer.output.split("x")) for layer in net.layers if layer.output}
         self._outputs = [output.get(slot.layer.index) if slot.layer else None for slot in self._pass]
-        self._places_of: dict[tuple[str, ...] | None, list[int]] = {}
-        for place, shape in enumerate(self._outputs):
-            self._places_of.setdefault(shape, []).append(place)
-        self._by_kind: dict[tuple[str, OperationDirection | None], tuple[list[float], list[float]]] = {}
+        self._by_kind: dict[tuple[str, OperationDirection | None], list[float]] = {}
         self._fits: dict[object, list[float]] = {}
         self._known: dict[object, list[Found | None]] = {}
         self._left = MOST_CELLS
@@ -322,16 +319,12 @@ class _Layers:
         kind = _sort(call), call.direction
         fits = self._by_kind.get(kind)
         if fits is None:
-            any_output = [self._fit_of(*kind, slot) for slot in self._pass]
-            other = [one * (MISSTATED if own else 1.0) for one, own in zip(any_output, self._outputs, strict=True)]
-            fits = self._by_kind[kind] = any_output, other
-        any_output, other = fits
+            fits = self._by_kind[kind] = [self._fit_of(*kind, slot) for slot in self._pass]
         if not call.output:
-            return any_output
-        fit = other.copy()
-        for place in self._places_of.get(_bare(call.output), ()):
-            fit[place] = any_output[place]
-        return fit
+            return fits
+        possible = None, _bare(call.output)
+        pairs = zip(fits, self._outputs, strict=True)
+        return [fit if output in possible else fit * MISSTATED for fit, output in pairs]
 
     def _fit_of(self, primitive: str, direction: OperationDirection | None, slot: Slot) -> float:
         if slot.layer is None:
