@@ -27,7 +27,7 @@ from mio2trace.align.operations.rates import FEW, LANDMARK_EARLY_NS, LINE_NS, WH
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION, Evidence
 from mio2trace.model.log import FrameworkLog, LocalTime, LogEvent
 from mio2trace.model.profile import Activity, Profile
-from mio2trace.model.tables import NO, Activities, LayerTimes, Numbers, added, by_key, in_order_of, present
+from mio2trace.model.tables import NO, Activities, LayerTimes, Numbers, Pool, added, by_key, in_order_of, present
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 
@@ -360,6 +360,15 @@ class LogClock(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_hosts(self, stamps: Iterable[LocalTime | None]) -> list[int]:
         return [self.to_host(stamp) for stamp in stamps if stamp is not None]
+
+    def stamped(self, log: FrameworkLog) -> tuple[Numbers, Numbers, Pool[int | None]]:
+        """Return the lines of the events, then of the layers, that have a stamp; their host times; their threads."""
+        events = [event for event in log.events if event.stamp is not None]
+        layers = log.times.take(log.times.has_stamp)
+        times = [bounded(time) for time in self.to_hosts(event.stamp for event in events)]
+        lines = np.array([event.line for event in events], np.int64)
+        threads = Pool.joined((Pool.of(event.thread for event in events), layers.thread))
+        return np.append(lines, layers.line), np.append(np.array(times, np.int64), self.hosts_of(layers)), threads
 
 
 def local_ns(stamp: LocalTime, near_ns: int) -> int:

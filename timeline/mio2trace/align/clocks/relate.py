@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from functools import cached_property
 from itertools import pairwise
 from math import inf
@@ -24,7 +24,6 @@ from mio2trace.align.clocks.axis import (
     host_span,
     in_order,
     local_ns,
-    local_times,
     log_clock,
     nearest_zone,
     resolution,
@@ -46,7 +45,7 @@ from mio2trace.align.operations.rates import (
 )
 from mio2trace.align.operations.windows import SEARCHED_QUEUES, lines_behind
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION
-from mio2trace.model.log import FrameworkLog, LocalTime
+from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile, UnixTime
 from mio2trace.model.tables import NEVER, NO, Numbers, by_code, by_key, distinct, least, most, plain, present
 from mio2trace.notes import InputError, Notes
@@ -69,11 +68,10 @@ class Window(msgspec.Struct, frozen=True, gc=False):
 
 
 class StampedLines:
-    """A log's stamped lines; ``step_ns``: the resolution of stamps and host times."""
+    """Lines and their times in the log; ``step_ns``: the resolution of stamps and host times."""
 
-    def __init__(self, log: FrameworkLog, near_ns: int, step_ns: int, others: Sequence[tuple[int, LocalTime]]) -> None:
-        layers = np.where(log.times.has_stamp, local_times(log.times, near_ns), NO)
-        lines, times = _by_line(log, lambda stamp: local_ns(stamp, near_ns), layers, others)
+    def __init__(self, lines: Numbers, times: Numbers, step_ns: int) -> None:
+        lines, times = _by_line(lines, times)
         self._lines: list[int] = lines.tolist()
         self._times: list[int] = times.tolist()
         self._step_ns = step_ns
@@ -86,22 +84,17 @@ class StampedLines:
         return self._times[first] - self._step_ns, self._times[last] + self._step_ns
 
 
-def _by_line(
-    log: FrameworkLog, to_ns: Callable[[LocalTime], int], layers: Numbers, others: Sequence[tuple[int, LocalTime]] = ()
-) -> tuple[Numbers, Numbers]:
-    """Return the lines that have a stamp, in order, each once, and their times. ``layers``: the times of the layers."""
-    events = [*((event.line, event.stamp) for event in log.events), *others]
-    times = np.array([NO if stamp is None else bounded(to_ns(stamp)) for _, stamp in events], np.int64)
-    lines = np.array([line for line, _ in events], np.int64)
-    at = len(log.events)
-    lines, times = (
-        np.concatenate((one[:at], of_layers, one[at:])) for one, of_layers in ((lines, log.times.line), (times, layers))
-    )
+def _by_line(lines: Numbers, times: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the lines that are known in order, each once, and their times."""
     order = np.argsort(lines, kind="stable")
     lines, times = lines[order], times[order]
-    is_last = np.append(lines[1:] != lines[:-1], True)[: len(lines)].astype(bool)
-    kept = is_last & (times != NO) & (lines != 0)
+    kept = np.append(lines[1:] != lines[:-1], True)[: len(lines)] & (lines != 0)
     return lines[kept], times[kept]
+
+
+def _own_clock(near_ns: int) -> LogClock:
+    """Return a clock of a log that leaves the log's times as they are, but for the year."""
+    return LogClock(offset_ns=0, near_ns=near_ns, residual_ns=0, method="")
 
 
 def keeps_time(
@@ -168,17 +161,18 @@ def _each(
     """Yield windows for the clock of each log's lines, and for the clock of stamps of calls (True)."""
     spans = _spans(profile, links, leaving_out)
     streams = len(np.unique(profile.commands.thread[profile.commands.is_kernel]))
-    host = host_resolution(profile)
+    host, own_clock = host_resolution(profile), _own_clock(near_ns)
     sources = {operation.source for operation in operations} - {log.source for log in logs}
     for one in [*logs, *(FrameworkLog(source=source) for source in sources)]:
         own = [operation for operation in operations if operation.source == one.source]
         stamps = [(operation.line, at) for operation in own if (at := stamp_of_call(operation)) is not None]
-        lines = StampedLines(one, near_ns, max(host, stamp_resolution([one])), ())
+        printed, times, _ = own_clock.stamped(one)
+        lines = StampedLines(printed, times, max(host, stamp_resolution([one])))
         yield False, [*_windows(own, spans, lines, streams)]
         if stamps:
             step = resolution((stamp.ns for _, stamp in stamps), STAMP_NS)
-            bare = FrameworkLog(source=one.source)
-            lines = StampedLines(bare, near_ns, max(host, step), stamps)
+            entered = np.array([(line, bounded(local_ns(stamp, near_ns))) for line, stamp in stamps], np.int64)
+            lines = StampedLines(entered[:, 0], entered[:, 1], max(host, step))
             yield True, [*_windows(own, spans, lines, streams)]
 
 
@@ -384,7 +378,8 @@ def _relate(
     for log in logs:
         if marked is None:
             break
-        bounds = [*_by_marks(log, marked, StampedLines(log, clock.near_ns, step, ()), profile.unix)]
+        lines, times, _ = _own_clock(clock.near_ns).stamped(log)
+        bounds = [*_by_marks(log, marked, StampedLines(lines, times, step), profile.unix)]
         exact = agreed(bounds) if bounds else None
         if exact is not None and (marked.same_run or _is_near(*exact)):
             bounded = _bounded(int(exact[0]), int(exact[1]), clock, notes)
@@ -459,7 +454,7 @@ def _was_set(profile: _Dated, logs: Sequence[FrameworkLog], operations: Sequence
     if first is None or last is None:
         return False
     for log in logs:
-        lines, times = _by_line(log, clock.to_host, clock.hosts_of(log.times))
+        lines, times = _by_line(*clock.stamped(log)[:2])
         own = [operation for operation in operations if operation.source == log.source]
         apart = np.abs(np.diff(times)) > last - first
         for place in np.flatnonzero(apart & (lines[:-1] > (own[0].line if own else NEVER))).tolist():
@@ -622,26 +617,18 @@ def _goes_back(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -
     if profile.went_back:
         return False
     for log in logs:
-        for lines, times in _by_thread(log, clock).values():
+        for _, lines, times in _by_thread(log, clock):
             order = np.argsort(lines, kind="stable")
             if (np.diff(times[order[lines[order] != 0]]) < -LINE_NS).any():
                 return True
     return False
 
 
-def _by_thread(log: FrameworkLog, clock: LogClock) -> dict[int | None, tuple[Numbers, Numbers]]:
-    """Return the lines of each thread that have a stamp, and their times on the host: events, then layers."""
-    told: dict[int | None, list[tuple[int, int]]] = {}
-    for event in log.events:
-        if event.stamp is not None:
-            told.setdefault(event.thread, []).append((event.line, bounded(clock.to_host(event.stamp))))
-    found = {thread: np.array(its, np.int64).T for thread, its in told.items()}
-    layers = log.times.take(log.times.has_stamp)
-    placed = np.stack((layers.line, clock.hosts_of(layers)))
-    for code, rows in by_code(np.arange(len(layers)), layers.thread.codes):
-        thread = layers.thread.values[code]
-        found[thread] = np.concatenate((found.get(thread, placed[:, :0]), placed[:, rows]), axis=1)
-    return {thread: (lines, times) for thread, (lines, times) in found.items()}
+def _by_thread(log: FrameworkLog, clock: LogClock) -> Iterator[tuple[int | None, Numbers, Numbers]]:
+    """Yield each thread, its lines that have a stamp, and their times on the host: events, then layers."""
+    lines, times, threads = clock.stamped(log)
+    for code, rows in by_code(np.arange(len(lines)), threads.codes):
+        yield threads.values[code], lines[rows], times[rows]
 
 
 def _lie_in_calls(
@@ -653,7 +640,7 @@ def _lie_in_calls(
         return False
     printed: dict[int | None, list[Numbers]] = {}
     for log in logs:
-        for thread, (_, times) in _by_thread(log, clock).items():
+        for thread, _, times in _by_thread(log, clock):
             printed.setdefault(thread, []).append(times)
     for one in operations:
         if one.stamp is not None:
