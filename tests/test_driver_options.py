@@ -16,8 +16,7 @@ from mio2trace.commands import RARE
 from mio2trace.model.miopen import Command
 from mio2trace.notes import InputError
 from mio2trace.ops.command import driver_line, parse, split
-from mio2trace.ops.families.conv import ConvProblem
-from mio2trace.ops.families.fusion import FusionProblem
+from mio2trace.ops.families.conv import ConvProblem, FusionProblem
 from mio2trace.ops.families.normalisation import BnormProblem
 from mio2trace.ops.families.pool import PoolProblem
 from mio2trace.ops.families.rnn import RnnProblem

@@ -23,8 +23,8 @@ from mio2trace.ops.choices import Choices
 from mio2trace.ops.families.conv import ConvProblem
 from mio2trace.ops.log.level_lines import find_db_key
 from mio2trace.readers import detect
-from mio2trace.readers import tunable as tunable
 from mio2trace.readers.base import Reader, ReadOptions
+from mio2trace.readers.gemms import TUNABLE
 from mio2trace.readers.miopen import find_db, perf_db
 from mio2trace.source import Source
 from tests.canaries import CANARIES, SOME, leaks
@@ -398,7 +398,7 @@ def test_rows_of_tunableop_are_those_of_the_file(name: str) -> None:
     path = side(f"tunableop_results0.{name}.csv")
     with path.open(newline="") as file:
         rows = [row for row in csv.reader(file) if row]
-    table = table_of(path, tunable)
+    table = table_of(path, TUNABLE)
     assert isinstance(table, GemmTable)
     assert table.made_for == tuple((row[1], row[2]) for row in rows if row[0] == "Validator")
     assert len(table.made_for) == 5
@@ -513,6 +513,6 @@ def test_a_row_of_tunableop_takes_the_time_of_its_bytes(repeated: str, tmp_path:
     rows += [(begin + repeated * 400)[:399] for begin in begins] * 160
     (tmp_path / "results.csv").write_text("\n".join(rows))
     began = time.process_time()
-    table = table_of(tmp_path / "results.csv", tunable, Notes())
+    table = table_of(tmp_path / "results.csv", TUNABLE, Notes())
     assert time.process_time() - began < 1
     assert (len(table.gemms), table.skipped) == (1, 480)

@@ -79,7 +79,7 @@ READERS: Mapping[str, Fed] = {
     "ops/log/statements.py": Fed(("MIOpen log",)),
     "privacy/__init__.py": Fed(_PROFILES),
     "queries/__init__.py": Fed(("trace", "hostile trace", "dataset", "journal", "folder")),
-    "readers/tunable.py": Fed(("databases",)),
+    "readers/gemms.py": Fed(("databases",)),
     "readers/bundled.py": Fed(("bundle",)),
     "readers/ck.py": Fed(("CK record",)),
     "readers/collected.py": Fed(_LOGS),

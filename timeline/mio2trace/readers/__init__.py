@@ -15,8 +15,8 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers import bundled, run_log
 from mio2trace.readers import ck as ck
-from mio2trace.readers import tunable as tunable
 from mio2trace.readers.base import Reader, ReadOptions, Records
+from mio2trace.readers.gemms import TUNABLE
 from mio2trace.readers.miopen import find_db, perf_db
 from mio2trace.readers.opencl import dvdt_json
 from mio2trace.readers.rocm import rocpd, v3_csv
@@ -88,7 +88,7 @@ READERS: tuple[Reader, ...] = (
     Later("xla", _is_protobuf),
     find_db,
     perf_db,
-    tunable,
+    TUNABLE,
     bundled,
     run_log,
 )

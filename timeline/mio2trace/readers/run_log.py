@@ -21,10 +21,10 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.outgoing import count
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.blas_lines import WORDS as BLAS_WORDS
-from mio2trace.readers.blas_lines import BlasDecoder
 from mio2trace.readers.caffe import GLOG_HEAD, HEAD_ENDS, CaffeDecoder
 from mio2trace.readers.collected import WRITER, is_docker_file, plain_lines
+from mio2trace.readers.gemms import WORDS as BLAS_WORDS
+from mio2trace.readers.gemms import BlasDecoder
 from mio2trace.readers.miopen import MiopenDecoder
 from mio2trace.readers.miopen.lines import BEGINNINGS, PREFIX, WORDS, note_alarms
 from mio2trace.readers.opencl.dvdt_json import read_array

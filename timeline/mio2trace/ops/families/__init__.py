@@ -5,10 +5,10 @@ This module collects the rows of all families: by API call, by the driver's base
 
 from __future__ import annotations
 
-from mio2trace.ops.families import collective, conv, elementwise, fusion, gemm, normalisation, pool, rnn
+from mio2trace.ops.families import collective, conv, elementwise, gemm, normalisation, pool, rnn
 from mio2trace.ops.problem import Family, Op, Options, Word, direction_in
 
-_MODULES = conv, fusion, pool, normalisation, rnn, gemm, collective, elementwise
+_MODULES = conv, pool, normalisation, rnn, gemm, collective, elementwise
 FAMILIES: tuple[Family, ...] = tuple(module.FAMILY for module in _MODULES)
 
 OPS: dict[str, Op] = {op.api: op for family in FAMILIES for op in family.ops}
