@@ -29,7 +29,7 @@ from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
 from mio2trace.model.tf import TfProfile
-from mio2trace.notes import NOT_JOINED, NOT_USED, InputError, Notes, OptionError
+from mio2trace.notes import NOT_JOINED, NOT_USED, InputError, Note, Notes, OptionError
 from mio2trace.ops.choices import Choices
 from mio2trace.ops.operation import Operation
 from mio2trace.outgoing import count, visible
@@ -627,7 +627,7 @@ def of_datasets(files: Sequence[FilePath], options: AnalysisOptions, notes: Note
             to_zero = options.from_start
             kept.append([_from_start(run) if to_zero and run.is_job and run.alignments else run for run in restored])
             for note in snapshot.notes:
-                notes.restore(note.kind, note.count, note.places, note.problem)
+                notes.include([Note(note.kind, note.count, list(note.places), note.problem)])
     runs = [run for own in (kept if len(kept) < 2 else map(_by_themselves, kept)) for run in own]
     inputs = sorted(
         (file for run in runs for file in run.inputs), key=lambda file: (file.format, file.sha256, file.repetition or 0)

@@ -192,7 +192,10 @@ def _read_all(
             source.close()
     for path, found in tables:
         # `*.csv` also names such tables.
-        beside = next((own for (first, *_), own in read if _is_in_the_folder_of(path, first)), None)
+        of_folder = (
+            (first.records, own) for (first, *_), own in read if os.path.dirname(first.path) == os.path.dirname(path)
+        )
+        beside = next((own for records, own in of_folder if any(isinstance(one, Profile) for one in records)), None)
         if beside is None:
             raise found
         beside.remark("table that the profiler wrote beside the trace: skipped", os.path.basename(path))
@@ -208,11 +211,6 @@ def _rotated(paths: Sequence[str]) -> dict[str, list[str]]:
             older.setdefault(found[1], []).append((-int(found[2]), path))
     newest = {path.removesuffix(".gz"): path for path in paths}
     return {newest[stem]: [path for _, path in sorted(its)] for stem, its in older.items() if stem in newest}
-
-
-def _is_in_the_folder_of(path: str, other: Input) -> bool:
-    is_profile = any(isinstance(record, Profile) for record in other.records)
-    return is_profile and os.path.dirname(path) == os.path.dirname(other.path)
 
 
 class Unpacking:
@@ -376,7 +374,6 @@ def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner, old
         for part in older:
             if (companion := source.companion(part)) is not None:
                 cleaner.learn(companion.head)
-    host_calls = options.host_calls
     repetition = None if options.repetition == "every" else options.repetition
     found: list[tuple[list[Record], int | None, Mapping[str, int]]] = []
     if reader is ck and options.repetition is not None:
@@ -392,19 +389,16 @@ def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner, old
             again = Source(STANDARD_INPUT, source.index, notes, stdin=io.BytesIO(text))
             again.name = source.name
             try:
-                only = ReadOptions(host_calls=host_calls, repetition=run.repetition)
+                only = ReadOptions(host_calls=options.host_calls, repetition=run.repetition)
                 found.append((ck.read(again, only, notes), run.repetition, run.times_ns))
             finally:
                 again.close()
     else:
         kept = ReadOptions(
-            host_calls=host_calls,
-            functions=options.functions,
-            every_message=options.every_message,
+            host_calls=options.host_calls, functions=options.functions, every_message=options.every_message,
             repetition=repetition,
-        )
-        records = reader.read(source, kept, notes)
-        found.append((records, None, MappingProxyType({})))
+        )  # fmt: skip
+        found.append((reader.read(source, kept, notes), None, MappingProxyType({})))
     source.drain()
     if any(note.is_cut for note in notes):
         found = [([_cut_off(record) for record in records], number, stated) for records, number, stated in found]
@@ -457,23 +451,19 @@ def replacing(path: str) -> Iterator[BinaryIO]:
     """
     try:
         real = Path(os.path.realpath(path))
-    except OSError as error:  # the current folder was removed
-        raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
-    try:
         exists = real.exists()
-    except OSError as error:  # the name is too long
+        is_device = exists and not real.is_file()  # /dev/null or a pipe: it cannot be replaced
+        if not is_device:
+            handle, temporary = tempfile.mkstemp(prefix=".mio2trace-", suffix=".tmp", dir=real.parent)
+    except OSError as error:  # the current folder was removed, the name is too long
         raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
-    if exists and not real.is_file():
+    if is_device:
         try:
-            with open(real, "wb") as device:  # /dev/null or a pipe: it cannot be replaced
+            with open(real, "wb") as device:
                 yield device
             return
         except OSError as error:
             raise InputError(f"{path}: {error.strerror or error}") from None
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=".mio2trace-", suffix=".tmp", dir=real.parent)
-    except OSError as error:
-        raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
     try:
         with open(handle, "wb") as file:
             yield file

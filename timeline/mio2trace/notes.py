@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -96,18 +96,12 @@ class Notes:
         """Count a remark: worth knowing, but no problem."""
         self.add(kind, place, count, problem=False)
 
-    def include(self, others: Notes) -> None:
+    def include(self, others: Iterable[Note]) -> None:
         """Add the notes of ``others``."""
         for other in others:
             self.add(other.kind, count=other.count, problem=other.problem)
             places = self._notes[other.kind].places
             places += other.places[: EXAMPLES - len(places)]
-
-    def restore(self, kind: str, count: int, places: Sequence[str], problem: bool) -> None:
-        """Add a note with the given values."""
-        self.add(kind, count=count, problem=problem)
-        kept = self._notes[kind].places
-        kept += places[: EXAMPLES - len(kept)]
 
     def copy(self) -> Notes:
         """Return an independent copy of the notes."""

@@ -214,6 +214,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         told = {name: getattr(command, name) for name in (*self.told_by_commands, *missing)}
         return msgspec.structs.replace(self, **told)
 
+    def immediate(self) -> Problem:
+        """Return the problem as its command shows it if the call names a solution."""
+        return self
+
     def searched(self, dtype: str | None) -> tuple[Problem, ...]:
         """Return keys for a search for its solver, the most specific first: not every record has type and layout.
 

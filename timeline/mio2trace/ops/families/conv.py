@@ -261,6 +261,10 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         same = super().fits(entry)
         return same and (entry.primitive != "conv" or not entry.is_shaped or entry.weights[2:] == self.w[2:])
 
+    def immediate(self) -> ConvProblem:
+        """Return the problem with ``-S 0``."""
+        return msgspec.structs.replace(self, solver_id=0)
+
     def searched(self, dtype: str | None) -> tuple[ConvProblem, ...]:
         typed = msgspec.structs.replace(self, dtype=dtype, solver_id=None)
         untyped = msgspec.structs.replace(typed, dtype=None)

@@ -478,28 +478,29 @@ def _starts(calls: Calls, word: str) -> list[int]:
     return starts
 
 
-class Assemblies:
-    """The profiles of all processes of a file whose clock counts ns since an unknown kind of boot time."""
+class Assemblies(dict[Any, Assembly]):
+    """The profiles of the processes of a file, in the order of their first rows. ``make``: makes that of a key."""
 
-    def __init__(self, source: Source, notes: Notes, *, resolution_ns: int = 1, ids_apart: bool = False) -> None:
-        self._clock = Clock("opaque", resolution_ns, f"file {source.index}")
-        self._source = source
-        self._notes = notes
-        self._ids_apart = ids_apart
-        self.of: dict[object, Assembly] = {}
-        """By process id, in the order of their first rows."""
+    def __init__(self, make: Callable[[Any], Assembly]) -> None:
+        super().__init__()
+        self._make = make
 
-    def __getitem__(self, pid: object) -> Assembly:
-        assembly = self.of.get(pid)
-        if assembly is None:
-            assembly = self.of[pid] = Assembly(
-                self._source.index, self._clock, self._notes, self._source.name, pid if type(pid) is int else None,
-                ids_apart=self._ids_apart, numbers="event_index",
-            )  # fmt: skip
+    def __missing__(self, key: Any) -> Assembly:
+        assembly = self[key] = self._make(key)
         return assembly
 
     def finish(self, every_call: bool) -> list[Profile]:
-        return [assembly.finish(every_call) for assembly in self.of.values() if not assembly.empty]
+        return [assembly.finish(every_call) for assembly in self.values() if not assembly.empty]
+
+
+def by_pid(source: Source, notes: Notes, *, resolution_ns: int = 1, ids_apart: bool = False) -> Assemblies:
+    """Return profiles by process id, of a file whose clock counts ns since an unknown kind of boot time."""
+    clock = Clock("opaque", resolution_ns, f"file {source.index}")
+    return Assemblies(
+        lambda pid: Assembly(
+            source.index, clock, notes, source.name, integer(pid), ids_apart=ids_apart, numbers="event_index"
+        )
+    )
 
 
 def _as_launched(host_ns: Numbers, start_ns: Numbers, queue: Numbers) -> Numbers:

@@ -29,6 +29,7 @@ from mio2trace.model.tables import NO, Index, Numbers, Pool, by_code, distinct
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.assembly import (
+    Assemblies,
     Assembly,
     Sort,
     integer,
@@ -110,16 +111,23 @@ class _Reading:
         self._columns = cache(lambda table: database.columns(names[table]) if table in names else set())
         self._require_schema()
         self._strings = self._by_id("rocpd_string", "string", database.text_of)
-        self._processes = self._by_id("rocpd_info_process", "pid", integer)
-        self._ranks = self._by_id("rocpd_info_process", "environment", rank_in)
+        self._processes = processes = self._by_id("rocpd_info_process", "pid", integer)
         self._threads = self._by_id("rocpd_info_thread", "tid", integer)
         self._categories = self._by_id("rocpd_info_category", "name", database.text_of) or self._strings
         self._tracks = self._read_tracks()
         self._timestamps = self._read_timestamps()
-        self._machines = self._scopes()
         self._events_of: dict[Hashable, _Events] = {}
         """By guid."""
-        self._of: dict[_Key, Assembly] = {}
+        machines, ranks = self._scopes(), self._by_id("rocpd_info_process", "environment", rank_in)
+
+        def made(key: _Key) -> Assembly:
+            clock = Clock("boottime", scope=machines.get(key[0], ""))
+            assembly = Assembly(source.index, clock, notes, source.name, processes.get(key))
+            assembly.process = msgspec.structs.replace(assembly.process, rank=ranks.get(key))
+            return assembly
+
+        self._of = Assemblies(made)
+        """By guid and process."""
 
     def _require_schema(self) -> None:
         """Raises `InputError` if a needed table or column is missing; an unknown version is a note."""
@@ -236,7 +244,7 @@ class _Reading:
         index, values = self._timestamps[guid]
         return np.append(values, NO)[index.rows(ids)]
 
-    def profiles(self, every_call: bool) -> Iterator[Profile]:
+    def profiles(self, every_call: bool) -> list[Profile]:
         self._events()
         self._regions()
         self._marks()
@@ -244,9 +252,7 @@ class _Reading:
         self._copies()
         self._graph_launches()
         self._events_of = {}
-        for assembly in self._of.values():
-            if not assembly.empty:
-                yield assembly.finish(every_call)
+        return self._of.finish(every_call)
 
     def _scopes(self) -> dict[Hashable, str]:
         """Return the machine of each guid, as a hash; none for a guid with several machines."""
@@ -265,17 +271,6 @@ class _Reading:
         if not {"guid", "id", value} <= self._columns(table):
             return {}
         return {(guid, key): of(cell) for guid, key, cell in self._select(table, (_GUID, "id", value))}
-
-    def _assembly(self, guid: Hashable, process: Hashable) -> Assembly:
-        assembly = self._of.get((guid, process))
-        if assembly is None:
-            clock = Clock("boottime", scope=self._machines.get(guid, ""))
-            assembly = self._of[guid, process] = Assembly(
-                self._source.index, clock, self._notes, self._source.name, self._processes.get((guid, process))
-            )
-            rank = self._ranks.get((guid, process))
-            assembly.process = msgspec.structs.replace(assembly.process, rank=rank)
-        return assembly
 
     def _thread(self, assembly: Assembly, guid: Hashable, thread: Hashable) -> int:
         return assembly.thread(self._threads.get((guid, thread)))
@@ -318,7 +313,7 @@ class _Reading:
     def _by_thread(self, rows: _Rows) -> Iterator[tuple[Assembly, Numbers, Numbers]]:
         """Rows by their processes, each with the thread of every row."""
         for process, its in _split(rows["pid"]):
-            assembly = self._assembly(rows.guid, _plain(process))
+            assembly = self._of[rows.guid, _plain(process)]
             thread = np.empty(len(its), np.int64)
             for tid, at in _split(rows["tid"][its]):
                 thread[at] = self._thread(assembly, rows.guid, _plain(tid))
@@ -359,7 +354,7 @@ class _Reading:
             for process, thread, at, event in rows.each("pid", "tid", "start", "event_id"):
                 text = None if event is None else texts.get(event)
                 if text and process is not None:
-                    assembly = self._assembly(rows.guid, process)
+                    assembly = self._of[rows.guid, process]
                     times = assembly.times(at, at, "mark")
                     if times is not None:
                         assembly.range(Range("mark", text, self._thread(assembly, rows.guid, thread), *times))
@@ -405,7 +400,7 @@ class _Reading:
             events, at = self._told(rows)
             stack = events.stack[at]
             for process, its in _split(rows["pid"]):
-                assembly = self._assembly(rows.guid, _plain(process))
+                assembly = self._of[rows.guid, _plain(process)]
                 its = its[assembly.have_times(rows["start"][its], rows["end"][its], kind)]
                 if not len(its):
                     continue

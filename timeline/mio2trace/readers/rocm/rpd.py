@@ -13,7 +13,7 @@ from mio2trace.model.profile import Profile, Range, Resources
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import Format, ReadOptions, Records
-from mio2trace.readers.rocm.assembly import Assemblies, Assembly, Kind, kernel_name, route_of, sizes, whole, work_items
+from mio2trace.readers.rocm.assembly import Assembly, Kind, by_pid, kernel_name, route_of, sizes, whole, work_items
 from mio2trace.readers.rocm.database import Database, opened, tables
 from mio2trace.readers.rocm.events import LAUNCHES, Arrows, Event, events, number
 from mio2trace.source import Source
@@ -71,7 +71,7 @@ class _Database:
         if missing:
             raise InputError(f"{source.name}: no {missing[0]}; expected an RPD database")
         self._strings, self._texts = map(self._texts_by_id, ("rocpd_string", "rocpd_ustring"))
-        self._assemblies = Assemblies(source, notes)  # one recorder, one machine
+        self._assemblies = by_pid(source, notes)  # one recorder, one machine
         self._process_of_call: dict[object, object] = {}
         self._processes_on: dict[object, set[object]] = {}
         """Of each device."""
@@ -147,7 +147,7 @@ class _Database:
         only one."""
         pid = self._process_of_call.get(call)
         if pid is None:
-            on = self._processes_on.get(gpu) or self._assemblies.of
+            on = self._processes_on.get(gpu) or self._assemblies
             pid = next(iter(on)) if len(on) == 1 else None
         return pid
 
@@ -219,7 +219,7 @@ def _rescued(text: str) -> Event | None:
 
 class _Json:
     def __init__(self, source: Source, notes: Notes) -> None:
-        self.assemblies = Assemblies(source, notes, resolution_ns=_US)
+        self.assemblies = by_pid(source, notes, resolution_ns=_US)
         self._arrows = Arrows(slack_us=1)
         self._process_of: dict[int, int | None] = {}
 
@@ -265,8 +265,8 @@ class _Json:
         begin = number(event.ts)
         call = None if begin is None else self._arrows.call_of((gpu, queue), begin)
         pid: object = self._process_of.get(-1 if call is None else call)
-        if call is None and len(self.assemblies.of) == 1:
-            (pid,) = self.assemblies.of
+        if call is None and len(self.assemblies) == 1:
+            (pid,) = self.assemblies
         assembly = self.assemblies[pid]
         kind = kind_of(word)
         times = self._times(assembly, event, "kernel" if kind == "kernel" else "copy")

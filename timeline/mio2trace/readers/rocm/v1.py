@@ -16,7 +16,7 @@ from mio2trace.model.profile import Profile, Range, Resources
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import Format, ReadOptions, Records
-from mio2trace.readers.rocm.assembly import VALUE, Assemblies, Assembly, kernel_name, sizes, sort_by_name
+from mio2trace.readers.rocm.assembly import VALUE, Assembly, by_pid, kernel_name, sizes, sort_by_name
 from mio2trace.readers.rocm.assembly import integer as as_integer
 from mio2trace.readers.rocm.database import Database, opened, tables
 from mio2trace.readers.rocm.events import LAUNCHES, Arrows, Event, events, number
@@ -118,7 +118,7 @@ def _read_table(source: Source, options: ReadOptions, notes: Notes) -> Records:
 
     text, *times = named("kernelname", "beginns", "endns")
     table = Table(source.lines(), text, tuple(times), notes, source.name)
-    assemblies, pid_of = Assemblies(source, notes), cache(integer)
+    assemblies, pid_of = by_pid(source, notes), cache(integer)
     vgprs = "arch_vgpr" if "arch_vgpr" in table else "vgpr"
     dispatch = (vgprs if one == "arch_vgpr" else one for one in DISPATCH)
     counters = [name for name in table.columns if sort_by_name(name.upper()) == "base"]
@@ -176,7 +176,7 @@ class _Database:
         self._source = source
         self._notes = notes
         self._database = database
-        self._assemblies = Assemblies(source, notes, ids_apart=True)
+        self._assemblies = by_pid(source, notes, ids_apart=True)
         self._ranges: dict[_Key, list[Range]] = {}
         self._begins: dict[tuple[object, object], int] = {}
         """The begin of a call, by process and index."""
@@ -274,7 +274,7 @@ class _Database:
                 told = as_dispatched(assembly, *map(as_integer, values))
                 shown = kernel_name(unquoted(name) if isinstance(name, str) else name)
                 assembly.activity("kernel", shown, times=times, number=index, **told)
-        if not self._assemblies.of:
+        if not self._assemblies:
             raise InputError(f"{self._source.name}: neither operations nor calls; expected rocprof's results.db")
 
 
@@ -337,7 +337,7 @@ def _rescued(text: str) -> Event | None:
 
 class _Json:
     def __init__(self, source: Source, notes: Notes) -> None:
-        self.assemblies = Assemblies(source, notes)
+        self.assemblies = by_pid(source, notes)
         self._arrows = Arrows(slack_us=1)
         self._processes = Processes(())
         self._sizes: dict[int, int] = {}

@@ -25,7 +25,7 @@ from mio2trace.notes import Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm import tables
-from mio2trace.readers.rocm.assembly import VALUE, Assembly, kernel_name, route_of, sizes, sort_by_name
+from mio2trace.readers.rocm.assembly import VALUE, Assemblies, Assembly, kernel_name, route_of, sizes, sort_by_name
 from mio2trace.readers.rocm.tables import Table, integer
 from mio2trace.source import Source
 
@@ -100,9 +100,14 @@ class _Reading:
     def __init__(self, source: Source, notes: Notes, is_counted: bool) -> None:
         self._is_counted = is_counted
         self._dispatches: dict[_Dispatch, tuple[Assembly, int]] = {}
-        self._source = source
         self._notes = notes
-        self._of: dict[_Process, Assembly] = {}
+
+        def made(process: _Process) -> Assembly:
+            # No machine is named; a set without guids is of one, but rocpd may have converted several.
+            clock = Clock("boottime", scope="" if process[0] else f"file {source.index}")
+            return Assembly(source.index, clock, notes, source.lead.name, process[1])
+
+        self._of = Assemblies(made)
         self._process_of: dict[tuple[str, int | None], _Process] = {}
         """By thread that made calls."""
         self._guids: dict[str, _Process] = {}
@@ -116,16 +121,6 @@ class _Reading:
 
     def _table(self, part: Source, kind: str) -> Table:
         return Table(part.lines(), _TEXT[kind], _TIMES, self._notes, part.name)
-
-    def _assembly(self, process: _Process) -> Assembly:
-        assembly = self._of.get(process)
-        if assembly is None:
-            # No machine is named; a set without guids is of one, but rocpd may have converted several.
-            clock = Clock("boottime", scope="" if process[0] else f"file {self._source.index}")
-            assembly = self._of[process] = Assembly(
-                self._source.index, clock, self._notes, self._source.lead.name, process[1]
-            )
-        return assembly
 
     def _owner(self, guid: str, tid: str, correlation: int | None) -> _Process:
         """Return the process of a kernel or copy, which does not state it: that of its call, thread or guid."""
@@ -148,7 +143,7 @@ class _Reading:
                 process, number = (guid, integer(pid)), integer(tid)
                 self._process_of.setdefault((guid, number), process)
                 self._guids.setdefault(guid, process)
-                assembly = self._assembly(process)
+                assembly = self._of[process]
                 known = threads[guid, pid, tid] = assembly, assembly.thread(number)
             assembly, thread = known
             times = assembly.times(integer(start), integer(end), "API call or range")
@@ -176,7 +171,7 @@ class _Reading:
         ):
             (guid, dispatch, name, correlation, start, end), alike = row[:6], row[6:]
             key = integer(correlation)
-            assembly = self._assembly(self._owner(guid, alike[2], key))
+            assembly = self._of[self._owner(guid, alike[2], key)]
             times = assembly.times(integer(start), integer(end), "kernel")
             if times is None:
                 continue
@@ -213,7 +208,7 @@ class _Reading:
     def _counted_kernel(self, dispatch: _Dispatch, line: int, end: str, name: str, pid: str, *cells: str) -> None:
         """Add the kernel of a row of counters. Its sizes are products over the dimensions, so they are left out."""
         guid, number, start = dispatch
-        assembly = self._assembly((guid, integer(pid)))
+        assembly = self._of[guid, integer(pid)]
         times = assembly.times(start if start >= 0 else None, integer(end), "kernel")
         if times is None:
             return
@@ -250,7 +245,7 @@ class _Reading:
             *("correlation_id", *_TIMES),
         ):
             tid, key = integer(thread), integer(correlation)
-            assembly = self._assembly(self._owner(guid, thread, key))
+            assembly = self._of[self._owner(guid, thread, key)]
             times = assembly.times(integer(start), integer(end), "copy")
             if times is None:
                 continue
