@@ -432,17 +432,21 @@ def _cut_off(
     profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock, marked: Marked | None, early: int, notes: Notes
 ) -> LogClock | None:
     """Return the clock, with a note, if the log or the profile ends before the other."""
-    if clock.residual_ns < 0 and (_ends_early(profile, logs, clock) or _lacks_its_last_iteration(profile, logs, clock)):
+    first, last = profile.first_ns, profile.last_ns
+    if first is None or last is None:
+        return None
+    begins, ends = clock.to_hosts(log.first_stamp for log in logs), clock.to_hosts(log.last_stamp for log in logs)
+    if clock.residual_ns < 0 and (_ends_early(first, logs, clock) or _lacks_its_last_iteration(last, logs, clock)):
         notes.add("log that ends before the profile does")
         return clock
-    if clock.residual_ns < 0 and ends_at_set_up(logs) and _is_before(profile, logs, clock):
+    if clock.residual_ns < 0 and ends_at_set_up(logs) and ends and 0 <= first - max(ends) <= ROUGH_LATE_NS:
         notes.add("log that ends before the profile begins")
         return msgspec.structs.replace(clock, error_ns=-clock.residual_ns)
-    if marked is None and clock.residual_ns > early and _is_in_warm_up(profile, logs, clock):
+    if marked is None and clock.residual_ns > early and _is_in_warm_up(first, last, logs, clock):
         notes.add("profile that ends in the warm-up: links have low confidence, because it may be of another run")
         return msgspec.structs.replace(clock, error_ns=clock.residual_ns)
     is_later = clock.residual_ns > LANDMARK_LATE_NS or (marked is None and _iterations_are_later(profile, logs, clock))
-    if is_later and _is_enclosed(profile, logs, clock):
+    if is_later and begins and ends and min(begins) < first < last < max(ends):
         notes.remark("profile that begins after the log and ends before it")
         return clock
     return None
@@ -502,18 +506,15 @@ def _bounded(low: int, high: int, landmark: LogClock, notes: Notes) -> LogClock:
     )  # fmt: skip
 
 
-def _lacks_its_last_iteration(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
+def _lacks_its_last_iteration(last: int, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
     """Return whether the line that ends the last iteration is lost: others are missing, but later lines fit."""
-    last = profile.last_ns
     for log in logs:
         numbers = {event.number for event in log.events if event.kind == "iteration"}
         behind = max((event.line for event in log.events if event.kind == "iteration"), default=0)
         goes_on = (log.iterations or 0) not in numbers or bool((log.times.line > behind).any())
-        stamps = clock.to_hosts(event.stamp for event in log.events)
-        if log.times.has_stamp.any():
-            stamps.append(int(clock.hosts_of(log.times).max()))
-        if last is not None and stamps and goes_on:
-            return -LANDMARK_EARLY_NS <= max(stamps) - last <= LANDMARK_LATE_NS
+        _, times, _ = clock.stamped(log)
+        if len(times) and goes_on:
+            return -LANDMARK_EARLY_NS <= int(times.max()) - last <= LANDMARK_LATE_NS
     return False
 
 
@@ -529,19 +530,12 @@ def _iterations_are_later(profile: _Dated, logs: Sequence[FrameworkLog], clock: 
     return bool(begins) and last is not None and min(begins) - LANDMARK_EARLY_NS > last
 
 
-def _is_enclosed(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
-    first, last = profile.first_ns, profile.last_ns
-    begins, ends = clock.to_hosts(log.first_stamp for log in logs), clock.to_hosts(log.last_stamp for log in logs)
-    return first is not None and last is not None and bool(ends and begins) and min(begins) < first < last < max(ends)
-
-
-def _is_in_warm_up(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
-    first, last = profile.first_ns, profile.last_ns
+def _is_in_warm_up(first: int, last: int, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
     for log in logs:
         at = {event.kind: clock.to_host(event.stamp) for event in log.events if event.stamp is not None}
-        begins, ends = at.get("forward begins"), at.get("benchmark begins")
-        if first is not None and last is not None and begins is not None and ends is not None:
-            return begins - LANDMARK_EARLY_NS <= first and last <= ends + LANDMARK_EARLY_NS
+        if at.keys() >= {"forward begins", "benchmark begins"}:
+            begins, ends = at["forward begins"] - LANDMARK_EARLY_NS, at["benchmark begins"] + LANDMARK_EARLY_NS
+            return begins <= first and last <= ends
     return False
 
 
@@ -551,20 +545,13 @@ def ends_at_set_up(logs: Sequence[FrameworkLog]) -> bool:
     return bool(kinds) and kinds <= _SET_UP and not any(log.layers for log in logs)
 
 
-def _is_before(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
-    first = profile.first_ns
-    stamps = clock.to_hosts(log.last_stamp for log in logs)
-    return first is not None and bool(stamps) and 0 <= first - max(stamps) <= ROUGH_LATE_NS
-
-
-def _ends_early(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
+def _ends_early(first: int, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
     """Return whether the log was cut off during the profile: lines that end a run are missing."""
     if any(event.kind in ("benchmark ends", "total", "average iteration") for log in logs for event in log.events):
         return False
-    first = profile.first_ns
     told = [clock.to_hosts((log.last_stamp, *(layer.stamp for layer in log.layers[-1:]))) for log in logs]
     ends = [max(stamps, default=None) for stamps in told]
-    return first is not None and bool(ends) and all(end is None or first <= end for end in ends)
+    return bool(ends) and all(end is None or first <= end for end in ends)
 
 
 def _landmark(
