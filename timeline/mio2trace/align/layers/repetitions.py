@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import attrgetter
 
 import msgspec
@@ -504,45 +504,30 @@ def _begun_at_launches(
 
 def place_nameless_replays(attribution: Attribution) -> None:
     """Number nameless replays as iterations, with the layers of the last known one."""
-    links, activities = attribution.links, attribution.profile.activities
-    asked_for = attribution.iterations()
-    if asked_for is None or not links.runs or NAMELESS.isdisjoint(attribution.profile.commands.name.used):
+    links, commands, asked_for = attribution.links, attribution.profile.commands, attribution.iterations()
+    known = [one.iteration for one in links.passes if one.phase == "iteration" and one.iteration is not None]
+    rows = np.flatnonzero(commands.is_replayed & commands.name.where(NAMELESS.__contains__))
+    if asked_for is None or not links.runs or not known or not len(rows):
         return
-    replays: dict[int, list[int]] = {}
-    for position, activity in enumerate(activities):
-        if activity.name in NAMELESS and activity.is_replayed:
-            replays.setdefault(id(activity.call), []).append(position)
-    if not replays:
-        return
-    number, like = _last_known(links, activities)
-    replayed = [position for positions in replays.values() for position in positions]
+    replays = [its.tolist() for _, its in by_key(rows, commands.call[rows].astype(np.int64))]
+    number, pass_of = max(known), np.asarray(links.pass_of)
+    is_last = np.array([*((one.phase, one.iteration) == ("iteration", number) for one in links.passes), False])
+    like = np.flatnonzero(is_last[pass_of] & commands.is_kernel).tolist()
     if (
-        number is None
-        or len(replays) != asked_for - number
-        or any(len(positions) != len(like) for positions in replays.values())
-        or any(links.pass_of[position] != NONE for position in replayed)
-        or replayed != [*range(like[-1] + 1, like[-1] + 1 + len(replayed))]
+        len(replays) != asked_for - number
+        or any(len(positions) != len(like) for positions in replays)
+        or (pass_of[rows] != NONE).any()
+        or [*chain(*replays)] != [*range(like[-1] + 1, like[-1] + 1 + len(rows))]
     ):
         return
-    for following, positions in enumerate(replays.values(), number + 1):
+    for following, positions in enumerate(replays, number + 1):
         for of, position in zip(like, positions, strict=True):
-            made = links.runs[links.run_of[of]] if links.run_of[of] != NONE else None
-            direction = links.passes[links.pass_of[of]].direction
-            pass_ = links.pass_id("iteration", following, direction)
-            if made is None:
+            pass_ = links.pass_id("iteration", following, links.passes[links.pass_of[of]].direction)
+            key = attribution.layer_key(of)
+            if key is None:
                 links.give_pass([position], pass_)
-                continue
-            run = attribution.run_for(pass_, (made.layer_index, made.direction))
-            links.give_layer([position], run, ORDER, confidence=DOUBTED)
-
-
-def _last_known(links: Links, activities: Sequence[Activity]) -> tuple[int | None, list[int]]:
-    numbers = [one.iteration for one in links.passes if one.phase == "iteration" and one.iteration is not None]
-    if not numbers:
-        return None, []
-    number = max(numbers)
-    passes = {at for at, one in enumerate(links.passes) if (one.phase, one.iteration) == ("iteration", number)}
-    return number, [at for at, pass_ in enumerate(links.pass_of) if pass_ in passes and activities[at].kind == "kernel"]
+            else:
+                links.give_layer([position], attribution.run_for(pass_, key), ORDER, confidence=DOUBTED)
 
 
 def place_between(attribution: Attribution) -> None:
