@@ -16,7 +16,7 @@ import numpy as np
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.exact import calls_of, link_by_ranges
 from mio2trace.align.layers.repetitions import matches
-from mio2trace.align.links import DOUBTED, NONE, LayerRun, Links
+from mio2trace.align.links import DOUBTED, NONE, LayerRun, Links, neighbours
 from mio2trace.evidence import CAPTURE, GRAPH_NODE, ORDER, Evidence
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.choices import GemmTable
@@ -58,20 +58,21 @@ def link_gemms(links: Links, tables: Sequence[GemmTable], notes: Notes) -> None:
 
 def _gemm_kernels(links: Links) -> tuple[list[int], dict[int, list[int]]]:
     """Return Tensile's kernels without operation, and by these the kernels that finish the same GEMM."""
-    mains: list[int] = []
+    commands, is_free = links.commands, np.asarray(links.operation_of) == NONE
+    is_own = commands.is_kernel & ~commands.is_replayed & is_free & commands.name.where(lambda name: "Cijk_" in name)
+    is_main = is_own & commands.name.where(_does_a_gemm)
     parts: dict[int, list[int]] = {}
-    last: dict[int, int] = {}
-    for position, (activity, index) in enumerate(zip(links.activities, links.operation_of, strict=True)):
-        name = activity.name
-        if index != NONE or activity.kind != "kernel" or "Cijk_" not in name or activity.is_replayed:
-            continue
-        helps = (meaning := kernel_name(name)) is not None and meaning.helps
-        if _TENSILE.match(name) is not None and not helps:
-            mains.append(position)
-            last[activity.queue] = position
-        elif activity.queue in last:
-            parts.setdefault(last[activity.queue], []).append(position)
-    return mains, parts
+    for _, rows in by_key(np.flatnonzero(is_own), commands.queue[is_own]):
+        last, _ = neighbours(is_main[rows])
+        for position, main in zip(rows.tolist(), last.tolist(), strict=True):
+            if main != NONE and not is_main[position]:
+                parts.setdefault(int(rows[main]), []).append(position)
+    return np.flatnonzero(is_main).tolist(), parts
+
+
+def _does_a_gemm(name: str) -> bool:
+    helps = (meaning := kernel_name(name)) is not None and meaning.helps
+    return _TENSILE.match(name) is not None and not helps
 
 
 def _orders(table: GemmTable) -> Iterator[Sequence[int]]:

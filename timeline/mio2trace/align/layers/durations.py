@@ -14,6 +14,7 @@ from math import log as ln
 from operator import itemgetter
 
 import msgspec
+import numpy as np
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import STAMP_NS, LogClock, in_order, stamps_bound
@@ -580,25 +581,27 @@ def _answer(attribution: Attribution, bounds: Sequence[_Bounds], *, may_go_on: b
 
 def _ways(attribution: Attribution) -> list[list[_Bounds]]:
     """Return the possible iterations, the most likely ends first. Empty if device times are not in order."""
-    activities, lasted = attribution.profile.activities, _lasted(attribution)
-    begins = [activity.start_ns for activity in activities if activity.start_ns is not None]
-    ends = [activity.end_ns for activity in activities if activity.end_ns is not None]
-    if not lasted or not len(begins) == len(ends) == len(activities) > 0:
+    commands, lasted = attribution.profile.commands, _lasted(attribution)
+    times = commands.start_ns, commands.end_ns
+    if (
+        not lasted
+        or not len(commands)
+        or not commands.has_times.all()
+        or any((np.diff(one) < 0).any() for one in times)
+    ):
         return []
     if min(length for _, length in lasted) <= TOLERANCE_NS:
         return []  # bounds are no sharper than that
-    if begins != sorted(begins) or ends != sorted(ends):
-        return []
+    begins, ends = (one.tolist() for one in times)
     claimed = sum(layer.printed_ns(direction) or 0 for layer, direction in attribution.net.execution_order())
     # What no layer claims may have passed behind the last activity, or before the first.
     unclaimed = max(0, sum(length for _, length in lasted) // len(lasted) - claimed) + TOLERANCE_NS
-    row = _Row([signature(activity) for activity in activities])
+    row = _Row([signature(activity) for activity in commands])
     stops = range(len(row), max(0, len(row) - _MOST_BEHIND), -1)
     found = [one for stop in stops if (one := _windows(row, begins, ends, lasted, unclaimed, stop)) is not None]
     most = max((alike for *_, alike in found), default=0)
     # What comes again tells it; else it ended with what the profile ends with, or before its results were read.
-    kernels = [activity.kind == "kernel" for activity in activities]
-    last = len(row) - kernels[::-1].index(True) if True in kernels else 0
+    last = 1 + int(np.flatnonzero(commands.is_kernel).max(initial=-1))
     at_end = [one for one in found if one[0][-1].positions.stop in (len(row), last)]
     ways = [[one for one in found if one[2] == most]] if most else []
     return [*ways, at_end] if at_end else ways

@@ -14,7 +14,7 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.net import contradicts, tells_type, types_of
 from mio2trace.align.links import DOUBTED, NONE
 from mio2trace.align.operations.rates import HARDLY_ANY, MISSTATED, NATS_NEVER, ONE_THREAD, WHOLE
-from mio2trace.model.tables import by_key, present
+from mio2trace.model.tables import NO, by_key, present
 from mio2trace.ops.operation import Operation
 
 STATED = (by.RANGE, by.CORRELATION, by.GRAPH_NODE, by.CAPTURE, by.SEQUENCE)
@@ -70,19 +70,14 @@ def doubt_other_queues(attribution: Attribution) -> None:
 
 def _are_marks_among_others(attribution: Attribution) -> bool:
     """Return whether calls of another thread or run are among the marked ones: between layers, or at other times."""
-    marked, activities, links = attribution.marked, attribution.profile.activities, attribution.links
-    if marked is None:
-        return False
-    if marked.between:
-        return True
-    for position in links.layer_by.rows((by.TIMER_MARKS,)):
-        at = activities[position].host_start_ns
-        if at is not None:
-            run = links.runs[links.run_of[position]]
-            begin, end = run.host_start_ns, run.host_end_ns
-            if (begin is not None and at < begin) or (end is not None and at > end):
-                return True
-    return False
+    marked, links = attribution.marked, attribution.links
+    if marked is None or marked.between:
+        return marked is not None
+    rows = links.layer_by.rows((by.TIMER_MARKS,))
+    called, runs = attribution.profile.commands.host_start_ns[rows], np.asarray(links.run_of)[rows]
+    begin, end = links.of_runs("host_start_ns")[runs], links.of_runs("host_end_ns")[runs]
+    is_outside = ((begin != NO) & (called < begin)) | ((end != NO) & (called > end))
+    return bool((is_outside & (called != NO)).any())
 
 
 def _printing(attribution: Attribution, rows: Sequence[Sequence[int]]) -> list[float]:
