@@ -4,7 +4,7 @@ of a module that has several."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -61,6 +61,20 @@ class Format(NamedTuple):
 def of_json(error: Exception) -> str:
     """Describe an error in JSON; if the end is missing, in the words that all readers use for cut files."""
     return "file cut off" if "truncated" in str(error) else str(error)
+
+
+def json_object(*fields: str, **kinds: Any) -> Any:
+    """Return a class for objects of JSON from a stranger: ``fields`` may hold anything, or be missing. ``kinds``: other
+    fields, by class; a list of objects as ``[class]``; anything else as (type, default)."""
+    made: list[Any] = [(name, Any, None) for name in fields]
+    for name, kind in kinds.items():
+        if isinstance(kind, tuple):
+            made.append((name, kind[0]) if kind[1] is msgspec.NODEFAULT else (name, *kind))
+        elif isinstance(kind, list):
+            made.append((name, list[kind[0]], msgspec.field(default_factory=list)))  # type: ignore[valid-type]
+        else:
+            made.append((name, kind, msgspec.field(default_factory=kind)))
+    return msgspec.defstruct("Object", made, kw_only=True, gc=False)
 
 
 def utf8(data: bytes, place: str, notes: Notes) -> bytes:

@@ -20,7 +20,7 @@ import msgspec
 
 from mio2trace.model.profile import Clock, Profile, Range, Resources
 from mio2trace.notes import InputError, Notes
-from mio2trace.readers.base import ReadOptions, Records, of_json, utf8
+from mio2trace.readers.base import ReadOptions, Records, json_object, of_json, utf8
 from mio2trace.readers.rocm.assembly import Assembly, integer, kernel_name, route_of, scope_of, sizes, whole
 from mio2trace.source import Source
 
@@ -29,121 +29,41 @@ _KEY = b'"rocprofiler-sdk-tool"'
 _CALLS = ("hip_api", "hsa_api", "rccl_api", "rocdecode_api", "rocjpeg_api")
 
 
-class _Handle(msgspec.Struct, gc=False):
-    handle: Any = None
-
-
-class _Correlation(msgspec.Struct, gc=False):
-    internal: Any = None
-    ancestor: Any = None
-
-
-class _Dims(msgspec.Struct, gc=False):
-    x: Any = None
-    y: Any = None
-    z: Any = None
-
-
-class _Dispatch(msgspec.Struct, gc=False):
-    agent_id: _Handle = msgspec.field(default_factory=_Handle)
-    queue_id: _Handle = msgspec.field(default_factory=_Handle)
-    kernel_id: Any = None
-    dispatch_id: Any = None
-    private_segment_size: Any = None
-    group_segment_size: Any = None
-    workgroup_size: _Dims = msgspec.field(default_factory=_Dims)
-    grid_size: _Dims = msgspec.field(default_factory=_Dims)
-
-
-class _Call(msgspec.Struct, gc=False):
-    kind: Any = None
-    operation: Any = None
-    thread_id: Any = None
-    correlation_id: _Correlation = msgspec.field(default_factory=_Correlation)
-    start_timestamp: Any = None
-    end_timestamp: Any = None
-
-
-class _Kernel(_Call, kw_only=True, gc=False):
-    dispatch_info: _Dispatch
-    stream_id: _Handle | None = None
-
-
-class _Copy(_Call, gc=False):
-    src_agent_id: _Handle = msgspec.field(default_factory=_Handle)
-    dst_agent_id: _Handle = msgspec.field(default_factory=_Handle)
-    bytes: Any = None
-    stream_id: _Handle | None = None
-
-
-class _Agent(msgspec.Struct, gc=False):
-    id: _Handle = msgspec.field(default_factory=_Handle)
-    name: Any = None
-    product_name: Any = None
-
-
-class _Symbol(msgspec.Struct, gc=False):
-    kernel_id: Any = None
-    formatted_kernel_name: Any = None
-    demangled_kernel_name: Any = None
-    kernel_name: Any = None
-    arch_vgpr_count: Any = None
-    accum_vgpr_count: Any = None
-    sgpr_count: Any = None
-
-
+_Handle = json_object("handle")
+_MAY_BE_A_HANDLE = _Handle | None, None
+_Correlation = json_object("internal", "ancestor")
+_Dims = json_object("x", "y", "z")
+_Dispatch = json_object(
+    *("kernel_id", "dispatch_id", "private_segment_size", "group_segment_size"),
+    agent_id=_Handle, queue_id=_Handle, workgroup_size=_Dims, grid_size=_Dims,
+)  # fmt: skip
+_TIMED = "kind", "operation", "thread_id", "start_timestamp", "end_timestamp"
+_Call = json_object(*_TIMED, correlation_id=_Correlation)
+_Kernel = json_object(
+    *_TIMED, correlation_id=_Correlation, dispatch_info=(_Dispatch, msgspec.NODEFAULT), stream_id=_MAY_BE_A_HANDLE
+)
+_Copy = json_object(
+    *_TIMED, "bytes", correlation_id=_Correlation, src_agent_id=_Handle, dst_agent_id=_Handle,
+    stream_id=_MAY_BE_A_HANDLE,
+)  # fmt: skip
+_Agent = json_object("name", "product_name", id=_Handle)
+_Symbol = json_object(
+    *("kernel_id", "formatted_kernel_name", "demangled_kernel_name", "kernel_name"),
+    *("arch_vgpr_count", "accum_vgpr_count", "sgpr_count"),
+)
 _UNKNOWN = _Symbol()
-
-
-class _Kind(msgspec.Struct, gc=False):
-    kind: Any = None
-    operations: Any = None
-
-
-class _Text(msgspec.Struct, gc=False):
-    key: Any = None
-    value: Any = None
-
-
-class _Strings(msgspec.Struct, gc=False):
-    buffer_records: list[_Kind] = []
-    marker_api: list[_Text] = []
-
-
-class _Node(msgspec.Struct, gc=False):
-    machine_id: Any = None
-    hostname: Any = None
-
-
-class _Metadata(msgspec.Struct, gc=False):
-    pid: Any = None
-    node: msgspec.Raw = msgspec.Raw(b"{}")
-
-    @property
-    def scope(self) -> str:
-        try:
-            node = msgspec.json.decode(self.node, type=_Node)
-        except (msgspec.DecodeError, RecursionError):
-            return ""
-        return scope_of(node.machine_id, node.hostname)
-
-
-class _Process(msgspec.Struct, gc=False):
-    """``buffer_records``: each list undecoded, so that only one of the largest lists is in memory at a time."""
-
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    agents: msgspec.Raw = msgspec.Raw(b"[]")
-    strings: _Strings = msgspec.field(default_factory=_Strings)
-    kernel_symbols: msgspec.Raw = msgspec.Raw(b"[]")
-    buffer_records: dict[str, msgspec.Raw] = {}
-
-
-class _File(msgspec.Struct, gc=False):
-    processes: list[_Process] = msgspec.field(name="rocprofiler-sdk-tool")
-
-
+_Kind = json_object("kind", "operations")
+_Text = json_object("key", "value")
+_Node = json_object("machine_id", "hostname")
+_NONE, _EMPTY = msgspec.Raw(b"[]"), msgspec.Raw(b"{}")
+_Process = json_object(
+    metadata=json_object("pid", node=(msgspec.Raw, _EMPTY)),
+    strings=json_object(buffer_records=[_Kind], marker_api=[_Text]),
+    agents=(msgspec.Raw, _NONE), kernel_symbols=(msgspec.Raw, _NONE), buffer_records=(dict[str, msgspec.Raw], {}),
+)  # fmt: skip
+"""``buffer_records``: each list undecoded, so that only one of the largest lists is in memory at a time."""
+_File = json_object(processes=(list[_Process], msgspec.field(name="rocprofiler-sdk-tool")))  # type: ignore[valid-type]
 _DECODER = msgspec.json.Decoder(_File)
-R = TypeVar("R", bound=msgspec.Struct)
 D = TypeVar("D")
 
 
@@ -166,11 +86,11 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
 
 
 class _Reading:
-    def __init__(self, process: _Process, source: Source, notes: Notes) -> None:
+    def __init__(self, process: Any, source: Source, notes: Notes) -> None:
         self._process = process
         self._notes = notes
         self._place = source.name
-        clock = Clock("boottime", scope=process.metadata.scope)
+        clock = Clock("boottime", scope=_scope(process.metadata.node))
         self._assembly = Assembly(source.index, clock, notes, source.name, integer(process.metadata.pid))
         self._agents = {
             integer(agent.id.handle): str(agent.product_name or agent.name or "")
@@ -184,9 +104,9 @@ class _Reading:
         self._copies()
         return None if self._assembly.empty else self._assembly.finish(every_call)
 
-    def _listed(self, raw: msgspec.Raw, kind: type[R]) -> Sequence[R]:
+    def _listed(self, raw: msgspec.Raw, kind: Any) -> Sequence[Any]:
         """Return the rows of a list; a row that is not of ``kind`` is lost alone."""
-        found = self._decoded(raw, list[kind], None)  # type: ignore[valid-type]
+        found = self._decoded(raw, list[kind], None)
         if found is not None:
             return found
         lost = "row that cannot be read: skipped"
@@ -201,7 +121,7 @@ class _Reading:
                 self._notes.add(lost, self._place)
             return None
 
-    def _rows(self, name: str, kind: type[R]) -> Sequence[R]:
+    def _rows(self, name: str, kind: Any) -> Sequence[Any]:
         raw = self._process.buffer_records.pop(name, None)
         return () if raw is None else self._listed(raw, kind)
 
@@ -244,7 +164,7 @@ class _Reading:
         return word, word
 
     def _kernels(self) -> None:
-        symbols: dict[int | None, tuple[str, _Symbol]] = {}
+        symbols: dict[int | None, tuple[str, Any]] = {}
         for symbol in self._listed(self._process.kernel_symbols, _Symbol):
             name = symbol.formatted_kernel_name or symbol.demangled_kernel_name or symbol.kernel_name
             symbols[integer(symbol.kernel_id)] = kernel_name(name), symbol
@@ -265,7 +185,7 @@ class _Reading:
                 thread=None if row.thread_id is None else assembly.thread(row.thread_id),
             )  # fmt: skip
 
-    def _lane(self, agent: _Handle, stream: _Handle | None, queue: _Handle | None = None) -> int:
+    def _lane(self, agent: Any, stream: Any, queue: Any = None) -> int:
         handle = integer(agent.handle)
         device = self._assembly.device(handle, self._agents.get(handle, ""))
         if stream is None and queue is not None:
@@ -285,3 +205,11 @@ class _Reading:
                 correlation=row.correlation_id.internal, size_bytes=row.bytes, route=route,
                 thread=None if row.thread_id is None else assembly.thread(row.thread_id),
             )  # fmt: skip
+
+
+def _scope(node: msgspec.Raw) -> str:
+    try:
+        stated = msgspec.json.decode(node, type=_Node)
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+    return scope_of(stated.machine_id, stated.hostname)

@@ -15,7 +15,7 @@ import msgspec
 from mio2trace.model.tf import Execution, NodeStep, OpMemory, Shape, TfNode, TfProfile
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
-from mio2trace.readers.base import Format, ReadOptions, Records, of_json, utf8
+from mio2trace.readers.base import Format, ReadOptions, Records, json_object, of_json, utf8
 from mio2trace.readers.tf.profile_proto import LAST_US, LONGEST_US, MOST_COMPONENTS
 from mio2trace.readers.tf.wire import Walk, WireError, fields, integers, signed, text, unexpected, varint
 from mio2trace.source import Source
@@ -452,20 +452,8 @@ _TRIES = 4
 """Closing braces to try as an event's end: the last one may belong to its arguments."""
 
 
-class _Event(msgspec.Struct, gc=False):
-    ph: Any = None
-    cat: Any = None
-    name: Any = None
-    pid: Any = None
-    ts: Any = None
-    dur: Any = None
-    args: Any = None
-
-
-class _File(msgspec.Struct):
-    events: list[_Event] = msgspec.field(name="traceEvents", default_factory=list)
-
-
+_Event = json_object("ph", "cat", "name", "pid", "ts", "dur", "args")
+_File = json_object(events=(list[_Event], msgspec.field(name="traceEvents", default_factory=list)))  # type: ignore[valid-type]
 _DECODER = msgspec.json.Decoder(_File)
 
 
@@ -511,7 +499,7 @@ def _read_timeline(source: Source, options: ReadOptions, notes: Notes) -> Record
     return [collector.finish(source.index, memory_known=False)]
 
 
-def _events(data: bytes, place: str, notes: Notes) -> list[_Event]:
+def _events(data: bytes, place: str, notes: Notes) -> Any:
     try:
         return _DECODER.decode(data).events
     except RecursionError:
