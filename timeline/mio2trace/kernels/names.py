@@ -316,16 +316,15 @@ _OTHERS: tuple[tuple[str, str], ...] = (
 )
 
 
+def _of_miopen(row: _Row) -> tuple[re.Pattern[str], KernelName]:
+    pattern, primitives, directions, algorithm, role = row
+    meaning = KernelName(role=role, miopen=True, primitives=primitives, directions=directions, algorithm=algorithm)
+    return late(pattern), meaning
+
+
 _Pattern = tuple[tuple[str, ...], re.Pattern[str], KernelName]
 PATTERNS: tuple[_Pattern, ...] = (
-    *(
-        (
-            beginnings(pattern),
-            late(pattern),
-            KernelName(role=role, miopen=True, primitives=primitives, directions=directions, algorithm=algorithm),
-        )
-        for pattern, primitives, directions, algorithm, role in _MIOPEN
-    ),
+    *((beginnings(row[0]), *_of_miopen(row)) for row in _MIOPEN),
     *((beginnings(pattern), late(f"(?:{pattern})$"), KernelName(role=role)) for pattern, role in _OTHERS),
 )
 """The beginning of a name (a fast check before the expression), the expression, and its meaning."""
@@ -619,25 +618,20 @@ _MACRO = late(r"-D\s*(\w+)=(\d{1,9})\b")
 _LIBRARY = late(r"(?:\b|-D\s*)(?:MLO|MIOPEN|MIO)_")
 _CHANNELS = ("MLO_N_OUTPUTS", "MLO_N_INPUTS")
 _FILTER = ("MLO_FILTER_SIZE1", "MLO_FILTER_SIZE0")
-_PROGRAMS = tuple(
-    (
-        late(pattern),
-        KernelName(role=role, miopen=True, primitives=primitives, directions=directions, algorithm=algorithm),
-    )
-    for pattern, primitives, directions, algorithm, role in (
-        (r"-D\s*MLO_POOL", ("pool",), (), "", ""),
-        (r"-D\s*MIO_BN_", ("bnorm", "fusion"), (), "", ""),
-        (r"-D\s*MLO_LRN_", ("lrn",), (), "", ""),
-        (r"-D\s*MLO_CONVBWDB_", ("bias",), (W,), "", ""),
-        (r"-D\s*(?:MIOPEN|MLO)_NRN_", ("activ", "fusion"), (), "", ""),
-        (r"-D\s*NUM_IM_BLKS\b", ("conv",), FW, "Gemm", "im2col"),
-        (r"-D\s*IS_2D_WG\b", ("conv",), FBW, "Gemm", "transpose"),
-        (r"-D\s*MLO_(?:FILTER|FLTR)_", ("conv", "fusion"), (), "", ""),
-        (r"-D\s*U_BATCH_SIZE\b", ("softmax",), (), "", ""),
-        (r"-D\s*MIOPEN_TENSOR_OP\b", _TENSOR, (), "", ""),
-        (r"-D\s*(?:SUBTENSOR_OP_|MIOPEN_ALPHA_TYPE)", (), (), None, "helper"),
-    )
+_STATED: tuple[_Row, ...] = (
+    (r"-D\s*MLO_POOL", ("pool",), (), "", ""),
+    (r"-D\s*MIO_BN_", ("bnorm", "fusion"), (), "", ""),
+    (r"-D\s*MLO_LRN_", ("lrn",), (), "", ""),
+    (r"-D\s*MLO_CONVBWDB_", ("bias",), (W,), "", ""),
+    (r"-D\s*(?:MIOPEN|MLO)_NRN_", ("activ", "fusion"), (), "", ""),
+    (r"-D\s*NUM_IM_BLKS\b", ("conv",), FW, "Gemm", "im2col"),
+    (r"-D\s*IS_2D_WG\b", ("conv",), FBW, "Gemm", "transpose"),
+    (r"-D\s*MLO_(?:FILTER|FLTR)_", ("conv", "fusion"), (), "", ""),
+    (r"-D\s*U_BATCH_SIZE\b", ("softmax",), (), "", ""),
+    (r"-D\s*MIOPEN_TENSOR_OP\b", _TENSOR, (), "", ""),
+    (r"-D\s*(?:SUBTENSOR_OP_|MIOPEN_ALPHA_TYPE)", (), (), None, "helper"),
 )
+_PROGRAMS = tuple(map(_of_miopen, _STATED))
 """Macros of MIOpen's programs and the meaning of their kernels; the first match counts. 0 of 1930 kernels with truth
 are of another primitive."""
 

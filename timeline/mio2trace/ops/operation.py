@@ -250,11 +250,7 @@ def operation_name(operation: Operation) -> str:
 
 
 def name_of(facts: OperationFacts) -> str:
-    return _once(_operation_names, _OF_NAME(facts), _operation_name, facts)
-
-
-def _operation_name(facts: OperationFacts) -> str:
-    return " ".join([_type(facts), *_shapes(facts)])
+    return _once(_operation_names, _OF_NAME(facts), lambda facts: " ".join([_type(facts), *_shapes(facts)]), facts)
 
 
 def problem_name(operation: Operation) -> str:

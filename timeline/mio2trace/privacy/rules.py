@@ -119,19 +119,9 @@ def telephone(match: re.Match[str]) -> str:
     return match[0] if sizes or not 8 <= count <= 15 else "(telephone)"
 
 
-def telephone_after_its_word(match: re.Match[str]) -> str:
-    """Keep the word, remove the number."""
-    return f"{match['word']}(telephone)"
-
-
-def user(match: re.Match[str]) -> str:
-    """Keep the word, and a value that names nobody: ``user=root``, ``user: unknown``."""
-    return match[0] if match["name"].lower() in OF_NOBODY else f"{match['word']}(user)"
-
-
-def machine(match: re.Match[str]) -> str:
-    """Keep the word, and a value that names no machine: ``host: localhost``, ``host: float``."""
-    return match[0] if match["name"].lower() in OF_NOBODY else f"{match['word']}(host)"
+def _after_its_word(what: str) -> Callable[[re.Match[str]], str]:
+    """Keep the word, and a value that names nobody and no machine: ``user=root``, ``host: localhost``."""
+    return lambda match: match[0] if match["name"].lower() in OF_NOBODY else f"{match['word']}({what})"
 
 
 def key_of_a_service(match: re.Match[str]) -> str:
@@ -428,11 +418,12 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "user's name after its word", "users", "user login account owner logged submitted",
-        rf"(?<![A-Za-z0-9])(?P<word>{_PERSON}){_NAME}", user, flags=re.IGNORECASE,
+        rf"(?<![A-Za-z0-9])(?P<word>{_PERSON}){_NAME}", _after_its_word("user"), flags=re.IGNORECASE,
     ),
     _rule(
         "person's name after its word", "users", "author committer",
-        rf"(?<![A-Za-z0-9])(?P<word>(?i:{_AUTHOR})){_NAME}(?:[ _][A-Z][\w.'-]*+){{0,3}}", user,
+        rf"(?<![A-Za-z0-9])(?P<word>(?i:{_AUTHOR})){_NAME}(?:[ _][A-Z][\w.'-]*+){{0,3}}",
+        _after_its_word("user"),
     ),
     _rule(
         "user's number and name", "users", "id= groups=",
@@ -441,7 +432,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "machine's name after its word", "hosts", "host node machine pod",
         rf"(?<![A-Za-z0-9])(?P<word>{_MACHINE}){_NAME}(?>(?:\[[\d,-]++\])?)"
-        r"(?>(?:,[\w.-]++(?>(?:\[[\d,-]++\])?))*)", machine, flags=re.IGNORECASE,
+        r"(?>(?:,[\w.-]++(?>(?:\[[\d,-]++\])?))*)", _after_its_word("host"), flags=re.IGNORECASE,
     ),
     _rule(
         "container after its word", "hosts", "container docker crio libpod",
@@ -478,7 +469,7 @@ RULES: tuple[Rule, ...] = (
         "telephone number after its word", "users", "tel phone fax",
         r"(?<![A-Za-z0-9])(?P<word>(?:tel(?:ephone)?|phone|fax)(?:[ _-]?(?:number|no))?\.?+[\s_]*+[:=][\s_]*+)"
         r"(?P<name>[+(]{0,2}\d(?:[ _()/.-]{0,3}\d){4,14})(?!\w)",
-        telephone_after_its_word, flags=re.IGNORECASE,
+        _after_its_word("telephone"), flags=re.IGNORECASE,
     ),
     _rule(
         "telephone number", "users", "",

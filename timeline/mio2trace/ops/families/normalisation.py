@@ -318,6 +318,10 @@ def _norm_from_command(line: Line) -> NormProblem:
     return NormProblem(direction=line.stated_way, dtype=line.dtype, kind=line.name, x=line.shape)
 
 
+_BNORM_NAMES = {
+    "in_d": "D", "L": "layout", "save": "s", "run": "r", "activ_mode": "f", "activ_alpha": "x", "activ_beta": "y",
+    "inverse_variance": "I", "ping_pong_buffers": "Q",
+}  # fmt: skip
 FAMILY = Family(
     ops=(
         *ops(
@@ -341,17 +345,7 @@ FAMILY = Family(
             _bnorm_from_command,
             "bnorm",
             SIZES | LAYOUTS | SCALING | options(integer="m b s r f I Q P tuning_policy", decimal="x y z e"),
-            {
-                "in_d": "D",
-                "L": "layout",
-                "save": "s",
-                "run": "r",
-                "activ_mode": "f",
-                "activ_alpha": "x",
-                "activ_beta": "y",
-                "inverse_variance": "I",
-                "ping_pong_buffers": "Q",
-            },
+            _BNORM_NAMES,
         ),
         "lrn": Word(
             _lrn_from_command,
