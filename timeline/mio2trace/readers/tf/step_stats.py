@@ -16,8 +16,9 @@ from mio2trace.model.tf import Execution, NodeStep, OpMemory, Shape, TfNode, TfP
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import Format, ReadOptions, Records, json_object, of_json, utf8
+from mio2trace.readers.tf import wire
 from mio2trace.readers.tf.profile_proto import LAST_US, LONGEST_US, MOST_COMPONENTS
-from mio2trace.readers.tf.wire import Walk, WireError, fields, integers, signed, text, unexpected, varint
+from mio2trace.readers.tf.wire import VARINT, Walk, WireError, fields, signed, text, unexpected, varint
 from mio2trace.source import Source
 
 NOT_NODES = ("RecvTensor", "_SOURCE")
@@ -165,6 +166,48 @@ def _label(op: OpStats, kind: str) -> tuple[str, str]:
     return (what if of == op.name.partition(":")[0] and _TYPE.fullmatch(what) else named), kernel
 
 
+Message = dict[str, list[Any]]
+"""The fields of a message of protocol buffers by name: numbers, texts, messages."""
+Value = TypeVar("Value", int, str)
+
+
+def _messages(message: Message, name: str) -> list[Message]:
+    return [one for one in message.get(name, []) if isinstance(one, dict)]
+
+
+def _last(message: Message, name: str, without: Value) -> Value:
+    """Return the last value, as protocol buffers do; ``without`` if there is none of its type."""
+    value = (message.get(name) or [without])[-1]
+    return value if isinstance(value, type(without)) else without
+
+
+def _number(message: Message, name: str) -> int:
+    return _last(message, name, 0)
+
+
+def _op(message: Message) -> OpStats:
+    start, end = _number(message, "all_start_micros"), _number(message, "op_end_rel_micros")
+    op = OpStats(_last(message, "node_name", ""), start, end, _last(message, "timeline_label", ""), shapes=[])
+    for allocator in _messages(message, "memory"):
+        op.total_bytes += _number(allocator, "total_bytes")
+        op.peak_bytes += _number(allocator, "peak_bytes")
+        op.live_bytes += _number(allocator, "live_bytes")
+        op.in_use_bytes = _last(allocator, "allocator_bytes_in_use", op.in_use_bytes)
+    for memory in _messages(message, "memory_stats"):
+        op.temporary_bytes += _number(memory, "temp_memory_size")
+        op.kept_bytes += _number(memory, "persistent_memory_size")
+    for output in _messages(message, "output"):
+        for tensor in _messages(output, "tensor_description"):
+            for allocation in _messages(tensor, "allocation_description"):
+                op.output_bytes += max(_number(allocation, "requested_bytes"), _number(allocation, "allocated_bytes"))
+            for shape in _messages(tensor, "shape"):
+                if "unknown_rank" not in shape:
+                    # A scalar is (1,), as in a ProfileProto.
+                    sizes = tuple(_number(dim, "size") for dim in _messages(shape, "dim")) or (1,)
+                    op.shapes.append((_number(output, "slot"), sizes))
+    return op
+
+
 # -- Bytes of a RunMetadata of one ``session.run``, or of only its StepStats (tfprof.md 8) -----------------------------
 #
 #     0a 86 d9 06                    step_stats, 109702 bytes
@@ -204,6 +247,23 @@ def _read_bytes(source: Source, options: ReadOptions, notes: Notes) -> Records:
     return [collect(list(_Decoder(data, source.name, notes).devices(_depth(data))), source.index, source.name, notes)]
 
 
+_Fields = dict[int, tuple[str, Any]]
+"""By number: the name, and int, str, or the fields of a message."""
+_SHAPE = {2: ("dim", {1: ("size", int)}), 3: ("unknown_rank", int)}
+_ALLOCATION = {1: ("requested_bytes", int), 2: ("allocated_bytes", int)}
+_NODE: _Fields = {
+    1: ("node_name", str), 2: ("all_start_micros", int), 4: ("op_end_rel_micros", int), 8: ("timeline_label", str),
+    6: ("memory", {
+        2: ("total_bytes", int), 3: ("peak_bytes", int), 4: ("live_bytes", int), 5: ("allocator_bytes_in_use", int),
+    }),
+    7: ("output", {
+        1: ("slot", int),
+        3: ("tensor_description", {2: ("shape", _SHAPE), 4: ("allocation_description", _ALLOCATION)}),
+    }),
+    12: ("memory_stats", {1: ("temp_memory_size", int), 3: ("persistent_memory_size", int)}),
+}  # fmt: skip
+
+
 class _Decoder:
     def __init__(self, data: bytes, place: str, notes: Notes) -> None:
         self._data = data
@@ -226,64 +286,25 @@ class _Decoder:
                 device = text(self._data, a, b)
             elif tag == 0x12:
                 try:
-                    ops.append(self._op(a, b))
+                    ops.append(_op(_message(self._data, a, b, _NODE)))
                 except WireError as error:
                     self._notes.add("damaged record of an op: skipped", f"{self._place}: {error}")
         return device, ops
 
-    def _op(self, at: int, stop: int) -> OpStats:
-        data = self._data
-        op = OpStats(shapes=[])
-        for tag, a, b in fields(data, at, stop):
-            if tag == 0x0A:
-                op.name = text(data, a, b)
-            elif tag == 0x10:
-                op.start_us = signed(a)
-            elif tag == 0x20:
-                op.op_end_us = signed(a)
-            elif tag == 0x42:
-                op.label = text(data, a, b)
-            elif tag == 0x32:
-                memory = integers(data, a, b)
-                op.total_bytes += memory[2]
-                op.peak_bytes += memory[3]
-                op.live_bytes += memory[4]
-                op.in_use_bytes = memory.get(5, op.in_use_bytes)
-            elif tag == 0x3A:
-                self._output(op, a, b)
-            elif tag == 0x62:
-                memory = integers(data, a, b)
-                op.temporary_bytes += memory[1]
-                op.kept_bytes += memory[3]
-            elif tag >> 3 in (1, 2, 4, 6, 7, 8, 12):
-                raise unexpected(tag, at)
-        return op
 
-    def _output(self, op: OpStats, at: int, stop: int) -> None:
-        data = self._data
-        slot, shape = 0, None
-        for tag, a, b in fields(data, at, stop):
-            if tag == 0x08:
-                slot = signed(a)
-            elif tag == 0x1A:
-                for inner, c, d in fields(data, a, b):
-                    if inner == 0x12:
-                        shape = self._shape(c, d)
-                    elif inner == 0x22:
-                        allocation = integers(data, c, d)
-                        op.output_bytes += max(allocation[1], allocation[2])
-        if shape is not None:
-            op.shapes.append((slot, shape))
-
-    def _shape(self, at: int, stop: int) -> Shape | None:
-        """Return a tensor's shape; a scalar is (1,), as in a ProfileProto."""
-        dims: list[int] = []
-        for tag, a, b in fields(self._data, at, stop):
-            if tag == 0x12:
-                dims.append(next((signed(value) for inner, value, _ in fields(self._data, a, b) if inner == 0x08), 0))
-            elif tag == 0x18 and a:
-                return None
-        return tuple(dims) or (1,)
+def _message(data: bytes, at: int, stop: int, known: _Fields) -> Message:
+    """Return the ``known`` fields of a message. Raises `WireError` if one of an op has another wire type."""
+    message: Message = {}
+    for tag, a, b in fields(data, at, stop):
+        name, kind = known.get(tag >> 3, ("", None))
+        if kind is None:
+            continue
+        if tag & 7 == (VARINT if kind is int else wire.BYTES):
+            value = signed(a) if kind is int else text(data, a, b) if kind is str else _message(data, a, b, kind)
+            message.setdefault(name, []).append(value)
+        elif known is _NODE:
+            raise unexpected(tag, at)
+    return message
 
 
 BYTES = Format("TensorFlow step statistics (RunMetadata)", _is_bytes, _read_bytes)
@@ -310,8 +331,6 @@ _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f
 _INTEGER = late(rb"[-+]?[0-9]+")
 _LONGEST_INTEGER = 21
 _DEEPEST = 100
-Message = dict[str, list[Any]]
-Value = TypeVar("Value", int, str)
 
 
 def _is_text(head: bytes) -> bool:
@@ -388,43 +407,6 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
     if hexadecimal:
         return bytes([int(hexadecimal, 16)])
     return _LETTERS.get(letter, letter)
-
-
-def _messages(message: Message, name: str) -> list[Message]:
-    return [one for one in message.get(name, []) if isinstance(one, dict)]
-
-
-def _last(message: Message, name: str, without: Value) -> Value:
-    """Return the last value, as protocol buffers do; ``without`` if there is none of its type."""
-    value = (message.get(name) or [without])[-1]
-    return value if isinstance(value, type(without)) else without
-
-
-def _number(message: Message, name: str) -> int:
-    return _last(message, name, 0)
-
-
-def _op(message: Message) -> OpStats:
-    start, end = _number(message, "all_start_micros"), _number(message, "op_end_rel_micros")
-    op = OpStats(_last(message, "node_name", ""), start, end, _last(message, "timeline_label", ""), shapes=[])
-    for allocator in _messages(message, "memory"):
-        op.total_bytes += _number(allocator, "total_bytes")
-        op.peak_bytes += _number(allocator, "peak_bytes")
-        op.live_bytes += _number(allocator, "live_bytes")
-        op.in_use_bytes = _number(allocator, "allocator_bytes_in_use")
-    for memory in _messages(message, "memory_stats"):
-        op.temporary_bytes += _number(memory, "temp_memory_size")
-        op.kept_bytes += _number(memory, "persistent_memory_size")
-    for output in _messages(message, "output"):
-        for tensor in _messages(output, "tensor_description"):
-            for allocation in _messages(tensor, "allocation_description"):
-                op.output_bytes += max(_number(allocation, "requested_bytes"), _number(allocation, "allocated_bytes"))
-            for shape in _messages(tensor, "shape"):
-                if "unknown_rank" not in shape:
-                    # A scalar is (1,), as in a ProfileProto.
-                    sizes = tuple(_number(dim, "size") for dim in _messages(shape, "dim")) or (1,)
-                    op.shapes.append((_number(output, "slot"), sizes))
-    return op
 
 
 TEXT = Format("TensorFlow step statistics (text)", _is_text, _read_text)
