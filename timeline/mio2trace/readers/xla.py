@@ -32,7 +32,7 @@ from mio2trace.model.profile import Inputs
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records, kernel_name
-from mio2trace.readers.tf.wire import BYTES, Walk, WireError, fields, last, numbers, signed, text, varint
+from mio2trace.readers.tf.wire import Walk, WireError, fields, last, repeated, signed, text, varint
 from mio2trace.source import Source
 
 # -- The messages of an XSpace (xspace.md 2), read in place: only requested events are kept ----------------------------
@@ -287,7 +287,7 @@ def _instruction(data: bytes, at: int, stop: int) -> tuple[str, int, _Raw]:
         elif field == 35:
             number = signed(begin)
         elif field == 36:
-            operands += numbers(data, begin, end) if tag & 7 == BYTES else [signed(begin)]
+            operands += repeated(data, tag, begin, end)
         else:
             parts[field] = begin, end
     return name, number, _Raw(parts, tuple(operands))
@@ -314,7 +314,7 @@ def _shape(data: bytes, span: tuple[int, int], depth: int = 0) -> Shape:
         if tag == 0x10:
             kind = at
         elif tag >> 3 == 3:
-            lengths += numbers(data, at, stop) if tag & 7 == BYTES else [signed(at)]
+            lengths += repeated(data, tag, at, stop)
         elif tag == 0x22 and not depth:
             return _shape(data, (at, stop), 1)
     if len(lengths) > _MOST_DIMENSIONS or any(not 0 < one < _MOST_LENGTH for one in lengths):
@@ -326,8 +326,7 @@ def _numbers_of(data: bytes, span: tuple[int, int]) -> dict[int, list[int]]:
     """Return the whole numbers of a message by field, single or packed."""
     found: dict[int, list[int]] = {}
     for tag, at, stop in fields(data, *span):
-        values = numbers(data, at, stop) if tag & 7 == BYTES else [signed(at)]
-        found.setdefault(tag >> 3, []).extend(values)
+        found.setdefault(tag >> 3, []).extend(repeated(data, tag, at, stop))
     return found
 
 

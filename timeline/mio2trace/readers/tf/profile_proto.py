@@ -24,7 +24,7 @@ from mio2trace.readers.tf.wire import (
     fields,
     integers,
     last,
-    numbers,
+    repeated,
     signed,
     text,
     unexpected,
@@ -121,10 +121,8 @@ class _Decoder:
             try:
                 if tag == 0x0A:
                     self._entry(at, stop)
-                elif tag == 0x1A:
-                    self._steps += numbers(data, at, stop)
-                elif tag == 0x18:
-                    self._steps.append(signed(number))
+                elif tag in (0x18, 0x1A):
+                    self._steps += repeated(data, tag, number if tag == 0x18 else at, stop)
                 elif tag == 0x22:
                     entry = last(fields(data, at, stop))
                     self._strings[signed(entry[0x08][0])] = text(data, *entry[0x12])
@@ -179,10 +177,8 @@ class _Decoder:
                 node.device = self._text(a, b)
             elif tag == 0x40:
                 node.float_ops = signed(a)
-            elif tag == 0x22:
-                node.shape += numbers(data, a, b)
-            elif tag == 0x20:
-                node.shape.append(signed(a))
+            elif tag in (0x20, 0x22):
+                node.shape += repeated(data, tag, a, b)
             elif tag == 0x12 or tag == 0x72:
                 key, value = _pair(data, a, b, 0x10)
                 (node.inputs if tag == 0x12 else node.sources)[key] = signed(value[0])
@@ -344,12 +340,9 @@ def _tuple(data: bytes, at: int, stop: int) -> list[int]:
     """Read a Tuple: its integers, packed or not."""
     found: list[int] = []
     for tag, a, b in fields(data, at, stop):
-        if tag == 0x0A:
-            found += numbers(data, a, b)
-        elif tag == 0x08:
-            found.append(signed(a))
-        else:
+        if tag not in (0x08, 0x0A):
             raise unexpected(tag, at)
+        found += repeated(data, tag, a, b)
     return found
 
 
@@ -364,9 +357,7 @@ def _attribute_text(data: bytes, at: int, stop: int) -> str:
         if tag == 0x0A:
             lengths: list[int] = []
             for inner, c, d in fields(data, a, b):
-                if inner == 0x1A:
-                    lengths += numbers(data, c, d)
-                elif inner == 0x18:
-                    lengths.append(signed(c))
+                if inner in (0x18, 0x1A):
+                    lengths += repeated(data, inner, c, d)
             return "x".join(map(str, lengths))
     return ""

@@ -174,6 +174,11 @@ def numbers(data: bytes, at: int, end: int) -> list[int]:
     return found
 
 
+def repeated(data: bytes, tag: int, at: int, end: int) -> list[int]:
+    """Return the int64 numbers of a field of several, packed or single. Raises `WireError`, `CutError`."""
+    return numbers(data, at, end) if tag & 7 == BYTES else [signed(at)]
+
+
 def text(data: bytes, at: int, end: int) -> str:
     """Return a string; bytes that are not valid UTF-8 become replacement characters."""
     return data[at:end].decode("utf-8", "replace")
