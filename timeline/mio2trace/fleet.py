@@ -277,13 +277,13 @@ def _problems(fleet: Fleet, room: Room) -> dict[str, Any] | None:
         bar = svg.stacked([piece], most, f"{visible(name)}: {ms(last['ns'])}")
         driver = (shortened(last["command"], 4 * room.name),) if last["command"] else ()
         rows.append({"cells": (name, *times, *more, bar), "details": driver, "detail_head": "driver line"})
-    heads = [("problem", "text"), *((f"{shortened(one, 24)}, ms" if one else "ms", "number") for one in versions)]
-    heads += [("last / first", "number")] if len(versions) > 1 else []
+    heads = ["problem", *(f"{shortened(one, 24)}, ms" if one else "ms" for one in versions)]
+    heads += ["last / first"] if len(versions) > 1 else []
     left = len(ranked) - len(rows)
     rest = f"{count(left, 'more problem')}." if left > 0 else ""
-    table = html.grid([*heads, ("of the slowest", "wide bar")], rows, rest)
     note = "ms in a steady iteration, by version" if len(versions) > 1 else "ms in a steady iteration"
-    return html.part("Problems", note=note, table=table, caption="Problems, most time first")
+    heads_and_bar = [*heads, ("of the slowest", "wide bars")]
+    return html.listing("Problems", heads_and_bar, rows, rest, note=note, caption="Problems, most time first")
 
 
 def _regressions(fleet: Fleet, room: Room) -> dict[str, Any] | None:
@@ -351,8 +351,6 @@ def _table(
 ) -> dict[str, Any] | None:
     """Return a part with a table, without empty columns; None without rows. A narrow page leaves out ``wide``
     columns."""
-    if not found:
-        return None
     kept = [one for one in columns if any(row[one[1]] is not None for row in found)]
     numbers = {name for _, name, _ in kept if all(type(row[name]) in (int, float, type(None)) for row in found)}
     rows = [
@@ -360,12 +358,8 @@ def _table(
         for row in found[: room.rows]
     ]
     left = len(found) - len(rows)
-    table = html.grid(
-        [(title, f"{wide} {'number' if name in numbers else 'text'}".strip()) for title, name, wide in kept],
-        rows,
-        f"{left:,} more." if left > 0 else "",
-    )
-    return html.part(head, note=note, table=table, caption=caption)
+    heads = [(title, f"{wide}{' number' * (name in numbers)}".strip()) for title, name, wide in kept]
+    return html.listing(head, heads, rows, f"{left:,} more." if left > 0 else "", note=note, caption=caption)
 
 
 _DIGITS = {"before_ms": 3, "kernel_ms": 3, "usual_ms": 3, "ratio": 2, "deviations": 1, "find_percent": 1, "seconds": 1}

@@ -88,26 +88,48 @@ def colour(primitive: str) -> str:
     return COLOURS.get(primitive, "other")
 
 
-_KINDS = {"cumul. %": "number wide", "host ms": "number wide", "95 %": "number wide", "B - A": "bars wide"}
-"""Columns that a narrow page leaves out."""
+_WORDS = frozenset((
+    "bound by", "cause", "kernel", "layer", "level", "longest gap", "made late by", "operation", "part", "phase",
+    "problem", "rank", "solver", "step", "text", "verdict",
+))  # fmt: skip
+"""Columns with words."""
+_KINDS = dict.fromkeys(("cumul. %", "host ms", "95 %"), "number wide") | {
+    "B - A": "bars wide", "of the slowest": "bars", "parts": "bars",
+}  # fmt: skip
+"""The class of other columns that have no numbers, or that a narrow page leaves out (``wide``)."""
 
 
-def grid(columns: Sequence[tuple[str, str]], rows: Sequence[dict[str, Any] | tuple[Any, ...]], rest: str) -> Any:
-    """Return a table. ``columns``: heading and kind (``text``, ``number``, ``bar``; a narrow page leaves out ``wide
-    ...``).
+def grid(columns: Sequence[str | tuple[str, str]], rows: Sequence[dict[str, Any] | tuple[Any, ...]], rest: str) -> Any:
+    """Return a table. ``columns``: headings; a heading of which `_WORDS` and `_KINDS` do not know the class, with it.
 
     A row is a list of cells, or has ``cells`` and ``details``; the details are folded below the first cell under
     ``detail_head``.
     """
+    classes = [
+        one if isinstance(one, tuple) else (one, _KINDS.get(one, "" if one in _WORDS else "number")) for one in columns
+    ]
     return {
-        "columns": [
-            {"head": head, "kind": _KINDS.get(head, kind.replace("text", "").replace("bar", "bars").strip())}
-            for head, kind in columns
-        ],
+        "columns": [{"head": head, "kind": kind} for head, kind in classes],
         "rows": [{"cells": row, "details": ()} if isinstance(row, tuple) else row for row in rows],
         "open": OPEN if len(rows) > OPEN + 3 else len(rows),
         "rest": rest,
     }
+
+
+def listing(
+    head: str,
+    columns: Sequence[str | tuple[str, str]],
+    rows: Sequence[dict[str, Any] | tuple[Any, ...]],
+    rest: str = "",
+    **more: Any,
+) -> dict[str, Any] | None:
+    """Return a part with a table (`grid`); None without rows."""
+    return part(head, table=grid(columns, rows, rest), **more) if rows else None
+
+
+def _left(rows: Sequence[object], shown: Sequence[object], noun: str) -> str:
+    left = len(rows) - len(shown)
+    return f"{count(left, noun)} more." if left > 0 else ""
 
 
 def _rest(section: Section, rows: Sequence[ListRow], shown: int, noun: str, none: Rest | None = None) -> str:
@@ -136,7 +158,7 @@ def _times(section: Section, rows: Sequence[ListRow]) -> list[tuple[str, ...]]:
 def idle(section: Section, room: Room) -> dict[str, Any] | None:
     """The causes of idle time in a step or in the recording, and the host's calls meanwhile."""
     step, recording = section.step, section.recording
-    if not section.causes or (step is None and recording is None):
+    if step is None and recording is None:
         return None
     count_of, rows = 1 if step is None else len(step.steps_ns), []
     whole = step.step_ns if step is not None else recording.length_ns if recording is not None else 0
@@ -150,15 +172,9 @@ def idle(section: Section, room: Room) -> dict[str, Any] | None:
             fixed(100 * each / whole, 1), shortened(longest, room.name),
         )  # fmt: skip
         rows.append({"cells": cells, "details": during, "detail_head": "host calls during these gaps"})
-    heads = [("cause", "text"), ("gaps", "number"), ("ms", "number"), ("%", "number"), ("longest gap", "text")]
-    table = grid(heads, rows, "")
-    return part(
-        "Idle time",
-        note="per step; % of the step" if step is not None else "% of the recording",
-        table=table,
-        caption="Gaps by cause, most time first",
-        id="idle",
-    )
+    note = "per step; % of the step" if step is not None else "% of the recording"
+    heads = ("cause", "gaps", "ms", "%", "longest gap")
+    return listing("Idle time", heads, rows, note=note, caption="Gaps by cause, most time first", id="idle")
 
 
 IDLE = {
@@ -169,41 +185,27 @@ IDLE = {
 
 def ranks(section: Section, room: Room) -> dict[str, Any] | None:
     """The ranks of a job: which of them wait at the collectives, and which come last."""
-    shown = section.ranks[: room.rows]
-    if not shown:
-        return None
     rows = [
-        (*rank_cells(name, of, room.name), ms_cell(of.made_late_ns if of.made_late_by else None)) for name, of in shown
+        (*rank_cells(name, of, room.name), ms_cell(of.made_late_ns if of.made_late_by else None))
+        for name, of in section.ranks[: room.rows]
     ]
-    heads = [
-        ("rank", "text"), ("transfer ms", "number"), ("wait ms", "number"), ("times last", "number"),
-        ("late ms", "number"), ("made late by", "text"), ("by ms", "number"),
-    ]  # fmt: skip
-    left = len(section.ranks) - len(shown)
-    table = grid(heads, rows, f"{count(left, 'rank')} more: mio2trace ranks lists all." if left else "")
-    said = visible(shortened(section.waiting, 400))
-    return part("Ranks at the collectives", texts=[f"{said}."], table=table, caption="Ranks, in order", id="ranks")
+    heads = ("rank", "transfer ms", "wait ms", "times last", "late ms", "made late by", "by ms")
+    rest = _left(section.ranks, rows, "rank").replace("more.", "more: mio2trace ranks lists all.")
+    said = [f"{visible(shortened(section.waiting, 400))}."]
+    return listing("Ranks at the collectives", heads, rows, rest, texts=said, caption="Ranks, in order", id="ranks")
 
 
 def steps(section: Section, room: Room) -> dict[str, Any] | None:
     """The steps of a serving engine: phase, batch, tokens, and the mean of each kind."""
-    shown = section.steps[: room.rows]
-    if not shown:
-        return None
-    heads = [
-        ("phase", "text"), ("batch", "number"), ("tokens", "number"), ("steps", "number"), ("ms per step", "number"),
-        ("ms of kernels", "number"), ("kernels", "number"),
-    ]  # fmt: skip
-    left = len(section.steps) - len(shown)
-    table = grid(heads, [step_cells(kind) for kind in shown], f"{count(left, 'kind')} more." if left else "")
-    return part("Steps", note="means per step", table=table, caption="Steps by kind, most time first", id="steps")
+    rows = [step_cells(kind) for kind in section.steps[: room.rows]]
+    heads = ("phase", "batch", "tokens", "steps", "ms per step", "ms of kernels", "kernels")
+    rest = _left(section.steps, rows, "kind")
+    return listing("Steps", heads, rows, rest, note="means per step", caption="Steps by kind, most time first")
 
 
 def layers(section: Section, room: Room) -> dict[str, Any] | None:
     shown = section.layers[: room.rows]
-    if not shown:
-        return None
-    longest = max(layer.ns for layer in shown)
+    longest = max((layer.ns for layer in shown), default=0)
     host = any(layer.host_ns is not None for layer in shown)
     rows = []
     for layer, name, times in zip(shown, shown_names(shown, room.name), _times(section, shown), strict=True):
@@ -213,40 +215,31 @@ def layers(section: Section, room: Room) -> dict[str, Any] | None:
             )
             for own in layer.parts
         ] or [svg.Piece("other", layer.ns, False, ms(layer.ns))]
-        cells: tuple[Any, ...] = (visible(name), *times)
-        cells += (ms_cell(layer.host_ns),) if host else ()
         bar = svg.stacked(pieces, longest, f"{visible(name)}: {ms(layer.ns)}")
-        rows.append((*cells, bar))
-    heads = [("layer", "text"), *_HEADS, *([("host ms", "number")] if host else []), ("of the slowest", "bar")]
+        rows.append((visible(name), *times, *(ms_cell(layer.host_ns),) * host, bar))
+    heads = ("layer", *_TIMES, *("host ms",) * host, "of the slowest")
     rest = _rest(section, section.layers, room.rows, "layer", section.no_layer)
     note = f"{section.layers_by}, {section.each}; % {section.of_whole}"
-    return part("Layers", note=note, table=grid(heads, rows, rest), caption="Layers, most time first")
+    return listing("Layers", heads, rows, rest, note=note, caption="Layers, most time first")
 
 
-_HEADS = (("ms", "number"), ("%", "number"), ("cumul. %", "number"))
+_TIMES = ("ms", "%", "cumul. %")
 
 
 def operations(section: Section, room: Room) -> dict[str, Any] | None:
     shown = section.operations[: min(room.rows, OPERATIONS)]
-    if not shown:
-        return None
     rows = [
         (visible(name), calls(row.calls), *times)
         for row, name, times in zip(shown, shown_names(shown, room.name), _times(section, shown), strict=True)
     ]
-    table = grid(
-        [("operation", "text"), ("calls", "number"), *_HEADS],
-        rows,
-        _rest(section, section.operations, len(shown), "operation", section.no_operation),
-    )
+    rest = _rest(section, section.operations, len(shown), "operation", section.no_operation)
     note = f"in their layers, {section.each}; % {section.of_whole}"
-    return part("Operations", note=note, table=table, caption="Operations, most time first")
+    heads = ("operation", "calls", *_TIMES)
+    return listing("Operations", heads, rows, rest, note=note, caption="Operations, most time first")
 
 
 def problems(section: Section, room: Room) -> dict[str, Any] | None:
     shown = section.problems[: room.rows]
-    if not shown:
-        return None
     roof = any(problem.of_peak is not None for problem in shown)
     solvers = any(problem.solver for problem in shown)
     rows = []
@@ -262,15 +255,14 @@ def problems(section: Section, room: Room) -> dict[str, Any] | None:
                 problem.bound,
                 ms_cell(problem.saved_ns),
             )
-        cells += (shortened(problem.solver, 60),) if solvers else ()
+        cells += (shortened(problem.solver, 60),) * solvers
         driver = (shortened(problem.driver, 4 * room.name),) if problem.driver else ()
         rows.append({"cells": cells, "details": driver, "detail_head": "driver line"})
-    heads = [("problem", "text"), ("calls", "number"), *_HEADS, ("GFLOP/s", "number")]
-    heads += [("% of peak", "number"), ("bound by", "text"), ("at most saved, ms", "number")] if roof else []
-    heads += [("solver", "text")] if solvers else []
-    table = grid(heads, rows, _rest(section, section.problems, room.rows, "problem", section.no_operation))
+    heads = ["problem", "calls", *_TIMES, "GFLOP/s"]
+    heads += ["% of peak", "bound by", "at most saved, ms"] * roof + ["solver"] * solvers
+    rest = _rest(section, section.problems, room.rows, "problem", section.no_operation)
     note = f"operations of one shape together, {section.each}; % {section.of_whole}"
-    return part("Problems", note=note, table=table, caption="Problems, most time first")
+    return listing("Problems", heads, rows, rest, note=note, caption="Problems, most time first")
 
 
 def calls(calls: float) -> str:
@@ -279,18 +271,16 @@ def calls(calls: float) -> str:
 
 def kernels(section: Section, room: Room) -> dict[str, Any] | None:
     shown = section.kernels[: min(room.rows, 25)]
-    if not shown:
-        return None
     rows = []
     names = shown_names(shown, min(80, room.name))
     for kernel, short, times in zip(shown, names, _times(section, shown), strict=True):
         details = (shortened(kernel.name, min(KERNEL, 2 * room.name)),) if kernel.name != short else ()
         cells = (visible(short), calls(kernel.calls), *times)
         rows.append({"cells": cells, "details": details, "detail_head": "full name"})
-    heads = [("kernel", "text"), ("calls", "number"), *_HEADS]
-    table = grid(heads, rows, _rest(section, section.kernels, len(shown), "kernel name"))
+    rest = _rest(section, section.kernels, len(shown), "kernel name")
     note = f"{section.each}; % {section.of_whole}"
-    return part("Kernels", note=note, table=table, caption="Kernel names, most time first")
+    heads = ("kernel", "calls", *_TIMES)
+    return listing("Kernels", heads, rows, rest, note=note, caption="Kernel names, most time first")
 
 
 # -- The frame ---------------------------------------------------------------------------------------------------------
@@ -442,7 +432,6 @@ def _step(section: Section) -> dict[str, Any] | None:
     pieces = [svg.Piece(_PARTS[one.part], one.ns, False, f"{one.label}: {ms(one.ns)}") for one in section.spent]
     whole = sum(piece.ns for piece in pieces)
     what = "the step" if section.step is not None else "the recording"
-    heads = [("part", "text"), ("ms", "number"), (f"% of {what}", "number"), ("cause", "text")]
     picture = svg.stacked(pieces, whole, f"What {what} consists of", height=34, width=1000)
     legend = [key(_PARTS[one.part], one.label) for one in section.spent]
     return part(
@@ -451,7 +440,7 @@ def _step(section: Section) -> dict[str, Any] | None:
         + ", without MIOpen's log" * section.timed_by_reference,
         picture=picture,
         legend=legend,
-        table=grid(heads, spent_cells(section), ""),
+        table=grid(("part", "ms", f"% of {what}", "cause"), spent_cells(section), ""),
         caption="Parts that add up to 100 %",
         id="where",
     )
@@ -472,11 +461,9 @@ def _each_step(section: Section, room: Room) -> dict[str, Any] | None:
         pieces = [svg.Piece(_PARTS[name], ns, False, f"{name}: {ms(ns)}") for name, ns in parts.items()]
         bar = svg.stacked(pieces, longest, f"step {number}: {ms(busy.length_ns)}")
         rows.append((f"step {number}", ms_cell(busy.length_ns), ms_cell(parts["idle"]), bar))
-    heads = [("step", "text"), ("ms", "number"), ("idle ms", "number"), ("parts", "bar")]
-    left = len(shown) - len(rows)
-    table = grid(heads, rows, f"{count(left, 'step')} more." if left > 0 else "")
-    note = f"{ms(min(step.steps_ns))} to {ms(max(step.steps_ns))}"
-    return part("Each steady step", note=note, table=table, caption="Steady steps in order", id="each-step")
+    note, rest = f"{ms(min(step.steps_ns))} to {ms(max(step.steps_ns))}", _left(shown, rows, "step")
+    heads, caption = ("step", "ms", "idle ms", "parts"), "Steady steps in order"
+    return listing("Each steady step", heads, rows, rest, note=note, caption=caption, id="each-step")
 
 
 def _tree(section: Section, room: Room) -> dict[str, Any] | None:
@@ -558,18 +545,14 @@ def _finding(finding: Finding, room: Room) -> dict[str, Any]:
 
 def _log(section: Section, room: Room) -> dict[str, Any] | None:
     """Errors and warnings of the log, with equal texts counted together."""
-    if not section.log:
-        return None
     rows = [
         (level, f"{number:,}", shortened(text, 2 * room.name))
         for level, number, text in section.log[: min(20, room.rows)]
     ]
     left = len(section.log) - len(rows)
-    heads = [("level", "text"), ("times", "number"), ("text", "text")]
-    table = grid(heads, rows, f"{left} more: mio2trace messages lists all." if left > 0 else "")
-    return part(
-        "Errors and warnings of the log", table=table, caption="Errors, then warnings, as the log has them", id="log"
-    )
+    rest = f"{left} more: mio2trace messages lists all." if left > 0 else ""
+    head, caption = "Errors and warnings of the log", "Errors, then warnings, as the log has them"
+    return listing(head, ("level", "times", "text"), rows, rest, caption=caption, id="log")
 
 
 def _run(section: Section, room: Room) -> dict[str, Any] | None:

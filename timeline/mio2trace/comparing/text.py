@@ -458,19 +458,17 @@ def _table(
     head: str, parts: Sequence[Compared | Group], room: Room, most: float | None, caption: str
 ) -> dict[str, Any] | None:
     """``most``: the change whose bar reaches the edge; None: the largest change of these rows."""
-    if not parts:
-        return None
     made = [part if isinstance(part, Group) else Group(part, (part,)) for part in parts]
     rows = [group.row for group in made]
     if most is None:
-        most = max(abs(row.more_ns) for row in rows)
+        most = max((abs(row.more_ns) for row in rows), default=0.0)
     lines = [{"cells": _cells(group.row, most, room), **_details(group, room)} for group in made[: room.rows]]
     left = rows[room.rows :]
     a_ns, b_ns = sum(row.a_ns or 0 for row in left), sum(row.b_ns or 0 for row in left)
     rest = f"{len(left)} more: {ms(a_ns)} -> {ms(b_ns)}." if left else ""
-    numbers = [(head, "number") for head in ("A ms", "B ms", "change", "95 %")]
-    heads = [("part", "text"), *numbers, ("verdict", "text"), ("B - A", "bar")]
-    return html.part(head, table=html.grid(heads, lines, rest), caption=caption)
+    return html.listing(
+        head, ("part", "A ms", "B ms", "change", "95 %", "verdict", "B - A"), lines, rest, caption=caption
+    )
 
 
 def _cells(row: Compared, most: float, room: Room) -> tuple[Any, ...]:
