@@ -20,7 +20,7 @@ from mio2trace.align import Alignment, align
 from mio2trace.align.graphs import link_gemms
 from mio2trace.align.processes import anchored, from_start, relate_processes
 from mio2trace.evidence import EVIDENCE, ORDER
-from mio2trace.files import STANDARD_INPUT, FileOptions, FilePath, Input, Progress, read_inputs, short_names
+from mio2trace.files import STANDARD_INPUT, FileOptions, FilePath, Input, read_inputs, short_names
 from mio2trace.kernels import KernelFact
 from mio2trace.machine import give_back_freed_memory, keep_freed_blocks, without_garbage_collection
 from mio2trace.measures import Measures
@@ -34,7 +34,6 @@ from mio2trace.ops.choices import Choices
 from mio2trace.ops.operation import Operation
 from mio2trace.outgoing import count, visible
 from mio2trace.privacy import Cleaner
-from mio2trace.readers import ANY, Accepted
 from mio2trace.readers import ck as ck
 from mio2trace.runs import (
     Gathered,
@@ -59,36 +58,22 @@ HOMES = ("home", "Users")
 """A folder inside one of these is named for a person."""
 
 
-class AnalysisOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What to read and how to join.
+class AnalysisOptions(FileOptions, frozen=True, kw_only=True):
+    """What to read (`mio2trace.files.FileOptions`; of a CK record, each repetition may be a run) and how to join.
 
-    ``host_calls``: keep every API call. ``functions``: keep the Python functions of long gaps. ``every_message``: keep
-    every message of a library's log. ``tags``: choose in a CK directory. ``repetition``: of a CK record, from 0;
-    ``"every"``: each is a run. ``keep``: kinds of private text to leave in (`mio2trace.privacy.KINDS`). ``max_input``:
-    the most decompressed bytes of an input. ``accepted``: formats. ``copies``: files with the same content count
-    separately. ``join``: whether profiles are joined with logs; without it, no run has alignments; ``"logs"``: only if
+    ``join``: whether profiles are joined with logs; without it, no run has alignments; ``"logs"``: only if
     there are logs. ``without``: evidence to leave out (`mio2trace.evidence`). ``by_order_alone``: join files even if
     clocks or buffers show that they are not of one run. ``from_start``: let all processes of a job begin at the same
     time. ``near``: profiles of several processes in one folder are ranks of one job unless something contradicts.
-    ``keep_reasons``: for `mio2trace.summary`. ``progress``: is called with the number of bytes read.
+    ``keep_reasons``: for `mio2trace.summary`.
     """
 
-    host_calls: bool = False
-    functions: bool = True
-    every_message: bool = False
-    tags: tuple[str, ...] = ()
-    repetition: int | Literal["every"] | None = None
-    keep: tuple[str, ...] = ()
-    max_input: int | None = None
-    accepted: Accepted = ANY
-    copies: bool = False
     join: bool | Literal["logs"] = True
     without: frozenset[str] = frozenset()
     by_order_alone: bool = False
     from_start: bool = False
     near: bool = True
     keep_reasons: bool = False
-    progress: Progress | None = None
 
 
 DEFAULTS = AnalysisOptions()
@@ -262,23 +247,7 @@ def analyse(
     cleaner = Cleaner(options.keep)
     keep_freed_blocks()
     with without_garbage_collection():
-        inputs = read_inputs(
-            files,
-            FileOptions(
-                host_calls=options.host_calls,
-                functions=options.functions,
-                every_message=options.every_message,
-                tags=options.tags,
-                repetition=options.repetition,
-                max_input=options.max_input,
-                accepted=options.accepted,
-                copies=options.copies,
-                references=options.join is True,
-            ),
-            notes,
-            cleaner,
-            options.progress,
-        )
+        inputs = read_inputs(files, options, notes, cleaner, references=options.join is True)
         give_back_freed_memory()
         inputs = [_with_clocks(file, notes) for file in inputs]
         references = [file for file in inputs if file.is_reference]

@@ -86,8 +86,8 @@ class FileOptions(msgspec.Struct, frozen=True, kw_only=True):
     ``every_message``: keep every message of a library's log. ``tags``: choose in a CK directory. ``repetition``: of a
     CK record, from 0; ``"every"``: each is an input. ``keep``: kinds of private text to leave in
     (`mio2trace.privacy.KINDS`). ``max_input``: the most decompressed bytes of an input. ``accepted``: formats.
-    ``copies``: files with the same content count separately. ``references``: also read the runs without MIOpen's log in
-    archives."""
+    ``copies``: files with the same content count separately. ``progress``: is called with the number of bytes read.
+    """
 
     host_calls: bool = False
     functions: bool = True
@@ -98,17 +98,14 @@ class FileOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_input: int | None = None
     accepted: Accepted = ANY
     copies: bool = False
-    references: bool = False
+    progress: Progress | None = None
 
 
 def read_inputs(
-    files: Sequence[FilePath],
-    options: FileOptions,
-    notes: Notes,
-    cleaner: Cleaner,
-    progress: Progress | None = None,
+    files: Sequence[FilePath], options: FileOptions, notes: Notes, cleaner: Cleaner, *, references: bool
 ) -> list[Input]:
-    """Return the inputs, sorted by format and hash; of equal files in a folder one is kept.
+    """Return the inputs, sorted by format and hash; of equal files in a folder one is kept. ``references``: also read
+    the runs without MIOpen's log in archives.
 
     Raises `InputError` for an unusable input; `OptionError` if there is no input, or if standard input is given twice.
     """
@@ -121,10 +118,10 @@ def read_inputs(
         paths = [located for path in given for located in _located(path, options, notes, unpacking)]
         if not paths:
             raise InputError(f"{os.path.basename(given[0])}: holds no input; expected {options.accepted.expected}")
-        if options.references:
+        if references:
             paths += unpacking.references
         names = short_names([unpacking.shown(path) for path in paths])
-        read = _read_all(paths, names, options, cleaner, progress, dict.fromkeys(unpacking.references, notes))
+        read = _read_all(paths, names, options, cleaner, dict.fromkeys(unpacking.references, notes))
         read = [([unpacking.told(file) for file in files], own) for files, own in read]
     first_of: dict[tuple[bool, str, str], list[Input]] = {}
     folders = {found[0].content_sha256: _folder(found[0]) for found, _ in read if found[0].path != STANDARD_INPUT}
@@ -161,7 +158,6 @@ def _read_all(
     names: Sequence[str],
     options: FileOptions,
     cleaner: Cleaner,
-    progress: Progress | None,
     spare: Mapping[str, Notes],
 ) -> list[tuple[list[Input], Notes]]:
     """Return the inputs and notes of each file, except of files that were read with another one. ``spare``: files that
@@ -174,7 +170,7 @@ def _read_all(
     # Older files of a rotated log come last: they are read with the newest one, or else by themselves.
     for index, path in sorted(enumerate(paths), key=lambda one: one[1] in later):
         name, own = names[index], Notes()
-        source = Source(path, index, own, progress=progress, max_input=options.max_input)
+        source = Source(path, index, own, progress=options.progress, max_input=options.max_input)
         if path != STANDARD_INPUT:
             source.name = name
         try:
