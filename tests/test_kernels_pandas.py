@@ -23,6 +23,7 @@ import mio2trace
 from mio2trace.cli import cli
 from mio2trace.measures.statistics import deviation, mean
 from mio2trace.model.profile import Activity, Profile, Queue
+from mio2trace.model.tables import Activities
 from mio2trace.reports import STATISTICS, Unit, describe
 from mio2trace.reports.kernels import by_name, by_repetition, gemm_table
 from tests.conftest import ROOT, missing, shared_folder
@@ -382,7 +383,7 @@ def test_statistics_of_its_repetitions(pandas: Any, notebook: dict[str, Any]) ->
 def test_kernel_indexes_of_the_shown_rows(notebook: dict[str, Any], published: Profile) -> None:
     """Of its first 30 rows the indexes are known: our grouping is its ``describe``'s, as far as min and max tell."""
     head = [as_enqueue(row, row["name"]) for row in notebook["kernel_enqueues_head30_gap_tail30"][:30]]
-    found = by_repetition([head[at : at + 4] for at in range(0, 30, 4)], Unit("ns")).rows
+    found = by_repetition(Activities(head), [range(at, min(at + 4, 30)) for at in range(0, 30, 4)], Unit("ns")).rows
     described = {
         (row["kernel_index"], row[""]): ms(row, "p3 - p2") for row in notebook["describe_by_kernel_index_mod_4"]
     }

@@ -282,7 +282,7 @@ def _problems(fleet: Fleet, room: Room) -> dict[str, Any] | None:
     left = len(ranked) - len(rows)
     rest = f"{count(left, 'more problem')}." if left > 0 else ""
     note = "ms in a steady iteration, by version" if len(versions) > 1 else "ms in a steady iteration"
-    heads_and_bar = [*heads, ("of the slowest", "wide bars")]
+    heads_and_bar: list[str | tuple[str, str]] = [*heads, ("of the slowest", "wide bars")]
     return html.listing("Problems", heads_and_bar, rows, rest, note=note, caption="Problems, most time first")
 
 

@@ -299,7 +299,7 @@ def _table(
     if by in ("name", "steady"):
         return report.by_name(profile, unit)
     if by == "repetition":
-        return report.by_repetition(report.repetitions(profile, *repeated, names, notes, said), unit)
+        return report.by_repetition(*report.repetitions(profile, *repeated, names, notes, said), unit)
     if by == "layer":
         if alignment is None or not any(one.net.layers for one in run.alignments):
             raise InputError(f"{names}: names no layer; expected also the log of the run")

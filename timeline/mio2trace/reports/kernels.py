@@ -11,30 +11,29 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.align.layers.repetitions import find_repetition
+from mio2trace.align.layers.repetitions import Repetition, find_repetition
 from mio2trace.kernels import KernelFact
 from mio2trace.kernels.blas import find_parts
 from mio2trace.kernels.names import kernel_name
 from mio2trace.measures import Measures, duration, total
 from mio2trace.measures.cost import MEASURED, Measured, measured, plain, together
-from mio2trace.measures.device_time import launch_times, queue_ns
+from mio2trace.measures.device_time import launch_times, queued_ns
 from mio2trace.measures.ranking import Key, Ranking, SteadyCost
 from mio2trace.measures.statistics import deviation, part_of, percent, quantile
 from mio2trace.model.choices import Gemm
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity, Profile, Size3
-from mio2trace.model.tables import NO, Activities, Numbers, summed
+from mio2trace.model.tables import NO, Activities, Numbers, Pool, distinct, numbers, summed
 from mio2trace.notes import InputError, Notes
-from mio2trace.ops.operation import operation_name, problem_name
+from mio2trace.ops.operation import Operation, operation_name, problem_name
 from mio2trace.outgoing import count
-from mio2trace.reports import STATISTICS, Cell, MadeRows, Row, Table, Unit, describe, known
+from mio2trace.reports import STATISTICS, Cell, ColumnRows, Row, Table, Unit, describe, known
 from mio2trace.schema import recorded, shown_in
 
 _RAW = {
@@ -45,22 +44,13 @@ _RAW_TIMES = {"p0_ns": "queued_ns", "p1_ns": "submit_ns", "p2_ns": "start_ns", "
 _RAW_SPAN = re.compile(rf"({'|'.join(_RAW)})(?:_(sum|mean))?((?:_\w+)?)")
 
 QUANTITIES = ("t1_t0", "p3_p0", "p3_p2", "p2_p1", "p1_p0")
+_CLOCKS = ("p0_ns", "p1_ns", "p2_ns", "p3_ns")
 LARGEST_BUCKET = 1 << 14
-_BLOCK = 256
-"""Commands whose records are made together; those of a million would take 600 MB."""
 _MEASURED = frozenset(f"measured_{name}" for name in MEASURED)
 
 
-def quantities(activity: Activity) -> dict[str, int]:
-    """Return the known ones of `QUANTITIES`, in ns."""
-    p0, p1, p2, p3 = activity.queued_ns, activity.submit_ns, activity.start_ns, activity.end_ns
-    host = activity.host_start_ns, activity.host_end_ns
-    spans = zip(QUANTITIES, (host, (p0, p3), (p2, p3), (p1, p2), (p0, p1)), strict=True)
-    return {name: end - start for name, (start, end) in spans if end is not None and start is not None}
-
-
 def spans(commands: Activities) -> dict[str, Numbers]:
-    """Return `quantities` of all commands as columns: ns, `NO` where a time is unknown."""
+    """Return `QUANTITIES` of all commands as columns: ns, `NO` where a time is unknown."""
     host = commands.host_start_ns, commands.host_end_ns
     p0, p1, p2, p3 = commands.queued_ns, commands.submit_ns, commands.start_ns, commands.end_ns
     ends = zip(QUANTITIES, (host, (p0, p3), (p2, p3), (p1, p2), (p0, p1)), strict=True)
@@ -73,11 +63,6 @@ def spoken(name: str) -> str:
     if found is not None:
         return _RAW[found[1]] + found[3]
     return _RAW_TIMES.get(name, name)
-
-
-def kernels_of(profile: Profile) -> list[Activity]:
-    """The kernels in call order."""
-    return [activity for activity in profile.activities if activity.kind == "kernel"]
 
 
 PLACE = ("layer", "direction", "iteration", "operation", "problem", "solver", "operation_index")
@@ -93,103 +78,90 @@ def enqueue_table(profile: Profile, unit: Unit, alignment: Alignment | None = No
     """
     times = unit.columns(*QUANTITIES)
     shown = ("call_index", "name", "gws", "lws", "gwo", *times, unit.column("overhead"))
-    of_reader = (column.name for column in shown_in("table"))
-    columns = (*shown, unit.column("in_queue"), "queue", "line", "p0_ns", "p1_ns", "p2_ns", "p3_ns", *of_reader)
-    counted = counter_columns(profile, (*columns, *PLACE))
-    brief = (*shown, *(("queue",) if len(profile.queues) > 1 else ()), *counted)
-    columns = (*columns, *counted)
-    of_one = _row_maker(profile, unit, counted)
-    positions = np.flatnonzero(profile.commands.is_kernel).tolist()
-    place = None if alignment is None else _places(alignment)
-    if place is not None:
+    of_reader = tuple(column.name for column in shown_in("table"))
+    columns = (*shown, unit.column("in_queue"), "queue", "line", *_CLOCKS, *of_reader)
+    commands = profile.commands.take(np.flatnonzero(profile.commands.is_kernel))
+    counters = _counter_columns(profile, commands, (*columns, *PLACE))
+    brief = (*shown, *(("queue",) if len(profile.queues) > 1 else ()), *counters)
+    columns = (*columns, *counters)
+    ns = spans(commands)
+    host, command = ns["t1_t0"], ns["p3_p0"]
+    ns["overhead"] = np.where((host != NO) & (command != NO), host - command, NO)
+    on_one_clock = not profile.calls_wait and all(device.clock == 0 for device in profile.devices)
+    ns["in_queue"] = queued_ns(commands, on_one_clock=on_one_clock)
+    resources = [recorded(one, "table") for one in commands.resources.values]
+    cells: dict[str, Numbers | Pool[Any]] = {
+        **_named(commands),
+        **{unit.column(name): column for name, column in ns.items()},
+        "queue": commands.queue,
+        "line": np.where(commands.line == 0, NO, commands.line),
+        **dict(zip(_CLOCKS, (commands.queued_ns, commands.submit_ns, commands.start_ns, commands.end_ns), strict=True)),
+        **{name: Pool([one.get(name) for one in resources], commands.resources.codes) for name in of_reader},
+        **counters,
+    }
+    if alignment is not None:
+        cells |= _places(alignment, profile.commands.is_kernel)
         columns = (*columns, *PLACE)
         times = unit.columns("p3_p2", "overhead", "in_queue")
-        brief = ("call_index", "name", "gws", "lws", *times, *PLACE[:4], "solver", *counted)
-
-    @lru_cache(maxsize=16)
-    def block(number: int) -> Sequence[Activity]:
-        return profile.commands.take(slice(number * _BLOCK, (number + 1) * _BLOCK)).records
-
-    def row(at: int) -> Row:
-        number, place_in_block = divmod(positions[at], _BLOCK)
-        cells = of_one(block(number)[place_in_block])
-        return cells if place is None else {**cells, **place(positions[at])}
-
-    return Table(columns=columns, rows=MadeRows(row, range(len(positions))), brief=brief)
+        brief = ("call_index", "name", "gws", "lws", *times, *PLACE[:4], "solver", *counters)
+    convert = {} if unit.name == "ns" else dict.fromkeys(map(unit.column, ns), unit.of)
+    return Table(columns=columns, rows=ColumnRows(cells, len(commands), convert), brief=brief)
 
 
-def counter_columns(profile: Profile, taken: Sequence[str]) -> tuple[str, ...]:
+def _named(commands: Activities) -> dict[str, Numbers | Pool[Any]]:
+    """Return number, name and sizes as columns."""
+    grid, workgroup, opencl = commands.grid, commands.workgroup, commands.opencl
+    return {
+        "call_index": commands.number,
+        "name": commands.name,
+        "gws": Pool([*map(_size, grid.values)], grid.codes),
+        "lws": Pool([*map(_size, workgroup.values)], workgroup.codes),
+        "gwo": Pool([_size(one.offset) for one in opencl.values], opencl.codes),
+    }
+
+
+def _counter_columns(profile: Profile, kernels: Activities, taken: Sequence[str]) -> dict[str, Pool[Any]]:
     """Return a column for each hardware counter (with its unit if the source states one), then columns with their
     meaning."""
-    columns: list[str] = []
-    for counter in profile.counters:
+    columns: dict[str, Pool[Any]] = {}
+    collected = kernels.counters
+    for place, counter in enumerate(profile.counters):
         name = f"{counter.name} ({counter.unit})" if counter.unit else counter.name
         while name in taken or name in columns or name in _MEASURED:
             name += "'"
-        columns.append(name)
-    kernels = kernels_of(profile) if columns else []
-    of_some = {name for kernel in kernels for name in measured(kernel, profile.counters).shown}
-    return (*columns, *(f"measured_{name}" for name in MEASURED if name in of_some))
+        found = [values[place] if values and place < len(values) else None for values in collected.values]
+        columns[name] = Pool([None if value is None else plain(value) for value in found], collected.codes)
+    if columns:
+        shown = [measured(one, profile.counters).shown if one.counters else {} for one in kernels.records]
+        rows = np.arange(len(shown), dtype=np.int32)
+        for name in (name for name in MEASURED if any(name in of_one for of_one in shown)):
+            columns[f"measured_{name}"] = Pool([of_one.get(name) for of_one in shown], rows)
+    return columns
 
 
-def _places(alignment: Alignment) -> Callable[[int], Row]:
-    """Return a function that gives the cells of `PLACE` of the kernel at a position."""
+def _places(alignment: Alignment, rows: NDArray[np.bool_]) -> dict[str, Numbers | Pool[Any]]:
+    """Return the columns of `PLACE` of some activities."""
     links = alignment.links
-    operations = {operation.index: operation for operation in links.operations}
-
-    @lru_cache(maxsize=1 << 12)
-    def of_operation(index: int) -> dict[str, Cell]:
-        operation = operations[index]
-        names = {"operation": operation_name(operation), "problem": problem_name(operation)}
-        return known({**names, "solver": operation.solver, "operation_index": index})
-
-    def place(position: int) -> Row:
-        run, index = links.run_of[position], links.operation_of[position]
-        cells: dict[str, Cell | None] = {"iteration": links.iteration_of(position)}
-        if run != NONE:
-            cells |= {"layer": links.runs[run].layer, "direction": links.runs[run].direction}
-        return known(cells) | ({} if index == NONE else of_operation(index))
-
-    return place
-
-
-def _row_maker(profile: Profile, unit: Unit, counted: Sequence[str]) -> Callable[[Activity], dict[str, Cell]]:
-    """Return `_row` with the time of the kernel in its queue, and its counters in the columns ``counted``."""
-    on_one_clock = not profile.calls_wait and all(device.clock == 0 for device in profile.devices)
-
-    def make(activity: Activity) -> dict[str, Cell]:
-        cells = _row(activity, unit) | unit.cells({"in_queue": queue_ns(activity, on_one_clock=on_one_clock)})
-        if activity.counters:
-            values = zip(counted, activity.counters, strict=False)
-            cells |= {name: plain(value) for name, value in values if value is not None}
-            shown = measured(activity, profile.counters).shown
-            cells |= {f"measured_{name}": value for name, value in shown.items()}
-        return cells
-
-    return make
-
-
-def _row(activity: Activity, unit: Unit) -> dict[str, Cell]:
-    found = quantities(activity)
-    if "t1_t0" in found and "p3_p0" in found:
-        found["overhead"] = found["t1_t0"] - found["p3_p0"]
-    return known(
-        {
-            "call_index": activity.number,
-            "name": activity.name,
-            "gws": _size(activity.grid),
-            "lws": _size(activity.workgroup),
-            "gwo": _size(activity.opencl.offset),
-            "queue": activity.queue,
-            "line": activity.line or None,
-            "p0_ns": activity.queued_ns,
-            "p1_ns": activity.submit_ns,
-            "p2_ns": activity.start_ns,
-            "p3_ns": activity.end_ns,
-            **unit.cells(found),
-            **recorded(activity.resources, "table"),
-        }
+    run_of, pass_of, operation_of = (
+        np.asarray(column)[rows].astype(np.int32) for column in (links.run_of, links.pass_of, links.operation_of)
     )
+    first, place_of = distinct(operation_of)
+    operation_at = {operation.index: operation for operation in links.operations}
+    used = [operation_at.get(index) for index in operation_of[first].tolist()]
+    iterations = numbers([*(one.iteration for one in links.passes), None], len(links.passes) + 1)
+
+    def of_operation(cell: Callable[[Operation], object]) -> Pool[Any]:
+        return Pool([None if one is None else cell(one) for one in used], place_of.astype(np.int32))
+
+    return {
+        "iteration": iterations[pass_of],
+        "layer": Pool([*(run.layer for run in links.runs), None], run_of),
+        "direction": Pool([*(run.direction for run in links.runs), None], run_of),
+        "operation": of_operation(operation_name),
+        "problem": of_operation(problem_name),
+        "solver": of_operation(lambda one: one.solver),
+        "operation_index": np.where(operation_of == NONE, NO, operation_of.astype(np.int64)),
+    }
 
 
 def _size(size: Size3 | None) -> str | None:
@@ -233,32 +205,26 @@ def _sums(found: Mapping[str, int], whole: int, unit: Unit) -> dict[str, Cell]:
     return unit.cells({f"{name}_sum": ns for name, ns in found.items()}) | known({"percent_of_kernel_time": share})
 
 
-def by_repetition(repetitions: Sequence[Sequence[Activity]], unit: Unit) -> Table:
+def by_repetition(kernels: Activities, repetitions: Sequence[range], unit: Unit) -> Table:
     """Return one row per position in the repetition (``kernel_index`` from 0), with `STATISTICS` of each quantity.
+    ``repetitions``: the rows of each.
 
     The last repetition may be incomplete. ``name`` has several names if the repetitions differ.
     """
     rows: list[Row] = []
-    for index, of_all in enumerate(zip_longest(*repetitions)):
-        found = [activity for activity in of_all if activity is not None]
-        names = tuple(dict.fromkeys(activity.name for activity in found))
-        values: dict[str, list[int]] = {}
-        for activity in found:
-            for name, ns in quantities(activity).items():
-                values.setdefault(name, []).append(ns)
+    times = spans(kernels)
+    for index in range(max(map(len, repetitions), default=0)):
+        found = [of_one[index] for of_one in repetitions if index < len(of_one)]
+        names = tuple(dict.fromkeys(map(kernels.name.at, found)))
         cells: dict[str, Cell] = {"kernel_index": index, "name": names[0] if len(names) == 1 else names}
-        for name, samples in values.items():
+        for name, column in times.items():
+            samples = column[found][column[found] != NO].tolist()
             cells |= unit.cells({f"{name}_{word}": value for word, value in describe(samples).items()})
         rows.append({**cells, "count": len(found)})
     first = ("kernel_index", "name", "count")
     shown = unit.columns(*(f"p3_p2_{word}" for word in STATISTICS))
     others = unit.columns(*(f"{name}_{word}" for name in QUANTITIES if name != "p3_p2" for word in STATISTICS))
     return Table(columns=(*first, *shown, *others), rows=rows, brief=(*first, *shown))
-
-
-def signature(activity: Activity) -> tuple[str, Size3 | None, Size3 | None]:
-    """Return what repeated kernels have in common: name and sizes, not the arguments."""
-    return activity.name, activity.grid, activity.workgroup
 
 
 GEMM = ("M", "N", "K", "batch")
@@ -299,8 +265,9 @@ def gemm_table(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) ->
     rows: list[Row] = []
     for product in _products(profile, facts):
         gemm, fact, ns = product.gemm, product.fact, product.ns
-        first = _row(product.activities[0], unit)
-        cells: dict[str, Cell | None] = {name: first.get(name) for name in ("call_index", "name", "gws", "lws", "gwo")}
+        first = product.activities[0]
+        cells: dict[str, Cell | None] = {"call_index": first.number, "name": first.name, "gws": _size(first.grid)}
+        cells |= {"lws": _size(first.workgroup), "gwo": _size(first.opencl.offset)}
         cells |= {"M": gemm.m, "N": gemm.n, "K": gemm.k, "kernels": len(product.activities), "flop": gemm.flop}
         cells |= zip(PADDED, fact.padded or (), strict=fact.padded is not None)
         cells |= zip(BUCKET, product.bucket, strict=True)
@@ -367,6 +334,7 @@ def by_layer(measures: Measures, unit: Unit) -> Table:
             layer = None if run is None else (run.layer_index, run.layer, run.direction)
             groups.setdefault((links.pass_of[position], layer), []).append(position)
     whole = measures.whole.timed_ns
+    times = spans(alignment.profile.commands)
     rows: list[Row] = []
     for (number, layer), positions in groups.items():
         cells: dict[str, Cell | None] = {"count": len(positions)}
@@ -375,7 +343,7 @@ def by_layer(measures: Measures, unit: Unit) -> Table:
             cells |= {"pass": pass_.name, "iteration": pass_.iteration, "direction": pass_.direction}
         if layer is not None:
             cells |= {"layer_index": layer[0], "layer": layer[1], "direction": layer[2] or cells.get("direction")}
-        rows.append(known(cells) | _of_positions(measures, positions, whole, unit))
+        rows.append(known(cells) | _of_positions(measures, positions, times, whole, unit))
     time = unit.column("p3_p2_sum")
     shown = ("pass", "layer_index", "layer", "count", time, "percent_of_kernel_time", "names", "layer_by")
     columns = (
@@ -385,12 +353,13 @@ def by_layer(measures: Measures, unit: Unit) -> Table:
     return Table(columns=columns, rows=rows, brief=(*shown, "unsure"))
 
 
-def _of_positions(measures: Measures, positions: Sequence[int], whole: int, unit: Unit) -> dict[str, Cell]:
+def _of_positions(
+    measures: Measures, positions: Sequence[int], times: Mapping[str, Numbers], whole: int, unit: Unit
+) -> dict[str, Cell]:
     alignment, links = measures.alignment, measures.alignment.links
     activities = [alignment.profile.activities[position] for position in positions]
-    sums: Counter[str] = Counter()
-    for activity in activities:
-        sums.update(quantities(activity))
+    known_of = {name: column[positions][column[positions] != NO].tolist() for name, column in times.items()}
+    sums = {name: sum(values) for name, values in known_of.items() if values}
     cost = measures.of(positions)
     if cost.untimed < cost.kernels:
         sums["p3_p2"] = cost.timed_ns
@@ -410,47 +379,50 @@ def _of_positions(measures: Measures, positions: Sequence[int], whole: int, unit
 
 def repetitions(
     profile: Profile, per: int | None, skip: int, names: str, notes: Notes, said: list[str]
-) -> list[list[Activity]]:
-    """Return the kernels of each repetition. Raises `InputError` if no length is given and none is found."""
-    found = kernels_of(profile)
+) -> tuple[Activities, list[range]]:
+    """Return the kernels, and the rows of each repetition. Raises `InputError` if no length is given and none is
+    found."""
+    kernels = profile.commands.take(np.flatnonzero(profile.commands.is_kernel))
     if per is not None:
-        groups = [found[start : start + per] for start in range(skip, len(found), per)]
-        odd = sum(
-            len({repetition[index].name for repetition in groups if index < len(repetition)}) > 1
-            for index in range(per)
-        )
+        groups = [range(start, min(start + per, len(kernels))) for start in range(skip, len(kernels), per)]
+        names_of = [*kernels.name.take(slice(skip, None)).each()]
+        odd = sum(len({*names_of[index::per]}) > 1 for index in range(per))
         if odd:
             notes.add(f"the kernels do not repeat every {per}: {count(odd, 'row')} with kernels of several names")
         if groups and len(groups[-1]) < per:
             notes.remark(f"the last repetition has {len(groups[-1])} of {count(per, 'kernel')}")
-        return groups
-    repetition = find_repetition([signature(activity) for activity in found])
-    if repetition is None or 2 * repetition.covered < len(found):
+        return kernels, groups
+    repetition = _repetition(kernels)
+    if repetition is None or 2 * repetition.covered < len(kernels):
         # A program fills a buffer when it first uses it. Without these fills the rest repeats.
-        meanings = {name: kernel_name(name) for name in {activity.name for activity in found}}
-        fills = {name for name, meaning in meanings.items() if meaning is not None and meaning.role == "fill"}
-        kept = [activity for activity in found if activity.name not in fills]
-        without = find_repetition([signature(activity) for activity in kept]) if len(kept) < len(found) else None
+        kept = kernels.take(
+            ~kernels.name.where(lambda name: (meaning := kernel_name(name)) is not None and meaning.role == "fill")
+        )
+        without = _repetition(kept) if len(kept) < len(kernels) else None
         if without is not None and 2 * without.covered >= len(kept):
-            notes.remark(
-                "kernel that only fills a buffer left out: without them the others repeat", "", len(found) - len(kept)
-            )
-            found, repetition = kept, without
-    if repetition is None or 2 * repetition.covered < len(found):
+            left = len(kernels) - len(kept)
+            notes.remark("kernel that only fills a buffer left out: without them the others repeat", "", left)
+            kernels, repetition = kept, without
+    if repetition is None or 2 * repetition.covered < len(kernels):
         longest = "nothing comes twice in a row"
         if repetition is not None:
             longest = f"the longest repetition takes {len(repetition.starts)} times {repetition.period}"
         raise InputError(
-            f"{names}: no period in {count(len(found), 'kernel')}: {longest}, expected at least half of them "
+            f"{names}: no period in {count(len(kernels), 'kernel')}: {longest}, expected at least half of them "
             "(--per N groups them anyway)"
         )
     starts = repetition.starts
     said.append(
         f"period: {count(repetition.period, 'kernel')}, {count(len(starts), 'time')}, "
-        f"first at call {found[starts[0]].number}; "
-        f"{len(found) - repetition.covered:,} of {count(len(found), 'kernel')} in no repetition"
+        f"first at call {kernels.number[starts[0]]}; "
+        f"{len(kernels) - repetition.covered:,} of {count(len(kernels), 'kernel')} in no repetition"
     )
-    return [found[start : start + repetition.period] for start in starts]
+    return kernels, [range(start, start + repetition.period) for start in starts]
+
+
+def _repetition(kernels: Activities) -> Repetition | None:
+    """Find what repeats: names and sizes, not the arguments."""
+    return find_repetition([*zip(kernels.name.each(), kernels.grid.each(), kernels.workgroup.each(), strict=True)])
 
 
 COST = ("kernel", "kernel_median", "kernel_min", "kernel_max", "kernel_std")
