@@ -43,6 +43,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 from benchmarks import fuzz_outside  # noqa: E402
 from benchmarks.samples import SHARED  # noqa: E402
 from mio2trace.readers import READERS  # noqa: E402
+from mio2trace.readers.base import Reader  # noqa: E402
 from mio2trace.readers.rocm import database  # noqa: E402
 from mio2trace.source import HEAD  # noqa: E402
 from tests.fuzz import damage, law, looks  # noqa: E402
@@ -106,8 +107,12 @@ def real_files(shared: Path | None, kinds: Sequence[str] = ()) -> list[bytes]:
     ]
     files = [*damage.real_files(shared, ROOT), *filter(None, sorted(kept))]
     rooms = {_ROOM_OF.get(kind, kind) for kind in kinds}
-    readers = [reader for reader in READERS if vars(reader)["__name__"].split(".")[2] in rooms]
+    readers = [reader for reader in READERS if _module(reader).split(".")[2] in rooms]
     return [data for data in files if any(reader.sniff(data[:HEAD]) for reader in readers)] if kinds else files
+
+
+def _module(reader: Reader) -> str:
+    return str(getattr(reader, "__name__", reader.read.__module__))
 
 
 def judged(one: Case, place: str) -> tuple[str, float]:
