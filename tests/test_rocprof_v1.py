@@ -391,6 +391,26 @@ def test_the_json_of_rocm_4_has_the_same_kernels(tmp_path: Path) -> None:
     found_of_rocm_4(path, v1.JSON)
 
 
+def test_of_the_json_only_barriers_with_a_kernels_name_are_left_out(tmp_path: Path) -> None:
+    """As in the database: they are noted, and a copy that took no time is a copy."""
+    path, events = tmp_path / "results.json", []
+    for section, name, begin, end in (
+        (6, "k", 5, 5), (6, "k", 5, 9), (6, "other", 5, 5),
+        (1, "CopyHostToDevice", 5, 5), (1, "CopyHostToDevice", 6, 9),
+    ):  # fmt: skip
+        args = {"BeginNs": str(begin), "EndNs": str(end), "pid": "7", "tid": "7", "Name": name}
+        event = {"ph": "X", "name": name, "pid": section, "tid": 0, "ts": "0", "dur": "1", "args": args}
+        events.append("," + json.dumps(event))
+    path.write_text(JSON_HEAD + "\n".join(events) + "\n]}")
+    notes = Notes()
+    (profile,) = read(path, v1.JSON, notes)
+    assert sorted((a.kind, a.name, a.end_ns) for a in profile.activities) == [
+        ("copy", "copy host to device", 5), ("copy", "copy host to device", 9), ("kernel", "k", 9),
+        ("kernel", "other", 5),
+    ]  # fmt: skip
+    assert [(note.kind, note.count) for note in notes] == [("barrier of a queue: not drawn", 1)]
+
+
 @pytest.mark.parametrize("value", [[], {"a": [1]}, None, True, 1e300, "x"])
 def test_any_value_may_be_in_any_field_of_an_event(value: Any, tmp_path: Path) -> None:
     path = tmp_path / "results.json"

@@ -337,6 +337,8 @@ def _rescued(text: str) -> Event | None:
 
 class _Json:
     def __init__(self, source: Source, notes: Notes) -> None:
+        self._notes = notes
+        self._place = source.name
         self.assemblies = by_pid(source, notes)
         self._arrows = Arrows(slack_us=1)
         self._processes = Processes(())
@@ -372,7 +374,9 @@ class _Json:
             for event in rows
             if (section := number(event.pid)) is not None and (section == _COPIES or _FIRST_GPU <= section < _BARRIERS)
         ]
-        self._kernels = _kernels_of_barriers(operations)
+        self._kernels = _kernels_of_barriers([one for one in operations if one[1] != _COPIES])
+        if self._kernels:
+            self._notes.remark("barrier of a queue: not drawn", self._place, len(self._kernels))
         for event, section in operations:
             self._device(event, section)
 
