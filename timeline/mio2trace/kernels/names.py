@@ -23,7 +23,9 @@ from mio2trace.patterns import late
 # -- The beginnings of names that match a regular expression: its literal characters up to the first free part ---------
 
 _GROUP, _AHEAD, _QUANTIFIER = "(?:", "(?!", re.compile(r"[*+?]|\{[\d,]+\}")
-_PLAIN = re.compile(r"\w")
+_LITERAL = re.compile(r"\w+(?![*+?{])|\w")
+"""Characters that a quantifier, which is of the last one, does not follow; else one character."""
+_MARK, _WHOLE = re.compile(r"\\.|[|(\[)\]]"), re.compile(r"[\w|(?:)\[\]]*")
 
 
 def beginnings(pattern: str) -> tuple[str, ...]:
@@ -37,14 +39,12 @@ def beginnings(pattern: str) -> tuple[str, ...]:
 
 def _split(pattern: str) -> list[str]:
     depth, first, alternatives = 0, 0, []
-    for at, character in enumerate(f"{pattern}|"):
-        if pattern[at - 1 : at] == "\\":
-            continue
-        depth += (character in "([") - (character in ")]")
-        if character == "|" and not depth:
-            alternatives.append(pattern[first:at])
-            first = at + 1
-    return alternatives
+    for mark in _MARK.finditer(pattern):
+        depth += (mark[0] in "([") - (mark[0] in ")]")
+        if mark[0] == "|" and not depth:
+            alternatives.append(pattern[first : mark.start()])
+            first = mark.end()
+    return [*alternatives, pattern[first:]]
 
 
 def _expand(alternative: str) -> list[str]:
@@ -65,7 +65,7 @@ def _piece(alternative: str, at: int) -> tuple[list[str] | None, int]:
     """Return the choices of the piece at a place (None if there are many) and its end."""
     character = alternative[at]
     if character == "\\":
-        return (None if _PLAIN.match(alternative, at + 1) else [alternative[at + 1]]), at + 2
+        return (None if _LITERAL.match(alternative, at + 1) else [alternative[at + 1]]), at + 2
     if character == "[":
         end = alternative.index("]", at)
         inside = alternative[at + 1 : end]
@@ -75,9 +75,9 @@ def _piece(alternative: str, at: int) -> tuple[list[str] | None, int]:
         if alternative.startswith(_AHEAD, at):
             return [""], end + 1
         inside = alternative[at + len(_GROUP) : end]
-        whole = all(_PLAIN.match(one) or one in "|(?:)[]" for one in inside)
-        return (list(beginnings(inside)) if whole else None), end + 1
-    return ([character] if _PLAIN.match(character) else None), at + 1
+        return (list(beginnings(inside)) if _WHOLE.fullmatch(inside) else None), end + 1
+    literal = _LITERAL.match(alternative, at)
+    return (None, at + 1) if literal is None else ([literal[0]], literal.end())
 
 
 def _closing(text: str, at: int) -> int:

@@ -275,8 +275,8 @@ _FOLDER_VARIABLE = (
     "|%(?:USERPROFILE|HOMEPATH|APPDATA|LOCALAPPDATA|TEMP)%"
 )
 _HOME_OR_DRIVE = (
-    rf"(?:~[\w.-]*+|{_FOLDER_VARIABLE})[/\\](?:{_PART}{_MORE})?|(?<![A-Za-z0-9])[A-Za-z]:[/\\]++(?:{_PART}{_MORE})?|\\{{2,4}}+{_PART}{_MORE}"
-    rf"|(?<!\S)\\{_PART}{_MORE}"
+    rf"(?:(?:~[\w.-]*+|{_FOLDER_VARIABLE})[/\\]|(?<![A-Za-z0-9])[A-Za-z]:[/\\]++)(?:{_PART}{_MORE})?"
+    rf"|(?:\\{{2,4}}+|(?<!\S)\\){_PART}{_MORE}"
 )
 _WITHIN = rf"(?<=[./])/(?:{_ROOTS})/{_PART}{_MORE}"
 """In ``x//home/me/y`` and ``../../home/me/y``."""
