@@ -514,7 +514,7 @@ def test_the_document_says_what_the_table_says(rule: Any) -> None:
     said = " ".join(rest.partition("\n## ")[0].split())
     before, after = f"*{rule.title}* Fires when: {rule.fires}. Number: ", f". Try: {rule.advice}"
     assert said.startswith(before)
-    assert said.endswith(after)
+    assert said.endswith(after) if rule.advice else after in said  # without it the document lists the cases
     assert len(said) > len(before + after)
 
 

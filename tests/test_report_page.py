@@ -401,7 +401,7 @@ def test_colours_can_be_told_from_the_paper(dark: bool) -> None:
 
 def test_commands_in_advice_are_code() -> None:
     """The page does not show the backticks of a terminal."""
-    rule = next(rule for rule in RULES if "`mio2trace " in rule.advice)
+    rule = next(rule for rule in RULES if rule.advice.startswith("Look at `mio2trace "))
     report = large()
     section = report.sections[0]
     finding = Finding(rule=rule, severity="low", found=section.findings[0].found)

@@ -6,6 +6,7 @@ The module of a command is loaded when the command is called.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import os
@@ -258,15 +259,26 @@ table_options = _collected((_unit_option, *_PRINTING), "printing", _printing)
 
 def refuse_to_overwrite(files: Sequence[str], path: str | None) -> None:
     """Raises `click.UsageError` if the output is one of the inputs."""
-    if path in (None, "-"):
-        return
-    for file in files:
-        try:
-            same = os.path.samefile(file, path)
-        except (OSError, ValueError):
-            continue  # a missing file cannot be overwritten
-        if same:
+    # Of a missing folder or an impossible name the error comes when the file is opened.
+    with contextlib.suppress(OSError, ValueError):
+        if path not in (None, "-") and os.path.isfile(path) and any(_is_in(path, file) for file in files):
             raise click.UsageError(f"{path} is also an input")
+
+
+def _is_in(target: str, file: str) -> bool:
+    """Return whether the existing file ``target`` is the input ``file``, or one of the files in the CK directory
+    ``file``."""
+    if file == "-":
+        stdin = getattr(sys.stdin, "buffer", None)
+        try:
+            return stdin is not None and os.path.samestat(os.stat(target), os.fstat(stdin.fileno()))
+        except OSError:
+            return False  # not a real file: a test's, or closed
+    if os.path.isdir(file):
+        real = os.path.realpath(target)
+        inside = real.startswith(os.path.join(os.path.realpath(file), ""))
+        return inside and os.path.basename(real).startswith("ckp-") and real.endswith(".json")
+    return os.path.exists(file) and os.path.samefile(target, file)
 
 
 class Reading(NamedTuple):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import fnmatch
+import contextlib
 import functools
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -256,31 +255,12 @@ def _wrote(output: str, result: conversion.Conversion, host_calls: str) -> Itera
 def _refuse_to_overwrite(files: tuple[str, ...], outputs: Sequence[str | None]) -> None:
     """Refuse to overwrite an input, or one output with another. The last of ``outputs`` is the trace's summary."""
     *others, summary = outputs
-    try:
-        for target in filter(None, others):
+    for target in filter(None, others):
+        with contextlib.suppress(OSError, ValueError):
             if summary is not None and os.path.realpath(summary) == os.path.realpath(target):
                 raise click.UsageError(f"{target} is both the trace and its summary")
-        for target in filter(None, outputs):
-            if os.path.isfile(target) and any(_is_in(target, file) for file in files):
-                raise click.UsageError(f"{target} is also an input")
-    except (OSError, ValueError):
-        return  # a missing folder or an impossible name: the error comes when the file is opened
-
-
-def _is_in(target: str, file: str) -> bool:
-    """Return whether the existing file ``target`` is the input ``file``, or one of the files in the CK directory
-    ``file``."""
-    if file == "-":
-        stdin = getattr(sys.stdin, "buffer", None)
-        try:
-            return stdin is not None and os.path.samestat(os.stat(target), os.fstat(stdin.fileno()))
-        except OSError:
-            return False  # not a real file: a test's, or closed
-    if os.path.isdir(file):
-        real = os.path.realpath(target)
-        inside = real.startswith(os.path.join(os.path.realpath(file), ""))
-        return inside and fnmatch.fnmatch(os.path.basename(real), "ckp-*.json")
-    return os.path.exists(file) and os.path.samefile(target, file)
+    for output in outputs:
+        refuse_to_overwrite(files, output)
 
 
 # -- ``mio2trace FILE... -o out.parquet``: a run as a folder of tables, an input as its files are ----------------------

@@ -13,6 +13,7 @@ import functools
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import chain
 from operator import attrgetter, itemgetter
@@ -82,33 +83,25 @@ HOST_BY_NEIGHBOURS = "lines around it"
 this time."""
 
 
-class HostSpan(msgspec.Struct, frozen=True, gc=False):
-    """A slice of the host's side; times in ns. ``args``: None for a call with kernels, which has an ``operation``."""
+class HostSpan(NamedTuple):
+    """A slice of the host's side; times in ns."""
 
     start: int
     end: int
     name: str
     category: str
-    args: dict[str, Any] | None
+    args: dict[str, Any]
     operation: Operation | None = None
-
-    def shown_args(self) -> dict[str, Any]:
-        """Return its arguments; made on drawing, because a run may have a million calls."""
-        if self.args is not None or self.operation is None:
-            return self.args or {}
-        args = {"operation": self.operation.index, **source_args(self.operation)}
-        if self.operation.api:
-            args["api"] = self.operation.api
-        return args | {"phase": self.operation.phase, "host_by": HOST_BY_KERNELS}
 
 
 class HostSpans(NamedTuple):
     """Slices in columns, by start, because a run may have a million: ``places[i]`` is that of a call with kernels among
-    ``operations``, or -1 - that of another slice among ``others``."""
+    ``operations``, or -1 - that of another slice among ``others``. ``is_cut``: whether only a part of it is drawn."""
 
     starts: Numbers
     ends: Numbers
     places: Numbers
+    is_cut: NDArray[np.bool_]
     operations: Sequence[Operation] = ()
     others: Sequence[HostSpan] = ()
 
@@ -116,24 +109,16 @@ class HostSpans(NamedTuple):
     def of(cls, spans: Sequence[HostSpan]) -> HostSpans:
         """The columns of some slices."""
         starts, ends = (np.array([bounded(getattr(one, name)) for one in spans], np.int64) for name in ("start", "end"))
-        return cls(starts, ends, -1 - np.arange(len(spans)), (), spans)
+        return cls(starts, ends, -1 - np.arange(len(spans)), np.zeros(len(spans), bool), (), spans)
 
     def take(self, rows: Any) -> HostSpans:
         """Some of the slices."""
-        return HostSpans(self.starts[rows], self.ends[rows], self.places[rows], self.operations, self.others)
+        return HostSpans(*(column[rows] for column in self[:4]), self.operations, self.others)
 
-    def operation(self, place: int) -> Operation | None:
-        """The operation of the slice at a place."""
-        return self.operations[place] if place >= 0 else self.others[-1 - place].operation
-
-    def each(self) -> Iterator[HostSpan]:
-        """Each slice."""
-        for start, end, place in zip(self.starts.tolist(), self.ends.tolist(), self.places.tolist(), strict=True):
-            if place < 0:
-                yield msgspec.structs.replace(self.others[-1 - place], start=start, end=end)
-            else:
-                operation = self.operations[place]
-                yield HostSpan(start, end, operation_name(operation), "call", None, operation)
+    def are_of(self, indices: AbstractSet[int]) -> NDArray[np.bool_]:
+        """Whether each is of an operation with one of these indices."""
+        of_each = (self.operations[at] if at >= 0 else self.others[-1 - at].operation for at in self.places.tolist())
+        return np.array([one is not None and one.index in indices for one in of_each], bool)
 
 
 def call_spans(
@@ -163,10 +148,8 @@ def call_spans(
         lines += chain.from_iterable(_alarms(of_log, around) for of_log in alarms)
     drawn = launching if with_kernels and not ranged else launching.take(slice(0))
     rest = HostSpans.of(others)
-    starts, ends, places = (
-        np.concatenate((getattr(drawn, name), getattr(rest, name))) for name in HostSpans._fields[:3]
-    )
-    return _by_start(HostSpans(starts, ends, places, operations, others)), _by_start(HostSpans.of(lines))
+    columns = map(np.concatenate, zip(drawn[:4], rest[:4], strict=True))
+    return _by_start(HostSpans(*columns, operations, others)), _by_start(HostSpans.of(lines))
 
 
 def _by_start(spans: HostSpans) -> HostSpans:
@@ -182,7 +165,7 @@ def _launching(measures: Measures) -> HostSpans:
     row_of[indices] = np.arange(len(indices))
     rows = row_of[own]
     places = np.flatnonzero(rows != NONE)
-    return HostSpans(starts[rows[places]], ends[rows[places]], places, operations)
+    return HostSpans(starts[rows[places]], ends[rows[places]], places, np.zeros(len(places), bool), operations)
 
 
 class _Around:
@@ -796,25 +779,18 @@ class HostSide:
         return int(known[0]) if len(known) else 0
 
     def _are_near(self, starts: Numbers, ends: Numbers) -> NDArray[np.bool_]:
-        """Return `_is_near` of each."""
+        """Return whether each span of host times can be drawn with the profile."""
         near: NDArray[np.bool_] = ends - LONGEST_NS // 3 < self._middle
         near &= self._middle < starts + LONGEST_NS // 3
         self._far += len(near) - int(near.sum())
         return near
-
-    def _is_near(self, span: tuple[int, int]) -> bool:
-        """Return whether a span of host times can be drawn with the profile."""
-        if span[1] - LONGEST_NS // 3 < self._middle < span[0] + LONGEST_NS // 3:
-            return True
-        self._far += 1
-        return False
 
     def _rows(self, spans: HostSpans) -> list[HostSpans]:
         """Return lanes of spans on the axis."""
         spans = spans.take(self._are_near(spans.starts, spans.ends))
         starts = self._to_axis.all_at(spans.starts)
         ends = np.maximum(starts, self._to_axis.all_at(spans.ends))  # a clock may have been set back meanwhile
-        spans = HostSpans(starts, ends, *spans[2:])
+        spans = spans._replace(starts=starts, ends=ends)
         if not len(starts):
             return []
         until = np.maximum(ends, starts + 1)
@@ -841,28 +817,23 @@ class HostSide:
             if clipped is not None and clipped[1] - clipped[0] >= chosen.min_ns:
                 log.append((*clipped, name, args if clipped == (start, end) else {**args, "cut": True}))
         self._log = log
-        self._calls = [HostSpans.of(kept) for row in self._calls if (kept := list(self._kept(row)))]
-        self._messages = [HostSpans.of(kept) for row in self._messages if (kept := list(self._kept(row)))]
+        self._calls = [kept for row in self._calls if len((kept := self._kept(row, chosen)).starts)]
+        self._messages = [kept for row in self._messages if len((kept := self._kept(row, chosen)).starts)]
 
-    def _kept(self, row: HostSpans) -> Iterator[HostSpan]:
+    @staticmethod
+    def _kept(row: HostSpans, chosen: Chosen) -> HostSpans:
         """Return the library calls and lines of the log that belong to drawn kernels or to the drawn time."""
-        chosen = self._chosen
-        assert chosen is not None
-        for one in row.each():
-            if one.start == one.end:
-                if not chosen.longest_only and chosen.has_time(one.start, one.end + 1):
-                    yield one
-                continue
-            holds = one.operation is not None and one.operation.index in chosen.operations
-            is_long = not chosen.longest_only and one.end - one.start >= chosen.min_ns
-            clipped = chosen.clip(one.start, one.end)
-            if clipped is None or not (holds or (is_long and chosen.has_time(one.start, one.end))):
-                continue
-            if clipped != (one.start, one.end):
-                args = {**one.shown_args(), "cut": True}
-                yield msgspec.structs.replace(one, start=clipped[0], end=clipped[1], args=args)
-            else:
-                yield one
+        starts, ends = row.starts, row.ends
+        is_moment, is_wanted = starts == ends, chosen.have_time(starts, ends) & (ends - starts >= chosen.min_ns)
+        first, last = chosen.clipped(starts, ends)
+        is_shown = np.where(
+            is_moment,
+            chosen.have_time(starts, ends + 1) & (not chosen.longest_only),
+            (first < last) & (row.are_of(chosen.operations) | (is_wanted & (not chosen.longest_only))),
+        )
+        first, last = np.where(is_moment, starts, first), np.where(is_moment, ends, last)
+        kept = row._replace(starts=first, ends=last, is_cut=(first != starts) | (last != ends))
+        return kept.take(is_shown)
 
     def _log_spans(self, logs: Sequence[FrameworkLog]) -> list[_Span]:
         """Return the spans that the log itself bounds: warm-up and iterations, as printed."""
@@ -872,11 +843,11 @@ class HostSide:
         spans: list[_Span] = []
         for log in logs:
             opened: tuple[int, str] | None = None
-            for event in log.events:
-                if event.stamp is None:
-                    continue
-                host = clock.to_host(event.stamp)
-                if not self._is_near((host - (event.duration_ns or 0), host)):
+            events = [(event, clock.to_host(event.stamp)) for event in log.events if event.stamp is not None]
+            ends = np.array([bounded(host) for _, host in events], np.int64)
+            starts = np.array([bounded(host - (event.duration_ns or 0)) for event, host in events], np.int64)
+            for (event, host), is_near in zip(events, self._are_near(starts, ends).tolist(), strict=True):
+                if not is_near:
                     continue
                 at = self._axis(host)
                 if event.kind in ("forward begins", "backward begins"):
@@ -1051,7 +1022,7 @@ def _as_slices(track: int, lane: HostSpans, origin: int) -> Iterator[Slices]:
     """Yield the slices of a lane, a limited number at once."""
     for first in range(0, len(lane.starts), ROW):
         spans = lane.take(slice(first, first + ROW))
-        has_kernels = np.array([place >= 0 or lane.others[-1 - place].args is None for place in spans.places.tolist()])
+        has_kernels = spans.places >= 0
         columns, places = [], []
         for make, found in ((_with_kernels, has_kernels), (_alone, ~has_kernels)):
             if found.any():
@@ -1061,8 +1032,8 @@ def _as_slices(track: int, lane: HostSpans, origin: int) -> Iterator[Slices]:
 
 
 def _with_kernels(track: int, spans: HostSpans, origin: int) -> Columns:
-    """Return calls with kernels: the columns are the arguments of `HostSpan.shown_args`."""
-    operations = [*filter(None, (spans.operation(place) for place in spans.places.tolist()))]
+    """Return calls with kernels."""
+    operations = [spans.operations[place] for place in spans.places.tolist()]
     facts = Pool.of(id(one.facts) for one in operations)
     first, _ = rows_of(facts.codes)
     names = Pool.of([operation_name(operations[row]) for row in first.tolist()])
@@ -1074,16 +1045,19 @@ def _with_kernels(track: int, spans: HostSpans, origin: int) -> Columns:
         "api": Pool.of([one.facts.api or None for one in operations]),
         "phase": Pool.of([one.facts.phase for one in operations]),
         "host_by": Pool.same(HOST_BY_KERNELS, len(operations)),
+        "cut": flags(spans.is_cut),
     })  # fmt: skip
     likes = Pool([Slice(track, 0, 0, name, "call", NO_ARGS) for name in names.values], names.codes[facts.codes])
     return Columns(likes, shifted(spans.starts, -origin), spans.ends - spans.starts, args)
 
 
 def _alone(track: int, spans: HostSpans, origin: int) -> Columns:
-    return whole([
-        Slice(track, one.start - origin, one.end - one.start, one.name, one.category, one.args or {})
-        for one in spans.each()
-    ])  # fmt: skip
+    slices = []
+    for start, end, place, is_cut in zip(*(column.tolist() for column in spans[:4]), strict=True):
+        one = spans.others[-1 - place]
+        args = {**one.args, "cut": True} if is_cut else one.args
+        slices.append(Slice(track, start - origin, end - start, one.name, one.category, args))
+    return whole(slices)
 
 
 # -- Layers with known times on the host, inside their passes, on one track --------------------------------------------

@@ -189,16 +189,12 @@ RULES = (
         id="layout-transposes",
         title="Layouts are transposed around convolutions.",
         fires="kernels of role transpose are >= 10 % of the time of convolutions, and >= 0.5 % of T",
-        advice="Keep tensors in the layout of the kernels: NHWC (PyTorch: memory_format=torch.channels_last,"
-        " PYTORCH_MIOPEN_SUGGEST_NHWC=1). If most tensors are NHWC already: look for a solver that needs no transpose.",
         find=_transposes,
     ),
     Rule(
         id="casts",
         title="Tensors are cast.",
         fires="kernels of role cast are >= 2 % of T",
-        advice="Keep one type from layer to layer. If MIOpen's solver casts its result: compare solvers with"
-        " MIOPEN_FIND_ENFORCE=SEARCH.",
         find=_casts,
     ),
     Rule(
@@ -206,8 +202,6 @@ RULES = (
         title="Auxiliary kernels take much of the time.",
         fires="kernels of one auxiliary role (im2col, fill, copy, transform, ...) are >= 10 % of their primitive's"
         " time, and >= 0.5 % of T",
-        advice="by role. im2col and col2im: use a solver other than Gemm. fill: do not set tensors to zero before each"
-        " call. transform: part of Winograd; compare with another solver. Others: look at the program and the layout.",
         find=_helpers,
     ),
     Rule(
@@ -216,8 +210,6 @@ RULES = (
         fires="kernels shorter than 10 us are >= 20 per iteration, >= 50 % of the kernels and >= 5 % of T. Only info if"
         " less than 15 % of the step is host-bound idle time, or if the profile does not show that. It never fires for"
         " captures of graphs, or if hardware counters were collected",
-        advice="If launches limit them: fuse kernels (MIOpen's fusion plans, torch.compile), capture the iteration in a"
-        " graph unless graphs launch it already, or use larger batches.",
         find=_short,
     ),
 )
@@ -662,10 +654,6 @@ WORK = (
         fires="GFLOP/s below half the median of >= 4 similar problems; >= 1 % of T; only without --gpu. Similar"
         " problems have the same primitive, direction, type and filter size, half to twice the FLOPs, and half to"
         " twice the FLOPs per byte",
-        advice="for the largest one. If faster problems use another algorithm: exclude the algorithm of this problem"
-        " and run its driver line (MIOPEN_DEBUG_CONV_WINOGRAD=0, ..._DIRECT, ..._GEMM, ..._FFT, ..._IMPLICIT_GEMM). If"
-        " MIOpen Find compared solvers in this run: compare layout, padding and sizes. A GEMM on ROCm: TunableOp or"
-        " hipblaslt-bench. Else: tune with MIOPEN_FIND_ENFORCE=SEARCH.",
         find=_slow,
     ),
     Rule(
@@ -673,8 +661,6 @@ WORK = (
         title="Problems are far below the peak of the device.",
         fires="with --gpu: time - max(FLOP / peak, bytes / bandwidth) >= 3 % of T, if the problem reaches at most 110 %"
         " of the peak",
-        advice="for the largest one. Compute-bound: run the driver line with MIOPEN_FIND_ENFORCE=SEARCH, prefer solvers"
-        " on matrix units or half precision. Memory-bound: fuse it with the operation that reads its result.",
         find=_gap,
     ),
     Rule(

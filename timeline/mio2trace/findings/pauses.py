@@ -524,12 +524,6 @@ RULES = (
         title="Collectives run alone.",
         fires="exposed communication is > 10 % of a steady iteration of the slowest device; without iterations, of the"
         " recording",
-        advice="by the longest collective of this run. If it has at least 1 MiB and its bus bandwidth is below 10"
-        " GB/s: record all ranks, and let `mio2trace ranks` show who comes last. Without iterations the same, if"
-        " collectives of more than 10 times the median have most of the time. If PyTorch's ops are recorded and none"
-        " of a backward pass: send less, or use fewer ranks for each model. If 10 % of the collectives' time is"
-        " overlapped already: send less (a smaller type, gradient accumulation). Else: overlap collectives with"
-        " computation (DDP's buckets, FSDP's prefetch).",
         find=_communication,
     ),
     Rule(
@@ -538,9 +532,6 @@ RULES = (
         fires="the first iteration took > 2 x the median of >= 2 steady iterations. One steady iteration is enough if"
         " only the first iteration builds or loads programs. Otherwise: a problem has >= 3 calls, and its first call"
         " took > 2 x the median of the others. It is medium at most, because it happens once",
-        advice="Run a warm-up before you measure. If MIOpen Find ran in it: keep the user find-db between runs"
-        " (MIOPEN_USER_DB_PATH). If MIOpen's programs were built or loaded in it: keep the kernel cache"
-        " (MIOPEN_CUSTOM_CACHE_DIR on a disk that stays).",
         find=_first,
     ),
     Rule(
@@ -548,8 +539,6 @@ RULES = (
         title="The time of one problem changes.",
         fires=">= 10 calls in steady iterations, standard deviation > 30 % of the mean, >= 5 % of T; only if the sizes"
         " of the problem are known",
-        advice="Look at clocks and power (rocm-smi, nvidia-smi), at other programs on the device, and at kernels that"
-        " run at the same time on other streams. Report medians.",
         find=_unsteady,
     ),
 )
@@ -646,12 +635,6 @@ COPIES_ALONE = (
         title="Copies run alone.",
         fires="exposed copies and fills are > 5 % of a steady iteration of the slowest device; without iterations, of"
         " the recording. It never fires for captures of graphs, or if hardware counters were collected",
-        advice="by the direction with most time. Host to device, if calls block the host or are not recorded: pinned"
-        " memory and asynchronous copies (PyTorch: DataLoader(pin_memory=True), .to(device, non_blocking=True)); else"
-        " issue them earlier, on another stream. Device to host: read results less often (PyTorch, copies below 1 MiB:"
-        " .item(), .cpu(), print), or copy to pinned memory beside kernels. Device to device: write data where it is"
-        " needed (if DDP copies gradients from its buckets: gradient_as_bucket_view=True). Without iterations, copies"
-        " to the device may be a one-time load.",
         find=_copies,
     ),
 )

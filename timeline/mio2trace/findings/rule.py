@@ -41,13 +41,13 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the table. ``fires``: its threshold in words. docs/findings.md has it under the heading of its ``id``,
-    and how its number is computed."""
+    and how its number is computed. ``advice``: empty if each `Found` has its own; docs/findings.md lists the cases."""
 
     id: str
     title: str
     fires: str
-    advice: str
     find: Callable[[Subject], Iterator[Found]]
+    advice: str = ""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

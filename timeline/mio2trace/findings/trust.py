@@ -231,9 +231,6 @@ RULES = (
         id="doubt",
         title="Part of the attribution is uncertain.",
         fires="kernels with `sure: false` are >= 1 % of T",
-        advice="Record exact evidence: MIOpen's ranges (MIOPEN_ENABLE_LOGGING_ROCTX=1), or its entries with buffers"
-        " (MIOPEN_ENABLE_LOGGING=1). `--explain 'kernel N'` shows the reasons. If graphs launched most of the"
-        " kernels: profile one run without graph capture, because a recorded capture may fit in several ways.",
         find=_doubt,
     ),
     Rule(
@@ -257,10 +254,6 @@ RULES = (
         title="Graphs launch kernels that are in no operation.",
         fires="kernels that a graph launched and whose capture is not recorded are >= 5 % of T, other kernels have"
         " operations or PyTorch ran them, and `nameless` does not fire",
-        advice="PyTorch: record the capture as well. Run torch.profiler (record_shapes=True, with_stack=True) while the"
-        " graphs are captured (the server's warm-up, the first call of a compiled model), then `mio2trace"
-        " replay.json.gz capture.json.gz`. Other programs: profile one run without graph capture. The kernel times are"
-        " right in any case.",
         find=_graph,
     ),
     Rule(
