@@ -203,8 +203,8 @@ def test_no_call_of_the_host_ends_before_it_begins() -> None:
     side._to_axis = object.__new__(Axis)
     side._to_axis.all_at = lambda ns: np.where(ns < 500, ns, ns - 400)  # type: ignore[assignment,method-assign]
     side._middle = side._far = 0
-    (row,) = side._rows(HostSpans.of([HostSpan(450, 600, "call", "call", None, None)]))
-    assert [(one.start, one.end) for one in row.each()] == [(450, 450)]
+    (row,) = side._rows(HostSpans.of([HostSpan(450, 600, "call", "call", {}, None)]))
+    assert (row.starts.tolist(), row.ends.tolist()) == ([450], [450])
 
 
 @given(st.lists(st.tuples(st.integers(-(1 << 62), (1 << 63) - 1), st.integers(0, 1 << 40)), max_size=9))

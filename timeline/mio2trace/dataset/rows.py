@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mio2trace
-from mio2trace.align import NONE, Alignment
+from mio2trace.align import Alignment
 from mio2trace.align.layers.net import by_place
 from mio2trace.align.same_run import split
 from mio2trace.analysis import Run
@@ -34,15 +34,16 @@ from mio2trace.measures.statistics import mean, median
 from mio2trace.model import Column
 from mio2trace.model.choices import Gemm
 from mio2trace.model.log import FrameworkLog
-from mio2trace.model.profile import Activity, Size3
-from mio2trace.model.tables import NO, Numbers, Pool, distinct, sorted_pool, thin
+from mio2trace.model.profile import Activity
+from mio2trace.model.tables import NO, Activities, Numbers, Pool, thin
 from mio2trace.notes import Notes
-from mio2trace.ops.operation import Operation, operation_name, problem_name
+from mio2trace.ops.operation import Operation
 from mio2trace.outgoing import visible
 from mio2trace.privacy import Cleaner
 from mio2trace.ranks import meetings, straggler, totals
 from mio2trace.ranks import table as ranks_table
 from mio2trace.reports import ColumnRows, Row, Unit, cell_text, layers, ops
+from mio2trace.reports.kernels import named_columns, place_columns, spans
 from mio2trace.schema import COPIES, KERNELS, TABLES, TableSchema, recorded, shown_in
 from mio2trace.snapshot.database import Stream, nanoarrow
 
@@ -165,10 +166,7 @@ def of_rows(
     """Return all columns of a table from its rows, which leave out unknown values; ``of``: what each row has beside its
     own. Several texts in a cell are joined by semicolons."""
     if isinstance(rows, ColumnRows):
-        return {
-            column.name: _of_column(column, rows.columns.get(column.name), (of or {}).get(column.name), len(rows))
-            for column in schema.columns
-        }
+        return _of_columns(schema, dict(rows.columns), len(rows), of or {})
     parts = (rows[at : at + _AT_ONCE] for at in range(0, len(rows) or 1, _AT_ONCE))
     return joined([
         {column.name: _of_cells(column, part, (of or {}).get(column.name)) for column in schema.columns}
@@ -184,13 +182,22 @@ def _of_cells(column: Column, rows: Sequence[Mapping[str, Any]], otherwise: str 
     return (texts if column.kind == "text" else numbers)(column, cells)
 
 
+def _of_columns(schema: TableSchema, cells: dict[str, Any], count: int, of: Mapping[str, Any]) -> dict[str, Data]:
+    """Return all columns of a table. ``cells`` gives up each column that is done: one of ten million rows takes 80
+    MB."""
+    return {
+        column.name: _of_column(column, cells.pop(column.name, None), of.get(column.name), count)
+        for column in schema.columns
+    }
+
+
 def _of_column(column: Column, cells: Numbers | Pool[Any] | None, otherwise: str | int | None, count: int) -> Data:
     if isinstance(cells, np.ndarray):
         return of_numbers(column, cells)
     pool = Pool.same(otherwise, count) if cells is None else cells
     if column.kind == "text":
-        first, codes = distinct(pool.codes)
-        return of_pool(column, Pool([_text(pool.at(row)) for row in first.tolist()], codes.astype(np.int32)))
+        is_text = {*map(type, pool.values)} <= {str, NoneType}
+        return of_pool(column, pool if is_text else Pool([*map(_text, pool.values)], pool.codes))
     each = numbers(column, pool.values)
     return Data(column, each.values[pool.codes], None if each.present is None else each.present[pool.codes])
 
@@ -497,158 +504,86 @@ def _measured_cells(measures: Measures, printed: int) -> dict[str, Any]:
 
 def kernels_of(measures: Measures, run: str, rank: int | None) -> dict[str, Data]:
     """Return one row per kernel, equal to the rows that `mio2trace kernels` prints (`mio2trace.reports.kernels`)."""
-    made = _Commands(measures, np.flatnonzero(measures.alignment.profile.commands.is_kernel), KERNELS, run, rank)
-    made.common("kernel_ns")
-    made.of_kernels()
-    return made.in_order()
+    commands, rows, columns = _commands(measures, kernels=True)
+    resources = commands.resources
+    for column in shown_in("data"):
+        values = [recorded(one, "data").get(column.name) for one in resources.values]
+        columns[column.name] = Pool(values, resources.codes)
+    columns["in_queue_ns"] = queued_ns(commands, on_one_clock=has_common_clock(measures.alignment))
+    columns["operation_by"] = _words(measures.alignment.links.operation_by.pool, rows)
+    # Kernels with equal values of hardware counters have equal ones.
+    counted, counters = commands.counters, measures.alignment.profile.counters
+    of_counters = [measured(Activity(0, "kernel", "", counters=values), counters) for values in counted.values]
+    for name in ("read_bytes", "write_bytes", "flop"):
+        columns[f"measured_{name}"] = Pool([getattr(one, name) for one in of_counters], counted.codes)
+    columns |= _facts(measures.alignment, commands, rows)
+    return _of_columns(KERNELS, columns, len(commands), _of(run, rank))
 
 
 def copies_of(measures: Measures, run: str, rank: int | None) -> dict[str, Data]:
-    made = _Commands(measures, np.flatnonzero(~measures.alignment.profile.commands.is_kernel), COPIES, run, rank)
-    made.common("copy_ns")
-    made.texts(
-        "copy_direction", Pool([route or None for route in made.commands.route.values], made.commands.route.codes)
-    )
-    made.numbers("bytes", made.commands.size_bytes)
-    return made.in_order()
+    commands, _, columns = _commands(measures, kernels=False)
+    columns["copy_direction"] = _words(commands.route, slice(None))
+    columns["bytes"] = commands.size_bytes
+    return _of_columns(COPIES, columns, len(commands), _of(run, rank))
 
 
-class _Commands:
-    """Fills one column after the other. ``positions``: of the commands in the profile."""
+def _commands(measures: Measures, *, kernels: bool) -> tuple[Activities, Numbers | slice, dict[str, Any]]:
+    """Return the kernels, or the copies; where they are among all commands; and the columns that both have."""
+    alignment, links = measures.alignment, measures.alignment.links
+    every = alignment.profile.commands
+    positions = np.flatnonzero(every.is_kernel == kernels)
+    is_all = len(positions) == len(every)
+    rows = slice(None) if is_all else positions
+    commands = every if is_all else every.take(positions)
+    times = spans(commands, ("t1_t0", "p3_p2", "p2_p1", "p1_p0"))
+    is_sure = np.ones(len(every), np.int8)
+    is_sure[[*links.layer_unsure, *links.operation_unsure]] = 0
+    columns = {
+        **named_columns(commands),
+        **place_columns(alignment, rows),
+        "queue": commands.queue,
+        "line": thin(np.where(commands.line == 0, NO, commands.line)),
+        "start_ns": commands.start_ns,
+        "queue_wait_ns": times["p1_p0"],
+        "submit_wait_ns": times["p2_p1"],
+        "kernel_ns" if kernels else "copy_ns": times["p3_p2"],
+        "host_ns": times["t1_t0"],
+        "layer_by": _words(links.layer_by.pool, rows),
+        "sure": thin(is_sure[rows]),
+    }
+    return commands, rows, columns
 
-    def __init__(self, measures: Measures, positions: Numbers, schema: TableSchema, run: str, rank: int | None) -> None:
-        self._measures = measures
-        commands = measures.alignment.profile.commands
-        is_all = len(positions) == len(commands)
-        self._count = len(positions)
-        self._rows: Numbers | slice = slice(None) if is_all else positions
-        """Where these commands are among all commands of the profile."""
-        self._schema: Mapping[str, Column] = {column.name: column for column in schema.columns}
-        self.commands = commands if is_all else commands.take(positions)
-        self.columns: dict[str, Data] = {}
-        self.columns["run"] = constant(self._schema["run"], run, len(positions))
-        self.columns["rank"] = constant(self._schema["rank"], rank, len(positions))
 
-    def in_order(self) -> dict[str, Data]:
-        return {name: self.columns[name] for name in self._schema}
-
-    @property
-    def _alignment(self) -> Alignment:
-        return self._measures.alignment
-
-    def numbers(self, name: str, values: Numbers) -> None:
-        self.columns[name] = of_numbers(self._schema[name], values)
-
-    def texts(self, name: str, pool: Pool[Any]) -> None:
-        self.columns[name] = of_pool(self._schema[name], pool)
-
-    def common(self, duration: str) -> None:
-        """Fill the columns that kernels and copies share. ``duration``: the column of their own time."""
-        commands = self.commands
-        self.numbers("call_index", commands.number)
-        self.texts("name", commands.name)
-        self.numbers("queue", commands.queue)
-        self.numbers("line", np.where(commands.line == 0, NO, commands.line))
-        self.numbers("start_ns", commands.start_ns)
-        self.numbers("queue_wait_ns", _spans(commands.queued_ns, commands.submit_ns))
-        self.numbers("submit_wait_ns", _spans(commands.submit_ns, commands.start_ns))
-        self.numbers(duration, _spans(commands.start_ns, commands.end_ns))
-        self.numbers("host_ns", _spans(commands.host_start_ns, commands.host_end_ns))
-        self._layers()
-
-    def _layers(self) -> None:
-        links, rows = self._alignment.links, self._rows
-        run_of, pass_of = (np.asarray(of)[rows] for of in (links.run_of, links.pass_of))
-        runs = links.runs
-        self._of("layer", run_of, [run.layer for run in runs])
-        self._of("layer_index", run_of, [run.layer_index for run in runs])
-        self._of("direction", run_of, [run.direction for run in runs])
-        self._of("iteration", pass_of, [pass_.iteration for pass_ in links.passes])
-        phases = [*(pass_.phase for pass_ in links.passes), "find", None]
-        searches = [operation.index for operation in links.operations if operation.phase == "find"]
-        if searches:
-            is_search = np.isin(np.asarray(links.operation_of)[rows], searches)
-            pass_of = np.where(is_search, len(phases) - 2, pass_of)
-        self._of("phase", pass_of, phases[:-1])
-        self.texts("layer_by", _words(links.layer_by.pool, rows))
-        is_sure = np.ones(len(links.run_of), np.int8)
-        is_sure[[*links.layer_unsure, *links.operation_unsure]] = 0
-        self.columns["sure"] = Data(self._schema["sure"], is_sure[rows])
-
-    def _of(self, name: str, places: NDArray[np.integer[Any]], values: Sequence[Any]) -> None:
-        """Fill a column from places in ``values``; `NONE` (no value) is the last place."""
-        if self._schema[name].kind == "text":
-            self.columns[name] = of_places(self._schema[name], places, [*values, None])
-        else:
-            self.numbers(
-                name, np.array([NO if value is None else value for value in (*values, None)], np.int64)[places]
-            )
-
-    def of_kernels(self) -> None:
-        """Fill the columns that only kernels have: sizes, operation, role, GEMM."""
-        commands, links = self.commands, self._alignment.links
-        self._counters()
-        for column in shown_in("data"):
-            values = [recorded(resources, "data").get(column.name) for resources in commands.resources.values]
-            self._of(column.name, commands.resources.codes, values)
-        self.numbers("in_queue_ns", queued_ns(commands, on_one_clock=has_common_clock(self._alignment)))
-        self._sizes("gws", commands.grid)
-        self._sizes("lws", commands.workgroup)
-        self._sizes("gwo", Pool([launch.offset for launch in commands.opencl.values], commands.opencl.codes))
-        indices = sorted_pool(np.asarray(links.operation_of)[self._rows])
-        self._of("operation_index", indices.codes, [None if index == NONE else index for index in indices.values])
-        operations = [None if index == NONE else self._measures.operation_at[index] for index in indices.values]
-        text_of: dict[str, Callable[[Operation], str | None]] = {
-            "operation": operation_name, "problem": problem_name, "solver": lambda operation: operation.solver,
-        }  # fmt: skip
-        for name, of in text_of.items():
-            self._of(name, indices.codes, [None if one is None else of(one) for one in operations])
-        self.texts("operation_by", _words(links.operation_by.pool, self._rows))
-        self._facts()
-
-    def _counters(self) -> None:
-        """Fill the columns that come from hardware counters: kernels with equal values have equal ones."""
-        counted, counters = self.commands.counters, self._alignment.profile.counters
-        told = [measured(Activity(0, "kernel", "", counters=values), counters) for values in counted.values]
-        for name in ("measured_read_bytes", "measured_write_bytes", "measured_flop"):
-            self._of(name, counted.codes, [getattr(one, name.removeprefix("measured_")) for one in told])
-
-    def _facts(self) -> None:
-        """Fill the role and the GEMM of each kernel; the name alone tells the role of most."""
-        names, facts = self.commands.name, self._alignment.facts
-        roles: list[str | None] = [role(name, None) or None for name in names.values]
-        codes = names.codes.copy()
-        told: list[tuple[int, KernelFact]] = []
-        if facts:
-            positions = np.arange(len(self._alignment.profile.commands))[self._rows].tolist()
-            row_of = dict(zip(positions, range(self._count), strict=True))
-            told = [(row_of[at], fact) for at, fact in facts.items() if at in row_of]
-        number_of: dict[tuple[str, str], int] = {}
-        for row, fact in told:
-            key = names.values[names.codes[row]], fact.role
-            if key not in number_of:
-                number_of[key] = len(roles)
-                roles.append(role(key[0], fact) or None)
-            codes[row] = number_of[key]
-        self.texts("role", Pool(roles, codes))
-        sizes: dict[str, Callable[[Gemm], int | None]] = {
-            "M": lambda gemm: gemm.m, "N": lambda gemm: gemm.n, "K": lambda gemm: gemm.k,
-            "batch": lambda gemm: gemm.batch if gemm.batch > 1 else None, "flop": lambda gemm: gemm.flop,
-        }  # fmt: skip
-        gemms = Pool.of([None, *(fact.gemm for _, fact in told)])
-        place = np.zeros(self._count, np.int32)
-        place[[row for row, _ in told]] = gemms.codes[1:]
-        for name, number in sizes.items():
-            self._of(name, place, [None if gemm is None else number(gemm) for gemm in gemms.values])
-
-    def _sizes(self, name: str, sizes: Pool[Size3 | None]) -> None:
-        self.texts(name, Pool([None if one is None else "x".join(map(str, one)) for one in sizes.values], sizes.codes))
+def _facts(alignment: Alignment, commands: Activities, rows: Numbers | slice) -> dict[str, Pool[Any]]:
+    """Return the role and the GEMM of each kernel; the name alone tells the role of most."""
+    names, facts = commands.name, alignment.facts
+    roles: list[str | None] = [role(name, None) or None for name in names.values]
+    codes = names.codes.copy()
+    told: list[tuple[int, KernelFact]] = []
+    if facts:
+        positions = np.arange(len(alignment.profile.commands))[rows].tolist()
+        row_of = dict(zip(positions, range(len(commands)), strict=True))
+        told = [(row_of[at], fact) for at, fact in facts.items() if at in row_of]
+    number_of: dict[tuple[str, str], int] = {}
+    for row, fact in told:
+        key = names.values[names.codes[row]], fact.role
+        if key not in number_of:
+            number_of[key] = len(roles)
+            roles.append(role(key[0], fact) or None)
+        codes[row] = number_of[key]
+    sizes: dict[str, Callable[[Gemm], int | None]] = {
+        "M": lambda gemm: gemm.m, "N": lambda gemm: gemm.n, "K": lambda gemm: gemm.k,
+        "batch": lambda gemm: gemm.batch if gemm.batch > 1 else None, "flop": lambda gemm: gemm.flop,
+    }  # fmt: skip
+    gemms = Pool.of([None, *(fact.gemm for _, fact in told)])
+    place = np.zeros(len(commands), np.int32)
+    place[[row for row, _ in told]] = gemms.codes[1:]
+    place = thin(place)
+    return {"role": Pool(roles, codes)} | {
+        name: Pool([None if gemm is None else number(gemm) for gemm in gemms.values], place)
+        for name, number in sizes.items()
+    }
 
 
 def _words(pool: Pool[str], rows: Numbers | slice) -> Pool[str | None]:
     return Pool([word or None for word in pool.values], pool.codes[rows])
-
-
-def _spans(starts: Numbers, ends: Numbers) -> Numbers:
-    """Return the times from each start to its end; `NO` if one of them is not known."""
-    return np.where((starts != NO) & (ends != NO), ends - starts, NO)

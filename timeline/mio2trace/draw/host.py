@@ -113,7 +113,8 @@ class HostSpans(NamedTuple):
 
     def take(self, rows: Any) -> HostSpans:
         """Some of the slices."""
-        return HostSpans(*(column[rows] for column in self[:4]), self.operations, self.others)
+        starts, ends, places, is_cut = (column[rows] for column in self[:4])
+        return self._replace(starts=starts, ends=ends, places=places, is_cut=is_cut)
 
     def are_of(self, indices: AbstractSet[int]) -> NDArray[np.bool_]:
         """Whether each is of an operation with one of these indices."""
@@ -149,7 +150,7 @@ def call_spans(
     drawn = launching if with_kernels and not ranged else launching.take(slice(0))
     rest = HostSpans.of(others)
     columns = map(np.concatenate, zip(drawn[:4], rest[:4], strict=True))
-    return _by_start(HostSpans(*columns, operations, others)), _by_start(HostSpans.of(lines))
+    return _by_start(HostSpans._make((*columns, operations, others))), _by_start(HostSpans.of(lines))
 
 
 def _by_start(spans: HostSpans) -> HostSpans:

@@ -29,7 +29,7 @@ from mio2trace.measures.statistics import deviation, part_of, percent, quantile
 from mio2trace.model.choices import Gemm
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity, Profile, Size3
-from mio2trace.model.tables import NO, Activities, Numbers, Pool, distinct, numbers, summed
+from mio2trace.model.tables import NO, Activities, Numbers, Pool, distinct, numbers, summed, thin
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation, operation_name, problem_name
 from mio2trace.outgoing import count
@@ -49,12 +49,16 @@ LARGEST_BUCKET = 1 << 14
 _MEASURED = frozenset(f"measured_{name}" for name in MEASURED)
 
 
-def spans(commands: Activities) -> dict[str, Numbers]:
+def spans(commands: Activities, names: Sequence[str] = QUANTITIES) -> dict[str, Numbers]:
     """Return `QUANTITIES` of all commands as columns: ns, `NO` where a time is unknown."""
     host = commands.host_start_ns, commands.host_end_ns
     p0, p1, p2, p3 = commands.queued_ns, commands.submit_ns, commands.start_ns, commands.end_ns
     ends = zip(QUANTITIES, (host, (p0, p3), (p2, p3), (p1, p2), (p0, p1)), strict=True)
-    return {name: np.where((start != NO) & (end != NO), end - start, NO) for name, (start, end) in ends}
+    return {
+        name: thin(np.where((start != NO) & (end != NO), end - start, NO))
+        for name, (start, end) in ends
+        if name in names
+    }
 
 
 def spoken(name: str) -> str:
@@ -91,7 +95,7 @@ def enqueue_table(profile: Profile, unit: Unit, alignment: Alignment | None = No
     ns["in_queue"] = queued_ns(commands, on_one_clock=on_one_clock)
     resources = [recorded(one, "table") for one in commands.resources.values]
     cells: dict[str, Numbers | Pool[Any]] = {
-        **_named(commands),
+        **named_columns(commands),
         **{unit.column(name): column for name, column in ns.items()},
         "queue": commands.queue,
         "line": np.where(commands.line == 0, NO, commands.line),
@@ -100,7 +104,8 @@ def enqueue_table(profile: Profile, unit: Unit, alignment: Alignment | None = No
         **counters,
     }
     if alignment is not None:
-        cells |= _places(alignment, profile.commands.is_kernel)
+        places = place_columns(alignment, profile.commands.is_kernel)
+        cells |= {name: places[name] for name in PLACE}
         columns = (*columns, *PLACE)
         times = unit.columns("p3_p2", "overhead", "in_queue")
         brief = ("call_index", "name", "gws", "lws", *times, *PLACE[:4], "solver", *counters)
@@ -108,7 +113,7 @@ def enqueue_table(profile: Profile, unit: Unit, alignment: Alignment | None = No
     return Table(columns=columns, rows=ColumnRows(cells, len(commands), convert), brief=brief)
 
 
-def _named(commands: Activities) -> dict[str, Numbers | Pool[Any]]:
+def named_columns(commands: Activities) -> dict[str, Numbers | Pool[Any]]:
     """Return number, name and sizes as columns."""
     grid, workgroup, opencl = commands.grid, commands.workgroup, commands.opencl
     return {
@@ -139,28 +144,35 @@ def _counter_columns(profile: Profile, kernels: Activities, taken: Sequence[str]
     return columns
 
 
-def _places(alignment: Alignment, rows: NDArray[np.bool_]) -> dict[str, Numbers | Pool[Any]]:
-    """Return the columns of `PLACE` of some activities."""
+def place_columns(alignment: Alignment, rows: NDArray[Any] | slice) -> dict[str, Numbers | Pool[Any]]:
+    """Return the columns of `PLACE` of some activities; also the position of the layer in the net, and the phase."""
     links = alignment.links
     run_of, pass_of, operation_of = (
-        np.asarray(column)[rows].astype(np.int32) for column in (links.run_of, links.pass_of, links.operation_of)
+        thin(np.asarray(column)[rows].astype(np.int32, copy=False))
+        for column in (links.run_of, links.pass_of, links.operation_of)
     )
-    first, place_of = distinct(operation_of)
+    first, places = distinct(operation_of)
+    place_of = thin(places.astype(np.int32))
     operation_at = {operation.index: operation for operation in links.operations}
     used = [operation_at.get(index) for index in operation_of[first].tolist()]
+    phases = [*(one.phase for one in links.passes), "find", None]
+    searches = [operation.index for operation in links.operations if operation.phase == "find"]
+    phase_of = np.where(np.isin(operation_of, searches), len(phases) - 2, pass_of) if searches else pass_of
     iterations = numbers([*(one.iteration for one in links.passes), None], len(links.passes) + 1)
 
     def of_operation(cell: Callable[[Operation], object]) -> Pool[Any]:
-        return Pool([None if one is None else cell(one) for one in used], place_of.astype(np.int32))
+        return Pool([None if one is None else cell(one) for one in used], place_of)
 
     return {
-        "iteration": iterations[pass_of],
+        "iteration": thin(iterations[pass_of]),
         "layer": Pool([*(run.layer for run in links.runs), None], run_of),
+        "layer_index": Pool([*(run.layer_index for run in links.runs), None], run_of),
+        "phase": Pool(phases, phase_of),
         "direction": Pool([*(run.direction for run in links.runs), None], run_of),
         "operation": of_operation(operation_name),
         "problem": of_operation(problem_name),
         "solver": of_operation(lambda one: one.solver),
-        "operation_index": np.where(operation_of == NONE, NO, operation_of.astype(np.int64)),
+        "operation_index": thin(np.where(operation_of == NONE, NO, operation_of.astype(np.int64))),
     }
 
 
