@@ -15,8 +15,9 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, overload
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -324,6 +325,12 @@ class Growing:
 class _Table(Sequence[Record]):
     """Records of one class, each a row. ``_records`` is None until something asks for a record."""
 
+    of: ClassVar[type[msgspec.Struct]]
+    """The class of the records."""
+    fields: ClassVar[tuple[str, ...]]
+    """The names of its columns; one is ``line``."""
+    whole: ClassVar[tuple[str, ...]] = ()
+    """What rows refer to: some of the rows keep all of it."""
     _records: tuple[Record, ...] | None
     _count: int
 
@@ -332,7 +339,7 @@ class _Table(Sequence[Record]):
         self._count = len(self._records)
 
     @classmethod
-    def of_columns(cls, count: int, **columns: Any) -> Any:
+    def of_columns(cls, count: int, **columns: Any) -> Self:
         """A table of ``count`` rows from all its columns, by name. Columns that are left out are empty in every row."""
         table = cls.__new__(cls)
         table._records, table._count = None, count
@@ -373,9 +380,15 @@ class _Table(Sequence[Record]):
             blocks[number] = self.take(slice(number * _BLOCK, (number + 1) * _BLOCK)).records
         return blocks[number]
 
-    def take(self, rows: Any) -> _Table[Record]:
+    def take(self, rows: Any) -> Self:
         """Some of the rows; ``rows`` is anything that numpy takes as an index."""
-        raise NotImplementedError
+        columns = {field: _taken(getattr(self, field), rows) for field in self.fields}
+        return self.of_columns(len(columns["line"]), **columns, **{name: getattr(self, name) for name in self.whole})
+
+    def changed(self, **columns: Any) -> Self:
+        """The same rows with these columns instead of their own."""
+        own = {field: getattr(self, field) for field in (*self.fields, *self.whole)}
+        return self.of_columns(len(self), **own | columns)
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self.records)
@@ -415,6 +428,7 @@ def _pool(table: _Table[Any], field: str) -> Pool[Any]:
 class Calls(_Table[Call]):
     """Calls of the host."""
 
+    of, fields = Call, Call.__struct_fields__
     name: _Column[Pool[str]] = _Column(_pool)
     thread: _Column[Numbers] = _Column(_numbers)
     start_ns: _Column[Numbers] = _Column(_numbers)
@@ -435,22 +449,6 @@ class Calls(_Table[Call]):
             self.line.tolist(), plain(self.number), plain(self.correlation), plain(self.prepared_ns),
         )  # fmt: skip
 
-    def renamed(self, names: Sequence[str]) -> Calls:
-        """The same calls with other names, in the order of the pool's."""
-        return self.changed(name=Pool(names, self.name.codes))
-
-    def changed(self, **columns: Any) -> Calls:
-        """The same calls with these columns instead of their own."""
-        own = {field: getattr(self, field) for field in Call.__struct_fields__}
-        made: Calls = Calls.of_columns(len(self), **own | columns)
-        return made
-
-    def take(self, rows: Any) -> Calls:
-        """Some of the calls."""
-        columns = {field: _taken(getattr(self, field), rows) for field in Call.__struct_fields__}
-        made: Calls = Calls.of_columns(len(columns["thread"]), **columns)
-        return made
-
 
 class Activities(_Table[Activity]):
     """Commands that ran on devices, in the order in which they were enqueued.
@@ -459,6 +457,7 @@ class Activities(_Table[Activity]):
     range, -1 for none.
     """
 
+    of, fields, whole = Activity, Activity.__struct_fields__, ("calls",)
     number: _Column[Numbers] = _Column(_numbers)
 
     @cached_property
@@ -607,10 +606,6 @@ class Activities(_Table[Activity]):
             self.graph_node.each(), self.counters.each(),
         )  # fmt: skip
 
-    def renamed(self, names: Sequence[str], calls: Calls) -> Activities:
-        """The same commands with other names, in the order of the pool's, and other calls, in theirs."""
-        return self.changed(name=Pool(names, self.name.codes), calls=calls)
-
     def with_their_calls(self) -> Activities:
         """The same commands, whose ``calls`` are those that launched one of them."""
         launched = present(self.call[self.call >= 0])
@@ -619,18 +614,6 @@ class Activities(_Table[Activity]):
         place = np.full(len(self.calls) + 1, -1, np.int32)
         place[launched] = np.arange(len(launched))
         return self.changed(calls=self.calls.take(launched), call=place[self.call])
-
-    def changed(self, **columns: Any) -> Activities:
-        """The same commands with these columns instead of their own."""
-        own = {field: getattr(self, field) for field in Activity.__struct_fields__} | {"calls": self.calls}
-        made: Activities = Activities.of_columns(len(self), **own | columns)
-        return made
-
-    def take(self, rows: Any) -> Activities:
-        """Some of the commands; ``rows`` is anything that numpy takes as an index of rows. All calls stay."""
-        columns = {field: _taken(getattr(self, field), rows) for field in Activity.__struct_fields__}
-        made: Activities = Activities.of_columns(len(columns["number"]), **columns, calls=self.calls)
-        return made
 
 
 def _taken(column: Any, rows: Any) -> Any:
@@ -647,8 +630,6 @@ def thin(column: Any) -> Any:
 
 
 # -- Printed times of layers: a run may have a million -----------------------------------------------------------------
-
-_COLUMNS = ("source", "line", "place", "layer", "direction", "printed_ns", "thread", "day", "clock_ns")
 
 
 class Day(NamedTuple):
@@ -668,6 +649,8 @@ class LayerKey(NamedTuple):
 class LayerTimes(_Table[LayerTime]):
     """Records of `LayerTime`. A stamp is two columns: the day (year, month, day), and the ns from midnight."""
 
+    of = LayerTime
+    fields = "source", "line", "place", "layer", "direction", "printed_ns", "thread", "day", "clock_ns"
     source: _Column[Numbers] = _Column(_numbers)
     line: _Column[Numbers] = _Column(_numbers)
     layer: _Column[Pool[str]] = _Column(_pool)
@@ -722,15 +705,3 @@ class LayerTimes(_Table[LayerTime]):
                 source=source, line=line, index=place, layer=layer, direction=direction, printed_ns=printed_ns,
                 stamp=None if day is None else LocalTime(day.year, day.month, day.day, clock_ns), thread=thread,
             )  # fmt: skip
-
-    def changed(self, **columns: Any) -> LayerTimes:
-        """The same times with these columns instead of their own."""
-        own = {name: getattr(self, name) for name in _COLUMNS}
-        made: LayerTimes = LayerTimes.of_columns(len(self), **own | columns)
-        return made
-
-    def take(self, rows: Any) -> LayerTimes:
-        """Some of the times; ``rows`` is anything that numpy takes as an index."""
-        columns = {name: _taken(getattr(self, name), rows) for name in _COLUMNS}
-        made: LayerTimes = LayerTimes.of_columns(len(columns["line"]), **columns)
-        return made

@@ -22,7 +22,6 @@ import msgspec
 
 from mio2trace.model import Holds, Sort, choices, log, miopen, profile, tf
 from mio2trace.model.choices import SolverRecord
-from mio2trace.model.log import LayerTime
 from mio2trace.model.tables import Activities, Calls, LayerTimes, Pool
 from mio2trace.notes import OptionError
 from mio2trace.patterns import late
@@ -138,14 +137,10 @@ class Cleaner:
         changes = self._changes(record)
         for field in record.__struct_fields__:
             value = getattr(record, field)
-            if isinstance(value, Activities | Calls):
+            if isinstance(value, Activities | Calls | LayerTimes):
                 table = self._table(value)
                 if table is not value:
                     changes[field] = table
-            elif isinstance(value, LayerTimes):
-                names = self._pool(value.layer.values, shown(LayerTime)["layer"])
-                if names is not None:
-                    changes[field] = value.changed(layer=Pool(names, value.layer.codes))
             elif type(value) is tuple and value and isinstance(value[0], msgspec.Struct):
                 new = self._items(value)
                 if new is not value:
@@ -220,26 +215,22 @@ class Cleaner:
             cleaned.append(msgspec.structs.replace(item, **changes) if changes else item)
         return tuple(cleaned)
 
-    def _table(self, table: Activities | Calls) -> Activities | Calls:
-        """The names of calls and commands: few, and each is looked at once."""
-        calls = table if isinstance(table, Calls) else table.calls
-        names = self._pool(calls.name.values)
-        if names is not None:
-            calls = calls.renamed(names)
-        if isinstance(table, Calls):
-            return calls
-        names = self._pool(table.name.values)
-        if names is None and calls is table.calls:
-            return table
-        return table.renamed(table.name.values if names is None else names, calls)
-
-    def _pool(self, names: Sequence[str], sort: Sort = "name") -> list[str] | None:
-        """The names without what is private; None if nothing is. Which one gets a number depends on their order alone,
-        not on how strings are hashed."""
-        for name in sorted(names):
-            self._name(name, sort)
-        clean = [self._name(name, sort) for name in names]
-        return None if clean == list(names) else clean
+    def _table(self, table: Any) -> Any:
+        """The names of calls, commands and layers: few, and each is looked at once. Which one gets a number depends on
+        their order alone, not on how strings are hashed."""
+        changes: dict[str, Any] = {}
+        for field in table.whole:
+            whole = getattr(table, field)
+            if (clean := self._table(whole)) is not whole:
+                changes[field] = clean
+        for field, sort in shown(table.of).items():
+            names = getattr(table, field).values
+            for name in sorted(names):
+                self._name(name, sort)
+            clean_names = [self._name(name, sort) for name in names]
+            if clean_names != list(names):
+                changes[field] = Pool(clean_names, getattr(table, field).codes)
+        return table.changed(**changes) if changes else table
 
     def _solvers(self, records: tuple[SolverRecord, ...]) -> tuple[SolverRecord, ...]:
         """Clean the solvers of a database, which names the same few in each record."""
