@@ -13,7 +13,7 @@ import msgspec
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.readers.base import ReadOptions
-from mio2trace.readers.opencl.dvdt_json import read_array
+from mio2trace.readers.opencl.dvdt import read_array
 from mio2trace.source import BLOCK
 
 Call = dict[str, Any]

@@ -376,10 +376,10 @@ def test_max_input_takes_sizes_as_people_write_them() -> None:
 def test_a_line_and_a_call_without_an_end_do_not_fill_the_memory(converted: Converted) -> None:
     """A call longer than the limit ends the reading, a line longer than the limit is cut; the rest counts."""
     from mio2trace.readers import run_log
-    from mio2trace.readers.opencl import dvdt_json
+    from mio2trace.readers.opencl import dvdt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dvdt_json, "LONGEST_CALL", 1 << 20)
+        patch.setattr(dvdt, "LONGEST_CALL", 1 << 20)
         patch.setattr(run_log, "LONGEST_LINE", 1 << 20)
         data = as_json(CALLS)[:-2] + b', {"call": "clX", "source": {"0": "' + b"x" * (4 << 20) + b'"}}]'
         result = converted(data)

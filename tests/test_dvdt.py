@@ -15,8 +15,8 @@ from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.readers import detect, run_log
 from mio2trace.readers.base import ReadOptions
-from mio2trace.readers.opencl import dvdt_json
-from mio2trace.readers.opencl.dvdt_text import BlockDecoder
+from mio2trace.readers.opencl import dvdt
+from mio2trace.readers.opencl.dvdt import BlockDecoder
 from mio2trace.source import Source
 from tests.small_runs import Call, Program, as_json, as_text, kinds, plain, read, small, stamp
 
@@ -291,7 +291,7 @@ def test_error_a_size_that_cannot_be_is_counted(size: int) -> None:
 def test_the_layout_of_the_array_does_not_matter(text: bytes) -> None:
     """Tabs, blanks, no white space at all, any order of keys, more keys."""
     assert plain(read(text)) == plain(read(SMALL))
-    assert dvdt_json.sniff(text)
+    assert dvdt.sniff(text)
 
 
 @given(st.integers(1, 3000))
@@ -354,7 +354,7 @@ def test_a_source_longer_than_the_head_is_recognised() -> None:
     run = Program()
     run.program("x" * 100_000)
     calls = run.calls[1:]
-    assert dvdt_json.sniff(as_json([{"source": calls[0]["source"], **calls[0]}, *calls[1:]])[:65536])
+    assert dvdt.sniff(as_json([{"source": calls[0]["source"], **calls[0]}, *calls[1:]])[:65536])
 
 
 def test_an_empty_array_is_a_profile_without_calls() -> None:
@@ -662,7 +662,7 @@ def test_error_the_log_of_a_run_that_crashed_ends_in_a_cut_block(shared: Path) -
 
 def test_the_decoded_calls_have_the_fields_of_the_format() -> None:
     """A name that is misspelt here would silently be a default."""
-    for union in (dvdt_json._CALLS, dvdt_json._TIMED_CALLS):
+    for union in (dvdt._CALLS, dvdt._TIMED_CALLS):
         decoded = union.decode(SMALL)
         for call, real in zip(decoded, small(), strict=True):
             for field in msgspec.structs.fields(call):
@@ -675,7 +675,7 @@ def test_the_decoded_calls_have_the_fields_of_the_format() -> None:
 def test_an_array_that_does_not_begin_with_a_call_is_still_a_profile() -> None:
     """A number or two that slipped in are counted; the calls behind them are read."""
     odd = SMALL.replace(b"[", b"[ 2, null,", 1)
-    assert dvdt_json.sniff(odd[:65536])
+    assert dvdt.sniff(odd[:65536])
     notes = Notes()
     assert len(read(odd, notes).activities) == len(read(SMALL).activities) > 0
     assert any(note.problem and note.count == 2 for note in notes)

@@ -25,7 +25,7 @@ from mio2trace.ops.log.level_lines import find_db_key
 from mio2trace.readers import detect
 from mio2trace.readers.base import Reader, ReadOptions
 from mio2trace.readers.gemms import TUNABLE
-from mio2trace.readers.miopen import find_db, perf_db
+from mio2trace.readers.miopen import databases
 from mio2trace.source import Source
 from tests.canaries import CANARIES, SOME, leaks
 from tests.conftest import shared_folder
@@ -81,7 +81,7 @@ def test_every_key_of_the_samples_is_printed_back(name: str) -> None:
 @pytest.mark.parametrize("name", DATABASES)
 def test_every_solver_of_the_samples_has_its_numbers(name: str) -> None:
     """Against a plain split of each line: solver, time, workspace of both forms; names only of a perf-db."""
-    table = table_of(side(name), find_db)
+    table = table_of(side(name), databases.TEXT)
     assert isinstance(table, SolverTable)
     assert not table.skipped
     expected = {}
@@ -126,7 +126,7 @@ def test_problems_of_an_sqlite_perf_db_are_its_rows() -> None:
     """Each key decodes into the columns of its row, read with sqlite3; solvers and parameters are the file's."""
     path = side("gfx942130.db")
     notes = Notes()
-    table = table_of(path, perf_db, notes)
+    table = table_of(path, databases.SQLITE, notes)
     with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as connection:
         connection.row_factory = sqlite3.Row
         configs = connection.execute("SELECT * FROM config").fetchall()
@@ -168,7 +168,7 @@ OF_ROWS = (
 
 def perf_db_file(path: Path, *changes: str) -> Path:
     """A perf-db with a forward convolution of 3-D and a gradient, after ``changes``."""
-    columns = [name for name in perf_db._COLUMNS if name != "id"]
+    columns = [name for name in databases._COLUMNS if name != "id"]
     three = dict.fromkeys(columns, 1) | {"layout": "NCDHW", "data_type": "FP32", "direction": "F", "spatial_dim": 3,
                                          "in_channels": 8, "in_d": 5, "in_h": 6, "in_w": 7, "fil_d": 3, "fil_h": 3,
                                          "fil_w": 3, "pad_d": 0, "pad_h": 1, "pad_w": 1, "bias": 0}  # fmt: skip
@@ -202,7 +202,7 @@ def perf_db_file(path: Path, *changes: str) -> Path:
 )  # fmt: skip
 def test_rows_of_a_perf_db_that_say_no_problem_are_left_out(change: str, keys: list[str], tmp_path: Path) -> None:
     notes = Notes()
-    table = table_of(perf_db_file(tmp_path / "gfx942.db", change), perf_db, notes)
+    table = table_of(perf_db_file(tmp_path / "gfx942.db", change), databases.SQLITE, notes)
     assert [record.key for record in table.records] == keys
     assert [find_db_key(key).database_key() for key in keys] == keys  # type: ignore[union-attr]
     assert sum(note.count for note in notes) == 2 - len(keys)
@@ -258,7 +258,7 @@ def test_of_a_key_twice_the_last_line_counts(tmp_path: Path) -> None:
         f"{KEYS[0]}=GemmFwdRest:1.5,8,{algorithm}\n{KEYS[0]}=GemmFwdRest:2.5,8,{algorithm}\n?\n{KEYS[3]}=GemmFw"
     )
     notes = Notes()
-    table = table_of(path, find_db, notes)
+    table = table_of(path, databases.TEXT, notes)
     assert [(one.line, one.solvers[0].time_ms) for one in table.records] == [(2, 2.5)]
     assert table.skipped == 2
     assert [note.count for note in notes] == [2]

@@ -17,8 +17,8 @@ from mio2trace.readers import bundled, run_log
 from mio2trace.readers import ck as ck
 from mio2trace.readers.base import Reader, ReadOptions, Records
 from mio2trace.readers.gemms import TUNABLE
-from mio2trace.readers.miopen import find_db, perf_db
-from mio2trace.readers.opencl import dvdt_json
+from mio2trace.readers.miopen import databases
+from mio2trace.readers.opencl import dvdt
 from mio2trace.readers.rocm import rocpd, v3_csv
 from mio2trace.readers.rocm.database import MAGIC, tables
 from mio2trace.readers.rocm.tables import header
@@ -73,7 +73,7 @@ OF_TENSORFLOW: tuple[Reader, ...] = (
 )
 """No reader recognises the op view of a console's text."""
 READERS: tuple[Reader, ...] = (
-    dvdt_json,
+    dvdt,
     ck,
     *OF_TENSORFLOW,
     rocpd,
@@ -86,8 +86,8 @@ READERS: tuple[Reader, ...] = (
     Later("rocm.v1", _is_sqlite, "DATABASE"),
     Later("rocm.v1", _is_json, "JSON"),
     Later("xla", _is_protobuf),
-    find_db,
-    perf_db,
+    databases.TEXT,
+    databases.SQLITE,
     TUNABLE,
     bundled,
     run_log,

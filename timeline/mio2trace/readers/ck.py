@@ -24,7 +24,7 @@ from mio2trace.outgoing import count
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records, of_json
 from mio2trace.readers.caffe import LONGEST_PRINTED_NS, local_time
-from mio2trace.readers.opencl.dvdt_json import read_array
+from mio2trace.readers.opencl.dvdt import read_array
 from mio2trace.source import Source, leads_out
 
 NAME = "CK experiment record"

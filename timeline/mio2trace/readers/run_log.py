@@ -27,8 +27,7 @@ from mio2trace.readers.gemms import WORDS as BLAS_WORDS
 from mio2trace.readers.gemms import BlasDecoder
 from mio2trace.readers.miopen import MiopenDecoder
 from mio2trace.readers.miopen.lines import BEGINNINGS, PREFIX, WORDS, note_alarms
-from mio2trace.readers.opencl.dvdt_json import read_array
-from mio2trace.readers.opencl.dvdt_text import BlockDecoder
+from mio2trace.readers.opencl.dvdt import BlockDecoder, read_array
 from mio2trace.source import Source
 
 NAME = "run log (Caffe, MIOpen, dv/dt blocks)"
