@@ -26,7 +26,7 @@ import orjson
 from mio2trace.model.miopen import Command, Entry, Message, MiopenLog
 from mio2trace.model.profile import OpenCl
 from mio2trace.ops.command import parse
-from mio2trace.ops.log.draft import known_by_problem
+from mio2trace.ops.log.state import known_by_problem
 from mio2trace.ops.log.statements import Statement, alarm_level, state, without_numbers
 from mio2trace.ops.operation import Operation, problem_name
 from mio2trace.reports import Cell, Row, Table, known

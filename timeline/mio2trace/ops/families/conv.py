@@ -548,7 +548,7 @@ def _fusion_from_command(line: Line) -> FusionProblem | None:
 
 
 def _executed(params: Params, op: Op) -> FusionProblem | None:
-    """The operators come from the plan (`mio2trace.ops.log.plans`)."""
+    """The operators come from the plan (`mio2trace.ops.log.state`)."""
     text = params.get("fusePlanDesc", "")
     kernel = text.partition("kernel_name:")[2].strip() if "kernel_name:" in text else ""
     x, y = (tensor(params, name) or Tensor(()) for name in ("inputDesc", "outputDesc"))

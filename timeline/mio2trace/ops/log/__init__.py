@@ -14,9 +14,8 @@ from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, MiopenLo
 from mio2trace.ops import values
 from mio2trace.ops.command import base, driver_line, first_word, form_of, parse, refusal
 from mio2trace.ops.families import FIND_2, FIND_2_TENSORS, OPS, WORDS
-from mio2trace.ops.log.draft import Draft, State, stated
 from mio2trace.ops.log.level_lines import LevelLines
-from mio2trace.ops.log.plans import run_buffers, run_tensors
+from mio2trace.ops.log.state import Draft, State, run_buffers, run_tensors, stated
 from mio2trace.ops.operation import GemmCall, Launch, Operation
 from mio2trace.ops.problem import FORMS, CommandError, Form, Phase, Problem, direction_in
 from mio2trace.ops.values import Tensor, solver_name

@@ -18,7 +18,7 @@ from mio2trace.ops import values
 from mio2trace.ops.command import parse
 from mio2trace.ops.families import INVOKED
 from mio2trace.ops.families.conv import ConvProblem, output_length, transposed_length
-from mio2trace.ops.log.draft import Draft, State
+from mio2trace.ops.log.state import Draft, State
 from mio2trace.ops.operation import GemmCall, Launch
 from mio2trace.ops.problem import DIRECTIONS, DirectionOnly, Phase, Problem
 from mio2trace.ops.values import KEY_DTYPES, ConvDescriptor, Shape, family, integers, solver_name
