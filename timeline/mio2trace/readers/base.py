@@ -87,8 +87,11 @@ def utf8(data: bytes, place: str, notes: Notes) -> bytes:
     return data
 
 
-def kernel_name(name: str) -> str:
-    """Return a kernel's name without suffixes of compilers and loaders: ``.kd``, ``.isra.0``, `` [clone .kd]``."""
+def kernel_name(name: object) -> str:
+    """Return a kernel's name without suffixes of compilers and loaders: ``.kd``, ``.isra.0``, `` [clone .kd]``; empty
+    if it is no text (rocm-profiles.md 9)."""
+    if not isinstance(name, str):
+        return ""
     if "." not in name:
         return name
     for _ in range(_CLONES):

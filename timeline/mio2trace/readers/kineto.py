@@ -27,10 +27,10 @@ import msgspec
 from mio2trace.model.profile import Call, Clock, Collective, Inputs, Process, Profile, Range, Size3
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
-from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.base import ReadOptions, Records, kernel_name
 from mio2trace.readers.kineto_frames import Frames, function_of
 from mio2trace.readers.pieces import NOTHING, ROUNDED_BELOW, UNREADABLE, Args, Event, EventArray, nanoseconds
-from mio2trace.readers.rocm.assembly import COUNTED, Assembly, kernel_name, sizes, work_items
+from mio2trace.readers.rocm.assembly import COUNTED, Assembly, sizes, work_items
 from mio2trace.source import Source
 
 # -- The inputs of an op -----------------------------------------------------------------------------------------------

@@ -38,7 +38,6 @@ from mio2trace.model.profile import (
 from mio2trace.model.tables import KERNEL, KINDS, NO, Activities, Calls, Codes, Growing, Index, Numbers, Pool
 from mio2trace.notes import Notes
 from mio2trace.patterns import late
-from mio2trace.readers import base
 from mio2trace.source import Source
 
 Kind = Literal["kernel", "copy", "fill"]
@@ -554,11 +553,6 @@ def whole(value: object, limit: int = 1 << 62) -> int | None:
 
 def integer(value: object) -> int | None:
     return value if type(value) is int else None
-
-
-def kernel_name(name: object) -> str:
-    """Return a kernel's name from `readers.base.kernel_name`; "" if it is no text (rocm-profiles.md 9)."""
-    return base.kernel_name(name) if isinstance(name, str) else ""
 
 
 def route_of(text: object) -> str:

@@ -27,13 +27,12 @@ from numpy.typing import NDArray
 from mio2trace.model.profile import Clock, Profile, Range, Resources
 from mio2trace.model.tables import NO, Index, Numbers, Pool, by_code, distinct
 from mio2trace.notes import InputError, Notes
-from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.base import ReadOptions, Records, kernel_name
 from mio2trace.readers.rocm.assembly import (
     Assemblies,
     Assembly,
     Sort,
     integer,
-    kernel_name,
     rank_in,
     route_of,
     scope_of,

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from mio2trace.model.profile import Profile, Range, Resources
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
-from mio2trace.readers.base import Format, ReadOptions, Records
-from mio2trace.readers.rocm.assembly import Assembly, Kind, by_pid, kernel_name, route_of, sizes, whole, work_items
+from mio2trace.readers.base import Format, ReadOptions, Records, kernel_name
+from mio2trace.readers.rocm.assembly import Assembly, Kind, by_pid, route_of, sizes, whole, work_items
 from mio2trace.readers.rocm.database import Database, opened, tables
 from mio2trace.readers.rocm.events import LAUNCHES, Arrows, Event, events, number
 from mio2trace.source import Source

@@ -15,8 +15,8 @@ from typing import Any
 from mio2trace.model.profile import Profile, Range, Resources
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
-from mio2trace.readers.base import Format, ReadOptions, Records
-from mio2trace.readers.rocm.assembly import VALUE, Assembly, by_pid, kernel_name, sizes, sort_by_name
+from mio2trace.readers.base import Format, ReadOptions, Records, kernel_name
+from mio2trace.readers.rocm.assembly import VALUE, Assembly, by_pid, sizes, sort_by_name
 from mio2trace.readers.rocm.assembly import integer as as_integer
 from mio2trace.readers.rocm.database import Database, opened, tables
 from mio2trace.readers.rocm.events import LAUNCHES, Arrows, Event, events, number

@@ -23,9 +23,9 @@ from typing import Any, Literal
 from mio2trace.model.profile import Clock, Profile, Range, Resources
 from mio2trace.notes import Notes
 from mio2trace.patterns import late
-from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.base import ReadOptions, Records, kernel_name
 from mio2trace.readers.rocm import tables
-from mio2trace.readers.rocm.assembly import VALUE, Assemblies, Assembly, kernel_name, route_of, sizes, sort_by_name
+from mio2trace.readers.rocm.assembly import VALUE, Assemblies, Assembly, route_of, sizes, sort_by_name
 from mio2trace.readers.rocm.tables import Table, integer
 from mio2trace.source import Source
 

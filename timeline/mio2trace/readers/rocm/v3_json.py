@@ -20,8 +20,8 @@ import msgspec
 
 from mio2trace.model.profile import Clock, Profile, Range, Resources
 from mio2trace.notes import InputError, Notes
-from mio2trace.readers.base import ReadOptions, Records, json_object, of_json, utf8
-from mio2trace.readers.rocm.assembly import Assembly, integer, kernel_name, route_of, scope_of, sizes, whole
+from mio2trace.readers.base import ReadOptions, Records, json_object, kernel_name, of_json, utf8
+from mio2trace.readers.rocm.assembly import Assembly, integer, route_of, scope_of, sizes, whole
 from mio2trace.source import Source
 
 NAME = "rocprofv3 profile (JSON)"
