@@ -3,7 +3,7 @@
     python -m benchmarks.calibration [--rows TEXT] [--sets TEXT] [--seed N] [--jobs N] [--kept FILE]
                                      [--shared DIR]
 
-The result is `CALIBRATED` in `mio2trace.align.operations.rates`. Measures the rows of `benchmarks.damage`, wrong runs
+The result is `CALIBRATED` in `mio2trace.align.rates`. Measures the rows of `benchmarks.damage`, wrong runs
 aside, and fits one rising map of knots per kind of link by least squares. Prints the knots, and by tenth of the
 confidence what another seed's draws say with these knots and what is true of them. ``--kept`` holds the links, one
 line per case; these cases are not measured again.
@@ -33,7 +33,7 @@ from benchmarks.damages.rows import ROWS  # noqa: E402
 from benchmarks.samples import SHARED, require  # noqa: E402
 from mio2trace.align import links as of_layers  # noqa: E402
 from mio2trace.align.operations import chances as of_operations  # noqa: E402
-from mio2trace.align.operations.rates import CALIBRATED, KNOTS, WHOLE, calibrated  # noqa: E402
+from mio2trace.align.rates import CALIBRATED, KNOTS, WHOLE, calibrated  # noqa: E402
 
 Kind = Literal["operation", "layer"]
 MOST_EACH = 10

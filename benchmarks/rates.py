@@ -2,7 +2,7 @@
 
     python -m benchmarks.rates [--shared DIR]
 
-docs/alignment-internals.md has them beside the rates that are set (`mio2trace.align.operations.rates`).
+docs/alignment-internals.md has them beside the rates that are set (`mio2trace.align.rates`).
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from mio2trace.align.links import NONE
 from mio2trace.align.operations import chances as of_operations
 from mio2trace.align.operations.chances import Posterior
 from mio2trace.align.operations.likelihood import Fit, Likelihood
-from mio2trace.align.operations.rates import CALIBRATED, KNOTS, WHOLE, calibrated
+from mio2trace.align.rates import CALIBRATED, KNOTS, WHOLE, calibrated
 from tests.conftest import shared_folder
 
 Change = Callable[[list[dict[str, Any]]], object]

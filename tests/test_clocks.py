@@ -26,7 +26,7 @@ from mio2trace import analyse, machine
 from mio2trace.align import NONE, Links, align
 from mio2trace.align.clocks.axis import ZONES_NS, DeviceClock, device_clocks, local_ns, log_clock, stamps_bound
 from mio2trace.align.layers.layer_lines import Lines, Times, likeliest_rows
-from mio2trace.align.operations.rates import LINE_NS
+from mio2trace.align.rates import LINE_NS
 from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.measures.iterations import BEGINS, ENDS, Iterations

@@ -20,7 +20,7 @@ from mio2trace.align import align
 from mio2trace.align.layers.layer_lines import _numbered
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.likelihood import Likelihood
-from mio2trace.align.operations.rates import NATS_NEVER
+from mio2trace.align.rates import NATS_NEVER
 from mio2trace.analysis import Analysis, AnalysisOptions
 from mio2trace.kernels.names import kernel_name, stem
 from mio2trace.model.profile import Activity

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.damage import measured
 from benchmarks.damages.sets import BARE_TWIN, HANDLES, HIDDEN, NO_FRAMEWORK, TWIN
 from mio2trace.align.links import SURE
-from mio2trace.align.operations.rates import CONTRARY
+from mio2trace.align.rates import CONTRARY
 from tests.conftest import shared_folder
 
 pytestmark = pytest.mark.shared

@@ -31,7 +31,7 @@ from mio2trace.align.clocks.axis import chances_between
 from mio2trace.align.layers.calls import Stretch, _Layers, chances_in_order
 from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.links import NONE, SURE, Links
-from mio2trace.align.operations.rates import BROKEN, CUT, LOST, WHOLE
+from mio2trace.align.rates import BROKEN, CUT, LOST, WHOLE
 from mio2trace.cli import cli
 from mio2trace.evidence import BUFFERS
 from mio2trace.model.log import FrameworkLog, LogEvent

@@ -10,11 +10,10 @@ import pytest
 
 import mio2trace
 from mio2trace import align as ladder_module
-from mio2trace.align import NONE, STEPS, LayerRun, Links, Step, climb
+from mio2trace.align import NONE, STEPS, LayerRun, Links, Step, climb, rates
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.exact import calls_of
 from mio2trace.align.links import DOUBTED
-from mio2trace.align.operations import rates
 from mio2trace.evidence import (
     BUFFERS,
     DURATIONS,

@@ -13,7 +13,7 @@ from benchmarks.damages import clocks, losses, prints, processes
 from benchmarks.damages.run import Mutation, Run, with_lines
 from benchmarks.damages.sets import HANDLES, NO_FRAMEWORK, TWIN, without_framework
 from mio2trace import analyse
-from mio2trace.align.operations.rates import LAST
+from mio2trace.align.rates import LAST
 from mio2trace.align.same_run import _parts_of, split
 from mio2trace.model.log import FrameworkLog, LogEvent, LogEventKind
 from tests.conftest import shared_folder

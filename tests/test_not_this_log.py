@@ -19,7 +19,7 @@ from benchmarks.damages.sets import HIDDEN, NO_FRAMEWORK
 from mio2trace import analyse
 from mio2trace.align import Alignment, align
 from mio2trace.align.links import Links
-from mio2trace.align.operations.rates import EXPLAINED
+from mio2trace.align.rates import EXPLAINED
 from mio2trace.align.same_run import are_sizes_others, is_explained
 from mio2trace.cli import cli
 from mio2trace.conversion import convert

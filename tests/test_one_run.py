@@ -15,7 +15,7 @@ from benchmarks.damages.processes import APART
 from benchmarks.damages.sets import TWIN
 from mio2trace.align import Alignment
 from mio2trace.align.clocks.relate import Window, _told
-from mio2trace.align.operations.rates import CONTRARY
+from mio2trace.align.rates import CONTRARY
 from mio2trace.align.same_run import UNLIKELY
 from mio2trace.analysis import AnalysisOptions, analyse
 from tests.conftest import shared_folder

@@ -25,7 +25,7 @@ from mio2trace.align.operations import stream as stream_module
 from mio2trace.align.operations.chances import Habits, Posterior, cut_nats, following, hole_nats, kinds_of
 from mio2trace.align.operations.lattice import AHEAD, WIDE, Lattice, Width
 from mio2trace.align.operations.likelihood import Launches, items_fit
-from mio2trace.align.operations.rates import CUT, HOLE, WHOLE
+from mio2trace.align.rates import CUT, HOLE, WHOLE
 from mio2trace.conversion import convert
 from mio2trace.evidence import LAUNCH_LINE, Evidence
 from mio2trace.model.profile import Activity, Profile

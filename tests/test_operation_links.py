@@ -21,11 +21,10 @@ from benchmarks import damages
 from benchmarks.attribution import AS_RECORDED, MASKED, Way, convert, names, partners, runs, samples
 from benchmarks.attribution_score import score
 from benchmarks.damages.run import CannotError, Run
-from mio2trace.align import align
+from mio2trace.align import align, rates
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import Timeline
 from mio2trace.align.links import NONE, Links
-from mio2trace.align.operations import rates
 from mio2trace.align.operations.chances import Posterior
 from mio2trace.align.operations.likelihood import gemm_key, may_be_part, parts
 from mio2trace.align.operations.steps import link_operations

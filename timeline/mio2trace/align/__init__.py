@@ -39,12 +39,12 @@ from mio2trace.align.layers.unlogged import (
     place_unlogged_iterations,
 )
 from mio2trace.align.links import DOUBTED, NONE, LayerRun, Links, Pass
-from mio2trace.align.operations.rates import CONTRARY, MISSTATED
 from mio2trace.align.operations.steps import doubt_begun_again, link_operations
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.operations.windows import of_its_threads, same_process
 from mio2trace.align.processes import ProcessClock
 from mio2trace.align.ranges import MarkedStep, place_marked_steps, step_at
+from mio2trace.align.rates import CONTRARY, MISSTATED
 from mio2trace.align.same_run import (
     OTHER_PROCESS,
     OTHER_SIZES,

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from mio2trace.align.operations.rates import calibrated
+from mio2trace.align.rates import calibrated
 from mio2trace.evidence import EVIDENCE, STRENGTH, Evidence
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity

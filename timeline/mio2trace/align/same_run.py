@@ -18,9 +18,9 @@ from mio2trace.align.clocks.relate import comes_in_blocks, ends_at_set_up, ran_a
 from mio2trace.align.layers.repetitions import matches
 from mio2trace.align.links import NONE, Links
 from mio2trace.align.operations.likelihood import tensor_fits
-from mio2trace.align.operations.rates import EXPLAINED, LANDMARK_EARLY_NS, LAST, UNEVEN
 from mio2trace.align.operations.rows import FIRST_ADDRESS
 from mio2trace.align.operations.windows import ENOUGH_BUFFERS, buffers_of, same_process
+from mio2trace.align.rates import EXPLAINED, LANDMARK_EARLY_NS, LAST, UNEVEN
 from mio2trace.evidence import BUFFERS, CORRELATION, LAUNCH_LINE, POSITION, RANGE
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import PROCESS, FrameworkLog, LayerTime, LocalTime, LogEvent, NetLayer, merged, oriented

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from mio2trace.align.links import NONE, Links, neighbours
-from mio2trace.align.operations.rates import FEW, LANDMARK_EARLY_NS, LINE_NS, WHOLE
+from mio2trace.align.rates import FEW, LANDMARK_EARLY_NS, LINE_NS, WHOLE
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION, Evidence
 from mio2trace.model.log import FrameworkLog, LocalTime, LogEvent
 from mio2trace.model.profile import Activity, Profile

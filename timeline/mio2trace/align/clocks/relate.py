@@ -33,7 +33,8 @@ from mio2trace.align.clocks.axis import (
 )
 from mio2trace.align.layers.marks import Marked
 from mio2trace.align.links import NONE, SURE, Links
-from mio2trace.align.operations.rates import (
+from mio2trace.align.operations.windows import SEARCHED_QUEUES, lines_behind
+from mio2trace.align.rates import (
     FEW,
     FIRST,
     LANDMARK_EARLY_NS,
@@ -43,7 +44,6 @@ from mio2trace.align.operations.rates import (
     OTHERWISE,
     TOLERANCE_NS,
 )
-from mio2trace.align.operations.windows import SEARCHED_QUEUES, lines_behind
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile, UnixTime

@@ -13,7 +13,7 @@ import numpy as np
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.net import CALLING, NetLayerSpec, may_call, types_of
 from mio2trace.align.links import DOUBTED, NONE, SURE
-from mio2trace.align.operations.rates import (
+from mio2trace.align.rates import (
     BROKEN,
     CUT,
     LATE,

@@ -21,7 +21,7 @@ from mio2trace.align.clocks.axis import STAMP_NS, LogClock, in_order, stamps_bou
 from mio2trace.align.layers.net import NetLayerSpec, contradicts, types_of
 from mio2trace.align.layers.repetitions import is_filler, matches, signature
 from mio2trace.align.links import DOUBTED, NONE, SURE
-from mio2trace.align.operations.rates import (
+from mio2trace.align.rates import (
     AT_END,
     CLOSE,
     DOUBT_NS,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import Timeline, chances_between, stamps_bound
 from mio2trace.align.links import DOUBTED, NONE, LayerRun
-from mio2trace.align.operations.rates import CONTRADICTED, LIKE, LINE_NS, MOST_STRAY, STRAY, TOLERANCE_NS
+from mio2trace.align.rates import CONTRADICTED, LIKE, LINE_NS, MOST_STRAY, STRAY, TOLERANCE_NS
 from mio2trace.evidence import ORDER
 from mio2trace.model.log import LogEvent
 from mio2trace.model.tables import NO, LayerTimes, Numbers, by_key, combined, distinct, plain

@@ -14,7 +14,7 @@ import numpy as np
 
 from mio2trace.align.layers.net import Net, NetLayerSpec, contradicts, tells_type, types_of
 from mio2trace.align.links import LayerRun, Links
-from mio2trace.align.operations.rates import FAR, LINE_NS, MISFIT, MOST_STRAY, NATS_NEVER
+from mio2trace.align.rates import FAR, LINE_NS, MISFIT, MOST_STRAY, NATS_NEVER
 from mio2trace.evidence import TIMER_MARKS
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import TimerMark, TimerMarks

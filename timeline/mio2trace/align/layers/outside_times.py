@@ -13,7 +13,7 @@ from mio2trace import evidence as by
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.net import contradicts, tells_type, types_of
 from mio2trace.align.links import DOUBTED, NONE
-from mio2trace.align.operations.rates import HARDLY_ANY, MISSTATED, NATS_NEVER, ONE_THREAD, WHOLE
+from mio2trace.align.rates import HARDLY_ANY, MISSTATED, NATS_NEVER, ONE_THREAD, WHOLE
 from mio2trace.model.tables import NO, by_key, present
 from mio2trace.ops.operation import Operation
 

@@ -20,8 +20,8 @@ import numpy as np
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.net import LayerKey, has_nothing_written, types_of
 from mio2trace.align.links import DOUBTED, NONE, Links, neighbours
-from mio2trace.align.operations.rates import LIKE, TOLERANCE_NS
 from mio2trace.align.processes import is_collective
+from mio2trace.align.rates import LIKE, TOLERANCE_NS
 from mio2trace.evidence import ORDER, RECURRENCE
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import NAMELESS, Activity

@@ -29,7 +29,7 @@ from mio2trace.align.layers.net import (
 )
 from mio2trace.align.layers.repetitions import is_filler, matches, place_by_recurrence, prepares, signature
 from mio2trace.align.links import DOUBTED, NONE, SURE
-from mio2trace.align.operations.rates import FEW, LIKE, LINE_NS, MISSTATED, NEVER, SILENT, UNEVEN, WHOLE
+from mio2trace.align.rates import FEW, LIKE, LINE_NS, MISSTATED, NEVER, SILENT, UNEVEN, WHOLE
 from mio2trace.evidence import DURATIONS, NAME_AND_SIZES, RECURRENCE
 from mio2trace.kernels.facts import size
 from mio2trace.model.log import Direction

@@ -15,7 +15,8 @@ import msgspec
 
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.likelihood import OTHERS, Fit, Likelihood
-from mio2trace.align.operations.rates import (
+from mio2trace.align.operations.rows import SEVERAL, KernelKind
+from mio2trace.align.rates import (
     BESIDE_STRANGERS,
     CUT,
     HOLE,
@@ -32,7 +33,6 @@ from mio2trace.align.operations.rates import (
     UNLOGGED,
     calibrated,
 )
-from mio2trace.align.operations.rows import SEVERAL, KernelKind
 from mio2trace.ops.operation import Operation
 
 _ALIKE = 0.005

@@ -15,7 +15,9 @@ from typing import NamedTuple
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.chances import LEAST, Chances, Posterior
 from mio2trace.align.operations.likelihood import Fit, Likelihood
-from mio2trace.align.operations.rates import (
+from mio2trace.align.operations.rows import POST, PRE, second_nats
+from mio2trace.align.operations.windows import Windows
+from mio2trace.align.rates import (
     CANDIDATES_APART,
     CUT,
     LONG_CLOSES,
@@ -26,8 +28,6 @@ from mio2trace.align.operations.rates import (
     SHORT_CLOSES,
     UNKNOWN_NAME,
 )
-from mio2trace.align.operations.rows import POST, PRE, second_nats
-from mio2trace.align.operations.windows import Windows
 from mio2trace.kernels.names import left_of
 
 LIKE_KERNELS = 16

@@ -13,8 +13,8 @@ from typing import TypeVar
 import msgspec
 
 from mio2trace.align.links import NONE
-from mio2trace.align.operations.rates import MISSTATED, NATS_MISSTATED, NATS_NEVER, UNKNOWN_NAME
 from mio2trace.align.operations.rows import TENSOR, Calls, KernelKind, Kernels, serves
+from mio2trace.align.rates import MISSTATED, NATS_MISSTATED, NATS_NEVER, UNKNOWN_NAME
 from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES
 from mio2trace.kernels import KernelFact
 from mio2trace.kernels.names import left_of

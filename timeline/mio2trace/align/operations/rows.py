@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from mio2trace.align.operations.rates import NATS_MISSTATED, NATS_NEVER
+from mio2trace.align.rates import NATS_MISSTATED, NATS_NEVER
 from mio2trace.kernels import KernelFact
 from mio2trace.kernels.facts import number as read_number
 from mio2trace.kernels.names import (
