@@ -29,7 +29,7 @@ from mio2trace.align.operations.chances import Posterior
 from mio2trace.align.operations.likelihood import gemm_key, may_be_part, parts
 from mio2trace.align.operations.steps import link_operations
 from mio2trace.align.operations.stream import _doubt_changes
-from mio2trace.align.operations.windows import same_process
+from mio2trace.align.same_run import same_process
 from mio2trace.evidence import POSITION
 from mio2trace.model.choices import Gemm
 from mio2trace.model.miopen import OperationDirection

@@ -17,9 +17,8 @@ import msgspec
 import numpy as np
 
 from mio2trace.align import Relation, relation
-from mio2trace.align.operations.windows import same_process
 from mio2trace.align.processes import MOST_WRONG_NS, begin_ns, end_ns
-from mio2trace.align.same_run import of_threads
+from mio2trace.align.same_run import of_threads, same_process
 from mio2trace.evidence import BUFFERS
 from mio2trace.files import STANDARD_INPUT, Input
 from mio2trace.model.log import FrameworkLog

@@ -41,7 +41,6 @@ from mio2trace.align.layers.unlogged import (
 from mio2trace.align.links import DOUBTED, NONE, LayerRun, Links, Pass
 from mio2trace.align.operations.steps import doubt_begun_again, link_operations
 from mio2trace.align.operations.stream import Stream
-from mio2trace.align.operations.windows import of_its_threads, same_process
 from mio2trace.align.processes import ProcessClock
 from mio2trace.align.ranges import MarkedStep, place_marked_steps, step_at
 from mio2trace.align.rates import CONTRARY, MISSTATED
@@ -54,9 +53,11 @@ from mio2trace.align.same_run import (
     Relation,
     doubt_of_run,
     is_explained,
+    of_its_threads,
     of_profile,
     relation,
     run_of_profile,
+    same_process,
     unused_logs,
     without_buffers,
 )

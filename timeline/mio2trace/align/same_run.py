@@ -18,13 +18,13 @@ from mio2trace.align.clocks.relate import comes_in_blocks, ends_at_set_up, ran_a
 from mio2trace.align.layers.repetitions import matches
 from mio2trace.align.links import NONE, Links
 from mio2trace.align.operations.likelihood import tensor_fits
-from mio2trace.align.operations.rows import FIRST_ADDRESS
-from mio2trace.align.operations.windows import ENOUGH_BUFFERS, buffers_of, same_process
+from mio2trace.align.operations.rows import FIRST_ADDRESS, buffers_among
 from mio2trace.align.rates import EXPLAINED, LANDMARK_EARLY_NS, LAST, UNEVEN
 from mio2trace.evidence import BUFFERS, CORRELATION, LAUNCH_LINE, POSITION, RANGE
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import PROCESS, FrameworkLog, LayerTime, LocalTime, LogEvent, NetLayer, merged, oriented
 from mio2trace.model.profile import Profile
+from mio2trace.model.tables import distinct
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
 
@@ -42,6 +42,47 @@ OTHER_TIMES = "its stamps do not keep time with the profile"
 OTHER_TIMES_AND_THREADS = f"{OTHER_TIMES}, and its lines are of threads that the profile does not have"
 RESERVED = 300
 """Linux gives smaller ids to no user process once all were given; collectors number ranks from 0."""
+
+
+ENOUGH_BUFFERS, MOST_BUFFERS = 6, 10_000
+"""This number of common addresses is no coincidence, nor is this number without a common one."""
+
+
+def same_process(profile: Profile, operations: Sequence[Operation]) -> bool | None:
+    """Return whether the log's buffers are the profile's; None if too few are named."""
+    if not operations:
+        return None
+    in_profile = buffers_of(profile)
+    named: set[int] = set()
+    common = 0
+    for operation in operations:
+        addresses = {address for address in operation.pointers if address >= FIRST_ADDRESS} - named
+        named |= addresses
+        common += len(addresses & in_profile)
+        if common >= ENOUGH_BUFFERS:
+            return True
+    return False if min(len(named), len(in_profile)) >= ENOUGH_BUFFERS and not common else None
+
+
+def buffers_of(profile: Profile) -> set[int]:
+    """Return buffers among the arguments of the library's kernels, up to about `MOST_BUFFERS`."""
+    in_profile: set[int] = set()
+    commands = profile.commands
+    of_library = commands.name.where(lambda name: (meaning := kernel_name(name)) is not None and meaning.miopen)
+    launches = commands.opencl.codes[commands.is_kernel & of_library]
+    for code in launches[distinct(launches)[0]].tolist():
+        in_profile.update(buffers_among(commands.opencl.values[code].arguments))
+        if len(in_profile) >= MOST_BUFFERS:
+            break
+    return in_profile
+
+
+def of_its_threads(profile: Profile, operations: Sequence[Operation]) -> Sequence[Operation]:
+    """Remove operations of threads that another process has, unless no id of the log is the profile's."""
+    tids = {thread.tid for thread in profile.threads if thread.tid is not None}
+    if tids.isdisjoint(operation.thread for operation in operations):
+        return operations
+    return [operation for operation in operations if operation.thread is None or operation.thread in tids]
 
 
 class Relation(msgspec.Struct, frozen=True, kw_only=True):

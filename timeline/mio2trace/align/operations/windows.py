@@ -1,4 +1,4 @@
-"""The operations that each queue and kernel may have: by process, thread and buffers; by their entries' place among
+"""The operations that each queue and kernel may have: by thread and buffers; by their entries' place among
 stamped lines, or in a shared file."""
 
 from __future__ import annotations
@@ -15,47 +15,15 @@ import numpy as np
 
 from mio2trace.align.clocks.axis import STAMP_NS, HostTimes, LogClock, Timeline, bounded, resolution, stamp_of_call
 from mio2trace.align.links import Links
-from mio2trace.align.operations.rows import FIRST_ADDRESS, buffers_among
+from mio2trace.align.operations.rows import buffers_among
 from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, POSITION, Evidence
-from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.model.profile import Profile
-from mio2trace.model.tables import NEVER, NO, Numbers, distinct
+from mio2trace.model.tables import NEVER, NO, Numbers
 from mio2trace.ops.operation import Operation
 
-ENOUGH_BUFFERS, MOST_BUFFERS = 6, 10_000
-"""This number of common addresses is no coincidence, nor is this number without a common one."""
 SEARCHED_QUEUES = 8
 """Calls without a known queue are searched in the largest queues. With more queues no link would be sure."""
-
-
-def same_process(profile: Profile, operations: Sequence[Operation]) -> bool | None:
-    """Return whether the log's buffers are the profile's; None if too few are named."""
-    if not operations:
-        return None
-    in_profile = buffers_of(profile)
-    named: set[int] = set()
-    common = 0
-    for operation in operations:
-        addresses = {address for address in operation.pointers if address >= FIRST_ADDRESS} - named
-        named |= addresses
-        common += len(addresses & in_profile)
-        if common >= ENOUGH_BUFFERS:
-            return True
-    return False if min(len(named), len(in_profile)) >= ENOUGH_BUFFERS and not common else None
-
-
-def buffers_of(profile: Profile) -> set[int]:
-    """Return buffers among the arguments of the library's kernels, up to about `MOST_BUFFERS`."""
-    in_profile: set[int] = set()
-    commands = profile.commands
-    of_library = commands.name.where(lambda name: (meaning := kernel_name(name)) is not None and meaning.miopen)
-    launches = commands.opencl.codes[commands.is_kernel & of_library]
-    for code in launches[distinct(launches)[0]].tolist():
-        in_profile.update(buffers_among(commands.opencl.values[code].arguments))
-        if len(in_profile) >= MOST_BUFFERS:
-            break
-    return in_profile
 
 
 def of_streams(
@@ -116,14 +84,6 @@ def _fullest(
 ) -> list[tuple[int, int]]:
     most = set(sorted(keys, key=lambda key: -len(streams[key]))[:SEARCHED_QUEUES])
     return [key for key in streams if key in most]
-
-
-def of_its_threads(profile: Profile, operations: Sequence[Operation]) -> Sequence[Operation]:
-    """Remove operations of threads that another process has, unless no id of the log is the profile's."""
-    tids = {thread.tid for thread in profile.threads if thread.tid is not None}
-    if tids.isdisjoint(operation.thread for operation in operations):
-        return operations
-    return [operation for operation in operations if operation.thread is None or operation.thread in tids]
 
 
 def one_stream_each(links: Links, streams: Mapping[tuple[int, int], Sequence[int]]) -> None:
