@@ -15,8 +15,8 @@ from mio2trace.align import NONE, Alignment, Pass
 from mio2trace.align.clocks.axis import SAME
 from mio2trace.align.links import SURE, Links
 from mio2trace.align.operations.chances import Posterior
+from mio2trace.align.operations.lattice import Windows
 from mio2trace.align.operations.stream import Stream
-from mio2trace.align.operations.windows import Windows
 from mio2trace.evidence import EVIDENCE
 from mio2trace.measures import Measures
 from mio2trace.measures.completeness import CLASSES

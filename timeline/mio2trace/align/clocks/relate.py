@@ -33,7 +33,7 @@ from mio2trace.align.clocks.axis import (
 )
 from mio2trace.align.layers.marks import Marked
 from mio2trace.align.links import NONE, SURE, Links
-from mio2trace.align.operations.windows import SEARCHED_QUEUES, lines_behind
+from mio2trace.align.operations.lattice import SEARCHED_QUEUES, lines_behind
 from mio2trace.align.rates import (
     FEW,
     FIRST,

@@ -1,22 +1,30 @@
-"""A pair hidden Markov model of kernels and calls: the probability of each link over all alignments.
+"""Which call launched each kernel of a queue: the calls that it may have, and how probable each is.
 
-Unlikely states are dropped, so with strong evidence one state remains after most kernels and the cost is linear."""
+The calls that a queue may have follow from thread and buffers; those of a kernel from their entries' places among
+stamped lines, or in a shared file. A pair hidden Markov model of kernels and calls gives the probability of each link
+over all alignments. Unlikely states are dropped, so with strong evidence one state remains after most kernels and the
+cost is linear."""
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from math import exp, log
 from operator import neg
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from mio2trace.align.links import NONE
+import msgspec
+import numpy as np
+
+from mio2trace.align.clocks.axis import STAMP_NS, HostTimes, LogClock, Timeline, bounded, resolution, stamp_of_call
+from mio2trace.align.links import NONE, Links
 from mio2trace.align.operations.chances import LEAST, Chances, Posterior
 from mio2trace.align.operations.likelihood import Fit, Likelihood
-from mio2trace.align.operations.rows import POST, PRE, second_nats
-from mio2trace.align.operations.windows import Windows
+from mio2trace.align.operations.rows import POST, PRE, buffers_among, second_nats
 from mio2trace.align.rates import (
     CANDIDATES_APART,
     CUT,
@@ -28,7 +36,233 @@ from mio2trace.align.rates import (
     SHORT_CLOSES,
     UNKNOWN_NAME,
 )
+from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, POSITION, Evidence
 from mio2trace.kernels.names import left_of
+from mio2trace.model.log import FrameworkLog
+from mio2trace.model.profile import Profile
+from mio2trace.model.tables import NEVER, NO, Numbers
+from mio2trace.ops.operation import Operation
+
+# -- The calls that a queue or a kernel may have -----------------------------------------------------------------------
+
+SEARCHED_QUEUES = 8
+"""Calls without a known queue are searched in the largest queues. With more queues no link would be sure."""
+
+
+def of_streams(
+    profile: Profile,
+    streams: Mapping[tuple[int, int], Sequence[int]],
+    operations: Sequence[Operation],
+    without: frozenset[str],
+) -> dict[tuple[int, int], list[Operation]]:
+    """Return the operations that each stream may have: by thread id, buffers, thread, else in all large streams."""
+    if len(streams) == 1:
+        return {key: list(operations) for key in streams}
+    tid_of = {thread.index: thread.tid for thread in profile.threads}
+    by_tid: dict[int | None, list[tuple[int, int]]] = {}
+    for key in streams:
+        by_tid.setdefault(tid_of.get(key[0]), []).append(key)
+    stream_of = {} if BUFFERS in without else _streams_of_buffers(profile, streams)
+    owner: list[tuple[int, int] | None] = []
+    votes: dict[int | None, Counter[tuple[int, int]]] = {}
+    for operation in operations:
+        claims = {stream_of[address] for _, address in operation.tensors if address in stream_of}
+        own = claims.pop() if len(claims) == 1 else None
+        owner.append(own)
+        if own is not None:
+            votes.setdefault(operation.thread, Counter())[own] += 1
+    of_thread = {
+        thread: counter.most_common(1)[0][0]
+        for thread, counter in votes.items()
+        if thread is not None and len(counter) == 1
+    }
+    fullest = _fullest(streams, streams)
+    by_tid = {tid: _fullest(keys, streams) for tid, keys in by_tid.items()}
+    of_each: dict[tuple[int, int], list[Operation]] = {key: [] for key in streams}
+    for operation, own in zip(operations, owner, strict=True):
+        if operation.thread is not None and operation.thread in by_tid:
+            for key in by_tid[operation.thread]:
+                of_each[key].append(operation)
+            continue
+        chosen = own if own is not None or operation.thread is None else of_thread.get(operation.thread)
+        for each in fullest if chosen is None else [chosen]:
+            of_each[each].append(operation)
+    return of_each
+
+
+def _streams_of_buffers(
+    profile: Profile, streams: Mapping[tuple[int, int], Sequence[int]]
+) -> dict[int, tuple[int, int] | None]:
+    stream_of: dict[int, tuple[int, int] | None] = {}
+    for key, positions in streams.items():
+        for position in positions:
+            for address in buffers_among(profile.activities[position].opencl.arguments):
+                if stream_of.setdefault(address, key) != key:
+                    stream_of[address] = None
+    return stream_of
+
+
+def _fullest(
+    keys: Iterable[tuple[int, int]], streams: Mapping[tuple[int, int], Sequence[int]]
+) -> list[tuple[int, int]]:
+    most = set(sorted(keys, key=lambda key: -len(streams[key]))[:SEARCHED_QUEUES])
+    return [key for key in streams if key in most]
+
+
+def one_stream_each(links: Links, streams: Mapping[tuple[int, int], Sequence[int]]) -> None:
+    """Doubt operations with kernels in two queues."""
+    if len(streams) < 2:
+        return
+    keys_of: dict[int, set[tuple[int, int]]] = {}
+    for key, positions in streams.items():
+        for position in positions:
+            keys_of.setdefault(links.operation_of[position], set()).add(key)
+    links.doubt_operation(at for at, index in enumerate(links.operation_of) if len(keys_of.get(index, ())) > 1)
+
+
+Late = Literal["", "lines", "calls"]
+"""Lines that came late into the log in blocks, because their stream was buffered."""
+BUFFERED: dict[Late, str] = {"lines": "the framework's lines", "calls": "MIOpen's lines"}
+DISORDER = 50
+"""One stamp in this number may be out of order; with more, stamps are not used."""
+
+
+class Windows(msgspec.Struct, frozen=True, kw_only=True):
+    """Kernel i can belong to the operations ``first[i]`` to ``last[i]`` (places; ``last[i]`` is ``first[i] - 1`` for
+    none).
+
+    Both never decrease. ``by``: the evidence."""
+
+    first: Sequence[int]
+    last: Sequence[int]
+    by: Evidence | Literal[""]
+
+    def reached(self, operations: int) -> list[bool]:
+        """Return for each operation whether a kernel can belong to it."""
+        first, last = np.asarray(self.first), np.asarray(self.last)
+        first, last = first[first <= last], last[first <= last]
+        begin, end = (np.bincount(one, minlength=operations + 1) for one in (np.maximum(first, 0), last + 1))
+        reached: list[bool] = (np.cumsum(begin - end)[:-1] > 0).tolist()
+        return reached
+
+
+def everywhere(kernels: int, operations: int) -> Windows:
+    return Windows(first=[0] * kernels, last=[operations - 1] * kernels, by="")
+
+
+def by_lines(lines: Sequence[int], operations: Sequence[Operation], axis: Timeline) -> Windows | None:
+    """Return windows of blocks in ``lines`` and entries of one file: a kernel's operation is the last one entered."""
+    if not axis.by_line or not operations:
+        return None
+    begins = [operation.line for operation in operations]
+    last = [bisect_right(begins, line) - 1 for line in lines]
+    # Threads print between each other: the last one entered by each of them.
+    latest: dict[int | None, int] = {}
+    oldest = []
+    for operation in operations:
+        latest[operation.thread] = bisect_left(begins, operation.line)
+        oldest.append(min(latest.values()))
+    return Windows(first=[oldest[at] if at >= 0 else 0 for at in last], last=last, by=POSITION)
+
+
+def by_stamps(
+    positions: Sequence[int],
+    operations: Sequence[Operation],
+    lines: Stamped,
+    calls: Stamped,
+    times: HostTimes,
+    streams: int,
+    *,
+    host_step_ns: int = 0,
+    late: Late = "",
+) -> Windows | None:
+    """Return windows by the stamped lines around each entry; None if there are none, or out of order.
+
+    ``lines``: the log's. ``calls``: entries with stamps. ``host_step_ns``: step of host times. ``late``: late lines
+    bound nothing in front of them, late calls are not bound from the front by lines."""
+    stamped = _in_order(np.concatenate((lines, calls)))
+    wrong = int((stamped[1:, 2] < stamped[:-1, 1]).sum())
+    if not len(stamped) or wrong * DISORDER > len(stamped):
+        return None
+    in_front, behind = (_in_order(calls) if late == word else stamped for word in ("calls", "lines"))
+    low = np.maximum.accumulate(np.append(NO, in_front[:, 1]))
+    high = np.minimum.accumulate(np.append(NEVER, behind[::-1, 2]))[::-1]
+    begin = low[np.searchsorted(in_front[:, 0], [operation.line for operation in operations], "right")]
+    end = high[np.searchsorted(behind[:, 0], lines_behind(operations, streams), "right")]
+    end = np.minimum.accumulate(end[::-1])[::-1]
+    called = np.asarray(times.called)[np.asarray(positions)]
+    first = np.searchsorted(end, called - times.error_ns)
+    last = np.searchsorted(begin, called + host_step_ns, "right") - 1
+    return Windows(first=array("q", first.tobytes()), last=array("q", last.tobytes()), by=BOUNDARY_STAMPS)
+
+
+def _in_order(stamped: Stamped) -> Stamped:
+    """Return each once, in order."""
+    columns = stamped[np.lexsort(stamped.T[::-1])]
+    is_new = np.append(True, (np.diff(columns, axis=0) != 0).any(axis=1))[: len(columns)]
+    found: Stamped = columns[is_new.astype(bool)]
+    return found
+
+
+Stamped = Numbers
+"""Rows of a line, its earliest and its latest host time."""
+
+
+def stamped_lines(
+    logs: Sequence[FrameworkLog],
+    operations: Sequence[Operation],
+    of_lines: LogClock | None,
+    of_calls: LogClock | None,
+    stamp_ns: int,
+) -> tuple[Stamped, Stamped]:
+    """Return the log's stamped lines and the stamped calls, each by its clock."""
+    source = operations[0].source if operations else None
+    lines: list[Stamped] = [_NONE_STAMPED]
+    for one in logs if of_lines is not None else ():
+        if one.source == source and of_lines is not None:
+            printed, times, _ = of_lines.stamped(one)
+            lines.append(_stamped(printed[printed != 0], times[printed != 0], of_lines, stamp_ns))
+    own = [(one.line, at) for one in operations if of_calls is not None and (at := stamp_of_call(one)) is not None]
+    if of_calls is None or not own:
+        return np.concatenate(lines), _NONE_STAMPED
+    step = stamp_ns if of_calls is of_lines else resolution((at.ns for _, at in own), STAMP_NS)
+    entered = np.array([(line, bounded(of_calls.to_host(stamp))) for line, stamp in own], np.int64)
+    return np.concatenate(lines), _stamped(entered[:, 0], entered[:, 1], of_calls, step)
+
+
+_NONE_STAMPED: Stamped = np.empty((0, 3), np.int64)
+
+
+def _stamped(lines: Numbers, times: Numbers, clock: LogClock, step: int) -> Stamped:
+    error = clock.error_ns if clock.is_fitted else 0
+    return np.stack((lines, times - STAMP_NS - error, times + step + error), axis=1)
+
+
+def lines_behind(operations: Sequence[Operation], streams: int) -> list[int]:
+    """Return the line after which a stamp surely follows the call: its own, or that of a later call of its stream."""
+    threads = {operation.thread for operation in operations}
+    if len(threads) == 1 and streams == 1:
+        return [operation.line for operation in operations]
+    if len(threads) == 1:
+        # Another thread prints the stamps, too; where streams share operations, one of them may be in any of a few.
+        # While a call of several parts runs the other threads make as many calls.
+        parts = Counter(operation.line for operation in operations)
+        calls = [*parts]
+        later = [
+            calls[place + streams * count - 1] if place + streams * count <= len(calls) else NEVER
+            for place, count in enumerate(parts.values())
+        ]
+        line_behind = dict(zip(calls, accumulate(later, max), strict=True))
+        return [line_behind[operation.line] for operation in operations]
+    following: dict[int | None, int] = {}
+    ends = []
+    for operation in reversed(operations):
+        ends.append(following.get(operation.thread, NEVER))
+        following[operation.thread] = operation.line
+    return ends[::-1]
+
+
+# -- The model ---------------------------------------------------------------------------------------------------------
 
 LIKE_KERNELS = 16
 """Kernels in common before two places count as the same place of a repetition."""

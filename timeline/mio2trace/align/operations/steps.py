@@ -13,10 +13,7 @@ import numpy as np
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.links import NONE, SURE, Links
-from mio2trace.align.operations.likelihood import Likelihood
-from mio2trace.align.operations.rows import divided
-from mio2trace.align.operations.stream import Stream, solve_together
-from mio2trace.align.operations.windows import (
+from mio2trace.align.operations.lattice import (
     BUFFERED,
     Late,
     Windows,
@@ -27,6 +24,9 @@ from mio2trace.align.operations.windows import (
     one_stream_each,
     stamped_lines,
 )
+from mio2trace.align.operations.likelihood import Likelihood
+from mio2trace.align.operations.rows import divided
+from mio2trace.align.operations.stream import Stream, solve_together
 from mio2trace.align.rates import BESIDE_STRANGERS, FEW, HARDLY_ANY
 from mio2trace.align.same_run import begun_again
 from mio2trace.evidence import BOUNDARY_STAMPS, EXACT, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION

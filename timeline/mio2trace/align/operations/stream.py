@@ -23,9 +23,8 @@ from mio2trace.align.operations.chances import (
     kinds_of,
     of_this_process,
 )
-from mio2trace.align.operations.lattice import AHEAD, NARROW, NEXT, WIDE, Lattice, Width
+from mio2trace.align.operations.lattice import AHEAD, NARROW, NEXT, WIDE, Lattice, Width, Windows
 from mio2trace.align.operations.likelihood import Fit, Likelihood
-from mio2trace.align.operations.windows import Windows
 from mio2trace.align.rates import CUT, LONG_GAP, WHOLE
 from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION, RECURRENCE, Evidence
 from mio2trace.model.profile import Profile
