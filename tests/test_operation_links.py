@@ -27,8 +27,7 @@ from mio2trace.align.clocks.axis import Timeline
 from mio2trace.align.links import NONE, Links
 from mio2trace.align.operations.chances import Posterior
 from mio2trace.align.operations.likelihood import gemm_key, may_be_part, parts
-from mio2trace.align.operations.steps import link_operations
-from mio2trace.align.operations.stream import _doubt_changes
+from mio2trace.align.operations.stream import _doubt_changes, link_operations
 from mio2trace.align.same_run import same_process
 from mio2trace.evidence import POSITION
 from mio2trace.model.choices import Gemm

@@ -39,8 +39,7 @@ from mio2trace.align.layers.unlogged import (
     place_unlogged_iterations,
 )
 from mio2trace.align.links import DOUBTED, NONE, LayerRun, Links, Pass
-from mio2trace.align.operations.steps import doubt_begun_again, link_operations
-from mio2trace.align.operations.stream import Stream
+from mio2trace.align.operations.stream import Stream, doubt_begun_again, link_operations
 from mio2trace.align.processes import ProcessClock
 from mio2trace.align.ranges import MarkedStep, place_marked_steps, step_at
 from mio2trace.align.rates import CONTRARY, MISSTATED

@@ -27,8 +27,6 @@ from mio2trace.align.clocks.relate import keeps_time, relate_clocks, related
 from mio2trace.align.layers.marks import Marked
 from mio2trace.align.layers.net import LayerKey, Net
 from mio2trace.align.links import DOUBTED, NONE, LayerRun, Links
-from mio2trace.align.operations.lattice import Late
-from mio2trace.align.operations.stream import Stream
 from mio2trace.align.ranges import MarkedStep, OpenRanges, marked_steps
 from mio2trace.evidence import ORDER, RANGE, Evidence
 from mio2trace.kernels import KernelFact
@@ -40,6 +38,8 @@ from mio2trace.ops.operation import Operation
 
 if TYPE_CHECKING:
     from mio2trace.align.graphs import Replay
+    from mio2trace.align.operations.lattice import Late
+    from mio2trace.align.operations.stream import Stream
 
 HOST_LAYER_NS = 1_000_000
 """A layer that launches nothing and takes this long computes on the host."""
