@@ -1,4 +1,4 @@
-"""The alignment of each queue's kernels with the calls that may have launched them, and the step of the ladder for it."""
+"""Each queue's kernels with the calls that may have launched them, and the step of the ladder that links both."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from math import inf, log
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.links import NONE, SURE, Links
@@ -160,12 +161,15 @@ class Stream(msgspec.Struct, eq=False, dict=True):
     def __post_init__(self) -> None:
         self.operations = self.likelihood.operations
 
+    @property
+    def result(self) -> Posterior:
+        return self.posterior or self.solve()
+
     def link(self, links: Links) -> None:
         """Link each kernel to its most likely operation."""
         if not self.operations:
             return
-        posterior = self.posterior or self.solve()
-        own = self.of_this_process()
+        posterior, own = self.result, self.of_this_process()
         # Where more is left on both sides than is linked, calls and kernels may be others'.
         is_scant = self.left_over() > 1 / 2 and self.leaves_calls()
         in_part = self._launched_in_part(posterior)
@@ -200,13 +204,12 @@ class Stream(msgspec.Struct, eq=False, dict=True):
 
     def of_this_process(self) -> float:
         """Return the highest confidence of links by names, sizes and order (`chances`)."""
-        posterior = self.posterior or self.solve()
         # What stamps put before or behind the profile tells nothing.
         elsewhere = [
             other if reached else 1.0
             for other, reached in zip(self._elsewhere(), self.windows.reached(len(self.operations)), strict=True)
         ]
-        return min(self.at_most, of_this_process(posterior, self.operations, elsewhere))
+        return min(self.at_most, of_this_process(self.result, self.operations, elsewhere))
 
     def launched(self) -> dict[int, float]:
         """Return the probability by index that an operation launched kernels of this queue."""
@@ -220,17 +223,16 @@ class Stream(msgspec.Struct, eq=False, dict=True):
 
     def left_over(self) -> float:
         """Return the share of the library's kernels without a call."""
-        posterior = self.posterior or self.solve()
-        return sum(self._left(posterior)) / max(1, int(self.likelihood.kernels.library.sum()))
+        return int(self._left(self.result).sum()) / max(1, int(self.likelihood.kernels.library.sum()))
 
-    def _left(self, posterior: Posterior) -> list[bool]:
+    def _left(self, posterior: Posterior) -> NDArray[np.bool_]:
         """Return of each kernel whether it is the library's and has no call."""
-        left: list[bool] = ((np.array(posterior.operation) == NONE) & self.likelihood.kernels.library).tolist()
+        left: NDArray[np.bool_] = (np.array(posterior.operation) == NONE) & self.likelihood.kernels.library
         return left
 
     def leaves_calls(self, posterior: Posterior | None = None) -> bool:
         """Return whether a call that executes has no kernels."""
-        linked = {*(posterior or self.posterior or self.solve()).operation}
+        linked = {*(posterior or self.result).operation}
         return any(place not in linked and operation.phase == "run" for place, operation in enumerate(self.operations))
 
     def _elsewhere(self) -> list[float]:
@@ -249,7 +251,7 @@ class Stream(msgspec.Struct, eq=False, dict=True):
             posterior = posterior.mixed(self._posterior(rates, kinds, AHEAD, None, posterior))
         before, habits, moved = posterior, None, False
         for number in range(ROUNDS):
-            wide = may_be_wide and (self.leaves_calls(posterior) or any(self._left(posterior)))
+            wide = may_be_wide and (self.leaves_calls(posterior) or bool(self._left(posterior).any()))
             if min(posterior.confidence) >= SURE and not wide:
                 break
             if number and set(posterior.operation) == {NONE}:
@@ -286,10 +288,11 @@ class Stream(msgspec.Struct, eq=False, dict=True):
 
     def _leaves_a_row(self, posterior: Posterior) -> bool:
         """Return whether a long row of kernels has no call although others have."""
-        if {*posterior.operation} <= {NONE}:
+        has_call = np.array(posterior.operation) != NONE
+        if not has_call.any():
             return False  # nothing in the log fits, so a wider search finds nothing either
-        rows = groupby(zip(posterior.operation, self._left(posterior), strict=True), lambda pair: pair[0] == NONE)
-        return any(sum(left for _, left in row) >= LONG_ROW for is_left, row in rows if is_left)
+        rows = np.cumsum(has_call)[self._left(posterior)]
+        return bool((np.bincount(rows) >= LONG_ROW).any())
 
     def _is_at_edge(self, posterior: Posterior) -> bool:
         """Return whether a link without buffers goes as far as the search tries, with more behind."""
@@ -363,8 +366,7 @@ def solve_together(streams: Sequence[Stream]) -> None:
                 stream.elsewhere = elsewhere
                 stream.solve()
     for stream, before in zip(solved, alone, strict=True):
-        posterior = stream.posterior
-        assert posterior is not None
+        posterior = stream.posterior or stream.solve()
         for number, confidence in enumerate(before.confidence):
             changed = before.operation[number] != posterior.operation[number]
             if changed or confidence < SURE:
@@ -542,7 +544,6 @@ def _of_one_writer(attribution: Attribution, stream: Stream) -> Stream:
     known = sorted({writer for writer in writers if writer is not None})
     if not 1 < len(known) <= MOST_THREADS or stream.of_this_process() == 1:
         return stream
-    assert stream.posterior is not None
     alone = [
         _stream(
             attribution, stream.positions,
@@ -552,7 +553,7 @@ def _of_one_writer(attribution: Attribution, stream: Stream) -> Stream:
     ]  # fmt: skip
     worth = [one.solve().evidence for one in alone]
     best = alone[worth.index(max(worth))]
-    is_likelier = _is_one_far_likelier(worth, stream.posterior.evidence)
+    is_likelier = _is_one_far_likelier(worth, stream.result.evidence)
     if not is_likelier or len(best.launched()) < (1 - HARDLY_ANY) * len(stream.launched()):
         return stream
     best.at_most = BESIDE_STRANGERS
@@ -587,11 +588,10 @@ def _of_buffered(attribution: Attribution, stream: Stream) -> Stream:
     left = stream.left_over() if stream.windows.by == BOUNDARY_STAMPS else 0.0
     if left <= HARDLY_ANY or not stream.leaves_calls():
         return stream
-    assert stream.posterior is not None
     ways = {late: _stream(attribution, stream.positions, stream.operations, 1, {}, late) for late in BUFFERED}
     worth = {late: one.solve().evidence + log(1 - SURE) for late, one in ways.items()}
     late = max(ways, key=worth.__getitem__)
-    if worth[late] < stream.posterior.evidence or ways[late].left_over() >= left - HARDLY_ANY:
+    if worth[late] < stream.result.evidence or ways[late].left_over() >= left - HARDLY_ANY:
         return stream
     attribution.late = late
     attribution.notes.add(f"{BUFFERED[late]} came into the log late, in blocks (a buffered stream)")
