@@ -554,10 +554,9 @@ def test_an_activity_that_two_layers_may_have_is_as_probable_as_the_time_that_gi
     lines = Lines(stamps, stamps + 100_000_000, printed, np.zeros(2, bool), np.zeros(2, np.int64))
     times = Times(begins=[10_000_000, 60_000_000, 160_000_000], ends=[20_000_000, 90_000_000, 170_000_000])
     rows = likeliest_rows(lines, times)
-    first, second = rows.row(0), rows.row(1)
-    assert first.confidences is None or min(first.confidences) >= 0.5
-    assert second.confidences is not None
-    assert all(0.5 <= confidence < 1 for confidence in second.confidences)
+    assert all(one.own >= 0.5 for one in rows.unsure.get(0, ()))
+    assert rows.unsure[1]
+    assert all(0.5 <= one.own < 1 for one in rows.unsure[1])
 
 
 def test_host_times_in_milliseconds_are_as_good_as_the_devices_clock() -> None:

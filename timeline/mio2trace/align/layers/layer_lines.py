@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 from math import exp
-from operator import mul
+from operator import itemgetter, mul
 from typing import NamedTuple
 
 import msgspec
@@ -59,24 +59,20 @@ class Lines(NamedTuple):
         )  # fmt: skip
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A layer's activities. ``confidences``: None if all are 1. ``others``: (place, probability) of the next best."""
+class Chance(NamedTuple):
+    """How probable it is that an activity is in its row, and the next best row with its probability."""
 
-    first: int
-    stop: int
-    confidences: Sequence[float] | None = None
-    others: Sequence[tuple[int, float] | None] = ()
+    own: float
+    other: tuple[int, float] | None = None
 
 
 class Rows(NamedTuple):
-    """The activities of each layer line, from ``first`` to before ``stop``. ``unsure``: those with confidences."""
+    """The activities of each layer line, from ``first`` to before ``stop``. ``unsure``: how probable each of them is,
+    for rows in which one may be elsewhere."""
 
     first: Numbers
     stop: Numbers
-    unsure: dict[int, Row]
-
-    def row(self, at: int) -> Row:
-        return self.unsure.get(at) or Row(first=int(self.first[at]), stop=int(self.stop[at]))
+    unsure: dict[int, list[Chance]]
 
     @property
     def are_apart(self) -> bool:
@@ -127,12 +123,11 @@ def likeliest_rows(lines: Lines, times: Times) -> Rows:
     for begin, end in zip(begins[~is_solved].tolist(), ends[~is_solved].tolist(), strict=True):
         opening = states(begin - 1)[0] if begin else None
         stretch = range(begin, end)
-        rows = _solved(opening, [*map(lines.line, stretch)], [*map(states, stretch)])
-        for at, row in zip(stretch, rows, strict=True):
-            first[at], stop[at] = row.first, row.stop
-            if row.confidences is not None:
-                others = [other and (other[0] + begin, other[1]) for other in row.others]
-                given.unsure[at] = msgspec.structs.replace(row, others=others)
+        rows = _solved(opening, [*map(lines.line, stretch)], [*map(states, stretch)], begin)
+        for at, (row, chances) in zip(stretch, rows, strict=True):
+            first[at], stop[at] = row.start, row.stop
+            if chances is not None:
+                given.unsure[at] = chances
     return given
 
 
@@ -231,13 +226,18 @@ def _cuts(low: int, high: int, times: Times) -> Iterator[tuple[int, int, int]]:
             yield place, earliest, latest
 
 
-def _solved(opening: _State | None, layers: Sequence[Printed], states: Sequence[Sequence[_State]]) -> list[Row]:
+_Solved = tuple[range, list[Chance] | None]
+"""A row, and how probable its activities are: None if all are sure."""
+
+
+def _solved(
+    opening: _State | None, layers: Sequence[Printed], states: Sequence[Sequence[_State]], number: int
+) -> Sequence[_Solved]:
+    """Solve a stretch of layers. ``number``: of the first one."""
     if len(states) == 1 and len(states[0]) == 1:
         state = states[0][0]
         sure = state.weight > CONTRADICTED and _beside(opening, state, layers[0]) == 1
-        return [
-            Row(first=state.first, stop=state.stop, confidences=None if sure else [0.5] * (state.stop - state.first))
-        ]
+        return [(range(state.first, state.stop), None if sure else [Chance(0.5)] * (state.stop - state.first))]
     forward: list[list[float]] = []
     before: Sequence[_State | None] = [opening]
     reached = [1.0]
@@ -262,11 +262,11 @@ def _solved(opening: _State | None, layers: Sequence[Printed], states: Sequence[
                 for place in range(state.first, state.stop):
                     share[place] = share.get(place, 0.0) + certain
         shares.append(share)
-    return _chosen(shares)
+    return [*_chosen(shares, number)]
 
 
-def _chosen(shares: Sequence[dict[int, float]]) -> list[Row]:
-    """Put each activity into its most likely layer, unless it is rather in none."""
+def _chosen(shares: Sequence[dict[int, float]], first: int) -> Iterator[_Solved]:
+    """Put each activity into its most likely layer, unless it is rather in none. ``first``: the first layer."""
     best: dict[int, tuple[float, int]] = {}
     for number, share in enumerate(shares):
         for place, probability in share.items():
@@ -275,19 +275,14 @@ def _chosen(shares: Sequence[dict[int, float]]) -> list[Row]:
     own: list[dict[int, float]] = [{} for _ in shares]
     for place, (probability, number) in sorted(best.items()):
         own[number][place] = min(1.0, probability)
-    given: list[Row] = []
     for number, chances in enumerate(own):
+        beside = [one for one in (number - 1, number + 1) if 0 <= one < len(shares)]
         places = range(min(chances), max(chances) + 1) if chances else range(0)
-        confidences = [chances.get(place, 0.0) for place in places]
-        others = [_next_best(shares, place, number) for place in places]
-        given.append(Row(first=places.start, stop=places.stop, confidences=confidences, others=others))
-    return given
-
-
-def _next_best(shares: Sequence[dict[int, float]], place: int, number: int) -> tuple[int, float] | None:
-    beside = [one for one in (number - 1, number + 1) if 0 <= one < len(shares) and shares[one].get(place, 0.0) > 0]
-    best = max(beside, key=lambda one: shares[one][place], default=None)
-    return None if best is None else (best, shares[best][place])
+        given = []
+        for place in places:
+            others = [(first + one, shares[one][place]) for one in beside if shares[one].get(place, 0.0) > 0]
+            given.append(Chance(chances.get(place, 0.0), max(others, key=itemgetter(1), default=None)))
+        yield places, given
 
 
 def _beside(before: _State | None, after: _State, layer: Printed) -> float:
@@ -352,8 +347,9 @@ def _copies(layers: LayerTimes) -> NDArray[np.bool_]:
 
 def _place(attribution: Attribution, axis: Timeline, layers: LayerTimes, places: Numbers) -> None:
     """Give each activity to its most likely layer; each layer line is a run. ``places``: of the lines on the axis."""
-    links = attribution.links
-    iterations, chances_of = _iterations_of(attribution, axis, layers, places)
+    links, net = attribution.links, attribution.net
+    at = _places(attribution, layers)
+    iterations, chances_of = _iterations_of(attribution, axis, layers, places, at)
     host_ends = places
     if axis.by_line:
         clock = attribution.clock
@@ -380,19 +376,14 @@ def _place(attribution: Attribution, axis: Timeline, layers: LayerTimes, places:
     ]
     begun, begun_by = _begun(attribution, layers)
     # Of stamps that are coarse no cut is known where the line is.
-    opened = begun_by if axis.by_line else np.full(len(layers), NONE)
-    follows = _follows(attribution, layers, iterations, np.append([event.line for event in begun], NO)[opened])
+    opened = np.append([event.line for event in begun], NO)[begun_by if axis.by_line else np.full(len(layers), NONE)]
+    # Whether no line is lost between a layer line and the one before.
+    follows: NDArray[np.bool_] = (at == 0) & (opened > np.append(-1, layers.line[:-1]))
+    follows[1:] |= (iterations[1:] == iterations[:-1]) & (at[1:] - 1 == at[:-1])
+    follows &= net.is_whole
     chances = {} if axis.evidence else chances_between(links, np.sort(layers.line).tolist())
     for positions in _rows_of_queues(attribution, axis):
-        given = _rows(
-            attribution,
-            axis,
-            layers,
-            places,
-            follows,
-            _floors(attribution, axis, begun, positions)[begun_by],
-            positions,
-        )
+        given = _rows(attribution, axis, Lines(places, places, layers.printed_ns, follows, begun_by), begun, positions)
         one_by_one: Sequence[int] = range(len(runs))
         if axis.evidence is not None and given.are_apart:
             is_sure = chances_of >= 1
@@ -403,19 +394,18 @@ def _place(attribution: Attribution, axis: Timeline, layers: LayerTimes, places:
             links.give_layers(np.asarray(positions)[rows], np.repeat(np.array(runs)[sure], of_run), axis.evidence)
             one_by_one = np.flatnonzero(~is_sure).tolist()
         for number in one_by_one:
-            run, row, of_number = runs[number], given.row(number), float(chances_of[number])
-            of_row, confidences = positions[row.first : row.stop], row.confidences
-            if of_number < 1:
-                confidences = [of_number * one for one in confidences or [1.0] * len(of_row)]
+            run, of_number = runs[number], float(chances_of[number])
+            of_row = positions[given.first[number] : given.stop[number]]
             for position in of_row if chances else ():  # those without operation between those with one
                 if links.run_of[position] == NONE and chances.get(position, 0.0) >= DOUBTED:
                     links.give_layer([position], run, ORDER, confidence=chances[position])
-            if confidences is None:
+            if of_number == 1 and number not in given.unsure:
                 alone = [one for one in of_row if one not in chances] if chances else of_row
                 attribution.give_layer(alone, run, axis.evidence)
                 continue
-            others = row.others or [None] * len(confidences)
-            for position, confidence, other in zip(of_row, confidences, others, strict=True):
+            unsure = given.unsure.get(number) or [Chance(1.0)] * len(of_row)
+            for position, (own, other) in zip(of_row, unsure, strict=True):
+                confidence = of_number * own
                 if confidence >= DOUBTED and position not in chances:
                     attribution.give_layer([position], run, axis.evidence, confidence=confidence)
                     if other is not None:
@@ -440,53 +430,36 @@ def _rows_of_queues(attribution: Attribution, axis: Timeline) -> Iterator[list[i
 
 
 def _rows(
-    attribution: Attribution,
-    axis: Timeline,
-    layers: LayerTimes,
-    places: Numbers,
-    follows: NDArray[np.bool_],
-    floor: Numbers,
-    positions: Sequence[int],
+    attribution: Attribution, axis: Timeline, lines: Lines, begun: Sequence[LogEvent], positions: Sequence[int]
 ) -> Rows:
-    host = attribution.host_times
-    ends = _latest(axis.ends, positions)
-    unsharp = _unsharp_ns(attribution, axis)
-    count = len(layers)
+    """Return the activities of each layer. ``lines``: stamps are their places on the axis, floors the events of
+    ``begun`` that began their iterations."""
+    host, clock, ends = attribution.host_times, attribution.clock, _latest(axis.ends, positions)
+    error = 0 if host is None else host.error_ns
+    if clock is not None and clock.is_fitted and not axis.by_line:
+        error += clock.error_ns
+    # What ended before the line that begins the iteration is in none of its layers.
+    sharp = 0 if axis.by_line else error
+    floors = [0 if (place := axis.event(event)) is None else bisect_right(ends, place - sharp) for event in begun]
+    lines = lines._replace(floor=np.array([*floors, 0], np.int64)[lines.floor])
     if axis.by_line:
-        stops = np.searchsorted(np.asarray(ends), layers.line, "right")
-        first = np.maximum(floor, np.append(0, stops)[:count])
+        stops = np.searchsorted(np.asarray(ends), lines.stamp, "right")
+        first = np.maximum(lines.floor, np.append(0, stops)[: len(stops)])
         between = Rows(first, np.maximum(first, stops), {})
         if host is None:
             return between
     assert host is not None
     if axis.ends is not host.own_ends:
         ends = _latest(host.own_ends, positions)
-    times = Times(begins=_latest(host.called, positions), ends=ends, error_ns=host.error_ns + unsharp)
-    printed_ns = layers.printed_ns
-    if axis.by_line:
-        # Its end is between the last activity before its line and the first one behind.
-        begins, own_ends = np.asarray(times.begins), np.asarray(times.ends)
-        stamp = np.where(stops > 0, own_ends[stops - 1], begins[0])
-        behind = begins[np.minimum(stops, len(positions) - 1)]
-        latest = np.where(stops < len(positions), np.maximum(stamp, behind), stamp + printed_ns)
-        given = likeliest_rows(Lines(stamp, latest, printed_ns, follows, floor), times)
-        return _between_lines(given, follows, between)
-    return likeliest_rows(Lines(places, places + attribution.stamp_ns, printed_ns, follows, floor), times)
-
-
-def _unsharp_ns(attribution: Attribution, axis: Timeline) -> int:
-    clock = attribution.clock
-    return clock.error_ns if clock is not None and clock.is_fitted and not axis.by_line else 0
-
-
-def _floors(attribution: Attribution, axis: Timeline, begun: Sequence[LogEvent], positions: Sequence[int]) -> Numbers:
-    """Return the first activity that may be in an iteration begun by each event; at the end, without any."""
-    host = attribution.host_times
-    ends = _latest(axis.ends, positions)
-    error = 0 if axis.by_line or host is None else host.error_ns + _unsharp_ns(attribution, axis)
-    # What ended before the line that begins the iteration is in none of its layers.
-    floors = [0 if (place := axis.event(event)) is None else bisect_right(ends, place - error) for event in begun]
-    return np.array([*floors, 0], np.int64)
+    times = Times(begins=_latest(host.called, positions), ends=ends, error_ns=error)
+    if not axis.by_line:
+        return likeliest_rows(lines._replace(latest=lines.stamp + attribution.stamp_ns), times)
+    # Its end is between the last activity before its line and the first one behind.
+    begins, own_ends = np.asarray(times.begins), np.asarray(times.ends)
+    stamp = np.where(stops > 0, own_ends[stops - 1], begins[0])
+    behind = begins[np.minimum(stops, len(positions) - 1)]
+    latest = np.where(stops < len(positions), np.maximum(stamp, behind), stamp + lines.printed_ns)
+    return _between_lines(likeliest_rows(lines._replace(stamp=stamp, latest=latest), times), lines.follows, between)
 
 
 def _latest(times: Sequence[int], positions: Sequence[int]) -> Sequence[int]:
@@ -506,12 +479,9 @@ def _between_lines(given: Rows, follows: NDArray[np.bool_], between: Rows) -> Ro
         if strange and follows[at]:
             kept.first[at], kept.stop[at] = between.first[at], between.stop[at]
             continue
-        row, begin, end = given.row(at), int(kept.first[at]), int(kept.stop[at])
-        confidences = row.confidences and row.confidences[begin - row.first : end - row.first]
-        if strange:
-            confidences = [min(DOUBTED, one) for one in confidences or [1.0] * (end - begin)]
-        others = row.others and row.others[begin - row.first : end - row.first]
-        kept.unsure[at] = Row(first=begin, stop=end, confidences=confidences, others=others)
+        begin, end = int(kept.first[at] - given.first[at]), int(kept.stop[at] - given.first[at])
+        chances = given.unsure[at][begin:end] if at in given.unsure else [Chance(1.0)] * (end - begin)
+        kept.unsure[at] = [one._replace(own=min(DOUBTED, one.own)) for one in chances] if strange else chances
     return kept
 
 
@@ -523,37 +493,18 @@ def _begun(attribution: Attribution, layers: LayerTimes) -> tuple[list[LogEvent]
     return events, np.searchsorted(np.array([event.line for event in events], np.int64), layers.line) - 1
 
 
-def _follows(
-    attribution: Attribution,
-    layers: LayerTimes,
-    iterations: Numbers,
-    begun: Numbers,
-) -> NDArray[np.bool_]:
-    """Return whether no line is lost between a layer line and the previous layer line. ``begun``: the line of the event
-    that began the iteration, `NO` if it is not known."""
-    at = _places(attribution, layers)
-    follows: NDArray[np.bool_] = (at == 0) & (begun > np.append(-1, layers.line[:-1]))
-    follows[1:] |= (iterations[1:] == iterations[:-1]) & (at[1:] - 1 == at[:-1])
-    return follows if attribution.net.is_whole else np.zeros_like(follows)
-
-
 def _places(attribution: Attribution, layers: LayerTimes) -> Numbers:
     """Return the places of layers in the order of execution, `NONE` for a layer that is not in the net."""
-    order = _order(attribution)
-    return np.array([order.get((key.place, key.direction), NONE) for key in layers.key.values], np.int64)[
-        layers.key.codes
-    ]
-
-
-def _order(attribution: Attribution) -> dict[tuple[int, str], int]:
-    order = attribution.net.execution_order()
-    return {(layer.index, direction): number for number, (layer, direction) in enumerate(order)}
+    order = enumerate(attribution.net.execution_order())
+    place_of = {(layer.index, direction): place for place, (layer, direction) in order}
+    at = np.array([place_of.get((key.place, key.direction), NONE) for key in layers.key.values], np.int64)
+    return at[layers.key.codes]
 
 
 def _iterations_of(
-    attribution: Attribution, axis: Timeline, layers: LayerTimes, places: Numbers
+    attribution: Attribution, axis: Timeline, layers: LayerTimes, places: Numbers, at: Numbers
 ) -> tuple[Numbers, NDArray[np.float64]]:
-    """Return the iteration of each layer line, and its probability.
+    """Return the iteration of each layer line, and its probability. ``at``: their places in the order of execution.
 
     An ``Iteration: K`` line ends iteration K. If one is lost, repeated layers show where an iteration ends."""
     by_line = bool(layers.line.all())
@@ -571,7 +522,7 @@ def _iterations_of(
     begun = [place for event in events if event.kind in _BEGIN and (place := place_of(event)) is not None]
     own = layers.line if by_line else places
     befores = np.searchsorted([place for place, _ in ended], own)
-    at, end = _places(attribution, layers), len(_order(attribution)) - 1
+    end = len(attribution.net.execution_order()) - 1
     iterations, chances = np.ones(len(layers), np.int64), np.ones(len(layers))
     is_begun = bool(begun) and min(begun) <= own[0]
     count = attribution.iterations()
