@@ -331,6 +331,7 @@ def _elsewhere(
     mirrored = _Columns(members=columns.members, starts=starts, ends=ends)
     behind: dict[int, list[_State]] = {count: [(0.0, ends[0], 0, 0)]}
     elsewhere: dict[int, tuple[float, float]] = {}
+    cuts, scale = [0, *answer, count], limit / LIMIT_NATS
     for number in range(len(printed) - 1, 0, -1):
         # The best whole answers in which layer `number` begins at a cut.
         ahead: dict[int, list[_State]] = {}
@@ -355,25 +356,17 @@ def _elsewhere(
             )
             for cut, states in ahead.items()
         }
-        # Of the layers that it divides alone: others have their own cuts.
-        cuts = [0, *answer, count]
-        _add_probabilities(elsewhere, costs, (cuts[number - 1], cuts[number], cuts[number + 1]), limit / LIMIT_NATS)
+        # Only the columns of the layers that it divides: others have their own cuts.
+        first, here, last = cuts[number - 1 : number + 2]
+        least = min(costs.values(), default=0.0)
+        weights = {cut: exp((least - cost) / scale) for cut, cost in costs.items() if cost - least < 40 * scale}
+        total = sum(weights.values())
+        for cut, weight in weights.items():
+            for column in range(max(first, min(cut, here)), min(last, max(cut, here))):
+                in_former, in_latter = elsewhere.get(column, (0.0, 0.0))
+                share = weight / total
+                elsewhere[column] = (in_former + share, in_latter) if cut > here else (in_former, in_latter + share)
     return elsewhere
-
-
-def _add_probabilities(
-    elsewhere: dict[int, tuple[float, float]], costs: dict[int, float], layers: tuple[int, int, int], scale: float
-) -> None:
-    """Add the probability that a cut is elsewhere to the columns of both layers (begin, cut, end in ``layers``)."""
-    first, here, last = layers
-    least = min(costs.values(), default=0.0)
-    weights = {cut: exp((least - cost) / scale) for cut, cost in costs.items() if cost - least < 40 * scale}
-    total = sum(weights.values())
-    for cut, weight in weights.items():
-        for column in range(max(first, min(cut, here)), min(last, max(cut, here))):
-            before, behind = elsewhere.get(column, (0.0, 0.0))
-            share = weight / total
-            elsewhere[column] = (before + share, behind) if cut > here else (before, behind + share)
 
 
 def place_by_durations(attribution: Attribution) -> None:
