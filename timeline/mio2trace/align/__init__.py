@@ -32,7 +32,7 @@ from mio2trace.align.layers.outside_times import (
     doubt_by_kernels,
     doubt_other_queues,
 )
-from mio2trace.align.layers.repetitions import place_between, place_nameless_replays, place_repetitions, place_updates
+from mio2trace.align.layers.repetitions import number_repetitions, place_between, place_nameless_replays, place_updates
 from mio2trace.align.layers.unlogged import (
     place_before_iterations,
     place_behind_the_log,
@@ -134,7 +134,7 @@ STEPS: tuple[Step, ...] = (
     Step((), place_updates),
     Step((), place_between),
     Step((by.ORDER,), place_nameless_replays),
-    Step((), place_repetitions),
+    Step((), lambda attribution: number_repetitions(attribution.links)),
 )
 """Strongest first. `Links` never overrides stronger links, so a step only adds what is missing."""
 

@@ -548,13 +548,10 @@ class _Layers:
 
 
 def may_be_layer(made: Range) -> bool:
-    """Return whether a range is a module's or the user's, and no step."""
-    return not is_step(made) and (_is_user_range(made) or is_module(made))
-
-
-def _is_user_range(made: Range) -> bool:
-    """Return whether it may be a layer: no op, collective or mark of the compiler."""
+    """Return whether a range is a module's or the user's, and no step, op, collective or mark of the compiler."""
     text = made.text.strip()
+    if is_step(made) or is_module(made):
+        return not is_step(made)
     if made.kind not in ("range", "annotation") or is_library_call(made) or not text or is_annotation(text):
         return False
     return not text.startswith(_NO_LAYERS) and not text.endswith(_COMPILING)

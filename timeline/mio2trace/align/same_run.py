@@ -109,7 +109,9 @@ def relation(
         clock = relate_clocks(profile, of_run, None, notes)
     except InputError as error:
         return Relation(by="apart", why=str(error))
-    if clock is None or not any(_has_landmark(log) for log in of_run):
+    landmarks = (event.stamp for log in of_run for event in log.events if event.kind == "iteration")
+    has_landmark = any(stamp is not None for stamp in landmarks) or any(log.times.has_stamp.any() for log in of_run)
+    if clock is None or not has_landmark:
         return Relation(by="nothing")
     if clock.is_apart:
         return Relation(by="apart", why=_APART)
@@ -120,11 +122,6 @@ def without_buffers(operations: Sequence[Operation]) -> Sequence[Operation]:
     """Return the operations without buffers, if they are enough to be a run's own."""
     bare = [operation for operation in operations if not any(at >= FIRST_ADDRESS for at in operation.pointers)]
     return bare if len(bare) >= ENOUGH_BUFFERS else ()
-
-
-def _has_landmark(log: FrameworkLog) -> bool:
-    iterations = (event.stamp for event in log.events if event.kind == "iteration")
-    return any(stamp is not None for stamp in iterations) or bool(log.times.has_stamp.any())
 
 
 def is_explained(profile: Profile, links: Links) -> bool:

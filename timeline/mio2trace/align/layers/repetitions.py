@@ -391,10 +391,6 @@ MOST_SET_UP = 0.5
 """Share of the kernels that may come before the first repetition."""
 
 
-def place_repetitions(attribution: Attribution) -> None:
-    number_repetitions(attribution.links)
-
-
 def number_repetitions(links: Links) -> None:
     """Number repetitions of kernels as passes, if no pass has a kernel. Set-up and searches are not compared."""
     commands = links.commands
