@@ -19,18 +19,19 @@ import pytest
 from click.testing import CliRunner
 
 import mio2trace
-from mio2trace.align import Alignment, LayerRun
+from mio2trace.align import NONE, Alignment, LayerRun
 from mio2trace.analysis import Analysis, analyse
 from mio2trace.cli import cli
 from mio2trace.draw import BuildOptions, RunToDraw, build
 from mio2trace.kernels import find_gemms
 from mio2trace.kernels.facts import MAIN, KernelFact
 from mio2trace.measures import Measures
+from mio2trace.measures.cost import Cost, grouped, total
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.model.choices import Gemm
 from mio2trace.model.profile import NOT_OPENCL, Queue
 from mio2trace.notes import Notes
-from mio2trace.ops.operation import Operation
+from mio2trace.ops.operation import Operation, problem_name
 from mio2trace.ops.problem import Phase
 from mio2trace.outgoing import count
 from mio2trace.queries import prelude, shipped
@@ -46,6 +47,21 @@ from tests.test_layers_report import joined
 
 NS = Unit("ns")
 SAMPLES = shared_folder() / "samples"
+
+
+def of_problems(measures: Measures) -> dict[str, Cost]:
+    """Costs of the operations that ran and have kernels, by problem."""
+    parts: dict[str, list[Cost]] = {}
+    for index, one in measures.operation_at.items():
+        if one.phase == "run" and measures.first_of[index] != NONE:
+            parts.setdefault(problem_name(one), []).append(measures.of_operation(index))
+    return {name: total(costs) for name, costs in parts.items()}
+
+
+def of_names(measures: Measures) -> dict[str, Cost]:
+    """Costs by kernel name."""
+    commands = measures.alignment.profile.commands
+    return grouped(commands.name, commands, commands.is_kernel)
 
 
 def runs() -> dict[str, tuple[Path, ...]]:
@@ -193,7 +209,7 @@ def test_each_operation_and_problem(name: str) -> None:
         if len(layers[index]) == 1:
             assert {row["layer"]} == layers[index]
     ran = [row for row in table.rows if row["phase"] == "run" and "kernel_ns" in row]
-    measured = {(problem,): (cost.kernels, cost.kernel_ns) for problem, cost in asked.measures.problems.items()}
+    measured = {(problem,): (cost.kernels, cost.kernel_ns) for problem, cost in of_problems(asked.measures).items()}
     assert measured == sums(ran, ("problem",), "kernels", "kernel_ns")
 
 
@@ -210,7 +226,7 @@ def test_each_kernel_name_and_the_whole(name: str) -> None:
     table = kernel_tables.by_name(asked.measures.alignment.profile, NS).rows
     assert len({kernel["name"] for kernel in kernels}) == len(true), "two kernels look alike"
     assert sums(table, ("name",), "count", "p3_p2_sum_ns") == true
-    measured = [{"name": of, "n": cost.kernels, "ns": cost.timed_ns} for of, cost in asked.measures.names.items()]
+    measured = [{"name": of, "n": cost.kernels, "ns": cost.timed_ns} for of, cost in of_names(asked.measures).items()]
     assert sums(measured, ("name",), "n", "ns") == true
     assert (asked.measures.whole.kernels, asked.measures.whole.kernel_ns) == whole
     counts = asked.counts
@@ -336,9 +352,10 @@ def test_a_time_that_is_not_known_is_none() -> None:
     first, second = ops.cost_table([operation(0), operation(1)], measures).rows
     assert (first["kernels"], first.keys() & {"kernel_ns", "gflops", "percent_of_kernel_time"}) == (2, set())
     assert (second["kernel_ns"], second["percent_of_kernel_time"]) == (10, 50)
-    assert {of[1]: cost.kernel_ns for of, cost in measures.layers.items()} == {"a": None, "b": 10, "c": 0}
+    costs = {of[1]: total(one.cost for one in ran) for of, ran in measures.executions.items()}
+    assert {layer: cost.kernel_ns for layer, cost in costs.items()} == {"a": None, "b": 10, "c": 0}
     assert measures.whole.kernel_ns is None
-    assert measures.names["conv"].kernel_ns is None
+    assert of_names(measures)["conv"].kernel_ns is None
 
 
 @pytest.mark.parametrize("keep", [2, 3, 5])

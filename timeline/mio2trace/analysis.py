@@ -446,7 +446,7 @@ def join(profile: Profile, share: Share, name_of: Mapping[int, str], notes: Note
         if not given:
             raise
         notes.go_back_to(before)
-        notes.add(NOT_JOINED, f"{_texts_of(given, name_of)}: {_place(error)}")
+        notes.add(NOT_JOINED, f"{', '.join(name_of.get(one, '?') for one in sorted(given))}: {_place(error)}")
         return Joined(_aligned(profile, share.but(given), notes, **options), given)
     if not alignment.unused:
         return Joined(alignment)
@@ -455,10 +455,6 @@ def join(profile: Profile, share: Share, name_of: Mapping[int, str], notes: Note
         notes.add(NOT_USED, name_of.get(source, ""))
     rest = join(profile, share.but(alignment.unused), name_of, notes, **options)
     return Joined(rest.alignment, alignment.unused | rest.unused)
-
-
-def _texts_of(sources: frozenset[int], name_of: Mapping[int, str]) -> str:
-    return ", ".join(name_of.get(source, "?") for source in sorted(sources))
 
 
 def _aligned(profile: Profile, share: Share, notes: Notes, **options: Any) -> Alignment:

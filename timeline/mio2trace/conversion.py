@@ -183,7 +183,7 @@ def convert(  # noqa: PLR0913 - keyword-only options
         if not trace.tracks and not trace.left_out:
             names = ", ".join(fact.name for fact in inputs)
             raise InputError(f"{names}: nothing to draw: no kernel or copy, and no call or layer time above zero")
-        facts["notes"] = dict(sorted(summary.notes_object(notes).items()))
+        facts["notes"] = dict(sorted((note.kind, note.count) for note in notes))
         if strict and notes.problems:
             raise InputError("--strict: " + "; ".join(map(str, notes.problems)))
         if check:

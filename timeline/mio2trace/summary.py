@@ -150,10 +150,6 @@ def attribution(measured: Sequence[Measures]) -> dict[str, Any]:
     return result
 
 
-def notes_object(notes: Notes) -> dict[str, int]:
-    return {note.kind: note.count for note in sorted(notes, key=lambda note: note.kind)}
-
-
 class Account(msgspec.Struct, frozen=True, kw_only=True):
     """Return lines for stderr: the format of each input; the evidence of the links, clocks, sums; notes."""
 
@@ -166,7 +162,9 @@ def account(
     inputs: Sequence[InputFact], measured: Sequence[Measures], summary: Mapping[str, Any], notes: Notes
 ) -> Account:
     lines: list[str] = []
-    measured = [each for each in measured if each.alignment.profile.activities or not _is_framework(each)]
+    # A framework's own profile without devices has no layers to report.
+    profiles = [(one, one.alignment.profile) for one in measured]
+    measured = [one for one, profile in profiles if profile.activities or not profile.framework.nodes]
     if measured:
         named = any(measures.alignment.net.layers for measures in measured)
         lines += _attribution_lines(summary["attribution"], named, _doubted(measured), _unattributed_set_up(measured))
@@ -178,11 +176,6 @@ def account(
         evidence=lines,
         notes=[f"{'problem' if note.problem else 'note'}: {note}" for note in notes],
     )
-
-
-def _is_framework(measures: Measures) -> bool:
-    """Return whether it is of a framework's own profile without devices, which has no layers to report."""
-    return bool(measures.alignment.profile.framework.nodes)
 
 
 def _unattributed_set_up(measured: Sequence[Measures]) -> int:

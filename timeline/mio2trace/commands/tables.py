@@ -679,7 +679,7 @@ def _coverage(files: tuple[str, ...], reading: console.Reading, notes: Notes) ->
     from mio2trace.analysis import analyse
     from mio2trace.files import STANDARD_INPUT, short_names
     from mio2trace.readers import A_LOG
-    from mio2trace.reports import ops
+    from mio2trace.reports import Table, ops
 
     rows = []
     for file, short in zip(files, short_names(files), strict=True):  # one by one: only the counts stay in memory
@@ -698,7 +698,7 @@ def _coverage(files: tuple[str, ...], reading: console.Reading, notes: Notes) ->
         " {commands} commands ({commands_cut} cut off, {commands_without_shapes} without all shapes),"
         " {level_lines_classified} of {level_lines} level lines classified".format(**totals)
     ]
-    return ops.coverage_table(rows), said
+    return Table(columns=ops.COVERAGE, rows=rows, brief=tuple(name for name in ops.COVERAGE if name != "kinds")), said
 
 
 @click.command(cls=console.Command, no_args_is_help=True)

@@ -218,7 +218,7 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
         left_out=sum(chosen.left_out for _, _, chosen in profiles if chosen is not None)
         + sum(len(alignment.profile.activities) for run in drawn for alignment in run.left_out),
         left_out_ns=sum(chosen.left_out_ns for _, _, chosen in profiles if chosen is not None)
-        + sum(map(_busy_ns, (alignment for run in drawn for alignment in run.left_out))),
+        + sum(sum(one.profile.commands.time_ns.tolist()) for run in drawn for one in run.left_out),
     )
     if options.with_args:
         return trace
@@ -343,10 +343,6 @@ def _reach(parts: Sequence[_Part]) -> tuple[int, int] | None:
     starts = [start for part in parts if (start := part.first_ns()) is not None]
     ends = [end for part in parts if (end := part.last_ns()) is not None]
     return (min(starts), max(ends)) if starts and ends else None
-
-
-def _busy_ns(alignment: Alignment) -> int:
-    return sum(alignment.profile.commands.time_ns.tolist())
 
 
 def _has_device(alignment: Alignment) -> bool:

@@ -213,9 +213,9 @@ def _has_any(column: Column) -> bool:
     return bool((column != NO).any() if column.dtype.kind == "i" else not np.isnan(column).all())
 
 
-def flags(has: NDArray[np.bool_], value: bool = True) -> Pool[bool | None]:
-    """Return the column that has ``value`` where ``has`` is true, and nothing elsewhere."""
-    return Pool((None, value), has.astype(np.int32))
+def flags(has: NDArray[np.bool_]) -> Pool[bool | None]:
+    """Return the column that is true where ``has`` is, and has nothing elsewhere."""
+    return Pool((None, True), has.astype(np.int32))
 
 
 def shared_slices(

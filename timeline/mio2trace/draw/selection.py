@@ -6,7 +6,6 @@ Links and summary are always of the whole run; times keep the zero of the whole 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -110,21 +109,13 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
         first, last = max(start, self.begin), min(end, self.end)
         return (first, last) if first < last or first == last == start == end else None
 
-    def has_time(self, start: int, end: int) -> bool:
-        """Return whether a span of time touches the selection."""
-        if end < self.begin or start > self.end:
-            return False
-        # of the spans that begin before its end, one does not end before its start
-        since, until = self.spans
-        return not self.iterations or bisect_right(since, end) > bisect_left(until, start)
-
     def clipped(self, starts: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
         """Return the parts of spans of time in the window; a part that ends where it begins, or before, is none."""
         begin, end = (max(-_LATEST, min(at, _LATEST)) for at in (self.begin, self.end))
         return np.maximum(starts, begin), np.minimum(ends, end)
 
     def have_time(self, starts: Numbers, ends: Numbers) -> NDArray[np.bool_]:
-        """Return `has_time` of each."""
+        """Return whether each span of time touches the selection."""
         has = (ends >= self.begin) & (starts <= self.end)
         if self.iterations:
             since, until = (np.array(times, np.int64) for times in self.spans)

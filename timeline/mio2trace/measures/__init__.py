@@ -30,7 +30,7 @@ from mio2trace.measures.executions import Execution, Executions, LayerKey
 from mio2trace.measures.ranking import Forms, Makeup, forms_of, host_spans, is_naive, makeup
 from mio2trace.measures.steady import Steady
 from mio2trace.model.tables import NO, Numbers, distinct, firsts, summed
-from mio2trace.ops.operation import Operation, problem_name
+from mio2trace.ops.operation import Operation
 
 __all__ = ["Cost", "Execution", "Executions", "LayerKey", "Measures", "Steady", "Sums", "duration", "total"]
 
@@ -337,32 +337,9 @@ class Measures:
         return host_spans(self.alignment, len(self.first_of))
 
     @cached_property
-    def problems(self) -> Mapping[str, Cost]:
-        """Costs of the operations that ran and have kernels, by `problem_name`; calls without kernels cost nothing."""
-        parts: dict[str, list[Cost]] = {}
-        for index, operation in self.operation_at.items():
-            if operation.phase == "run" and self.first_of[index] != NONE:
-                parts.setdefault(problem_name(operation), []).append(self.of_operation(index))
-        return {name: total(costs) for name, costs in parts.items()}
-
-    @cached_property
     def executions(self) -> Executions:
         """Every execution of a layer in order, including the warm-up (iteration 0)."""
         return Executions(self)
-
-    @cached_property
-    def layers(self) -> Mapping[LayerKey, Cost]:
-        """The cost of all benchmark iterations; of the warm-up if there is nothing else."""
-        benchmark = any(ran.iteration for all_of in self.executions.values() for ran in all_of)
-        counted = {
-            key: [ran.cost for ran in all_of if not benchmark or ran.iteration]
-            for key, all_of in self.executions.items()
-        }
-        return {key: total(costs) for key, costs in counted.items() if costs}
-
-    @cached_property
-    def names(self) -> Mapping[str, Cost]:
-        return grouped(self._commands.name, self._commands, self._commands.is_kernel)
 
     @cached_property
     def names_outside(self) -> Mapping[str, Cost]:

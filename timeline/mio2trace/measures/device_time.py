@@ -279,7 +279,7 @@ class Launches:
     @cached_property
     def graphs_without_kernels(self) -> int:
         """How many launches of graphs ran no recorded command."""
-        return int(self._unanswered.name.where(_of_graph).sum())
+        return int(self._unanswered.name.where(lambda name: "GraphLaunch" in name).sum())
 
     @cached_property
     def _unanswered(self) -> Calls:
@@ -413,10 +413,6 @@ def _waits_among(calls: Calls) -> tuple[Numbers, Numbers]:
     long = (calls.start_ns != NO) & (calls.end_ns != NO) & (calls.end_ns - calls.start_ns >= LEAST_BLOCKED_NS)
     waits = long & calls.name.where(lambda name: _WAIT.search(name) is not None and not name.endswith("Async"))
     return calls.start_ns[waits], calls.end_ns[waits]
-
-
-def _of_graph(name: str) -> bool:
-    return "GraphLaunch" in name
 
 
 # -- Gaps within the launch of a graph, in which a device did work that the profile does not hold ----------------------

@@ -396,7 +396,9 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
         with asked(path):
             # Counting rows also reads the columns that a query reads.
             database.execute("SET parquet_metadata_cache = true")
-            if (most := _FREE_MEMORY + _EXPANSION * given) < _of_machine():
+            # DuckDB uses four fifths of the memory by default.
+            of_machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 4 // 5
+            if (most := _FREE_MEMORY + _EXPANSION * given) < of_machine:
                 database.execute(f"SET memory_limit = '{most >> 20}MiB'")
             if not _has(folder / RUNS, pattern):
                 raise InputError(f"{path}: no table {RUNS!r}; expected a dataset")
@@ -445,11 +447,6 @@ def _no_rows(columns: Mapping[str, str]) -> str:
 def _fits(kind: str, wanted: str) -> bool:
     """Return whether a column may replace a text column, or a number column."""
     return kind == wanted if wanted == "VARCHAR" else _NUMBERS.fullmatch(kind) is not None
-
-
-def _of_machine() -> int:
-    """Return the bytes that DuckDB uses by default: four fifths of the memory."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 4 // 5
 
 
 def _has(folder: Path, pattern: str) -> bool:

@@ -135,10 +135,6 @@ _NO_OPERATION = re.compile(
 """Calls that neither compute nor search (miopen-log.md 5.7): they are known as soon as their parameters are known."""
 
 
-def coverage_table(rows: Sequence[dict[str, Cell]]) -> Table:
-    return Table(columns=COVERAGE, rows=rows, brief=tuple(name for name in COVERAGE if name != "kinds"))
-
-
 def coverage_row(file: str, log: MiopenLog, operations: Sequence[Operation], foreign: int) -> dict[str, Cell]:
     """Count the records of each kind in a log, and the understood ones.
 
