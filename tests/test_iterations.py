@@ -98,23 +98,34 @@ def test_without_iterations_what_the_kernels_repeat() -> None:
     made = in_no_pass(measures({1: [C, A, B, A, B, A, B]}))
     of = made.steady
     assert [one.number for one in of.told.all] == [1, 2, 3]
-    assert (of.told.told_by, of.total.total_ns) == ("repetition", 21 * MS)
-    assert of.rule.startswith("repetitions 1-3")
+    assert (of.told.told_by, of.total.total_ns) == ("repetition", 14 * MS)
+    assert of.rule == "repetitions 1-2, of 3 recorded; the end of 3 is not known; the first is as warm as the others"
 
 
 @pytest.mark.parametrize(("repetitions", "may_be_cold"), [(2, True), (3, False)])
 def test_the_length_of_two_repetitions_may_be_cold(repetitions: int, may_be_cold: bool) -> None:
     """It is that of the first alone: the last one has no known end."""
     of = in_no_pass(measures({1: [C, *[A, B] * repetitions]})).steady
-    assert (of.told.told_by, len(of.iterations), of.told.may_be_cold) == ("repetition", repetitions, may_be_cold)
+    assert (of.told.told_by, len(of.iterations), of.told.may_be_cold) == ("repetition", repetitions - 1, may_be_cold)
     assert ("only the length of 1 is known and may be cold" in of.rule) == may_be_cold
+
+
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=6), st.integers(1, 99))
+def test_kernels_and_length_are_means_over_the_same_repetitions(each: list[int], last: int) -> None:
+    """Kernels that follow each other at once fill the step, however long the last repetition runs: it has no end."""
+    steps = [[Ran("a", ns * MS), Ran("b", ns * MS)] for ns in (*each, last)]
+    of = in_no_pass(measures({1: [C, *(ran for step in steps for ran in step)]})).steady
+    assert (of.told.told_by, of.told.endless) == ("repetition", (len(steps),) if of.step_time else ())
+    if of.step_time is not None:
+        assert of.step_time.step_ns == of.step_time.compute_ns == round(of.mean_ns)
+        assert len(of.step_time.steps_ns) == len(of.iterations)
 
 
 def test_a_search_lies_in_the_repetition_that_it_interrupts() -> None:
     """And makes the first of them cold, as it does an iteration that a log names."""
     search = Ran("s", 90 * MS, operation=0)
     of = in_no_pass(measures({1: [A, search, B, A, B, A, B]}, [operation(0, phase="find")])).steady
-    assert (of.told.told_by, of.iterations, of.cold, of.total.total_ns) == ("repetition", (2, 3), (1,), 14 * MS)
+    assert (of.told.told_by, of.iterations, of.cold, of.total.total_ns) == ("repetition", (2,), (1,), 7 * MS)
 
 
 def test_an_iteration_zero_is_no_warm_up() -> None:

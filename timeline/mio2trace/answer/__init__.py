@@ -177,7 +177,6 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (),
         recording=timed.recording,
         device=_devices(timed, steps),
         steps_ns=steps,
-        whole_step_ns=_whole_step(timed, steps),
         causes=timed.causes if timed.spent is not None else (),
         completeness=subject.measures.completeness,
         machine=machine(subject.alignment.profile, libraries),
@@ -253,23 +252,6 @@ def _device_steps(subject: Subject) -> tuple[int, ...]:
         steps = [window.step_ns for window in one.windows if window.place in places and window.step_ns is not None]
         found += [round(sum(steps) / len(steps))] if steps else []
     return tuple(found) if len(found) > 1 else ()
-
-
-def _whole_step(subject: Subject, steps: Sequence[int]) -> int | None:
-    """Return the denominator of percentages of the step. ``steps``: of several devices.
-
-    The last of the steps that only repeat has kernels and no known end. Without it in the denominator, the percentages
-    of its kernels would be too large.
-    """
-    step, told = subject.step_time, subject.steady.told
-    if step is None:
-        return None
-    kernels = [told.all[place].kernel_ns for place in told.places]
-    timed = [told.all[window.place].kernel_ns for window in step.windows]
-    whole = sum(steps) or step.step_ns
-    if len(timed) == len(kernels) or not sum(timed):
-        return whole
-    return round(whole * sum(kernels) * len(timed) / (len(kernels) * sum(timed)))
 
 
 def _devices(subject: Subject, steps: Sequence[int]) -> str:

@@ -178,10 +178,6 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the slowest device if the process uses several."""
     steps_ns: tuple[int, ...] = ()
     """If the process uses several devices: the length of the steady step of each."""
-    whole_step_ns: int | None = None
-    """The denominator of percentages of the step; None if the length of the step is not known. Times of layers,
-    operations and kernels are sums over all devices and means over all steady steps. So it is the sum over all devices,
-    and a step of unknown length counts in it by its kernel time."""
     causes: tuple[Cause, ...] = ()
     """The causes of idle time in all steady iterations; in the recording if no steps are known."""
     completeness: Completeness | None = None
@@ -228,6 +224,12 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     def step_ns(self) -> int | None:
         """Length of a steady step."""
         return None if self.step is None else self.step.step_ns
+
+    @property
+    def whole_step_ns(self) -> int | None:
+        """The denominator of percentages of the step: the sum over all devices, as times of layers, operations and
+        kernels are. None if the length of the step is not known."""
+        return sum(self.steps_ns) or self.step_ns
 
     @property
     def idle_ns(self) -> int | None:

@@ -14,11 +14,11 @@ commands launched before the recording or between two steps are in no iteration.
 * *cold*: one of the first remaining iterations, if it launches searches, builds or loads programs that most later ones
   do not, launches `MORE_KERNELS` times as many kernels as the median of the later ones, or takes more than `LONGER`
   times their median (its kernels, or the step; the host if the lengths of steps are unknown). If two differ by as much,
-  the shorter one counts.
+  the shorter one counts;
+* *endless*: the last of iterations that only repeat, if the lengths of others are known. Nothing shows where it ends.
 
 A single complete iteration may be cold, and the rule says so, unless a warm-up phase ran its kernels before, or its
-mark (``ProfilerStep#6``) shows that steps ran before it. So may the first of two repetitions, whose length stands for
-both, because the last repetition has no known end.
+mark (``ProfilerStep#6``) shows that steps ran before it. So may the first of two repetitions.
 
 `StepTime` has the length of a steady step and how the device spends it, computed once: trace metadata, tables, report,
 JSON, dataset and comparison read it. It describes one device: the one whose steps are longest, because it bounds the
@@ -85,8 +85,8 @@ class Iteration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Iterations(msgspec.Struct, frozen=True, kw_only=True):
-    """``all``: in order. ``steady``: numbers of the iterations that count. ``cold``, ``cut``, ``longer``: iterations of
-    the same kind that do not count. ``kinds``: the names of kinds; ``kind``: that of the steady iterations.
+    """``all``: in order. ``steady``: numbers of the iterations that count. ``cold``, ``cut``, ``longer``, ``endless``:
+    iterations of the same kind that do not count. ``kinds``: the names of kinds; ``kind``: that of the steady iterations.
 
     ``place_of``: for each activity, the place in ``all`` of its iteration; `NONE` for an activity of no iteration or of
     a search. ``told_by``: ``named`` by a log or profile, a ``repetition`` of kernels, or the ``whole`` run. ``rule``: a
@@ -102,6 +102,7 @@ class Iterations(msgspec.Struct, frozen=True, kw_only=True):
     cold: tuple[int, ...] = ()
     cut: tuple[int, ...] = ()
     longer: tuple[int, ...] = ()
+    endless: tuple[int, ...] = ()
     kinds: tuple[str, ...] = ("",)
     kind: int = 0
     place_of: Codes
@@ -181,14 +182,19 @@ def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Ite
     cold, longer = _cold(found, of_kind) if told_by != "whole" else ({}, [])
     counted = [at for at in of_kind if at not in cold and at not in longer]
     is_warm_up = phase == "warm-up" and bool(counted)
-    # Of two repetitions only the first has a known length.
-    is_one = len(of_kind) == 1 or (told_by == "repetition" and len(of_kind) == 2 and counted == of_kind)
+    # The end of the last repetition is unknown: it is in no mean, so that all of them are over the same iterations.
+    endless = [at for at in counted if told_by == "repetition" and found[at].step_ns is None]
+    if alignment.profile.calls_wait or len(endless) == len(counted):
+        endless = []
+    counted = [at for at in counted if at not in endless]
+    is_one = len(of_kind) - len(endless) == 1
     told = Iterations(
         all=tuple(found),
         steady=tuple(found[at].number for at in counted),
         cold=tuple(found[at].number for at in cold),
         cut=tuple(found[at].number for at in cut),
         longer=tuple(found[at].number for at in longer),
+        endless=tuple(found[at].number for at in endless),
         kinds=kinds,
         kind=kind,
         place_of=place_of,
@@ -428,19 +434,16 @@ def _rule(
         off = f"cut off by the profile's {'begin' if at < counted[0] else 'end'}"
         parts.append(f"{found[at].number} is {f'not whole: {why[at]}' if at in why else off}")
     parts += [f"{number} took over {LONGER:g} times as long as the other" for number in told.longer]
+    parts += [f"the end of {number} is not known" for number in told.endless]
     others = Counter(
         one.kind for at, one in enumerate(found) if one.kernels and one.kind != told.kind and at not in cut
     )
     parts += [f"{count} of another kind ({told.kinds[kind]})" for kind, count in others.most_common(3)]
     parts += [f"{one.number} has searches alone" for one in found if not one.kernels and one.searches]
     if told.may_be_cold and not part:
-        only = (
-            f"{numbers} is the only whole one"
-            if len(counted) == 1
-            else f"only the length of {found[0].number} is known"
-        )
+        only = f"only the length of {numbers} is known" if told.endless else f"{numbers} is the only whole one"
         parts.append(f"{only} and may be cold")
-    elif len(counted) == len(found):
+    elif len(counted) + len(told.endless) == len(found):
         parts.append("the first is as warm as the others")
     return "; ".join(parts)
 
