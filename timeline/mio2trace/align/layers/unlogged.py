@@ -6,7 +6,8 @@ Their layers follow from similarity to known iterations, or from names of kernel
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Sequence, Set
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
+from functools import cache
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple
@@ -426,10 +427,24 @@ def place_unlogged_iterations(attribution: Attribution) -> None:
     known = _best_known(attribution, kernels)
     if known is None:
         return
-    row = _Kernels(attribution, kernels)
-    asked_for = attribution.iterations()
+    asked_for, activities, left = attribution.iterations(), attribution.profile.activities, COMPARED_EACH * len(kernels)
+
+    @cache
+    def sign(place: int) -> Hashable:
+        return signature(activities[kernels[place]])
+
+    def repeats(first: int) -> bool:
+        """Return whether the known iteration's kernels come again from ``first`` on, as far as the profile goes."""
+        nonlocal left
+        begin, end = max(0, -first), min(known.stop - known.first, len(kernels) - first)
+        for at in range(begin, end):
+            left -= 1
+            if left < 0 or sign(known.first + at) != sign(first + at):
+                return False
+        return begin < end
+
     for backward in (False, True):
-        for number, first in _repetitions(row, known, backward=backward):
+        for number, first in _repetitions(repeats, len(kernels), known, backward=backward):
             is_other = number < 1 if backward else asked_for is not None and number > asked_for
             if is_other or not _label(attribution, kernels, known, number, first):
                 break
@@ -466,33 +481,6 @@ def _tells_of_all(attribution: Attribution) -> bool:
     return ends <= {(links.passes[run.pass_].iteration, run.layer_index, run.direction) for run in its}
 
 
-class _Kernels:
-    def __init__(self, attribution: Attribution, kernels: Sequence[int]) -> None:
-        self._activities = attribution.profile.activities
-        self._kernels = kernels
-        self._signatures: list[Hashable] = [None] * len(kernels)
-        self._left = COMPARED_EACH * len(kernels)
-
-    def __len__(self) -> int:
-        return len(self._kernels)
-
-    def __getitem__(self, place: int) -> Hashable:
-        found = self._signatures[place]
-        if found is None:
-            found = self._signatures[place] = signature(self._activities[self._kernels[place]])
-        return found
-
-    def repeats(self, known: _Iteration, first: int) -> bool:
-        """Return whether the known iteration's kernels come again from ``first`` on, as far as the profile goes."""
-        length = known.stop - known.first
-        begin, end = max(0, -first), min(length, len(self) - first)
-        for at in range(begin, end):
-            self._left -= 1
-            if self._left < 0 or self[known.first + at] != self[first + at]:
-                return False
-        return begin < end
-
-
 def _best_known(attribution: Attribution, kernels: Sequence[int]) -> _Iteration | None:
     """Return the iteration with most sure kernels, then with most kernels, then the first one."""
     links = attribution.links
@@ -511,16 +499,18 @@ def _best_known(attribution: Attribution, kernels: Sequence[int]) -> _Iteration 
     return _Iteration(number, int(of_number[number][0]), int(of_number[number][-1]) + 1)
 
 
-def _repetitions(row: _Kernels, known: _Iteration, *, backward: bool = False) -> Iterator[tuple[int, int]]:
-    """Yield number and first place of consecutive iterations at equal distances."""
+def _repetitions(
+    repeats: Callable[[int], bool], count: int, known: _Iteration, *, backward: bool
+) -> Iterator[tuple[int, int]]:
+    """Yield number and first place of consecutive iterations at equal distances. ``count``: of all kernels."""
     length, step = known.stop - known.first, -1 if backward else 1
     # What is in no layer lies between two iterations: a solver's kernels, fewer than the layers'.
     for period in range(length, 2 * length):
         at, number = known.first + step * period, known.number + step
-        if not -length < at < len(row):
+        if not -length < at < count:
             return
-        if row.repeats(known, at):
-            while -length < at < len(row) and row.repeats(known, at):
+        if repeats(at):
+            while -length < at < count and repeats(at):
                 yield number, at
                 at, number = at + step * period, number + step
             return
