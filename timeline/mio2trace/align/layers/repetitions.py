@@ -109,15 +109,11 @@ def is_filler(attribution: Attribution, position: int) -> bool:
 
 
 def place_by_recurrence(
-    attribution: Attribution,
-    reference: Sequence[int],
-    target: Sequence[int],
-    passes: Mapping[Direction | None, int],
-    unlaunched: Mapping[LayerKey, int],
+    attribution: Attribution, reference: Sequence[int], target: Sequence[int], passes: Mapping[Direction | None, int]
 ) -> None:
     """Label ``target`` after ``reference``. ``passes``: of ``target``, by direction.
 
-    ``unlaunched``: printed ns of layers without kernels. Writes and fills: alignment-internals.md."""
+    Writes and fills: alignment-internals.md."""
     activities = attribution.profile.activities
     ones, others = [signature(activities[i]) for i in reference], [signature(activities[i]) for i in target]
     pairs = matches(ones, others)
@@ -135,7 +131,7 @@ def place_by_recurrence(
     }
     unsure = {target[j] for j in _ambiguous(ones, others, pairs, keys)}
     shaky = unsure | inherited.keys() | after_missing
-    prepared = prepares(attribution, target, layer_of, matched, shaky, unlaunched)
+    prepared = prepares(attribution, target, layer_of, matched, shaky, attribution.unlaunched())
     placed = {position: (key, position, position in unsure) for position, key in layer_of.items()} | prepared
     for position in target:
         if position in placed:

@@ -281,7 +281,7 @@ def place_before_iterations(attribution: Attribution) -> None:
         reference = attribution.reference(direction)
         if RECURRENCE not in attribution.without and reference:
             passes = dict.fromkeys((*DIRECTIONS, None), pass_)
-            place_by_recurrence(attribution, reference, positions, passes, attribution.unlaunched())
+            place_by_recurrence(attribution, reference, positions, passes)
         # Where each layer's end is printed kernels run for the printing, too.
         if NAME_AND_SIZES not in attribution.without and not any(e.kind == "layer ended" for e in attribution.events):
             place_by_names(attribution, positions, direction, pass_)
@@ -370,7 +370,7 @@ def _place_by_likeness(attribution: Attribution, limit: int) -> None:
     if others > FEW * len(pairs):
         return
     passes = {direction: links.pass_id("warm-up", 0, direction) for direction in (*DIRECTIONS, None)}
-    place_by_recurrence(attribution, reference, range(limit), passes, attribution.unlaunched())
+    place_by_recurrence(attribution, reference, range(limit), passes)
     # What comes before the first kernel that is known may as well be set-up: no line divides them.
     first = pairs[0][1]
     if _is_prepared_as_others(attribution, [place for _, place in pairs]):
