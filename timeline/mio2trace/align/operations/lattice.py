@@ -49,22 +49,25 @@ SEARCHED_QUEUES = 8
 """Calls without a known queue are searched in the largest queues. With more queues no link would be sure."""
 
 
+Key = tuple[int, int]
+"""Of the kernels that one thread launched into one queue: both numbers."""
+Queues = Mapping[Key, Sequence[int]]
+"""Their positions."""
+
+
 def of_streams(
-    profile: Profile,
-    streams: Mapping[tuple[int, int], Sequence[int]],
-    operations: Sequence[Operation],
-    without: frozenset[str],
-) -> dict[tuple[int, int], list[Operation]]:
+    profile: Profile, streams: Queues, operations: Sequence[Operation], without: frozenset[str]
+) -> dict[Key, list[Operation]]:
     """Return the operations that each stream may have: by thread id, buffers, thread, else in all large streams."""
     if len(streams) == 1:
         return {key: list(operations) for key in streams}
     tid_of = {thread.index: thread.tid for thread in profile.threads}
-    by_tid: dict[int | None, list[tuple[int, int]]] = {}
+    by_tid: dict[int | None, list[Key]] = {}
     for key in streams:
         by_tid.setdefault(tid_of.get(key[0]), []).append(key)
     stream_of = {} if BUFFERS in without else _streams_of_buffers(profile, streams)
-    owner: list[tuple[int, int] | None] = []
-    votes: dict[int | None, Counter[tuple[int, int]]] = {}
+    owner: list[Key | None] = []
+    votes: dict[int | None, Counter[Key]] = {}
     for operation in operations:
         claims = {stream_of[address] for _, address in operation.tensors if address in stream_of}
         own = claims.pop() if len(claims) == 1 else None
@@ -78,7 +81,7 @@ def of_streams(
     }
     fullest = _fullest(streams, streams)
     by_tid = {tid: _fullest(keys, streams) for tid, keys in by_tid.items()}
-    of_each: dict[tuple[int, int], list[Operation]] = {key: [] for key in streams}
+    of_each: dict[Key, list[Operation]] = {key: [] for key in streams}
     for operation, own in zip(operations, owner, strict=True):
         if operation.thread is not None and operation.thread in by_tid:
             for key in by_tid[operation.thread]:
@@ -90,10 +93,8 @@ def of_streams(
     return of_each
 
 
-def _streams_of_buffers(
-    profile: Profile, streams: Mapping[tuple[int, int], Sequence[int]]
-) -> dict[int, tuple[int, int] | None]:
-    stream_of: dict[int, tuple[int, int] | None] = {}
+def _streams_of_buffers(profile: Profile, streams: Queues) -> dict[int, Key | None]:
+    stream_of: dict[int, Key | None] = {}
     for key, positions in streams.items():
         for position in positions:
             for address in buffers_among(profile.activities[position].opencl.arguments):
@@ -102,18 +103,16 @@ def _streams_of_buffers(
     return stream_of
 
 
-def _fullest(
-    keys: Iterable[tuple[int, int]], streams: Mapping[tuple[int, int], Sequence[int]]
-) -> list[tuple[int, int]]:
+def _fullest(keys: Iterable[Key], streams: Queues) -> list[Key]:
     most = set(sorted(keys, key=lambda key: -len(streams[key]))[:SEARCHED_QUEUES])
     return [key for key in streams if key in most]
 
 
-def one_stream_each(links: Links, streams: Mapping[tuple[int, int], Sequence[int]]) -> None:
+def one_stream_each(links: Links, streams: Queues) -> None:
     """Doubt operations with kernels in two queues."""
     if len(streams) < 2:
         return
-    keys_of: dict[int, set[tuple[int, int]]] = {}
+    keys_of: dict[int, set[Key]] = {}
     for key, positions in streams.items():
         for position in positions:
             keys_of.setdefault(links.operation_of[position], set()).add(key)
@@ -144,10 +143,6 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
         begin, end = (np.bincount(one, minlength=operations + 1) for one in (np.maximum(first, 0), last + 1))
         reached: list[bool] = (np.cumsum(begin - end)[:-1] > 0).tolist()
         return reached
-
-
-def everywhere(kernels: int, operations: int) -> Windows:
-    return Windows(first=[0] * kernels, last=[operations - 1] * kernels, by="")
 
 
 def by_lines(lines: Sequence[int], operations: Sequence[Operation], axis: Timeline) -> Windows | None:

@@ -32,13 +32,14 @@ from mio2trace.align.operations.lattice import (
     NARROW,
     NEXT,
     WIDE,
+    Key,
     Late,
     Lattice,
+    Queues,
     Width,
     Windows,
     by_lines,
     by_stamps,
-    everywhere,
     of_streams,
     one_stream_each,
     stamped_lines,
@@ -388,8 +389,6 @@ def _doubt_changes(before: Posterior, posterior: Posterior, operations: Sequence
 
 MOST_THREADS = 4
 """Up to this number of threads, all assignments to queues are tried."""
-_Key = tuple[int, int]
-_Queues = Mapping[_Key, Sequence[int]]
 
 
 def link_operations(attribution: Attribution) -> None:
@@ -459,7 +458,7 @@ def _captured(attribution: Attribution) -> dict[int, float]:
 
 
 def _joined(
-    attribution: Attribution, streams: _Queues, of_stream: Mapping[_Key, Sequence[Operation]]
+    attribution: Attribution, streams: Queues, of_stream: Mapping[Key, Sequence[Operation]]
 ) -> Iterator[Stream]:
     """Return each queue with its likely operations, by the most likely assignment of threads."""
     joined = _streams(attribution, streams, of_stream)
@@ -471,7 +470,7 @@ def _joined(
 
 
 def _streams(
-    attribution: Attribution, streams: _Queues, of_stream: Mapping[_Key, Sequence[Operation]]
+    attribution: Attribution, streams: Queues, of_stream: Mapping[Key, Sequence[Operation]]
 ) -> Iterator[Stream]:
     claims = Counter(operation.index for operations in of_stream.values() for operation in operations)
     # Where nothing else is known, each of the queues that may have a call is as likely.
@@ -502,8 +501,8 @@ def _stream(
 
 
 def _queue_of_each_thread(
-    attribution: Attribution, streams: _Queues, joined: Sequence[Stream]
-) -> dict[_Key, list[Operation]] | None:
+    attribution: Attribution, streams: Queues, joined: Sequence[Stream]
+) -> dict[Key, list[Operation]] | None:
     """Return the operations of each queue if each thread of the log fills one, and one assignment is far more likely.
 
     None if ids or buffers decide, or if fewer calls launch then: threads share queues."""
@@ -618,7 +617,8 @@ def _windows(
                 *stamped_lines(attribution.logs, operations, of_lines, of_calls, attribution.stamp_ns),
                 times, slack, host_step_ns=attribution.host_step_ns, late=late,
             )  # fmt: skip
-    return windows or everywhere(len(positions), len(operations))
+    count = len(positions)
+    return windows or Windows(first=[0] * count, last=[len(operations) - 1] * count, by="")
 
 
 def doubt_begun_again(attribution: Attribution) -> None:
