@@ -17,10 +17,12 @@ from mio2trace.align.clocks.axis import (
     HostTimes,
     LogClock,
     Timeline,
-    common_axis,
+    axis_of_lines,
+    axis_of_times,
     host_times,
     line_axis,
     nearest_zone,
+    position_is_order,
     stamp_resolution,
 )
 from mio2trace.align.clocks.relate import keeps_time, relate_clocks, related
@@ -28,7 +30,7 @@ from mio2trace.align.layers.marks import Marked
 from mio2trace.align.layers.net import LayerKey, Net
 from mio2trace.align.links import DOUBTED, NONE, LayerRun, Links
 from mio2trace.align.ranges import MarkedStep, OpenRanges, marked_steps
-from mio2trace.evidence import ORDER, RANGE, Evidence
+from mio2trace.evidence import ORDER, POSITION, RANGE, Evidence
 from mio2trace.kernels import KernelFact
 from mio2trace.model.log import Direction, FrameworkLog
 from mio2trace.model.profile import Profile
@@ -99,8 +101,8 @@ class Attribution(msgspec.Struct, eq=False, dict=True):
         """Relate stamps to the host by the sure links of ``draft``, if nothing better does."""
         clock, unix = self.clock, self.profile.clocks[0].as_unix
         near_ns = MIDDLE_OF_2000_NS if clock is None else clock.near_ns
-        self.fitted = related(self.profile, self.logs, self.operations, draft, near_ns)
-        self.keeps_time = keeps_time(self.profile, self.logs, self.operations, draft)
+        self.fitted = related(self.profile, self.logs, draft, near_ns)
+        self.keeps_time = keeps_time(self.profile, self.logs, draft)
         of_lines = self.fitted.get(False)
         if clock is None or unix is None or of_lines is None or not (self.same_process or self.keeps_time):
             return
@@ -135,11 +137,15 @@ class Attribution(msgspec.Struct, eq=False, dict=True):
 
     @cached_property
     def shared_axis(self) -> Timeline | None:
-        """The log's lines and the activities on one axis. A clock with a large error is not used if there are calls."""
-        clock, times = self.clock, self.times
+        """The log's lines and the activities on one axis: lines if they are in order of execution, else host time.
+
+        A clock with a large error is not used if there are calls."""
+        clock, times, profile = self.clock, self.times, self.profile
         if clock is not None and clock.is_doubtful and self.operations:
             clock = times = None
-        return common_axis(self.profile, self.events, clock, times, self.without, self.notes)
+        if POSITION not in self.without and position_is_order(profile, self.events, clock, self.notes):
+            return axis_of_lines(profile.source, profile.commands.line.tolist(), POSITION)
+        return None if clock is None or times is None else axis_of_times(clock, times)
 
     @cached_property
     def axis(self) -> Timeline | None:
@@ -153,7 +159,7 @@ class Attribution(msgspec.Struct, eq=False, dict=True):
     @cached_property
     def rhythm(self) -> bool | None:
         """Whether the log's stamps keep time with the calls. To be asked for after these are linked."""
-        return self.keeps_time if self.fitted else keeps_time(self.profile, self.logs, self.operations, self.links)
+        return self.keeps_time if self.fitted else keeps_time(self.profile, self.logs, self.links)
 
     def iterations(self) -> int | None:
         """The number of iterations that the logs state, if they agree."""

@@ -91,9 +91,9 @@ class ProcessClock(msgspec.Struct, frozen=True, kw_only=True):
 def relate_processes(profiles: Sequence[Profile]) -> list[ProcessClock | None]:
     """Return the clock of each process; None if nothing relates it."""
     clocks: list[ProcessClock | None] = [ProcessClock(), *[None] * (len(profiles) - 1)]
-    collectives = [list(collectives_of(profile)) for profile in profiles]
     at_once = _at_once(profiles)
-    ways = [_ways(*process) for process in zip(profiles, collectives, at_once, strict=True)]
+    processes = [_Process(*one, [*collectives_of(one[0])]) for one in zip(profiles, at_once, strict=True)]
+    ways = [*map(_ways, processes)]
     with_way: dict[Hashable, list[int]] = {}
     for process, of_process in enumerate(ways):
         for way in of_process:
@@ -106,10 +106,7 @@ def relate_processes(profiles: Sequence[Profile]) -> list[ProcessClock | None]:
         asked.update(ways[side])
         near = {process for way in ways[side] if asked[way] <= MOST_SIDES for process in with_way[way]}
         for other in sorted(process for process in near if clocks[process] is None):
-            clock = _pair(
-                profiles[side], profiles[other], collectives[side], collectives[other],
-                at_once=at_once[side] is not None and at_once[side] == at_once[other],
-            )  # fmt: skip
+            clock = _pair(processes[side], processes[other])
             if clock is not None:
                 if side:  # through another process
                     errors = through.error_ns, clock.error_ns
@@ -121,8 +118,9 @@ def relate_processes(profiles: Sequence[Profile]) -> list[ProcessClock | None]:
     return clocks
 
 
-def _ways(profile: Profile, collectives: Sequence[Collective], at_once: Hashable) -> list[Hashable]:
+def _ways(process: _Process) -> list[Hashable]:
     """Return the properties by which another process may be related to this one."""
+    profile, at_once, collectives = process
     clock = profile.clocks[0]
     ways: list[Hashable] = [("clock", clock.kind, clock.scope)] if clock.scope else []
     if clock.as_unix is not None:
@@ -182,20 +180,13 @@ def _moments(profile: Profile) -> Numbers:
     return found
 
 
-def _pair(
-    profile: Profile,
-    other: Profile,
-    collectives: Sequence[Collective],
-    others: Sequence[Collective],
-    *,
-    at_once: bool,
-) -> ProcessClock | None:
-    clock, of_other = profile.clocks[0], other.clocks[0]
+def _pair(process: _Process, other: _Process) -> ProcessClock | None:
+    clock, of_other = process.profile.clocks[0], other.profile.clocks[0]
     if clock.kind == of_other.kind and clock.scope and clock.scope == of_other.scope:
         what = "time since the boot of one machine" if clock.kind == "boottime" else "one clock"
         return ProcessClock(method=what)
-    bounds = _bounds(collectives, others)
-    count = len(collectives)
+    bounds = _bounds(process.collectives, other.collectives)
+    count = len(process.collectives)
     overlap = f"{count} collectives overlap"
     dated = _by_unix_time(clock, of_other)
     if bounds is not None and (dated is not None or count >= LEAST):
@@ -212,7 +203,7 @@ def _pair(
             return ProcessClock(shift_ns=(least + most) // 2, error_ns=(most - least + 1) // 2, method=overlap)
     if dated is not None:
         return dated
-    if at_once:
+    if process.at_once is not None and process.at_once == other.at_once:
         return ProcessClock(error_ns=None, method="one file, which names no machine; they ran at once")
     return None
 
@@ -228,6 +219,14 @@ def _by_unix_time(clock: Clock, other: Clock) -> ProcessClock | None:
         error_ns=None if None in wrong else unix.error_ns + of_other.error_ns + sum(one or 0 for one in wrong),
         method="Unix time" if clock.unix is None or other.unix is None else "Unix time, read before and after the runs",
     )
+
+
+class _Process(NamedTuple):
+    """``at_once``: the group of its file that ran at the same time, if it names no machine."""
+
+    profile: Profile
+    at_once: Hashable
+    collectives: Sequence[Collective]
 
 
 class Collective(NamedTuple):

@@ -163,7 +163,7 @@ def doubt_of_run(attribution: Attribution) -> str | None:
     is_like = links.has_operations and _explains(profile, links, UNEVEN)
     if clock is not None and clock.is_apart and not by_rhythm and not is_like:
         raise InputError(f"the log and the profile are not of one run: {_APART} (--align order joins them by order)")
-    if by_rhythm is False and is_like and comes_in_blocks(profile, attribution.logs, attribution.operations, links):
+    if by_rhythm is False and is_like and comes_in_blocks(profile, attribution.logs, links):
         by_rhythm = None
     if by_rhythm is not None:
         if by_rhythm:

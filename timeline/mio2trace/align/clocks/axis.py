@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from mio2trace.align.links import NONE, Links, neighbours
 from mio2trace.align.rates import FEW, LANDMARK_EARLY_NS, LINE_NS, WHOLE
-from mio2trace.evidence import BOUNDARY_STAMPS, POSITION, Evidence
+from mio2trace.evidence import BOUNDARY_STAMPS, Evidence
 from mio2trace.model.log import FrameworkLog, LocalTime, LogEvent
 from mio2trace.model.profile import Activity, Profile
 from mio2trace.model.tables import NO, Activities, LayerTimes, Numbers, Pool, added, by_key, in_order_of, present
@@ -620,45 +620,31 @@ def axis_of_lines(source: int, lines: Sequence[int], evidence: Evidence | None) 
     )
 
 
-def common_axis(
-    profile: Profile,
-    events: Sequence[LogEvent],
-    clock: LogClock | None,
-    times: HostTimes | None,
-    without: frozenset[str],
-    notes: Notes,
-) -> Timeline | None:
-    """Return lines if they are in order of execution, else host time if log and activities have it."""
-    if POSITION not in without and _position_is_order(profile, events, clock, notes):
-        return axis_of_lines(profile.source, [activity.line for activity in profile.activities], POSITION)
-    if clock is None or times is None:
-        return None
-    to_host = clock.to_host
+def axis_of_times(clock: LogClock, times: HostTimes) -> Timeline:
+    """Use host time as axis."""
     return Timeline(
         by_line=False,
         evidence=BOUNDARY_STAMPS,
-        event=lambda event: None if event.stamp is None else to_host(event.stamp),
+        event=lambda event: None if event.stamp is None else clock.to_host(event.stamp),
         layers=clock.hosts_of,
         begins=times.called,
         ends=times.own_ends,
     )
 
 
-def _position_is_order(profile: Profile, events: Sequence[LogEvent], clock: LogClock | None, notes: Notes) -> bool:
+def position_is_order(profile: Profile, events: Sequence[LogEvent], clock: LogClock | None, notes: Notes) -> bool:
     """Return whether blocks and log lines are in order of execution (the output was line-buffered)."""
     if not profile.interleaved or not profile.activities:
         return False
     events = [event for event in events if event.source == profile.source and event.stamp is not None]
     if clock is None or not events:
         return True
-    lines = [activity.line for activity in profile.activities]
-    wrong = 0
-    for event, time in zip(events, clock.to_hosts(event.stamp for event in events), strict=True):
-        at = bisect_left(lines, event.line)
-        before = profile.activities[at - 1].host_end_ns if at else None
-        after = profile.activities[at].host_start_ns if at < len(lines) else None
-        wrong += (before is not None and before > time + 1_000_000) or (after is not None and after < time - 1_000_000)
-    if wrong * 20 > len(events):
+    commands, times = profile.commands, np.array([*map(bounded, clock.to_hosts(event.stamp for event in events))])
+    at = np.searchsorted(commands.line, [event.line for event in events])
+    before, after = np.append(commands.host_end_ns, NO)[at - 1], np.append(commands.host_start_ns, NO)[at]
+    is_late = (before != NO) & (before > times + DISORDER_NS)
+    is_early = (after != NO) & (after < times - DISORDER_NS)
+    if (is_late | is_early).sum() * 20 > len(events):
         notes.add("dv/dt blocks and log lines are not in order of execution (buffered): positions not used")
         return False
     return True

@@ -97,36 +97,26 @@ def _own_clock(near_ns: int) -> LogClock:
     return LogClock(offset_ns=0, near_ns=near_ns, residual_ns=0, method="")
 
 
-def keeps_time(
-    profile: Profile, logs: Sequence[FrameworkLog], operations: Sequence[Operation], links: Links
-) -> bool | None:
+def keeps_time(profile: Profile, logs: Sequence[FrameworkLog], links: Links) -> bool | None:
     """Return whether the stamps match the calls that are linked without stamps; None if too few or too coarse."""
-    told = [_told(windows) for _, windows in _each(profile, logs, operations, links)]
+    told = [_told(windows) for _, windows in _each(profile, logs, links)]
     if True in told:
         return True
     return False if False in told else None
 
 
-def comes_in_blocks(
-    profile: Profile, logs: Sequence[FrameworkLog], operations: Sequence[Operation], links: Links
-) -> bool:
+def comes_in_blocks(profile: Profile, logs: Sequence[FrameworkLog], links: Links) -> bool:
     """Return whether calls took more than twice the time between their lines, and `LANDMARK_EARLY_NS` more.
 
     No run prints so: one of the log's streams was buffered."""
-    windows = (window for _, windows in _each(profile, logs, operations, links) for window in windows)
+    windows = (window for _, windows in _each(profile, logs, links) for window in windows)
     return any(one.low - one.high > max(one.took_ns / 2, LANDMARK_EARLY_NS) for one in windows)
 
 
-def related(
-    profile: Profile,
-    logs: Sequence[FrameworkLog],
-    operations: Sequence[Operation],
-    links: Links,
-    near_ns: int = MIDDLE_OF_2000_NS,
-) -> dict[bool, LogClock]:
+def related(profile: Profile, logs: Sequence[FrameworkLog], links: Links, near_ns: int) -> dict[bool, LogClock]:
     """Return the clocks of the log's lines (False) and of stamps of calls (True), if sure links allow one offset."""
     clocks: dict[bool, LogClock] = {}
-    for is_of_calls, windows in _each(profile, logs, operations, links, links.operation_unsure, near_ns):
+    for is_of_calls, windows in _each(profile, logs, links, links.operation_unsure, near_ns):
         if is_of_calls in clocks or len(windows) < FEWEST or (exact := agreed(windows)) is None or exact[1] == inf:
             continue
         low, high = exact
@@ -153,7 +143,6 @@ def agreed(windows: Sequence[Window]) -> tuple[float, float] | None:
 def _each(
     profile: Profile,
     logs: Sequence[FrameworkLog],
-    operations: Sequence[Operation],
     links: Links,
     leaving_out: Set[int] = frozenset(),
     near_ns: int = MIDDLE_OF_2000_NS,
@@ -162,6 +151,7 @@ def _each(
     spans = _spans(profile, links, leaving_out)
     streams = len(np.unique(profile.commands.thread[profile.commands.is_kernel]))
     host, own_clock = host_resolution(profile), _own_clock(near_ns)
+    operations = links.operations
     sources = {operation.source for operation in operations} - {log.source for log in logs}
     for one in [*logs, *(FrameworkLog(source=source) for source in sources)]:
         own = [operation for operation in operations if operation.source == one.source]
@@ -320,14 +310,7 @@ def relate_clocks(
     if unix is None:
         return None  # a clock that counts from the boot tells no date: nothing relates a log's stamps to it
     dated = _Dated(profile, unix)
-    try:
-        clock = _relate(dated, logs, marked, notes, operations, same_run, host_step_ns)
-    except InputError:
-        if profile.clocks[0].kind == "unix":
-            raise
-        # Such a profile is of no date by itself: it goes on without a clock, as one that nobody read clocks beside.
-        notes.add("the log's stamps contradict the clocks that were read during the run: these clocks are not used")
-        return None
+    clock = _relate(dated, logs, marked, notes, operations, same_run, host_step_ns)
     if clock is not None and _lie_in_calls(dated, logs, operations, clock, host_step_ns):
         notes.add(_WAS_SET)
         return None
@@ -399,7 +382,12 @@ def _relate(
     cut_off = _cut_off(profile, logs, clock, marked, early, notes)
     if cut_off is not None:
         return cut_off
-    if not -LANDMARK_LATE_NS <= clock.residual_ns <= late:
+    is_far = not -LANDMARK_LATE_NS <= clock.residual_ns <= late
+    if is_far and profile.profile.clocks[0].kind != "unix":
+        # Such a profile is of no date by itself: it goes on without a clock, as one that nobody read clocks beside.
+        notes.add("the log's stamps contradict the clocks that were read during the run: these clocks are not used")
+        return None
+    if is_far:
         # What is wrong with the files may be why: a profile that is cut off, above all.
         problems = "".join(f"; {note}" for note in notes.problems[:2])
         raise InputError(
