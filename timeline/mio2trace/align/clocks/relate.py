@@ -309,9 +309,9 @@ def relate_clocks(
     unix = profile.clocks[0].as_unix
     if unix is None:
         return None  # a clock that counts from the boot tells no date: nothing relates a log's stamps to it
-    dated = _Dated(profile, unix)
-    clock = _relate(dated, logs, marked, notes, operations, same_run, host_step_ns)
-    if clock is not None and _lie_in_calls(dated, logs, operations, clock, host_step_ns):
+    run = _Run(profile, unix, logs, operations, marked, host_step_ns)
+    clock = _relate(run, notes, same_run=same_run)
+    if clock is not None and _lie_in_calls(run, clock):
         notes.add(_WAS_SET)
         return None
     if clock is None or unix == UnixTime():
@@ -319,12 +319,20 @@ def relate_clocks(
     return msgspec.structs.replace(clock, host_ns=unix.offset_ns, error_ns=clock.error_ns + unix.error_ns)
 
 
-class _Dated:
-    """A profile with Unix time. ``first_ns``, ``last_ns``: begin of its first call and end of its last one."""
+class _Run(msgspec.Struct, eq=False, dict=True):
+    """A profile with Unix time, and what may relate a log's stamps to it.
 
-    def __init__(self, profile: Profile, unix: UnixTime) -> None:
-        self.profile, self.unix = profile, unix
-        self.first_ns, self.last_ns = host_span(profile)
+    ``first_ns``, ``last_ns``: begin of its first call and end of its last one."""
+
+    profile: Profile
+    unix: UnixTime
+    logs: Sequence[FrameworkLog]
+    operations: Sequence[Operation]
+    marked: Marked | None
+    host_step_ns: int
+
+    def __post_init__(self) -> None:
+        self.first_ns, self.last_ns = host_span(self.profile)
 
     @cached_property
     def went_back(self) -> bool:
@@ -340,29 +348,21 @@ class _Dated:
         return [end + self.unix.offset_ns for ends in last for end in ends]
 
 
-def _relate(
-    profile: _Dated,
-    logs: Sequence[FrameworkLog],
-    marked: Marked | None,
-    notes: Notes,
-    operations: Sequence[Operation],
-    same_run: bool,
-    host_step_ns: int,
-) -> LogClock | None:
-    landmark = _landmark(profile, logs, marked, notes)
+def _relate(run: _Run, notes: Notes, *, same_run: bool) -> LogClock | None:
+    landmark = _landmark(run, notes)
     if landmark is None:
         return None
-    clock, late = landmark
-    step = max(stamp_resolution(logs), host_resolution(profile.profile), host_step_ns)
-    early = LANDMARK_EARLY_NS + (step if step > STAMP_NS else 0) + profile.unix.error_ns
-    if _goes_back(profile, logs, clock) or _was_set(profile, logs, operations, clock):
+    (clock, late), marked = landmark, run.marked
+    step = max(stamp_resolution(run.logs), host_resolution(run.profile), run.host_step_ns)
+    early = LANDMARK_EARLY_NS + (step if step > STAMP_NS else 0) + run.unix.error_ns
+    if _goes_back(run, clock) or _was_set(run, clock):
         notes.add(_WAS_SET)
         return None
-    for log in logs:
+    for log in run.logs:
         if marked is None:
             break
         lines, times, _ = _own_clock(clock.near_ns).stamped(log)
-        bounds = [*_by_marks(log, marked, StampedLines(lines, times, step), profile.unix)]
+        bounds = [*_by_marks(log, marked, StampedLines(lines, times, step), run.unix)]
         exact = agreed(bounds) if bounds else None
         if exact is not None and (marked.same_run or _is_near(*exact)):
             bounded = _bounded(int(exact[0]), int(exact[1]), clock, notes)
@@ -372,18 +372,18 @@ def _relate(
     if same_run:
         # Of one run, however late or early: links tell the rest.
         is_near = -early <= clock.residual_ns <= LANDMARK_EARLY_NS
-        if is_near or _cut_off(profile, logs, clock, marked, early, Notes()) is not None:
+        if is_near or _cut_off(run, clock, early, Notes()) is not None:
             return clock
         return msgspec.structs.replace(clock, error_ns=abs(clock.residual_ns))
     if clock.error_ns:
         # Marks would go with any run of the program whose clock is off by as much.
         notes.add("the clock may be wrong, or the log is of another run: links have low confidence")
         return clock
-    cut_off = _cut_off(profile, logs, clock, marked, early, notes)
+    cut_off = _cut_off(run, clock, early, notes)
     if cut_off is not None:
         return cut_off
     is_far = not -LANDMARK_LATE_NS <= clock.residual_ns <= late
-    if is_far and profile.profile.clocks[0].kind != "unix":
+    if is_far and run.profile.clocks[0].kind != "unix":
         # Such a profile is of no date by itself: it goes on without a clock, as one that nobody read clocks beside.
         notes.add("the log's stamps contradict the clocks that were read during the run: these clocks are not used")
         return None
@@ -395,10 +395,10 @@ def _relate(
             f"{clock.residual_ns / 1e9:+.3f} s in the best time zone; "
             "expected -2 to +{:g} s (--align order joins them by order alone){}".format(late / 1e9, problems)
         )
-    is_later = marked is None and step <= STAMP_NS and _iterations_are_later(profile, logs, clock)
+    is_later = marked is None and step <= STAMP_NS and _iterations_are_later(run, clock)
     if is_later or clock.residual_ns < -early:
         error = max(LANDMARK_EARLY_NS + 1, abs(clock.residual_ns))
-        return msgspec.structs.replace(clock, error_ns=error, is_apart=not ran_at_once(profile.profile, logs))
+        return msgspec.structs.replace(clock, error_ns=error, is_apart=not ran_at_once(run.profile, run.logs))
     # Nothing tells whether the host was busy until the line came, or the clocks differ by that.
     return clock if clock.residual_ns <= early else msgspec.structs.replace(clock, error_ns=clock.residual_ns)
 
@@ -416,11 +416,9 @@ def ran_at_once(profile: Profile, logs: Sequence[FrameworkLog]) -> bool:
     return False
 
 
-def _cut_off(
-    profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock, marked: Marked | None, early: int, notes: Notes
-) -> LogClock | None:
+def _cut_off(run: _Run, clock: LogClock, early: int, notes: Notes) -> LogClock | None:
     """Return the clock, with a note, if the log or the profile ends before the other."""
-    first, last = profile.first_ns, profile.last_ns
+    first, last, logs, marked = run.first_ns, run.last_ns, run.logs, run.marked
     if first is None or last is None:
         return None
     begins, ends = clock.to_hosts(log.first_stamp for log in logs), clock.to_hosts(log.last_stamp for log in logs)
@@ -433,26 +431,26 @@ def _cut_off(
     if marked is None and clock.residual_ns > early and _is_in_warm_up(first, last, logs, clock):
         notes.add("profile that ends in the warm-up: links have low confidence, because it may be of another run")
         return msgspec.structs.replace(clock, error_ns=clock.residual_ns)
-    is_later = clock.residual_ns > LANDMARK_LATE_NS or (marked is None and _iterations_are_later(profile, logs, clock))
+    is_later = clock.residual_ns > LANDMARK_LATE_NS or (marked is None and _iterations_are_later(run, clock))
     if is_later and begins and ends and min(begins) < first < last < max(ends):
         notes.remark("profile that begins after the log and ends before it")
         return clock
     return None
 
 
-def _was_set(profile: _Dated, logs: Sequence[FrameworkLog], operations: Sequence[Operation], clock: LogClock) -> bool:
+def _was_set(run: _Run, clock: LogClock) -> bool:
     """Return whether between two lines, further apart than the profile is long, more ran than their calls launch."""
-    first, last = profile.first_ns, profile.last_ns
+    first, last = run.first_ns, run.last_ns
     if first is None or last is None:
         return False
-    for log in logs:
+    for log in run.logs:
         lines, times = _by_line(*clock.stamped(log)[:2])
-        own = [operation for operation in operations if operation.source == log.source]
+        own = [operation for operation in run.operations if operation.source == log.source]
         apart = np.abs(np.diff(times)) > last - first
         for place in np.flatnonzero(apart & (lines[:-1] > (own[0].line if own else NEVER))).tolist():
             before, after = lines[place : place + 2].tolist()
             from_ns, to_ns = sorted(times[place : place + 2].tolist())
-            commands, offset = profile.profile.commands, profile.unix.offset_ns - clock.host_ns
+            commands, offset = run.profile.commands, run.unix.offset_ns - clock.host_ns
             starts = commands.host_start_ns[commands.is_kernel].tolist()
             count = sum(start != NO and from_ns < start + offset < to_ns for start in starts)
             phases = Counter(operation.phase for operation in own if before < operation.line < after)
@@ -506,16 +504,15 @@ def _lacks_its_last_iteration(last: int, logs: Sequence[FrameworkLog], clock: Lo
     return False
 
 
-def _iterations_are_later(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
+def _iterations_are_later(run: _Run, clock: LogClock) -> bool:
     """Return whether all iterations of the log come after the profile: another run."""
     begins = [
         clock.to_host(event.stamp) - event.duration_ns
-        for log in logs
+        for log in run.logs
         for event in log.events
         if event.kind == "iteration" and event.stamp is not None and event.duration_ns is not None
     ]
-    last = profile.last_ns
-    return bool(begins) and last is not None and min(begins) - LANDMARK_EARLY_NS > last
+    return bool(begins) and run.last_ns is not None and min(begins) - LANDMARK_EARLY_NS > run.last_ns
 
 
 def _is_in_warm_up(first: int, last: int, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
@@ -542,10 +539,9 @@ def _ends_early(first: int, logs: Sequence[FrameworkLog], clock: LogClock) -> bo
     return bool(ends) and all(end is None or first <= end for end in ends)
 
 
-def _landmark(
-    profile: _Dated, logs: Sequence[FrameworkLog], marked: Marked | None, notes: Notes
-) -> tuple[LogClock, int] | None:
+def _landmark(run: _Run, notes: Notes) -> tuple[LogClock, int] | None:
     """Return a clock by a landmark, and how late the landmark may come in the log."""
+    logs, marked, last = run.logs, run.marked, run.last_ns
     iterations = [e for log in logs for e in log.events if e.kind == "iteration" and e.stamp is not None]
     if marked is not None and iterations:
         by_number = {event.number: event for event in iterations}
@@ -555,10 +551,9 @@ def _landmark(
                 event = by_number.get(number)
                 lasted = 0 if word == "end" or event is None else event.duration_ns or None
                 if event is not None and event.stamp is not None and mark.host_ns is not None and lasted is not None:
-                    ended_ns = mark.host_ns + lasted + profile.unix.offset_ns
+                    ended_ns = mark.host_ns + lasted + run.unix.offset_ns
                     name = f"the {word} of iteration {number} in the log and its timer mark"
                     return log_clock(event.stamp, ended_ns, name), LANDMARK_LATE_NS
-    last = profile.last_ns
     if last is None:
         return None
     if iterations:
@@ -567,7 +562,7 @@ def _landmark(
         what = "the log's last iteration and the last enqueue"
         clocks = [log_clock(stamp, last, what)]
         if clocks[0].residual_ns < -LANDMARK_EARLY_NS:  # another thread may have gone on
-            clocks += [log_clock(stamp, at, f"{what} of a queue") for at in profile.ends_ns()]
+            clocks += [log_clock(stamp, at, f"{what} of a queue") for at in run.ends_ns()]
         likely = [clock for clock in clocks if clock.residual_ns >= -LANDMARK_EARLY_NS] or clocks
         return min(likely, key=lambda clock: abs(clock.residual_ns)), LANDMARK_LATE_NS
     stamped = [(times, log.times.take(rows)) for log in logs for times, rows in (in_order(log.times),) if len(rows)]
@@ -587,11 +582,11 @@ def _landmark(
     return None
 
 
-def _goes_back(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
+def _goes_back(run: _Run, clock: LogClock) -> bool:
     """Return whether a thread's stamps go back, unless the host's clock was set back for log and profile alike."""
-    if profile.went_back:
+    if run.went_back:
         return False
-    for log in logs:
+    for log in run.logs:
         for _, lines, times in _by_thread(log, clock):
             order = np.argsort(lines, kind="stable")
             if (np.diff(times[order[lines[order] != 0]]) < -LINE_NS).any():
@@ -606,23 +601,21 @@ def _by_thread(log: FrameworkLog, clock: LogClock) -> Iterator[tuple[int | None,
         yield threads.values[code], lines[rows], times[rows]
 
 
-def _lie_in_calls(
-    dated: _Dated, logs: Sequence[FrameworkLog], operations: Sequence[Operation], clock: LogClock, host_step_ns: int
-) -> bool:
+def _lie_in_calls(run: _Run, clock: LogClock) -> bool:
     """Return whether a thread printed lines, by their stamps, while it was inside a call of each queue."""
-    profile, unix = dated.profile, dated.unix
-    if clock.is_doubtful or dated.went_back:
+    profile, unix = run.profile, run.unix
+    if clock.is_doubtful or run.went_back:
         return False
     printed: dict[int | None, list[Numbers]] = {}
-    for log in logs:
+    for log in run.logs:
         for thread, _, times in _by_thread(log, clock):
             printed.setdefault(thread, []).append(times)
-    for one in operations:
+    for one in run.operations:
         if one.stamp is not None:
             printed.setdefault(one.thread, []).append(np.array([bounded(clock.to_host(one.stamp))]))
     away = LINE_NS + clock.error_ns + unix.error_ns
-    after = away + max(host_step_ns, host_resolution(profile))
-    before = away + stamp_resolution(logs)
+    after = away + max(run.host_step_ns, host_resolution(profile))
+    before = away + stamp_resolution(run.logs)
     commands = profile.commands
     begins, ends = commands.host_start_ns + after, commands.host_end_ns - before
     is_long = (commands.host_start_ns != NO) & (commands.host_end_ns != NO) & (begins < ends)

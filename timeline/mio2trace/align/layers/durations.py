@@ -36,6 +36,7 @@ from mio2trace.align.rates import (
 from mio2trace.evidence import DURATIONS
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity
+from mio2trace.model.tables import Activities
 
 LIMIT_NATS = -ln(1 - SURE)
 """An answer with this additional cost is as unlikely as a wrong sure link."""
@@ -513,9 +514,10 @@ _Answer = tuple[int, list[Window], Cut, float]
 
 
 class _Row:
-    def __init__(self, signatures: Sequence[Hashable]) -> None:
-        self.signatures = signatures
-        self._left = COMPARED_EACH * len(signatures)
+    def __init__(self, commands: Activities) -> None:
+        self.signatures = [signature(activity) for activity in commands]
+        self.begins, self.ends = commands.start_ns.tolist(), commands.end_ns.tolist()
+        self._left = COMPARED_EACH * len(commands)
 
     def __len__(self) -> int:
         return len(self.signatures)
@@ -585,13 +587,12 @@ def _ways(attribution: Attribution) -> list[list[_Bounds]]:
         return []
     if min(length for _, length in lasted) <= TOLERANCE_NS:
         return []  # bounds are no sharper than that
-    begins, ends = (one.tolist() for one in times)
     claimed = sum(layer.printed_ns(direction) or 0 for layer, direction in attribution.net.execution_order())
     # What no layer claims may have passed behind the last activity, or before the first.
     unclaimed = max(0, sum(length for _, length in lasted) // len(lasted) - claimed) + TOLERANCE_NS
-    row = _Row([signature(activity) for activity in commands])
+    row = _Row(commands)
     stops = range(len(row), max(0, len(row) - _MOST_BEHIND), -1)
-    found = [one for stop in stops if (one := _windows(row, begins, ends, lasted, unclaimed, stop)) is not None]
+    found = [one for stop in stops if (one := _windows(row, lasted, unclaimed, stop)) is not None]
     most = max((alike for *_, alike in found), default=0)
     # What comes again tells it; else it ended with what the profile ends with, or before its results were read.
     last = 1 + int(np.flatnonzero(commands.is_kernel).max(initial=-1))
@@ -600,15 +601,9 @@ def _ways(attribution: Attribution) -> list[list[_Bounds]]:
     return [*ways, at_end] if at_end else ways
 
 
-def _windows(
-    row: _Row,
-    begins: Sequence[int],
-    ends: Sequence[int],
-    lasted: Sequence[tuple[int, int]],
-    unclaimed: int,
-    stop: int,
-) -> _Bounds | None:
+def _windows(row: _Row, lasted: Sequence[tuple[int, int]], unclaimed: int, stop: int) -> _Bounds | None:
     """Return each iteration's activities if the last one ends before ``stop``; None if the profile is too short."""
+    begins, ends = row.begins, row.ends
     found: list[Window] = []
     bounded = in_all = 0
     for number, length in reversed(lasted):
