@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from benchmarks.score import load, score
 from mio2trace.align import NONE, Links, align
+from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers import durations
-from mio2trace.align.layers.net import NetLayerSpec
+from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.conversion import convert
-from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity
 from mio2trace.notes import Notes
-from tests.records import enqueued, with_opencl
+from tests.records import enqueued, opencl_profile, with_opencl
 from tests.synthetic_run import MS, US, Kernel, Layer, Run, make_run, random_net
 
 seeds = st.integers(0, 2**32 - 1).map(Random)
@@ -341,10 +341,12 @@ def test_bounds_that_leave_everything_open_are_not_searched() -> None:
         for at in range(700)
     ]
     window = durations.Window(iteration=1, start_ns=-1000 * MS, end_ns=1000 * MS, positions=range(700))
-    assert durations.fit(enqueues, [window], layers_of(20 * US)) is None
+    assert durations.fit(attributed(enqueues, 20 * US), [window], durations.on_host) is None
     narrow = durations.Window(iteration=1, start_ns=0, end_ns=7 * MS, positions=range(700))
-    assert durations.fit(enqueues, [narrow], layers_of(100 * US)) is not None
+    assert durations.fit(attributed(enqueues, 100 * US), [narrow], durations.on_host) is not None
 
 
-def layers_of(each_ns: int) -> list[tuple[NetLayerSpec, Direction]]:
-    return [(NetLayerSpec(index=at, layer=f"l{at}", forward_ns=each_ns), "forward") for at in range(70)]
+def attributed(enqueues: list[Activity], each_ns: int) -> Attribution:
+    profile = msgspec.structs.replace(opencl_profile(source=0, records=0), activities=tuple(enqueues))
+    layers = tuple(NetLayerSpec(index=at, layer=f"l{at}", forward_ns=each_ns) for at in range(70))
+    return Attribution(profile, Notes(), net=Net(layers=layers))

@@ -92,20 +92,13 @@ def on_device(activity: Activity) -> tuple[int | None, int | None]:
     return activity.start_ns, activity.end_ns
 
 
-def fit(
-    activities: Sequence[Activity],
-    windows: Sequence[Window],
-    order: Sequence[tuple[NetLayerSpec, Direction]],
-    error_ns: int = 0,
-    iterations: int = 0,
-    spans: Spans = on_host,
-    *,
-    may_go_on: bool = False,
-) -> Cut | None:
-    """Cut the windows' activities into the layers of ``order``; None if nothing fits.
+def fit(attribution: Attribution, windows: Sequence[Window], spans: Spans, *, may_go_on: bool = False) -> Cut | None:
+    """Cut the windows' activities into the layers; None if nothing fits.
 
-    ``error_ns``: the error of ``spans``. ``iterations``: how many iterations the printed means cover (0: unknown).
     ``may_go_on``: activities behind the last layer may have none."""
+    activities, order = attribution.profile.activities, attribution.net.execution_order()
+    iterations = iterations_printed(attribution)
+    error_ns = attribution.host_error_ns if spans is on_host else 0
     windows = [window for window in windows if window.positions]
     if not windows or not order:
         return None
@@ -379,13 +372,11 @@ def place_by_durations(attribution: Attribution) -> None:
         return  # marks bound all iterations
     net, links = attribution.net, attribution.links
     windows = [w for w in _stamped_windows(attribution) if all(links.run_of[p] == NONE for p in w.positions)]
-    order = net.execution_order()
     if any(layer.forward_ns is None and layer.backward_ns is None for layer in net.layers):
         return
-    activities, printed = attribution.profile.activities, iterations_printed(attribution)
-    cut = fit(activities, windows, order, attribution.host_error_ns, printed)
+    cut = fit(attribution, windows, on_host)
     if cut is None:
-        if order and any(window.positions for window in windows):
+        if net.layers and any(window.positions for window in windows):
             attribution.notes.add("printed layer times do not fit the enqueues of the iterations: not used")
         return
     place(attribution, windows, cut, of_these_iterations(attribution, windows))
@@ -562,11 +553,9 @@ def _best(attribution: Attribution, bounds: Sequence[_Bounds]) -> _Answer | None
 def _answer(attribution: Attribution, bounds: Sequence[_Bounds], *, may_go_on: bool) -> _Answer | None:
     """Return the best cut that fits. ``may_go_on``: activities behind the last layer may have none."""
     answers = []
-    activities, order = attribution.profile.activities, attribution.net.execution_order()
     for windows, likely, _ in bounds:
-        iterations = iterations_printed(attribution)
-        cut = fit(activities, windows, order, iterations=iterations, spans=on_device, may_go_on=may_go_on)
-        if cut is None or len(cut.layer_of) < EXPLAINED * len(activities):
+        cut = fit(attribution, windows, on_device, may_go_on=may_go_on)
+        if cut is None or len(cut.layer_of) < EXPLAINED * len(attribution.profile.activities):
             continue  # a short time at the end of another run's profile has a few kernels, too
         # Of kernels in their own layers none has another layer's name.
         if cut.misfit_ns <= TOLERANCE_NS and cut.cost_ns - cut.misfit_ns < DOUBT_NS:

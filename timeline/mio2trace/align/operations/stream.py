@@ -17,7 +17,6 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.operations.chances import (
     Habits,
-    Kind,
     Posterior,
     Rates,
     ahead,
@@ -161,6 +160,7 @@ class Stream(msgspec.Struct, eq=False, dict=True):
 
     def __post_init__(self) -> None:
         self.operations = self.likelihood.operations
+        self._kinds = kinds_of(self.operations, self.likelihood.class_of)
 
     @property
     def result(self) -> Posterior:
@@ -242,14 +242,13 @@ class Stream(msgspec.Struct, eq=False, dict=True):
     def solve(self) -> Posterior:
         """Search narrowly; if doubt remains, learn rates and habits for wider searches."""
         rates = Rates.before(entered=self.likelihood.entered)
-        kinds = kinds_of(self.operations, self.likelihood.class_of)
-        posterior = self._posterior(rates, kinds, NARROW)
+        posterior = self._posterior(rates, NARROW)
         is_vague = posterior.states > max(TOO_VAGUE, NARROW.states * len(self.positions) // 3)
         may_be_wide = self.windows.by != POSITION and len(self.positions) <= TOO_MANY and not is_vague
         repeats = RECURRENCE not in self.without
         if may_be_wide and self._leaves_a_row(posterior):
             # What is learned from a way that took other calls makes it likelier yet.
-            posterior = posterior.mixed(self._posterior(rates, kinds, AHEAD, None, posterior))
+            posterior = posterior.mixed(self._posterior(rates, AHEAD, None, posterior))
         before, habits, moved = posterior, None, False
         for number in range(ROUNDS):
             wide = may_be_wide and (self.leaves_calls(posterior) or bool(self._left(posterior).any()))
@@ -258,11 +257,11 @@ class Stream(msgspec.Struct, eq=False, dict=True):
             if number and set(posterior.operation) == {NONE}:
                 break  # nothing is linked, so there is nothing to learn
             rates, habits = (
-                rates.learned(posterior, kinds, self._elsewhere()),
+                rates.learned(posterior, self._kinds, self._elsewhere()),
                 Habits(self.likelihood, posterior, rows=repeats and number > 0),
             )
             before = posterior
-            posterior = self._posterior(rates, kinds, WIDE if wide else NARROW, habits, before)
+            posterior = self._posterior(rates, WIDE if wide else NARROW, habits, before)
             if wide:
                 moved |= posterior.operation != before.operation
                 if number and posterior.is_like(before):
@@ -271,7 +270,7 @@ class Stream(msgspec.Struct, eq=False, dict=True):
             habits = habits or Habits(self.likelihood, posterior, rows=False)
             for _ in range(ROUNDS):
                 left = posterior.operation.count(NONE)
-                posterior = posterior.mixed(self._posterior(rates, kinds, AHEAD, habits, posterior))
+                posterior = posterior.mixed(self._posterior(rates, AHEAD, habits, posterior))
                 if left < posterior.operation.count(NONE) + LONG_ROW:
                     break  # what more calls launched tells better how far to look
         _doubt_changes(before, posterior, self.operations)
@@ -317,15 +316,10 @@ class Stream(msgspec.Struct, eq=False, dict=True):
         return False
 
     def _posterior(
-        self,
-        rates: Rates,
-        kinds: Sequence[Kind],
-        width: Width,
-        habits: Habits | None = None,
-        before: Posterior | None = None,
+        self, rates: Rates, width: Width, habits: Habits | None = None, before: Posterior | None = None
     ) -> Posterior:
         """``before``: an earlier posterior."""
-        likelihood = self.likelihood
+        likelihood, kinds = self.likelihood, self._kinds
         holed = [likelihood.is_holed(place) for place in range(len(self.operations))]
         chances = chances_of(rates, kinds, self._elsewhere(), holed)
         chances.habits = habits
