@@ -7,10 +7,10 @@ import datetime
 import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner, Result
@@ -19,9 +19,10 @@ from mio2trace.align import Alignment, LayerRun, Links, Net
 from mio2trace.align.layers.net import NetLayerSpec
 from mio2trace.cli import cli
 from mio2trace.kernels.facts import MAIN, KernelFact
-from mio2trace.measures import Measures
+from mio2trace.measures import LayerKey, Measures
 from mio2trace.measures.cost import Cost
 from mio2trace.model.choices import Gemm
+from mio2trace.model.tables import plain
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import Phase
 from tests.conftest import ROOT, shared_folder
@@ -313,18 +314,46 @@ def joined(
     )  # fmt: skip
 
 
+class Ran(NamedTuple):
+    """One execution of a layer."""
+
+    iteration: int | None
+    kernels: int
+    kernel_ns: int | None
+    copy_ns: int | None
+    host_ns: int | None
+    launch_overhead_ns: int | None
+    host_by: str
+    flop: int | None
+    flop_by: str
+    layer_by: Mapping[str, int]
+
+
+def executions_of(measures: Measures) -> dict[LayerKey, list[Ran]]:
+    """Each execution of each layer, in order."""
+    made = measures.executions
+    work = [*made.work.each()]
+    columns = (
+        *(plain(of) for of in (made.iteration, made.kernels, made.kernel_ns, made.copy_ns, made.host_ns)),
+        plain(made.launch_overhead_ns), made.host_by.each(), (one.flop for one in work), (one.flop_by for one in work),
+        made.layer_by.each(),
+    )  # fmt: skip
+    rows = [Ran(*cells) for cells in zip(*columns, strict=True)]
+    return {key: [rows[at] for at in own.tolist()] for key, own in made.rows.items()}
+
+
 def test_a_layer_has_no_kernels_only_where_every_kernel_has_a_layer() -> None:
-    whole = Measures(joined([("k", "a"), ("k", "c")])).executions
-    assert {key[1]: found[0].cost.kernels for key, found in whole.items()} == {"a": 1, "b": 0, "c": 1}
-    loose = Measures(joined([("k", "a"), ("k", None), ("k", "c")])).executions
-    assert {key[1]: found[0].cost.kernels for key, found in loose.items()} == {"a": 1, "c": 1}
+    whole = executions_of(Measures(joined([("k", "a"), ("k", "c")])))
+    assert {key[1]: found[0].kernels for key, found in whole.items()} == {"a": 1, "b": 0, "c": 1}
+    loose = executions_of(Measures(joined([("k", "a"), ("k", None), ("k", "c")])))
+    assert {key[1]: found[0].kernels for key, found in loose.items()} == {"a": 1, "c": 1}
 
 
 def test_host_time_by_calls_and_launch_overhead() -> None:
     """From the first argument's setting to the end of the last call, less what ran on the device."""
-    (found,) = Measures(joined([("k", "a"), ("k", "a"), ("k", "b")])).executions[0, "a", "forward"]
-    assert (found.cost.host_ns, found.cost.host_by) == (1500 + 100, "calls")
-    assert (found.cost.kernel_ns, found.cost.copy_ns, found.cost.launch_overhead_ns) == (20, 0, 1580)
+    (found,) = executions_of(Measures(joined([("k", "a"), ("k", "a"), ("k", "b")])))[0, "a", "forward"]
+    assert (found.host_ns, found.host_by) == (1500 + 100, "calls")
+    assert (found.kernel_ns, found.copy_ns, found.launch_overhead_ns) == (20, 0, 1580)
     assert found.layer_by == {"recurrence": 2}
 
 
@@ -346,8 +375,8 @@ def test_work_is_known_of_all_or_not_told() -> None:
         ("fill", "c"),
     ]
     facts = {0: gemm, 1: MAIN, 3: gemm, 4: MAIN, 5: KernelFact(role="fill")}
-    found = Measures(joined(kernels, facts)).executions
-    assert {key[1]: (ran.cost.flop, ran.cost.flop_by) for key, (ran,) in found.items()} == {
+    found = executions_of(Measures(joined(kernels, facts)))
+    assert {key[1]: (ran.flop, ran.flop_by) for key, (ran,) in found.items()} == {
         "a": (48, "gemm"), "b": (None, "gemm"), "c": (None, ""),
     }  # fmt: skip
 
@@ -365,7 +394,7 @@ def test_work_of_an_operation_counts_once() -> None:
     alignment = joined(kernels, facts, operations)
     for index, positions in enumerate(((0, 1), (3,), (4,))):
         alignment.links.give_operation(positions, index, "buffers")
-    found = Measures(alignment).executions
-    assert {key[1]: (ran.cost.flop, ran.cost.flop_by) for key, (ran,) in found.items()} == {
+    found = executions_of(Measures(alignment))
+    assert {key[1]: (ran.flop, ran.flop_by) for key, (ran,) in found.items()} == {
         "a": (1048, "operation, gemm"), "b": (500, "operation"), "c": (None, ""),
     }  # fmt: skip

@@ -43,7 +43,7 @@ from tests.conftest import ROOT, Engine, shared_folder
 from tests.kineto_files import FIRST_US, trace
 from tests.kineto_files import row as event_of
 from tests.records import made_operation
-from tests.test_layers_report import joined
+from tests.test_layers_report import executions_of, joined
 
 NS = Unit("ns")
 SAMPLES = shared_folder() / "samples"
@@ -140,10 +140,10 @@ def test_each_time_that_a_layer_ran(name: str) -> None:
     by_layer = kernel_tables.by_layer(asked.measures, NS).rows
     assert sums([row for row in by_layer if "layer" in row], key, "count", "p3_p2_sum_ns") == true
     measured = {
-        (layer[0], layer[2], ran.iteration): (ran.cost.kernels, ran.cost.kernel_ns)
-        for layer, all_of in asked.measures.executions.items()
+        (layer[0], layer[2], ran.iteration): (ran.kernels, ran.kernel_ns)
+        for layer, all_of in executions_of(asked.measures).items()
         for ran in all_of
-        if ran.cost.kernels
+        if ran.kernels
     }
     assert measured == true
     rows = kernel_tables.enqueue_table(asked.measures.alignment.profile, NS, asked.measures.alignment).rows
@@ -296,7 +296,7 @@ def test_part_of_the_work_is_no_work() -> None:
     alignment = joined([("Xgemm", "a"), ("Xgemm", "b"), ("XgemmDirectNN", "b")], {0: GEMM, 1: GEMM, 2: MAIN})
     assert {layer["name"]: layer.get("flop") for layer in drawn(alignment, "layer")} == {"a": 48, "b": None}
     assert [made.get("flop") for made in drawn(alignment, "pass")] == [None]
-    assert {of[1]: ran[0].cost.flop for of, ran in Measures(alignment).executions.items()} == {
+    assert {of[1]: ran[0].flop for of, ran in executions_of(Measures(alignment)).items()} == {
         "a": 48, "b": None, "c": None,
     }  # fmt: skip
 
@@ -306,7 +306,7 @@ def test_a_search_does_no_work_of_its_layer() -> None:
     alignment = joined([("Xgemm", "a"), ("Xgemm", "a")], {0: GEMM, 1: GEMM}, [operation(0, "find", None)])
     alignment.links.give_operation((0,), 0, "buffers")
     (layer,) = drawn(alignment, "layer")
-    assert layer["flop"] == Measures(alignment).executions[0, "a", "forward"][0].cost.flop == 48
+    assert layer["flop"] == executions_of(Measures(alignment))[0, "a", "forward"][0].flop == 48
 
 
 @pytest.mark.parametrize(("facts", "flop"), [({0: GEMM}, None), ({0: GEMM, 1: GEMM}, 96), ({}, None)])
@@ -315,7 +315,7 @@ def test_an_operation_whose_work_the_log_does_not_tell(facts: dict[int, KernelFa
     alignment = joined([("gemm", "a"), ("gemm2", "a"), ("im2col", "a")], facts, [operation(0, "run", None)])
     alignment.links.give_operation((0, 1, 2), 0, "buffers")
     (layer,) = drawn(alignment, "layer")
-    assert layer.get("flop") == Measures(alignment).executions[0, "a", "forward"][0].cost.flop == flop
+    assert layer.get("flop") == executions_of(Measures(alignment))[0, "a", "forward"][0].flop == flop
 
 
 def test_an_operation_in_two_rows_works_once() -> None:
@@ -352,8 +352,8 @@ def test_a_time_that_is_not_known_is_none() -> None:
     first, second = ops.cost_table([operation(0), operation(1)], measures).rows
     assert (first["kernels"], first.keys() & {"kernel_ns", "gflops", "percent_of_kernel_time"}) == (2, set())
     assert (second["kernel_ns"], second["percent_of_kernel_time"]) == (10, 50)
-    costs = {of[1]: total(one.cost for one in ran) for of, ran in measures.executions.items()}
-    assert {layer: cost.kernel_ns for layer, cost in costs.items()} == {"a": None, "b": 10, "c": 0}
+    times = {of[1]: [one.kernel_ns for one in ran] for of, ran in executions_of(measures).items()}
+    assert times == {"a": [None], "b": [10], "c": [0]}
     assert measures.whole.kernel_ns is None
     assert of_names(measures)["conv"].kernel_ns is None
 
@@ -374,15 +374,15 @@ def test_a_run_of_which_some_arguments_are_lost(keep: int) -> None:
         if "kernel_ns" in layer
     }
     table = {
-        (of[0], of[2], ran.iteration): ran.cost.flop
-        for of, all_of in Measures(bare).executions.items()
+        (of[0], of[2], ran.iteration): ran.flop
+        for of, all_of in executions_of(Measures(bare)).items()
         for ran in all_of
-        if ran.cost.kernels
+        if ran.kernels
     }
     assert slices == table
-    whole = Measures(alignment).executions
+    whole = executions_of(Measures(alignment))
     lost = [of for of, flop in table.items() if flop is None]
-    assert len(lost) > sum(ran.cost.flop is None for all_of in whole.values() for ran in all_of if ran.cost.kernels)
+    assert len(lost) > sum(ran.flop is None for all_of in whole.values() for ran in all_of if ran.kernels)
 
 
 def test_a_layer_without_direction_is_counted_once() -> None:
@@ -391,8 +391,8 @@ def test_a_layer_without_direction_is_counted_once() -> None:
     links = alignment.links
     whole = links.pass_id("iteration", 1)
     links.give_layer((1,), links.add_run(LayerRun(layer="update", layer_index=3, direction=None, pass_=whole)), "range")
-    ran = Measures(alignment).executions
-    assert {of[1:]: [execution.cost.kernels for execution in all_of] for of, all_of in ran.items()} == {
+    ran = executions_of(Measures(alignment))
+    assert {of[1:]: [execution.kernels for execution in all_of] for of, all_of in ran.items()} == {
         ("a", "forward"): [1], ("b", "forward"): [0], ("c", "forward"): [0], ("update", None): [1],
     }  # fmt: skip
 

@@ -26,13 +26,13 @@ from mio2trace.kernels.blas import find_parts
 from mio2trace.measures.completeness import Completeness, completeness, late_ns
 from mio2trace.measures.cost import Cost, Sums, duration, grouped, total, whole
 from mio2trace.measures.device_time import Launches, has_common_clock
-from mio2trace.measures.executions import Execution, Executions, LayerKey
+from mio2trace.measures.executions import Executions, LayerKey
 from mio2trace.measures.ranking import Forms, Makeup, forms_of, host_spans, is_naive, makeup
 from mio2trace.measures.steady import Steady
 from mio2trace.model.tables import NO, Numbers, distinct, firsts, summed
 from mio2trace.ops.operation import Operation
 
-__all__ = ["Cost", "Execution", "Executions", "LayerKey", "Measures", "Steady", "Sums", "duration", "total"]
+__all__ = ["Cost", "Executions", "LayerKey", "Measures", "Steady", "Sums", "duration", "total"]
 
 _SEARCHES, _TOLD, _NOT_TOLD, _OF_KERNELS = range(4)
 """The source of an operation's work: it has none, the log, unknown, its kernels."""

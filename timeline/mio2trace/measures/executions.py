@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,6 @@ from mio2trace.model.log import Direction, FrameworkLog
 from mio2trace.model.tables import (
     NEVER,
     NO,
-    Codes,
     Numbers,
     Pool,
     by_code,
@@ -27,7 +26,6 @@ from mio2trace.model.tables import (
     least,
     most,
     numbers,
-    plain,
     present,
     summed,
 )
@@ -55,24 +53,15 @@ def printed_times(logs: Iterable[FrameworkLog]) -> dict[LayerKey, list[int]]:
     return printed
 
 
-class Execution(NamedTuple):
-    """One execution of a layer. ``layer_by``: its kernels and copies by evidence.
-
-    ``host_by`` of the cost is ``bounds`` (timer marks, boundary stamps) or ``calls`` (from the first argument of its
-    first activity to the end of its last activity).
-    """
-
-    iteration: int | None
-    cost: Cost
-    layer_by: Mapping[str, int]
-
-
-class Executions(Mapping[LayerKey, Sequence[Execution]]):
+class Executions:
     """Every execution of a layer in order, by layer, including the warm-up (iteration 0).
 
     A layer without kernels in a pass whose kernels are all attributed ran there without kernels. Each execution is a
     row, and rows of one layer are neighbours: ``layer`` is the place in ``layers``, ``iteration`` that of its pass
-    (`NO`: none). An `Execution` is made when it is asked for.
+    (`NO`: none). ``rows``: those of each layer.
+
+    ``host_by`` is ``bounds`` (timer marks, boundary stamps) or ``calls`` (from the first argument of its first activity
+    to the end of its last activity).
     """
 
     def __init__(self, measures: Measures) -> None:
@@ -100,22 +89,10 @@ class Executions(Mapping[LayerKey, Sequence[Execution]]):
         self.layer, self._group = self.layer[by_layer], group[by_layer]
         iterations = numbers((one.iteration for one in passes.values), len(passes.values))
         self.iteration = iterations[of_pass[by_layer]] if len(iterations) else _NOWHERE
-        self._rows = {self.layers[number]: rows for number, rows in by_code(np.arange(len(group)), self.layer)}
+        self.rows = {self.layers[number]: rows for number, rows in by_code(np.arange(len(group)), self.layer)}
 
     def __len__(self) -> int:
         return len(self.layers)
-
-    def __iter__(self) -> Iterator[LayerKey]:
-        return iter(self.layers)
-
-    def __getitem__(self, key: LayerKey) -> list[Execution]:
-        rows = self._rows[key]
-        groups, iterations = self._group[rows].tolist(), plain(self.iteration[rows])
-        evidence = self._words.take(self._group[rows]).each()
-        return [
-            Execution(iteration, self._cost(group), words)
-            for iteration, group, words in zip(iterations, groups, evidence, strict=True)
-        ]
 
     @cached_property
     def layer_by(self) -> Pool[Mapping[str, int]]:
@@ -163,13 +140,14 @@ class Executions(Mapping[LayerKey, Sequence[Execution]]):
 
     @cached_property
     def work(self) -> Pool[Cost]:
-        """The costs of those that work is known or unknown of; an empty one for others."""
+        """The kernels and the work of those that work is known or unknown of; an empty cost for others."""
         sums = self._measures.runs
         runs = np.array([*sums.flop_of_operations, *sums.flop_of_gemms, *sums.unknown_flop], np.int64)
         groups = present(self._group_of_run[runs])
+        runs_of = dict(by_code(np.arange(len(self._group_of_run)), self._group_of_run))
         place = np.zeros(self._count + 1, np.int32)
         place[groups] = np.arange(1, len(groups) + 1)
-        return Pool([Cost(), *map(self._cost, groups.tolist())], place[self._group])
+        return Pool([Cost(), *(sums.cost(*runs_of[group].tolist()) for group in groups.tolist())], place[self._group])
 
     def _sum(self, of_runs: Numbers | Mapping[int, int]) -> Numbers:
         """The sum of a value of the runs of each; the values of runs that are not in a mapping are 0."""
@@ -178,22 +156,6 @@ class Executions(Mapping[LayerKey, Sequence[Execution]]):
             runs = np.fromiter(of_runs.keys(), np.int64, len(of_runs))
             of_runs = np.fromiter(of_runs.values(), np.int64, len(of_runs))
         return summed(self._group_of_run[runs], of_runs, self._count + 1)[self._group]
-
-    @cached_property
-    def _runs_of(self) -> Sequence[Numbers]:
-        return [runs for _, runs in by_code(np.arange(len(self._group_of_run)), self._group_of_run)]
-
-    @cached_property
-    def _traffic(self) -> Mapping[int, tuple[int, int]]:
-        return _traffic(self._measures, np.asarray(self._measures.alignment.links.run_of), self._group_of_run)
-
-    def _cost(self, group: int) -> Cost:
-        known, unknown = self._traffic.get(group, (0, 0))
-        (host_ns,) = plain(self._host_ns[[group]])
-        return self._measures.runs.cost(
-            *(self._runs_of[group].tolist() if group != NONE else ()), host_ns=host_ns,
-            host_by=self._host_by.at(group), known_bytes=known, unknown_bytes=unknown,
-        )  # fmt: skip
 
 
 class _Groups(NamedTuple):
@@ -297,16 +259,3 @@ def _on_host(
     is_known = (begun != NEVER) & (ended != NO)
     words = np.where(is_known, np.where(is_bound, 1, 2), 0).astype(np.int32)
     return np.append(np.where(is_known, ended - begun, NO), NO), Pool(["", "bounds", "calls"], np.append(words, 0))
-
-
-def _traffic(measures: Measures, run_of: Codes, group_of: Numbers) -> dict[int, tuple[int, int]]:
-    """Return by group the least bytes of the operations that begin in it, and the number of operations for which they
-    are unknown. ``group_of``: of each run."""
-    found: dict[int, tuple[int, int]] = {}
-    for index, operation in measures.operation_at.items():
-        first = measures.first_of[index]
-        if operation.phase == "run" and first != NONE and run_of[first] != NONE:
-            group, size = int(group_of[run_of[first]]), operation.bytes_min
-            known, unknown = found.get(group, (0, 0))
-            found[group] = known + (size or 0), unknown + (size is None)
-    return found

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mio2trace.measures import Cost, Execution, Executions, LayerKey, Measures, Steady, total
+from mio2trace.measures import Executions, LayerKey, Measures, Steady
 from mio2trace.measures.executions import in_net_order, printed_times
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import deviation, mean, part_of, percent
 from mio2trace.measures.steady import Node, class_of, layer_tree
 from mio2trace.model.log import FrameworkLog, NetLayer
-from mio2trace.model.tables import NO, Numbers, Pool
+from mio2trace.model.tables import NO, Numbers, Pool, present
 from mio2trace.reports import Cell, ColumnRows, Row, Table, Unit, known
 from mio2trace.reports.kernels import COST, cost_cells
 
@@ -43,12 +43,17 @@ def layer_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
     prints, the mean of ``printed_count`` values; without a profile it gives the order.
     """
     printed = printed_times(one.log for one in repetitions if one.log is not None)
-    ran: dict[LayerKey, list[Execution]] = {}
+    ran: dict[LayerKey, list[tuple[Executions, Numbers]]] = {}
     costs: dict[LayerKey, list[SteadyCost[LayerKey]]] = {}
     measured = [repetition.measures for repetition in repetitions if repetition.measures is not None]
     for measures in measured:
-        for key, all_of in measures.executions.items():
-            ran.setdefault(key, []).extend(one for one in all_of if measures.steady.has(one.iteration))
+        made = measures.executions
+        numbers = present(made.iteration).tolist()
+        steady_ones = [number for number in numbers if measures.steady.has(None if number == NO else number)]
+        is_steady = np.isin(made.iteration, steady_ones)
+        for key, rows_of in made.rows.items():
+            own = ran.setdefault(key, [])
+            own += [(made, rows_of[is_steady[rows_of]])] if is_steady[rows_of].any() else []
         for cost in measures.steady.layers:
             costs.setdefault(cost.key, []).append(cost)
     steady = [measures.steady for measures in measured]
@@ -200,34 +205,34 @@ def _name_cells(key: LayerKey, net: Mapping[str, NetLayer]) -> dict[str, Cell]:
     return known({"layer_index": index, "layer": layer, "direction": direction, **facts})
 
 
-def _host_cells(ran: Sequence[Execution], unit: Unit) -> dict[str, Cell]:
-    """Return means over executions if all have the value, and the values that these have in common."""
+def _host_cells(ran: Sequence[tuple[Executions, Numbers]], unit: Unit) -> dict[str, Cell]:
+    """Return means over executions if all have the value, and the values that these have in common. ``ran``: rows of
+    the executions of each run."""
+
+    def column(name: str) -> list[int]:
+        values: list[int] = np.concatenate([getattr(of, name)[rows] for of, rows in ran]).tolist()
+        return values
+
     times: dict[str, float | None] = {}
     for name in ("host", "launch_overhead", "copy"):
-        values = [ns for one in ran if (ns := getattr(one.cost, f"{name}_ns")) is not None]
-        if len(values) == len(ran):  # a mean over some of the executions would not be that of the layer
+        values = column(f"{name}_ns")
+        if NO not in values:  # a mean over some of the executions would not be that of the layer
             times |= {name: mean(values), f"{name}_std": None if name == "copy" else deviation(values)}
     evidence: Counter[str] = Counter()
-    for execution in ran:
-        evidence.update(execution.layer_by)
-    costs = [execution.cost for execution in ran]
-    return unit.cells(times) | known(_work_cells(total(costs), costs, dict(evidence)))
-
-
-def _work_cells(whole: Cost, costs: Sequence[Cost], evidence: Mapping[str, int]) -> dict[str, Cell | None]:
-    """Return work and evidence of executions. ``flop`` is the mean, if it is known for every execution. ``whole``: the
-    sum of the costs."""
-    flops = [cost.flop for cost in costs]
-    told = [flop for flop in flops if flop is not None]
-    work: dict[str, Cell | None] = {}
-    if len(told) == len(flops):
-        work = {"flop": mean(told), "flop_by": costs[0].flop_by, "gflops": whole.gflops}
-    return {
-        **work,
-        "host_by": whole.host_by or None,
-        "layer_by": evidence or None,
-        "unsure": whole.unsure or None,
-    }
+    for words in (words for of, rows in ran for words in of.layer_by.take(rows).each()):
+        evidence.update(words)
+    work = [cost for of, rows in ran for cost in of.work.take(rows).each()]
+    flops = [cost.flop for cost in work if cost.flop is not None]
+    cells: dict[str, Cell | None] = {}
+    if len(flops) == len(work):
+        each_ns = column("kernel_ns")
+        whole_ns = 0 if NO in each_ns else sum(each_ns)
+        rate = sum(flops) / whole_ns if whole_ns else None
+        cells = {"flop": mean(flops), "flop_by": work[0].flop_by, "gflops": rate}
+    host_by = {word for of, rows in ran for word in of.host_by.take(rows).each() if word}
+    cells |= {"host_by": ", ".join(sorted(host_by)) or None, "layer_by": dict(evidence) or None}
+    unsure: int = sum(column("unsure"))
+    return unit.cells(times) | known({**cells, "unsure": unsure or None})
 
 
 _MEASURES = {
