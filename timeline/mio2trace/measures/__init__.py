@@ -296,10 +296,7 @@ class Measures:
     def of_operation(self, index: int) -> Cost:
         """Return the cost of an operation; work and traffic come from the log, and a search has none."""
         operation = self.operation_at[index]
-        cost = self.operations.cost(index)
-        host_ns = self.host_ns_of[index]
-        if host_ns is not None:
-            cost = msgspec.structs.replace(cost, host_ns=host_ns, host_by="calls")
+        cost = self.operations.cost(index, host_ns=self.host_ns_of[index])
         if operation.phase != "run":
             return cost
         return msgspec.structs.replace(

@@ -36,7 +36,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``naive_ns`` are parts of ``timed_ns``. ``known_flop``: the work of operations that ran, and of GEMMs outside of
     them; ``flop_by``: its sources; ``unknown_flop``: the number of operations of unknown work. ``known_bytes`` and
     ``unknown_bytes``: the same for the least traffic of operations. ``host_ns``: the time on the host, from the first
-    call to the end of the last; ``host_by``: its source. ``unsure``: links of low confidence.
+    call to the end of the last. ``unsure``: links of low confidence.
     """
 
     kernels: int = 0
@@ -54,18 +54,12 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     known_bytes: int = 0
     unknown_bytes: int = 0
     host_ns: int | None = None
-    host_by: str = ""
     unsure: int = 0
 
     @property
     def kernel_ns(self) -> int | None:
         """None if the time of one kernel is unknown."""
         return None if self.untimed else self.timed_ns
-
-    @property
-    def copy_ns(self) -> int | None:
-        """None if the time of one copy is unknown."""
-        return None if self.untimed_copies else self.copy_timed_ns
 
     @property
     def flop(self) -> int | None:
@@ -83,19 +77,11 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return None if not self.timed_ns or self.untimed or self.flop is None else self.flop / self.timed_ns
 
     @property
-    def launch_overhead_ns(self) -> int | None:
-        """Host time minus kernel and copy time; None if the calls did not wait for the device."""
-        if self.host_ns is None or self.kernel_ns is None or self.copy_ns is None:
-            return None
-        left = self.host_ns - self.kernel_ns - self.copy_ns
-        return left if left >= 0 else None
-
-    @property
     def sure(self) -> bool:
         return not self.unsure
 
 
-_SUMMED = tuple(name for name in Cost.__struct_fields__ if name not in ("flop_by", "host_ns", "host_by"))
+_SUMMED = tuple(name for name in Cost.__struct_fields__ if name not in ("flop_by", "host_ns"))
 
 
 def total(costs: Iterable[Cost]) -> Cost:
@@ -109,7 +95,6 @@ def total(costs: Iterable[Cost]) -> Cost:
         **{name: sum(getattr(part, name) for part in parts) for name in _SUMMED},
         flop_by=", ".join(words),
         host_ns=sum(host) if host and len(host) == len(parts) else None,
-        host_by=", ".join(sorted({part.host_by for part in parts if part.host_by})),
     )
 
 

@@ -132,7 +132,7 @@ class Executions:
 
     @cached_property
     def launch_overhead_ns(self) -> Numbers:
-        """As `Cost.launch_overhead_ns`."""
+        """Host time minus kernel and copy time; `NO` if the calls did not wait for the device."""
         parts = (self.host_ns, self.kernel_ns, self.copy_ns)
         left = parts[0] - parts[1] - parts[2]
         is_known = np.logical_and.reduce([part != NO for part in parts])

@@ -140,14 +140,12 @@ class Rows(Generic[Key]):
         self.find_kernels = [0] * len(keys)
 
     def row(self, number: int, whole_ns: int) -> SteadyCost[Key]:
-        host_ns = self.host_ns[number]
         own = slice(self._begins[number], self._begins[number + 1])
         cost = msgspec.structs.replace(
             self.sums.cost(number),
             known_bytes=self.known_bytes[number],
             unknown_bytes=self.unknown_bytes[number],
-            host_ns=host_ns,
-            host_by="" if host_ns is None else "calls",
+            host_ns=self.host_ns[number],
         )
         return SteadyCost(
             key=self.keys[number],
