@@ -5,15 +5,19 @@ Of each process of a sample and each of its devices; `tests.oracle` counts witho
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mio2trace.analysis import analyse
+from mio2trace.analysis import Analysis, analyse
+from mio2trace.answer import report_of
+from mio2trace.answer.content import records
 from mio2trace.measures import Measures
 from mio2trace.measures.device_time import DeviceTime
+from mio2trace.measures.iterations import PARTS
 from tests import oracle
 from tests.oracle import rules
 
@@ -99,8 +103,37 @@ def second_opinion(path: Path) -> list[Device]:
 
 def measured(*paths: Path) -> list[Measures]:
     """The program's measures of each process, by its number."""
-    measures = [one for run in analyse(paths).runs for one in run.measures]
+    return of_processes(analyse(paths))
+
+
+def of_processes(analysis: Analysis) -> list[Measures]:
+    measures = [one for run in analysis.runs for one in run.measures]
     return sorted(measures, key=lambda one: one.alignment.profile.process.pid or 0)
+
+
+def by_hand(analysis: Analysis) -> list[str]:
+    """What a reader of the report finds wrong with a pocket calculator: nothing, if the numbers are of one population.
+
+    Parts that do not add up, a length that is not the mean of the lengths, means over other iterations than these, a
+    percentage that is not the time beside it over the step.
+    """
+    wrong = []
+    for run in json.loads(records(report_of(analysis, analysis.runs, depth="tables")))["runs"]:
+        step, name = run["step"], run["name"]
+        if step is None:
+            continue
+        if sum(step[f"{part}_ns"] for part in PARTS) != step["step_ns"]:
+            wrong.append(f"{name}: parts")
+        each = step["length_of_each_ns"]
+        if len(each) != run["steady_iterations"] or abs(sum(each) / len(each) - step["step_ns"]) > len(PARTS):
+            wrong.append(f"{name}: {len(each)} lengths, {run['steady_iterations']} iterations")
+        whole = sum(step["step_of_each_device_ns"])
+        for kind in ("layers", "operations", "problems", "kernels"):
+            for row in run[kind]:
+                percent = row["percent_of_step"]
+                if percent is not None and abs(percent - 100 * row["ns"] / whole) > 0.001:
+                    wrong.append(f"{name}: {kind}: {row['name']}: {percent} %")
+    return wrong
 
 
 def program(*paths: Path) -> list[Device]:

@@ -12,10 +12,22 @@ from pathlib import Path
 
 import pytest
 
+from mio2trace.analysis import analyse
 from mio2trace.measures.iterations import PARTS, StepTime
 from tests import oracle, spoiled
 from tests.conftest import shared_folder
-from tests.headlines import Device, devices, differences, inputs, measured, program, samples, second_opinion
+from tests.headlines import (
+    Device,
+    by_hand,
+    devices,
+    differences,
+    inputs,
+    measured,
+    of_processes,
+    program,
+    samples,
+    second_opinion,
+)  # fmt: skip
 from tests.oracle import rules
 from tests.oracle.events import unpacked
 from tests.oracle.truth import iterations
@@ -31,7 +43,9 @@ DOCUMENTED = "_doc_"
 @functools.lru_cache(maxsize=2)
 def said(*paths: Path) -> tuple[list[Device], list[dict[str, int]], list[StepTime | None]]:
     """What the program says of each device, and of each process what is missing and how long a steady step is."""
-    measures = measured(*paths)
+    analysis = analyse(paths)
+    assert by_hand(analysis) == []
+    measures = of_processes(analysis)
     return (
         [device for one in measures for device in devices(one)],
         [dict(one.completeness.counts) for one in measures],
@@ -41,7 +55,7 @@ def said(*paths: Path) -> tuple[list[Device], list[dict[str, int]], list[StepTim
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_samples(name: str) -> None:
-    """Number of steps, time and length of each, shares, copies, kernels before the recording."""
+    """Number of steps, time and length of each, shares, copies, kernels before the recording; percentages by hand."""
     true, (found, *_) = second_opinion(SAMPLES[name]), said(*inputs(SAMPLES[name]))
     assert [differences(one, other) for one, other in zip(true, found, strict=True)] == [{}] * len(true)
 

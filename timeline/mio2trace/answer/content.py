@@ -468,7 +468,13 @@ def _run(section: Section) -> dict[str, Any]:
         "steady_iterations": section.iterations,
         "kernel_ns": section.kernel_ns,
         "copy_ns": section.copy_ns,
-        "step": None if step is None else {**step.record(), "length_of_each_ns": list(step.steps_ns)},
+        "step": None
+        if step is None
+        else {
+            **step.record(),
+            "length_of_each_ns": list(step.steps_ns),
+            "step_of_each_device_ns": list(section.steps_ns or (step.step_ns,)),
+        },
         "recording": None
         if section.recording is None
         else {"length_ns": section.recording.length_ns}
