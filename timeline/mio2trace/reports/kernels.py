@@ -27,9 +27,8 @@ from mio2trace.measures.device_time import launch_times, queued_ns
 from mio2trace.measures.ranking import Key, Ranking, SteadyCost
 from mio2trace.measures.statistics import deviation, part_of, percent, quantile
 from mio2trace.model.choices import Gemm
-from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity, Profile, Size3
-from mio2trace.model.tables import NO, Activities, Numbers, Pool, distinct, numbers, summed, thin
+from mio2trace.model.tables import NO, Activities, Numbers, Pool, by_code, distinct, numbers, summed, thin
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation, operation_name, problem_name
 from mio2trace.outgoing import count
@@ -336,26 +335,34 @@ def by_layer(measures: Measures, unit: Unit) -> Table:
     ``names``: the number of its kernels by name. ``layer_by``: their number by evidence. ``unsure``: the number of
     kernels whose link has low confidence. ``iteration`` 0 is the warm-up.
     """
-    alignment = measures.alignment
-    links = alignment.links
-    groups: dict[tuple[int, tuple[int, str, Direction | None] | None], list[int]] = {}
-    for position, activity in enumerate(alignment.profile.activities):
-        if activity.kind == "kernel":
-            number = links.run_of[position]
-            run = None if number == NONE else links.runs[number]
-            layer = None if run is None else (run.layer_index, run.layer, run.direction)
-            groups.setdefault((links.pass_of[position], layer), []).append(position)
-    whole = measures.whole.timed_ns
-    times = spans(alignment.profile.commands)
+    links, commands = measures.alignment.links, measures.alignment.profile.commands
+    layers = Pool.of((run.layer_index, run.layer, run.direction) for run in links.runs)
+    kernels = np.flatnonzero(commands.is_kernel)
+    pass_of = np.asarray(links.pass_of)[kernels].astype(np.int64)
+    layer_of = np.append(layers.codes, NONE)[np.asarray(links.run_of)[kernels]]
+    first, group_of = distinct((pass_of + 1) * (len(layers.values) + 1) + layer_of + 1)
+    groups = zip(by_code(kernels, group_of), pass_of[first].tolist(), layer_of[first].tolist(), strict=True)
+    times = spans(commands)
     rows: list[Row] = []
-    for (number, layer), positions in groups.items():
+    for (_, positions), number, layer in groups:
         cells: dict[str, Cell | None] = {"count": len(positions)}
         if number != NONE:
             pass_ = links.passes[number]
             cells |= {"pass": pass_.name, "iteration": pass_.iteration, "direction": pass_.direction}
-        if layer is not None:
-            cells |= {"layer_index": layer[0], "layer": layer[1], "direction": layer[2] or cells.get("direction")}
-        rows.append(known(cells) | _of_positions(measures, positions, times, whole, unit))
+        if layer != NONE:
+            index, name, direction = layers.values[layer]
+            cells |= {"layer_index": index, "layer": name, "direction": direction or cells.get("direction")}
+        known_ns = {name: column[positions][column[positions] != NO].tolist() for name, column in times.items()}
+        cells |= _sums({name: sum(ns) for name, ns in known_ns.items() if ns}, measures.whole.timed_ns, unit)
+        first_call, last_call = commands.number[positions[[0, -1]]].tolist()
+        cells |= {
+            "first_call_index": first_call,
+            "last_call_index": last_call,
+            "names": dict(Counter(commands.name.take(positions).each())),
+            "layer_by": dict(Counter(filter(None, links.layer_by.pool.take(positions).each()))) or None,
+            "unsure": sum(position in links.layer_unsure for position in positions.tolist()) or None,
+        }
+        rows.append(known(cells))
     time = unit.column("p3_p2_sum")
     shown = ("pass", "layer_index", "layer", "count", time, "percent_of_kernel_time", "names", "layer_by")
     columns = (
@@ -363,27 +370,6 @@ def by_layer(measures: Measures, unit: Unit) -> Table:
         "names", "layer_by", "unsure",
     )  # fmt: skip
     return Table(columns=columns, rows=rows, brief=(*shown, "unsure"))
-
-
-def _of_positions(
-    measures: Measures, positions: Sequence[int], times: Mapping[str, Numbers], whole: int, unit: Unit
-) -> dict[str, Cell]:
-    alignment, links = measures.alignment, measures.alignment.links
-    activities = [alignment.profile.activities[position] for position in positions]
-    known_of = {name: column[positions][column[positions] != NO].tolist() for name, column in times.items()}
-    sums = {name: sum(values) for name, values in known_of.items() if values}
-    cost = measures.of(positions)
-    if cost.untimed < cost.kernels:
-        sums["p3_p2"] = cost.timed_ns
-    evidence: Counter[str] = Counter(word for position in positions if (word := links.layer_by[position]))
-    cells: dict[str, Cell | None] = {
-        "first_call_index": activities[0].number,
-        "last_call_index": activities[-1].number,
-        "names": dict(Counter(activity.name for activity in activities)),
-        "layer_by": dict(evidence) or None,
-        "unsure": sum(position in links.layer_unsure for position in positions) or None,
-    }
-    return _sums(sums, whole, unit) | known(cells)
 
 
 # -- The kernels of each repetition of a run; the length of a repetition is given or found ---------------------------
