@@ -40,7 +40,7 @@ from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, POSITION, Evidence
 from mio2trace.kernels.names import left_of
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile
-from mio2trace.model.tables import NEVER, NO, Numbers
+from mio2trace.model.tables import NEVER, NO, Numbers, present
 from mio2trace.ops.operation import Operation
 
 # -- The calls that a queue or a kernel may have -----------------------------------------------------------------------
@@ -110,13 +110,10 @@ def _fullest(keys: Iterable[Key], streams: Queues) -> list[Key]:
 
 def one_stream_each(links: Links, streams: Queues) -> None:
     """Doubt operations with kernels in two queues."""
-    if len(streams) < 2:
-        return
-    keys_of: dict[int, set[Key]] = {}
-    for key, positions in streams.items():
-        for position in positions:
-            keys_of.setdefault(links.operation_of[position], set()).add(key)
-    links.doubt_operation(at for at, index in enumerate(links.operation_of) if len(keys_of.get(index, ())) > 1)
+    indices = np.asarray(links.operation_of)
+    launched = [present(indices[np.asarray(positions)]) for positions in streams.values()]
+    several = [index for index, count in Counter(chain(*(its.tolist() for its in launched))).items() if count > 1]
+    links.doubt_operation(np.flatnonzero(np.isin(indices, several)).tolist())
 
 
 Late = Literal["", "lines", "calls"]
