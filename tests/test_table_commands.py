@@ -196,7 +196,7 @@ READING = ("convert", "ops", "driver", "kernels", "layers", "inspect")
 def test_every_option_that_a_reader_advises_is_one_of_the_command() -> None:
     """What any of these may say: the rooms that read, sort and join know no command."""
     package = ROOT / "timeline" / "mio2trace"
-    rooms = ("readers", "align", "ops", "kernels", "privacy", "source", "files.py", "runs.py", "analysis")
+    rooms = ("readers", "align", "ops", "kernels", "privacy", "source.py", "files.py", "runs.py", "analysis.py")
     modules = [file for room in rooms for file in sorted((package / room).rglob("*.py")) or [package / room]]
     advised = set()
     for module in modules:
