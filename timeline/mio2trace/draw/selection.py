@@ -83,8 +83,8 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     """A selection applied to a profile; by the position of an activity, 1 or 0.
 
     ``inside``: in the time span and the iterations. ``drawn``: those of them that are long enough; only these are
-    slices. ``begin`` and ``end``: the window on the axis. ``spans``: of its iterations when each begins, in
-    order, and when each ends, in order. ``runs``: the executions of layers around drawn activities; ``operations``:
+    slices. ``begin`` and ``end``: the window on the axis. ``spans``: when its iterations begin, in
+    order, and when they end, in order. ``runs``: the executions of layers around drawn activities; ``operations``:
     their operations. ``left_out_ns``: the time of the ``left_out`` kernels and copies.
     """
 
