@@ -17,11 +17,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mio2trace.align import NONE, Alignment, align
-from mio2trace.align.layers.net import contradicts, types_of
+from mio2trace.align.attribution import Attribution
+from mio2trace.align.layers.net import Net, contradicts, types_of
+from mio2trace.align.layers.repetitions import place_nameless_replays
 from mio2trace.cli import cli
-from mio2trace.evidence import EVIDENCE
+from mio2trace.evidence import EVIDENCE, ORDER, TIMER_MARKS
 from mio2trace.model.log import Direction, FrameworkLog
-from mio2trace.model.profile import Activity
+from mio2trace.model.profile import Activity, Call, Profile
+from mio2trace.model.tables import Activities
 from mio2trace.notes import InputError, Notes
 from tests.conftest import ROOT, shared_folder
 from tests.kineto_files import row, trace
@@ -718,3 +721,30 @@ def test_a_program_without_marks_and_log(tmp_path: Path) -> None:
     assert "log not used: nothing in it fits this profile (layers.json)" in done.stderr
     (row,) = rows(run(tmp_path / "layers.json"))
     assert (row["printed_ns"], row["kernels"]) == ("1000000", "")
+
+
+# -- Replays of a graph whose kernels the profile does not name: each is an iteration of those that the log asked for.
+
+
+@pytest.mark.parametrize("replays", [3, 400])
+def test_nameless_replays_are_iterations_however_many_there_are(replays: int) -> None:
+    """Columns make records in blocks, anew each time: what one launch replayed may lie in two of them."""
+    launches = [Call("hipGraphLaunch", 0, 1000 * at, 1000 * at + 1) for at in range(replays + 1)]
+    kernels = [
+        Activity(3 * at + place, "kernel", f"k{place}" if not at else "Task", start_ns=1000 * at + 10 * place + 5,
+                 end_ns=1000 * at + 10 * place + 9, call=launch)
+        for at, launch in enumerate(launches) for place in range(3)
+    ]  # fmt: skip
+    table = Activities(kernels)
+    profile = Profile(source=0, records=len(kernels), activities=table.take(slice(None)))
+    log = FrameworkLog(source=1, iterations=replays + 1)
+    net = Net().with_layers([(0, "conv1", "")], backward=False)
+    attribution = Attribution(profile=profile, notes=Notes(), logs=(log,), net=net)
+    links = attribution.links
+    first = links.pass_id("iteration", 1, "forward")
+    links.give_layer([0, 1, 2], attribution.run_for(first, (0, "forward")), TIMER_MARKS)
+    place_nameless_replays(attribution)
+    numbers = [links.passes[pass_].iteration for pass_ in links.pass_of]
+    assert numbers == [1 + position // 3 for position in range(len(kernels))]
+    assert {links.runs[number].layer for number in links.run_of} == {"conv1"}
+    assert set(links.layer_by) == {TIMER_MARKS, ORDER}
