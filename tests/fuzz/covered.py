@@ -38,7 +38,8 @@ class Fed(NamedTuple):
 
 def reading() -> Iterator[str]:
     """The modules of the package that read bytes, by their paths in it."""
-    known = {reader.__name__ for reader in READERS_OF_RUNS}  # type: ignore[attr-defined]
+    # a module, one that is loaded later, or one of several formats of a module
+    known = {getattr(reader, "__name__", reader.read.__module__) for reader in READERS_OF_RUNS}
     for path in sorted(PACKAGE.rglob("*.py")):
         name = ".".join(("mio2trace", *path.relative_to(PACKAGE).with_suffix("").parts))
         if name in known or any(_reads(node) for node in ast.walk(ast.parse(path.read_text("utf-8")))):

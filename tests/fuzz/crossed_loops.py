@@ -55,7 +55,7 @@ def benchmarks_with_layers(size: int) -> Files:
 
 def calls_of_iterations(size: int) -> Files:
     """One kernel, one call and two lines in each; all but the first are drawn."""
-    numbers = range(1, size // 400)
+    numbers = range(1, size // 400 + 10)
     command = b"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 1 -c 3 -H 8 -W 8 -k 4 -y 3 -x 3\n"
     lines = [_glog(0, f"Testing for {len(numbers)} iterations."), _glog(0, "*** Benchmark begins ***")]
     for at in numbers:

@@ -316,15 +316,14 @@ _OTHERS: tuple[tuple[str, str], ...] = (
 )
 
 
-def _of_miopen(row: _Row) -> tuple[re.Pattern[str], KernelName]:
-    pattern, primitives, directions, algorithm, role = row
-    meaning = KernelName(role=role, miopen=True, primitives=primitives, directions=directions, algorithm=algorithm)
-    return late(pattern), meaning
+def _of_miopen(row: _Row) -> KernelName:
+    _, primitives, directions, algorithm, role = row
+    return KernelName(role=role, miopen=True, primitives=primitives, directions=directions, algorithm=algorithm)
 
 
 _Pattern = tuple[tuple[str, ...], re.Pattern[str], KernelName]
 PATTERNS: tuple[_Pattern, ...] = (
-    *((beginnings(row[0]), *_of_miopen(row)) for row in _MIOPEN),
+    *((beginnings(row[0]), late(row[0]), _of_miopen(row)) for row in _MIOPEN),
     *((beginnings(pattern), late(f"(?:{pattern})$"), KernelName(role=role)) for pattern, role in _OTHERS),
 )
 """The beginning of a name (a fast check before the expression), the expression, and its meaning."""
@@ -631,7 +630,7 @@ _STATED: tuple[_Row, ...] = (
     (r"-D\s*MIOPEN_TENSOR_OP\b", _TENSOR, (), "", ""),
     (r"-D\s*(?:SUBTENSOR_OP_|MIOPEN_ALPHA_TYPE)", (), (), None, "helper"),
 )
-_PROGRAMS = tuple(map(_of_miopen, _STATED))
+_PROGRAMS = tuple((late(row[0]), _of_miopen(row)) for row in _STATED)
 """Macros of MIOpen's programs and the meaning of their kernels; the first match counts. 0 of 1930 kernels with truth
 are of another primitive."""
 
