@@ -200,6 +200,11 @@ class Slices(msgspec.Struct, frozen=True, gc=False):
         return sum(len(one.starts) for one in self.columns)
 
     @property
+    def start_ns(self) -> int:
+        """The start of the first slice."""
+        return min(int(one.starts[0]) for one in self.columns if len(one.starts))
+
+    @property
     def latest_ns(self) -> int:
         """The start of the last slice."""
         return max(int(one.starts[-1]) for one in self.columns if len(one.starts))

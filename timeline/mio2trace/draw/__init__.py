@@ -29,6 +29,7 @@ from mio2trace.trace import (
     Group,
     Part,
     Slice,
+    Slices,
     Trace,
     each,
     single,
@@ -161,8 +162,8 @@ class _Run:
         first = min((start for part in self.parts if (start := part.first_ns()) is not None), default=self.origin)
         if first - self.origin > _FAR_NS:
             # Containers of the drawn kernels and calls begin before them: their part in the window is drawn.
-            events = (drawn for part in self.parts for drawn in each(part.events(self.origin)))
-            starts = (drawn.start_ns + self.origin for drawn in events if isinstance(drawn, Slice))
+            events = (drawn for part in self.parts for drawn in part.events(self.origin))
+            starts = (drawn.start_ns + self.origin for drawn in events if isinstance(drawn, Slice | Slices))
             self.origin = min(first, min(starts, default=first))
 
     def fill_rows(self) -> None:
