@@ -112,10 +112,10 @@ def of_processes(analysis: Analysis) -> list[Measures]:
 
 
 def by_hand(analysis: Analysis) -> list[str]:
-    """What a reader of the report finds wrong with a pocket calculator: nothing, if the numbers are of one population.
+    """Return what a reader of the report finds wrong with a pocket calculator.
 
-    Parts that do not add up, a length that is not the mean of the lengths, means over other iterations than these, a
-    percentage that is not the time beside it over the step.
+    The parts must add up to the step. The step must be the mean of the lengths, and there must be one length for each
+    iteration. Each percentage must be the time beside it divided by the step.
     """
     wrong = []
     for run in json.loads(records(report_of(analysis, analysis.runs, depth="tables")))["runs"]:

@@ -426,7 +426,8 @@ def test_too_little_memory_is_one_line() -> None:
 
 
 def test_more_memory_than_is_free_is_one_line(tmp_path: Path) -> None:
-    """Before the system kills the program: what is free is asked for at the start, and at least `machine.LEAST`."""
+    """The program ends before the system kills it. Its limit is the memory that is free at the start, and at least
+    `machine.LEAST`."""
     meminfo, group = tmp_path / "meminfo", tmp_path / "group"
     group.mkdir()
     meminfo.write_text("MemTotal:  64000000 kB\nMemAvailable:   9000000 kB\n")

@@ -42,7 +42,7 @@ DOCUMENTED = "_doc_"
 
 @functools.lru_cache(maxsize=2)
 def said(*paths: Path) -> tuple[list[Device], list[dict[str, int]], list[StepTime | None]]:
-    """What the program says of each device, and of each process what is missing and how long a steady step is."""
+    """Return what the program says: the numbers of each device; what each process lacks, and its steady step."""
     analysis = analyse(paths)
     assert by_hand(analysis) == []
     measures = of_processes(analysis)

@@ -145,7 +145,7 @@ def _turns_back(main: str, layout: str, tensor: Shape) -> bool:
 def forward_ops_of(profile: Profile) -> tuple[Numbers, frozenset[int]]:
     """Return the range of the forward op of each range, else `NONE`; and the ranges for which it is ambiguous.
 
-    It is the last one of the same number that began before. If another thread uses the number, too, nothing is sure."""
+    It is the last one of the same number that began before. If another thread also uses the number, none is sure."""
     ranges = profile.ranges
     parts = {text: part_of_step(text) for text in {made.text for made in ranges}}
     places = [at for at, made in enumerate(ranges) if made.sequence is not None and made.kind == "operator"]

@@ -98,7 +98,8 @@ class OpenRanges:
     def _open_at(
         self, times: Numbers, begins: Numbers, innermost: Sequence[int], lifts: Sequence[tuple[Numbers, Numbers]]
     ) -> Numbers:
-        """Return the innermost open range at each time. ``begins``, ``innermost``: of the thread's ranges in order."""
+        """Return the innermost open range at each time. ``begins``, ``innermost``: columns of
+        the thread's ranges, in order."""
         found = np.array([*innermost, NONE])[np.searchsorted(begins, times, "right") - 1]
         for ends, next_ in reversed(lifts):
             found = np.where((found != NONE) & (ends[found] <= times), next_[found], found)

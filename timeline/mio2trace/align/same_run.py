@@ -257,7 +257,7 @@ SET_UP = 2
 MORE = 1.5
 """Iterations of one run, relative to another run, that show more than one run."""
 ALIKE = 0.9
-"""Share of a run's calls that another run of the program has, too."""
+"""Share of a run's calls that another run of the program also has."""
 
 
 def run_of_profile(

@@ -155,7 +155,7 @@ def complaints_of(libraries: Sequence[MiopenLog]) -> Iterator[tuple[str, int, st
 
 
 BINS = 240
-"""The most bars in the picture of a whole run."""
+"""The largest number of bars in the picture of a run."""
 Depth = Literal["lines", "tables", "page"]
 """How much content is made: ``lines`` for the answer block, more for tables, everything for a page."""
 

@@ -1,5 +1,7 @@
-"""The content of a report, before it becomes text, Markdown or a page: a `Section` for each profile or log; the names
-and cells of its rows; the machine and versions, as far as the files of the run record them.
+"""The content of a report, before it becomes text, Markdown or a page.
+
+Each profile or log has a `Section`, with the names and cells of its rows. The machine and the versions are here as far
+as the files of the run record them.
 
 Every number comes from `mio2trace.measures` or from a finding. Times are per steady iteration unless the name says
 otherwise.

@@ -430,7 +430,7 @@ def put(pieces: Iterable[str], path: str | None) -> None:
 
 
 def line_width() -> int | None:
-    """Return the length of a line on standard output: of the terminal, or the value of ``COLUMNS``; None: no limit."""
+    """Return the length of a line on standard output: the terminal's or that in ``COLUMNS``. None: no limit."""
     if not is_for_a_person() and not os.environ.get("COLUMNS", "").isdigit():
         return None
     import shutil  # imported here because it loads all compressions

@@ -555,7 +555,7 @@ def _commands(measures: Measures, *, kernels: bool) -> tuple[Activities, Numbers
 
 
 def _facts(alignment: Alignment, commands: Activities, rows: Numbers | slice) -> dict[str, Pool[Any]]:
-    """Return the role and the GEMM of each kernel; the name alone tells the role of most."""
+    """Return the role and the GEMM of each kernel. The name alone shows the role of most kernels."""
     names, facts = commands.name, alignment.facts
     roles: list[str | None] = [role(name, None) or None for name in names.values]
     codes = names.codes.copy()

@@ -64,8 +64,8 @@ def by_queue(commands: Activities) -> dict[int, Numbers]:
 def packed(commands: Activities, rows: Mapping[Row, Numbers]) -> Iterator[Lane[Row]]:
     """Return the lanes of each row of positions; more than one only if commands overlap.
 
-    Whatever the times are, no two commands of a lane (unless it is bare) start at once, and none starts before the last
-    one ended: an unbroken part of a lane can be enclosed without another part in it.
+    In a lane that is not bare, no two commands start at once, and none starts before the one before it ended. So an
+    unbroken part of a lane can be enclosed alone.
     """
     for row, positions in rows.items():
         starts, ends = commands.start_ns[positions], commands.end_ns[positions]
@@ -117,8 +117,8 @@ def packed_spans(items: Sequence[T], span: Callable[[T], tuple[int, int]]) -> li
 class FirstFit:
     """Lanes of spans that nest or are disjoint; each span, by start, goes into the first lane where it fits.
 
-    ``deepest``: the most nested spans in a lane. A tree holds the end of each lane, so many lanes cost hardly more than
-    few.
+    ``deepest``: the most nested spans in a lane. A tree holds the end of each lane, so many lanes cost little more
+    than one lane.
     """
 
     def __init__(self, deepest: int) -> None:

@@ -206,7 +206,7 @@ class Commands:
         return Slice(track, 0, 0, shown, "kernel", NO_ARGS, shared)
 
     def _rates(self, positions: Numbers, durations: Numbers) -> dict[str, Column]:
-        """Return the rates of kernels; of a GEMM of several: that of all, their number, the sum of their times."""
+        """Return the rates of kernels. Kernels of one GEMM have a common rate, their number, the sum of their times."""
         flop, kernels, kernel_ns = self._work
         kernels = np.where(durations > 0, kernels[positions], NO)
         kernel_ns = np.where(kernels == NO, NO, kernel_ns[positions])
@@ -216,7 +216,7 @@ class Commands:
 
     @cached_property
     def _work(self) -> tuple[NDArray[np.float64], Numbers, Numbers]:
-        """For each activity its work in FLOP; of a GEMM of several kernels their number and the sum of their times."""
+        """Each activity's work in FLOP; for kernels of one GEMM also their number and the sum of their times."""
         count = len(self._commands)
         flop, kernels, kernel_ns = np.full(count, np.nan), np.full(count, NO), np.full(count, NO)
         wholes = np.flatnonzero(self._whole_of != NONE)

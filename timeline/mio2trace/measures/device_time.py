@@ -1,8 +1,8 @@
 """How devices spent their time: their work at each instant, work that was not recorded, and the bounds of each step.
 
-At each instant a device computes, communicates, copies or does nothing. The parts of a window add up to its length,
-because at each instant the first of these classes counts: computation; communication (exposed); a copy or fill
-(exposed); work that the profile does not hold (`unrecorded`); idle.
+At each instant a device computes, communicates, copies or does nothing. Only the first of these classes counts at an
+instant: computation; communication (exposed); a copy or fill (exposed); work that the profile does not hold
+(`unrecorded`); idle. So the parts of a window add up to its length.
 
 The profile does not hold the work of some launches, and there are gaps in which the device did such work. The work of a
 launch without a kernel was filtered out, was lost, or ran after the recording ended. Launches into a stream capture do
@@ -89,7 +89,7 @@ def has_common_clock(alignment: Alignment) -> bool:
 
 
 class Covered:
-    """Spans of time in ns, merged: which parts of a window they cover. ``starts``, ``ends``: of the merged spans."""
+    """Merged spans of time in ns, which cover parts of a window. ``starts``, ``ends``: their columns."""
 
     def __init__(self, starts: Numbers, ends: Numbers) -> None:
         # On most streams each command is behind the one before it.
@@ -187,9 +187,10 @@ class Exposed(msgspec.Struct, frozen=True, kw_only=True):
     """The exposed time of one of `DIRECTIONS`, in ns. If copies of two directions run at the same time, it is that of
     the first of them.
 
-    Of all copies that begin in the same spans: ``count``; ``bytes`` and ``bytes_ns``, their size and their time as far
-    as sizes are known; ``blocking``, the part of their time whose calls block the host, None if no call is known;
-    ``pageable``, the part of their time with pageable memory, None if the profiler names the memory of none.
+    The other fields are of all copies that begin in the same spans. ``count``: their number. ``bytes``, ``bytes_ns``:
+    their size and their time as far as sizes are known. ``blocking``: the part of their time whose calls block the
+    host, None if no call is known. ``pageable``: the part of their time with pageable memory, None if the profiler
+    names the memory of none.
     """
 
     direction: str
@@ -310,7 +311,7 @@ class Launches:
         return Covered.of([*spans, *((start, _FOREVER) for start in begun)])
 
     def _is_within_another(self, calls: Calls) -> NDArray[np.bool_]:
-        """Whether each is the inner one of two calls that say the same launch: another one that ran something."""
+        """Whether each call is inside another call for the same launch, which ran something."""
         others = self._profile.commands.calls
         others = others.take((others.start_ns != NO) & (others.end_ns != NO))
         is_inner = np.zeros(len(calls), bool)
@@ -628,8 +629,8 @@ def device_times(
 
 
 class _Own:
-    """A device's commands that have times, in the profile's order: a column each. ``classes``: of what class their work
-    is; ``stream``: the one with most computation."""
+    """A device's commands that have times, in the profile's order: a column each. ``classes``: the class of their
+    work; ``stream``: the one with most computation."""
 
     def __init__(self, commands: Activities, positions: Numbers) -> None:
         # No column is copied if all commands are the device's.

@@ -23,7 +23,7 @@ Sort = Literal["layer", "name", "text"]
 
 
 class Column(NamedTuple):
-    """A column. ``unit``: of its numbers; empty for texts and plain counts. ``rank``: the order in which a narrow
+    """A column. ``unit``: the unit of its numbers; empty for texts and counts. ``rank``: the order in which a narrow
     terminal drops columns: 9 first, 0 last; of equal ranks the right one first."""
 
     name: str

@@ -28,7 +28,7 @@ from mio2trace.source import Source
 
 class Later:
     """A reader whose module is loaded when a file may be of its format: when ``may_be`` of the file's head is true.
-    ``name``: of the format in a module that has several."""
+    ``name``: the name of the format, if its module has several."""
 
     def __init__(self, module: str, may_be: Callable[[bytes], bool], name: str = "") -> None:
         self.__name__ = f"mio2trace.readers.{module}"

@@ -1,5 +1,5 @@
-"""The contract of a reader: a module with ``NAME``, ``sniff(head)`` and ``read(source, options, notes)``, or a `Format`
-of a module that has several."""
+"""The contract of a reader: a module with ``NAME``, ``sniff(head)`` and ``read(source, options, notes)``. A
+module with several formats has a `Format` for each."""
 
 from __future__ import annotations
 

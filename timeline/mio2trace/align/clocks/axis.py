@@ -345,7 +345,7 @@ class LogClock(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the error is too large to show what ran between two lines."""
+        """Whether the error is too large to tell which commands ran between two lines."""
         return self.error_ns > LANDMARK_EARLY_NS
 
     def to_host(self, stamp: LocalTime) -> int:

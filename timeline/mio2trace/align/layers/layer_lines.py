@@ -233,7 +233,7 @@ _Solved = tuple[range, list[Chance] | None]
 def _solved(
     opening: _State | None, layers: Sequence[Printed], states: Sequence[Sequence[_State]], number: int
 ) -> Sequence[_Solved]:
-    """Solve a stretch of layers. ``number``: of the first one."""
+    """Solve a stretch of layers. ``number``: the number of the first layer."""
     if len(states) == 1 and len(states[0]) == 1:
         state = states[0][0]
         sure = state.weight > CONTRADICTED and _beside(opening, state, layers[0]) == 1
@@ -346,7 +346,8 @@ def _copies(layers: LayerTimes) -> NDArray[np.bool_]:
 
 
 def _place(attribution: Attribution, axis: Timeline, layers: LayerTimes, places: Numbers) -> None:
-    """Give each activity to its most likely layer; each layer line is a run. ``places``: of the lines on the axis."""
+    """Give each activity to its most likely layer; each layer line is a run. ``places``: where the lines
+    are on the axis."""
     links, net = attribution.links, attribution.net
     at = _places(attribution, layers)
     iterations, chances_of = _iterations_of(attribution, axis, layers, places, at)

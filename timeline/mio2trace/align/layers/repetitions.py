@@ -1,8 +1,10 @@
-"""What a run repeats: kernels get the layers of the same kernels before; iterations without names; replays of graphs
-with nameless kernels (RPD); and what ran between activities with a layer.
+"""Layers and iterations by repetition.
 
-What ran on a queue between two activities of one iteration is in it. Between two directions it has none. Between two
-iterations it is in neither.
+Kernels get the layers of the same kernels before them. Iterations that nothing names are found. Replays of graphs whose
+kernels have no names (RPD) are numbered.
+
+A command between two commands of one iteration, on one queue, is in that iteration. Between two directions it has no
+direction. Between two iterations it is in neither.
 """
 
 from __future__ import annotations

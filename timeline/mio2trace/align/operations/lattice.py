@@ -50,7 +50,7 @@ SEARCHED_QUEUES = 8
 
 
 Key = tuple[int, int]
-"""Of the kernels that one thread launched into one queue: both numbers."""
+"""The numbers of a queue and of a thread that launched kernels into it."""
 Queues = Mapping[Key, Sequence[int]]
 """Their positions."""
 

@@ -580,7 +580,7 @@ class State:
         return tuple([made if isinstance(made, Operation) else self._finish(made) for made in self.done])
 
     def start(self, draft: Draft) -> Draft:
-        """Begin a new operation of the thread; the one before it is complete."""
+        """Begin a new operation of the thread. Its earlier operation is complete."""
         self.complete(draft.thread)
         draft.index = len(self.done)
         self.done.append(draft)
