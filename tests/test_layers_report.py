@@ -304,7 +304,7 @@ def joined(
     for index, layer in enumerate("abc"):
         positions = [at for at, (_, of) in enumerate(kernels) if of == layer]
         if positions:
-            run_ = links.add_run(LayerRun(layer=layer, layer_index=index, direction="forward", pass_=forward))
+            run_ = links.runs.add(LayerRun(layer=layer, layer_index=index, direction="forward", pass_=forward))
             links.give_layer(positions, run_, "recurrence")
     links.give_pass(range(len(kernels)), forward)
     net = Net(layers=tuple(NetLayerSpec(index=index, layer=layer) for index, layer in enumerate("abc")))

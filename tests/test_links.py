@@ -5,15 +5,18 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import mio2trace
 from mio2trace import align as ladder_module
 from mio2trace.align import NONE, STEPS, LayerRun, Links, Step, climb, rates
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.exact import calls_of
-from mio2trace.align.links import DOUBTED
+from mio2trace.align.links import DOUBTED, LayerRuns
 from mio2trace.evidence import (
     BUFFERS,
     DURATIONS,
@@ -61,7 +64,7 @@ def test_a_layer_that_stronger_evidence_takes_over_brings_its_pass() -> None:
     """An activity's pass is that of its layer's run."""
     links = of_four()
     runs = [
-        links.add_run(
+        links.runs.add(
             LayerRun(layer="a", layer_index=0, direction="forward", pass_=links.pass_id("iteration", n, "forward"))
         )
         for n in (1, 2)
@@ -69,6 +72,43 @@ def test_a_layer_that_stronger_evidence_takes_over_brings_its_pass() -> None:
     links.give_layer([0], runs[0], RECURRENCE)
     links.give_layer([0], runs[1], POSITION)
     assert (links.run_of[0], links.iteration_of(0), links.layer_by[0]) == (runs[1], 2, POSITION)
+
+
+PLACES = st.one_of(st.none(), st.integers(-(1 << 40), 1 << 40))
+RUNS = st.builds(
+    LayerRun,
+    layer=st.sampled_from("ab"),
+    layer_index=st.integers(0, 2),
+    direction=st.sampled_from((None, "forward", "backward")),
+    pass_=st.integers(0, 5),
+    printed_ns=PLACES,
+    host_start_ns=PLACES,
+    host_end_ns=PLACES,
+)
+
+
+@given(st.lists(st.one_of(RUNS, st.lists(RUNS, min_size=1), st.just("read"))))
+def test_executions_of_layers_are_what_was_added(steps: list[Any]) -> None:
+    """Singly or as columns, however often it is read between."""
+    runs, expected = LayerRuns(), list[LayerRun]()
+    for step in steps:
+        if step == "read":
+            runs.column("pass_")
+        elif isinstance(step, LayerRun):
+            assert runs.add(step) == len(expected)
+            expected.append(step)
+        else:
+            columns = LayerRuns(step)
+            numbers = {name: columns.column(name) for name in ("pass_", "printed_ns", "host_start_ns", "host_end_ns")}
+            added = runs.add_columns(columns.layers(), **numbers)
+            assert added.tolist() == [*range(len(expected), len(expected) + len(step))]
+            expected += step
+        at = range(len(expected))
+        assert [runs[number] for number in at] == expected
+        assert [runs.pass_of(number) for number in at] == [one.pass_ for one in expected]
+    assert [*runs] == runs[:] == expected
+    assert [*runs.layers().each()] == [(one.layer_index, one.layer, one.direction) for one in expected]
+    assert [runs.layer(number) for number in range(len(runs))] == [one.layer for one in expected]
 
 
 def test_the_same_link_again_gains_the_stronger_word_and_no_contradiction() -> None:
@@ -160,7 +200,7 @@ def test_a_link_is_as_probable_as_its_least_probable_reason_says() -> None:
     """Doubts take the least figure, below 0.995 a link is not sure, and a stronger link forgets the weaker one's."""
     links = of_four()
     pass_ = links.pass_id("iteration", 1, "forward")
-    runs = [links.add_run(LayerRun(layer="a", layer_index=n, direction="forward", pass_=pass_)) for n in range(2)]
+    runs = [links.runs.add(LayerRun(layer="a", layer_index=n, direction="forward", pass_=pass_)) for n in range(2)]
     links.give_layer([0, 1, 2], runs[0], DURATIONS, confidence=0.9)
     links.doubt_layer([1], 0.7)
     links.doubt_layer([1], 0.8)

@@ -206,7 +206,7 @@ def test_ambiguous_marks_are_not_used() -> None:
     log = replaced(run, layers=(), events=(), iterations=None)
     notes = Notes()
     found = align(run.profile, [log], notes)
-    assert found.links.runs == []
+    assert not found.links.runs
     assert any("do not fit" in note.kind for note in notes.problems)
 
 

@@ -390,7 +390,8 @@ def test_a_layer_without_direction_is_counted_once() -> None:
     alignment = joined([("k", "a"), ("k", None)])
     links = alignment.links
     whole = links.pass_id("iteration", 1)
-    links.give_layer((1,), links.add_run(LayerRun(layer="update", layer_index=3, direction=None, pass_=whole)), "range")
+    run = LayerRun(layer="update", layer_index=3, direction=None, pass_=whole)
+    links.give_layer((1,), links.runs.add(run), "range")
     ran = executions_of(Measures(alignment))
     assert {of[1:]: [execution.kernels for execution in all_of] for of, all_of in ran.items()} == {
         ("a", "forward"): [1], ("b", "forward"): [0], ("c", "forward"): [0], ("update", None): [1],

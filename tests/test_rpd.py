@@ -152,7 +152,7 @@ def test_ops_of_pytorch_are_operations_and_no_layers(tmp_path: Path) -> None:
     assert [made.kind for made in (*one.profile.ranges, *other.profile.ranges)] == ["operator", "range"]
     assert [operation.api for operation in one.links.operations] == ["conv1 forward"]
     assert not other.links.operations
-    assert (one.links.runs, [run.layer for run in other.links.runs]) == ([], ["conv1"])
+    assert ([*one.links.runs], [run.layer for run in other.links.runs]) == ([], ["conv1"])
 
 
 def test_rows_that_are_no_numbers_lose_themselves_alone(tmp_path: Path) -> None:

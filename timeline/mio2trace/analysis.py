@@ -65,7 +65,8 @@ class AnalysisOptions(FileOptions, frozen=True, kw_only=True):
     there are logs. ``without``: evidence to leave out (`mio2trace.evidence`). ``by_order_alone``: join files even if
     clocks or buffers show that they are not of one run. ``from_start``: let all processes of a job begin at the same
     time. ``near``: profiles of several processes in one folder are ranks of one job unless something contradicts.
-    ``keep_reasons``: for `mio2trace.summary`.
+    ``keep_reasons``: for `mio2trace.summary`. ``keep_entries``: keep the entries of MIOpen's logs when their
+    operations are known; a million take 70 MB.
     """
 
     join: bool | Literal["logs"] = True
@@ -74,6 +75,7 @@ class AnalysisOptions(FileOptions, frozen=True, kw_only=True):
     from_start: bool = False
     near: bool = True
     keep_reasons: bool = False
+    keep_entries: bool = True
 
 
 DEFAULTS = AnalysisOptions()
@@ -308,6 +310,8 @@ def _runs(
             notes.add("log that is named for another rank than the profile's: its links have low confidence", log_name)
         if len(part.libraries) > 1 and calls and part.profiles:
             notes.add(f"{len(part.libraries)} MIOpen logs: the profile is joined with the log that has most operations")
+    if profiles and joined and not options.keep_entries:
+        part.drop_entries()
     found = [
         join(
             profile,

@@ -31,8 +31,8 @@ LARGE = "a run that is too large for a viewer"
 class Conversion(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a conversion: the trace, its metadata, the notes, lines about it, and the size of the output.
 
-    ``analysis``: its source. ``runs``: the runs in the trace. ``account``: the format of each input, the evidence of
-    the links, notes. ``reasons``: the lines for ``explain``.
+    ``analysis``: its source; joined logs have operations, but no entries any more. ``runs``: the runs in the trace.
+    ``account``: the format of each input, the evidence of the links, notes. ``reasons``: the lines for ``explain``.
     """
 
     trace: Trace
@@ -43,6 +43,13 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
     account: summary.Account
     reasons: list[str]
     written: Written | None = None
+
+    def without_parts(self) -> Conversion:
+        """Return the same after writing: its trace has no parts, which need as much memory as the answer."""
+        kept = {
+            name: getattr(self.trace, name) for name in ("processes", "tracks", "metadata", "left_out", "left_out_ns")
+        }
+        return msgspec.structs.replace(self, trace=Trace(parts=(), **kept))
 
     @property
     def report(self) -> list[str]:
@@ -156,6 +163,7 @@ def convert(  # noqa: PLR0913 - keyword-only options
                 by_order_alone=by_order_alone,
                 from_start=from_start,
                 keep_reasons=bool(explain),
+                keep_entries=False,
                 progress=progress,
             ),
         )
@@ -333,7 +341,7 @@ def what_is_missing(run: Run, notes: Notes) -> str:
         return f"no kernel, copy or build in the profile: {lost or 'the program ran nothing on the device'}"
     if run.libraries:
         return (
-            f"{count(sum(len(log.records) for log in run.libraries), 'record')} of MIOpen's log but no time; "
+            f"{count(sum(log.size for log in run.libraries), 'record')} of MIOpen's log but no time; "
             "expected the profile of the same run, too"
         )
     if run.framework is not None:

@@ -22,7 +22,7 @@ from mio2trace.align.same_run import of_threads, same_process
 from mio2trace.evidence import BUFFERS
 from mio2trace.files import STANDARD_INPUT, Input
 from mio2trace.model.log import FrameworkLog
-from mio2trace.model.miopen import MiopenLog
+from mio2trace.model.miopen import Entry, MiopenLog
 from mio2trace.model.profile import Profile
 from mio2trace.model.tables import NO, distinct, least, most
 from mio2trace.notes import InputError, Notes
@@ -407,6 +407,13 @@ class Gathered:
             if id(log) not in self._operations_of:
                 self._operations_of[id(log)] = operations(log)
         return tuple(self._operations_of[id(log)] for log in self.libraries)
+
+    def drop_entries(self) -> None:
+        """Free the entries of the logs; their operations stay."""
+        for log, made in zip(self.libraries, self.operations_by_log, strict=True):
+            others = tuple(record for record in log.records if not isinstance(record, Entry)) if made else log.records
+            msgspec.structs.force_setattr(log, "freed", log.freed + len(log.records) - len(others))
+            msgspec.structs.force_setattr(log, "records", others)
 
     @property
     def names(self) -> str:

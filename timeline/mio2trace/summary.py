@@ -74,7 +74,7 @@ def describe(
         elif isinstance(record, GemmTable):
             parts.append(f"{count(len(record.gemms), 'GEMM')} of {record.gemms[0].library if record.gemms else 'none'}")
         else:
-            parts.append(f"MIOpen log of {count(len(record.records), 'record')}")
+            parts.append(f"MIOpen log of {count(record.size, 'record')}")
     return "; ".join(parts)
 
 

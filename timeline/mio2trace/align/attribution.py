@@ -224,6 +224,6 @@ class Attribution(msgspec.Struct, eq=False, dict=True):
             run = LayerRun(
                 layer=layer.layer, layer_index=index, direction=direction, pass_=pass_, printed_ns=printed
             )  # fmt: skip
-            self._runs[pass_, key] = links.add_run(run)
+            self._runs[pass_, key] = links.runs.add(run)
         self._known_runs = len(links.runs)
         return self._runs[pass_, key]

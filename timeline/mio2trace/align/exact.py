@@ -387,7 +387,7 @@ class _Layers:
             layer=name, layer_index=self._index_of[name], direction=direction, pass_=pass_,
             host_start_ns=times[0], host_end_ns=times[1],
         )  # fmt: skip
-        number = self._links.add_run(run)
+        number = self._links.runs.add(run)
         if made is not None:
             self._links.give_layer(positions.tolist(), number, SEQUENCE, confidence=min(likely, made.confidence))
         elif likely < 1:

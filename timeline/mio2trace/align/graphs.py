@@ -363,4 +363,4 @@ def _give_layer(attribution: Attribution, layer: Layer, index: int, positions: S
         if made.phase == "iteration":
             pass_ = links.pass_id("iteration", made.iteration, layer.direction, repeated=made.repeated)
         made_run = LayerRun(layer=layer.name, layer_index=index, direction=layer.direction, pass_=pass_)
-        links.refine_layer(members, links.add_run(made_run), by, confidence=layer.confidence)
+        links.refine_layer(members, links.runs.add(made_run), by, confidence=layer.confidence)

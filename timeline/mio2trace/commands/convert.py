@@ -32,6 +32,7 @@ from mio2trace.commands import (
 )
 from mio2trace.evidence import EVIDENCE
 from mio2trace.files import STANDARD_INPUT, TABLES_SUFFIX
+from mio2trace.machine import give_back_freed_memory
 from mio2trace.notes import InputError, OptionError
 from mio2trace.outgoing import count
 
@@ -195,10 +196,11 @@ def convert(
             beside=lambda analysis: wrote.extend(beside(analysis)),
             **reading._asdict(),
             **drawing,
-        )
+        ).without_parts()
     finally:
         if progress is not None:
             progress.done()
+    give_back_freed_memory()
     for line in [*result.reasons, *result.problems] if quiet else result.said(verbose):
         tell(line, coloured=True)
     if not quiet:

@@ -483,7 +483,7 @@ def inside_iterations(measures: Measures) -> InsideIterations:
             role=form.kind.role, naive=form.kind.naive, count=of_key, per_iteration_ns=samples
         )
     rows = rows[run_of[rows] != NONE]
-    layer_keys = Pool.of((run.layer_index, run.layer, run.direction) for run in links.runs)
+    layer_keys = links.runs.layers()
     keys = layer_keys.codes[run_of[rows]]
     ran = Counter(layer_keys.codes[present(run_of[rows])].tolist())
     layers: dict[LayerKey, tuple[int, list[int]]] = {}

@@ -146,8 +146,8 @@ class Commands:
         """Yield numbers for what the likes show, one after the other: each takes as much memory as a column."""
         links, commands, count = self._links, self._commands, len(self._commands)
         index = self._operation_of
-        runs = Pool.of((run.layer_index, run.direction) for run in links.runs)
-        yield np.append(runs.codes, len(runs.values))[np.asarray(links.run_of)]
+        layers = links.runs.layers()
+        yield np.append(layers.codes, len(layers.values))[np.asarray(links.run_of)]
         used = present(index[index != NONE])
         named = np.zeros(int(index.max(initial=NONE)) + 2, np.int64)
         # What operations show is interned: its identity distinguishes it.

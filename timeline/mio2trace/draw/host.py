@@ -751,14 +751,14 @@ class HostSide:
         self._middle = self._somewhere()
         self._far = 0
         links = alignment.links
-        starts, ends = links.of_runs("host_start_ns"), links.of_runs("host_end_ns")
+        starts, ends = links.runs.column("host_start_ns"), links.runs.column("host_end_ns")
         runs = np.flatnonzero((starts != NO) & (ends != NO) & (starts <= ends)) if related else np.empty(0, np.int64)
         runs = runs[self._are_near(starts[runs], ends[runs])]
         self._layers = Layers(runs, self._to_axis.all_at(starts[runs]), self._to_axis.all_at(ends[runs]))
-        first, place_of = rows_of(links.of_runs("pass_")[runs])
+        first, place_of = rows_of(links.runs.column("pass_")[runs])
         bounds = least(place_of, starts[runs], len(first)), most(place_of, ends[runs], len(first))
         begin, end = (self._to_axis.all_at(times).tolist() for times in bounds)
-        numbers_of = links.of_runs("pass_")[runs[first]].tolist()
+        numbers_of = links.runs.column("pass_")[runs[first]].tolist()
         self._passes = dict(zip(numbers_of, zip(begin, end, strict=True), strict=True))
         self._log = self._log_spans(alignment.logs) if related else []
         self._calls: list[HostSpans] = []
@@ -806,7 +806,7 @@ class HostSide:
             self._api.show_only(chosen)
         links, (runs, starts, ends) = self._alignment.links, self._layers
         has_iteration = np.array([chosen.has_iteration(one.iteration) for one in links.passes], bool)
-        is_drawn = has_iteration[links.of_runs("pass_")[runs]] & self._are_inside(starts, ends)
+        is_drawn = has_iteration[links.runs.column("pass_")[runs]] & self._are_inside(starts, ends)
         if chosen.longest_only:
             is_drawn &= np.isin(runs, [*chosen.runs])
         else:
@@ -1083,7 +1083,7 @@ def host_layers(
     Times are on the axis; passes by number. Overlaps are clipped, because containers may be. A span without duration
     occupies one nanosecond of the track, so that nothing else begins there. ``clip``: the drawn parts of spans.
     """
-    pass_of = links.of_runs("pass_")[layers.runs]
+    pass_of = links.runs.column("pass_")[layers.runs]
     first, place_of = rows_of(pass_of)
     numbers_of = pass_of[first]
     bounds = np.array([passes[number] for number in numbers_of.tolist()], np.int64).reshape(-1, 2)
@@ -1101,7 +1101,7 @@ def host_layers(
     drawn, begins, ends = _beside(drawn, begins, ends, counts)
     of_time = [links.passes[number] for number in numbers_of[in_time].tolist()]
     iterations = numbers((one.iteration for one in of_time), len(of_time))
-    keys = Pool.of((run.layer, run.layer_index, run.direction) for run in links.runs).codes[drawn.runs]
+    keys = links.runs.layers().codes[drawn.runs]
     behind = np.cumsum(counts)
     opened = 0
     while opened < len(counts):  # whole passes, of `ROW` layers together
@@ -1150,7 +1150,7 @@ def _beside(layers: Layers, begins: Numbers, ends: Numbers, counts: Numbers) -> 
 
 def _likes(links: Links, runs: Numbers, keys: Codes, track: int) -> Pool[Slice]:
     """Return a slice like that of each layer; many have the same printed time. ``keys``: equal if layers are."""
-    printed_ns = links.of_runs("printed_ns")[runs]
+    printed_ns = links.runs.column("printed_ns")[runs]
     first, place_of = rows_of(combined(keys, np.where(printed_ns == NO, 0, printed_ns + 1)))
     likes = []
     for run in map(links.runs.__getitem__, runs[first].tolist()):

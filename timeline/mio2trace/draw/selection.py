@@ -263,11 +263,12 @@ class _Passes:
         direction = None
         found = _WITH_DIRECTION.fullmatch(name)
         links = self._links
-        if found is not None and not any(run.layer == name for run in links.runs):
+        layers = links.runs.layers()
+        if found is not None and not any(key[1] == name for key in layers.values):
             name, direction = found[1], found[2]
         run_of = np.asarray(links.run_of)
-        wanted = [run.layer == name and direction in (None, run.direction) for run in links.runs]
-        return [*_reaches(self._times, run_of, np.array([*wanted, False])[run_of] & self.chosen).values()]
+        wanted = layers.where(lambda key: key[1] == name and direction in (None, key[2]))
+        return [*_reaches(self._times, run_of, np.append(wanted, False)[run_of] & self.chosen).values()]
 
 
 # -- The first view: one steady iteration ------------------------------------------------------------------------------

@@ -350,7 +350,7 @@ def _calls(subject: Subject) -> list[tuple[int, int]]:
         for index, one in measures.operation_at.items()
         if one.phase == "run" and measures.first_of[index] != NONE and _takes_its_own_time(one)
     ]
-    on_host = [host_ns for index in ran if (host_ns := measures.host_ns_of[index]) is not None]
+    on_host = [host_ns for index in ran if (host_ns := measures.host_ns(index)) is not None]
     if len(on_host) == len(ran):
         return [*zip(ran, on_host, strict=True)]
     return [(index, measures.operations.timed_ns[index]) for index in ran]

@@ -197,7 +197,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     row: SteadyCost[str]
     operation: Operation
-    samples: tuple[int, ...]
+    samples: Sequence[int]
     solver: str = ""
     calls: tuple[Operation, ...] = ()
     line: str = ""
@@ -550,10 +550,12 @@ class Subject:
     @cached_property
     def problems(self) -> list[Problem]:
         """The problems of steady iterations that ran a kernel, most time first."""
-        calls: dict[str, list[int]] = {}
-        problem_of = self.steady.problem_of
-        for index in dict.fromkeys(chain.from_iterable(self.stretches)):
-            calls.setdefault(problem_of[index], []).append(index)
+        calls: dict[str, array[int]] = {}
+        problem_of, is_known = self.steady.problem_of, bytearray(len(self.measures.first_of))
+        for index in chain.from_iterable(self.stretches):
+            if not is_known[index]:
+                is_known[index] = 1
+                calls.setdefault(problem_of[index], array("q")).append(index)
         return [self._problem(row, calls[row.key]) for row in self.steady.problems if row.key in calls]
 
     def _problem(self, row: SteadyCost[str], indices: Sequence[int]) -> Problem:
@@ -562,7 +564,7 @@ class Subject:
         return Problem(
             row=row,
             operation=operations[0],
-            samples=tuple(self.measures.operations.timed_ns[index] for index in indices),
+            samples=array("q", map(self.measures.operations.timed_ns.__getitem__, indices)),
             solver=", ".join(solvers),
             calls=tuple(operations),
             line=self._line_of(indices[0]),

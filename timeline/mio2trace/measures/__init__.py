@@ -13,9 +13,9 @@ each activity belongs. The rules:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -47,6 +47,30 @@ class _Summed(NamedTuple):
     helpers: Counter[tuple[str, str]]
 
 
+class _InOrder(Mapping[int, Operation]):
+    """Operations whose indices are their places, without the memory of a dict."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        self._operations = operations
+
+    def __getitem__(self, index: int) -> Operation:
+        if not 0 <= index < len(self._operations):
+            raise KeyError(index)
+        return self._operations[index]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self._operations)))
+
+    def __len__(self) -> int:
+        return len(self._operations)
+
+    def values(self) -> ValuesView[Operation]:
+        return cast("ValuesView[Operation]", self._operations)
+
+    def items(self) -> ItemsView[int, Operation]:
+        return cast("ItemsView[int, Operation]", enumerate(self._operations))
+
+
 class Measures:
     """The costs of one alignment, computed on first use."""
 
@@ -60,7 +84,10 @@ class Measures:
 
     @cached_property
     def operation_at(self) -> Mapping[int, Operation]:
-        return {operation.index: operation for operation in self._links.operations}
+        operations = self._links.operations
+        if all(operation.index == place for place, operation in enumerate(operations)):
+            return _InOrder(operations)
+        return {operation.index: operation for operation in operations}
 
     @cached_property
     def first_of(self) -> Sequence[int]:
@@ -175,7 +202,7 @@ class Measures:
             (runs, links.layer_unsure, run_of),
             (passes, links.layer_unsure, pass_of),
         ):
-            sums.unsure.update(number_of[np.fromiter(positions, np.int64, len(positions))].tolist())
+            sums.add_unsure(number_of[np.fromiter(positions, np.int64, len(positions))])
         self._add_work(runs, passes)
         helps = (
             parts[0]
@@ -296,7 +323,7 @@ class Measures:
     def of_operation(self, index: int) -> Cost:
         """Return the cost of an operation; work and traffic come from the log, and a search has none."""
         operation = self.operation_at[index]
-        cost = self.operations.cost(index, host_ns=self.host_ns_of[index])
+        cost = self.operations.cost(index, host_ns=self.host_ns(index))
         if operation.phase != "run":
             return cost
         return msgspec.structs.replace(
@@ -308,14 +335,18 @@ class Measures:
             unknown_bytes=int(operation.bytes_min is None),
         )
 
+    def host_ns(self, index: int) -> int | None:
+        """Return the time of an operation on the host."""
+        ns = self.host_ns_of[index]
+        return None if ns == NO else ns
+
     @cached_property
-    def host_ns_of(self) -> Sequence[int | None]:
-        """By the operation's index: its time on the host."""
-        host_ns: list[int | None] = [None] * len(self.first_of)
+    def host_ns_of(self) -> Sequence[int]:
+        """By the operation's index: its time on the host, `NO` if it is unknown."""
+        host_ns = np.full(len(self.first_of), NO)
         indices, starts, ends = self.host_spans()
-        for index, ns in zip(indices.tolist(), (ends - starts).tolist(), strict=True):
-            host_ns[index] = ns
-        return host_ns
+        host_ns[indices] = ends - starts
+        return whole(host_ns)
 
     @cached_property
     def runs_of_operation(self) -> Mapping[int, tuple[int, ...]]:

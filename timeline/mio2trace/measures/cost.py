@@ -134,6 +134,10 @@ class Sums:
             _few(_summed(numbers[part], ns[part], len(self))) for part in parts
         )
 
+    def add_unsure(self, numbers: NDArray[Any]) -> None:
+        """Say to what the kernels and copies belong whose link has low confidence."""
+        self.unsure = _few(_counted(numbers, len(self)))
+
     def add_work(self, number: int, flop: int | None, told_by: str) -> None:
         """Add work from the source ``told_by``; None is work of unknown size."""
         if flop is None:

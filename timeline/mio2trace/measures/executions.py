@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mio2trace.align import NONE, Alignment, LayerRun
+from mio2trace.align import NONE, Alignment
 from mio2trace.align.links import WORDS, Pass
 from mio2trace.measures.cost import Cost
 from mio2trace.model.log import Direction, FrameworkLog
@@ -72,7 +72,7 @@ class Executions:
         keys, key_of = measures.steady.layer_rows
         # Runs of one layer in one pass are a group.
         passes, key_of_run = Pool.of(links.passes), np.array([*key_of], np.int64)
-        pass_of = passes.codes[links.of_runs("pass_")].astype(np.int64) if links.runs else _NOWHERE
+        pass_of = passes.codes[links.runs.column("pass_")].astype(np.int64) if links.runs else _NOWHERE
         first, self._group_of_run = distinct(pass_of * len(keys) + key_of_run)
         self._count = len(first)
         rows = np.flatnonzero(run_of != NONE)
@@ -227,15 +227,11 @@ def _words(code: NDArray[np.uint8], group_of: Numbers, count: int) -> Pool[Mappi
 
 def _order(alignment: Alignment) -> list[LayerKey]:
     """Return layers and directions in order of execution; those without a direction come last."""
-    keys = {_key(run) for run in alignment.links.runs}
+    keys = {*alignment.links.runs.layers().values}
     undirected = {key[:2] for key in keys if key[2] is None}
     in_net = [(layer.index, layer.layer, direction) for layer, direction in alignment.net.execution_order()]
     order: list[LayerKey] = [key for key in in_net if key in keys or key[:2] not in undirected]
     return order + sorted(keys.difference(order), key=lambda key: (key[0], key[1], key[2] or ""))
-
-
-def _key(run: LayerRun) -> LayerKey:
-    return run.layer_index, run.layer, run.direction
 
 
 def _on_host(
@@ -244,7 +240,7 @@ def _on_host(
     """Return by group its time on the host and the source of that; the last one is of no group. ``rows``: the
     activities in groups."""
     links, commands = alignment.links, alignment.profile.commands
-    starts, ends = links.of_runs("host_start_ns"), links.of_runs("host_end_ns")
+    starts, ends = links.runs.column("host_start_ns"), links.runs.column("host_end_ns")
     begun = least(group_of_run, np.where(starts == NO, NEVER, starts), count)
     ended = most(group_of_run, ends, count)
     is_bound = (begun != NEVER) & (ended != NO)

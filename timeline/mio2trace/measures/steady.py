@@ -11,6 +11,7 @@ the own time of an operation is that of all its kernels. Both directions of a la
 from __future__ import annotations
 
 import re
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from mio2trace.align import NONE
 from mio2trace.align.exact import layer_of_range, may_be_layer
 from mio2trace.align.ranges import OpenRanges
-from mio2trace.measures.cost import Cost, Sums
+from mio2trace.measures.cost import Cost, Sums, whole
 from mio2trace.measures.device_time import Busy, DeviceTime, Span, Window
 from mio2trace.measures.executions import LayerKey
 from mio2trace.measures.gaps import Cause, causes
@@ -135,13 +136,13 @@ class Steady:
     def classes(self) -> Ranking[LayerKey]:
         """By class and direction: ``Conv2d_3`` and ``Conv2d_7`` are two modules of one class, ``conv 3`` and ``conv 7``
         two layers of one kind."""
-        runs = self._alignment.links.runs
-        keys, row_of = _keyed((0, class_of(run.layer), run.direction) for run in runs)
+        layers = self._alignment.links.runs.layers().each()
+        keys, row_of = _keyed((0, class_of(name), direction) for _, name, direction in layers)
         return self._by_layer(keys, row_of)
 
     def _by_layer(self, keys: Sequence[LayerKey], row_of: Sequence[int]) -> Ranking[LayerKey]:
         rows = self._summed(keys, self._alignment.links.run_of, row_of)
-        pass_of = self._alignment.links.of_runs("pass_")
+        pass_of = self._alignment.links.runs.column("pass_")
         counts = np.array([*self._place_of_pass, NONE], np.int64)[pass_of] != NONE
         of_run = np.array([*row_of], np.int64)
         rows.calls = np.bincount(of_run[counts], minlength=len(keys)).tolist()
@@ -155,7 +156,8 @@ class Steady:
     @cached_property
     def layer_rows(self) -> tuple[Sequence[LayerKey], Sequence[int]]:
         """All layers, and the place of the layer of each execution."""
-        return _keyed((run.layer_index, run.layer, run.direction) for run in self._alignment.links.runs)
+        layers = self._alignment.links.runs.layers()
+        return layers.values, layers.codes.tolist()
 
     def _on_host(self, row_of: Numbers, pass_of: Numbers, counts: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
         """Return, for each pass and layer where the host was in it, the layer's row and how long that was: by bounds,
@@ -163,7 +165,7 @@ class Steady:
         pass, and whether this one counts."""
         links, size = self._alignment.links, int(row_of.max(initial=0)) + 1
         first, place_of = distinct(pass_of * size + row_of)
-        starts, ends = links.of_runs("host_start_ns"), links.of_runs("host_end_ns")
+        starts, ends = links.runs.column("host_start_ns"), links.runs.column("host_end_ns")
         is_bound = counts & (starts != NO) & (ends != NO)
         begun = least(place_of[is_bound], starts[is_bound], len(first))
         ended = most(place_of[is_bound], ends[is_bound], len(first))
@@ -195,7 +197,7 @@ class Steady:
         """Return the key of an operation in `operations`: a search belongs to the layer that runs its problem."""
         run = self._run_of_operation[index]
         name = self._name_of[id(self._measures.operation_at[index].facts)]
-        return "" if run == NONE else self._alignment.links.runs[run].layer, name
+        return "" if run == NONE else self._alignment.links.runs.layer(run), name
 
     @cached_property
     def _name_of(self) -> Mapping[int, str]:
@@ -209,7 +211,7 @@ class Steady:
     def _run_of_operation(self) -> Sequence[int]:
         """Return the run of a layer in which each operation began, by index. A search has the layer of its
         operation."""
-        runs: list[int] = self._begun_in.tolist()
+        runs = whole(self._begun_in)
         for index, run in self._run_of_search.items():
             runs[index] = run
         return runs
@@ -347,7 +349,7 @@ class Steady:
         for index in self._ran:
             row, host_ns, size = row_of[index], host_ns_of[index], operation_at[index].facts.bytes_min
             rows.calls[row] += 1
-            if host_ns is None:
+            if host_ns == NO:
                 untold.add(row)
             else:
                 host[row] += host_ns
@@ -402,9 +404,9 @@ class Steady:
         sums = Sums(rows_of[numbers[of_steady.positions]], len(keys), self._commands, of_steady.positions)
         helping, parts = of_steady.helping
         sums.add_parts(rows_of[numbers[helping]], self._commands.time_ns[helping], parts)
-        sums.unsure.update(rows_of[numbers[of_steady.unsure]].tolist())
+        sums.add_unsure(rows_of[numbers[of_steady.unsure]])
         flop_of = sums.flop_of_operations
-        for row, flop in zip(rows_of[numbers[of_steady.worked]].tolist(), of_steady.work_of, strict=True):
+        for row, flop in zip(whole(rows_of[numbers[of_steady.worked]]), of_steady.work_of, strict=True):
             flop_of[row] = flop_of.get(row, 0) + flop
         for position, other_flop, told_by in of_steady.other_work:
             sums.add_work(int(rows_of[numbers[position]]), other_flop, told_by)
@@ -475,7 +477,7 @@ def counted(measures: Measures, place_of: Codes) -> Counted:
     rows = _as_slice(kernels)
     of_kernels = forms.form_of[rows]
     used = present(of_kernels)
-    worked, work_of, other_work = [], [], []
+    worked, work_of, other_work = array("q"), [], []
     for position, _, flop, told_by in measures.work():
         if place_of[position] == NONE:
             continue

@@ -146,12 +146,19 @@ class MiopenLog(msgspec.Struct, frozen=True, kw_only=True):
     <api>``, ``command <base word>``, ``level <kind>``, ``cut entry`` (without its end), ``brace alone`` (without its
     beginning), ``stray`` (another line with MIOpen's prefix). Records without information about an operation are only
     counted: Create, Destroy and Get calls; a Set call that repeats a type; lines about candidates and databases.
-    ``foreign``: the number of lines that no decoder recognised."""
+    ``foreign``: the number of lines that no decoder recognised. ``freed``: the number of entries that were among the
+    records until their operations were known."""
 
     source: int
     records: tuple[Entry | Command | Message, ...] = ()
     counts: tuple[tuple[Word, int], ...] = ()
     foreign: int = 0
+    freed: int = 0
+
+    @property
+    def size(self) -> int:
+        """The number of records, also of those that were freed."""
+        return len(self.records) + self.freed
 
     def count(self, prefix: str) -> int:
         """Return the number of records whose kind starts with ``prefix``."""

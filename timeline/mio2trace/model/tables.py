@@ -643,7 +643,7 @@ class LayerKey(NamedTuple):
 
     place: int
     layer: str
-    direction: Direction
+    direction: Direction | None
 
 
 class LayerTimes(_Table[LayerTime]):

@@ -158,16 +158,18 @@ def place_columns(alignment: Alignment, rows: NDArray[Any] | slice) -> dict[str,
     searches = [operation.index for operation in links.operations if operation.phase == "find"]
     phase_of = np.where(np.isin(operation_of, searches), len(phases) - 2, pass_of) if searches else pass_of
     iterations = numbers([*(one.iteration for one in links.passes), None], len(links.passes) + 1)
+    layers = links.runs.layers()
+    layer_of = np.append(layers.codes, np.int32(NONE))[run_of]
 
     def of_operation(cell: Callable[[Operation], object]) -> Pool[Any]:
         return Pool([None if one is None else cell(one) for one in used], place_of)
 
     return {
         "iteration": thin(iterations[pass_of]),
-        "layer": Pool([*(run.layer for run in links.runs), None], run_of),
-        "layer_index": Pool([*(run.layer_index for run in links.runs), None], run_of),
+        "layer": Pool([*(name for _, name, _ in layers.values), None], layer_of),
+        "layer_index": Pool([*(index for index, _, _ in layers.values), None], layer_of),
         "phase": Pool(phases, phase_of),
-        "direction": Pool([*(run.direction for run in links.runs), None], run_of),
+        "direction": Pool([*(direction for _, _, direction in layers.values), None], layer_of),
         "operation": of_operation(operation_name),
         "problem": of_operation(problem_name),
         "solver": of_operation(lambda one: one.solver),
@@ -336,7 +338,7 @@ def by_layer(measures: Measures, unit: Unit) -> Table:
     kernels whose link has low confidence. ``iteration`` 0 is the warm-up.
     """
     links, commands = measures.alignment.links, measures.alignment.profile.commands
-    layers = Pool.of((run.layer_index, run.layer, run.direction) for run in links.runs)
+    layers = links.runs.layers()
     kernels = np.flatnonzero(commands.is_kernel)
     pass_of = np.asarray(links.pass_of)[kernels].astype(np.int64)
     layer_of = np.append(layers.codes, NONE)[np.asarray(links.run_of)[kernels]]

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import Timeline, chances_between, stamps_bound
-from mio2trace.align.links import DOUBTED, NONE, LayerRun
+from mio2trace.align.links import DOUBTED, NONE
 from mio2trace.align.rates import CONTRADICTED, LIKE, LINE_NS, MOST_STRAY, STRAY, TOLERANCE_NS
 from mio2trace.evidence import ORDER
-from mio2trace.model.log import LogEvent
-from mio2trace.model.tables import NO, LayerTimes, Numbers, by_key, combined, distinct, plain
+from mio2trace.model.log import Direction, LogEvent
+from mio2trace.model.tables import NO, LayerTimes, Numbers, by_key, combined, distinct
 
 _SOON_NS = LINE_NS // 4
 _GAP_NS = 8 * LINE_NS
@@ -358,23 +358,13 @@ def _place(attribution: Attribution, axis: Timeline, layers: LayerTimes, places:
     first, place_of = distinct(combined(iterations, layers.direction.codes))
     opening = zip(iterations[first].tolist(), layers.direction.take(first).each(), strict=True)
     passes = np.array([links.pass_id("iteration", iteration, direction) for iteration, direction in opening], np.int64)
-    columns = zip(
-        layers.key.each(), passes[place_of].tolist(), layers.printed_ns.tolist(), plain(host_ends), strict=True
+    runs = links.runs.add_columns(
+        layers.key,
+        pass_=passes[place_of],
+        printed_ns=layers.printed_ns,
+        host_start_ns=np.where(host_ends == NO, NO, host_ends - layers.printed_ns),
+        host_end_ns=host_ends,
     )
-    runs = [
-        links.add_run(
-            LayerRun(
-                layer=key.layer,
-                layer_index=key.place,
-                direction=key.direction,
-                pass_=pass_,
-                printed_ns=printed_ns,
-                host_start_ns=None if host_end is None else host_end - printed_ns,
-                host_end_ns=host_end,
-            )
-        )
-        for key, pass_, printed_ns, host_end in columns
-    ]
     begun, begun_by = _begun(attribution, layers)
     # Of stamps that are coarse no cut is known where the line is.
     opened = np.append([event.line for event in begun], NO)[begun_by if axis.by_line else np.full(len(layers), NONE)]
@@ -392,10 +382,10 @@ def _place(attribution: Attribution, axis: Timeline, layers: LayerTimes, places:
             sure = np.flatnonzero(is_sure & (given.first < given.stop))
             of_run = (given.stop - given.first)[sure]
             rows = np.arange(of_run.sum()) + np.repeat(given.first[sure] - (np.cumsum(of_run) - of_run), of_run)
-            links.give_layers(np.asarray(positions)[rows], np.repeat(np.array(runs)[sure], of_run), axis.evidence)
+            links.give_layers(np.asarray(positions)[rows], np.repeat(runs[sure], of_run), axis.evidence)
             one_by_one = np.flatnonzero(~is_sure).tolist()
         for number in one_by_one:
-            run, of_number = runs[number], float(chances_of[number])
+            run, of_number = int(runs[number]), float(chances_of[number])
             of_row = positions[given.first[number] : given.stop[number]]
             for position in of_row if chances else ():  # those without operation between those with one
                 if links.run_of[position] == NONE and chances.get(position, 0.0) >= DOUBTED:
@@ -497,7 +487,9 @@ def _begun(attribution: Attribution, layers: LayerTimes) -> tuple[list[LogEvent]
 def _places(attribution: Attribution, layers: LayerTimes) -> Numbers:
     """Return the places of layers in the order of execution, `NONE` for a layer that is not in the net."""
     order = enumerate(attribution.net.execution_order())
-    place_of = {(layer.index, direction): place for place, (layer, direction) in order}
+    place_of: dict[tuple[int, Direction | None], int] = {
+        (layer.index, direction): place for place, (layer, direction) in order
+    }
     at = np.array([place_of.get((key.place, key.direction), NONE) for key in layers.key.values], np.int64)
     return at[layers.key.codes]
 

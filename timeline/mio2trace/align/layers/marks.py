@@ -161,7 +161,7 @@ class Reading(msgspec.Struct, eq=False, dict=True):
                     host_end_ns=host_ns[start + at + 1] if start + at + 1 < count else None,
                 )  # fmt: skip
                 positions = range(before[start + at], before[start + at + 1])
-                links.give_layer(positions, links.add_run(run), TIMER_MARKS)
+                links.give_layer(positions, links.runs.add(run), TIMER_MARKS)
             for direction, first, last in self.passes:
                 if direction in passes:
                     links.give_pass(range(before[start + first], before[start + last]), passes[direction])

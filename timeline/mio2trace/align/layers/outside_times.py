@@ -75,7 +75,7 @@ def _are_marks_among_others(attribution: Attribution) -> bool:
         return marked is not None
     rows = links.layer_by.rows((by.TIMER_MARKS,))
     called, runs = attribution.profile.commands.host_start_ns[rows], np.asarray(links.run_of)[rows]
-    begin, end = links.of_runs("host_start_ns")[runs], links.of_runs("host_end_ns")[runs]
+    begin, end = links.runs.column("host_start_ns")[runs], links.runs.column("host_end_ns")[runs]
     is_outside = ((begin != NO) & (called < begin)) | ((end != NO) & (called > end))
     return bool((is_outside & (called != NO)).any())
 
@@ -161,7 +161,7 @@ class _Telling:
         self._shares: dict[object, float] = {}
 
     def is_anything_odd(self) -> bool:
-        layers = [(run.layer_index, run.direction) for run in self._links.runs]
+        layers = [(index, direction) for index, _, direction in self._links.runs.layers().each()]
         for name, (index, direction) in set(zip(self._name_of, map(layers.__getitem__, self._run_of), strict=True)):
             types = self._types[index]
             if direction is not None and types and name in self._names and contradicts(name, types, direction):

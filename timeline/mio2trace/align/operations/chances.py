@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from math import exp, log, prod
+from operator import is_not
 from typing import Literal
 
 import msgspec
+import numpy as np
 
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.likelihood import OTHERS, Fit, Likelihood
@@ -33,6 +35,7 @@ from mio2trace.align.rates import (
     UNLOGGED,
     calibrated,
 )
+from mio2trace.model.tables import present
 from mio2trace.ops.operation import Operation
 
 _ALIKE = 0.005
@@ -395,37 +398,35 @@ def of_this_process(posterior: Posterior, operations: Sequence[Operation], elsew
     It is below 1 if many calls were silent, because these may be another process's or run's. Calls that launched
     ``elsewhere`` do not count. Silent calls with the same problems as the others cannot be distinguished."""
     # A call of several parts counts once, and has launched if most of them did.
-    first_of: list[int] = []
-    for place, operation in enumerate(operations):
-        is_part = place > 0 and operation is operations[place - 1]
-        first_of.append(first_of[-1] if is_part else place)
-    parts = Counter(first_of)
-    launched = Counter(first_of[place] for place in {*posterior.operation} if place != NONE)
-    if not launched:
+    begins = np.ones(len(operations), bool)
+    begins[1:] = np.fromiter(map(is_not, operations[1:], operations), bool, len(operations) - 1)
+    first, call_of = np.flatnonzero(begins), np.cumsum(begins) - 1
+    with_kernels = present(np.array(posterior.operation, np.int64))
+    count = np.bincount(call_of[with_kernels[with_kernels != NONE]], minlength=len(first))
+    if not count.any():
         return 1.0
-    launching = {place for place, count in launched.items() if 2 * count >= parts[place]}
-    executing = [
-        place
-        for place in dict.fromkeys(first_of)
-        if operations[place].phase == "run"
-        and not operations[place].torn
-        and (place in launching or elsewhere[place] <= 0.5)
-    ]
-    silent = [place for place in executing if place not in launching]
-    stretches = sum(before in launching and after not in launching for before, after in pairwise(executing))
+    launched = (count > 0) & (2 * count >= np.bincount(call_of))
+    of_calls = [operations[place] for place in first.tolist()]
+    executes = np.array([one.phase == "run" and not one.torn for one in of_calls])
+    executing = np.flatnonzero(executes & (launched | (np.array(elsewhere)[first] <= 0.5)))
+    launching = launched[executing]
+    silent, loud = executing[~launching], executing[launching]
+    stretches = np.count_nonzero(launching[:-1] & ~launching[1:])
     # A process prints entries or it does not: where those that launched do and silent ones do not, these are another's.
-    alone = {place for place in executing if operations[place].line == operations[place].command_line}
-    others = (2 * len(alone & {*silent}) > len(silent)) != (2 * len(alone - {*silent}) > len(executing) - len(silent))
+    silent_alone, loud_alone = (
+        sum(of_calls[call].line == of_calls[call].command_line for call in calls.tolist()) for calls in (silent, loud)
+    )
+    others = (2 * silent_alone > len(silent)) != (2 * loud_alone > len(loud))
     # A profile that has a hole, or begins late or ends early, leaves a stretch of calls, or two.
     scattered = len(silent) >= STRANGERS * len(executing) and (others or stretches >= FEWEST_STRETCHES)
-    if not (scattered or 2 * len(silent) > len(executing)):
+    if not (scattered or len(silent) > len(loud)):
         return 1.0
-    searches = [place for place, operation in enumerate(operations) if operation.phase == "find"]
-    if launching and searches and not scattered and max(*searches, *launching) < min(silent):
+    searches = [call for call, one in enumerate(of_calls) if one.phase == "find"]
+    if searches and launched.any() and not scattered and max(searches[-1], np.flatnonzero(launched)[-1]) < silent[0]:
         return 1.0  # the profile ended first: silent calls come last
-    posed = {_problem(operations[place]) for place in silent}
-    alike = sum(_problem(operations[place]) in posed for place in executing if place in launching)
-    return BESIDE_STRANGERS if 2 * alike < len(executing) - len(silent) else 0.5
+    posed = {_problem(of_calls[call]) for call in silent.tolist()}
+    alike = sum(_problem(of_calls[call]) in posed for call in loud.tolist())
+    return BESIDE_STRANGERS if 2 * alike < len(loud) else 0.5
 
 
 def _problem(operation: Operation) -> object:

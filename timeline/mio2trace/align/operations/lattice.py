@@ -110,6 +110,8 @@ def _fullest(keys: Iterable[Key], streams: Queues) -> list[Key]:
 
 def one_stream_each(links: Links, streams: Queues) -> None:
     """Doubt operations with kernels in two queues."""
+    if len(streams) < 2:
+        return
     indices = np.asarray(links.operation_of)
     launched = [present(indices[np.asarray(positions)]) for positions in streams.values()]
     several = [index for index, count in Counter(chain(*(its.tolist() for its in launched))).items() if count > 1]

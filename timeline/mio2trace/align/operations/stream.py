@@ -59,7 +59,7 @@ from mio2trace.evidence import (
     Evidence,
 )
 from mio2trace.model.profile import Profile
-from mio2trace.model.tables import by_key, combined, sorted_pool
+from mio2trace.model.tables import by_key, combined, distinct, present, sorted_pool
 from mio2trace.ops.operation import Operation
 
 ALIKE_ROW = 10
@@ -70,24 +70,25 @@ MOST_SHIFTS, MOST_COMPARED = 16, 200_000
 def chance_of_place(likelihood: Likelihood, windows: Windows, posterior: Posterior) -> float:
     """Return the probability that the links are not all some iterations earlier or later."""
     kernels = likelihood.kernels
-    library = [at for at, kind in enumerate(kernels.of) if kernels.kinds[kind].library]
-    places = [posterior.operation[at] for at in library]
-    linked = [number for number, place in enumerate(places) if place != NONE]
-    if len(linked) < ALIKE_ROW:
+    rows = np.flatnonzero(kernels.library)
+    places_of_rows = np.array(posterior.operation, np.int64)[rows]
+    with_call = np.flatnonzero(places_of_rows != NONE)
+    if len(with_call) < ALIKE_ROW:
         return 1.0
-    first, last = linked[0], linked[-1]
-    latest = max(places)
+    first, last = int(with_call[0]), int(with_call[-1])
+    latest = int(places_of_rows.max())
     executing = [place for place, operation in enumerate(likelihood.operations) if operation.phase == "run"]
-    left_before = min(places[number] for number in linked) > 0
+    left_before = int(places_of_rows[with_call].min()) > 0
     left_behind = bool(executing) and executing[-1] > latest
 
     def cuts(shift: int) -> int:
         """Return at how many ends one side has more than the other if all calls moved by ``shift`` kernels."""
-        return (first + shift != 0 or left_before) + (last + shift != len(library) - 1 or left_behind)
+        return (first + shift != 0 or left_before) + (last + shift != len(rows) - 1 or left_behind)
 
     # Where no end was cut any other place cuts two: far less likely.
     if not cuts(0):
         return 1.0
+    library, places, linked = rows.tolist(), places_of_rows.tolist(), with_call.tolist()
     signs = [(kernels.of[at], kernels.named[at]) for at in library]
 
     def like(number: int, begin: int, end: int) -> list[int]:
@@ -125,7 +126,7 @@ def doubt_repeats(likelihood: Likelihood, posterior: Posterior, rates: Rates) ->
     problems = [likelihood.problem_of[number] for number in likelihood.class_of]
     posed = Counter(problem for problem, one in zip(problems, operations, strict=True) if one.phase == "run")
     twice = 2 * min(posed.values(), default=0)
-    library = [at for at, number in enumerate(kernels.of) if kernels.kinds[number].library]
+    library = array("q", np.flatnonzero(kernels.library).tobytes())
     rows = [(linked, [*row]) for linked, row in groupby(library, lambda at: posterior.operation[at] != NONE)]
     for linked, row in rows[1:-1]:
         calls = {posterior.operation[at] for at in row}
@@ -199,9 +200,11 @@ class Stream(msgspec.Struct, eq=False, dict=True):
             links.give_operations(np.asarray(positions), np.asarray(indices), by)
 
     def _launched_in_part(self, posterior: Posterior) -> set[int]:
-        parts = Counter(operation.index for operation in self.operations)
-        launched = Counter(self.operations[place].index for place in set(posterior.operation) - {NONE})
-        return {index for index, count in launched.items() if count < parts[index]}
+        indices = np.fromiter((operation.index for operation in self.operations), np.int64, len(self.operations))
+        first, call_of = distinct(indices)
+        with_kernels = present(np.array(posterior.operation, np.int64))
+        launched = np.bincount(call_of[with_kernels[with_kernels != NONE]], minlength=len(first))
+        return {*indices[first[(launched > 0) & (launched < np.bincount(call_of))]].tolist()}
 
     def of_this_process(self) -> float:
         """Return the highest confidence of links by names, sizes and order (`chances`)."""
