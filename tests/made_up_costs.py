@@ -11,9 +11,8 @@ from mio2trace.align import Alignment, LayerRun, Links, Net
 from mio2trace.align.clocks.axis import SAME, DeviceClock, Piece
 from mio2trace.align.links import DOUBTED
 from mio2trace.evidence import ORDER, Evidence
-from mio2trace.findings import Gpu, Subject
+from mio2trace.findings import Finding, Gpu, Subject, findings
 from mio2trace.measures import Measures
-from mio2trace.model.choices import Gemm
 from mio2trace.model.miopen import Message
 from mio2trace.model.profile import (
     Activity,
@@ -60,16 +59,16 @@ class Ran(msgspec.Struct, frozen=True):
 
 def operation(index: int, **fields: Any) -> Operation:
     """A forward convolution of its own shape, unless ``fields`` say otherwise."""
-    plain: dict[str, Any] = {
+    plain = {
         "index": index,
         "source": 0,
         "line": 10 * index + 1,
         "end_line": 10 * index + 9,
+        "dtype": "float",
         "api": "miopenConvolutionForward",
         "primitive": "conv",
         "direction": "forward",
         "input": (1, 8 + index, 9, 9),
-        "dtype": "float",
         "command": f"./bin/MIOpenDriver conv -c {8 + index}",
     }
     return made_operation(**(plain | fields))
@@ -107,19 +106,8 @@ def measures(
             call = Call(name, 0, launched, launched if one.queued else max(launched, start)) if calls else None
             now = start + one.ns
             kind: Any = "copy" if one.copy else "kernel"
-            activities.append(
-                Activity(
-                    len(activities),
-                    kind,
-                    one.name,
-                    start_ns=start,
-                    end_ns=now,
-                    call=call,
-                    counters=one.counters,
-                    route=one.route,
-                    size_bytes=one.size_bytes,
-                )
-            )
+            more: Any = {"counters": one.counters, "route": one.route, "size_bytes": one.size_bytes}
+            activities.append(Activity(len(activities), kind, one.name, start_ns=start, end_ns=now, call=call, **more))
             where.append((number, one))
     profile = Profile(
         source=0,
@@ -143,18 +131,13 @@ def measures(
         if one.layer:
             if (number, one.layer) not in runs:
                 run = LayerRun(layer=one.layer, layer_index=len(runs), direction=None, pass_=pass_)
-                runs[number, one.layer] = links.runs.add(run)
-            links.give_layer(
-                [position], runs[number, one.layer], one.layer_by, confidence=DOUBTED if one.unsure else 1.0
-            )
+                runs[number, one.layer] = links.add_run(run)
+            sure = DOUBTED if one.unsure else 1.0
+            links.give_layer([position], runs[number, one.layer], one.layer_by, confidence=sure)
         links.give_pass([position], pass_)
         if one.operation is not None:
-            links.give_operation(
-                [position],
-                one.operation,
-                ORDER,
-                confidence=min(one.confidence, DOUBTED) if one.unsure else one.confidence,
-            )
+            sure = min(one.confidence, DOUBTED) if one.unsure else one.confidence
+            links.give_operation([position], one.operation, ORDER, confidence=sure)
     clocks = {0: OWN_CLOCK if calls_wait else SAME}
     return Measures(Alignment(profile=profile, net=Net(), links=links, clocks=clocks, log_clock=None, facts={}))
 
@@ -171,5 +154,17 @@ def subject(
     return Subject(measures(iterations, operations, **more), gpu, messages, choices=choices)
 
 
-def gemm(m: int, n: int, k: int = 1) -> Gemm:
-    return Gemm(m, n, k)
+def twice(each: Sequence[Ran], operations: Sequence[Operation] = (), **more: Any) -> Subject:
+    """A run of two equal iterations."""
+    return subject({1: each, 2: each}, operations, **more)
+
+
+def rules(run: Subject) -> list[str]:
+    """What is found in it."""
+    return [one.rule.id for one in findings(run)]
+
+
+def fired(run: Subject, rule: str) -> Finding:
+    """The one finding of this rule."""
+    (found,) = (one for one in findings(run) if one.rule.id == rule)
+    return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, Section
@@ -9,7 +11,7 @@ from mio2trace.answer.text import MOST_LINES, WIDTH, _sentence, block
 from mio2trace.findings import Finding, findings
 from mio2trace.measures.completeness import Completeness
 from mio2trace.model.profile import Call, Range
-from tests.made_up_costs import MS, Ran, subject
+from tests.made_up_costs import MS, Ran, fired, twice
 from tests.test_findings import CASES, Case
 
 DATALOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
@@ -21,25 +23,16 @@ def idle(name: str, *, range_: bool = False) -> Finding:
     spans = [(begin + 30 * MS, begin + 71 * MS) for begin in (1000 * MS, 2115 * MS)]
     calls = [] if range_ else [Call(name, 0, *span) for span in spans]
     ranges = [Range("annotation", name, 0, *span) for span in spans] if range_ else []
-    (found,) = [
-        one for one in findings(subject({1: each, 2: each}, other_calls=calls, ranges=ranges)) if one.rule.id == "idle"
-    ]
-    return found
+    return fired(twice(each, other_calls=calls, ranges=ranges), "idle")
 
 
-def shown(*found: Finding, rows: int = 3, head: str = "100.0 ms per iteration.") -> list[str]:
+def shown(*found: Finding, rows: int = 3) -> list[str]:
     """The block of a run with so many rows of each list."""
-    return block(
-        Section(
-            name="",
-            verdict=head,
-            kernel_ns=9,
-            layers=tuple(LayerRow(name=f"layer {at}", direction="", ns=1, share=0.1) for at in range(rows)),
-            operations=tuple(OperationRow(name=f"op {at}", layer="", calls=1, ns=1, share=0.1) for at in range(rows)),
-            kernels=tuple(KernelRow(name=f"kernel {at}", calls=1, ns=1, share=0.1) for at in range(rows)),
-            findings=found,
-        )
-    )
+    layers = tuple(LayerRow(name=f"layer {at}", direction="", ns=1, share=0.1) for at in range(rows))
+    operations = tuple(OperationRow(name=f"op {at}", layer="", calls=1, ns=1, share=0.1) for at in range(rows))
+    kernels = tuple(KernelRow(name=f"kernel {at}", calls=1, ns=1, share=0.1) for at in range(rows))
+    lists: dict[str, Any] = {"layers": layers, "operations": operations, "kernels": kernels}
+    return block(Section(name="", verdict="100.0 ms per iteration.", kernel_ns=9, findings=found, **lists))
 
 
 def sentence(lines: list[str], label: str) -> str:
@@ -72,10 +65,10 @@ def test_a_name_loses_its_middle() -> None:
     assert DATALOADER[:26] in sentence(shown(idle(DATALOADER[:26], range_=True)), "HIGH")
 
 
-@pytest.mark.parametrize("case", CASES, ids=[f"{case.rule}-{number}" for number, case in enumerate(CASES)])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
 def test_findings_and_their_advice_fit(case: Case) -> None:
     """In three lines each, at the severity that shows the advice."""
-    for one in findings(case.has()):
+    for one in findings(case.has):
         if one.severity != "info":
             lines = shown(one, rows=0)
             assert not lines[-1].endswith(" ..."), lines
