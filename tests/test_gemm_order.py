@@ -21,7 +21,7 @@ from mio2trace.ops.log import Assembly
 from mio2trace.ops.operation import Operation
 from tests.kineto_files import FIRST_US, trace
 from tests.kineto_files import row as event_of
-from tests.test_ops import SETS, conv_entry, decode, entry, load, ops_of
+from tests.test_ops import SETS, conv_entry, decode, entry, ops_of, read_set
 
 
 class Gemm(NamedTuple):
@@ -170,7 +170,7 @@ PARAMETER = re.compile(r"(?:MIOpen\(OpenCL\): \t)?(\w+) = (?:0x)([0-9a-f]+)$")
 
 def launched(shared: Path, name: str) -> Iterator[tuple[Operation, dict[str, Any], set[int]]]:
     """Operation, profile row and buffer arguments of each kernel launched in a call."""
-    log, truth = load(shared, name)
+    log, truth = read_set(shared, name)
     found = {operation.line: operation for operation in operations(log)}
     rows = json.loads((shared / "samples" / "miopen-opencl" / name / "prof.json").read_bytes())
     calls = {one["prof_index"]: truth["api_calls"][one["api_call"]] for one in truth["enqueues"] if one["api_call"]}
@@ -209,7 +209,7 @@ def test_kernels_work_on_the_buffers_of_their_operation(shared: Path, name: str)
 @pytest.mark.parametrize("name", SETS)
 def test_every_address_of_an_entry_is_a_buffer(shared: Path, name: str) -> None:
     """What the text shows behind a parameter that is no handle, descriptor or factor, in order."""
-    log, truth = load(shared, name)
+    log, truth = read_set(shared, name)
     lines = (shared / "samples" / "miopen-opencl" / name / "run.log").read_text(errors="replace").split("\n")
     found = {operation.line: operation for operation in operations(log)}
     checked = 0
@@ -256,7 +256,7 @@ def test_every_launch_line_has_the_sizes_of_its_launch(shared: Path) -> None:
 @pytest.mark.shared
 def test_an_opencl_log_of_level_6_has_no_launch_lines(shared: Path) -> None:
     """2.9 prints none on OpenCL: nothing may be taken for one; its GEMM calls are there."""
-    log, _ = load(shared, "m290-alexnet-infer-level6-cmd")
+    log, _ = read_set(shared, "m290-alexnet-infer-level6-cmd")
     assert (
         b"kernel_name = "
         not in (shared / "samples" / "miopen-opencl" / "m290-alexnet-infer-level6-cmd" / "run.log").read_bytes()
