@@ -8,7 +8,6 @@ import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -20,11 +19,12 @@ from mio2trace.align.layers.repetitions import Repetition, find_repetition
 from mio2trace.cli import cli
 from mio2trace.kernels import find_gemms
 from mio2trace.kernels.blas import find_parts
-from mio2trace.model.profile import Activity, Profile, Queue
+from mio2trace.model.profile import Activity, Profile
 from mio2trace.reports import Unit
 from mio2trace.reports.kernels import LARGEST_BUCKET, gemm_table, nearest_power
-from tests.records import enqueued, opencl_profile
-from tests.small_runs import Program, as_json, as_text, benchmark, read, small
+from tests.records import changed
+from tests.small_runs import Program, as_json, benchmark
+from tests.test_gemm import CLBLAS, cut, i32, kernel, profile
 
 
 def run(*args: str, stdin: bytes = b"") -> Result:
@@ -37,18 +37,8 @@ def rows(done: Result) -> list[dict[str, str]]:
 
 
 @pytest.fixture
-def profile(tmp_path: Path) -> str:
-    path = tmp_path / "prof.json"
-    path.write_bytes(as_json(small()))
-    return str(path)
-
-
-def test_the_text_form_tells_lines(tmp_path: Path) -> None:
-    path = tmp_path / "run.log"
-    path.write_bytes(as_text(small()))
-    found = rows(run(str(path)))
-    assert [row["line"] != "" for row in found] == [True, True]
-    assert [row["p3_p2_ns"] for row in found] == ["47000", "47000"]
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "prof.json"
 
 
 def test_a_kernel_without_a_recorded_launch_is_no_problem(tmp_path: Path) -> None:
@@ -63,12 +53,10 @@ def test_a_kernel_without_a_recorded_launch_is_no_problem(tmp_path: Path) -> Non
     assert "problem" not in said
 
 
-def test_kernels_without_times_are_counted_and_said(tmp_path: Path) -> None:
+def test_kernels_without_times_are_counted_and_said(path: Path) -> None:
     program = Program()
     program.enqueue("k", "0x60")
-    timeless = program.enqueue("k", "0x60")
-    del timeless["profiling"]
-    path = tmp_path / "prof.json"
+    del program.enqueue("k", "0x60")["profiling"]
     path.write_bytes(as_json(program.calls))
     done = run(str(path), "--by", "name")
     assert [(row["count"], row["p3_p2_sum_ns"]) for row in rows(done)] == [("2", "47000")]
@@ -87,55 +75,47 @@ def write_kernels(path: Path, names: Sequence[str]) -> str:
     return str(path)
 
 
-def test_the_period_is_found_behind_a_set_up(tmp_path: Path) -> None:
-    path = write_kernels(tmp_path / "prof.json", ["set", "up", *"abcabcabcabc", "end"])
-    done = run(path, "--by", "repetition")
+def test_the_period_is_found_behind_a_set_up(path: Path) -> None:
+    done = run(write_kernels(path, ["set", "up", *"abcabcabcabc", "end"]), "--by", "repetition")
     found = rows(done)
     assert [(row["kernel_index"], row["name"], row["count"]) for row in found] == [
         ("0", "a", "4"), ("1", "b", "4"), ("2", "c", "4"),
     ]  # fmt: skip
     assert "period: 3 kernels, 4 times, first at call 3; 3 of 15 kernels in no repetition" in done.stderr
-    assert found[0]["p3_p2_min_ns"] == "9000"  # the third kernel of all takes 12 us, 3 of them before p2
-    assert found[0]["p3_p2_max_ns"] == "18000"
-    assert found[0]["p3_p2_mean_ns"] == "13500"
-    assert found[0]["p3_p2_median_ns"] == "13500.0"
+    # the third kernel of all takes 12 us, 3 of them before p2
+    statistics = [found[0][f"p3_p2_{name}_ns"] for name in ("min", "max", "mean", "median")]
+    assert statistics == ["9000", "18000", "13500", "13500.0"]
     assert float(found[0]["p3_p2_std_ns"]) == pytest.approx(3872.98, abs=0.01)
 
 
-def test_first_use_fills_do_not_hide_the_period(tmp_path: Path) -> None:
-    path = write_kernels(tmp_path / "prof.json", ["fillbuffer_float", "a", "fillbuffer_float", "b", "c", *"abc"])
-    done = run(path, "--by", "repetition")
+def test_first_use_fills_do_not_hide_the_period(path: Path) -> None:
+    names = ["fillbuffer_float", "a", "fillbuffer_float", "b", "c", *"abc"]
+    done = run(write_kernels(path, names), "--by", "repetition")
     assert [(row["name"], row["count"]) for row in rows(done)] == [("a", "2"), ("b", "2"), ("c", "2")]
     assert "2 x kernel that only fills a buffer left out" in done.stderr
 
 
-def test_no_period_is_said_and_is_an_error(tmp_path: Path) -> None:
-    path = write_kernels(tmp_path / "prof.json", "abcdefghh")
-    done = run(path, "--by", "repetition")
-    assert done.exit_code == 1
-    assert done.stdout == ""
+def test_no_period_is_said_and_is_an_error(path: Path) -> None:
+    done = run(write_kernels(path, "abcdefghh"), "--by", "repetition")
+    assert (done.exit_code, done.stdout) == (1, "")
     assert "prof.json: no period in 9 kernels" in done.stderr
     assert "--per N" in done.stderr
 
 
-def test_a_given_period_counts_from_the_first_kernel(tmp_path: Path) -> None:
-    path = write_kernels(tmp_path / "prof.json", "xababa")
-    plain = run(path, "--by", "repetition", "--per", "2")
+def test_a_given_period_counts_from_the_first_kernel(path: Path) -> None:
+    args = write_kernels(path, "xababa"), "--by", "repetition", "--per", "2"
+    plain, skipped = run(*args), run(*args, "--skip", "1")
     assert [(row["name"], row["count"]) for row in rows(plain)] == [("x; b", "3"), ("a", "3")]
     assert "the kernels do not repeat every 2: 1 row with kernels of several names" in plain.stderr
-    skipped = run(path, "--by", "repetition", "--per", "2", "--skip", "1")
     assert [(row["name"], row["count"]) for row in rows(skipped)] == [("a", "3"), ("b", "2")]
     assert "the last repetition has 1 of 2 kernels" in skipped.stderr
     assert "do not repeat" not in skipped.stderr
 
 
-@pytest.mark.parametrize(
-    "args",
-    [("--per", "3"), ("--by", "name", "--skip", "1"), ("--by", "repetition", "--skip", "1"), ("--gemm", "--by", "name"),
-     ("--by", "repetition", "--per", "0"), ("--columns", "nothing"), ("--unit", "h")],
-)  # fmt: skip
-def test_options_that_do_not_go_together(profile: str, args: tuple[str, ...]) -> None:
-    assert run(profile, *args).exit_code == 2
+@pytest.mark.parametrize("args", ["--per 3", "--by name --skip 1", "--by repetition --skip 1", "--gemm --by name",
+                                  "--by repetition --per 0", "--columns nothing", "--unit h"])  # fmt: skip
+def test_options_that_do_not_go_together(path: Path, args: str) -> None:
+    assert run(write_kernels(path, "ab"), *args.split()).exit_code == 2
 
 
 def longest_stretch(items: Sequence[int]) -> tuple[int, int] | None:
@@ -184,15 +164,11 @@ def test_a_stranger_between_repetitions_costs_no_other(
 
 
 def test_a_million_kernels_take_no_time() -> None:
-    unit = [number % 97 for number in range(1000)]
-    found = find_repetition([*range(1000, 1500), *unit * 300])
+    found = find_repetition([*range(1000, 1500), *[number % 97 for number in range(1000)] * 300])
     assert found is not None
-    assert (found.period, found.starts[0]) == (1000, 500)
-    assert len(found.starts) == 300
-    row = find_repetition([7] * 300_000)
-    assert row == Repetition(period=1, starts=tuple(range(300_000)))
-    assert find_repetition(list(range(100_000))) is None
-    assert find_repetition([]) is None
+    assert (found.period, found.starts[0], len(found.starts)) == (1000, 500, 300)
+    assert find_repetition([7] * 300_000) == Repetition(period=1, starts=tuple(range(300_000)))
+    assert find_repetition(list(range(100_000))) is find_repetition([]) is None
 
 
 @pytest.fixture
@@ -236,64 +212,34 @@ def test_rows_of_one_kernel_with_another_in_them_are_not_compared_with_each_othe
 # -- GEMMs -----------------------------------------------------------------------------------------------------------
 
 
-@given(st.integers(1, 1 << 15))
+@given(st.integers(1, 1 << 15) | st.just(1 << 40))
 def test_the_nearest_power_is_the_nearest(size: int) -> None:
+    """The lower one of two; the last bucket has all larger ones."""
     powers = [1 << exponent for exponent in range(15)]
     assert nearest_power(size) == min(powers, key=lambda power: (abs(power - size), power))
+    assert powers[-1] == LARGEST_BUCKET
 
 
-def test_buckets_end_at_the_largest() -> None:
-    assert nearest_power(1 << 40) == LARGEST_BUCKET == 16384
-    assert [nearest_power(size) for size in (1, 2, 3, 5, 6, 7, 96, 3025)] == [1, 2, 2, 4, 4, 8, 64, 2048]
-
-
-def number(value: int) -> str:
-    return value.to_bytes(4, "little").hex()
-
-
-def viennacl_block(
-    m: int, n: int, k: int, *, at: tuple[int, int, int] = (0, 0, 0), beta: str = "00000000"
-) -> tuple[str, ...]:
-    """Arguments of a block of C (m x n) += A B, row after row, that begins at (m, n, k) = ``at``."""
-    matrices: list[str] = []
-    for handle, (row, column) in (("c", (at[0], at[1])), ("a", (at[0], at[2])), ("b", (at[2], at[1]))):
-        matrices += [handle * 16, number(64), number(row), number(column), number(1), number(1)]
-    return (number(m), number(n), number(k), *matrices, "0000803f", beta)
-
-
-def kernel(position: int, name: str, arguments: tuple[str, ...], ns: int = 1000) -> Activity:
-    start = 10_000 * position
-    return enqueued(
-        number=position, kind="kernel", name=name, queued_ns=start, submit_ns=start, start_ns=start,
-        end_ns=start + ns, grid=(64, 1, 1), arguments=arguments,
-    )  # fmt: skip
-
-
-def profile_of(enqueues: Sequence[Activity]) -> Profile:
-    return opencl_profile(
-        source=0, records=len(enqueues), queues=(Queue(index=0, device=0, handle="0x1"),), activities=tuple(enqueues)
+def timed(*ran: Activity | tuple[Activity, int]) -> Profile:
+    """Kernels of a microsecond, or of so many nanoseconds."""
+    each = [one if isinstance(one, tuple) else (one, 1000) for one in ran]
+    times = [(10_000 * at, 10_000 * at + ns) for at, (_, ns) in enumerate(each)]
+    return profile(
+        changed(one, queued_ns=start, submit_ns=start, start_ns=start, end_ns=end, grid=(64, 1, 1))
+        for (one, _), (start, end) in zip(each, times, strict=True)
     )
+
+
+RELU = kernel("relu")
 
 
 def test_a_gemm_of_several_kernels_has_the_rate_of_all() -> None:
     """ViennaCL's 50x64x500 is four blocks (dvdt-ck.md 5): the flop of all over the time of all."""
-    one = "0000803f"
-    blocks = [
-        viennacl_block(32, 64, 496),
-        viennacl_block(32, 64, 4, at=(0, 0, 496), beta=one),
-        viennacl_block(18, 64, 496, at=(32, 0, 0)),
-        viennacl_block(18, 64, 4, at=(32, 0, 496), beta=one),
-    ]
-    profile = profile_of(
-        [
-            kernel(at, "_prod_TT", block, ns)
-            for at, (block, ns) in enumerate(zip(blocks, (700, 50, 200, 50), strict=True))
-        ]
-        + [kernel(9, "relu", ()), kernel(10, "_prod_TT", viennacl_block(8, 8, 8), 512), kernel(11, "relu", ())]
-    )
-    facts = find_gemms(profile)
-    assert find_parts(profile, facts) == {0: (0, 1, 2, 3), 5: (5,)}
-    whole, single = gemm_table(profile, facts, Unit("ns")).rows
+    blocks = zip(cut((50, 64, 500), (32, 64, 16)), (700, 50, 200, 50), strict=True)
+    made = timed(*blocks, RELU, (cut((8, 8, 8), (8, 8, 8))[0], 512), RELU)
+    facts = find_gemms(made)
+    assert find_parts(made, facts) == {0: (0, 1, 2, 3), 5: (5,)}
+    whole, single = gemm_table(made, facts, Unit("ns")).rows
     assert [whole[key] for key in ("M", "N", "K", "kernels", "p3_p2_ns")] == [50, 64, 500, 4, 1000]
     assert whole["gflops"] == 2 * 50 * 64 * 500 / 1000
     assert [whole[key] for key in ("bucket_M", "bucket_N", "bucket_K")] == [64, 64, 512]
@@ -301,25 +247,21 @@ def test_a_gemm_of_several_kernels_has_the_rate_of_all() -> None:
 
 
 def test_clblas_corner_kernels_belong_to_their_gemm() -> None:
-    arguments = ("aa" * 8, "bb" * 8, "cc" * 8, "0000803f", "00000000", number(100), number(70), number(33),
-                 number(100), number(33), number(100))  # fmt: skip
-    names = ("MX032_NX032", "ML032_NX032", "MX032_NL032", "ML032_NL032")
-    enqueues = [kernel(at, f"sgemm_Col_NN_B0_{tile}_KX16", arguments) for at, tile in enumerate(names)]
-    elsewhere = kernel(9, enqueues[1].name, ("dd" * 8, *arguments[1:]))
-    profile = profile_of([*enqueues, kernel(5, "other", ()), *enqueues[:2], elsewhere])
-    facts = find_gemms(profile)
-    assert find_parts(profile, facts) == {0: (0, 1, 2, 3), 5: (5, 6)}
-    assert [row["p3_p2_ns"] for row in gemm_table(profile, facts, Unit("ns")).rows] == [4000, 2000]
+    rows_ = [kernel(f"sgemm_Col_NN_B0_M{a}064_N{b}064_KX08", *CLBLAS) for a, b in ("XX", "LX", "XL", "LL")]
+    elsewhere = kernel("sgemm_Col_NN_B0_ML064_NX064_KX08", "dd" * 8, *CLBLAS[1:])
+    made = timed(*rows_, RELU, *rows_[:2], elsewhere)
+    facts = find_gemms(made)
+    assert find_parts(made, facts) == {0: (0, 1, 2, 3), 5: (5, 6)}
+    assert [row["p3_p2_ns"] for row in gemm_table(made, facts, Unit("ns")).rows] == [4000, 2000]
 
 
-def test_gemms_as_json_have_their_sizes_together(tmp_path: Path) -> None:
+def test_gemms_as_json_have_their_sizes_together(path: Path) -> None:
     program = Program()
     program.program()
     program.kernel("XgemmDirectNN", "0x60")
     for index, value in enumerate((100, 50, 3)):
-        program.argument("0x60", index, number(value))
+        program.argument("0x60", index, i32(value))
     program.enqueue("XgemmDirectNN", "0x60")
-    path = tmp_path / "prof.json"
     path.write_bytes(as_json(program.calls))
     (row,) = json.loads(run(str(path), "--gemm", "--format", "json").stdout)
     assert row["gemm"] == {"M": 100, "N": 50, "K": 3}
@@ -352,73 +294,47 @@ def test_kernels_by_layer(tmp_path: Path) -> None:
     alone = run(str(tmp_path / "prof.json"), "--by", "layer")
     assert (alone.exit_code, alone.stdout) == (1, "")
     assert "names no layer; expected also the log of the run" in alone.stderr
+    log = run(str(tmp_path / "run.log"))
+    assert (log.exit_code, log.stdout) == (1, "")
+    assert log.stderr == "mio2trace: run.log: holds no GPU profile; expected one\n"
 
 
-def test_a_log_without_a_profile(tmp_path: Path) -> None:
-    path = tmp_path / "run.log"
-    path.write_text(benchmark()[1])
-    done = run(str(path))
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr == "mio2trace: run.log: holds no GPU profile; expected one\n"
-
-
-def test_a_profile_without_kernels(tmp_path: Path) -> None:
+def test_a_profile_without_kernels(path: Path) -> None:
     program = Program()
     program.buffer()
-    path = tmp_path / "prof.json"
     path.write_bytes(as_json(program.calls))
-    assert rows(run(str(path))) == []
     assert run(str(path)).stdout.count("call_index") == 1
-    assert rows(run(str(path), "--by", "name")) == []
-    assert rows(run(str(path), "--by", "bucket")) == []
+    assert rows(run(str(path))) == rows(run(str(path), "--by", "name")) == rows(run(str(path), "--by", "bucket")) == []
     assert run(str(path), "--by", "repetition").exit_code == 1
 
 
 def test_two_profiles_are_said(tmp_path: Path) -> None:
-    write_kernels(tmp_path / "one.json", "ab")
-    write_kernels(tmp_path / "two.json", "abc")
-    done = run(str(tmp_path / "one.json"), str(tmp_path / "two.json"))
+    done = run(write_kernels(tmp_path / "one.json", "ab"), write_kernels(tmp_path / "two.json", "abc"))
     assert len(rows(done)) == 3
     assert "2 profiles: the profile that has most kernels and copies is shown" in done.stderr
 
 
-def test_a_kernel_name_of_any_text_keeps_its_row(tmp_path: Path) -> None:
-    path = write_kernels(tmp_path / "prof.json", ['a,"b"\n', "\x1b[2J", ""])
-    assert [row["name"] for row in rows(run(path))] == [r'a,"b"\n', r"\x1b[2J", ""]
-    exact = json.loads(run(path, "--format", "json").stdout)
+def test_a_kernel_name_of_any_text_keeps_its_row(path: Path) -> None:
+    write_kernels(path, ['a,"b"\n', "\x1b[2J", ""])
+    assert [row["name"] for row in rows(run(str(path)))] == [r'a,"b"\n', r"\x1b[2J", ""]
+    exact = json.loads(run(str(path), "--format", "json").stdout)
     assert [row.get("name", "") for row in exact] == ['a,"b"\n', "\x1b[2J", ""]
-    shown = run(path, "--format", "table").stdout
+    shown = run(str(path), "--format", "table").stdout
     assert "\x1b" not in shown
     assert len(shown.splitlines()) == 4
 
 
-def test_the_profile_read_is_the_profile_shown() -> None:
-    """Every kernel of the profile has one row."""
-    calls: list[dict[str, Any]] = benchmark(iterations=3)[0]
-    profile = read(as_json(calls))
-    done = run("-", stdin=as_json(calls))
-    assert [int(row["call_index"]) for row in rows(done)] == [e.number for e in profile.activities]
-
-
 def test_what_is_not_known_to_be_a_part_is_none() -> None:
     """A product of unknown sizes is not the rest of the one before it: other matrices, another name, or not next."""
-    first = kernel(0, "_prod_NN", viennacl_block(8, 8, 8))
-    unread = kernel(1, "_prod_NN", viennacl_block(8, 8, 8)[:-1])
-    elsewhere = kernel(
-        1, "_prod_NN", ("00000000", *viennacl_block(8, 8, 8)[1:3], "dd" * 8, *viennacl_block(8, 8, 8)[4:])
-    )
-    other = kernel(1, "_prod_TT", ("00000000", *viennacl_block(8, 8, 8)[1:]))
-    stranger = kernel(1, "relu", ())
-    same_but_later = kernel(2, "_prod_NN", ("00000000", *viennacl_block(8, 8, 8)[1:]))
-    for following in ([elsewhere], [other], [stranger, same_but_later]):
-        profile = profile_of([first, *following, stranger])
-        facts = find_gemms(profile)
+    (first,) = cut((8, 8, 8), (8, 8, 8), name="_prod_NN")
+    sizes = first.opencl.arguments
+    unsized = changed(first, arguments=("00000000", *sizes[1:]))
+    elsewhere = changed(first, arguments=("00000000", *sizes[1:3], "dd" * 8, *sizes[4:]))
+    for following in ([elsewhere], [changed(unsized, name="_prod_TT")], [RELU, unsized]):
+        made = timed(first, *following, RELU)
+        facts = find_gemms(made)
         assert facts[len(following)].role == "main"
         assert facts[len(following)].gemm is None
-        assert find_parts(profile, facts) == {0: (0,)}
-    profile = profile_of([first, unread, stranger])
-    assert find_parts(profile, find_gemms(profile)) == {0: (0, 1)}  # all that tells matrices apart agrees
-
-
-def test_a_unit_that_begins_like_its_own_middle() -> None:
-    assert find_repetition("aaabaab") == Repetition(period=3, starts=(1, 4))
+        assert find_parts(made, facts) == {0: (0,)}
+    made = timed(first, changed(first, arguments=sizes[:-1]), RELU)
+    assert find_parts(made, find_gemms(made)) == {0: (0, 1)}  # all that tells matrices apart agrees

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import json
 import math
 from collections import Counter
@@ -21,6 +22,7 @@ from nbclient import NotebookClient
 
 import mio2trace
 from mio2trace.cli import cli
+from mio2trace.kernels import find_gemms
 from mio2trace.measures.statistics import deviation, mean
 from mio2trace.model.profile import Activity, Profile, Queue
 from mio2trace.model.tables import Activities
@@ -35,9 +37,11 @@ SETS = sorted(
     for pattern in ("acl-sample.json", "*.prof.json", "prof.json.gz")
     for path in folder.glob(pattern)
 )
+of_sets = pytest.mark.parametrize("path", SETS, ids=lambda path: f"{path.parent.name}/{path.name}")
+TWIN = ROOT / "traces" / "alexnet-b1-train" / "prof.json.gz"
+"""The net, batch, phase and iterations of the published notebook with CLBlast, on another machine."""
+THEIRS = dict(zip(STATISTICS, ("mean", "std", "min", "25%", "50%", "75%", "max"), strict=True))
 QUANTITIES = ("t1_t0", "p3_p0", "p3_p2", "p2_p1", "p1_p0")
-REPEATING = {"clblast-lenet-seq-x3.prof.json": 6, "offline-parser.prof.json": 6}
-"""Sets whose every kernel is in a repetition: the period."""
 
 
 @cache
@@ -47,32 +51,24 @@ def load(path: Path) -> list[dict[str, Any]]:
     return calls
 
 
+@cache
 def expected_enqueues(pandas: Any, path: Path) -> Any:
     """The notebook's table: calls numbered, kernels kept, differences of times, all in whole ns."""
-    calls = load(path)
     rows = []
-    for index, call in enumerate(calls):
+    for index, call in enumerate(load(path)):
         if call["call"] != "clEnqueueNDRangeKernel":
             continue
-        device = call["profiling"]
         row = {"call_index": index, "name": call["name"], "gws": tuple(call["gws"]), "lws": tuple(call["lws"])}
-        row |= dict(
-            zip(("p0", "p1", "p2", "p3"), (device[k] for k in ("queued", "submit", "start", "end")), strict=True)
-        )
+        row |= {f"p{at}": call["profiling"][key] for at, key in enumerate(("queued", "submit", "start", "end"))}
         stamps = call.get("timestamp", {})
         if "T" in stamps.get("start", "") and "T" in stamps.get("end", ""):
             row["t0"], row["t1"] = (pandas.Timestamp(stamps[k]).value for k in ("start", "end"))
         rows.append(row)
     frame = pandas.DataFrame(rows)
-    for name, end, start in (
-        ("p3_p0", "p3", "p0"),
-        ("p3_p2", "p3", "p2"),
-        ("p2_p1", "p2", "p1"),
-        ("p1_p0", "p1", "p0"),
-    ):
-        frame[name] = frame[end] - frame[start]
-    if "t0" in frame:
-        frame["t1_t0"] = frame["t1"] - frame["t0"]
+    for quantity in QUANTITIES:
+        end, start = quantity.split("_")
+        if end in frame:
+            frame[quantity] = frame[end] - frame[start]
     return frame
 
 
@@ -88,17 +84,15 @@ def test_there_are_sets() -> None:
     assert len(SETS) >= 15 or not (shared_folder() / "samples").is_dir()
 
 
-@pytest.mark.parametrize("path", SETS, ids=lambda path: f"{path.parent.name}/{path.name}")
+@of_sets
 def test_enqueue_table(pandas: Any, path: Path) -> None:
     expected, found = expected_enqueues(pandas, path), printed(pandas, path)
     assert len(found) == len(expected) > 0
     for column in ("call_index", "name"):
         assert found[column].tolist() == expected[column].tolist()
     for column in ("gws", "lws"):
-        shown = [
-            None if size == (0, 0, 0) and column == "lws" else "x".join(map(str, size)) for size in expected[column]
-        ]
-        assert [None if pandas.isna(size) else size for size in found[column]] == shown
+        shown = ["x".join(map(str, size)) if any(size) or column == "gws" else "" for size in expected[column]]
+        assert found[column].fillna("").tolist() == shown
     for quantity in QUANTITIES:
         if quantity in expected:
             assert found[f"{quantity}_ns"].tolist() == expected[quantity].tolist()
@@ -108,22 +102,20 @@ def test_enqueue_table(pandas: Any, path: Path) -> None:
         assert found["overhead_ns"].tolist() == (expected["t1_t0"] - expected["p3_p0"]).tolist()
 
 
-@pytest.mark.parametrize("unit", ["us", "ms", "s"])
-def test_units(pandas: Any, unit: str) -> None:
-    path = next(path for path in SETS if path.parent.name == "alexnet-b1-train")
-    expected, found = expected_enqueues(pandas, path), printed(pandas, path, "--unit", unit)
-    divisor = {"us": 1e3, "ms": 1e6, "s": 1e9}[unit]
+@pytest.mark.parametrize(("unit", "ns"), [("us", 1e3), ("ms", 1e6), ("s", 1e9)])
+def test_units(pandas: Any, unit: str, ns: float) -> None:
+    expected, found = expected_enqueues(pandas, TWIN), printed(pandas, TWIN, "--unit", unit)
     for quantity in QUANTITIES:
-        assert found[f"{quantity}_{unit}"].tolist() == pytest.approx((expected[quantity] / divisor).tolist(), rel=1e-12)
+        assert found[f"{quantity}_{unit}"].tolist() == pytest.approx((expected[quantity] / ns).tolist(), rel=1e-12)
 
 
-@pytest.mark.parametrize("path", SETS, ids=lambda path: f"{path.parent.name}/{path.name}")
+@of_sets
 def test_sums_by_name(pandas: Any, path: Path) -> None:
     frame, found = expected_enqueues(pandas, path), printed(pandas, path, "--by", "name")
     known = [quantity for quantity in QUANTITIES if quantity in frame]
     expected = frame.groupby("name")[known].sum()
-    assert sorted(found["name"]) == sorted(expected.index)
     assert found["p3_p2_sum_ns"].tolist() == sorted(found["p3_p2_sum_ns"], reverse=True)
+    assert found["name"].is_unique
     found = found.set_index("name")
     assert found["count"].to_dict() == frame["name"].value_counts().to_dict()
     for quantity in known:
@@ -135,9 +127,8 @@ def test_sums_by_name(pandas: Any, path: Path) -> None:
 def compare_description(pandas: Any, groups: Any, found: Any, quantity: str) -> None:
     """pandas' ``describe`` of each kernel index: count, mean, std (n - 1), min, linear quartiles, max."""
     expected = groups[quantity].describe()
-    columns = dict(zip(STATISTICS, ("mean", "std", "min", "25%", "50%", "75%", "max"), strict=True))
     assert found["count"].tolist() == expected["count"].tolist()
-    for ours, theirs in columns.items():
+    for ours, theirs in THEIRS.items():
         mine, other = found[f"{quantity}_{ours}_ns"], expected[theirs]
         assert mine.isna().tolist() == other.isna().tolist()
         kept = ~other.isna().to_numpy()
@@ -145,11 +136,11 @@ def compare_description(pandas: Any, groups: Any, found: Any, quantity: str) -> 
 
 
 @pytest.mark.parametrize("per", [1, 4, 37])
-@pytest.mark.parametrize("path", SETS, ids=lambda path: f"{path.parent.name}/{path.name}")
+@of_sets
 def test_statistics_by_repetition(pandas: Any, path: Path, per: int) -> None:
-    frame, found = expected_enqueues(pandas, path), printed(pandas, path, "--by", "repetition", "--per", str(per))
-    frame["kernel_index"] = [position % per for position in range(len(frame))]
-    groups = frame.groupby("kernel_index")
+    found = printed(pandas, path, "--by", "repetition", "--per", str(per))
+    frame = expected_enqueues(pandas, path)
+    groups = frame.groupby([position % per for position in range(len(frame))])
     assert found["kernel_index"].tolist() == list(groups.groups)
     assert found["name"].tolist() == ["; ".join(dict.fromkeys(names)) for _, names in groups["name"]]
     for quantity in QUANTITIES:
@@ -157,12 +148,13 @@ def test_statistics_by_repetition(pandas: Any, path: Path, per: int) -> None:
             compare_description(pandas, groups, found, quantity)
 
 
-@pytest.mark.parametrize("path", [path for path in SETS if path.name in REPEATING], ids=lambda path: str(path.name))
-def test_the_found_period_is_that_of_the_program(pandas: Any, path: Path) -> None:
-    """A program that runs its sequence three times: the period that the file's INDEX tells."""
+@pytest.mark.parametrize("name", ["clblast-lenet-seq-x3", "offline-parser"])
+@pytest.mark.shared
+def test_the_found_period_is_that_of_the_program(pandas: Any, shared: Path, name: str) -> None:
+    """A program that runs its sequence three times: the period of 6 that the file's INDEX tells."""
+    path = shared / "samples" / "dvdt" / f"{name}.prof.json"
     found = printed(pandas, path, "--by", "repetition")
-    given = printed(pandas, path, "--by", "repetition", "--per", str(REPEATING[path.name]))
-    assert found.equals(given)
+    assert found.equals(printed(pandas, path, "--by", "repetition", "--per", "6"))
     assert found["count"].tolist() == [3] * 6
 
 
@@ -182,23 +174,17 @@ def real_sizes(calls: list[dict[str, Any]]) -> dict[int, tuple[int, int, int]]:
     return found
 
 
-@pytest.mark.parametrize("path", SETS, ids=lambda path: f"{path.parent.name}/{path.name}")
+@of_sets
 def test_gemms_and_their_buckets(pandas: Any, path: Path) -> None:
-    calls = load(path)
-    sizes = real_sizes(calls) if path.name != "offline-parser.prof.json" else {}  # its handles collide
     frame, found = expected_enqueues(pandas, path).set_index("call_index"), printed(pandas, path, "--gemm")
-    direct = found[found["name"].str.startswith("XgemmDirect")] if len(found) else found
-    if sizes:
-        assert direct["call_index"].tolist() == list(sizes)
-    for _, row in direct.iterrows():
-        if not sizes:
-            break
-        m, n, k = sizes[row["call_index"]]
-        assert (row["M"], row["N"], row["K"]) == (m, n, k)
-        batch = 1 if pandas.isna(row["batch"]) else row["batch"]
-        assert row["flop"] == 2 * m * n * k * batch
-        assert row["p3_p2_ns"] == frame.loc[row["call_index"], "p3_p2"]
-        assert row["gflops"] == pytest.approx(row["flop"] / row["p3_p2_ns"], rel=1e-12)
+    if path.name != "offline-parser.prof.json" and len(found):  # its handles collide
+        direct = found[found["name"].str.startswith("XgemmDirect")].set_index("call_index")
+        sizes = real_sizes(load(path))
+        assert list(direct[["M", "N", "K"]].itertuples(name=None)) == [(at, *of) for at, of in sizes.items()]
+        batch = direct["batch"].fillna(1)
+        assert (direct["flop"] == 2 * direct["M"] * direct["N"] * direct["K"] * batch).all()
+        assert (direct["p3_p2_ns"] == frame.loc[direct.index, "p3_p2"]).all()
+        assert direct["gflops"].tolist() == pytest.approx((direct["flop"] / direct["p3_p2_ns"]).tolist(), rel=1e-12)
     buckets = printed(pandas, path, "--by", "bucket")
     assert buckets["count"].sum() == len(found)
     if not len(found):
@@ -210,8 +196,7 @@ def test_gemms_and_their_buckets(pandas: Any, path: Path) -> None:
         for sizes in found[["M", "N", "K"]].itertuples(index=False, name=None)
     }
     for sizes_of, bucket in list(nearest.items())[:3]:
-        every = [(math.dist(sizes_of, (a, b, c)), (a, b, c)) for a in powers for b in powers for c in powers]
-        assert min(every) == (math.dist(sizes_of, bucket), bucket)
+        assert min((math.dist(sizes_of, abc), abc) for abc in itertools.product(powers, repeat=3))[1] == bucket
     found["bucket"] = [nearest[sizes] for sizes in found[["M", "N", "K"]].itertuples(index=False, name=None)]
     groups = found.groupby("bucket")
     buckets.index = list(buckets[["bucket_M", "bucket_N", "bucket_K"]].itertuples(index=False, name=None))
@@ -229,19 +214,19 @@ def test_gemms_and_their_buckets(pandas: Any, path: Path) -> None:
 def test_describe(pandas: Any, values: list[int]) -> None:
     expected = pandas.Series(values).describe()
     found = describe(values)
-    theirs = dict(zip(STATISTICS, ("mean", "std", "min", "25%", "50%", "75%", "max"), strict=True))
-    for ours, name in theirs.items():
-        if ours not in found:
-            assert (ours, len(values)) == ("std", 1)
-        elif ours == "std" and values[0] > 10**17:
+    assert found.keys() == set(STATISTICS) - ({"std"} if len(values) == 1 else set())
+    for ours in found:
+        if ours == "std" and values[0] > 10**17:
             assert found["std"] == pytest.approx(4.163332)  # pandas loses it: 10^18 is beyond its floats
         else:
-            assert found[ours] == pytest.approx(expected[name], rel=1e-12)
+            assert found[ours] == pytest.approx(expected[THEIRS[ours]], rel=1e-12)
 
 
 # -- the published notebook ------------------------------------------------------------------------------------------
 
 SAME_AXPY = {"XaxpyFaster": "XaxpyFast", "XaxpyFastest": "XaxpyFast", "Xaxpy": "XaxpyFast"}
+"""CLBlast 1.5 has three kernels where the version of the notebook had two."""
+DIRECT = ("XgemmDirectNN", "XgemmDirectTN", "XgemmDirectTT")
 """CLBlast 1.5 has three kernels where the version of the notebook had two."""
 
 
@@ -254,12 +239,6 @@ def notebook() -> dict[str, Any]:
     return tables
 
 
-@pytest.fixture(scope="module")
-def twin(pandas: Any) -> Path:
-    """The same net, batch, phase and iterations with CLBlast, on another machine."""
-    return next(path for path in SETS if path.parent.name == "alexnet-b1-train" and path.parent.parent.name == "traces")
-
-
 def family(name: str) -> str:
     return SAME_AXPY.get(name, name)
 
@@ -269,48 +248,29 @@ def ms(row: dict[str, Any], column: str) -> int:
     return round(float(row[f"{column} (ms)"]) * 1_000_000)
 
 
-def test_the_twin_has_the_notebooks_kernels(pandas: Any, notebook: dict[str, Any], twin: Path) -> None:
-    """Names and order of the 60 rows that the notebook shows of 176; work sizes are the device's own (CPU, GPU)."""
-    found = printed(pandas, twin)
-    head, tail = notebook["kernel_enqueues_head30_gap_tail30"][:30], notebook["kernel_enqueues_head30_gap_tail30"][31:]
-    names = [family(name) for name in found["name"]]
-    assert len(found) == 176
-    assert names[:30] == [family(row["name"]) for row in head]
-    assert names[-30:] == [family(row["name"]) for row in tail]
+def test_the_twin_has_the_notebooks_kernels(pandas: Any, notebook: dict[str, Any]) -> None:
+    """Names and order of the 60 rows that the notebook shows of 176, and how often each name comes; work sizes and
+    times are the device's own. M, N and K of all 37 GEMMs, in the order of the calls."""
+    rows = notebook["kernel_enqueues_head30_gap_tail30"]
+    names = [family(name) for name in printed(pandas, TWIN)["name"]]
+    assert names[:30] + names[-30:] == [family(row["name"]) for row in rows[:30] + rows[31:]]
+    expected = [family(row["name"]) for row in notebook["sum_by_kernel_name"] for _ in range(row["count"])]
+    assert Counter(names) == Counter(expected)
+    assert len(names) == 176
+    found = printed(pandas, TWIN, "--gemm")
+    for name, count in zip(DIRECT, (3, 26, 8), strict=True):
+        calls = sorted(notebook[name], key=lambda row: row["call_index"])
+        sizes = [(row["kSizeM"], row["kSizeN"], row["kSizeK"]) for row in calls]
+        assert list(found[found["name"] == name][["M", "N", "K"]].itertuples(index=False, name=None)) == sizes
+        assert len(sizes) == count
 
 
-def test_the_twin_has_the_notebooks_counts(pandas: Any, notebook: dict[str, Any], twin: Path) -> None:
-    """Every name as often; the times are those of another device."""
-    expected: Counter[str] = Counter()
-    for row in notebook["sum_by_kernel_name"]:
-        expected[family(row["name"])] += row["count"]
-    found: Counter[str] = Counter()
-    table = printed(pandas, twin, "--by", "name")
-    for name, count in zip(table["name"], table["count"], strict=True):
-        found[family(name)] += count
-    assert found == expected
-    assert expected.total() == 176
-
-
-def test_the_twin_has_the_notebooks_gemms(pandas: Any, notebook: dict[str, Any], twin: Path) -> None:
-    """M, N and K of all 37 XgemmDirect kernels, in the order of the calls."""
-    found = printed(pandas, twin, "--gemm")
-    for name, count in (("XgemmDirectNN", 3), ("XgemmDirectTN", 26), ("XgemmDirectTT", 8)):
-        expected = [
-            (row["kSizeM"], row["kSizeN"], row["kSizeK"])
-            for row in sorted(notebook[name], key=lambda row: row["call_index"])
-        ]
-        ours = found[found["name"] == name][["M", "N", "K"]]
-        assert list(ours.itertuples(index=False, name=None)) == expected
-        assert len(expected) == count
-
-
-def test_the_twin_has_the_notebooks_repetitions(pandas: Any, notebook: dict[str, Any], twin: Path) -> None:
+def test_the_twin_has_the_notebooks_repetitions(pandas: Any, notebook: dict[str, Any]) -> None:
     """Its period of 4 was left over from another program: 44 kernels in each of four rows of mixed names. We say so."""
-    found = printed(pandas, twin, "--by", "repetition", "--per", "4")
+    found = printed(pandas, TWIN, "--by", "repetition", "--per", "4")
     counts = [row["p3 - p2 (ms)"] for row in notebook["describe_by_kernel_index_mod_4"] if row[""] == "count"]
     assert found["count"].tolist() == counts == [44] * 4
-    done = CliRunner().invoke(cli, ["kernels", str(twin), "--by", "repetition", "--per", "4"])
+    done = CliRunner().invoke(cli, ["kernels", str(TWIN), "--by", "repetition", "--per", "4"])
     assert "the kernels do not repeat every 4: 4 rows with kernels of several names" in done.stderr
 
 
@@ -329,47 +289,37 @@ def as_enqueue(row: dict[str, Any], name: str) -> Activity:
 @pytest.fixture(scope="module")
 def published(notebook: dict[str, Any]) -> Profile:
     """The rows that the notebook shows: 60 of its 176 enqueues, and all 37 GEMMs, some of them among the 60."""
-    rows = {
-        row["call_index"]: as_enqueue(row, row["name"]) for row in notebook["kernel_enqueues_head30_gap_tail30"] if row
-    }
-    for name in ("XgemmDirectNN", "XgemmDirectTN", "XgemmDirectTT"):
-        rows |= {row["call_index"]: as_enqueue(row, name) for row in notebook[name]}
-    enqueues = tuple(rows[index] for index in sorted(rows))
-    assert len(enqueues) > 60
+    shown = [(row["name"], row) for row in notebook["kernel_enqueues_head30_gap_tail30"] if row]
+    shown += [(name, row) for name in DIRECT for row in notebook[name]]
+    rows = {row["call_index"]: as_enqueue(row, name) for name, row in shown}
+    assert len(rows) > 60
+    activities = [rows[index] for index in sorted(rows)]
     return opencl_profile(
-        source=0, records=notebook["n_calls"], queues=(Queue(index=0, device=0, handle="0x1"),), activities=enqueues
+        records=notebook["n_calls"], queues=[Queue(index=0, device=0, handle="0x1")], activities=activities
     )
 
 
 def test_our_sums_are_the_notebooks(notebook: dict[str, Any], published: Profile) -> None:
     """Fed with the rows that it shows, every sum of a name that is shown whole is the one it printed, to the ns."""
     ours = {str(row["name"]): row for row in by_name(published, Unit("ns")).rows}
-    compared = []
-    for expected in notebook["sum_by_kernel_name"]:
-        row = ours.get(expected["name"])
-        if row is None or row["count"] != expected["count"]:
-            continue  # some of its rows are in the gap that pandas printed as dots
-        compared.append(expected["name"])
+    shown = notebook["sum_by_kernel_name"]
+    whole = [row for row in shown if row["name"] in ours and ours[row["name"]]["count"] == row["count"]]
+    for expected in whole:  # some rows of the others are in the gap that pandas printed as dots
         for quantity in QUANTITIES:
-            assert row[f"{quantity}_sum_ns"] == ms(expected, quantity.replace("_", " - ")), (expected["name"], quantity)
-    assert {"XgemmDirectNN", "XgemmDirectTN", "XgemmDirectTT"} <= set(compared)
-    whole = sum(ms(row, "p3 - p2") for row in notebook["sum_by_kernel_name"])
-    assert sum(ms(row, "p3 - p2") for row in notebook["sum_by_kernel_name"] if row["name"] in compared) * 2 > whole
+            assert ours[expected["name"]][f"{quantity}_sum_ns"] == ms(expected, quantity.replace("_", " - ")), expected
+    assert {*DIRECT} <= {row["name"] for row in whole}
+    assert sum(ms(row, "p3 - p2") for row in whole) * 2 > sum(ms(row, "p3 - p2") for row in shown)
 
 
 def test_our_rates_are_the_notebooks(notebook: dict[str, Any], published: Profile) -> None:
     """GFLOPS of all 37 GEMMs, to the digits that it printed."""
-    from mio2trace.kernels import find_gemms
-
     ours = {row["call_index"]: row for row in gemm_table(published, find_gemms(published), Unit("ns")).rows}
-    compared = 0
-    for name in ("XgemmDirectNN", "XgemmDirectTN", "XgemmDirectTT"):
-        for row in notebook[name]:
-            found = ours[row["call_index"]]
-            assert [found[key] for key in "MNK"] == [row[f"kSize{key}"] for key in "MNK"]
-            assert found["gflops"] == pytest.approx(row["GFLOPS"], abs=5.1e-7)
-            compared += 1
-    assert compared == 37
+    theirs = [row for name in DIRECT for row in notebook[name]]
+    assert len(theirs) == 37
+    for row in theirs:
+        found = ours[row["call_index"]]
+        assert [found[key] for key in "MNK"] == [row[f"kSize{key}"] for key in "MNK"]
+        assert found["gflops"] == pytest.approx(row["GFLOPS"], abs=5.1e-7)
 
 
 def test_statistics_of_its_repetitions(pandas: Any, notebook: dict[str, Any]) -> None:
