@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import re
@@ -99,42 +100,34 @@ def test_every_kernel_has_the_call_that_ran_it(before: Sequence[Gemm], after: Se
     ran = STEP * 3
     lines = [gemm.bench for gemm in (*before, *ran, *after)]
     alignment = aligned(tmp_path, ["fill", *(gemm.kernel for gemm in ran), "other"], lines)
-    assert found(alignment) == [None, *((gemm.m, gemm.n, gemm.k) for gemm in ran), None]
+    assert found(alignment) == [None, *(gemm[:3] for gemm in ran), None]
     assert len(set(alignment.links.operation_of) - {NONE}) == len(ran)
     assert {one.solver for one in alignment.links.operations} == {"hipBLASLt 7"}
 
 
 def test_kernels_that_finish_a_gemm_are_of_its_call(tmp_path: Path) -> None:
-    """Split along K: the sum of the parts is a kernel of its own."""
+    """Split along K: the sum of the parts is a kernel of its own. rocBLAS hands calls on to hipBLASLt, and each prints
+    them: the log of one library fits."""
     kernels = [name for gemm in STEP for name in (gemm.kernel, "Cijk_HHS_BH_PostGSU4_VW4")]
-    alignment = aligned(tmp_path, kernels, [gemm.bench for gemm in STEP])
-    expected = [(gemm.m, gemm.n, gemm.k) for gemm in STEP for _ in range(2)]
-    assert found(alignment) == expected
-
-
-def test_calls_that_two_libraries_print_count_once(tmp_path: Path) -> None:
-    """rocBLAS hands calls on to hipBLASLt: of both the log of one library fits."""
     lines = [line for gemm in STEP for line in (gemm.rocblas, gemm.bench)]
-    alignment = aligned(tmp_path, [gemm.kernel for gemm in STEP], lines)
-    assert found(alignment) == [(gemm.m, gemm.n, gemm.k) for gemm in STEP]
+    assert found(aligned(tmp_path, kernels, lines)) == [gemm[:3] for gemm in STEP for _ in range(2)]
 
 
 @pytest.mark.parametrize(
     "lines",
     [
-        pytest.param([gemm.bench for gemm in STEP[:-1]], id="a call is missing"),
-        pytest.param([gemm.bench for gemm in (*STEP[:3], *STEP[4:], A, B)], id="a call in the middle is missing"),
-        pytest.param([gemm.bench for gemm in reversed(STEP)], id="another order"),
-        pytest.param([gemm.bench for gemm in (A, B, C, C, D, A)], id="equal kernels of unlike calls"),
-        pytest.param([Gemm(9, 9, 9, gemm.trans).bench for gemm in STEP], id="unlike kernels of equal calls"),
+        pytest.param(STEP[:-1], id="a call is missing"),
+        pytest.param((*STEP[:3], *STEP[4:], A, B), id="a call in the middle is missing"),
+        pytest.param(STEP[::-1], id="another order"),
+        pytest.param((A, B, C, C, D, A), id="equal kernels of unlike calls"),
+        pytest.param([Gemm(9, 9, 9, gemm.trans) for gemm in STEP], id="unlike kernels of equal calls"),
         pytest.param([f"4 {gemm.bench}" for gemm in STEP], id="counted lines"),
-        pytest.param([gemm.bench for gemm in (*STEP, A, *(gemm._replace(k=gemm.k + gemm.m) for gemm in STEP))],
-                     id="two places that fit"),
+        pytest.param((*STEP, A, *(gemm._replace(k=gemm.k + gemm.m) for gemm in STEP)), id="two places that fit"),
     ],
-)  # fmt: skip
-def test_what_does_not_fit_is_not_joined(lines: Sequence[str], tmp_path: Path) -> None:
-    alignment = aligned(tmp_path, [gemm.kernel for gemm in STEP], lines)
-    assert found(alignment) == [None] * len(STEP)
+)
+def test_what_does_not_fit_is_not_joined(lines: Sequence[Gemm | str], tmp_path: Path) -> None:
+    printed = [line if isinstance(line, str) else line.bench for line in lines]
+    assert found(aligned(tmp_path, [gemm.kernel for gemm in STEP], printed)) == [None] * len(STEP)
 
 
 def test_a_kernel_that_an_op_launched_stays_there(tmp_path: Path) -> None:
@@ -216,17 +209,14 @@ def test_every_address_of_an_entry_is_a_buffer(shared: Path, name: str) -> None:
     for call in truth["api_calls"]:
         if call["log_line"] is None or not launches(call["name"]):
             continue
-        shown = []
-        for line in lines[call["log_line"] :]:
-            if line.removeprefix("MIOpen(OpenCL): ") == "}":
-                break
-            parameter = PARAMETER.match(line)
-            if parameter and not NO_BUFFER.fullmatch(parameter[1]):
-                shown.append((parameter[1], int(parameter[2], 16)))
+        inside = itertools.takewhile(
+            lambda line: line.removeprefix("MIOpen(OpenCL): ") != "}", lines[call["log_line"] :]
+        )
+        matches = [match for line in inside if (match := PARAMETER.match(line)) and not NO_BUFFER.fullmatch(match[1])]
         mine = found[call["log_line"]].tensors
-        assert list(mine[: len(shown)]) == shown
-        assert len(mine) == len(shown) or call["name"] == "miopenExecuteFusionPlan"
-        checked += len(shown)
+        assert list(mine[: len(matches)]) == [(match[1], int(match[2], 16)) for match in matches]
+        assert len(mine) == len(matches) or call["name"] == "miopenExecuteFusionPlan"
+        checked += len(matches)
     assert checked > 35 or name == "m290-lenet-train-cmdonly"
 
 
@@ -236,34 +226,18 @@ def test_every_launch_line_has_the_sizes_of_its_launch(shared: Path) -> None:
 
     The runtime was made to take a smaller local size where the library's does not divide the global one.
     """
-    taken: dict[int, int] = {}
-    exact = 0
+    ran: defaultdict[int, list[tuple[Any, Any]]] = defaultdict(list)
     for operation, row, _ in launched(shared, "m121-lenet-train-debugbuild"):
-        at = taken.get(operation.line, 0)
-        taken[operation.line] = at + 1
-        launch = operation.launches[at]
-        assert launch.name == row["name"]
-        assert launch.gws == tuple(row["gws"])
-        assert launch.gws is not None
-        assert launch.lws is not None
-        fits = all(size % local == 0 for size, local in zip(launch.gws, launch.lws, strict=True))
-        assert not fits or launch.lws == tuple(row["lws"])
-        exact += fits
-    assert sum(taken.values()) == 73
+        ran[operation.line].append((operation.launches, row))
+    exact = 0
+    for pairs in ran.values():
+        for launch, (_, row) in zip(pairs[0][0], pairs, strict=True):
+            assert (launch.name, launch.gws) == (row["name"], tuple(row["gws"]))
+            fits = all(size % local == 0 for size, local in zip(launch.gws, launch.lws, strict=True))
+            assert not fits or launch.lws == tuple(row["lws"])
+            exact += fits
+    assert sum(map(len, ran.values())) == 73
     assert exact > 60
-
-
-@pytest.mark.shared
-def test_an_opencl_log_of_level_6_has_no_launch_lines(shared: Path) -> None:
-    """2.9 prints none on OpenCL: nothing may be taken for one; its GEMM calls are there."""
-    log, _ = read_set(shared, "m290-alexnet-infer-level6-cmd")
-    assert (
-        b"kernel_name = "
-        not in (shared / "samples" / "miopen-opencl" / "m290-alexnet-infer-level6-cmd" / "run.log").read_bytes()
-    )
-    found = operations(log)
-    assert not [one for one in found if one.launches]
-    assert sum(len(one.gemms) for one in found) == 16
 
 
 @pytest.mark.shared
@@ -353,43 +327,33 @@ BNORM = (("bnScale", 2), ("bnBias", 3), ("estimatedMean", 4), ("estimatedVarianc
 
 @pytest.mark.parametrize("layout", ["1.2", "2.0"])
 def test_an_execution_has_the_buffers_of_its_arguments(layout: str) -> None:
-    text = plan(layout, "conv", "bias", "activ") + arguments(layout, 0x7F1000, "conv", "bias", "activ")
-    text += execute(layout) * 2
-    for one in ops_of(text):
-        assert (one.mode, one.input, one.weights, one.output) == (
-            "conv+bias+activ", (1, 4, 8, 8), (4, 4, 3, 3), (1, 4, 8, 8),
-        )  # fmt: skip
+    kinds = ("conv", "bias", "activ")
+    for one in ops_of(plan(layout, *kinds) + arguments(layout, 0x7F1000, *kinds) + execute(layout) * 2):
+        shapes = (1, 4, 8, 8), (4, 4, 3, 3), (1, 4, 8, 8)
+        assert (one.mode, one.input, one.weights, one.output) == ("conv+bias+activ", *shapes)
         assert one.tensors == (("input", 0x7F0010), ("output", 0x7F0020), ("w", 0x7F1000), ("bias", 0x7F1001))
         assert not [doubt for doubt in one.doubts if "fus" in doubt or "argument" in doubt]
 
 
 @pytest.mark.parametrize("layout", ["1.2", "2.0"])
-def test_arguments_set_before_each_execution_are_its_own(layout: str) -> None:
-    """Plans first, then in each iteration arguments and execution: as the real log does."""
-    kinds = ("bnorm", "activ")
-    text = plan(layout, *kinds) * 2
-    for at in (0x7F1000, 0x7F2000, 0x7F3000, 0x7F4000):
-        text += arguments(layout, at, *kinds) + execute(layout)
-    found = ops_of(text)
-    assert [one.tensors[2:] for one in found] == [
-        tuple((name, at + more) for name, more in BNORM) for at in (0x7F1000, 0x7F2000, 0x7F3000, 0x7F4000)
-    ]
-    assert {one.mode for one in found} == {"bnorm+activ"}
-
-
-def test_arguments_set_with_each_plan_stay_with_it() -> None:
-    kinds = ("bnorm", "activ")
-    text = "".join(plan("2.0", *kinds) + arguments("2.0", at, *kinds) for at in (0x7F1000, 0x7F2000, 0x7F3000))
-    found = ops_of(text + execute("2.0") * 6)
-    assert [one.tensors[2] for one in found] == [("bnScale", at) for at in (0x7F1002, 0x7F2002, 0x7F3002)] * 2
+def test_arguments_are_of_their_execution_or_plan(layout: str) -> None:
+    """Plans first, then in each iteration arguments and execution, as the real log does; or set with each plan."""
+    kinds, places = ("bnorm", "activ"), (0x7F1000, 0x7F2000, 0x7F3000)
+    made, given = plan(layout, *kinds), [arguments(layout, at, *kinds) for at in places]
+    expected = [tuple((name, at + more) for name, more in BNORM) for at in places]
+    each = ops_of(made * 2 + "".join(one + execute(layout) for one in given))
+    assert [one.tensors[2:] for one in each] == expected
+    assert {one.mode for one in each} == {"bnorm+activ"}
+    with_plans = ops_of("".join(made + one for one in given) + execute(layout) * 6)
+    assert [one.tensors[2:] for one in with_plans] == expected * 2
 
 
 def test_arguments_tell_plans_of_one_input_apart() -> None:
     """Executed in another order than made: the operators that arguments were set for say which plan it is."""
-    text = plan("2.0", "bnorm", "activ") + plan("2.0", "conv", "bias", "activ")
-    text += arguments("2.0", 0x7F1000, "conv", "bias", "activ") + execute("2.0")
-    text += arguments("2.0", 0x7F2000, "bnorm", "activ") + execute("2.0")
-    first, second = ops_of(text)
+    kinds = ("bnorm", "activ"), ("conv", "bias", "activ")
+    text = "".join(plan("2.0", *one) for one in kinds)
+    text += arguments("2.0", 0x7F1000, *kinds[1]) + execute("2.0") + arguments("2.0", 0x7F2000, *kinds[0])
+    first, second = ops_of(text + execute("2.0"))
     assert (first.mode, second.mode) == ("conv+bias+activ", "bnorm+activ")
     assert first.tensors[2:] == (("w", 0x7F1000), ("bias", 0x7F1001))
     assert not [doubt for doubt in (*first.doubts, *second.doubts) if "several" in doubt]
@@ -397,8 +361,8 @@ def test_arguments_tell_plans_of_one_input_apart() -> None:
 
 def test_arguments_known_by_their_pointer() -> None:
     text = plan("2.0", "bnorm", "activ")
-    text += arguments("2.0", 0x7F1000, "bnorm", args="0x55aa10") + arguments("2.0", 0x7F2000, "bnorm", args="0x55aa20")
-    text += execute("2.0", args="0x55aa10") + execute("2.0", args="0x55aa20") + execute("2.0", args="0x55aa10")
+    text += "".join(arguments("2.0", at, "bnorm", args=args) for at, args in ((0x7F1000, "0x1"), (0x7F2000, "0x2")))
+    text += "".join(execute("2.0", args=args) for args in ("0x1", "0x2", "0x1"))
     assert [one.tensors[2][1] for one in ops_of(text)] == [0x7F1002, 0x7F2002, 0x7F1002]
 
 
@@ -408,27 +372,25 @@ def test_missing_arguments_are_a_doubt() -> None:
     assert len(one.tensors) == 2
 
 
-def test_a_solution_has_the_buffers_of_its_tensors() -> None:
-    tensors = "{ ConvX: {1, 3, 8, 8}, {192, 64, 8, 1}, packed,  -> 0x7f10, ConvW: {4, 3, 3, 3}, {27, 9, 3, 1}, packed, "
-    tensors += " -> 0x7f20, ConvY: NULL -> 0x7f30, }"
-    (one,) = ops_of(
-        entry("RunSolution", solution="0x55aa00", nInputs=3, tensors=tensors, workspace="0x7f40", workspaceSize=8)
-    )
-    assert one.tensors == (("workspace", 0x7F40), ("ConvX", 0x7F10), ("ConvW", 0x7F20), ("ConvY", 0x7F30))
+CONV_TENSORS = (
+    "{ ConvX: {1, 3, 8, 8}, {192, 64, 8, 1}, packed,  -> 0x7f10, ConvW: {4, 3, 3, 3}, {27, 9, 3, 1}, packed, "
+    " -> 0x7f20, ConvY: NULL -> 0x7f30, }"
+)
 
 
 @pytest.mark.parametrize(
-    ("b", "y"), [("0x7f00aa01aa00", "0x7f00aa01bb00"), ("0x7f00aa01aa0", "0x7f00aa01bb000"), ("0x1234", "0xabcdef")]
-)
-def test_addresses_of_any_length(b: str, y: str) -> None:
-    (one,) = ops_of(
-        entry("ConvolutionForwardBias", alpha="0x7ffc00000010", bDesc="1, 4, 1, 1", b=b, yDesc="1, 4, 8, 8", y=y)
-    )
-    assert one.tensors == (("b", int(b, 16)), ("y", int(y, 16)))
-
-
-def test_null_buffers_are_left_out() -> None:
-    (one,) = ops_of(
-        entry("ConvolutionForwardBias", bDesc="1, 4, 1, 1", b="nullptr", yDesc="1, 4, 8, 8", y="0x7f0020", x="0")
-    )
-    assert one.tensors == (("y", 0x7F0020),)
+    ("api", "params", "tensors"),
+    [
+        ("ConvolutionForwardBias", {"b": "0x7f00aa01aa00", "y": "0x7f00aa01bb00"}, "b 7f00aa01aa00 y 7f00aa01bb00"),
+        ("ConvolutionForwardBias", {"b": "0x7f00aa01aa0", "y": "0x7f00aa01bb000"}, "b 7f00aa01aa0 y 7f00aa01bb000"),
+        ("ConvolutionForwardBias", {"b": "0x1234", "y": "0xabcdef"}, "b 1234 y abcdef"),
+        ("ConvolutionForwardBias", {"b": "nullptr", "y": "0x7f0020", "x": "0"}, "y 7f0020"),
+        ("RunSolution", {"solution": "0x5", "nInputs": 3, "tensors": CONV_TENSORS, "workspace": "0x7f40"},
+         "workspace 7f40 ConvX 7f10 ConvW 7f20 ConvY 7f30"),
+    ],
+)  # fmt: skip
+def test_addresses_of_any_length(api: str, params: dict[str, Any], tensors: str) -> None:
+    """Null is none."""
+    shapes = {"alpha": "0x7ffc00000010", "bDesc": "1, 4, 1, 1", "yDesc": "1, 4, 8, 8"}
+    (one,) = ops_of(entry(api, **(shapes if "Bias" in api else {}), **params))
+    assert " ".join(f"{name} {address:x}" for name, address in one.tensors) == tensors
