@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 import mio2trace
 from mio2trace import analyse
@@ -26,14 +26,12 @@ from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, kineto_file, row, rows, trace
 from tests.small_runs import Program, as_json
 
+SAMPLES = shared_folder() / "samples" / "rocm"
 PEERS = (
-    "kineto_mi250_minitoy_train.json",
-    "kineto_mi300_resnet50_ddp4_rank0.json.gz",
-    "kineto_mi300_resnet50_ddp4_rank1.json.gz",
-    "kineto_mi300x_flux_graph_capture.json.gz",
-    "kineto_mi300x_resnet_train_ddp.json.gz",
-    "kineto_mi300x_vit_infer.json.gz",
-)
+    "kineto_mi250_minitoy_train.json", "kineto_mi300_resnet50_ddp4_rank0.json.gz",
+    "kineto_mi300_resnet50_ddp4_rank1.json.gz", "kineto_mi300x_flux_graph_capture.json.gz",
+    "kineto_mi300x_resnet_train_ddp.json.gz", "kineto_mi300x_vit_infer.json.gz",
+)  # fmt: skip
 CONVOLUTION = "aten::convolution"
 DISPATCHING = {CONVOLUTION, "aten::_convolution"}
 """Ops around the one of a library, which has the same work."""
@@ -51,6 +49,17 @@ def given(shapes: list[Any], values: list[str] | None = None, strides: list[Any]
     )  # fmt: skip
 
 
+def events_of(path: Path) -> list[dict[str, Any]]:
+    data = path.read_bytes()
+    events: list[dict[str, Any]] = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)["traceEvents"]
+    return events
+
+
+def tracelens(name: str) -> Any:
+    stem = name.removesuffix(".gz").removesuffix(".json")
+    return json.loads((SAMPLES / "peer-tables" / f"{stem}.tracelens.json").read_text("utf-8"))
+
+
 def aligned(path: Path) -> Alignment:
     alignment = mio2trace.analyse([path]).run.alignment
     assert alignment is not None
@@ -66,9 +75,7 @@ class Ours:
         own: Counter[int] = Counter()
         for activity in profile.activities:
             if activity.kind == "kernel" and activity.range is not None:
-                assert activity.start_ns is not None
-                assert activity.end_ns is not None
-                own[activity.range] += activity.end_ns - activity.start_ns
+                own[activity.range] += (activity.end_ns or 0) - (activity.start_ns or 0)
         self.rows: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
         stack: list[tuple[int, int]] = []
         order = sorted(range(len(ranges)), key=lambda n: (ranges[n].thread, ranges[n].start_ns, -ranges[n].end_ns))
@@ -100,28 +107,21 @@ def test_against_the_tables_of_tracelens(name: str) -> None:
     Its FLOPs of a gradient count data and weights where only the weights' was asked for, which the mask tells; those of
     batch norms follow another definition, or two: 9 an element for one backward op, 4 for the other (docs/kineto.md).
     """
-    samples = shared_folder() / "samples" / "rocm"
-    ours = Ours(samples / name)
-    stem = name.removesuffix(".gz").removesuffix(".json")
-    peer = json.loads((samples / "peer-tables" / f"{stem}.tracelens.json").read_text("utf-8"))
-    compared: Counter[str] = Counter()
+    ours = Ours(SAMPLES / name)
     by_shapes: dict[tuple[str, str], list[Any]] = defaultdict(list)
-    for theirs in peer["modelled_ops"]:
+    for theirs in tracelens(name)["modelled_ops"]:
         if theirs["op"] in {CONVOLUTION, BACKWARD, *BATCH_NORM} or theirs["table"] == "GEMM":
             by_shapes[theirs["op"], theirs["input_dims"]].append(theirs)
     for (op, dims), listed in by_shapes.items():
         count, kernel_ns, flop = ours.rows[op, dims]
         assert count == sum(theirs["count"] for theirs in listed)
         assert kernel_ns / 1000 == pytest.approx(sum(theirs["kernel_us_sum"] for theirs in listed), rel=1e-3)
-        compared[listed[0]["table"]] += 1
-        if op in BATCH_NORM:
-            continue
-        stated = sum(theirs["gflop"] * theirs["count"] for theirs in listed)
-        if op == BACKWARD and listed[0]["concrete"].endswith("'[False, True, False]']"):
-            stated /= 2
-        assert flop / 1e9 == pytest.approx(stated, rel=1e-3, abs=0.0001 * count)
-    assert compared
-    assert sum(compared.values()) >= (2 if "minitoy" in name else 5)
+        if op not in BATCH_NORM:
+            stated = sum(theirs["gflop"] * theirs["count"] for theirs in listed)
+            if op == BACKWARD and listed[0]["concrete"].endswith("'[False, True, False]']"):
+                stated /= 2
+            assert flop / 1e9 == pytest.approx(stated, rel=1e-3, abs=0.0001 * count)
+    assert len(by_shapes) >= (2 if "minitoy" in name else 5)
 
 
 @pytest.mark.shared
@@ -129,18 +129,15 @@ def test_against_the_tables_of_tracelens(name: str) -> None:
 def test_time_of_every_op_is_that_of_tracelens(name: str) -> None:
     """Each row of its table of all ops, attention, norms, element-wise ops and copies included: what the op itself
     launched, kernels and copies (it leaves out fills), within 0.1 %. Of ops that launched nothing it counts a part."""
-    samples = shared_folder() / "samples" / "rocm"
-    profile = aligned(samples / name).profile
+    profile = aligned(SAMPLES / name).profile
     own: Counter[tuple[str, str]] = Counter()
     for activity in profile.activities:
         if activity.kind != "fill" and activity.range is not None:
             own[Ours.key(profile.ranges[activity.range])] += (activity.end_ns or 0) - (activity.start_ns or 0)
     count = Counter(Ours.key(made) for made in profile.ranges if made.kind == "operator")
-    stem = name.removesuffix(".gz").removesuffix(".json")
-    peer = json.loads((samples / "peer-tables" / f"{stem}.tracelens.json").read_text("utf-8"))
     theirs: Counter[tuple[str, str]] = Counter()
     executed: Counter[tuple[str, str]] = Counter()
-    for one in peer["ops_unique_args"]:
+    for one in tracelens(name)["ops_unique_args"]:
         if one["input_dims"]:  # rows without dims are no ops
             key = one["op"], json.dumps(ast.literal_eval(one["input_dims"]))
             theirs[key] += one["direct_kernel_us"]
@@ -173,28 +170,21 @@ def stated(operation: dict[str, Any]) -> tuple[int | None, int | None]:
 @pytest.mark.shared
 def test_work_of_attention_norms_and_element_wise_ops_is_by_its_definition() -> None:
     """TraceLens has no FLOPs for them (5 an element for layer norms, docs/kineto.md), so they are worked out here."""
-    path = shared_folder() / "samples" / "rocm" / "kineto_mi300x_vit_infer.json.gz"
-    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    path = SAMPLES / "kineto_mi300x_vit_infer.json.gz"
     names = ("aten::_flash_attention_forward", "aten::native_layer_norm", "aten::add", "aten::gelu", "aten::tanh")
-    expected = Counter((one["name"], *stated(one)) for one in events if one.get("name") in names and one["ph"] == "X")
+    made = [one for one in events_of(path) if one.get("name") in names and one["ph"] == "X"]
     found = Counter((one.api, one.flop, one.bytes_min) for one in aligned(path).links.operations if one.api in names)
-    assert found == expected
-    assert sum(found.values()) == 12 + 25 + 25 + 12 + 1
+    assert found == Counter((one["name"], *stated(one)) for one in made)
+    assert len(made) == 12 + 25 + 25 + 12 + 1
 
 
 @pytest.mark.shared
 def test_a_triton_kernel_has_the_file_that_it_was_compiled_from() -> None:
     """Each op of the sample that states one and launched kernels; the base name alone."""
-    path = shared_folder() / "samples" / "rocm" / "kineto_mi300x_flux_graph_capture.json.gz"
-    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    expected = {
-        (one["name"], Path(one["args"]["kernel_file"]).name)
-        for one in events
-        if one.get("cat") == "cpu_op" and one["args"].get("kernel_file")
-    }
-    operations = aligned(path).links.operations
-    found = {(one.api, one.facts.kernel_file) for one in operations if one.facts.kernel_file is not None}
-    assert found == expected
+    path = SAMPLES / "kineto_mi300x_flux_graph_capture.json.gz"
+    ops = [one for one in events_of(path) if one.get("cat") == "cpu_op" and one["args"].get("kernel_file")]
+    found = {(one.api, one.facts.kernel_file) for one in aligned(path).links.operations if one.facts.kernel_file}
+    assert found == {(one["name"], Path(one["args"]["kernel_file"]).name) for one in ops}
     assert len(found) == 32
 
 
@@ -221,20 +211,18 @@ def test_only_the_base_name_of_a_file_is_kept(given: object, shown: str, tmp_pat
 @pytest.mark.parametrize("name", [name for name in PEERS if "resnet" in name])
 def test_both_gradients_have_their_kernels(name: str) -> None:
     """Of each op of the backward pass: one main kernel at least of each gradient that it was asked for."""
-    alignment = aligned(shared_folder() / "samples" / "rocm" / name)
-    links = alignment.links
+    alignment = aligned(SAMPLES / name)
     names: dict[int, list[str]] = defaultdict(list)
-    for position, activity in enumerate(alignment.profile.activities):
-        if links.operation_of[position] >= 0 and activity.kind == "kernel":
-            names[links.operation_of[position]].append(activity.name)
-    assert not links.operation_unsure
-    backward = [one for one in links.operations if one.api == BACKWARD]
+    for activity, operation in zip(alignment.profile.activities, alignment.links.operation_of, strict=True):
+        if activity.kind == "kernel":
+            names[operation].append(activity.name)
+    assert not alignment.links.operation_unsure
+    backward = [one for one in alignment.links.operations if one.api == BACKWARD]
     assert len(backward) > 100
     for one in backward:
-        kernels = names[one.index]
-        assert kernels
-        for other in (("igemm_wrw", "bwd_weight"), ("igemm_bwd", "bwd_data"))[one.direction == "backward-weights"]:
-            assert not any(other in kernel for kernel in kernels)
+        assert names[one.index]
+        others = ("igemm_bwd", "bwd_data") if one.direction == "backward-weights" else ("igemm_wrw", "bwd_weight")
+        assert not any(other in kernel for kernel in names[one.index] for other in others)
 
 
 TWINS = ("lenet-train-own-layers", "resnet-train-miopen-2threads", "resnet-immediate-2ranks", "alexnet-level6-none")
@@ -249,33 +237,44 @@ MIOPEN = {
 }
 
 
-@pytest.mark.shared
-@pytest.mark.parametrize("name", TWINS)
-def test_kernels_of_a_twin_are_in_their_true_operation(name: str) -> None:
-    """Convolutions and batch norms, by what they compute, in which direction, and which others they share it with."""
+def of_a_twin(name: str) -> tuple[Any, Alignment, list[tuple[dict[str, Any], int]]]:
+    """The truth, what was found, and each true kernel of the profile with its place in it."""
     folder = shared_folder() / "samples" / "rocm-twins" / name
     truth = json.loads((folder / "truth.json").read_text("utf-8"))
     alignment = aligned(folder / "kineto" / "rank0.pt.trace.json.gz")
     offset = truth["clock"]["unix_minus_profile_ns"]
     at = {activity.start_ns: position for position, activity in enumerate(alignment.profile.activities)}
-    together: dict[int, set[int]] = defaultdict(set)
-    checked = 0
-    for kernel in truth["kernels"]:
-        if kernel.get("kineto") is None or kernel["rank"] or kernel["op"] is None:
-            continue
-        if not kernel.get("kineto_launch", True):
+    kernels = [one for one in truth["kernels"] if one.get("kineto") is not None and not one["rank"]]
+    return truth, alignment, [(one, at[one["start"] + offset]) for one in kernels]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", TWINS)
+def test_kernels_of_a_twin_are_in_their_true_operation(name: str) -> None:
+    """Convolutions and batch norms, by what they compute, in which direction, and which others they share it with."""
+    truth, alignment, kernels = of_a_twin(name)
+    together: dict[int, list[int]] = defaultdict(list)
+    for kernel, position in kernels:
+        if kernel["op"] is None or not kernel.get("kineto_launch", True):
             continue
         expected = MIOPEN.get(truth["operations"][kernel["op"]]["name"])
-        if expected is None:
-            continue
-        position = at[kernel["start"] + offset]
-        operation = alignment.links.operations[alignment.links.operation_of[position]]
-        assert (operation.primitive, operation.direction) == expected
-        assert alignment.links.operation_by[position] == "correlation"
-        together[kernel["op"]].add(operation.index)
-        checked += 1
-    assert checked > 5
-    assert all(len(indexes) == 1 for indexes in together.values())
+        if expected is not None:
+            operation = alignment.links.operations[alignment.links.operation_of[position]]
+            assert (operation.primitive, operation.direction) == expected
+            assert alignment.links.operation_by[position] == "correlation"
+            together[kernel["op"]].append(operation.index)
+    assert sum(map(len, together.values())) > 5
+    assert all(len(set(indexes)) == 1 for indexes in together.values())
+
+
+@pytest.mark.shared
+def test_kernels_of_a_graph_are_in_no_operation() -> None:
+    """The ranges of the captured calls are not those of the launch; all others are in their true one."""
+    _, alignment, kernels = of_a_twin("alexnet-10it-graph")
+    linked = Counter((kernel["graph"], alignment.links.operation_of[position] >= 0) for kernel, position in kernels)
+    assert linked[True, True] == 0
+    assert linked[True, False] > 200
+    assert linked[False, True] > 20
 
 
 EVERY = (*PEERS, "kineto_mi300_bert_small.json.gz", "kineto_mi300_vit_nsfw.json.gz", "kineto_mi210_gpu_only.json.gz",
@@ -288,9 +287,7 @@ def launched_by_ops(path: Path) -> tuple[float, float]:
 
     An op launched what its id names, on the kernel or its call, and what was called within it on its thread.
     """
-    data = path.read_bytes()
-    events = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)["traceEvents"]
-    done = [event for event in events if event.get("ph") == "X"]
+    done = [event for event in events_of(path) if event.get("ph") == "X"]
     ids, spans, calls = set(), defaultdict(list), {}
     for event in done:
         stated = event.get("args") or {}
@@ -302,17 +299,14 @@ def launched_by_ops(path: Path) -> tuple[float, float]:
     ids.discard(None)
     ours = whole = 0.0
     for event in done:
-        if event["cat"] != "kernel":
-            continue
-        call = calls.get(event["args"].get("correlation"))
-        if call is not None and "GraphLaunch" in call["name"]:
-            continue
-        whole += event["dur"]
-        named = {event["args"].get("External id"), call and call["args"].get("External id")}
-        if named & ids or (
-            call is not None and any(start <= call["ts"] < end for start, end in spans[call["pid"], call["tid"]])
-        ):
-            ours += event["dur"]
+        call = calls.get(event["args"].get("correlation")) if event["cat"] == "kernel" else None
+        if event["cat"] == "kernel" and not (call is not None and "GraphLaunch" in call["name"]):
+            whole += event["dur"]
+            named = {event["args"].get("External id"), call and call["args"].get("External id")}
+            if named & ids or (
+                call is not None and any(start <= call["ts"] < end for start, end in spans[call["pid"], call["tid"]])
+            ):
+                ours += event["dur"]
     return ours, whole
 
 
@@ -320,17 +314,14 @@ def launched_by_ops(path: Path) -> tuple[float, float]:
 @pytest.mark.parametrize("name", EVERY)
 def test_every_kernel_that_an_op_launched_is_in_an_operation(name: str) -> None:
     """The share of the kernel time, replays of graphs left out, equals a count of the raw rows within 0.1 points."""
-    path = shared_folder() / "samples" / "rocm" / name
-    ours, whole = launched_by_ops(path)
-    alignment = aligned(path)
+    ours, whole = launched_by_ops(SAMPLES / name)
+    alignment = aligned(SAMPLES / name)
     held = total = 0
-    for position, activity in enumerate(alignment.profile.activities):
+    for activity, operation in zip(alignment.profile.activities, alignment.links.operation_of, strict=True):
         if activity.kind == "kernel" and not activity.is_replayed:
-            assert activity.start_ns is not None
-            assert activity.end_ns is not None
-            total += activity.end_ns - activity.start_ns
-            if alignment.links.operation_of[position] >= 0:
-                held += activity.end_ns - activity.start_ns
+            ns = (activity.end_ns or 0) - (activity.start_ns or 0)
+            total += ns
+            held += ns * (operation >= 0)
     assert total / 1000 == pytest.approx(whole)
     assert 100 * held / total == pytest.approx(100 * ours / whole, abs=0.1)
     assert ours or "gpu_only" in name
@@ -364,33 +355,31 @@ def test_traffic_of_what_goes_element_by_element(
     assert operation_name(made).startswith(name)
 
 
-@pytest.mark.parametrize("number", range(9))
-def test_an_op_without_a_row_is_an_operation_whatever_it_was_given(number: int) -> None:
-    """Never a traceback; sizes that no device has are not known."""
-    for name in ("aten::add", "aten::copy_", "aten::_foreach_mul_", "mine::op"):
-        made = plain(name, HOSTILE[number])
-        assert made.is_plain
-        assert made.bytes_min is None or made.bytes_min < 1 << 53
-
-
 def test_an_inner_op_launches_for_itself(tmp_path: Path) -> None:
     """An addition beside the convolution that ``aten::convolution`` dispatches to is an operation of its own; what a
     modelled op has launched by another stays the modelled one's."""
     events = [event for event in rows() if event["cat"] in ("cpu_op", "cuda_runtime", "kernel")]
-    conv = events[0]
-    outer = row("cpu_op", "aten::convolution", 542, 542, FIRST_US + 5, 140, External_id=44)
-    inner = row("cpu_op", "aten::zero_", 542, 542, FIRST_US + 15, 20, External_id=46, Input_Dims=[[3]],
-                Input_type=["float"])  # fmt: skip
-    added = row("cpu_op", "aten::add_", 542, 542, FIRST_US + 120, 20, External_id=47, Input_Dims=[[3], [3]],
-                Input_type=["float", "float"])  # fmt: skip
-    launched = [
-        row("cuda_runtime", "hipLaunchKernel", 542, 542, FIRST_US + 121, 2, External_id=47, correlation=90),
-        row("kernel", "elementwise", 2, 0, FIRST_US + 200, 2, device=2, stream=0, correlation=90),
-        row("cuda_runtime", "hipLaunchKernel", 542, 542, FIRST_US + 16, 2, External_id=46, correlation=91),
-        row("kernel", "fill", 2, 0, FIRST_US + 29, 1, device=2, stream=0, correlation=91),
-    ]
-    path = kineto_file(tmp_path, [outer, conv, inner, added, *events[1:], *launched])
-    alignment = aligned(path)
+    more = [row("cpu_op", "aten::convolution", 542, 542, FIRST_US + 5, 140, External_id=44)]
+    made = (46, 15, "aten::zero_", "fill", 1), (47, 120, "aten::add_", "elementwise", 2)
+    for key, at, name, kernel, tensors in made:
+        inputs = {"Input_Dims": [[3]] * tensors, "Input_type": ["float"] * tensors}
+        call = {"External_id": key, "correlation": key + 44}
+        more += [
+            row("cpu_op", name, 542, 542, FIRST_US + at, 20, External_id=key, **inputs),
+            row("cuda_runtime", "hipLaunchKernel", 542, 542, FIRST_US + at + 1, 2, **call),
+            row(
+                "kernel",
+                kernel,
+                2,
+                0,
+                FIRST_US + (29 if tensors == 1 else 200),
+                tensors,
+                device=2,
+                stream=0,
+                correlation=key + 44,
+            ),
+        ]
+    alignment = aligned(kineto_file(tmp_path, [*more[:1], *events[:1], *more[1:], *events[1:]]))
     of = {
         activity.name: alignment.links.operations[index].api if index >= 0 else None
         for activity, index in zip(alignment.profile.activities, alignment.links.operation_of, strict=True)
@@ -419,127 +408,106 @@ def test_a_convolution_has_all_that_the_log_would_tell(tmp_path: Path) -> None:
 
 def test_strides_tell_channels_last() -> None:
     """And groups, pads and strides are the right ones of the list."""
-    operation = only(
-        "aten::miopen_convolution",
-        given(
-            [[8, 32, 28, 28], [64, 16, 3, 3]], ["", "", "", "[1, 0]", "[2, 1]", "[1]", "2", "False", "False"],
-            [[25088, 1, 896, 32], [144, 1, 48, 16]],
-        ),
-    )  # fmt: skip
+    values = ["", "", "", "[1, 0]", "[2, 1]", "[1]", "2", "False", "False"]
+    strides = [[25088, 1, 896, 32], [144, 1, 48, 16]]
+    operation = only("aten::miopen_convolution", given([[8, 32, 28, 28], [64, 16, 3, 3]], values, strides))
     assert (operation.layout, operation.pad, operation.stride, operation.groups) == ("NHWC", (1, 0), (2, 1), 2)
     assert operation.output == (8, 64, 14, 26)
 
 
-def test_a_gradient_is_of_what_the_mask_asks_for() -> None:
-    """Data, weights, or both, in this order."""
-    shapes = [[4, 8, 6, 6], [4, 3, 8, 8], [8, 3, 3, 3]]
-    values = ["", "", "", "[0]", "[1, 1]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "1"]
-    for mask, ways in (
-        ("[True, True, False]", ["backward-data", "backward-weights"]),
-        ("[False, True, True]", ["backward-weights"]),
-        ("[True, False, False]", ["backward-data"]),
-    ):
-        made = operations_of(BACKWARD, given(shapes, [*values, mask]))
-        assert [one.direction for one in made] == ways
-        assert {one.flop for one in made} == {2 * 4 * 8 * 36 * 27}
-        assert [one.command and one.command.split(" -F ")[1] for one in made] == [
-            {"backward-data": "2 -t 1", "backward-weights": "4 -t 1"}[way] for way in ways
-        ]
-
-
 @pytest.mark.parametrize(
-    ("name", "shapes", "gemm", "flop"),
-    [
-        ("aten::mm", [[5, 7], [7, 3]], Gemm(5, 3, 7), 210),
-        ("aten::addmm", [[3], [5, 7], [7, 3]], Gemm(5, 3, 7), 225),
-        ("aten::bmm", [[2, 5, 7], [2, 7, 3]], Gemm(5, 3, 7, 2), 420),
-        ("aten::baddbmm", [[2, 5, 3], [2, 5, 7], [2, 7, 3]], Gemm(5, 3, 7, 2), 450),
-        ("aten::linear", [[2, 5, 7], [3, 7], [3]], Gemm(10, 3, 7), 420),
-        ("aten::matmul", [[2, 4, 5, 7], [7, 3]], Gemm(40, 3, 7), 1680),
-        ("aten::matmul", [[2, 4, 5, 7], [2, 4, 7, 3]], Gemm(5, 3, 7, 8), 1680),
-        ("aten::matmul", [[2, 1, 5, 7], [1, 4, 7, 3]], Gemm(5, 3, 7, 8), 1680),
-    ],
+    ("mask", "ways"),
+    [("True, True, False", "data weights"), ("False, True, True", "weights"), ("True, False, False", "data")],
 )
-def test_products(name: str, shapes: list[Any], gemm: Gemm, flop: int) -> None:
-    """m, n, k; what is added counts; the command is no MIOpenDriver's."""
-    operation = only(name, given(shapes))
-    assert (operation.gemm, operation.flop) == (gemm, flop)
-    assert operation.command is not None
-    assert operation.command.startswith("hipblaslt-bench ")
+def test_a_gradient_is_of_what_the_mask_asks_for(mask: str, ways: str) -> None:
+    """Data, weights, or both, in this order."""
+    values = ["", "", "", "[0]", "[1, 1]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "1", f"[{mask}]"]
+    made = operations_of(BACKWARD, given([[4, 8, 6, 6], [4, 3, 8, 8], [8, 3, 3, 3]], values))
+    assert [one.direction for one in made] == [f"backward-{way}" for way in ways.split()]
+    assert {one.flop for one in made} == {2 * 4 * 8 * 36 * 27}
+    shown = {"data": "2 -t 1", "weights": "4 -t 1"}
+    assert [str(one.command).split(" -F ")[1] for one in made] == [shown[way] for way in ways.split()]
 
 
-@pytest.mark.parametrize(
-    ("name", "shapes", "values", "primitive", "flop"),
-    [
-        ("aten::_flash_attention_forward", [[4, 197, 12, 64]] * 3, [], "mha", 4 * 4 * 12 * 197 * 197 * 64),
-        ("aten::_scaled_dot_product_flash_attention", [[4, 12, 197, 64]] * 3, ["", "", "", "0.", "True"], "mha",
-         4 * 4 * 12 * (197 * 198 // 2) * 64),
-        ("aten::max_pool2d_with_indices", [[2, 3, 8, 8]], ["", "[3, 3]", "[2, 2]", "[1, 1]", "[1, 1]", "False"],
-         "pool", 2 * 3 * 16 * 9),
-        ("aten::max_pool2d_with_indices", [[2, 3, 8, 8]], ["", "[3, 3]", "[2, 2]", "[0, 0]", "[1, 1]", "True"],
-         "pool", 2 * 3 * 16 * 9),
-        ("aten::max_pool2d_with_indices", [[2, 3, 5, 5]], ["", "[1, 1]", "[3, 3]", "[0, 0]", "[1, 1]", "True"],
-         "pool", 2 * 3 * 4),
-        ("aten::max_pool2d_with_indices", [[2, 3, 8, 8]], ["", "[3, 3]", "[1, 1]", "[2, 2]", "[2, 2]", "False"],
-         "pool", 2 * 3 * 64 * 9),
-        ("aten::avg_pool2d", [[2, 3, 8, 8]], ["", "[3, 3]", "[2, 2]", "[0, 0]", "True", "False"], "pool",
-         2 * 3 * 16 * 9),
-        ("aten::_efficient_attention_forward", [[4, 197, 12, 64]] * 3,
-         ["", "", "", "", "", "", "", "", "0.", "1", "True"], "mha", 4 * 4 * 12 * (197 * 198 // 2) * 64),
-        ("aten::_efficient_attention_forward", [[4, 197, 12, 64]] * 3,
-         ["", "", "", "", "", "", "", "", "0.", "0", "True"], "mha", 4 * 4 * 12 * 197 * 197 * 64),
-        ("aten::_efficient_attention_backward", [[4, 197, 12, 64]] * 4, [""] * 14 + ["1"], "mha",
-         10 * 4 * 12 * (197 * 198 // 2) * 64),
-        ("aten::_scaled_dot_product_efficient_attention_backward", [[4, 12, 197, 64]] * 4, [""] * 11 + ["False"], "mha",
-         10 * 4 * 12 * 197 * 197 * 64),
-        ("aten::avg_pool2d_backward", [[2, 3, 4, 4], [2, 3, 8, 8]], ["", "", "[2, 2]", "[]", "[0, 0]", "False", "True"],
-         "pool", 2 * 3 * 16 * 4),
-        ("aten::miopen_batch_norm", [[2, 3, 8, 8], [3], [3], [3], [3]], ["", "", "", "", "", "True"], "bnorm", 2304),
-        ("aten::cudnn_batch_norm", [[2, 3, 8, 8], [3], [3], [3], [3]], ["", "", "", "", "", "True"], "bnorm", 2304),
-        ("aten::cudnn_batch_norm_backward", [[2, 3, 8, 8], [2, 3, 8, 8]], [], "bnorm", 3840),
-        ("aten::cudnn_convolution", [[4, 8, 16, 16], [6, 4, 3, 3]],
-         ["", "", "[0, 1]", "[1, 2]", "[1, 1]", "2", "False"], "conv", 2 * 4 * 6 * 14 * 8 * 4 * 9),
-        ("aten::_convolution", [[4, 8, 16, 16], [6, 4, 3, 3]],
-         ["", "", "", "[1, 2]", "[0, 1]", "[1, 1]", "False", "[0, 0]", "2"], "conv", 2 * 4 * 6 * 14 * 8 * 4 * 9),
-        ("aten::convolution", [[4, 8, 5, 5], [8, 6, 3, 3]],
-         ["", "", "", "[2, 2]", "[0, 0]", "[1, 1]", "True", "[1, 1]", "1"], "conv", 2 * 4 * 8 * 5 * 5 * 6 * 9),
-        ("aten::cudnn_convolution_transpose", [[4, 8, 5, 5], [8, 6, 3, 3]],
-         ["", "", "[0, 0]", "[1, 1]", "[2, 2]", "[1, 1]", "1"], "conv", 2 * 4 * 8 * 5 * 5 * 6 * 9),
-        ("aten::cudnn_convolution_relu", [[4, 8, 16, 16], [6, 8, 3, 3], [6]],
-         ["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "1"], "conv", 2 * 4 * 6 * 8 * 8 * 8 * 9),
-        ("aten::cudnn_convolution_add_relu", [[4, 8, 16, 16], [6, 8, 3, 3], [4, 6, 8, 8], [], [6]],
-         ["", "", "", "1", "", "[2, 2]", "[1, 1]", "[1, 1]", "1"], "conv", 2 * 4 * 6 * 8 * 8 * 8 * 9),
-        ("aten::_scaled_dot_product_cudnn_attention", [[4, 12, 197, 64]] * 3, ["", "", "", "", "False", "0.", "True"],
-         "mha", 4 * 4 * 12 * (197 * 198 // 2) * 64),
-        ("aten::_scaled_dot_product_cudnn_attention_backward", [[4, 12, 197, 64]] * 4, [""] * 14 + ["False"], "mha",
-         10 * 4 * 12 * 197 * 197 * 64),
-        ("aten::miopen_batch_norm_backward", [[2, 3, 8, 8], [2, 3, 8, 8]], [], "bnorm", 3840),
-        ("aten::clamp_min_", [[2, 3]], ["", "0"], "activ", 6),
-        ("aten::_softmax", [[2, 3]], ["", "-1", "False"], "softmax", 30),
-    ],
-)  # fmt: skip
-def test_other_rows(name: str, shapes: list[Any], values: list[str], primitive: str, flop: int) -> None:
-    """Attention, pooling, batch norm, activations, softmax."""
-    operation = only(name, given(shapes, values))
-    assert (operation.primitive, operation.flop) == (primitive, flop)
-    assert not operation.doubts
+FULL, CAUSAL = 4 * 12 * 197 * 197 * 64, 4 * 12 * (197 * 198 // 2) * 64
+HEADS_IN, HEADS_OUT, IMAGE = [[4, 12, 197, 64]], [[4, 197, 12, 64]], [[2, 3, 8, 8]]
+NORM, TRAINING = [[2, 3, 8, 8], [3], [3], [3], [3]], ["", "", "", "", "", "True"]
+GROUPED, TURNED = [[4, 8, 16, 16], [6, 4, 3, 3]], [[4, 8, 5, 5], [8, 6, 3, 3]]
+WHOLE = [[4, 8, 16, 16], [6, 8, 3, 3], [6]]
+POOL = ["", "[3, 3]", "[2, 2]"]
+COMPUTED = [
+    ("mm", [[5, 7], [7, 3]], [], Gemm(5, 3, 7), 210),
+    ("addmm", [[3], [5, 7], [7, 3]], [], Gemm(5, 3, 7), 225),
+    ("bmm", [[2, 5, 7], [2, 7, 3]], [], Gemm(5, 3, 7, 2), 420),
+    ("baddbmm", [[2, 5, 3], [2, 5, 7], [2, 7, 3]], [], Gemm(5, 3, 7, 2), 450),
+    ("linear", [[2, 5, 7], [3, 7], [3]], [], Gemm(10, 3, 7), 420),
+    ("matmul", [[2, 4, 5, 7], [7, 3]], [], Gemm(40, 3, 7), 1680),
+    ("matmul", [[2, 4, 5, 7], [2, 4, 7, 3]], [], Gemm(5, 3, 7, 8), 1680),
+    ("matmul", [[2, 1, 5, 7], [1, 4, 7, 3]], [], Gemm(5, 3, 7, 8), 1680),
+    ("_flash_attention_forward", HEADS_OUT * 3, [], "mha", 4 * FULL),
+    ("_scaled_dot_product_flash_attention", HEADS_IN * 3, ["", "", "", "0.", "True"], "mha", 4 * CAUSAL),
+    ("_efficient_attention_forward", HEADS_OUT * 3, [""] * 8 + ["0.", "1", "True"], "mha", 4 * CAUSAL),
+    ("_efficient_attention_forward", HEADS_OUT * 3, [""] * 8 + ["0.", "0", "True"], "mha", 4 * FULL),
+    ("_efficient_attention_backward", HEADS_OUT * 4, [""] * 14 + ["1"], "mha", 10 * CAUSAL),
+    ("_scaled_dot_product_efficient_attention_backward", HEADS_IN * 4, [""] * 11 + ["False"], "mha", 10 * FULL),
+    ("_scaled_dot_product_cudnn_attention", HEADS_IN * 3, ["", "", "", "", "False", "0.", "True"], "mha", 4 * CAUSAL),
+    ("_scaled_dot_product_cudnn_attention_backward", HEADS_IN * 4, [""] * 14 + ["False"], "mha", 10 * FULL),
+    ("max_pool2d_with_indices", IMAGE, [*POOL, "[1, 1]", "[1, 1]", "False"], "pool", 2 * 3 * 16 * 9),
+    ("max_pool2d_with_indices", IMAGE, [*POOL, "[0, 0]", "[1, 1]", "True"], "pool", 2 * 3 * 16 * 9),
+    ("max_pool2d_with_indices", [[2, 3, 5, 5]], ["", "[1, 1]", "[3, 3]", "[0, 0]", "[1, 1]", "True"], "pool", 24),
+    ("max_pool2d_with_indices", IMAGE, ["", "[3, 3]", "[1, 1]", "[2, 2]", "[2, 2]", "False"], "pool", 2 * 3 * 64 * 9),
+    ("avg_pool2d", IMAGE, [*POOL, "[0, 0]", "True", "False"], "pool", 2 * 3 * 16 * 9),
+    ("avg_pool2d_backward", [[2, 3, 4, 4], *IMAGE], ["", "", "[2, 2]", "[]", "[0, 0]", "False", "True"], "pool",
+     2 * 3 * 16 * 4),
+    ("miopen_batch_norm", NORM, TRAINING, "bnorm", 2304),
+    ("cudnn_batch_norm", NORM, TRAINING, "bnorm", 2304),
+    ("cudnn_batch_norm_backward", IMAGE * 2, [], "bnorm", 3840),
+    ("miopen_batch_norm_backward", IMAGE * 2, [], "bnorm", 3840),
+    ("cudnn_convolution", GROUPED, ["", "", "[0, 1]", "[1, 2]", "[1, 1]", "2", "False"], "conv",
+     2 * 4 * 6 * 14 * 8 * 4 * 9),
+    ("_convolution", GROUPED, ["", "", "", "[1, 2]", "[0, 1]", "[1, 1]", "False", "[0, 0]", "2"], "conv",
+     2 * 4 * 6 * 14 * 8 * 4 * 9),
+    ("convolution", TURNED, ["", "", "", "[2, 2]", "[0, 0]", "[1, 1]", "True", "[1, 1]", "1"], "conv",
+     2 * 4 * 8 * 5 * 5 * 6 * 9),
+    ("cudnn_convolution_transpose", TURNED, ["", "", "[0, 0]", "[1, 1]", "[2, 2]", "[1, 1]", "1"], "conv",
+     2 * 4 * 8 * 5 * 5 * 6 * 9),
+    ("cudnn_convolution_relu", WHOLE, ["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "1"], "conv",
+     2 * 4 * 6 * 8 * 8 * 8 * 9),
+    ("cudnn_convolution_add_relu", [*WHOLE[:2], [4, 6, 8, 8], [], [6]],
+     ["", "", "", "1", "", "[2, 2]", "[1, 1]", "[1, 1]", "1"], "conv", 2 * 4 * 6 * 8 * 8 * 8 * 9),
+    ("clamp_min_", [[2, 3]], ["", "0"], "activ", 6),
+    ("_softmax", [[2, 3]], ["", "-1", "False"], "softmax", 30),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "shapes", "values", "computes", "flop"), COMPUTED)
+def test_what_an_op_computes(name: str, shapes: list[Any], values: list[str], computes: str | Gemm, flop: int) -> None:
+    """Its primitive; of products m, n, k (what is added counts in its FLOPs), whose command is no MIOpenDriver's."""
+    operation = only(f"aten::{name}", given(shapes, values))
+    assert operation.flop == flop
+    if isinstance(computes, Gemm):
+        assert operation.gemm == computes
+        assert str(operation.command).startswith("hipblaslt-bench ")
+    else:
+        assert operation.primitive == computes
+        assert not operation.doubts
 
 
 @pytest.mark.parametrize(
     ("name", "shapes", "shown"),
     [
-        ("aten::cudnn_convolution", [[32, 3, 8, 8], [64, 3, 7, 7], [], []], "Conv fwd 32x3x8x8 w64x3x7x7"),
-        ("aten::cudnn_convolution", [[32, 3, 8, 8], [96, 3, 7, 7], [], []], "Conv fwd 32x3x8x8 w96x3x7x7"),
-        ("aten::convolution_backward", [[2, 4, 7, 7], [2, 3, 8, 8], [4, 3, 2, 2]], "Conv 2x3x8x8 w4x3x2x2"),
-        ("aten::max_pool2d_with_indices", [[2, 3, 8, 8], [], [], []], "Pool fwd 2x3x8x8"),
+        ("cudnn_convolution", [[32, 3, 8, 8], [64, 3, 7, 7], [], []], "Conv fwd 32x3x8x8 w64x3x7x7"),
+        ("cudnn_convolution", [[32, 3, 8, 8], [96, 3, 7, 7], [], []], "Conv fwd 32x3x8x8 w96x3x7x7"),
+        ("convolution_backward", [[2, 4, 7, 7], [2, 3, 8, 8], [4, 3, 2, 2]], "Conv 2x3x8x8 w4x3x2x2"),
+        ("max_pool2d_with_indices", [[2, 3, 8, 8], [], [], []], "Pool fwd 2x3x8x8"),
     ],
-)  # fmt: skip
+)
 def test_ops_without_recorded_numbers_are_told_apart_by_their_shapes(name: str, shapes: list[Any], shown: str) -> None:
     """PyTorch before 2.1 records no ``Concrete Inputs``: no stride, but the shapes of all tensors."""
-    (operation,) = operations_of(name, Inputs(tuple(map(tuple, shapes)), ("float",) * len(shapes)))
+    operation = only(f"aten::{name}", given(shapes))
     assert operation.problem is None
     assert operation.doubts == ("the inputs do not show the problem",)
-    assert operation_name(operation) == shown == problem_name(operation)
+    assert (operation_name(operation), problem_name(operation)) == (shown, f"{shown} half")
 
 
 def test_an_rnn_has_its_command() -> None:
@@ -548,9 +516,7 @@ def test_an_rnn_has_its_command() -> None:
     operation = only("aten::miopen_rnn", given([[10, 32, 64], *[()] * 13], values))
     assert (operation.mode, operation.input, operation.output) == ("lstm", (10, 32, 64), (10, 32, 256))
     assert operation.command == "./bin/MIOpenDriver rnnfp16 -n 32 -W 64 -H 128 -l 2 -b 1 -m lstm -r 1 -k 10 -F 1"
-
-
-def test_clamping_elsewhere_is_no_activation() -> None:
+    # clamping elsewhere is no activation
     assert operations_of("aten::clamp_min", given([[2, 3]], ["", "1e-12"])) == ()
 
 
@@ -574,13 +540,17 @@ HOSTILE: list[Inputs | None] = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(HOSTILE)))
-def test_inputs_of_another_form_are_a_doubt(number: int) -> None:
-    """Never a traceback, in any row; what is not told is said."""
-    for operation in (one for name in ROWS for one in operations_of(name, HOSTILE[number])):
+@pytest.mark.parametrize("inputs", HOSTILE)
+def test_inputs_of_another_form_are_a_doubt(inputs: Inputs | None) -> None:
+    """Never a traceback, in any row; what is not told is said. An op without a row has no size that no device has."""
+    for operation in (one for name in ROWS for one in operations_of(name, inputs)):
         assert operation.problem is not None or operation.doubts
         assert operation.flop is None or operation.flop >= 0
         assert operation_name(operation)
+    for name in ("aten::add", "aten::copy_", "aten::_foreach_mul_", "mine::op"):
+        made = plain(name, inputs)
+        assert made.is_plain
+        assert made.bytes_min is None or made.bytes_min < 1 << 53
 
 
 def test_only_the_inner_of_two_ops_counts(tmp_path: Path) -> None:
@@ -615,24 +585,17 @@ WINOGRAD, PRODUCT = "miopenSp3AsmConv_v30_3_1_gfx9_fp16_dot2_f2x3_stride1", "Cij
 )
 def test_where_the_weights_begin(data: list[str], weights: list[str]) -> None:
     """What finishes the first gradient is of the first, what prepares the second of the second: as seen."""
-    parts = split(data + weights, NCHW)
-    assert parts is not None
-    assert parts[0] == list(range(len(data)))
-    assert parts[1] == list(range(len(data), len(data) + len(weights)))
+    whole = len(data) + len(weights)
+    assert split(data + weights, NCHW) == ([*range(len(data))], [*range(len(data), whole)])
 
 
-def test_names_that_say_another_order_are_believed() -> None:
-    """Weights before data, a bias of nobody, several products of one gradient."""
+def test_where_no_beginning_is_known() -> None:
+    """Weights before data, a bias of nobody, several products of one gradient: names are believed. Of three kernels
+    that serve any direction, or none that computes, nothing is told."""
     names = ["MIOpenConvBwdB", "MIOpenCvBwdWrW", "MIOpenCvBwdWrW_rdc", "MIOpenConvUni"]
     assert split(names, NCHW) == ([3], [1, 2])
     assert split([FILL, "Im2d2Col", PRODUCT, "Im2d2Col", PRODUCT, "MIOpenConv1x1pquv"], NCHW) == ([5], [0, 1, 2, 3, 4])
-
-
-def test_what_no_name_tells_is_not_split() -> None:
-    """Three kernels that serve any direction, none that computes."""
-    assert split([WINOGRAD] * 3, NCHW) is None
-    assert split([FILL, CAST], NCHW) is None
-    assert split([], NCHW) is None
+    assert [split(names, NCHW) for names in ([WINOGRAD] * 3, [FILL, CAST], [])] == [None] * 3
 
 
 def test_a_trace_alone_has_a_table_and_driver_lines(tmp_path: Path) -> None:
@@ -640,33 +603,17 @@ def test_a_trace_alone_has_a_table_and_driver_lines(tmp_path: Path) -> None:
     path, bare = tmp_path / "made.json", tmp_path / "bare.json"
     path.write_bytes(trace())
     bare.write_bytes(trace([made for made in rows() if made["cat"] in ("kernel", "cuda_runtime")]))
-    shown = CliRunner().invoke(cli, ["ops", "-q", "--format", "json", str(path)])
-    (line,) = json.loads(shown.stdout)
+
+    def run(*args: str | Path) -> Result:
+        return CliRunner().invoke(cli, [*map(str, args), "-q"])
+
+    (line,) = json.loads(run("ops", "--format", "json", path).stdout)
     assert (line["api"], line["kernels"], line["kernel_ns"]) == ("aten::miopen_convolution", 2, 6_239 + 20_001)
-    shown = CliRunner().invoke(cli, ["driver", "-q", str(path)])
-    assert shown.stdout.startswith("./bin/MIOpenDriver convbfp16 -n 10 -c 64 ")
+    assert run("driver", path).stdout.startswith("./bin/MIOpenDriver convbfp16 -n 10 -c 64 ")
     for command in ("ops", "driver"):
-        refused = CliRunner().invoke(cli, [command, "-q", str(bare)])
+        refused = run(command, bare)
         assert refused.exit_code == 1
         assert "holds no line of MIOpen; expected" in refused.stderr
-
-
-@pytest.mark.shared
-def test_kernels_of_a_graph_are_in_no_operation() -> None:
-    """The ranges of the captured calls are not those of the launch; all others are in their true one."""
-    folder = shared_folder() / "samples" / "rocm-twins" / "alexnet-10it-graph"
-    truth = json.loads((folder / "truth.json").read_text("utf-8"))
-    alignment = aligned(folder / "kineto" / "rank0.pt.trace.json.gz")
-    offset = truth["clock"]["unix_minus_profile_ns"]
-    at = {activity.start_ns: position for position, activity in enumerate(alignment.profile.activities)}
-    linked = Counter(
-        (kernel["graph"], alignment.links.operation_of[at[kernel["start"] + offset]] >= 0)
-        for kernel in truth["kernels"]
-        if kernel.get("kineto") is not None
-    )
-    assert linked[True, True] == 0
-    assert linked[True, False] > 200
-    assert linked[False, True] > 20
 
 
 # -- Dropout's descriptor: setting it fills the states of its random numbers, which is a kernel of its own.
