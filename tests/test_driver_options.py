@@ -32,20 +32,14 @@ def conv(text: str, tag: str = "") -> ConvProblem:
     return problem
 
 
-def test_long_names_are_the_short_ones() -> None:
-    long = (
-        "convfp16 --batchsize 2 --spatial_dim 2 --pad_h 1 --pad_w 2 --pad_d 0 --conv_stride_h 2 --conv_stride_w 1"
-        " --conv_stride_d 1 --dilation_h 1 --dilation_w 1 --dilation_d 1 --group_count 2 --mode conv --pad_mode default"
-        " --trans_output_pad_h 0 --trans_output_pad_w 0 --trans_output_pad_d 0 --out_layout NHWC --in_layout NHWC"
-        " --fil_layout NHWC --in_d 1 --in_h 9 --in_w 8 --fil_d 1 --fil_h 3 --fil_w 5 --in_channels 4 --out_channels 6"
-        " --forw 4 --iter 1 --time 1 --verify 0 --in_cast_type fp8"
-    )
-    short = (
-        "convfp16 -n 2 -c 4 -H 9 -W 8 -k 6 -y 3 -x 5 -p 1 -q 2 -u 2 -v 1 -l 1 -j 1 -I NHWC -f NHWC -O NHWC -m conv -g 2"
-        " -F 4 -t 1"
-    )
-    assert parse(long) == parse(short)
-    problem = parse(short)
+CONV = (
+    "convfp16 -n 2 -c 4 -H 9 -W 8 -k 6 -y 3 -x 5 -p 1 -q 2 -u 2 -v 1 -l 1 -j 1 -I NHWC -f NHWC -O NHWC -m conv -g 2"
+    " -F 4 -t 1"
+)
+
+
+def test_the_shapes_of_a_convolution() -> None:
+    problem = parse(CONV)
     assert problem is not None
     assert (problem.input, problem.weights, problem.output) == ((2, 4, 9, 8), (6, 2, 3, 5), (2, 6, 5, 8))
     assert problem.memory_layout == "NHWC"
@@ -69,37 +63,45 @@ def test_long_names_are_the_short_ones() -> None:
          "lrn -n 1 -c 4 -H 9 -W 8 -N 5 -K 1.0 -A 1 -B 2 -m cross -F 1"),
         ("softmax --batchsize 1 --in_channels 4 --in_h 1 --in_w 1 --algorithm 2 --mode 0 --forw 2",
          "softmax -n 1 -c 4 -H 1 -W 1 -a 2 -m 0 -F 2"),
+        ("convfp16 --batchsize 2 --spatial_dim 2 --pad_h 1 --pad_w 2 --pad_d 0 --conv_stride_h 2 --conv_stride_w 1"
+         " --conv_stride_d 1 --dilation_h 1 --dilation_w 1 --dilation_d 1 --group_count 2 --mode conv"
+         " --pad_mode default --trans_output_pad_h 0 --trans_output_pad_w 0 --trans_output_pad_d 0 --out_layout NHWC"
+         " --in_layout NHWC --fil_layout NHWC --in_d 1 --in_h 9 --in_w 8 --fil_d 1 --fil_h 3 --fil_w 5 --in_channels 4"
+         " --out_channels 6 --forw 4 --iter 1 --time 1 --verify 0 --in_cast_type fp8", CONV),
     ],
 )  # fmt: skip
 def test_a_word_has_names_of_its_own(long: str, short: str) -> None:
-    """The height of an RNN's input is -W; a batch norm's depth is -D."""
-    assert split(long)[1] == split(short)[1]
-    assert parse(long) == parse(short)
-    assert parse(short) is not None
+    """Long names are the short ones. The height of an RNN's input is -W; a batch norm's depth is -D."""
+    assert short == CONV or split(long)[1] == split(short)[1]
+    assert parse(long) == parse(short) is not None
 
 
-def test_a_padding_mode_decides_the_pads() -> None:
-    assert conv(f"{SIZES} -p 7 -q 7 -u 2 -v 3 -z same").pads == (1, 1)
-    assert conv(f"{SIZES} -p 7 -q 7 --pad_mode valid").pads == (0, 0)
-    assert conv(f"{SIZES} -p 1 -q 2 -l 2 --pad_mode valid").pads == (1, 2)  # not with a dilation
-    assert conv(f"{SIZES} -p 1 -q 2 -m trans --pad_mode valid").pads == (1, 2)
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("-p 7 -q 7 -u 2 -v 3 -z same", {"pads": (1, 1)}),
+        ("-p 7 -q 7 --pad_mode valid", {"pads": (0, 0)}),
+        ("-p 1 -q 2 -l 2 --pad_mode valid", {"pads": (1, 2)}),  # not with a dilation
+        ("-p 1 -q 2 -m trans --pad_mode valid", {"pads": (1, 2)}),
+        ("-Y 1", {"output_pads": ()}),  # means nothing for a plain convolution
+        ("-S ConvDirectNaiveConvFwd", {"solver_id": None}),
+        ("--solution 85", {"solver_id": 85}),
+    ],
+)
+def test_what_an_option_means(text: str, expected: dict[str, object]) -> None:
+    """A padding mode decides the pads; a solution may be a name."""
+    problem = conv(f"{SIZES} {text}")
+    assert {name: getattr(problem, name) for name in expected} == expected
 
 
 def test_the_output_pad_of_a_transposed_convolution_is_offered_again() -> None:
     problem = conv(f"{SIZES} -u 2 -v 2 -m trans --trans_output_pad_h 1 -F 1")
     assert problem.output == (2, 6, 2 * 8 + 2 + 1 + 1, 2 * 7 + 4 + 1)
-    line = driver_line(problem)
-    assert " -Y 1 -m trans" in line
-    assert parse(line.removeprefix("./bin/MIOpenDriver ")) == problem
+    assert " -Y 1 -m trans" in driver_line(problem)
+    assert parse(driver_line(problem).removeprefix("./bin/MIOpenDriver ")) == problem
     deep = conv(f"{SIZES} --spatial_dim 3 --in_d 4 --fil_d 2 -m trans --trans_output_pad_d 1 -F 1")
     assert deep.output[2] == 4 + 1 + 1
     assert " --trans_output_pad_d 1 " in driver_line(deep)
-    assert conv(f"{SIZES} -Y 1").output_pads == ()  # means nothing for a plain convolution
-
-
-def test_a_solution_may_be_a_name() -> None:
-    assert conv(f"{SIZES} -S ConvDirectNaiveConvFwd").solver_id is None
-    assert conv(f"{SIZES} --solution 85").solver_id == 85
 
 
 def test_the_output_channels_of_a_logged_transposed_convolution() -> None:
@@ -184,25 +186,22 @@ def test_help_begins_with_pytorch_and_groups_by_task() -> None:
     tasks = [line.removesuffix(":") for line in said.splitlines() if line.endswith(":") and not line.startswith(" ")]
     assert tasks == ["Options", *(task for task, _ in TASKS), "Other"]
     assert max(map(len, said.splitlines())) <= 78
+    assert sum(any(one.name in RARE for one in command.params) for command in COMMANDS.values()) > 10
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_options_that_few_people_need_are_shown_by_help_all_alone(name: str) -> None:
-    command = COMMANDS[name]
-    rare = [one for one in command.params if isinstance(one, click.Option) and one.name in RARE]
-    common = [one for one in command.params if isinstance(one, click.Option) and one.name not in RARE]
+    options = [one for one in COMMANDS[name].params if isinstance(one, click.Option)]
     short, whole = run(name, "--help"), run(name, "--help-all")
     assert short.returncode == 0
-    assert ("--help-all" in short.stdout) is bool(rare) or name in ("compare", "doctor", "ranks")
-    for option in rare:
-        assert f"{option.opts[-1]} " not in short.stdout.partition("Options:")[2]
-        assert option.opts[-1] in whole.stdout
-    if name not in ("compare", "doctor", "ranks"):
-        assert all(option.opts[-1] in short.stdout for option in common)
-
-
-def test_most_commands_have_rare_options() -> None:
-    assert sum(any(one.name in RARE for one in command.params) for command in COMMANDS.values()) > 10
+    of_all = name in ("compare", "doctor", "ranks")
+    assert ("--help-all" in short.stdout) is any(one.name in RARE for one in options) or of_all
+    for option in options:
+        if option.name in RARE:
+            assert f"{option.opts[-1]} " not in short.stdout.partition("Options:")[2]
+            assert option.opts[-1] in whole.stdout
+        else:
+            assert option.opts[-1] in short.stdout or of_all
 
 
 @pytest.mark.parametrize(
@@ -210,14 +209,12 @@ def test_most_commands_have_rare_options() -> None:
     [("kernel", "did you mean 'kernels'?"), ("lay", "did you mean 'layers'?"), ("xyzzy", "no command 'xyzzy'")],
 )
 def test_a_word_that_is_no_command_is_named_with_the_nearest(word: str, said: str, tmp_path: Path) -> None:
+    """A file without a suffix is no mistyped command."""
     done = run(word, folder=tmp_path)
     assert done.returncode == 2
     assert said in done.stderr
-
-
-def test_a_file_without_a_suffix_is_no_mistyped_command(tmp_path: Path) -> None:
-    (tmp_path / "kernel").write_text("nothing that is known\n")
-    done = run("kernel", folder=tmp_path)
+    (tmp_path / word).write_text("nothing that is known\n")
+    done = run(word, folder=tmp_path)
     assert done.returncode == 1
     assert "did you mean" not in done.stderr
 
@@ -264,14 +261,14 @@ def test_a_command_in_many_lines_is_one_each_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["-n 4 of 5 are done", "Iteration 5", "- a list", "1.5 2.5", "-n 64", "-g 1 -F 2", "-z 1 -z 2"]
+    ("lines", "added"),
+    [
+        *((line, "") for line in ("-n 4 of 5 are done", "Iteration 5", "- a list", "1.5 2.5", "-n 64", "-g 1 -F 2")),
+        ("-z 1 -z 2", ""),
+        ("-g 1", " -g 1"),
+        ("I am another line\n-g 1", ""),
+    ],
 )
-def test_what_is_no_options_or_repeats_one_is_another_programs(line: str) -> None:
-    """Only a line of options that the command does not have yet goes on with it."""
-    assert commands(HEAD + COMMAND, line) == [COMMAND]
-
-
-def test_only_the_line_right_behind_a_command_goes_on_with_it() -> None:
-    """What comes later is another program's."""
-    assert commands(HEAD + COMMAND, "-g 1") == [COMMAND + " -g 1"]
-    assert commands(HEAD + COMMAND, "I am another line", "-g 1") == [COMMAND]
+def test_what_is_no_options_or_repeats_one_is_another_programs(lines: str, added: str) -> None:
+    """Only a line of options that the command does not have yet goes on with it, right behind it."""
+    assert commands(HEAD + COMMAND, lines) == [COMMAND + added]

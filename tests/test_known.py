@@ -8,10 +8,10 @@ import gzip
 import io
 import json
 import re
+import shutil
 import sqlite3
-import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,8 @@ def _content(path: Path) -> bytes:
     return gzip.decompress(data) if path.suffix == ".gz" else data
 
 
-def _rows(data: bytes) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(data.decode())))
+def _columns(data: bytes, *names: str) -> list[tuple[str, ...]]:
+    return [tuple(row[name] for name in names) for row in csv.DictReader(io.StringIO(data.decode()))]
 
 
 def _chrome(data: bytes) -> list[dict[str, Any]]:
@@ -63,28 +63,20 @@ def _sql(data: bytes, query: str) -> list[tuple[int, int]]:
         return connection.execute(query).fetchall()
 
 
-TIMES: dict[str, Callable[[bytes], list[tuple[int, int]]]] = {
-    r"rocprofv3_.*kernel_trace.*\.csv": lambda data: [
-        (int(row["Start_Timestamp"]), int(row["End_Timestamp"])) for row in _rows(data)
-    ],
-    r"rocprofv1_stats_results\.csv": lambda data: [(int(row["BeginNs"]), int(row["EndNs"])) for row in _rows(data)],
-    r"rocprofv3_.*counter_collection.*\.csv": lambda data: sorted(
-        {(int(row["Start_Timestamp"]), int(row["End_Timestamp"])) for row in _rows(data)}
-    ),
+DISPATCHES = "SELECT start, end FROM rocpd_kernel_dispatch"
+TIMES: dict[str, Callable[[bytes], Iterable[tuple[Any, Any]]]] = {
+    r"rocprofv3_.*kernel_trace.*\.csv": lambda data: _columns(data, "Start_Timestamp", "End_Timestamp"),
+    r"rocprofv1_stats_results\.csv": lambda data: _columns(data, "BeginNs", "EndNs"),
+    r"rocprofv3_.*counter_collection.*\.csv": lambda data: {*_columns(data, "Start_Timestamp", "End_Timestamp")},
     r"rocprofv3_json_.*": lambda data: [
         (row["start_timestamp"], row["end_timestamp"])
         for row in json.loads(data)["rocprofiler-sdk-tool"][0]["buffer_records"]["kernel_dispatch"]
     ],
-    r"rocpd_.*": lambda data: _sql(data, "SELECT start, end FROM rocpd_kernel_dispatch"),
-    r".*\.rpd\.gz": lambda data: _sql(
-        data,
-        "SELECT start, end FROM op WHERE opType = 'KernelExecution'",
-    ),
+    r"rocpd_.*": lambda data: _sql(data, DISPATCHES),
+    r".*\.rpd\.gz": lambda data: _sql(data, "SELECT start, end FROM op WHERE opType = 'KernelExecution'"),
     r"rocprofv1_.*\.db": lambda data: _sql(data, "SELECT BeginNs, EndNs FROM OPS"),
     r"rocprofv1_.*\.json": lambda data: [
-        (int(event["args"]["BeginNs"]), int(event["args"]["EndNs"]))
-        for event in _chrome(data)
-        if int(event["pid"]) >= 6
+        (event["args"]["BeginNs"], event["args"]["EndNs"]) for event in _chrome(data) if int(event["pid"]) >= 6
     ],
     r"xplane_.*": lambda data: [
         (round(start / 1000), round((start + duration) / 1000))
@@ -105,52 +97,48 @@ def names() -> list[str]:
 
 
 @pytest.mark.shared
-def test_every_sample_is_converted_whole_or_refused_by_name(tmp_path: Path) -> None:
+def test_every_sample_is_converted_whole_or_refused_by_name() -> None:
     """Each kernel once, drawn at its own exact time: those of the picture are those of another reading of the file."""
-    converted = 0
     assert set(NOT_PROFILES) < set(names())
+    assert len(names()) - len(NOT_PROFILES) >= 11
     for name in names():
-        path = samples() / "rocm" / name
+        path, out = samples() / "rocm" / name, io.BytesIO()
         if name in NOT_PROFILES:
-            with pytest.raises(InputError, match=f"^{re.escape(name)}: .*{NOT_PROFILES[name]}.*; expected ") as error:
-                convert(path, output=io.BytesIO())
-            assert len(str(error.value).splitlines()) == 1
+            refused(path, f"^{re.escape(name)}: .*{NOT_PROFILES[name]}.*; expected ")
             continue
-        out = io.BytesIO()
         convert(path, output=out, check=True)
-        converted += 1
         reading = next((one for pattern, one in TIMES.items() if re.fullmatch(pattern, name)), None)
         if reading is None:
             assert "api_trace" in name, "a table that is a set with one of kernels"
             continue
-        expected = Counter(reading(_content(path)))
+        expected = Counter((int(start), int(end)) for start, end in reading(_content(path)))
         events = json.loads(out.getvalue())["traceEvents"]
         drawn = [event for event in events if event.get("cat") == "kernel" and event["ph"] == "X"]
         assert len(drawn) == sum(expected.values()) > 0, name
-        first = min(start for start, _ in expected)
-        begin = min(event["ts"] for event in drawn)
-        ours = Counter(
-            (first + round((event["ts"] - begin) * 1000), first + round((event["ts"] + event["dur"] - begin) * 1000))
-            for event in drawn
-        )
-        assert ours == expected, name
-    assert converted == len(names()) - len(NOT_PROFILES) >= 11
+        first, begin = min(start for start, _ in expected), min(event["ts"] for event in drawn)
+        spans = [(event["ts"] - begin, event["ts"] + event["dur"] - begin) for event in drawn]
+        assert Counter((first + round(a * 1000), first + round(b * 1000)) for a, b in spans) == expected, name
 
 
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["renamed.log", "renamed"])
 def test_a_file_is_claimed_by_one_reader_at_most_whatever_its_name(name: str, tmp_path: Path) -> None:
     for original in names():
-        path = tmp_path / name
-        path.write_bytes((samples() / "rocm" / original).read_bytes())
-        source = Source(str(path), 0, Notes())
-        claims = [reader for reader in READERS if reader is not run_log and reader.sniff(source.head)]
-        source.close()
+        (tmp_path / name).write_bytes((samples() / "rocm" / original).read_bytes())
+        with contextlib.closing(Source(str(tmp_path / name), 0, Notes())) as source:
+            claims = [reader for reader in READERS if reader is not run_log and reader.sniff(source.head)]
         assert len(claims) == (original not in NOT_PROFILES), original
 
 
-def _one_table(*columns: str) -> bytes:
-    return (",".join(f'"{column}"' for column in columns) + "\n").encode()
+def refused(path: Path, said: str) -> None:
+    """In one line."""
+    with pytest.raises(InputError, match=said) as error:
+        convert(path, output=io.BytesIO())
+    assert len(str(error.value).splitlines()) == 1
+
+
+def _one_table(columns: str) -> bytes:
+    return f"{columns}\n".encode()
 
 
 def _database(*tables: str) -> bytes:
@@ -160,62 +148,40 @@ def _database(*tables: str) -> bytes:
         return connection.serialize()
 
 
-@pytest.mark.parametrize(
-    ("data", "what"),
-    [
-        (_one_table("Name", "Calls", "TotalDurationNs", "AverageNs", "Percentage"), "summary"),
-        (_one_table("Dispatch_ID", "GPU_ID", "Queue_ID", "PID", "TID", "Kernel_Name", "Start_Timestamp"), "rocprofv2"),
-        (_one_table("Domain", "Operation", "Kernel_Name", "Start_Timestamp", "Stop_Timestamp"), "rocprofv2"),
-        (_one_table("Domain", "Function", "Start_Timestamp", "End_Timestamp", "Correlation_ID"), "rocprofv2"),
-        (_one_table("Domain", "ROCTX_ID", "Message", "Timestamp"), "rocprofv2"),
-        (_one_table("Node_Id", "Logical_Node_Id", "Agent_Type"), "processors"),
-        (_database("CUPTI_ACTIVITY_KIND_KERNEL", "StringIds"), "Nsight Systems"),
-        (_database("songs"), "SQLite database of no profiler"),
-        (b"\x18\0\0\0\0\0\0\0abcd\x09\0\0\0\0\0\0\0\0\x1a\x0dbrain.Event:2", "TensorBoard"),
-        (b'{"$schema": "http://json-schema.org/draft-07/schema#"}', "JSON schema"),
-        (b'{"$schema":"https://www.speedscope.app/file-format-schema.json","profiles":[]}', "speedscope"),
-        (b'{"schema": "1.0.1", "pid": 9, "time": "2023-07-14", "start_ts": 62, "nodes": []}', "execution trace"),
-        (
-            b'[{"name": "aten::mul", "ph": "X", "ts": 1.5, "dur": 2, "tid": 1, "pid": "CPU functions", "args": {}}]',
-            "torch.autograd.profiler",
-        ),
-        (bytes.fromhex("d9d505f920a163d7") + bytes(504), "journal of an SQLite database"),
-        (bytes.fromhex("377f0682002de218") + bytes(40), "journal of an SQLite database"),
-        (bytes.fromhex("377f0683002de218") + bytes(40), "journal of an SQLite database"),
-    ],
-    ids=str,
-)
+KNOWN = [
+    (_one_table("Name,Calls,TotalDurationNs,AverageNs,Percentage"), "is a summary"),
+    (_one_table("Dispatch_ID,GPU_ID,Queue_ID,PID,TID,Kernel_Name,Start_Timestamp"), "rocprofv2"),
+    (_one_table("Domain,Operation,Kernel_Name,Start_Timestamp,Stop_Timestamp"), "rocprofv2"),
+    (_one_table("Domain,Function,Start_Timestamp,End_Timestamp,Correlation_ID"), "rocprofv2"),
+    (_one_table("Domain,ROCTX_ID,Message,Timestamp"), "rocprofv2"),
+    (_one_table("Node_Id,Logical_Node_Id,Agent_Type"), "processors"),
+    (_database("CUPTI_ACTIVITY_KIND_KERNEL", "StringIds"), "is a database of NVIDIA's Nsight Systems"),
+    (_database("songs"), "SQLite database of no profiler"),
+    (b"\x18\0\0\0\0\0\0\0abcd\x09\0\0\0\0\0\0\0\0\x1a\x0dbrain.Event:2", "is an events file of TensorBoard"),
+    (b'{"$schema": "http://json-schema.org/draft-07/schema#"}', "JSON schema"),
+    (b'{"$schema":"https://www.speedscope.app/file-format-schema.json","profiles":[]}', "speedscope"),
+    (b'{"schema": "1.0.1", "pid": 9, "time": "2023-07-14", "start_ts": 62, "nodes": []}', "execution trace"),
+    (b'[{"name": "aten::mul", "ph": "X", "ts": 1.5, "dur": 2, "tid": 1, "pid": "CPU functions", "args": {}}]',
+     "torch.autograd.profiler"),
+    (b'{"otherData": {"generator": "mio2trace 0.3.0"}, "traceEvents": []}', "is a trace that mio2trace wrote"),
+    (b"\x0a\x04\x42\x02\x08\x01\x0a\x04\x42\x02\x08\x01", "is a Perfetto trace"),
+    *((bytes.fromhex(magic) + bytes(504), "journal of an SQLite database")
+      for magic in ("d9d505f920a163d7", "377f0682002de218", "377f0683002de218")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "what"), KNOWN, ids=str)
 def test_what_is_known_is_named(data: bytes, what: str, tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(data)
-    with pytest.raises(InputError, match=f"^file: is an? .*{what}.*; expected "):
-        convert(path, output=io.BytesIO())
-
-
-@pytest.mark.parametrize("place", ["folder", "archive"])
-@pytest.mark.parametrize(
-    ("data", "what"),
-    [
-        (_one_table("Name", "Calls", "TotalDurationNs", "AverageNs", "Percentage"), "is a summary"),
-        (_database("CUPTI_ACTIVITY_KIND_KERNEL", "StringIds"), "is a database of NVIDIA's Nsight Systems"),
-        (b"\x18\0\0\0\0\0\0\0abcd\x09\0\0\0\0\0\0\0\0\x1a\x0dbrain.Event:2", "is an events file of TensorBoard"),
-        (b'{"otherData": {"generator": "mio2trace 0.3.0"}, "traceEvents": []}', "is a trace that mio2trace wrote"),
-        (b"\x0a\x04\x42\x02\x08\x01\x0a\x04\x42\x02\x08\x01", "is a Perfetto trace"),
-    ],
-    ids=str,
-)
-def test_a_place_that_holds_nothing_else_says_what_it_holds(data: bytes, what: str, place: str, tmp_path: Path) -> None:
     """A folder or an archive without profile and log names the file in it as that file itself is named."""
-    folder = tmp_path / "job"
-    (folder / "out").mkdir(parents=True)
-    (folder / "out" / "a.bin").write_bytes(data)
-    (folder / "photo.jpg").write_bytes(b"\xff\xd8\0\0")
-    if place == "archive":
-        with zipfile.ZipFile(tmp_path / "job.zip", "w") as archive:
-            for file in ("out/a.bin", "photo.jpg"):
-                archive.write(folder / file, file)
-    with pytest.raises(InputError, match=rf"^job[.zip]*: no profile and no log in it: out/a\.bin {what}.*; expected "):
-        convert(folder if place == "folder" else tmp_path / "job.zip", output=io.BytesIO())
+    (tmp_path / "file").write_bytes(data)
+    refused(tmp_path / "file", f"^file: is an? .*{what.removeprefix('is a').lstrip('n ')}.*; expected ")
+    if what.startswith("is a"):
+        folder = tmp_path / "job"
+        (folder / "out").mkdir(parents=True)
+        (folder / "out" / "a.bin").write_bytes(data)
+        (folder / "photo.jpg").write_bytes(b"\xff\xd8\0\0")
+        for place in (folder, shutil.make_archive(str(folder), "zip", folder)):
+            refused(Path(place), rf"^job[.zip]*: no profile and no log in it: out/a\.bin {what}.*; expected ")
 
 
 @pytest.mark.parametrize("name", ["a.nsys-rep", "a.qdrep", "a.otf2", "a.evt.gz"])
@@ -228,12 +194,9 @@ def test_a_binary_without_a_sign_is_named_by_its_ending(name: str) -> None:
 @pytest.mark.parametrize("ending", ["json", "json.gz", "pftrace", "pftrace.gz"])
 def test_a_trace_of_our_own_is_named(ending: str, tmp_path: Path) -> None:
     table = tmp_path / "k.csv"
-    table.write_bytes(
-        _one_table("Kind", "Kernel_Name", "Correlation_Id", "Start_Timestamp", "End_Timestamp") + b'"K","k",1,10,20\n'
-    )
+    table.write_bytes(_one_table('Kind,Kernel_Name,Correlation_Id,Start_Timestamp,End_Timestamp\n"K","k",1,10,20'))
     convert(table, output=tmp_path / f"out.{ending}")
-    with pytest.raises(InputError, match="is a trace that mio2trace wrote; expected what it was made from"):
-        convert(tmp_path / f"out.{ending}", output=io.BytesIO())
+    refused(tmp_path / f"out.{ending}", "is a trace that mio2trace wrote; expected what it was made from")
 
 
 @pytest.mark.shared
@@ -241,8 +204,7 @@ def test_a_perfetto_trace_is_named() -> None:
     paths = sorted((samples() / "rocm-twins").glob("*/rocprofv3-pftrace/*"))
     assert len(paths) >= 7
     for path in paths:
-        with pytest.raises(InputError, match="is a Perfetto trace"):
-            convert(path, output=io.BytesIO())
+        refused(path, "is a Perfetto trace")
 
 
 @pytest.mark.parametrize(
