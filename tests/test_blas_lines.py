@@ -8,17 +8,16 @@ import random
 from collections.abc import Sequence
 from itertools import product
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-import mio2trace
 from mio2trace.cli import cli
 from mio2trace.model.profile import Inputs
 from mio2trace.ops.aten import operations_of
 from mio2trace.ops.families.gemm import LIBRARIES, GemmProblem
+from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import CommandError
 from tests.conftest import shared_folder
 
@@ -55,22 +54,6 @@ def element(options: dict[str, str], letter: str, batch: int, row: int, column: 
     return batch * int(options.get(f"stride_{letter}", 0)) + row + column * int(options[f"ld{letter}"])
 
 
-def places(tensor: tuple[Sequence[int], Sequence[int]], batches: Sequence[int], linear: bool) -> Any:
-    """A function of (batch, row, column) of the operand: where that element of the tensor is, in elements."""
-    shape, strides = tensor
-    counts = [*product(*map(range, batches))]
-
-    def place(batch: int, row: int, column: int) -> int:
-        if linear:
-            row, column = column, row
-        outer = counts[batch] if counts else ()
-        own = outer[len(outer) - (len(shape) - 2) :] if len(shape) > 2 else ()
-        index = [0 if length == 1 else at for at, length in zip((*own, row, column), shape, strict=True)]
-        return sum(at * step for at, step in zip(index, strides, strict=True))
-
-    return place
-
-
 def contiguous(shape: Sequence[int]) -> list[int]:
     return [prod(shape[at + 1 :]) for at in range(len(shape))]
 
@@ -81,43 +64,51 @@ def held(name: str, dims: list[Any], strides: list[Any], options: dict[str, str]
     x, w = dims[a], dims[b]
     linear = name == "aten::linear"
     n, k = (w[-2], w[-1]) if linear else (w[-1], w[-2])
-    if len(w) == 2:
-        batches: list[int] = []
-        m = prod(x[:-1])
-    else:
+    batches: list[int] = []
+    m = prod(x[:-1])
+    if len(w) > 2:
         rank = max(len(x), len(w)) - 2
         pairs = zip([1] * (rank + 2 - len(x)) + x[:-2], [1] * (rank + 2 - len(w)) + w[:-2], strict=True)
         batches, m = [max(pair) for pair in pairs], x[-2]
-    count = prod(batches)
+    counts = [*product(*map(range, batches))]
     assert (int(options["m"]), int(options["n"]), int(options["k"])) == (n, m, k)
-    assert int(options.get("batch_count", 1)) == count
+    assert int(options.get("batch_count", 1)) == len(counts)
     as_it_is = True
     for letter, shape, steps, flip, sizes in (
         ("a", w, strides[b], linear, (k, n)), ("b", x, strides[a], False, (m, k))
     ):  # fmt: skip
-        flat = len(shape) > 2 and len(w) == 2
-        fits = False
-        for stored in (steps, contiguous(shape)):
-            place = places((shape, stored), batches, flip)
-            fits = True
+
+        def place(
+            batch: int, row: int, column: int, *, stored: Sequence[int], shape: list[int] = shape, flip: bool = flip
+        ) -> int:
+            """Where that element of the operand is in its tensor, in elements."""
+            if len(shape) > 2 and len(w) == 2:  # flattened
+                outer: Sequence[int] = [row // prod(shape[at + 1 : -1]) % shape[at] for at in range(len(shape) - 1)]
+                index = [*outer, column]
+            else:
+                outer = counts[batch][len(batches) - len(shape) + 2 :]
+                index = [*outer, *((column, row) if flip else (row, column))]
+            return sum(at * step for at, step, length in zip(index, stored, shape, strict=True) if length > 1)
+
+        def fits(
+            stored: Sequence[int], letter: str = letter, sizes: tuple[int, int] = sizes, place: Any = place
+        ) -> bool:
             for _ in range(30):
-                batch, row, column = chance.randrange(count), chance.randrange(sizes[0]), chance.randrange(sizes[1])
-                if flat:
-                    index: list[int] = []
-                    left = row
-                    for length in reversed(shape[:-1]):
-                        index.insert(0, left % length)
-                        left //= length
-                    true = sum(at * step for at, step in zip((*index, column), stored, strict=True))
-                else:
-                    true = place(batch, row, column)
+                batch, row, column = map(chance.randrange, (len(counts), *sizes))
                 # row-major Y[row, column] is column-major op(A)[column, row]
-                fits &= element(options, letter, batch, column, row) == true
-            if fits:
-                as_it_is &= stored is steps
-                break
-        assert fits, (letter, shape, steps, options)
+                if element(options, letter, batch, column, row) != place(batch, row, column, stored=stored):
+                    return False
+            return True
+
+        as_it_is &= fits(steps)
+        assert fits(steps) or fits(contiguous(shape)), (letter, shape, steps, options)
     return as_it_is
+
+
+def product_of(name: str, *args: Any) -> tuple[Operation, GemmProblem]:
+    (operation,) = operations_of(name, Inputs(*args))
+    assert isinstance(operation.problem, GemmProblem)
+    return operation, operation.problem
 
 
 @pytest.mark.shared
@@ -137,15 +128,11 @@ def test_each_product_of_a_sample_is_the_same_when_parsed_back(name: str) -> Non
     for text in sorted(products):
         op, stated = json.loads(text)
         dims, types, strides = stated["Input Dims"], stated["Input type"], stated["Input Strides"]
-        inputs = Inputs(
-            tuple(tuple(one) if not one or isinstance(one[0], int) else () for one in dims),
-            tuple(OURS.get(one, "") for one in types),
-            tuple(tuple(one) if not one or isinstance(one[0], int) else () for one in strides),
-            tuple(stated.get("Concrete Inputs", ())),
+        shapes, steps = (
+            tuple(tuple(one) if not one or isinstance(one[0], int) else () for one in each) for each in (dims, strides)
         )
-        (operation,) = operations_of(op, inputs)
-        problem = operation.problem
-        assert isinstance(problem, GemmProblem)
+        values = tuple(stated.get("Concrete Inputs", ()))
+        operation, problem = product_of(op, shapes, tuple(OURS.get(one, "") for one in types), steps, values)
         assert problem.blas is not None
         for library in LIBRARIES:
             options = parsed(problem.bench(library))
@@ -188,10 +175,7 @@ def test_any_strides_are_addressed_or_copied(seed: int) -> None:
         added = [n] if name == "aten::addmm" and chance.random() < 0.5 else [*batch, m, n]
         dims, steps = [added, *dims], [contiguous(added), *steps]
     values = ("", "", "", "1", "1")
-    inputs = Inputs(tuple(map(tuple, dims)), ("half",) * len(dims), tuple(map(tuple, steps)), values)
-    (operation,) = operations_of(name, inputs)
-    problem = operation.problem
-    assert isinstance(problem, GemmProblem)
+    _, problem = product_of(name, tuple(map(tuple, dims)), ("half",) * len(dims), tuple(map(tuple, steps)), values)
     assert problem.blas is not None
     for library in LIBRARIES:
         options = parsed(problem.bench(library))
@@ -205,39 +189,36 @@ def test_any_strides_are_addressed_or_copied(seed: int) -> None:
 
 def test_types_and_scales() -> None:
     """float8 with scales is hipBLASLt's alone; a type that no bench has is a reason."""
-    inputs = Inputs(((4, 8), (8, 2), (1,), (1,)), ("float8", "bfloat8"), ((8, 1), (1, 8)), ("",) * 6 + ("15", "True"))
-    (scaled,) = operations_of("aten::_scaled_mm", inputs)
+    shapes, values = ((4, 8), (8, 2), (1,), (1,)), ("",) * 6 + ("15", "True")
+    scaled, problem = product_of("aten::_scaled_mm", shapes, ("float8", "bfloat8"), ((8, 1), (1, 8)), values)
     options = parsed(scaled.command or "")
     assert (options["a_type"], options["b_type"], options["d_type"]) == ("bf8_r", "f8_r", "bf16_r")
     assert (options["scaleA"], options["scaleB"], options["transA"]) == ("1", "1", "T")
-    assert isinstance(scaled.problem, GemmProblem)
     with pytest.raises(CommandError):
-        scaled.problem.bench("rocblas")
-    (unknown,) = operations_of("aten::mm", Inputs(((4, 8), (8, 2)), ("bool", "bool"), ((8, 1), (2, 1))))
+        problem.bench("rocblas")
+    unknown, _ = product_of("aten::mm", shapes[:2], ("bool", "bool"), ((8, 1), (2, 1)))
     assert unknown.command is None
     assert "bool" in unknown.command_reason
-    (bare,) = operations_of("aten::mm", Inputs(((4, 8), (8, 2)), ("half", "half")))
+    bare, _ = product_of("aten::mm", shapes[:2], ("half", "half"))
     assert bare.command is not None
     assert any("row-major" in doubt for doubt in bare.doubts)
 
 
-def test_alpha_and_beta_are_numbers(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "shown"), [("0.5", "0.5"), ("$(reboot)", "1"), ("1e99", "1"), ("nan", "1"), ("-2", "-2")]
+)
+def test_alpha_and_beta_are_numbers(text: str, shown: str) -> None:
     """Whatever text stands there, the line holds numbers alone: a shell runs it."""
-    shapes = ((4, 2), (4, 8), (8, 2))
-    for text, shown in (("0.5", "0.5"), ("$(reboot)", "1"), ("1e99", "1"), ("nan", "1"), ("-2", "-2")):
-        inputs = Inputs(shapes, ("float",) * 3, (), ("", "", "", text, text))
-        (operation,) = operations_of("aten::addmm", inputs)
-        options = parsed(operation.command or "")
-        assert (options["alpha"], options["beta"]) == (shown, shown)
+    operation, _ = product_of("aten::addmm", ((4, 2), (4, 8), (8, 2)), ("float",) * 3, (), ("", "", "", text, text))
+    options = parsed(operation.command or "")
+    assert (options["alpha"], options["beta"]) == (shown, shown)
 
 
 @pytest.mark.shared
-def test_the_command_lists_them_by_time() -> None:
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_the_command_lists_them_by_time(library: str) -> None:
     """``mio2trace driver trace.json --gemm rocblas``: with calls and time, as MIOpenDriver's."""
     path = shared_folder() / "samples" / "rocm" / "kineto_mi300x_vit_infer.json.gz"
-    for library in LIBRARIES:
-        result = CliRunner().invoke(cli, ["driver", str(path), "--gemm", library, "-q"])
-        first = result.stdout.splitlines()[0]
-        assert first.startswith(f"{library}-bench ")
-        assert first.endswith("# 48 calls, 0.409 ms in a steady iteration")
-    assert mio2trace.analyse([path]).run.alignment is not None
+    first = CliRunner().invoke(cli, ["driver", str(path), "--gemm", library, "-q"]).stdout.splitlines()[0]
+    assert first.startswith(f"{library}-bench ")
+    assert first.endswith("# 48 calls, 0.409 ms in a steady iteration")

@@ -81,25 +81,16 @@ def test_altered_times(seed: int, tmp_path: Path) -> None:
 
 
 def test_no_length_where_another_begins(tmp_path: Path) -> None:
-    """A command without length at the start of another is on a track of its own, with its own time."""
-    found, _ = converted(
-        commands_at((5000, 5000), (5000, 9000), (9000, 9000), (9000, 9500)), tmp_path, host_calls="none"
-    )
+    """A command without length at the start of another is on a track of its own, with its own time. A device whose
+    counter stands still fills two tracks, however many commands it ran."""
+    spans = (5000, 5000), (5000, 9000), (9000, 9000), (9000, 9500)
+    found, _ = converted(commands_at(*spans), tmp_path, host_calls="none")
     tracks = {track.id: track.name for track in found.trace.tracks}
     drawn = [(tracks[track], start, length) for track, start, length in kernels(found)]
-    assert drawn == [
-        ("Kernels", 0, 4000),
-        ("Kernels", 4000, 500),
-        ("Commands without length", 0, 0),
-        ("Commands without length", 4000, 0),
-    ]
-
-
-def test_all_at_one_time_take_two_tracks(tmp_path: Path) -> None:
-    """A device whose counter stands still fills two tracks, however many commands it ran."""
-    found, _ = converted(commands_at(*[(7, 7)] * 50), tmp_path)
-    assert len({track for track, _, _ in kernels(found)}) == 2
-    assert len(kernels(found)) == 50
+    bare = "Commands without length"
+    assert drawn == [("Kernels", 0, 4000), ("Kernels", 4000, 500), (bare, 0, 0), (bare, 4000, 0)]
+    still = kernels(converted(commands_at(*[(7, 7)] * 50), tmp_path)[0])
+    assert (len({track for track, _, _ in still}), len(still)) == (2, 50)
 
 
 def test_layers_of_one_microsecond(tmp_path: Path) -> None:
@@ -111,17 +102,15 @@ def test_layers_of_one_microsecond(tmp_path: Path) -> None:
     assert found.metadata["attribution"]["kernels"] == sum("profiling" in call for call in calls)
 
 
-@pytest.mark.parametrize("seed", range(50))
-def test_lanes_can_be_enclosed(seed: int) -> None:
+@given(st.lists(st.tuples(st.integers(-3, 12), st.sampled_from([0, 0, 1, 3])), max_size=20))
+def test_lanes_can_be_enclosed(made: list[tuple[int, int]]) -> None:
     """In a lane with room for layers no two commands begin at once, none before the last one ended; none is lost."""
-    chance = Random(seed)
-    spans = [(start, start + chance.choice((0, 0, 1, 3))) for start in (chance.randint(-3, 12) for _ in range(20))]
+    spans = [(start, start + length) for start, length in made]
     enqueues = [Activity(at, "kernel", "k", start_ns=start, end_ns=end) for at, (start, end) in enumerate(spans)]
     lanes = list(packed(Activities(enqueues), {0: np.arange(len(spans))}))
     assert sorted(position for lane in lanes for position in lane.positions) == list(range(len(spans)))
     for lane in lanes:
-        rows = [spans[position] for position in lane.positions]
-        for (begin, end), (start, until) in itertools.pairwise(rows):
+        for (begin, end), (start, until) in itertools.pairwise(spans[position] for position in lane.positions):
             assert start >= end
             assert (start == until) if lane.bare else (start > begin)
 
@@ -134,11 +123,8 @@ def test_lanes_are_the_first_that_is_free() -> None:
 def test_times_far_from_all_others(tmp_path: Path) -> None:
     """A command whose time no trace can hold beside the others is counted; the others keep their times exactly."""
     start = 1 << 62
-    found, text = converted(
-        commands_at((start, start + 5), (start + 7, start + 9), (3, 4), (2**63 - 9, 2**63 - 1)),
-        tmp_path,
-        host_calls="none",
-    )
+    calls = commands_at((start, start + 5), (start + 7, start + 9), (3, 4), (2**63 - 9, 2**63 - 1))
+    found, text = converted(calls, tmp_path, host_calls="none")
     assert [(at, length) for _, at, length in kernels(found)] == [(0, 5), (7, 2)]
     assert found.metadata["notes"]["command far in time from all others: left out"] == 2
     assert b'"ts":0.007,"dur":0.002' in text
@@ -267,24 +253,17 @@ def test_a_number_of_more_than_64_bits_is_none_and_counted(digits: int) -> None:
 
 @pytest.mark.parametrize(
     "source",
-    [
-        b'{"0":"// caf\xe9\\n#define A 1\\n__kernel void f()"}',
-        b"// caf\xe9\\n#define A 1\\n__kernel void f()",
-        b"// caf\xe9\n#define A 1\n__kernel void f()",
-        b'{"' + b"[" * 100_000,
-        b'{"0":' + b"[" * 100_000,
-    ],
+    [b'{"0":"// caf\xe9\\n#define A 1\\n__kernel void f()"}', b"// caf\xe9\\n#define A 1\\n__kernel void f()",
+     b"// caf\xe9\n#define A 1\n__kernel void f()", b'{"' + b"[" * 100_000, b'{"0":' + b"[" * 100_000],
     ids=["object", "inside of a string", "plain", "cut", "deep"],
-)
+)  # fmt: skip
 def test_a_programs_source_may_be_of_any_encoding(source: bytes) -> None:
     text = plain_text(source)
-    assert isinstance(text, str)
-    if b"#define" in source:
-        assert "\n#define A 1\n" in text
-        assert msgspec.json.encode(text)
+    assert msgspec.json.encode(text)
+    assert "\n#define A 1\n" in text or b"#define" not in source
 
 
-def test_a_number_that_a_trace_cannot_hold_as_one_is_none() -> None:
+@pytest.mark.parametrize(("text", "expected"), [("999999999999999999", 10**18 - 1), (str(1 << 63), None)])
+def test_a_number_that_a_trace_cannot_hold_as_one_is_none(text: str, expected: int | None) -> None:
     """A workspace of 2^63 bytes was text in the trace, where all others are numbers."""
-    assert values.number("999999999999999999") == 999_999_999_999_999_999
-    assert values.number(str(1 << 63)) is None
+    assert values.number(text) == expected
