@@ -16,6 +16,8 @@ from mio2trace.trace import Slice
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, kineto_file, row, rows
 from tests.records import made_operation, other_operation
+from tests.test_aten import BACKWARD
+from tests.test_ops import entry
 
 CALL_OF = {
     "forward": "miopenConvolutionForward", "backward-data": "miopenConvolutionBackwardData",
@@ -25,7 +27,7 @@ TWINS = ["alexnet-level6-none", "lenet-train-own-layers", "resnet-train-miopen-2
 
 
 def op(channels: int, direction: OperationDirection = "forward") -> Operation:
-    api = "aten::miopen_convolution" if direction == "forward" else "aten::convolution_backward"
+    api = "aten::miopen_convolution" if direction == "forward" else BACKWARD
     return made_operation(
         index=0, source=0, line=0, end_line=0, api=api, primitive="conv", direction=direction,
         input=(1, channels, 8, 8), weights=(4, channels, 3, 3), output=(1, 4, 6, 6),
@@ -36,23 +38,14 @@ def call(channels: int, direction: OperationDirection = "forward") -> Operation:
     return other_operation(op(channels, direction), api=CALL_OF[direction], line=1)
 
 
-def test_one_call_for_each_op_is_joined_in_order() -> None:
-    """What either has besides (other operations, searches) does not disturb it."""
-    search = other_operation(call(3), phase="find")
-    other = other_operation(call(3), primitive="activ")
-    found = logged_ops([op(3), op(4)], [search, call(3), other, call(4)])
-    assert found == ({0: 1, 1: 3}, 0)
-
-
-def test_gradients_are_joined_whichever_the_program_asked_for_first() -> None:
-    """PyTorch's one op is the data's gradient first; Caffe asks for the weights' first."""
+def test_which_calls_are_joined_with_which_ops() -> None:
+    """One call for each op in order, whatever either has besides (other operations, searches). PyTorch's one op is the
+    data's gradient first, Caffe asks for the weights' first. A step that the log holds twice is joined with neither."""
+    search, other = other_operation(call(3), phase="find"), other_operation(call(3), primitive="activ")
+    assert logged_ops([op(3), op(4)], [search, call(3), other, call(4)]) == ({0: 1, 1: 3}, 0)
     data, weights = op(3, "backward-data"), op(3, "backward-weights")
-    found = logged_ops([data, weights], [call(3, "backward-weights"), call(3, "backward-data")])
-    assert found == ({0: 1, 1: 0}, 0)
-
-
-def test_a_step_that_the_log_holds_twice_is_joined_with_neither() -> None:
-    """Nothing tells which of them was traced."""
+    called = [call(3, "backward-weights"), call(3, "backward-data")]
+    assert logged_ops([data, weights], called) == ({0: 1, 1: 0}, 0)
     assert logged_ops([op(3), op(4)], [call(3), call(4), call(3), call(4)]) == ({}, 2)
 
 
@@ -62,72 +55,46 @@ def test_joined_calls_are_the_true_ones(twin: str) -> None:
     """Of every kernel whose operation has a line of the log, the truth names that call's entry; and many have one."""
     folder = shared_folder() / "samples" / "rocm-twins" / twin
     truth = json.loads((folder / "truth.json").read_text("utf-8"))
-    log = folder / "run.hip.log"
-    # PyTorch adds the bias within its op; here it was a call of its own
     name_of = {one["index"]: one["name"] for one in truth["operations"]}
-    line_of = {
-        kernel["kineto"]: kernel["log_line"]["run.hip.log"]
-        for kernel in truth["kernels"]
-        if kernel.get("kineto") is not None and kernel["log_line"] and "Bias" not in name_of[kernel["op"]]
-    }
     (trace_file,) = folder.glob("kineto/*.gz")
-    (alignment,) = analyse([log, trace_file]).run.alignments
+    (alignment,) = analyse([folder / "run.hip.log", trace_file]).run.alignments
     operations = {one.index: one for one in alignment.links.operations}
     kernels = sorted(
         (activity.start_ns or 0, position)
         for position, activity in enumerate(alignment.profile.activities)
         if activity.kind == "kernel"
     )
-    by_time = sorted(
-        (kernel["start"], kernel["kineto"]) for kernel in truth["kernels"] if kernel.get("kineto") is not None
-    )
-    assert len(by_time) == len(kernels)
+    by_time = sorted((one for one in truth["kernels"] if one.get("kineto") is not None), key=lambda one: one["start"])
     joined = 0
-    for (_, position), (_, number) in zip(kernels, by_time, strict=True):
+    for (_, position), kernel in zip(kernels, by_time, strict=True):
         operation = operations.get(alignment.links.operation_of[position])
-        if operation is not None and operation.line and number in line_of:
+        line = kernel["log_line"] and kernel["log_line"]["run.hip.log"]
+        # PyTorch adds the bias within its op; here it was a call of its own
+        if operation is not None and operation.line and line and "Bias" not in name_of[kernel["op"]]:
             joined += 1
-            assert operation.line <= line_of[number] <= operation.end_line
+            assert operation.line <= line <= operation.end_line
     assert joined > 5
 
 
 def test_a_log_of_other_calls_is_said_to_be_beside(tmp_path: Path) -> None:
     """Ops and calls are told side by side, with a problem that says so."""
     log = tmp_path / "run.log"
-    log.write_text(
-        "MIOpen(HIP): miopenStatus_t miopenConvolutionForward(miopenHandle_t){\n"
-        "xDesc = 1, 3, 8, 8\nwDesc = 4, 3, 3, 3\nconvDesc = 0, 0, 1, 1, 1, 1, \nyDesc = 1, 4, 6, 6\n}\n"
-    )
+    shapes = {"xDesc": "1, 3, 8, 8", "wDesc": "4, 3, 3, 3", "yDesc": "1, 4, 6, 6"}
+    log.write_text(entry("ConvolutionForward", "1.2", convDesc="0, 0, 1, 1, 1, 1, ", **shapes))
     profile = kineto_file(tmp_path, name="trace.json")
     result = convert(log, profile, by_order_alone=True)
     said = {note.kind for note in result.notes if note.problem}
     assert any(kind.startswith("no op of the profile is a call in MIOpen's log") for kind in said)
 
 
-def test_the_track_of_ops_is_called_after_what_is_on_it(tmp_path: Path) -> None:
-    """PyTorch's ops are no calls of MIOpen."""
-    names = {track.name for track in convert(kineto_file(tmp_path, name="trace.json")).trace.tracks}
+def test_how_tracks_and_gpus_are_called(tmp_path: Path) -> None:
+    """PyTorch's ops are no calls of MIOpen. Device 2 alone is GPU 2; what the profiler does not number is none of those
+    that it does. Calls and kernels have `correlation_id`, by which SQL joins them."""
+    trace = convert(kineto_file(tmp_path, name="trace.json")).trace
+    names = {track.name for track in trace.tracks}
     assert "PyTorch ops" in names
     assert "MIOpen calls" not in names
-
-
-def test_a_gpu_has_the_number_that_hip_gives_it(tmp_path: Path) -> None:
-    """Device 2 alone is GPU 2."""
-    names = [process.name for process in convert(kineto_file(tmp_path, name="trace.json")).trace.processes]
-    assert "GPU 2 (AMD Instinct MI300X)" in names
-
-
-def test_a_gpu_without_a_number_is_not_drawn_as_another(tmp_path: Path) -> None:
-    """What the profiler does not number is none of those that it does."""
-    events = rows()
-    events[8]["pid"] = -1
-    names = [process.name for process in convert(kineto_file(tmp_path, events, "trace.json")).trace.processes]
-    assert {"GPU 2 (AMD Instinct MI300X)", "GPU without number 1 (AMD Instinct MI300X)"} <= set(names)
-
-
-def test_calls_and_kernels_name_their_correlation_alike(tmp_path: Path) -> None:
-    """`correlation_id`, in both; SQL joins them by it."""
-    trace = convert(kineto_file(tmp_path, name="trace.json")).trace
+    assert "GPU 2 (AMD Instinct MI300X)" in [process.name for process in trace.processes]
     slices = [event for event in trace.events() if isinstance(event, Slice)]
     of_calls, of_kernels = (
         {one.args.get("correlation_id") for one in slices if one.category == category} for category in ("api", "kernel")
@@ -136,12 +103,16 @@ def test_calls_and_kernels_name_their_correlation_alike(tmp_path: Path) -> None:
     assert not any("correlation" in one.args for one in slices)
 
 
-def test_a_thread_without_an_id_is_not_drawn_as_another(tmp_path: Path) -> None:
-    """Its place among the threads is no id."""
+def test_what_has_no_number_is_not_drawn_as_another(tmp_path: Path) -> None:
+    """A GPU, and a thread, whose place among the threads is no id."""
     events = [
         *rows(), row("cpu_op", "aten::a", 542, None, FIRST_US, 5), row("cpu_op", "aten::b", 542, 1, FIRST_US, 5),
     ]  # fmt: skip
-    names = [track.name for track in convert(kineto_file(tmp_path, events, "trace.json")).trace.tracks]
+    events[8]["pid"] = -1
+    trace = convert(kineto_file(tmp_path, events, "trace.json")).trace
+    gpus = {process.name for process in trace.processes}
+    assert {"GPU 2 (AMD Instinct MI300X)", "GPU without number 1 (AMD Instinct MI300X)"} <= gpus
+    names = [track.name for track in trace.tracks if track.name.startswith("Thread")]
     assert {"Thread 1", "Thread without id", "Thread 542"} <= set(names)
     assert len(set(names)) == len(names)
 
@@ -156,33 +127,27 @@ def test_what_the_profile_itself_states_may_be_left_out(word: str, kept: set[str
 
 def test_gradients_are_told_apart_beside_a_log_of_several_threads(tmp_path: Path) -> None:
     """Calls of threads that the profile does not have are left out: an operation's index is then no place in a list."""
-    backward = row(
-        "cpu_op", "aten::convolution_backward", 542, 543, FIRST_US + 300, 100, External_id=90,
+    events = [*rows(), row(
+        "cpu_op", BACKWARD, 542, 543, FIRST_US + 300, 100, External_id=90,
         Input_Dims=[[10, 64, 54, 54], [10, 64, 56, 56], [64, 64, 3, 3], [], [], [], [], [], [], [], []],
         Input_type=["float", "float", "float", *["ScalarList"] * 4, "Scalar", "ScalarList", "Scalar", "Scalar"],
         Concrete_Inputs=["", "", "", "[]", "[1, 1]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "1", "[True, True, False]"],
-    )  # fmt: skip
-    events = [*rows(), backward]
-    for number, name in enumerate(("igemm_bwd_gtcx3_nhwc_fp32", "igemm_wrw_gtcx3_nhwc_fp32")):
+    )]  # fmt: skip
+    expected = {"igemm_bwd_gtcx3_nhwc_fp32": "backward-data", "igemm_wrw_gtcx3_nhwc_fp32": "backward-weights"}
+    for number, name in enumerate(expected):
         ids = {"External_id": 90, "correlation": 200 + number}
         start = FIRST_US + 310 + 20 * number
         events.append(row("cuda_runtime", "hipExtModuleLaunchKernel", 542, 543, start, 5, **ids))
         events.append(row("kernel", name, 2, 0, start + 10, 5, **ids))
-    profile = kineto_file(tmp_path, events, "trace.json")
-    entry = (
-        "node1 {tid} MIOpen(HIP): miopenStatus_t miopenConvolutionForward(miopenHandle_t){{\n"
-        "node1 {tid} MIOpen(HIP): xDesc = 10, 64, 56, 56\nnode1 {tid} MIOpen(HIP): wDesc = 64, 64, 3, 3\n"
-        "node1 {tid} MIOpen(HIP): convDesc = 1, 1, 1, 1, 1, 1, \nnode1 {tid} MIOpen(HIP): yDesc = 10, 64, 56, 56\n"
-        "node1 {tid} MIOpen(HIP): }}\n"
-    )
+    x, w = "10, 64, 56, 56", "64, 64, 3, 3"
+    call = entry("ConvolutionForward", "1.2", xDesc=x, wDesc=w, convDesc="1, 1, 1, 1, 1, 1, ", yDesc=x)
     log = tmp_path / "run.log"
-    log.write_text("".join(entry.format(tid=tid) for tid in (8000, 8001, 8002, 542)))
-    (alignment,) = analyse([log, profile]).run.alignments
+    log.write_text("".join(f"node1 {tid} {line}\n" for tid in (8000, 8001, 8002, 542) for line in call.splitlines()))
+    (alignment,) = analyse([log, kineto_file(tmp_path, events, "trace.json")]).run.alignments
     operations = {one.index: one for one in alignment.links.operations}
     direction_of = {
         activity.name: operations[index].direction
         for activity, index in zip(alignment.profile.activities, alignment.links.operation_of, strict=True)
         if index in operations
     }
-    assert direction_of["igemm_bwd_gtcx3_nhwc_fp32"] == "backward-data"
-    assert direction_of["igemm_wrw_gtcx3_nhwc_fp32"] == "backward-weights"
+    assert {name: direction_of[name] for name in expected} == expected
