@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -22,27 +23,17 @@ def run(*args: str, text: str = "") -> Result:
     return CliRunner().invoke(cli, ["driver", *args], input=text, catch_exceptions=False)
 
 
+FIND = conv_entry().replace("miopenConvolutionForward", "miopenFindConvolutionForwardAlgorithm")
+
+
 def test_commands_are_counted_most_frequent_first() -> None:
-    small = conv_entry(
-        xDesc="{1, 6, 9, 8}, {432, 72, 8, 1}, packed, ", yDesc="{1, 10, 5, 6}, {300, 30, 6, 1}, packed, "
-    )
-    find = conv_entry().replace("miopenConvolutionForward", "miopenFindConvolutionForwardAlgorithm")
-    done = run("-", text=find * 9 + small + conv_entry() * 3)
-    assert done.exit_code == 0
+    small = conv_entry(xDesc="{1, 6, 9, 8}, {432, 72, 8, 1}, ", yDesc="{1, 10, 5, 6}, {300, 30, 6, 1}, ")
+    done = run("-", text=FIND * 9 + small + conv_entry() * 3)
     assert done.stdout == f"{CONV} # 3 calls\n{CONV.replace('-n 2', '-n 1')} # 1 call\n"
     assert "2 commands, 4 calls" in done.stderr
     assert run("-", "-q", text=small).stderr == ""
-
-
-def test_what_was_only_searched_is_said() -> None:
-    find = conv_entry().replace("miopenConvolutionForward", "miopenFindConvolutionForwardAlgorithm")
-    assert run("-", text=find * 2).stdout == f"{CONV} # searched 2 times, not run\n"
-
-
-def test_a_line_is_one_command_for_a_shell() -> None:
-    line = run("-", text=conv_entry()).stdout
-    assert shlex.split(line, comments=True)[:4] == ["./bin/MIOpenDriver", "conv", "-n", "2"]
-    assert shlex.join(shlex.split(line, comments=True)) == CONV
+    assert run("-", text=FIND * 2).stdout == f"{CONV} # searched 2 times, not run\n"
+    assert shlex.join(shlex.split(run("-", text=conv_entry()).stdout, comments=True)) == CONV
 
 
 def test_what_has_no_command_is_listed_with_its_reason() -> None:
@@ -56,15 +47,12 @@ def test_what_has_no_command_is_listed_with_its_reason() -> None:
 
 
 def test_the_logs_own_form() -> None:
-    text = f"miopenPoolingForward: ./bin/MIOpenDriver {POOL}\n" * 2 + (
-        "miopenConvolutionForward: ./bin/MIOpenDriver conv -n 2 -c 6 -H 9 -W 8 -k 10 -y 3 -x 3 -p 1 -q 0 -u 2 -v 1"
-        " -l 1 -j 1 -m conv -g 2 -t 1\n"
-    )
+    conv = CONV.replace(" -F 1", "")
+    text = f"miopenPoolingForward: ./bin/MIOpenDriver {POOL}\n" * 2 + f"miopenConvolutionForward: {conv}\n"
     done = run("-", "--form", "log", text=text)
     assert done.stdout.splitlines()[0] == f"./bin/MIOpenDriver {POOL} # 2 calls"
     assert "-F" not in done.stdout
-    today = run("-", text=text).stdout.splitlines()
-    assert today == [
+    assert run("-", text=text).stdout.splitlines() == [
         "./bin/MIOpenDriver pool -M 0 --input 2x6x9x8,432x72x8x1 -y 3 -x 4 -p 1 -q 0 -v 2 -u 1 -m max -F 1 -t 1"
         " # 2 calls",
         f"{CONV} # 1 call",
@@ -82,18 +70,13 @@ def test_bad_input_is_one_line() -> None:
 @pytest.mark.parametrize("name", ["m290-resnet-train-entries-cmd", "m121-resnet-train-entries-cmd"])
 def test_each_call_of_a_real_run_is_counted_once(shared: Path, name: str) -> None:
     folder = shared / "samples" / "miopen-opencl" / name
-    done = run(str(folder / "run.log"))
-    counts = [int(line.rpartition("# ")[2].split()[0]) for line in done.stdout.splitlines() if "searched" not in line]
-    assert counts == sorted(counts, reverse=True)
+    lines = [line.split(" # ") for line in run(str(folder / "run.log")).stdout.splitlines()]
+    counts = [(command, int(said.split()[0])) for command, said in lines if "searched" not in said]
+    assert len({command for command, _ in lines}) == len(lines)
+    assert [count for _, count in counts] == sorted((count for _, count in counts), reverse=True)
     operations = [one for one in ops_of((folder / "run.log").read_bytes()) if one.phase == "run" and one.command]
-    assert sum(counts) == len(operations)
-    assert len({line.partition(" #")[0] for line in done.stdout.splitlines()}) == len(done.stdout.splitlines())
-    truth = json.loads((folder / "truth.json").read_bytes())
-    convolutions = [
-        call for call in truth["api_calls"]
-        if call["log_line"] is not None and call["name"].startswith("miopenConvolution") and call["name"][6:] in (
-            "ConvolutionForward", "ConvolutionBackwardData", "ConvolutionBackwardWeights")
-    ]  # fmt: skip
-    mine = sum(int(line.rpartition("# ")[2].split()[0]) for line in done.stdout.splitlines()
-               if "MIOpenDriver conv " in line and "searched" not in line)  # fmt: skip
-    assert mine == len(convolutions)
+    assert sum(count for _, count in counts) == len(operations)
+    convolution = re.compile("miopenConvolution(Forward|BackwardData|BackwardWeights)")
+    calls = json.loads((folder / "truth.json").read_bytes())["api_calls"]
+    true = sum(call["log_line"] is not None and bool(convolution.fullmatch(call["name"])) for call in calls)
+    assert sum(count for command, count in counts if "MIOpenDriver conv " in command) == true

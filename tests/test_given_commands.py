@@ -43,25 +43,28 @@ def test_what_runs_nothing_is_no_command(line: str) -> None:
     assert commands(line) == []
 
 
-def test_the_drivers_own_line_after_a_command_is_the_same_run() -> None:
-    given, own = f"$ ./bin/MIOpenDriver {COMMAND}", f"MIOpenDriver {COMMAND}"
-    assert commands(given, own, given, own.replace("Driver ", "Driver: ")) == [COMMAND] * 2
-    assert commands(given.replace("conv ", "conv   "), own) == [COMMAND.replace("conv ", "conv   ")]
-    # a list of commands
-    assert commands(given, given, own, "time: 1 ms", own) == [COMMAND] * 3
-    path = given.removeprefix("$ ")
-    assert commands(path, path) == [COMMAND] * 2
-    assert commands(own, own) == [COMMAND] * 2
-    assert commands(given, own.replace("-n 2", "-n 3")) == [COMMAND, COMMAND.replace("-n 2", "-n 3")]
+GIVEN, OWN, WIDE = f"$ ./bin/MIOpenDriver {COMMAND}", f"MIOpenDriver {COMMAND}", COMMAND.replace("conv ", "conv   ")
+BEGIN, END = COMMAND.split(" -y")
 
 
-def test_a_command_goes_on_behind_a_backslash() -> None:
-    begin, _, end = COMMAND.partition(" -y")
-    end = f"-y{end}"
-    assert commands(f"./bin/MIOpenDriver {begin} \\", f"{end} \\", "-t 1", f"MIOpenDriver {COMMAND} -t 1") == [
-        f"{COMMAND} -t 1"
-    ]
-    assert commands(f"> ./bin/MIOpenDriver {begin} \\", f"> {end}") == [COMMAND]
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        # the driver's own line after a command is the same run
+        ([GIVEN, OWN, GIVEN, OWN.replace("Driver ", "Driver: ")], [COMMAND] * 2),
+        ([GIVEN.replace(COMMAND, WIDE), OWN], [WIDE]),
+        # a list of commands
+        ([GIVEN, GIVEN, OWN, "time: 1 ms", OWN], [COMMAND] * 3),
+        ([GIVEN.removeprefix("$ ")] * 2, [COMMAND] * 2),
+        ([OWN, OWN], [COMMAND] * 2),
+        ([GIVEN, OWN.replace("-n 2", "-n 3")], [COMMAND, COMMAND.replace("-n 2", "-n 3")]),
+        # a command goes on behind a backslash
+        ([f"./bin/MIOpenDriver {BEGIN} \\", f"-y{END} \\", "-t 1", f"{OWN} -t 1"], [f"{COMMAND} -t 1"]),
+        ([f"> ./bin/MIOpenDriver {BEGIN} \\", f"> -y{END}"], [COMMAND]),
+    ],
+)
+def test_which_lines_are_one_command(lines: list[str], found: list[str]) -> None:
+    assert commands(*lines) == found
 
 
 def test_a_long_line_takes_no_long_time() -> None:
@@ -82,28 +85,25 @@ def test_a_long_line_takes_no_long_time() -> None:
     ],
 )  # fmt: skip
 def test_what_failed_is_an_error(line: str) -> None:
+    """A failed test of others is not the driver's."""
     (record,) = decoded([f"{line}\n".encode()]).records
     assert isinstance(record, Message)
     assert record.level == "Error"
+    others = "tests/test_x.py::test_y FAILED", "x FAILED: y", "Forwarded: FAILED", "Too large Difference"
+    assert decoded(["\n".join((*others, "")).encode()]).records == ()
 
 
 @pytest.mark.parametrize(
-    "line", ["tests/test_x.py::test_y FAILED", "x FAILED: y", "Forwarded: FAILED", "Too large Difference"]
+    ("text", "expected"),
+    [
+        ("layernormfp16 -X 4x8x2x16 -o 1 -t 1", {"input": (4, 8, 2, 16), "dtype": "half"}),
+        ("t5layernorm --input 4x8x16,NCHW -F 2", {"input": (4, 8, 16), "direction": "backward-data"}),
+        ("groupnorm --batchsize 2 -c 8 --in_d 3 -H 4 -W 5 -g 4", {"input": (2, 8, 3, 4, 5)}),
+    ],
 )
-def test_a_failed_test_of_others_is_not_the_drivers(line: str) -> None:
-    assert decoded([f"{line}\n".encode()]).records == ()
-
-
-def test_a_norms_shape_is_one_option() -> None:
-    problem = parse("layernormfp16 -X 4x8x2x16 -o 1 -t 1")
-    assert problem is not None
-    assert (problem.input, problem.dtype) == ((4, 8, 2, 16), "half")
-    given = parse("t5layernorm --input 4x8x16,NCHW -F 2")
-    assert given is not None
-    assert (given.input, given.direction) == ((4, 8, 16), "backward-data")
-    deep = parse("groupnorm --batchsize 2 -c 8 --in_d 3 -H 4 -W 5 -g 4")
-    assert deep is not None
-    assert deep.input == (2, 8, 3, 4, 5)
+def test_a_norms_shape_is_one_option(text: str, expected: dict[str, object]) -> None:
+    problem = parse(text)
+    assert {name: getattr(problem, name) for name in expected} == expected
 
 
 @pytest.mark.parametrize(

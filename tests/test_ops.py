@@ -264,27 +264,73 @@ def conv_entry(**more: object) -> str:
     return entry("ConvolutionForward", **(params | more))
 
 
+IN_FULL = "./bin/MIOpenDriver conv -n 2 -c 6 -H 9 -W 8 -k 10 -y 3 -x 3 -p 1 -q 0 -u 2 -v 1 -l 1 -j 1"
+NHWC = "--in_layout NHWC --fil_layout NHWC --out_layout NHWC"
+RECORD = '{"solution":"ConvDirectNaiveConvFwd","solver_id":85,"workspace_bytes":0,"phase":"%s"}\n'
+PRINTED = '{"performance":{"algorithm":1,"solution":"85/ConvDirectNaiveConvFwd","direction":"%s"}}\n'
+HUGE = {"yDesc": "{10000000000000000, 10, 5, 6}, ", "wDesc": "{10, 3, 3, 31000000000000000}, {27, 9, 3, 1}, "}
+NOT_FOLLOWING = "output shape does not follow from input, weights and descriptor"
+LAST = {
+    "xDesc": f"{X}, {{432, 1, 48, 6}}, ",
+    "wDesc": f"{W_}, {{27, 1, 9, 3}}, ",
+    "yDesc": f"{Y}, {{300, 1, 60, 10}}, ",
+}
+CUT = {"xDesc": "1, 3, 8, 8,", "wDesc": "8, 4, 3, 3,", "yDesc": "1, 8, 6, 6,"}
+RNN = "MIOpenDriver rnn_seq -n 4 -W 32 -H 64 -l 1 -m gru -p 0 -r 0 {}-k 10 -F 1 -t 1\n"
+
+
+def pooled(descriptor: str, y: str) -> str:
+    return entry("PoolingForward", "1.0", poolDesc=descriptor, xDesc="1, 4, 12, 12", yDesc=y)
+
+
+def launch(name: str) -> str:
+    sizes = "global_work_dim = { 64, 1, 1 }, local_work_dim = { 64, 1, 1 }"
+    return f"MIOpen(HIP): Info2 [run] kernel_name = {name}, {sizes}\n"
+
+
 @pytest.mark.parametrize(
-    "lengths",
+    ("text", "expected"),
     [
-        {
-            "yDesc": "{10000000000000000, 10, 5, 6}, {300, 30, 6, 1}",
-            "wDesc": "{10, 3, 3, 31000000000000000}, {27, 9, 3, 1}",
-        },
-        {"xDesc": "{9223372036854775807, 6, 9, 8}, {432, 72, 8, 1}"},
+        # of 10^16 lengths, or of two to the 63rd images in one group each, the sum would be no number of a trace
+        (conv_entry(**HUGE), {"gemm": None, "flop": None, "bytes_min": None}),
+        (conv_entry(xDesc="{9223372036854775807, 6, 9, 8}, {432, 72, 8, 1}, "), {"gemm": None}),
+        # a brace of a torn line is gone: what stands in the next ones is not the shape
+        (conv_entry(xDesc="2, 6, 9, 8}, {432, 72, 8, 1}, "), {"input": ()}),
+        (conv_entry(xDesc="2, 6, 9, 8, {432, 72, 8, 1}, "), {"input": ()}),
+        (conv_entry(xDesc="{2, 6, 9, 8, {432, 72, 8, 1}, "), {"input": ()}),
+        (conv_entry(yDesc="{2, 10, 6, 5}, {300, 30, 5, 1}, "),
+         {"doubts": (NOT_FOLLOWING,), "command": None, "command_reason": NOT_FOLLOWING}),
+        # layouts come from the strides
+        (conv_entry(**LAST), {"layout": "NHWC", "command": f"{IN_FULL} {NHWC} -m conv -g 2 -F 1 -t 1"}),
+        (conv_entry(xDesc=f"{X}, {{500, 72, 8, 1}}, "), {"command": None, "command_reason": "strides with gaps"}),
+        # before 1.2 strides came first; an output that is rounded up has no command
+        (pooled("miopenPoolingMax, 2, 2, 2, 2, 0, 0, ", "1, 4, 6, 6"), {"pad": (0, 0), "stride": (2, 2)}),
+        (pooled("Unknown: 2, 3, 3, 1, 1, 2, 2, ", "1, 4, 6, 6"),
+         {"pad": (1, 1), "stride": (2, 2), "mode": "average-inclusive"}),
+        (pooled("miopenPoolingMax, 3, 3, 1, 1, 2, 2, ", "1, 4, 7, 7"), {"command": None}),
+        # an RNN with a length for each sequence works on their sum, not on the longest for all
+        (RNN.format(""), {"flop": 2 * 40 * 3 * 64 * (32 + 64)}),
+        (RNN.format("-K 10,5,3,2 "), {"flop": 2 * 20 * 3 * 64 * (32 + 64)}),
+        # ``..._half`` moves any type of two bytes: the convolution's own kernel tells which
+        (conv_entry() + launch("batched_transpose_32x32_half"), {"dtype": None}),
+        (conv_entry() + launch("batched_transpose_32x32_half") + launch("igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt256x256"),
+         {"dtype": "bfloat16"}),
+        # fewer channels than its weights: its groups would be 0
+        (entry("ConvolutionForward", **CUT, convDesc="conv2d, miopenGroupConv, {1, 1}, {1,"),
+         {"gemm": None, "flop": None, "command": None}),
+        (conv_entry() + RECORD % "tuning", {"solver": None}),
+        (conv_entry() + PRINTED % "forward", {"algorithm": "Naive"}),
+        (conv_entry() + PRINTED % "backward data", {"solver": None}),
     ],
-)
-def test_work_that_no_device_does_is_not_known(lengths: dict[str, str]) -> None:
-    """Of 10^16 lengths, or of two to the 63rd images in one group each: the sum would be no number of a trace."""
-    o = one(conv_entry(**{name: f"{text}, packed, " for name, text in lengths.items()}))
-    assert max(*o.input, *o.output) >= 10**16
-    assert (o.gemm, o.flop, o.bytes_min) == (None, None, None)
+)  # fmt: skip
+def test_what_a_log_tells(text: str, expected: dict[str, object]) -> None:
+    o = one(text)
+    assert {name: getattr(o, name) for name in expected} == expected
 
 
-def test_strides_of_a_torn_line_are_no_lengths() -> None:
-    """A brace is gone: what stands in the next ones is not the shape."""
-    for torn in ("2, 6, 9, 8}, {432, 72, 8, 1}", "2, 6, 9, 8, {432, 72, 8, 1}", "{2, 6, 9, 8, {432, 72, 8, 1}"):
-        assert one(conv_entry(xDesc=f"{torn}, packed, ")).input == (), torn
+def test_a_performance_record_names_the_solver_of_the_call_before() -> None:
+    found = ops_of(conv_entry() + RECORD % "execution" + conv_entry())
+    assert [o.solver for o in found] == ["ConvDirectNaiveConvFwd", None]
 
 
 def test_a_grouped_convolution_in_full() -> None:
@@ -296,29 +342,7 @@ def test_a_grouped_convolution_in_full() -> None:
     assert (o.gemm, o.flop) == (Gemm(m=5, n=30, k=27, batch=4), 2 * 2 * 10 * 30 * 3 * 9)
     assert (o.dtype, o.bytes_min) == (None, None)
     assert o.doubts == ("the data type is not known: the command assumes float",)
-    assert o.command == (
-        "./bin/MIOpenDriver conv -n 2 -c 6 -H 9 -W 8 -k 10 -y 3 -x 3 -p 1 -q 0 -u 2 -v 1 -l 1 -j 1"
-        " -m conv -g 2 -F 1 -t 1"
-    )
-
-
-def test_a_shape_that_does_not_follow_is_a_doubt_and_has_no_command() -> None:
-    o = one(conv_entry(yDesc="{2, 10, 6, 5}, {300, 30, 5, 1}, packed, "))
-    assert o.doubts == ("output shape does not follow from input, weights and descriptor",)
-    assert (o.command, o.command_reason) == (None, o.doubts[0])
-
-
-def test_layouts_come_from_the_strides() -> None:
-    last = {
-        "xDesc": f"{X}, {{432, 1, 48, 6}}, ",
-        "wDesc": f"{W_}, {{27, 1, 9, 3}}, ",
-        "yDesc": f"{Y}, {{300, 1, 60, 10}}, ",
-    }
-    o = one(conv_entry(**last))
-    assert o.layout == "NHWC"
-    assert "--in_layout NHWC --fil_layout NHWC --out_layout NHWC -m conv" in str(o.command)
-    with_gaps = one(conv_entry(xDesc=f"{X}, {{500, 72, 8, 1}}, "))
-    assert (with_gaps.command, with_gaps.command_reason) == (None, "strides with gaps")
+    assert o.command == f"{IN_FULL} -m conv -g 2 -F 1 -t 1"
 
 
 def test_a_length_of_one_lets_another_tensor_decide() -> None:
@@ -404,25 +428,6 @@ def test_a_fused_plan_keeps_the_layout_of_its_tensors() -> None:
     bnorm = entry("CreateOpBatchNormInference", bnOp="0x1", bn_mode=1, bnScaleBiasMeanVarDesc="{1, 16, 1, 1}, ")
     (o,) = fused(bnorm + ACTIVATION, x, x)
     assert (o.layout, o.command) == ("NHWC", None)
-
-
-def test_a_helper_named_after_the_size_of_an_element_tells_no_type() -> None:
-    """``batched_transpose_..._half`` moves any type of two bytes: the convolution's own kernel tells which."""
-    lines = "".join(
-        f"MIOpen(HIP): Info2 [run] kernel_name = {name}, global_work_dim = {{ 64, 1, 1 }},"
-        " local_work_dim = { 64, 1, 1 }\n"
-        for name in ("batched_transpose_32x32_half", "igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt256x256x32")
-    )
-    assert one(conv_entry() + lines).dtype == "bfloat16"
-    assert one(conv_entry() + lines.splitlines(keepends=True)[0]).dtype is None
-
-
-def test_sequences_of_different_length_do_as_many_rows() -> None:
-    """An RNN with a length for each sequence works on their sum, not on the longest for all."""
-    command = "MIOpenDriver rnn_seq -n 4 -W 32 -H 64 -l 1 -m gru -p 0 -r 0 {}-k 10 -F 1 -t 1\n"
-    padded, ragged = one(command.format("")), one(command.format("-K 10,5,3,2 "))
-    assert padded.flop == 2 * 40 * 3 * 64 * (32 + 64)
-    assert ragged.flop == 2 * 20 * 3 * 64 * (32 + 64)
 
 
 def test_a_search_of_another_layout_or_type_does_not_tell_the_solver() -> None:
@@ -610,22 +615,6 @@ def test_a_bare_command_is_an_operation_only_when_nothing_else_tells() -> None:
     assert [(o.line, o.input, o.dtype_by) for o in with_levels] == [(2, (1, 2, 5, 5), "command")]
 
 
-@pytest.mark.parametrize(
-    ("descriptor", "y", "pad", "stride", "mode"),
-    [
-        ("miopenPoolingMax, 2, 2, 2, 2, 0, 0, ", "1, 4, 6, 6", (0, 0), (2, 2), "max"),
-        ("Unknown: 2, 3, 3, 1, 1, 2, 2, ", "1, 4, 6, 6", (1, 1), (2, 2), "average-inclusive"),
-        ("miopenPoolingMax, 3, 3, 1, 1, 2, 2, ", "1, 4, 7, 7", (1, 1), (2, 2), "max"),  # rounded up: no command
-    ],
-)
-def test_pooling_before_1_2_prints_strides_first(
-    descriptor: str, y: str, pad: tuple[int, ...], stride: tuple[int, ...], mode: str
-) -> None:
-    shapes = {"xDesc": "1, 4, 12, 12", "yDesc": y, "x": "0x7f0010", "y": "0x7f0020"}
-    o = one(entry("PoolingForward", "1.0", poolDesc=descriptor, **shapes))
-    assert (o.pad, o.stride, o.mode, o.command is None) == (pad, stride, mode, y.endswith("7"))
-
-
 def test_what_the_driver_cannot_be_told_has_a_reason() -> None:
     problems: tuple[Problem, ...] = (
         OpTensorProblem(op="add", a=(2, 3, 4, 4), b=(1, 3, 1, 1), c=(2, 3, 4, 4)),
@@ -782,13 +771,6 @@ def test_numbers_that_the_library_never_prints_are_no_lengths(text: str) -> None
     assert integers(text) == ()
 
 
-def test_a_cut_group_convolution_with_fewer_channels_than_its_weights_is_no_product() -> None:
-    """Its groups would be 0."""
-    sizes = {"xDesc": "1, 3, 8, 8,", "wDesc": "8, 4, 3, 3,", "yDesc": "1, 8, 6, 6,"}
-    made = one(entry("ConvolutionForward", **sizes, convDesc="conv2d, miopenGroupConv, {1, 1}, {1,"))
-    assert (made.gemm, made.flop, made.command) == (None, None, None)
-
-
 @given(conv_problems())
 def test_a_convolution_with_more_groups_than_channels_is_no_product(problem: ConvProblem) -> None:
     """A damaged line: no matrix of no rows, and no work of 0."""
@@ -922,15 +904,3 @@ def test_values_of_any_text_never_raise(text: str) -> None:
     find_db_key(text)
     network_config(text, "forward")
     ops_of(conv_entry(xDesc=text.replace("\n", ""), convDesc=text.replace("\n", "")))
-
-
-def test_a_performance_record_names_the_solver_of_the_call_before() -> None:
-    record = '{"solution":"ConvDirectNaiveConvFwd","solver_id":85,"workspace_bytes":0,"phase":"%s"}\n'
-    assert [o.solver for o in ops_of(conv_entry() + record % "execution" + conv_entry())] == [
-        "ConvDirectNaiveConvFwd",
-        None,
-    ]
-    assert one(conv_entry() + record % "tuning").solver is None
-    printed = '{"performance":{"algorithm":1,"solution":"85/ConvDirectNaiveConvFwd","direction":"%s"}}\n'
-    assert one(conv_entry() + printed % "forward").algorithm == "Naive"
-    assert one(conv_entry() + printed % "backward data").solver is None
