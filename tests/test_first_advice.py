@@ -223,151 +223,86 @@ def program_waits_for_each_step(files: Sequence[Path]) -> bool:
     return 2 * length > ran[-1][1] - ran[0][0] and 2 * waited > length
 
 
-class Row(msgspec.Struct, frozen=True):
-    """``files``: relative to the samples; ``first``: severity and id of the first finding, empty for none.
-
-    ``also``: the same run in other forms, for which all of it holds as well.
-    """
-
-    files: tuple[str, ...]
-    first: str
-    says: str
-    holds: Holds
-    because: str
-    also: tuple[str, ...] = ()
-
-
-def opencl(run: str, *names: str) -> tuple[str, ...]:
-    return tuple(f"miopen-opencl/{run}/{name}" for name in names or ("run.log", "prof.json"))
-
-
-def twin(run: str, profile: str, log: str = "run.hip.log") -> tuple[str, str]:
-    return f"rocm-twins/{run}/{log}", f"rocm-twins/{run}/{profile}"
-
-
-def forms(run: int, *others: str) -> tuple[str, ...]:
-    """Beside rocpd: rocprofv3's CSV and JSON, and others."""
-    return (f"rocprofv3-csv/{run}_kernel_trace.csv", f"rocprofv3-json/{run}_results.json.gz", *others)
-
-
-KINETO, V1, RPD = "kineto/rank0.pt.trace.json.gz", "rocprof-v1/results.json.gz", "rpd/trace.rpd.gz"
-
-
 def replays_graphs(files: Sequence[Path]) -> bool:
     return any(map(replayed, oracle.read(files[-1]).commands))
 
 
-ONE = "the log has one iteration, in which the program loads modules; idle for most of it"
-ROWS = (
-    Row(("rocm/kineto_mi210_gpu_only.json.gz",), "medium casts", "MIOpen's solver works in another type", solvers_cast,
-        "each of the 50 casts follows a kernel of a MIOpen solver; the GPU is 11 % idle"),
-    Row(("rocm/kineto_mi250_minitoy_train.json",), "medium idle", "Record several steps after a warm-up",
-        one_step_loads_programs, "only `ProfilerStep#1` has kernels; its first launch takes 6.6 of 9.3 ms"),
-    Row(("rocm/kineto_mi300_bert_small.json.gz",), "high idle", "The host launches too slowly", launches_limit,
-        "`ProfilerStep#6`, no graph; 57 short gaps before late launches"),
-    Row(("rocm/kineto_mi300_vit_nsfw.json.gz",), "high idle", "The host launches too slowly", launches_limit,
-        "`ProfilerStep#6`, no graph; 124 short gaps before late launches"),
-    Row(("rocm/kineto_mi300_resnet50_ddp4_rank0.json.gz",), "high idle", "The host launches too slowly", launches_limit,
-        "short gaps before late launches, no graph, few waiting calls"),
-    Row(("rocm/kineto_mi300_resnet50_ddp4_rank1.json.gz",), "high idle", "The host launches too slowly", launches_limit,
-        "short gaps before late launches, no graph, few waiting calls"),
-    Row(("rocm/kineto_mi300x_flux_graph_capture.json.gz",), "medium idle", "Record several steps after a warm-up",
-        one_step_captures_graphs, "the graph is captured and instantiated in the only step"),
-    Row(("rocm/kineto_mi300x_resnet_train_ddp.json.gz",), "high communication", "Record all ranks", collectives_wait,
-        "17.6 MB in milliseconds is 3.5 GB/s; no other rank is recorded"),
-    Row(("rocm/graphs/sglang_prefilldecode.json.gz",), "", "", lambda files: True, "50 % of the step was not recorded"),
-    Row(("rocm/graphs/vllm_decode_full.replay.json.gz",), "medium graph", "Record the capture as well",
-        graphs_without_capture, "over 90 % of the kernels are of graph launches, no capture is recorded"),
-    Row(("rocm/rocpd_ck_batched_gemm.db.gz",), "medium first-iteration", "run a warm-up before you measure",
-        first_launch_is_slow, "the first launch takes over 100 times the median; no MIOpen in the run"),
-    Row(("rocm/xplane_jax08_mi300x_conv3d.xplane.pb.gz",), "high idle", "call block_until_ready once",
-        program_waits_for_each_step, "the GPU idles while Python is in `block_until_ready`, in each step"),
-    Row(("rocm/rocprofv3_csv_decode_kernel_trace.csv",), "low idle", "Record the run again, completely",
-        launches_are_lost, "the rows of half of the kernels were cut out"),
-    Row(("rocm/rocprofv3_csv_decode_fetch_counter_collection.csv",), "low counter-run", "from a run without --pmc",
-        counters_were_collected, "the table has values of a counter"),
-    Row(("rocm/rocprofv3_json_kernel_dispatch_a.json.gz",), "medium idle",
-        "No steps are known, so this may be start-up", no_step_and_no_call,
-        "82 % of the time without a command; no call and no range is recorded"),
-    Row(("rocm/rpd_torch_matmul.rpd.gz",), "medium idle", "No steps are known, so this may be start-up",
-        one_gap_before_the_first_kernel, "one gap of 2.7 s between the first copies and the first kernel; no range"),
-    Row(("rocm/rocprofv1_hiptrace_mi300a.json",), "medium copies", "Copy only what the host needs, to pinned memory",
-        copies_block, "97 % of the time is copies, most of it one copy to the host by `hipMemcpy`; not PyTorch"),
-    Row(("dvdt/clblast-lenet-seq-x3.prof.json",), "medium first-iteration", "It built or loaded programs.",
-        builds_in_the_first_iteration, "`clBuildProgram` runs within it; no MIOpen in the run"),
-    Row(("dvdt/offline-parser.prof.json",), "medium first-iteration", "It built or loaded programs.",
-        builds_in_the_first_iteration, "`clBuildProgram` runs within it; no MIOpen in the run"),
-    Row(opencl("m121-alexnet-infer-interleaved", "run.log"), "info find-cost", "Find runs once per shape", find_ran,
-        "the log has Find calls"),
-    Row(opencl("m121-resnet-infer-2it"),
-        "medium first-iteration", "Keep MIOpen's kernel cache", builds_in_the_first_iteration,
-        "two iterations; `clBuildProgram` runs in the first one alone"),
-    Row(opencl("m290-alexnet-infer-10it"),
-        "medium first-iteration", "Keep MIOpen's kernel cache", builds_in_the_first_iteration,
-        "`clBuildProgram` runs within it for 253 ms, called by MIOpen"),
-    Row(opencl("m121-rnn-infer-first"),
-        "info short-kernels", "or use larger batches.", only_one_iteration, "dv/dt waits for each command"),
-    Row(twin("alexnet-10it-graph", "rpd/trace.rpd.gz"),
-        "high nameless", "Record with rocprofv3", graphs_replay_without_names,
-        "261 replayed kernels are called `Task`"),
-    Row(twin("alexnet-10it-graph", KINETO),
-        "high graph", "Record the capture as well", replays_graphs,
-        "9 graph launches run all steady kernels, no op was recorded for them; PyTorch"),
-    Row(twin("alexnet-10it-graph", "rocpd/46001_results.db.gz"),
-        "high graph", "Profile one run without graph capture", replays_graphs,
-        "9 graph launches run all steady kernels; not PyTorch", forms(46001)),
-    Row(twin("alexnet-level6-none", "rocpd/45919_results.db.gz"),
-        "medium idle", "Record several steps after a warm-up", loads_in_the_only_iteration, ONE,
-        forms(45919, KINETO, V1, RPD)),
-    Row(twin("lenet-train-own-layers", "rocpd/43457_results.db.gz"),
-        "medium idle", "Record several steps after a warm-up", loads_in_the_only_iteration, ONE,
-        forms(43457, KINETO, V1, RPD)),
-    Row(twin("lenet-cmdonly-kernel-trace", "rocpd/41242_results.db.gz"),
-        "medium idle", "Record several steps after a warm-up", loads_in_the_only_iteration, ONE, forms(41242)),
-    Row(twin("resnet-train-miopen-2threads", "rocpd/45362_results.db.gz"),
-        "medium idle", "Record several steps after a warm-up", loads_in_the_only_iteration, ONE,
-        forms(45362, KINETO, V1, RPD)),
-    Row(twin("resnet-immediate-2ranks", "rocpd/42730_results.db.gz", "run.rank0.log"),
-        "medium idle", "Record several steps after a warm-up", loads_in_the_only_iteration, ONE,
-        forms(42730, KINETO, "rocprof-v1/rank0/results.json.gz")),
-    Row(twin("resnet-immediate-2ranks", "rocpd/42733_results.db.gz", "run.rank1.log"),
-        "medium idle", "Record several steps after a warm-up", loads_in_the_only_iteration, ONE,
-        forms(42733, "kineto/rank1.pt.trace.json.gz", "rocprof-v1/rank1/results.json.gz")),
-    Row(twin("resnet-immediate-2ranks", "rocpd/merged.db.gz", "run.log"),
-        "medium idle", "Record several steps after a warm-up", loads_in_the_only_iteration, ONE, (RPD,)),
-)  # fmt: skip
-
-
-CASES = [(row, row.files) for row in ROWS]
-CASES += [
-    (row, (row.files[0], f"{'/'.join(row.files[0].split('/')[:2])}/{other}")) for row in ROWS for other in row.also
+HOLDS: dict[str, Holds] = {
+    "kineto_mi210_gpu_only.json": solvers_cast,
+    "kineto_mi250_minitoy_train.json": one_step_loads_programs,
+    "kineto_mi300_bert_small.json": launches_limit,
+    "kineto_mi300_vit_nsfw.json": launches_limit,
+    "kineto_mi300_resnet50_ddp4_rank0.json": launches_limit,
+    "kineto_mi300_resnet50_ddp4_rank1.json": launches_limit,
+    "kineto_mi300x_flux_graph_capture.json": one_step_captures_graphs,
+    "kineto_mi300x_resnet_train_ddp.json": collectives_wait,
+    "graphs/sglang_prefilldecode.json": lambda files: True,
+    "graphs/vllm_decode_full.replay.json": graphs_without_capture,
+    "rocpd_ck_batched_gemm.db": first_launch_is_slow,
+    "xplane_jax08_mi300x_conv3d.xplane.pb": program_waits_for_each_step,
+    "rocprofv3_csv_decode_kernel_trace.csv": launches_are_lost,
+    "rocprofv3_csv_decode_fetch_counter_collection.csv": counters_were_collected,
+    "rocprofv3_json_kernel_dispatch_a.json": no_step_and_no_call,
+    "rpd_torch_matmul.rpd": one_gap_before_the_first_kernel,
+    "rocprofv1_hiptrace_mi300a.json": copies_block,
+    "dvdt/clblast-lenet-seq-x3.prof.json": builds_in_the_first_iteration,
+    "dvdt/offline-parser.prof.json": builds_in_the_first_iteration,
+    "miopen-opencl/m121-alexnet-infer-interleaved/run.log": find_ran,
+    "miopen-opencl/m121-resnet-infer-2it/prof.json": builds_in_the_first_iteration,
+    "miopen-opencl/m290-alexnet-infer-10it/prof.json": builds_in_the_first_iteration,
+    "miopen-opencl/m121-rnn-infer-first/prof.json": only_one_iteration,
+    "rocm-twins/alexnet-10it-graph/rpd/trace.rpd": graphs_replay_without_names,
+    "rocm-twins/alexnet-10it-graph/kineto/rank0.pt.trace.json": replays_graphs,
+    "rocm-twins/alexnet-10it-graph/rocpd/46001_results.db": replays_graphs,
+    "rocm-twins/alexnet-level6-none/rocpd/45919_results.db": loads_in_the_only_iteration,
+    "rocm-twins/lenet-train-own-layers/rocpd/43457_results.db": loads_in_the_only_iteration,
+    "rocm-twins/lenet-cmdonly-kernel-trace/rocpd/41242_results.db": loads_in_the_only_iteration,
+    "rocm-twins/resnet-train-miopen-2threads/rocpd/45362_results.db": loads_in_the_only_iteration,
+    "rocm-twins/resnet-immediate-2ranks/rocpd/42730_results.db": loads_in_the_only_iteration,
+    "rocm-twins/resnet-immediate-2ranks/rocpd/42733_results.db": loads_in_the_only_iteration,
+    "rocm-twins/resnet-immediate-2ranks/rocpd/merged.db": loads_in_the_only_iteration,
+}
+"""What the raw files of a run have to show, by its name in the document's table."""
+LOGS = {"42730": "run.rank0.log", "42733": "run.rank1.log", "merged": "run.log"}
+"""Of twins whose log is not ``run.hip.log``."""
+TABLE = (ROOT / "docs" / "findings.md").read_text("utf-8").partition("| run | first finding |")[2].split("\n\n")[0]
+ROWS = [[cell.strip() for cell in row.strip("| ").split("|")] for row in TABLE.splitlines()[2:]]
+CASES = [
+    (run.partition(",")[0], form, first, says)
+    for run, first, says, _ in ROWS
+    for form in run.replace(", also ", ", ").split(", ")
 ]
 
 
-def case_id(case: tuple[Row, tuple[str, ...]]) -> str:
-    return case[1][-1].replace("/", "-")
+def files_of(run: str, form: str) -> list[Path]:
+    """The log, if there is one, and the profile: the run's own, or its other form."""
+    samples = shared_folder() / "samples"
+    own = samples / run if "/" in run and not run.startswith("graphs") else samples / "rocm" / run
+    profile = own if own.exists() else own.with_name(own.name + ".gz")
+    if run.startswith("miopen-opencl"):
+        return [*dict.fromkeys((own.with_name("run.log"), own))]
+    if not run.startswith("rocm-twins"):
+        return [profile]
+    number, folder = re.split("[_.]", own.name)[0], own.parent.parent
+    if form != run:
+        rank = f"rank{int(number == '42733')}"
+        names = (f"{number}_kernel_trace.csv", f"{number}_results.json.gz", f"{rank}.pt.trace.json.gz",
+                 "results.json.gz", f"{rank}/results.json.gz", "trace.rpd.gz")  # fmt: skip
+        (profile,) = (folder / form / name for name in names if (folder / form / name).exists())
+    return [folder / LOGS.get(number, "run.hip.log"), profile]
 
 
-@pytest.mark.parametrize("case", CASES, ids=case_id)
-def test_the_first_advice_is_right_for_its_run(case: tuple[Row, tuple[str, ...]]) -> None:
-    """The program says what the row says, and the raw file has what the row claims."""
-    row, names = case
-    files = [shared_folder() / "samples" / name for name in names]
+@pytest.mark.parametrize(("run", "form", "first", "says"), CASES, ids=[f"{run}-{form}" for run, form, _, _ in CASES])
+def test_the_first_advice_is_right_for_its_run(run: str, form: str, first: str, says: str) -> None:
+    """The program says what the document says, and the raw file has what it claims."""
+    files = files_of(run, form)
     analysis = mio2trace.analyse(files)
     (section, *_) = report_of(analysis, analysis.complete or analysis.runs, None).sections
-    first = section.findings[0] if section.findings else None
-    assert (f"{first.severity} {first.rule.id}" if first else "") == row.first
-    assert row.says in (first.advice if first else "")
-    assert row.holds(files)
+    found = section.findings[0] if section.findings else None
+    assert (f"{found.severity} {found.rule.id}" if found else "none") == first
+    assert says in (found.advice if found else "")
+    assert HOLDS[run](files)
 
 
-def test_the_document_has_the_table() -> None:
-    """Run, finding, advice and reason of each row, in the same order."""
-    text = (ROOT / "docs" / "findings.md").read_text("utf-8")
-    at = 0
-    for row in ROWS:
-        name = row.files[-1].removeprefix("rocm/").removesuffix(".gz")
-        if row.also:
-            name += f", also {', '.join(other.split('/')[0] for other in row.also)}"
-        cells = (name, row.first or "none", row.says.rstrip("."), row.because)
-        at = text.index(f"| {' | '.join(cells)} |", at)
+def test_each_run_of_the_document_is_looked_at() -> None:
+    assert [run.partition(",")[0] for run, *_ in ROWS] == list(HOLDS)
