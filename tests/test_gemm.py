@@ -154,7 +154,7 @@ def test_real_sizes_in_the_arguments(name: str, arguments: Any, gws: Size3 | Non
 def test_clblas_counts_a_gemm_once(m: int, n: int, parts: str) -> None:
     """Tile, row, column and corner kernel state the same sizes: the first of them carries the GEMM."""
     arguments = (*CLBLAS[:5], m, n, *CLBLAS[7:])
-    rows = [kernel(f"sgemm_Col_NN_B0_M{a}064_N{b}064_KX08", *arguments) for a, b in parts.split()]
+    rows = [kernel(f"sgemm_Col_NN_B0_M{part[0]}064_N{part[1]}064_KX08", *arguments) for part in parts.split()]
     facts = find_gemms(profile([*rows, *rows]))
     assert [fact.role for fact in facts.values()] == ["main"] * 2 * len(rows)
     assert {at: fact.gemm for at, fact in facts.items() if fact.gemm} == dict.fromkeys((0, len(rows)), Gemm(m, n, 77))

@@ -47,8 +47,8 @@ def _content(path: Path) -> bytes:
     return gzip.decompress(data) if path.suffix == ".gz" else data
 
 
-def _columns(data: bytes, *names: str) -> list[tuple[str, ...]]:
-    return [tuple(row[name] for name in names) for row in csv.DictReader(io.StringIO(data.decode()))]
+def _columns(data: bytes, start: str, end: str) -> list[tuple[str, str]]:
+    return [(row[start], row[end]) for row in csv.DictReader(io.StringIO(data.decode()))]
 
 
 def _chrome(data: bytes) -> list[dict[str, Any]]:

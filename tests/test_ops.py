@@ -62,6 +62,14 @@ def entry(api: str, layout: object = "2.0", **params: object) -> str:
     return "\n".join([*lines, f"{prefix if layout == '2.0' else ''}}}"]) + "\n"
 
 
+def levels(*lines: str) -> str:
+    return "".join(f"MIOpen(HIP): {line}\n" for line in lines)
+
+
+def logged(command: str) -> str:
+    return levels(f"Command [LogCmdConvolution] ./bin/MIOpenDriver {command}")
+
+
 def one(text: str) -> Operation:
     found = ops_of(text)
     assert len(found) == 1
@@ -220,18 +228,17 @@ def test_the_posted_logs_give_operations(shared: Path) -> None:
 def test_torn_is_what_lost_a_part_and_unread_what_nothing_was_found_in() -> None:
     """An entry without its end or a command without its own; a whole entry that does not hold its problem, or has a
     parameter twice."""
+
+    def states(text: str) -> list[tuple[bool, bool]]:
+        return [(o.torn, o.unread) for o in ops_of(text)]
+
     whole = conv_entry()
-    assert [(o.torn, o.unread) for o in ops_of(whole)] == [(False, False)]
-    cut = "".join(whole.splitlines(keepends=True)[:-2])
-    assert [(o.torn, o.unread) for o in ops_of(cut + whole)] == [(True, False), (False, False)]
-    command = "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 1 -c\n"
-    assert [(o.torn, o.unread) for o in ops_of(command)] == [(True, False)]
     head, first, *rest = whole.splitlines(keepends=True)
-    (twice,) = ops_of("".join([head, first, first, *rest]))
-    assert (twice.torn, twice.unread) == (False, True)
-    assert any("twice" in doubt for doubt in twice.doubts)
-    empty = "miopenStatus_t miopenConvolutionForward(miopenHandle_t){\n}\n"
-    assert [(o.torn, o.unread) for o in ops_of(empty)] == [(False, True)]
+    twice = "".join([head, first, first, *rest])
+    assert states("".join([head, first, *rest[:-2]]) + whole) == [(True, False), (False, False)]
+    assert states(logged("conv -n 1 -c")) == [(True, False)]
+    assert states(twice) == states("miopenStatus_t miopenConvolutionForward(miopenHandle_t){\n}\n") == [(False, True)]
+    assert any("twice" in doubt for doubt in one(twice).doubts)
 
 
 @pytest.mark.shared
@@ -284,8 +291,9 @@ def pooled(descriptor: str, y: str) -> str:
 
 
 def launch(name: str) -> str:
-    sizes = "global_work_dim = { 64, 1, 1 }, local_work_dim = { 64, 1, 1 }"
-    return f"MIOpen(HIP): Info2 [run] kernel_name = {name}, {sizes}\n"
+    return levels(
+        f"Info2 [run] kernel_name = {name}, global_work_dim = {{ 64, 2, 1 }}, local_work_dim = {{ 64, 1, 1 }}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -359,21 +367,14 @@ def test_the_data_type_comes_from_the_last_set_call_of_that_shape() -> None:
 
     o = one(set_call(0) + conv_entry())
     assert (o.dtype, o.dtype_by, o.doubts) == ("half", "descriptor", ())
-    assert " convfp16 " in str(o.command)
+    half = str(o.command).removeprefix("./bin/MIOpenDriver ")
+    assert half.startswith("convfp16 ")
     o = one(set_call(1) + set_call(5) + conv_entry())
     assert (o.dtype, len(o.doubts)) == ("bfloat16", 1)
-    # a command is the better source
-    command = parse(str(o.command).removeprefix("./bin/MIOpenDriver ").replace("convbfp16", "convfp16"))
-    assert command is not None
-    text = f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver {command.command()}\n"
-    o = one(set_call(5) + conv_entry() + text)
+    # a command is the better source; one of another shape is another operation
+    o, other = ops_of(set_call(5) + conv_entry() + logged(half) + logged(half.replace("-n 2", "-n 9")))
     assert (o.dtype, o.dtype_by, o.command_line) == ("half", "command", 23)
-
-
-def test_a_command_of_another_shape_is_another_operation() -> None:
-    other = "conv -n 9 -c 6 -H 9 -W 8 -k 10 -y 3 -x 3 -p 1 -q 0 -u 2 -v 1 -l 1 -j 1 -m conv -g 2 -F 1 -t 1"
-    found = ops_of(conv_entry() + f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver {other}\n")
-    assert [(o.api, o.command_line) for o in found] == [("miopenConvolutionForward", 0), ("LogCmdConvolution", 16)]
+    assert (other.api, other.command_line) == ("LogCmdConvolution", 24)
 
 
 def test_transpose_mode() -> None:
@@ -382,18 +383,14 @@ def test_transpose_mode() -> None:
         convDesc="conv2d, miopenTranspose, miopenPaddingDefault, {1, 1}, {2, 2}, {1, 1}, {0, 0}, ",
         yDesc="{2, 3, 10, 10}, {300, 100, 10, 1}, ",
     )  # fmt: skip
-    o = one(text)
-    assert (o.mode, o.output) == ("transpose", (2, 3, 10, 10))
-    assert (o.gemm, o.flop) == (Gemm(m=48, n=25, k=8, batch=2), 2 * 2 * 8 * 25 * 48)
+    o = one(text + levels("Info [ConvolutionBackwardData] algo = 0, workspace = 64"))
+    assert (o.mode, o.output, o.gemm, o.flop) == ("transpose", (2, 3, 10, 10), Gemm(48, 25, 8, 2), 2 * 2 * 8 * 25 * 48)
     assert re.search(" -k 3 .* -m trans ", str(o.command))
-    # its level line names the direction whose code runs
-    assert one(text + "MIOpen(HIP): Info [ConvolutionBackwardData] algo = 0, workspace = 64\n").workspace_bytes == 64
+    assert o.workspace_bytes == 64  # its level line names the direction whose code runs
 
 
-CONV_FORWARD = entry(
-    "CreateOpConvForward", convOp="0x1", wDesc="4, 16, 3, 3",
-    convDesc="conv2d, miopenConvolution, miopenPaddingDefault, {1, 1}, {1, 1}, {1, 1}, ",
-)  # fmt: skip
+SAME = "conv2d, miopenConvolution, miopenPaddingDefault, {1, 1}, {1, 1}, {1, 1}, "
+CONV_FORWARD = entry("CreateOpConvForward", convOp="0x1", wDesc="4, 16, 3, 3", convDesc=SAME)
 ACTIVATION = entry("CreateOpActivationForward", activOp="0x1", mode=3)
 
 
@@ -432,40 +429,32 @@ def test_a_fused_plan_keeps_the_layout_of_its_tensors() -> None:
 
 def test_a_search_of_another_layout_or_type_does_not_tell_the_solver() -> None:
     """Of searches that differ in nothing else, each call has its own one's."""
-    shapes = {"xDesc": (2, 16, 8, 8), "wDesc": (4, 16, 3, 3), "yDesc": (2, 4, 8, 8)}
-    descriptor = "conv2d, miopenConvolution, miopenPaddingDefault, {1, 1}, {1, 1}, {1, 1}, "
+    before, rest = "16x8x8x3x3x4x8x8x2xNCHWx", "x1x1x1x1x1x1x1xF"
+    forward = "miopenConvolutionFwdAlgoImplicitGEMM"
 
-    def tensors(layout: str) -> dict[str, str]:
-        strides = {name: packed_strides(sizes, layout) for name, sizes in shapes.items()}
-        texts = {name: [", ".join(map(str, one)) for one in (shapes[name], strides[name])] for name in shapes}
-        return {name: f"{{{lengths}}}, {{{steps}}}, packed, " for name, (lengths, steps) in texts.items()}
-
-    def config(dtype: str) -> str:
-        return f"16x8x8x3x3x4x8x8x2xNCHWx{dtype}x1x1x1x1x1x1x1xF"
+    def call(api: str, layout: str) -> str:
+        shapes = {"xDesc": (2, 16, 8, 8), "wDesc": (4, 16, 3, 3), "yDesc": (2, 4, 8, 8)}
+        tensors = {name: f"{braces(of)}, {braces(packed_strides(of, layout))}, " for name, of in shapes.items()}
+        return entry(api, **tensors, convDesc=SAME, algo=5)
 
     def find(layout: str, dtype: str, solver: str) -> str:
-        return (
-            entry("FindConvolutionForwardAlgorithm", **tensors(layout), convDesc=descriptor)
-            + f"MIOpen(HIP): Info2 [SetAsFound1_0] Solver {solver} registered as find 1.0 best for"
-            f" miopenConvolutionFwdAlgoImplicitGEMM in {config(dtype)}\n"
-            + f"MIOpen(HIP): Info [FillFindReturnParameters] FW Chosen Algorithm: {solver} , 0, 0.1\n"
+        return call("FindConvolutionForwardAlgorithm", layout) + levels(
+            f"Info2 [SetAsFound1_0] Solver {solver} registered as find 1.0 best for {forward} in {before}{dtype}{rest}",
+            f"Info [FillFindReturnParameters] FW Chosen Algorithm: {solver} , 0, 0.1",
         )
 
-    def run(layout: str) -> str:
-        return (
-            entry("ConvolutionForward", **tensors(layout), convDesc=descriptor, algo=5)
-            + "MIOpen(HIP): Info [ConvolutionForward] algo = 5, workspace = 0\n"
+    def run(layout: str, dtype: str = "") -> str:
+        invoker = (
+            f"Info2 [GetInvoker] Returning an invoker for problem {config.format(dtype)} and algorithm {algorithm}"
         )
+        ran = "Info [ConvolutionForward] algo = 5, workspace = 0"
+        return call("ConvolutionForward", layout) + levels(ran, *[invoker] * bool(dtype))
 
     first, second = "ConvHipImplicitGemmV4R4Fwd", "ConvAsmImplicitGemmGTCDynamicFwdXdlopsNHWC"
     searches = find("NCHW", "FP32", first) + find("NHWC", "FP32", second)
     assert [o.solver for o in ops_of(searches + run("NCHW") + run("NHWC") + run("NCHW"))[2:]] == [first, second, first]
     searches = find("NCHW", "FP32", first) + find("NCHW", "FP16", second)
-    runs = "".join(
-        f"{run('NCHW')}MIOpen(HIP): Info2 [GetInvoker] Returning an invoker for problem {config(dtype)}"
-        " and algorithm miopenConvolutionFwdAlgoImplicitGEMM\n"
-        for dtype in ("FP32", "FP16")
-    )
+    runs = run("NCHW", "FP32") + run("NCHW", "FP16")
     assert [(o.solver, o.dtype) for o in ops_of(searches + runs)[2:]] == [(first, "float"), (second, "half")]
 
 
@@ -504,13 +493,11 @@ def test_statistics_that_an_entry_does_not_show_are_the_commands() -> None:
         xDesc="{2, 16, 8, 8}, {1024, 64, 8, 1}, packed, ", scaleDesc="{1, 16, 1, 1}, {16, 1, 1, 1}, packed, ",
         resultRunningMean="0x7f50", epsilon="1e-05",
     )  # fmt: skip
-    command = "bnorm -n 2 -c 16 -H 8 -W 8 -m 1 --forw 1 -b 0 -s 1 -r 1 --layout NCHW"
-    told = one(f"{call}MIOpen(HIP): Command [LogCmdBNorm] ./bin/MIOpenDriver {command}\n")
+    command = logged("bnorm -n 2 -c 16 -H 8 -W 8 -m 1 --forw 1 -b 0 -s 1 -r 1 --layout NCHW")
+    told, alone = one(call + command.replace("Convolution", "BNorm")), one(call)
     assert " -r 1 -s 1 " in str(told.command)
     assert not told.doubts
-    alone = one(call)
-    assert alone.command is not None
-    assert " -s 1" not in alone.command
+    assert " -s 1" not in str(alone.command or "-s 1")
     assert any("statistics" in doubt for doubt in alone.doubts)
 
 
@@ -520,10 +507,9 @@ PACKED[3] = PACKED[1]
 
 def search(direction: int) -> str:
     """By the API of Find 2."""
-    descriptor = "conv2d, miopenConvolution, miopenPaddingDefault, {1, 1}, {1, 1}, {1, 1}, "
     problem = f"0x55{direction}0"
     return (
-        entry("CreateConvProblem", problem="0x1", operatorDesc=descriptor, direction=direction)
+        entry("CreateConvProblem", problem="0x1", operatorDesc=SAME, direction=direction)
         + "".join(
             entry("SetProblemTensorDescriptor", problem=problem, id=at, descriptor=text) for at, text in PACKED.items()
         )
@@ -536,16 +522,12 @@ def solved(solution: str) -> str:
     return entry("RunSolution", solution=solution, nInputs=3, tensors=f"{{ {tensors}, }}")
 
 
-def test_find_2_ties_runs_to_problems() -> None:
-    find, run = ops_of(search(0) + solved("0x9"))
-    assert (find.phase, run.phase) == ("find", "run")
-    assert find.input == run.input == (1, 4, 8, 8)
-    assert find.weights == run.weights == (4, 4, 3, 3)
-    assert find.command == run.command is not None
-
-
 def test_find_2_keeps_apart_what_has_the_same_shapes() -> None:
     """A solution is of the problem that was searched before it first ran, also when it runs again; else in doubt."""
+    find, run = ops_of(search(0) + solved("0x9"))
+    assert (find.phase, run.phase) == ("find", "run")
+    assert (find.input, find.weights) == (run.input, run.weights) == ((1, 4, 8, 8), (4, 4, 3, 3))
+    assert find.command == run.command is not None
 
     def ran(text: str) -> list[tuple[str | None, bool]]:
         return [(o.direction, "the call does not show" in "".join(o.doubts)) for o in ops_of(text) if o.phase == "run"]
@@ -562,33 +544,29 @@ def test_find_2_keeps_apart_what_has_the_same_shapes() -> None:
 def test_level_lines_alone() -> None:
     config = "3x8x8x3x3x4x6x6x2xNCHWxFP16x0x0x1x1x1x1x1xFxDefault"
     back = "4x6x6x3x3x3x8x8x2xNCHWxFP16x0x0x1x1x1x1x1xBxDefault"
-    text = "".join(
-        f"MIOpen(HIP): {line}\n"
-        for line in (
+    direct, invoker = "miopenConvolutionFwdAlgoDirect", "Info2 [GetInvoker] Returning an invoker for problem"
+    text = (
+        levels(
             "Info [FindConvFwdAlgorithm] requestAlgoCount = 1, workspace = 99",
-            "Info2 [SetAsFound1_0] Solver ConvAsm3x3U registered as find 1.0 best for "
-            f"miopenConvolutionFwdAlgoDirect in {config}",
+            f"Info2 [SetAsFound1_0] Solver ConvAsm3x3U registered as find 1.0 best for {direct} in {config}",
             "Info [FillFindReturnParameters] FW Chosen Algorithm: ConvAsm3x3U , 0, 0.1",
             "Info [ConvolutionForward] algo = 1, workspace = 0",
-            f"Info2 [GetInvoker] Returning an invoker for problem {config} and algorithm "
-            "miopenConvolutionFwdAlgoDirect",
-            "Info2 [run] kernel_name = miopenGcnAsmConv3x3U, global_work_dim = { 64, 2, 1 }, "
-            "local_work_dim = { 64, 1, 1 }",
+            f"{invoker} {config} and algorithm {direct}",
+        )
+        + launch("miopenGcnAsmConv3x3U")
+        + levels(
             "Info [ConvolutionBackwardData] algo = 5, workspace = 7",
-            f"Info2 [GetInvoker] Returning an invoker for problem {back} and algorithm "
-            "miopenConvolutionBwdDataAlgoImplicitGEMM",
+            f"{invoker} {back} and algorithm miopenConvolutionBwdDataAlgoImplicitGEMM",
             "Info [ConvolutionForwardImmediate] solver_id = GemmFwdRest, workspace = 8",
         )
     )
     find, run, data, immediate = ops_of(text)
     assert (find.phase, find.solver, find.input, find.workspace_bytes) == ("find", "ConvAsm3x3U", (2, 3, 8, 8), 0)
     assert (run.phase, run.solver, run.algorithm, run.dtype) == ("run", "ConvAsm3x3U", "Direct", "half")
-    assert [(launch.name, launch.gws, launch.lws) for launch in run.launches] == [
-        ("miopenGcnAsmConv3x3U", (64, 2, 1), (64, 1, 1))
-    ]
-    assert (data.direction, data.input, data.weights, data.output) == (
-        "backward-data", (2, 3, 8, 8), (4, 3, 3, 3), (2, 4, 6, 6),
-    )  # fmt: skip
+    (ran,) = run.launches
+    assert (ran.name, ran.gws, ran.lws) == ("miopenGcnAsmConv3x3U", (64, 2, 1), (64, 1, 1))
+    assert (data.input, data.weights, data.output) == ((2, 3, 8, 8), (4, 3, 3, 3), (2, 4, 6, 6))
+    assert data.direction == "backward-data"
     assert (immediate.solver, immediate.algorithm, immediate.input) == ("GemmFwdRest", "Gemm", ())
     assert (find.line, run.line, run.end_line, data.line) == (1, 4, 6, 7)
 
@@ -597,22 +575,21 @@ def test_commands_alone_before_rocm_5_4() -> None:
     """The first backward-weights line of a shape is its search; set-up has nothing but searches."""
 
     def line(direction: int, k: int) -> str:
-        return (
-            f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 1 -c 2 -H 5 -W 5 -k {k} -y 3 -x 3"
-            f" -p 0 -q 0 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F {direction} -t 1\n"
+        return logged(
+            f"conv -n 1 -c 2 -H 5 -W 5 -k {k} -y 3 -x 3 -p 0 -q 0 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F {direction} -t 1"
         )
 
     text = line(4, 3) + line(4, 3) + line(1, 3) + line(4, 3) + line(4, 8) + line(2, 3)
     assert [o.phase for o in ops_of(text)] == ["find", "find", "run", "run", "find", "run"]
-    newer = "MIOpen(HIP): Command [LogCmdFindConvolution]" + line(4, 9).partition("]")[2]
+    newer = line(4, 9).replace("LogCmdConvolution", "LogCmdFindConvolution")
     assert [o.phase for o in ops_of(newer + line(4, 9))] == ["find", "run"]
 
 
 def test_a_bare_command_is_an_operation_only_when_nothing_else_tells() -> None:
     bare = "MIOpenDriver conv -n 1 -c 2 -H 5 -W 5 -k 3 -y 3 -x 3 -F 1\n"
-    assert [(o.api, o.input) for o in ops_of(bare)] == [("", (1, 2, 5, 5))]
-    with_levels = ops_of(bare + "MIOpen(HIP): Info [ConvolutionForward] algo = 0, workspace = 0\n")
-    assert [(o.line, o.input, o.dtype_by) for o in with_levels] == [(2, (1, 2, 5, 5), "command")]
+    assert (one(bare).api, one(bare).input) == ("", (1, 2, 5, 5))
+    o = one(bare + levels("Info [ConvolutionForward] algo = 0, workspace = 0"))
+    assert (o.line, o.input, o.dtype_by) == (2, (1, 2, 5, 5), "command")
 
 
 def test_what_the_driver_cannot_be_told_has_a_reason() -> None:
