@@ -444,9 +444,8 @@ def test_a_search_of_another_layout_or_type_does_not_tell_the_solver() -> None:
         )
 
     def run(layout: str, dtype: str = "") -> str:
-        invoker = (
-            f"Info2 [GetInvoker] Returning an invoker for problem {config.format(dtype)} and algorithm {algorithm}"
-        )
+        problem = f"{before}{dtype}{rest} and algorithm {forward}"
+        invoker = f"Info2 [GetInvoker] Returning an invoker for problem {problem}"
         ran = "Info [ConvolutionForward] algo = 5, workspace = 0"
         return call("ConvolutionForward", layout) + levels(ran, *[invoker] * bool(dtype))
 
