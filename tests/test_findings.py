@@ -25,6 +25,7 @@ from mio2trace.ops.families.conv import ConvProblem
 from tests.conftest import ROOT
 from tests.made_up_costs import MS, SETUP, US, Ran, fired, operation, rules, subject, twice
 
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 DOC = (ROOT / "docs" / "findings.md").read_text("utf-8")
 
 
@@ -41,27 +42,21 @@ class Case(msgspec.Struct, frozen=True):
     count: int = 1
 
 
-def by_position(ns: int) -> Subject:
-    """An iteration of 100 ms with a layer that its position names."""
-    return subject({1: [Ran("work", 100 * MS - ns), Ran("gemm", ns, layer="linear 1", layer_by=SEQUENCE)]})
+def beside(name: str, ns: int, *, own: bool = True, steps: int = 1, **of: Any) -> Subject:
+    """Iterations of 100 ms, of which this command takes ``ns`` and an operation the rest."""
+    each = [Ran("work", 100 * MS - ns, 0 if own else None), Ran(name, ns, **of)]
+    return subject(dict.fromkeys(range(1, 1 + steps), each), [operation(0)] if own else [])
 
 
-def talking(ns: int) -> Subject:
-    """An iteration of 100 ms with a collective that nothing runs beside."""
-    return subject({1: [Ran("work", 100 * MS - ns), Ran("ncclDevKernel_AllReduce_Sum_f32_RING_LL", ns)]})
-
-
-def copying(ns: int) -> Subject:
-    """Two iterations of 100 ms with a copy that nothing runs beside."""
-    each = [Ran("work", 100 * MS - ns), Ran("copy host to device", ns, copy=True, route="host to device")]
-    return twice(each)
+COPY: dict[str, Any] = {"steps": 2, "copy": True, "route": "host to device"}
+DOUBT: dict[str, Any] = {"steps": 2, "operation": 0}
+MODULE: dict[str, Any] = {"layer": "linear 1", "layer_by": SEQUENCE}
 
 
 def searching(ns: int) -> Subject:
     """Two iterations of 100 ms, the second with a search."""
-    find = operation(1, phase="find")
     work = [Ran("work", 100 * MS, 0)]
-    return subject({1: work, 2: [*work, Ran("try", ns, 1)]}, [operation(0), find])
+    return subject({1: work, 2: [*work, Ran("try", ns, 1)]}, [operation(0), operation(1, phase="find")])
 
 
 def set_up(ns: int, work_ns: int) -> Subject:
@@ -123,27 +118,22 @@ def pausing(host: int, queue: int, **more: Any) -> Subject:
 
 def cold(first_ms: int, later: int = 2, other_calls: Sequence[Call] = ()) -> Subject:
     """Iterations of 10 ms; the first takes ``first_ms``: its host begins before anything runs, at 1000 ms."""
-    each = [Ran("work", 10 * MS, 0)]
-    return subject(
-        dict.fromkeys(range(1, later + 2), each),
-        [operation(0)],
-        host_ns={1: (first_ms - 10) * MS},
-        other_calls=other_calls,
-    )
+    steps = {number: [Ran("work", 10 * MS, 0)] for number in range(1, later + 2)}
+    return subject(steps, [operation(0)], host_ns={1: (first_ms - 10) * MS}, other_calls=other_calls)
+
+
+def changing(fast: int, slow: int, count: int = 10, rest: int = 0, first: int = 0, **more: Any) -> Subject:
+    """A problem in one iteration: most calls ``fast``, the last two ``slow``, in ns; the first one may have its own."""
+    operations = [operation(index, input=(1, 1, 1, 1)) for index in range(count)]
+    ran = [Ran("work", slow if index >= count - 2 else fast, index) for index in range(count)]
+    if first:
+        ran[0] = Ran("work", first, 0)
+    return subject({1: [*ran, Ran("rest", rest)]}, operations, **more)
 
 
 def calls_of_one(first: int, runs: int = 3) -> Subject:
     """One iteration that poses a problem several times, the first time for ``first`` ns."""
-    operations = [operation(index, input=(1, 1, 1, 1)) for index in range(runs)]
-    ran = [Ran("work", first if not index else 10 * MS, index) for index in range(runs)]
-    return subject({1: ran}, operations, calls=False)
-
-
-def changing(fast: int, slow: int, count: int = 10, rest: int = 0, **more: Any) -> Subject:
-    """A problem in one iteration: most calls ``fast``, the last two ``slow``, in ns."""
-    operations = [operation(index, input=(1, 1, 1, 1)) for index in range(count)]
-    ran = [Ran("work", slow if index >= count - 2 else fast, index) for index in range(count)]
-    return subject({1: [*ran, Ran("rest", rest)]}, operations, **more)
+    return changing(10 * MS, 10 * MS, runs, first=first, calls=False)
 
 
 def warned(kind: str) -> Subject:
@@ -151,26 +141,6 @@ def warned(kind: str) -> Subject:
     message = Message(0, 5, "Warning", "IsEnoughWorkspace", "too small", kind)
     ran = [Ran("a", 40 * MS, 0), Ran("b", 60 * MS, 1)]
     return subject({1: ran}, [operation(0), operation(1)], messages=[message])
-
-
-def outside(name: str, ns: int, *, operations: bool = True) -> Subject:
-    ran = [Ran("work", 100 * MS - ns, 0 if operations else None), Ran(name, ns)]
-    return subject({1: ran}, [operation(0)] if operations else [])
-
-
-def doubted(ns: int) -> Subject:
-    ran = [Ran("work", 100 * MS - ns, 0), Ran("work", ns, 0, unsure=True)]
-    return twice(ran, [operation(0)])
-
-
-def likely(confidence: float) -> Subject:
-    """Half of the time is so probably of its operation."""
-    ran = [Ran("work", 50 * MS, 0), Ran("work", 50 * MS, 0, confidence=confidence)]
-    return twice(ran, [operation(0)])
-
-
-def graphs(ns: int) -> Subject:
-    return subject({1: [Ran("work", 100 * MS - ns, 0), Ran("work", ns, graph=True)]}, [operation(0)])
 
 
 def nameless(ns: int, name: str = "Task") -> Subject:
@@ -280,7 +250,8 @@ CASES = [
          [of_elements(60 * MS, idle=18 * MS)], (ADD,)),
     Case("idle", pausing(10 * MS, 5 * MS + 1), 15 * MS + 1, 0.15 + 1e-8, "high", [pausing(10 * MS, 5 * MS)], count=2),
     Case("idle", pausing(20 * MS, 0), 20 * MS, 0.2, "high", [pausing(20 * MS, 0, calls_wait=True)]),
-    Case("communication", talking(10 * MS + 1), 10 * MS + 1, 0.1 + 1e-8, "medium", [talking(10 * MS)]),
+    Case("communication", beside(ALL_REDUCE, 10 * MS + 1), 10 * MS + 1, 0.1 + 1e-8, "medium",
+         [beside(ALL_REDUCE, 10 * MS)]),
     # 30 ms where 10 are usual: 20 of 30 + 2 x 10
     Case("first-iteration", cold(30), 20 * MS, 0.4, "medium", [cold(20), cold(30, later=1)]),
     Case("first-iteration", calls_of_one(20 * MS + 2), 10 * MS + 2, 10 / 40, "medium", [calls_of_one(20 * MS)], ONES),
@@ -292,19 +263,23 @@ CASES = [
          [changing(10 * MS, 20 * MS, rest=2281 * MS)], ONES),
     Case("capture", captured(3), None, None, "low", [captured(2), captured(3, graph=True)]),
     Case("workspace", warned("workspace warning"), 40 * MS, 0.4, "medium", [warned("warning")], FIRST),
-    Case("unattributed", outside("mine", 5 * MS), 5 * MS, 0.05, "info", [outside("mine", 5 * MS - 1)], ("mine",)),
-    Case("unattributed", outside("Im2Col", 50 * MS), 50 * MS, 0.5, "medium",
-         [outside("Im2Col", 50 * MS, operations=False)], ("Im2Col",)),
-    Case("doubt", doubted(MS), MS, 0.01, "low", [doubted(MS - 1)]),
-    Case("doubt", likely(0.9), 50 * MS, 0.5, "medium", [likely(0.996)]),
-    Case("doubt", likely(0.994), 50 * MS, 0.5, "info", [likely(1.0)]),
+    Case("unattributed", beside("mine", 5 * MS), 5 * MS, 0.05, "info", [beside("mine", 5 * MS - 1)], ("mine",)),
+    Case("unattributed", beside("Im2Col", 50 * MS), 50 * MS, 0.5, "medium",
+         [beside("Im2Col", 50 * MS, own=False)], ("Im2Col",)),
+    Case("doubt", beside("work", MS, unsure=True, **DOUBT), MS, 0.01, "low",
+         [beside("work", MS - 1, unsure=True, **DOUBT)]),
+    Case("doubt", beside("work", 50 * MS, confidence=0.9, **DOUBT), 50 * MS, 0.5, "medium",
+         [beside("work", 50 * MS, confidence=0.996, **DOUBT)]),
+    Case("doubt", beside("work", 50 * MS, confidence=0.994, **DOUBT), 50 * MS, 0.5, "info",
+         [beside("work", 50 * MS, confidence=1.0, **DOUBT)]),
     Case("nameless", nameless(5 * MS), 5 * MS, 0.05, "medium", [nameless(5 * MS - 1)]),
     Case("nameless", nameless(40 * MS), 40 * MS, 0.4, "medium", [nameless(40 * MS, "conv")]),
-    Case("modules", by_position(5 * MS), 5 * MS, 0.05, "info", [by_position(5 * MS - 1)]),
-    Case("graph", graphs(5 * MS), 5 * MS, 0.05, "medium", [graphs(5 * MS - 1)]),
+    Case("modules", beside("gemm", 5 * MS, **MODULE), 5 * MS, 0.05, "info", [beside("gemm", 5 * MS - 1, **MODULE)]),
+    Case("graph", beside("work", 5 * MS, graph=True), 5 * MS, 0.05, "medium", [beside("work", 5 * MS - 1, graph=True)]),
     Case("not-the-best-solver", by_a_find_db(1.0, 0.25), 1_500_000, 0.015, "low",
          [by_a_find_db(1.0, 0.96), by_a_find_db(1.0, 0.25, "X")], PADDED),
-    Case("copies", copying(6 * MS), 6 * MS, 0.06, "medium", [copying(5 * MS)], ("host to device",)),
+    Case("copies", beside("copy", 6 * MS, **COPY), 6 * MS, 0.06, "medium",
+         [beside("copy", 5 * MS, **COPY)], ("host to device",)),
     Case("late-end", overrun(40 * MS - 1001), 50 * MS, 0.5, "high", [overrun(50 * MS - 1000)], ("late",), count=2),
     Case("counter-run", subject({1: [Ran("a", MS, counters=(3.0,)), Ran("b", MS)]}), None, None, "low",
          [subject({1: [Ran("a", MS), Ran("b", MS)]})], ("C0",)),
@@ -329,19 +304,15 @@ def test_every_rule_has_a_case() -> None:
     assert sorted({case.rule for case in CASES}) == sorted(rule.id for rule in RULES)
 
 
-def test_one_iteration_that_may_be_cold_has_no_severe_finding() -> None:
-    """One alone may be cold; of two, or behind a warm-up of the same kernels (0), it is not."""
-    ran = [Ran(TURN, 20 * MS, 0), Ran("work", 80 * MS, 0)]
-    for iterations, severity in (((1,), "medium"), ((1, 2), "high"), ((0, 1), "high")):
-        run = subject(dict.fromkeys(iterations, ran), [operation(0)])
-        assert fired(run, "layout-transposes").severity == severity
-
-
-@pytest.mark.parametrize(("idle_ms", "severity"), [(1150, "high"), (1300, "medium")])
-def test_a_small_part_of_the_iteration_is_not_high(idle_ms: int, severity: str) -> None:
-    """40 ms are 40 % of the kernel time; of 1,250 ms 3.2 %, of 1,400 ms 2.9 %."""
+@pytest.mark.parametrize(
+    ("steps", "idle_ms", "severity"),
+    [((1,), 0, "medium"), ((1, 2), 0, "high"), ((0, 1), 0, "high"), ((1, 2), 1150, "high"), ((1, 2), 1300, "medium")],
+)
+def test_what_may_be_cold_or_is_a_small_part_is_not_high(steps: tuple[int, ...], idle_ms: int, severity: str) -> None:
+    """One iteration alone may be cold; of two, or behind a warm-up of the same kernels (0), it is not. 40 ms are 40 %
+    of the kernel time; of 1,250 ms 3.2 %, of 1,400 ms 2.9 %."""
     each = [Ran(TURN, 40 * MS, 0), Ran("work", 60 * MS, 0, after_ns=idle_ms * MS)]
-    one = fired(twice(each, [operation(0)]), "layout-transposes")
+    one = fired(subject(dict.fromkeys(steps, each), [operation(0)]), "layout-transposes")
     assert (one.found.share, one.severity) == (0.4, severity)
 
 
@@ -395,9 +366,6 @@ def test_units_are_those_of_the_device_that_the_profile_names() -> None:
     assert subject({1: [Ran("a", 1)]}, device="gfx942").units is None
 
 
-ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
-
-
 @pytest.mark.parametrize(
     ("ms", "said"),
     [
@@ -431,7 +399,7 @@ def test_collectives_of_an_inference_are_not_those_of_a_backward_pass(ops: tuple
 
 def test_a_record_has_the_keys_of_the_documents() -> None:
     """As `report --format json` writes it."""
-    record = orjson.loads(orjson.dumps(fired(outside("mine", 5 * MS), "unattributed").record()))
+    record = orjson.loads(orjson.dumps(fired(beside("mine", 5 * MS), "unattributed").record()))
     assert list(record) == ["id", "severity", "ns", "share", "count", "scope", "rule", "try", "number"]
     assert (record["id"], record["ns"], record["share"], record["scope"]) == ("unattributed", 5 * MS, 0.05, ["mine"])
     assert all(f"`{key}`" in DOC for key in record)
@@ -515,8 +483,7 @@ def test_a_gpu_is_read_from_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_error_a_file_of_peaks_that_is_none(tmp_path: Path, text: str, says: str) -> None:
-    path = tmp_path / "mine.json"
-    path.write_text(text)
+    (tmp_path / "mine.json").write_text(text)
     with pytest.raises(InputError, match=says) as caught:
-        gpu_of(str(path))
+        gpu_of(str(tmp_path / "mine.json"))
     assert "\n" not in str(caught.value)

@@ -465,37 +465,24 @@ def test_viennacl_blocks_sum_to_the_whole(products: list[dict[str, Any]], queues
     assert queues > 1 or gemms(profile(left)).items() <= expected.items()
 
 
-def test_viennacl_bias_is_its_own_gemm() -> None:
-    """Caffe's bias follows as a GEMM with K = 1 into the same C: not a remainder in K."""
+def test_viennacl_parts_that_are_their_own() -> None:
+    """Caffe's bias follows as a GEMM with K = 1 into the same C: not a remainder in K. A block with the rest of K adds
+    to the result (beta 1): one that replaces it is a GEMM of its own. Where a block lies is part of the evidence, and
+    a later call of any kind tells that a GEMM of one block is whole."""
     part = cut((50, 64, 500), (32, 64, 16))
     bias = cut((50, 64, 1), (32, 64, 16), users=("C", "bias", "ones"), beta=ONE)
     whole = Gemm(50, 64, 500)
     assert gemms(profile([*part, *bias, *part, READ])) == {0: whole, 4: Gemm(50, 64, 1), 5: whole}
-
-
-def test_viennacl_knows_that_the_program_went_on() -> None:
-    """A later call of any kind tells that a GEMM of one block is whole."""
-    alone = profile(cut((20, 576, 25), (32, 64, 8)))
-    assert find_gemms(alone) == {0: KernelFact(role="main")}
-    assert gemms(with_opencl(alone, marks=(TimerMark(number=9),))) == {0: Gemm(20, 576, 25)}
-
-
-def test_viennacl_with_lost_arguments_has_no_sizes() -> None:
-    """Where a block lies is part of the evidence."""
-    (block,) = cut((20, 576, 25), (32, 64, 8))
-    for lost in (0, 2, 5, 11, 22):
-        arguments = (*block.opencl.arguments[:lost], "", *block.opencl.arguments[lost + 1 :])
-        assert find_gemms(profile([changed(block, arguments=arguments), READ])) == {0: KernelFact(role="main")}
-
-
-def test_viennacl_remainders_in_k_add_up() -> None:
-    """A block with the rest of K adds to the result (beta 1): one that replaces it is a GEMM of its own."""
     main, rest = cut((32, 64, 500), (32, 64, 16))
     assert gemms(profile([main, rest, READ])) == {0: Gemm(32, 64, 500)}
     replaces = changed(rest, arguments=(*rest.opencl.arguments[:-1], ZERO))
     assert gemms(profile([main, replaces, READ])) == {0: Gemm(32, 64, 496), 1: Gemm(32, 64, 4)}
-    odd = changed(main, arguments=(*main.opencl.arguments[:5], "0000", *main.opencl.arguments[6:]))
-    assert find_gemms(profile([odd, READ])) == {0: KernelFact(role="main")}
+    (block,) = cut((20, 576, 25), (32, 64, 8))
+    for lost, value in ((0, ""), (2, ""), (5, ""), (5, "0000"), (11, ""), (22, "")):
+        arguments = (*block.opencl.arguments[:lost], value, *block.opencl.arguments[lost + 1 :])
+        assert find_gemms(profile([changed(block, arguments=arguments), READ])) == {0: KernelFact(role="main")}
+    assert find_gemms(profile([block])) == {0: KernelFact(role="main")}
+    assert gemms(with_opencl(profile([block]), marks=(TimerMark(number=9),))) == {0: Gemm(20, 576, 25)}
 
 
 # --- LibDNN ---
@@ -632,31 +619,29 @@ def test_libdnn_backward_follows_forward_buffers() -> None:
     assert gemms(profile(backward, programs)) == {}
 
 
-def test_libdnn_program_without_source_is_not_ruled_out() -> None:
-    """With a program made from a binary, a fitting work size alone proves nothing."""
-    programs = [program(0, libdnn_source(FIRE[0])), program(1)]
-    forward = [libdnn_kernel(0, FIRE[0], "conv_forward", 1)]
-    assert gemms(profile(forward, programs)) == {}
-    assert gemms(profile(forward, programs, libdnn_buffers(FIRE[:1], 1))) == {0: Gemm(16, 3136, 64)}
-    assert gemms(profile([kernel("conv_forward")], programs)) == {}
-
-
 def test_libdnn_kernels_that_fit_no_program() -> None:
-    """More kernels than programs, other work sizes, macros that are gone, a link to another program, a wrong batch."""
-    source = libdnn_source(FIRE[1])
+    """More kernels than programs, other work sizes, macros that are gone, a link to another program, a wrong batch.
+
+    With a program made from a binary, a fitting work size alone proves nothing.
+    """
+    sources = [libdnn_source(layer) for layer in FIRE]
+
+    def found(kernels: Sequence[Activity], *texts: str, buffers: Sequence[tuple[str, int]] = ()) -> dict[int, Gemm]:
+        return gemms(profile(kernels, [program(at, text) for at, text in enumerate(texts)], buffers))
+
     forward, weights = (libdnn_kernel(1, FIRE[1], name, 2) for name in ("conv_forward", "conv_weights"))
-    other = libdnn_source(FIRE[2])
-    twice = changed(forward, kernel="0x99")
-    assert gemms(profile([forward, twice], [program(0, source)])) == dict.fromkeys((0, 1), Gemm(64, 3136, 16, 2))
-    third = changed(forward, kernel="0x98")
-    assert gemms(profile([forward, twice, third], [program(0, source), program(1, other)])) == {}
-    assert gemms(profile([forward], [program(0, libdnn_source(FIRE[4]))])) == {}
-    assert gemms(profile([forward], [program(0, source.replace("#define TSM 64", ""))])) == {}
-    linked = changed(forward, program=1)
-    assert gemms(profile([linked], [program(0, source), program(1, other)])) == {0: Gemm(64, 3136, 144, 2)}
+    twice, third = changed(forward, kernel="0x99"), changed(forward, kernel="0x98")
+    whole = Gemm(64, 3136, 16, 2)
+    assert found([forward, twice], sources[1]) == {0: whole, 1: whole}
+    assert found([forward, twice, third], *sources[1:3]) == found([forward], sources[4]) == {}
+    assert found([forward], sources[1].replace("#define TSM 64", "")) == {}
+    assert found([changed(forward, program=1)], *sources[1:3]) == {0: Gemm(64, 3136, 144, 2)}
     strange = changed(weights, arguments=(*weights.opencl.arguments[:-1], i32(5)))
-    assert gemms(profile([weights, strange], [program(0, source)])) == {0: Gemm(64, 16, 3136, 2)}
-    assert gemms(profile([forward], [program(0, source)], [("(nil)", 4), ("0x0", 4)])) == {0: Gemm(64, 3136, 16, 2)}
+    assert found([weights, strange], sources[1]) == {0: Gemm(64, 16, 3136, 2)}
+    assert found([forward], sources[1], buffers=[("(nil)", 4), ("0x0", 4)]) == {0: whole}
+    first = [libdnn_kernel(0, FIRE[0], "conv_forward", 1)]
+    assert found(first, sources[0], "") == found([kernel("conv_forward")], sources[0], "") == {}
+    assert found(first, sources[0], "", buffers=libdnn_buffers(FIRE[:1], 1)) == {0: Gemm(16, 3136, 64)}
 
 
 def test_libdnn_handles_are_recycled() -> None:
@@ -934,17 +919,14 @@ def test_every_layer_of_a_net(name: str, library: str, shared: Path) -> None:
 @pytest.mark.shared
 def test_every_gemm_like_kernel_of_a_sample_is_known(shared: Path) -> None:
     """In profiles with sources no kernel of a BLAS library is left without its sizes, save parts of a larger GEMM."""
-    for path in sorted((shared / "samples" / "dvdt").glob("*.prof.json")):
+    for path in (shared / "samples" / "dvdt").glob("*.prof.json"):
         profile_ = load(path)
         facts = find_gemms(profile_)
-        for position, fact in facts.items():
-            enqueue = profile_.activities[position]
-            assert enqueue.kind == "kernel"
-            if fact.role == "main" and not enqueue.name.startswith("_prod"):
-                assert fact.gemm is not None, (path.name, enqueue.number)
-        for position, enqueue in enumerate(profile_.activities):
-            if enqueue.name.startswith(("Xgem", "_prod", "conv_", "im2col", "fill", "Xim2col")):
-                assert facts[position].role, (path.name, enqueue.number)
+        for at, one in enumerate(profile_.activities):
+            like = one.name.startswith(("Xgem", "_prod", "conv_", "im2col", "fill", "Xim2col"))
+            assert facts[at].role if like else one.kind == "kernel" or at not in facts, (path.name, one.number)
+            if at in facts and facts[at].role == "main" and not one.name.startswith("_prod"):
+                assert facts[at].gemm is not None, (path.name, one.number)
 
 
 @pytest.mark.shared
