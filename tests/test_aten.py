@@ -25,6 +25,7 @@ from mio2trace.ops.operation import Operation, operation_name, problem_name
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, kineto_file, row, rows, trace
 from tests.small_runs import Program, as_json
+from tests.test_ops import entry
 
 SAMPLES = shared_folder() / "samples" / "rocm"
 PEERS = (
@@ -201,10 +202,8 @@ def test_only_the_base_name_of_a_file_is_kept(given: object, shown: str, tmp_pat
     for one in events:
         if one["cat"] == "cpu_op":
             one["args"]["kernel_file"] = given
-    (tmp_path / "trace.json").write_bytes(trace(events))
-    profile = aligned(tmp_path / "trace.json").profile
-    files = {made.inputs.kernel_file for made in profile.ranges if made.kind == "operator" and made.inputs is not None}
-    assert files == {shown}
+    ranges = aligned(kineto_file(tmp_path, events)).profile.ranges
+    assert {made.inputs.kernel_file for made in ranges if made.kind == "operator" and made.inputs} == {shown}
 
 
 @pytest.mark.shared
@@ -555,12 +554,11 @@ def test_inputs_of_another_form_are_a_doubt(inputs: Inputs | None) -> None:
 
 def test_only_the_inner_of_two_ops_counts(tmp_path: Path) -> None:
     """``aten::matmul`` that calls ``aten::mm``; a kernel of its own would be in none of the two."""
-    path = tmp_path / "made.json"
     shapes = {"Input_Dims": [[5, 7], [7, 3]], "Input_type": ["float"] * 2, "Concrete_Inputs": ["", ""]}
     outer = row("cpu_op", "aten::matmul", 542, 542, FIRST_US + 300, 90, External_id=60, **shapes)
     inner = row("cpu_op", "aten::mm", 542, 542, FIRST_US + 310, 50, External_id=61, **shapes)
-    path.write_bytes(trace([*rows(), outer, inner]))
-    assert [one.api for one in aligned(path).links.operations] == ["aten::miopen_convolution", "aten::mm"]
+    operations = aligned(kineto_file(tmp_path, [*rows(), outer, inner])).links.operations
+    assert [one.api for one in operations] == ["aten::miopen_convolution", "aten::mm"]
 
 
 NCHW = only("aten::miopen_convolution", given([[8, 32, 28, 28], [64, 32, 3, 3]], ["", "", "", "1", "1", "1", "1"]))
@@ -619,23 +617,6 @@ def test_a_trace_alone_has_a_table_and_driver_lines(tmp_path: Path) -> None:
 # -- Dropout's descriptor: setting it fills the states of its random numbers, which is a kernel of its own.
 
 
-HEAD = "MIOpen(OpenCL): miopenStatus_t"
-LOG = f"""{HEAD} miopenSetDropoutDescriptor(miopenDropoutDescriptor_t, miopenHandle_t, float, void *, size_t, bool){{
-MIOpen(OpenCL): \tdropoutDesc = 1,
-MIOpen(OpenCL): \tdropout = 0.5
-MIOpen(OpenCL): \tstates = 0x7f5c3a000000
-MIOpen(OpenCL): \tstateSizeInBytes = 3145728
-MIOpen(OpenCL): }}
-{HEAD} miopenDropoutForward(const miopenDropoutDescriptor_t, const miopenTensorDescriptor_t, const void *){{
-MIOpen(OpenCL): \tdropoutDesc = 1,
-MIOpen(OpenCL): \txDesc = 64, 512
-MIOpen(OpenCL): \tx = 0x7f5c3b000000
-MIOpen(OpenCL): \tyDesc = 64, 512
-MIOpen(OpenCL): \ty = 0x7f5c3c000000
-MIOpen(OpenCL): }}
-"""
-
-
 def test_filling_the_states_is_a_kernel_of_the_call_that_sets_the_descriptor(tmp_path: Path) -> None:
     """It is in no other call, and that call's own kernel is in its."""
     program = Program()
@@ -644,7 +625,11 @@ def test_filling_the_states_is_a_kernel_of_the_call_that_sets_the_descriptor(tmp
         program.kernel(name, f"0x{60 + number}")
         program.enqueue(name, f"0x{60 + number}")
     (tmp_path / "prof.json").write_bytes(as_json(program.calls))
-    (tmp_path / "run.log").write_text(LOG)
+    states = {"dropout": 0.5, "states": "0x7f5c3a000000", "stateSizeInBytes": 3145728}
+    tensors = {"xDesc": "64, 512", "x": "0x7f5c3b000000", "yDesc": "64, 512", "y": "0x7f5c3c000000"}
+    log = entry("SetDropoutDescriptor", dropoutDesc="1,", **states)
+    log += entry("DropoutForward", dropoutDesc="1,", **tensors)
+    (tmp_path / "run.log").write_text(log)
     links = analyse([tmp_path / "prof.json", tmp_path / "run.log"]).run.alignments[0].links
     lines = {operation.index: operation.line for operation in links.operations}
     assert [lines.get(index) for index in links.operation_of] == [1, 7]
