@@ -23,11 +23,9 @@ from nbclient import NotebookClient
 import mio2trace
 from mio2trace.cli import cli
 from mio2trace.kernels import find_gemms
-from mio2trace.measures.statistics import deviation, mean
 from mio2trace.model.profile import Activity, Profile, Queue
-from mio2trace.model.tables import Activities
 from mio2trace.reports import STATISTICS, Unit, describe
-from mio2trace.reports.kernels import by_name, by_repetition, gemm_table
+from mio2trace.reports.kernels import by_name, gemm_table
 from tests.conftest import ROOT, missing, shared_folder
 from tests.records import enqueued, opencl_profile
 
@@ -320,26 +318,6 @@ def test_our_rates_are_the_notebooks(notebook: dict[str, Any], published: Profil
         found = ours[row["call_index"]]
         assert [found[key] for key in "MNK"] == [row[f"kSize{key}"] for key in "MNK"]
         assert found["gflops"] == pytest.approx(row["GFLOPS"], abs=5.1e-7)
-
-
-def test_statistics_of_its_repetitions(pandas: Any, notebook: dict[str, Any]) -> None:
-    """Nine runs' forward times: mean and deviation as pandas has them."""
-    times = [round(value * 1_000_000) for value in notebook["time_fw_ms"]]
-    series = pandas.Series(times)
-    assert mean(times) == pytest.approx(series.mean(), rel=1e-12)
-    assert deviation(times) == pytest.approx(series.std(), rel=1e-12)
-
-
-def test_kernel_indexes_of_the_shown_rows(notebook: dict[str, Any], published: Profile) -> None:
-    """Of its first 30 rows the indexes are known: our grouping is its ``describe``'s, as far as min and max tell."""
-    head = [as_enqueue(row, row["name"]) for row in notebook["kernel_enqueues_head30_gap_tail30"][:30]]
-    found = by_repetition(Activities(head), [range(at, min(at + 4, 30)) for at in range(0, 30, 4)], Unit("ns")).rows
-    described = {
-        (row["kernel_index"], row[""]): ms(row, "p3 - p2") for row in notebook["describe_by_kernel_index_mod_4"]
-    }
-    for index, row in enumerate(found):
-        assert described[index, "min"] <= float(str(row["p3_p2_min_ns"]))
-        assert float(str(row["p3_p2_max_ns"])) <= described[index, "max"]
 
 
 # -- The notebook of CK's dashboards runs, on the real records and on what the repository has; it is committed empty.
