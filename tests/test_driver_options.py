@@ -17,13 +17,23 @@ from mio2trace.model.miopen import Command
 from mio2trace.notes import InputError
 from mio2trace.ops.command import driver_line, parse, split
 from mio2trace.ops.families.conv import ConvProblem, FusionProblem
-from mio2trace.ops.families.normalisation import BnormProblem
-from mio2trace.ops.families.pool import PoolProblem
-from mio2trace.ops.families.rnn import RnnProblem
+from mio2trace.ops.problem import Problem
 from mio2trace.trace import Slice
 from tests.miopen_blocks import decoded
 
 SIZES = "-n 2 -c 4 -H 9 -W 8 -k 6 -y 3 -x 5"
+
+
+def has(problem: Problem | None, **expected: object) -> Problem:
+    """It has these fields."""
+    assert problem is not None
+    assert {name: getattr(problem, name) for name in expected} == expected
+    return problem
+
+
+def again(problem: Problem) -> Problem | None:
+    """What its command for today's driver means."""
+    return parse(driver_line(problem).removeprefix("./bin/MIOpenDriver "))
 
 
 def conv(text: str, tag: str = "") -> ConvProblem:
@@ -39,10 +49,7 @@ CONV = (
 
 
 def test_the_shapes_of_a_convolution() -> None:
-    problem = parse(CONV)
-    assert problem is not None
-    assert (problem.input, problem.weights, problem.output) == ((2, 4, 9, 8), (6, 2, 3, 5), (2, 6, 5, 8))
-    assert problem.memory_layout == "NHWC"
+    has(parse(CONV), input=(2, 4, 9, 8), weights=(6, 2, 3, 5), output=(2, 6, 5, 8), memory_layout="NHWC")
 
 
 @pytest.mark.parametrize(
@@ -90,15 +97,14 @@ def test_a_word_has_names_of_its_own(long: str, short: str) -> None:
 )
 def test_what_an_option_means(text: str, expected: dict[str, object]) -> None:
     """A padding mode decides the pads; a solution may be a name."""
-    problem = conv(f"{SIZES} {text}")
-    assert {name: getattr(problem, name) for name in expected} == expected
+    has(conv(f"{SIZES} {text}"), **expected)
 
 
 def test_the_output_pad_of_a_transposed_convolution_is_offered_again() -> None:
     problem = conv(f"{SIZES} -u 2 -v 2 -m trans --trans_output_pad_h 1 -F 1")
     assert problem.output == (2, 6, 2 * 8 + 2 + 1 + 1, 2 * 7 + 4 + 1)
     assert " -Y 1 -m trans" in driver_line(problem)
-    assert parse(driver_line(problem).removeprefix("./bin/MIOpenDriver ")) == problem
+    assert again(problem) == problem
     deep = conv(f"{SIZES} --spatial_dim 3 --in_d 4 --fil_d 2 -m trans --trans_output_pad_d 1 -F 1")
     assert deep.output[2] == 4 + 1 + 1
     assert " --trans_output_pad_d 1 " in driver_line(deep)
@@ -121,46 +127,35 @@ def test_a_batch_norm_of_2026_says_whether_the_variance_is_inverse() -> None:
     """``-I`` is a layout in other words."""
     text = "bnormfp16 -n 2 -c 4 -H 9 -W 8 -m 1 -I {} --forw {} --layout NHWC"
     training = parse(text.format(0, "1 -b 0 -r 1 -s 1"), "LogCmdBNorm")
-    assert isinstance(training, BnormProblem)
-    assert (training.direction, training.training, training.running, training.saved) == ("forward", True, True, True)
-    assert (training.layout, training.inverse) == ("NHWC", False)
-    assert " -I " not in training.command()
-    inverse = parse(text.format(1, "2 -b 0 -r 1"), "LogCmdBNorm")
-    assert isinstance(inverse, BnormProblem)
-    assert inverse.inverse
-    assert parse(driver_line(inverse).removeprefix("./bin/MIOpenDriver ")) == inverse
+    said = {"direction": "forward", "training": True, "running": True, "saved": True, "layout": "NHWC"}
+    assert " -I " not in has(training, **said, inverse=False).command()
+    inverse = has(parse(text.format(1, "2 -b 0 -r 1"), "LogCmdBNorm"), inverse=True)
+    assert again(inverse) == inverse
 
 
 def test_a_pools_input_may_end_in_a_layout() -> None:
     text = "pool --input 1x4x9x8,{} -y 3 -x 3 -p 0 -q 0 -v 1 -u 1 -m max -F 1 -t 1 -I miopenIndexUint32"
-    problem = parse(text.format("NHWC"))
-    assert isinstance(problem, PoolProblem)
-    assert (problem.x_strides, problem.memory_layout) == ((288, 1, 32, 4), "NHWC")
+    has(parse(text.format("NHWC")), x_strides=(288, 1, 32, 4), memory_layout="NHWC")
     assert parse(text.format("NHH")) is None
 
 
 def test_the_modes_of_a_fusion() -> None:
     """-m is the activation's mode, but MIOpen prints batch norm's there."""
-    logged = parse("CBAInfer -F 2 -n 2 -c 4 -H 9 -W 8 -m 1 -I 0", "LogCmdFusion")
-    assert isinstance(logged, FusionProblem)
-    assert (logged.bn_mode, logged.activation) == (1, None)
-    assert driver_line(logged) == "./bin/MIOpenDriver CBAInfer --fusion_mode 2 -n 2 -c 4 -H 9 -W 8 -M 1"
-    assert logged.command("6.3") == "CBAInfer -F 2 -n 2 -c 4 -H 9 -W 8 -m 1"
-    written = parse("CBAInfer -J 2 -n 2 -c 4 -H 9 -W 8 -m 3 --bnMode 1")
-    assert isinstance(written, FusionProblem)
-    assert (written.bn_mode, written.activation) == (1, 3)
-    assert parse(written.command()) == written
-    deep = parse(f"CBAInfer --fusion_mode 5 {SIZES} --activMode 8 -f NHWC")
+    sizes = "-n 2 -c 4 -H 9 -W 8"
+    logged = has(parse(f"CBAInfer -F 2 {sizes} -m 1 -I 0", "LogCmdFusion"), bn_mode=1, activation=None)
+    assert driver_line(logged) == f"./bin/MIOpenDriver CBAInfer --fusion_mode 2 {sizes} -M 1"
+    assert logged.command("6.3") == f"CBAInfer -F 2 {sizes} -m 1"
+    written = has(parse(f"CBAInfer -J 2 {sizes} -m 3 --bnMode 1"), bn_mode=1, activation=3)
+    deep = has(parse(f"CBAInfer --fusion_mode 5 {SIZES} --activMode 8 -f NHWC"), activation=8)
     assert isinstance(deep, FusionProblem)
     assert deep.conv is not None
-    assert (deep.activation, deep.conv.layouts) == (8, ("", "NHWC", ""))
-    assert parse(deep.command()) == deep
+    assert deep.conv.layouts == ("", "NHWC", "")
+    assert (parse(written.command()), parse(deep.command())) == (written, deep)
 
 
 def test_an_rnn_is_offered_by_the_names_of_logs() -> None:
-    problem = parse("rnnfp16 --batchsize 4 --in_h 8 --hid_h 16 --num_layer 2 --seq_len 3 --mode gru --forw 2")
-    assert isinstance(problem, RnnProblem)
-    assert (problem.inputs, problem.hidden) == (8, 16)
+    text = "rnnfp16 --batchsize 4 --in_h 8 --hid_h 16 --num_layer 2 --seq_len 3 --mode gru --forw 2"
+    problem = has(parse(text), inputs=8, hidden=16)
     assert driver_line(problem) == "./bin/MIOpenDriver rnnfp16 -n 4 -W 8 -H 16 -l 2 -k 3 -m gru -F 2"
 
 
