@@ -811,65 +811,61 @@ def test_a_convolution_survives_its_entry(problem: ConvProblem, layout: str) -> 
     assert not [doubt for doubt in o.doubts if "type" not in doubt]
 
 
-@given(
-    st.sampled_from(("forward", "backward-data")), st.sampled_from(("float", "half")),
-    st.tuples(small, small, st.integers(4, 40), st.integers(4, 40)), st.tuples(st.integers(1, 4), st.integers(1, 4)),
-    st.tuples(st.integers(0, 2), st.integers(0, 2)), st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    st.sampled_from(("max", "average", "average-inclusive")),
+both_ways, floats = st.sampled_from(("forward", "backward-data")), st.sampled_from(("float", "half"))
+POOLS = st.builds(
+    PoolProblem, direction=both_ways, dtype=floats, x=st.tuples(small, small, st.integers(4, 40), st.integers(4, 40)),
+    window=st.tuples(st.integers(1, 4), st.integers(1, 4)), pads=st.tuples(st.integers(0, 2), st.integers(0, 2)),
+    strides=st.tuples(st.integers(1, 3), st.integers(1, 3)), mode=st.sampled_from(("max", "average", "average-inclusive")),
+    index_mode=st.just(0),
 )  # fmt: skip
-def test_pooling_survives_command_and_entry(
-    direction: OperationDirection, dtype: str, x: tuple[int, ...], window: tuple[int, ...], pads: tuple[int, ...],
-    strides: tuple[int, ...], mode: str,
-) -> None:  # fmt: skip
-    problem = PoolProblem(
-        direction=direction, dtype=dtype, x=x, window=window, pads=pads, strides=strides, mode=mode, index_mode=0
-    )
+
+
+@given(POOLS)
+def test_pooling_survives_command_and_entry(problem: PoolProblem) -> None:
     assume(problem.expected_output())
+    is_forward, x_strides = problem.direction == "forward", packed_strides(problem.x, "NCHW")
     assert parse(problem.command("2.3")) == problem
-    assert parse(problem.command("newest")) == msgspec.structs.replace(problem, x_strides=packed_strides(x, "NCHW"))
-    backward = "miopenPoolingBackward" if direction != "forward" else "miopenPoolingForward"
-    if dtype == "float":
-        assert parse(problem.command("1.7"), backward) == msgspec.structs.replace(problem, index_mode=None)
+    assert parse(problem.command("newest")) == msgspec.structs.replace(problem, x_strides=x_strides)
+    api = "PoolingForward" if is_forward else "PoolingBackward"
+    if problem.dtype == "float":
+        assert parse(problem.command("1.7"), f"miopen{api}") == msgspec.structs.replace(problem, index_mode=None)
     names = {"max": "miopenPoolingMax", "average": "miopenPoolingAverage", "average-inclusive": "Unknown: 2"}
-    numbers = ", ".join(map(str, (*window, *pads, *strides)))
+    numbers = ", ".join(map(str, (*problem.window, *problem.pads, *problem.strides)))
     for layout in ("1.2", "2.0"):
-        params: dict[str, object] = {"poolDesc": f"{names[mode]}, {numbers}, "}
-        if direction == "forward":
-            params |= {"xDesc": shape_text(x, layout), "yDesc": shape_text(problem.output, layout)}
-        else:
-            params |= {"yDesc": shape_text(problem.output, layout), "dyDesc": shape_text(problem.output, layout)}
-            params |= {"xDesc": shape_text(x, layout), "dxDesc": shape_text(x, layout)}
-        o = one(entry("PoolingForward" if direction == "forward" else "PoolingBackward", layout, **params))
+        x, y = (shape_text(of, layout) for of in (problem.x, problem.output))
+        tensors = {"xDesc": x, "yDesc": y} if is_forward else {"yDesc": y, "dyDesc": y, "xDesc": x, "dxDesc": x}
+        o = one(entry(api, layout, poolDesc=f"{names[problem.mode]}, {numbers}, ", **tensors))
         assert o.problem == msgspec.structs.replace(
-            problem, dtype=None, y=problem.output, index_mode=None,
-            x_strides=packed_strides(x, "NCHW") if layout == "2.0" else (),
-        )  # fmt: skip
+            problem, dtype=None, y=problem.output, index_mode=None, x_strides=x_strides if layout == "2.0" else ()
+        )
 
 
-@given(st.tuples(small, small, small, small), st.sampled_from(("forward", "backward-data")), st.data())
-def test_the_other_problems_survive_their_commands(
-    x: tuple[int, ...], direction: OperationDirection, data: st.DataObject
-) -> None:
-    dtype = data.draw(st.sampled_from(("float", "half")))
-    problems: tuple[Problem, ...] = (
-        ActivProblem(direction=direction, dtype=dtype, x=x, mode=data.draw(st.integers(0, 9)),
-                     alpha="0.5", beta="-1", gamma="1e-05"),
-        SoftmaxProblem(direction=direction, dtype=dtype, x=x, algorithm=data.draw(st.integers(0, 2)),
-                       mode=data.draw(st.integers(0, 1))),
-        LrnProblem(direction=direction, dtype=dtype, x=x, mode=data.draw(st.integers(0, 1)), window=5,
-                   alpha="0.0001", beta="0.75", k="1"),
-        OpTensorProblem(dtype="float", a=x, op=data.draw(st.sampled_from(("set", "scale", "add", "mul", "max")))),
-    )  # fmt: skip
-    for problem in problems:
-        assert parse(problem.command()) == problem
-    training = direction == "forward" and data.draw(st.booleans())
-    bnorm = BnormProblem(
-        direction=direction, dtype=data.draw(st.sampled_from(("float", "half", "bfloat16"))), x=x,
-        mode=data.draw(st.integers(0, 1)), training=training, layout="NHWC",
-        running=data.draw(st.booleans()) if direction == "forward" else None,
-        saved=data.draw(st.booleans()) if direction != "forward" or training else None,
-    )  # fmt: skip
-    assert parse(bnorm.command()) == bnorm
+SHAPES = st.tuples(small, small, small, small)
+COMMON: dict[str, Any] = {"direction": both_ways, "dtype": floats, "x": SHAPES}
+NORM = st.builds(
+    BnormProblem, direction=both_ways, dtype=st.sampled_from(("float", "half", "bfloat16")), x=SHAPES,
+    mode=st.integers(0, 1), training=st.booleans(), layout=st.just("NHWC"), running=st.booleans(), saved=st.booleans(),
+).map(
+    lambda one: msgspec.structs.replace(
+        one, training=one.training and one.direction == "forward",
+        running=one.running if one.direction == "forward" else None,
+        saved=one.saved if one.direction != "forward" or one.training else None,
+    )
+)  # fmt: skip
+
+
+@given(
+    NORM
+    | st.builds(ActivProblem, **COMMON, mode=st.integers(0, 9), alpha=st.just("0.5"), beta=st.just("-1"),
+                gamma=st.just("1e-05"))
+    | st.builds(SoftmaxProblem, **COMMON, algorithm=st.integers(0, 2), mode=st.integers(0, 1))
+    | st.builds(LrnProblem, **COMMON, mode=st.integers(0, 1), window=st.just(5), alpha=st.just("0.0001"),
+                beta=st.just("0.75"), k=st.just("1"))
+    | st.builds(OpTensorProblem, dtype=st.just("float"), a=SHAPES,
+                op=st.sampled_from(("set", "scale", "add", "mul", "max")))
+)  # fmt: skip
+def test_the_other_problems_survive_their_commands(problem: Problem) -> None:
+    assert parse(problem.command()) == problem
 
 
 @given(st.text(alphabet="{}, 0123456789-xconvmiopTrPdgDf\n", max_size=80))
