@@ -815,8 +815,8 @@ both_ways, floats = st.sampled_from(("forward", "backward-data")), st.sampled_fr
 POOLS = st.builds(
     PoolProblem, direction=both_ways, dtype=floats, x=st.tuples(small, small, st.integers(4, 40), st.integers(4, 40)),
     window=st.tuples(st.integers(1, 4), st.integers(1, 4)), pads=st.tuples(st.integers(0, 2), st.integers(0, 2)),
-    strides=st.tuples(st.integers(1, 3), st.integers(1, 3)), mode=st.sampled_from(("max", "average", "average-inclusive")),
-    index_mode=st.just(0),
+    strides=st.tuples(st.integers(1, 3), st.integers(1, 3)), index_mode=st.just(0),
+    mode=st.sampled_from(("max", "average", "average-inclusive")),
 )  # fmt: skip
 
 
