@@ -23,18 +23,30 @@ def samples() -> Path:
     return shared_folder() / "samples"
 
 
-def read(path: Path, reader: Reader, notes: Notes | None = None, *, every_call: bool = False) -> list[Profile]:
+def read(
+    path: Path, reader: Reader | None = None, notes: Notes | None = None, *, every_call: bool = False
+) -> list[Profile]:
     """The profiles of a file that ``reader`` alone recognises."""
     notes = Notes() if notes is None else notes
     source = Source(str(path), 0, notes)
     try:
-        assert detect(source).NAME == reader.NAME
-        records = reader.read(source, ReadOptions(host_calls=every_call), notes)
+        found = detect(source)
+        assert reader is None or found.NAME == reader.NAME
+        records = found.read(source, ReadOptions(host_calls=every_call), notes)
     finally:
         source.close()
     profiles = [record for record in records if isinstance(record, Profile)]
     assert len(profiles) == len(records)
     return profiles
+
+
+def read_made(
+    folder: Path, data: bytes | str, reader: Reader | None = None, *, every_call: bool = False
+) -> tuple[list[Profile], dict[str, int]]:
+    """The profiles of a file ``made`` that holds ``data``, and how often each kind of note was made."""
+    path, notes = folder / "made", Notes()
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return read(path, reader, notes, every_call=every_call), {note.kind: note.count for note in notes}
 
 
 def plain(path: Path, folder: Path) -> Path:

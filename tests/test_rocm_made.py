@@ -1,4 +1,4 @@
-"""The runs of tests/rocm_made.py are read whole in every form, so that canaries and fuzzing begin with something."""
+"""The runs of tests/rocm_made.py in every form: what each reader makes of a whole run, and of rows that are damaged."""
 
 from __future__ import annotations
 
@@ -6,47 +6,70 @@ import io
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from mio2trace.align.clocks.axis import within_reach
 from mio2trace.conversion import convert
 from mio2trace.model.profile import Activity, Call, Device, Profile, Range
 from mio2trace.notes import Notes
-from mio2trace.readers import detect
-from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.rocm.tables import integer
-from mio2trace.source import Source
 from mio2trace.trace import Slice
-from tests.rocm_made import FORMS, run, v3_tables
+from tests.rocm_files import read
+from tests.rocm_made import FORMS, Run, run, v3_tables
+
+WITH_KERNELS = [name for name in FORMS if name != "ROCm v3 calls"]
+TABLES = "kernel_trace", "hip_api_trace", "marker_api_trace", "memory_copy_trace"
 
 
-@pytest.mark.parametrize("name", [*(name for name in FORMS if "v3 " not in name or "object" in name), "ROCm v3 tables"])
-def test_all_that_a_form_can_hold_is_read(name: str, tmp_path: Path) -> None:
-    kinds = ("kernel_trace", "hip_api_trace", "marker_api_trace", "memory_copy_trace")
-    files = v3_tables(run("text")) if name == "ROCm v3 tables" else FORMS[name](run("text"))
-    for kind, data in zip(kinds, files, strict=False):
-        (tmp_path / f"{kind}.csv").write_bytes(data)
+def profile_of(one: Run, form: str, folder: Path) -> tuple[Profile, Notes]:
+    """The run as its form has it; that of v3's kernels is a set with all tables."""
+    files = v3_tables(one) if form == "ROCm v3 kernels" else FORMS[form](one)
+    for kind, data in zip(TABLES, files, strict=False):
+        (folder / f"{kind}.csv").write_bytes(data)
     notes = Notes()
-    source = Source(str(tmp_path / f"{kinds[0]}.csv"), 0, notes)
-    (profile,) = detect(source).read(source, ReadOptions(host_calls=True), notes)
-    source.close()
-    assert isinstance(profile, Profile)
-    assert [activity.name for activity in profile.activities if activity.kind == "kernel"] == [
-        "conv_fwd text",
-        "relu text",
-    ]
+    (profile,) = read(folder / "kernel_trace.csv", None, notes, every_call=True)
+    return profile, notes
+
+
+@pytest.mark.parametrize("text", ["text", 'x = "y", z'])
+@pytest.mark.parametrize("form", WITH_KERNELS)
+def test_all_that_a_form_can_hold_is_read(form: str, text: str, tmp_path: Path) -> None:
+    """Most writers escape nothing."""
+    one = msgspec.structs.replace(run(text), device="AMD Instinct MI300X", private="")
+    profile, notes = profile_of(one, form, tmp_path)
+    kernels = [activity for activity in profile.activities if activity.kind == "kernel"]
+    assert [activity.name for activity in kernels] == [f"conv_fwd {text}", f"relu {text}"]
     assert not notes.problems
-    if name == "ROCm v1 table":
+    if form == "ROCm v1 table":
         return
-    assert [made.text for made in profile.ranges] == ["conv1 forward text", "s_api = miopenF | p = text | "]
+    assert [made.text for made in profile.ranges] == [f"conv1 forward {text}", f"s_api = miopenF | p = {text} | "]
     assert [activity.route for activity in profile.activities if activity.kind == "copy"] == ["host to device"]
-    calls = [activity.call.name for activity in profile.activities if activity.call is not None]
-    calls += [call.name for call in profile.other_calls]
-    launches = [] if "events" in name else ["hipLaunchKernel text", "hipLaunchKernel text", "hipMemcpy text"]
-    assert set(calls) >= {*launches, "hipMalloc text"}
-    if launches:
+    launches = [f"hipLaunchKernel {text}"] * 2 + [f"hipMemcpy {text}"]
+    if "events" in form:
+        launches = [""] * 3 if "v1" in form else []
+    else:
         assert [a.call and a.call.name for a in profile.activities] == launches
+    calls = {activity.call.name for activity in profile.activities if activity.call is not None}
+    calls |= {call.name for call in profile.other_calls}
+    assert calls >= {f"hipMalloc {text}", *filter(None, launches)}
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [("soon", 5), (None, 5), (-1, 5), (30, 20), (10, 1 << 80), (5, "9" * 30), (1e300, 1e301), ("", "")],
+)
+@pytest.mark.parametrize("form", WITH_KERNELS)
+def test_rows_that_are_no_numbers_lose_themselves_alone(form: str, start: Any, end: Any, tmp_path: Path) -> None:
+    one = run()
+    expected, _ = profile_of(one, form, tmp_path)
+    one.kernels.insert(1, ("lost", start, end, 9, 7))
+    found, notes = profile_of(one, form, tmp_path)
+    assert [(a.name, a.start_ns) for a in found.activities] == [(a.name, a.start_ns) for a in expected.activities]
+    assert found.ranges == expected.ranges
+    assert [note.count for note in notes.problems] == [1]
 
 
 @pytest.mark.parametrize("what", ["kernels", "calls", "ranges", "copies"])
@@ -66,12 +89,10 @@ def test_a_time_days_from_the_rest_is_left_out_alone(what: str, tmp_path: Path) 
 
 
 def test_a_stream_without_a_number_is_beside_those_that_have_one(tmp_path: Path) -> None:
-    """Each lane has a name of its own."""
     before, relu, after = FORMS["ROCm v1 events"](run())[0].partition(b',{"ph":"X","name":"relu"')
     data = before.replace(b'"stream-id":"0"', b'"stream-id":""') + relu + after
     (tmp_path / "results.json").write_bytes(data)
-    trace = convert(tmp_path / "results.json", output=io.BytesIO(), check=True).trace
-    names = [track.name for track in trace.tracks]
+    names = [track.name for track in convert(tmp_path / "results.json", check=True).trace.tracks]
     assert {"Stream 0: kernels", "Unknown stream: kernels"} <= set(names)
     assert len(set(names)) == len(names)
 
@@ -95,10 +116,8 @@ def test_calls_within_calls_go_on_in_another_row(tmp_path: Path) -> None:
     one = run()
     one.calls[:] = [(f"call {number}", 10**15, 10**15 + 2000 + number, 90 + number, 7) for number in range(300)]
     (tmp_path / "a.db").write_bytes(FORMS["ROCm rocpd"](one)[0])
-    result = convert(tmp_path / "a.db", check=True, host_calls="all")
-    rows = Counter(
-        event.track for event in result.trace.events() if isinstance(event, Slice) and event.category == "api"
-    )
+    events = convert(tmp_path / "a.db", check=True, host_calls="all").trace.events()
+    rows = Counter(one.track for one in events if isinstance(one, Slice) and one.category == "api")
     assert sum(rows.values()) == 300
     assert max(rows.values()) == 100
 

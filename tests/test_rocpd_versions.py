@@ -12,19 +12,21 @@ from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.measures.completeness import CLASSES
 from mio2trace.model.profile import Profile
-from mio2trace.notes import InputError, Notes
+from mio2trace.notes import InputError
 from mio2trace.readers.rocm import rocpd
 from tests import rocpd_made
-from tests.rocm_files import read
+from tests.rocm_files import read_made
 from tests.rocpd_made import GRAPH, KERNELS, MARK, NODES, PID, RANGES, TID, VERSIONS, Tables, database, merged, tables
 
 GRAPHS = [version for version in VERSIONS if "3.0.2" <= version < "4"]
 
 
-def profiles(data: bytes, folder: Path, notes: Notes | None = None) -> list[Profile]:
-    path = folder / "run.db"
-    path.write_bytes(data)
-    return read(path, rocpd, notes, every_call=True)
+def profiles(data: bytes, folder: Path) -> list[Profile]:
+    return noted(data, folder)[0]
+
+
+def noted(data: bytes, folder: Path) -> tuple[list[Profile], dict[str, int]]:
+    return read_made(folder, data, rocpd, every_call=True)
 
 
 def without_graphs(profile: Profile) -> Profile:
@@ -35,9 +37,8 @@ def without_graphs(profile: Profile) -> Profile:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_schema_gives_the_same_profile(version: str, tmp_path: Path) -> None:
     """All of the run, against the rows that it was made of; nothing is noted of a schema that is known."""
-    notes = Notes()
-    (profile,) = profiles(database(tables(version)), tmp_path, notes)
-    assert not list(notes)
+    (profile,), notes = noted(database(tables(version)), tmp_path)
+    assert not notes
     (first,) = profiles(database(tables("3.0.0")), tmp_path)
     assert without_graphs(profile) == without_graphs(first)
     kernels = [one for one in profile.activities if one.kind == "kernel"]
@@ -53,22 +54,21 @@ def test_every_schema_gives_the_same_profile(version: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_schema_gives_the_same_answer(version: str, tmp_path: Path) -> None:
+    """And a trace that passes its checks."""
     answers = []
     for one in ("3.0.0", version):
-        folder = tmp_path / one
-        folder.mkdir(exist_ok=True)
-        (folder / "run.db").write_bytes(database(tables(one)))
-        result = CliRunner().invoke(cli, ["kernels", str(folder / "run.db"), "--format", "json"])
-        assert result.exit_code == 0
-        answers.append(result.stdout)
+        (tmp_path / "run.db").write_bytes(database(tables(one)))
+        answers.append(CliRunner().invoke(cli, ["kernels", str(tmp_path / "run.db"), "--format", "json"]).stdout)
     assert answers[0] == answers[1]
     assert '"node_11"' in answers[0]
+    assert convert(tmp_path / "run.db", check=True).metadata["attribution"]["kernels"] == 7
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_ids_of_a_graph_are_read_where_a_schema_has_them(version: str, tmp_path: Path) -> None:
-    """The same node has the same ids in each replay; a kernel outside of graphs has none."""
-    (profile,) = profiles(database(tables(version)), tmp_path)
+    """The same in each replay, none outside of graphs. The tables may be there without their views."""
+    (profile,) = profiles(database(tables(version), views=False), tmp_path)
+    assert [profile] == profiles(database(tables(version)), tmp_path)
     found = [one.graph_node for one in profile.activities if one.kind == "kernel"]
     nodes = [(GRAPH, node) for node in NODES]
     assert found == ([None, *nodes, *nodes] if version in GRAPHS else [None] * 7)
@@ -82,12 +82,6 @@ def test_kernels_that_a_graph_launch_lost_are_counted(version: str, lost: int, t
     (profile,) = profiles(database(tables(version, lost=lost)), tmp_path)
     assert profile.defects.get("lost-graph-kernels", 0) == (lost if lost < 3 else 0)
     assert set(profile.defects) <= set(CLASSES)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_tables_whose_views_are_gone_are_read(version: str, tmp_path: Path) -> None:
-    (profile,) = profiles(database(tables(version), views=False), tmp_path)
-    assert [profile] == profiles(database(tables(version)), tmp_path)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -119,21 +113,17 @@ def retagged(made: Tables, version: str) -> Tables:
 
 @pytest.mark.parametrize("tag", ["3.0.6", "3.1", "4.2.0", "5", "17.3.2"])
 def test_an_unknown_version_is_read_with_a_note_that_names_it(tag: str, tmp_path: Path) -> None:
-    notes = Notes()
-    found = profiles(database(retagged(tables("3.0.0"), tag)), tmp_path, notes)
+    found, (note,) = noted(database(retagged(tables("3.0.0"), tag)), tmp_path)
     assert found == profiles(database(tables("3.0.0")), tmp_path)
-    (note,) = notes
-    assert f"rocpd schema {tag}," in note.kind
-    assert not note.problem
+    assert f"rocpd schema {tag}," in note
 
 
 @pytest.mark.parametrize("tag", ["3", "{{schema_version_major}}", "", "of\nmany lines", "9" * 500])
 def test_columns_decide_and_not_the_tag(tag: str, tmp_path: Path) -> None:
     """Builds leave the tag at 3, or unreplaced; what is no version is not repeated."""
-    notes = Notes()
-    found = profiles(database(retagged(tables("3.0.3"), tag)), tmp_path, notes)
+    found, notes = noted(database(retagged(tables("3.0.3"), tag)), tmp_path)
     assert found == profiles(database(tables("3.0.3")), tmp_path)
-    assert not list(notes)
+    assert not notes
 
 
 @pytest.mark.parametrize(
@@ -146,10 +136,8 @@ def test_columns_decide_and_not_the_tag(tag: str, tmp_path: Path) -> None:
 )
 def test_a_schema_that_lacks_a_column_is_refused_with_its_version(change: str, missing: str, tmp_path: Path) -> None:
     data = database(retagged(tables("4.1.0"), "4.2.0"), views=False, then=change.format(rocpd_made.SUFFIX))
-    with pytest.raises(InputError, match=missing) as error:
+    with pytest.raises(InputError, match=rf"^(?!.*lock)(?=.*schema 4\.2\.0).*{missing}"):
         profiles(data, tmp_path)
-    assert "schema 4.2.0" in str(error.value)
-    assert "lock" not in str(error.value)
 
 
 def test_compressed_texts_of_ranges_are_said_to_be_missing(tmp_path: Path) -> None:
@@ -159,11 +147,10 @@ def test_compressed_texts_of_ranges_are_said_to_be_missing(tmp_path: Path) -> No
     for row in made.rows["rocpd_event"]:
         row["extdata"] = b"\x04\x22\x4d\x18" + bytes(8)
     view = "DROP VIEW rocpd_event; CREATE VIEW rocpd_event AS SELECT id, lz4_decompress(extdata) FROM rocpd_event{}"
-    notes = Notes()
-    (profile,) = profiles(database(made, then=view.format(rocpd_made.SUFFIX)), tmp_path, notes)
+    (profile,), (note,) = noted(database(made, then=view.format(rocpd_made.SUFFIX)), tmp_path)
     assert len(profile.activities) == 8
     assert {made.text for made in profile.ranges} == {"roctxThreadRangeA"}
-    assert ["compressed" in note.kind for note in notes] == [True]
+    assert "compressed" in note
 
 
 def test_a_view_that_computes_is_refused_still(tmp_path: Path) -> None:
@@ -173,13 +160,5 @@ def test_a_view_that_computes_is_refused_still(tmp_path: Path) -> None:
         "DROP VIEW rocpd_kernel_dispatch; ALTER TABLE rocpd_kernel_dispatch_x RENAME TO hidden;"
         f" CREATE VIEW rocpd_kernel_dispatch_x AS {endless};"
     )
-    plain = database(tables("3.0.0"), suffix="_x", then=change)
     with pytest.raises(InputError, match="is computed"):
-        profiles(plain, tmp_path)
-
-
-def test_a_trace_of_each_schema_passes_its_checks(tmp_path: Path) -> None:
-    for version in VERSIONS:
-        path = tmp_path / f"{version}.db"
-        path.write_bytes(database(tables(version)))
-        assert convert(path, check=True).metadata["attribution"]["kernels"] == 7
+        profiles(database(tables("3.0.0"), suffix="_x", then=change), tmp_path)

@@ -1,181 +1,124 @@
-"""RPD databases: every operation as SQL has it, its launch by `rocpd_api_ops`, its grid in work-items."""
+"""RPD: operations, launches, grids, ranges and processes of its database, and of the Chrome JSON that it exports."""
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mio2trace.analysis import analyse
 from mio2trace.answer import report_of
+from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.rocm import rpd
 from mio2trace.source import Source
-from tests.rocm_files import activities, plain, read, samples, spans, sql, truth
+from tests import rocm_made
+from tests.rocm_files import activities, plain, read, read_made, samples, sql
 
-SAMPLE = "rocm/rpd_torch_matmul.rpd.gz"
-TWINS = ("alexnet-10it-graph", "resnet-immediate-2ranks", "resnet-train-miopen-2threads", "lenet-train-own-layers")
-
-
-def made(path: Path, api: str = "hipLaunchKernel", *, version: int = 2) -> Path:
-    """A small database of our own: two processes on two devices, a kernel, a copy and a range each."""
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        more = ", domain_id INTEGER, category_id INTEGER" if version == 3 else ""
-        connection.executescript(
-            "CREATE TABLE rocpd_string(id INTEGER, string TEXT);"
-            "CREATE TABLE rocpd_op(id INTEGER, gpuId INTEGER, queueId INTEGER, sequenceId INTEGER, start INTEGER,"
-            ' "end" INTEGER, description_id INTEGER, opType_id INTEGER);'
-            f"CREATE TABLE rocpd_api(id INTEGER, pid INTEGER, tid INTEGER, start INTEGER, end INTEGER,"
-            f" apiName_id INTEGER, args_id INTEGER{more});"
-            "CREATE TABLE rocpd_api_ops(id INTEGER, api_id INTEGER, op_id INTEGER);"
-            "CREATE TABLE rocpd_kernelapi(api_ptr_id INTEGER, stream TEXT, gridX INTEGER, gridY INTEGER, gridZ INTEGER,"
-            " workgroupX INTEGER, workgroupY INTEGER, workgroupZ INTEGER, groupSegmentSize INTEGER,"
-            " privateSegmentSize INTEGER, kernelName_id INTEGER);"
-        )
-        texts = ["", api, "UserMarker", "conv1 forward", "k.kd", "KernelExecution", "CopyHostToDevice", "hipMemcpy"]
-        texts += ["hip", "roctx", "Barrier"]
-        connection.executemany("INSERT INTO rocpd_string VALUES (?, ?)", enumerate(texts))
-        if version == 3:
-            connection.execute("CREATE TABLE rocpd_ustring(id INTEGER, string TEXT)")
-            connection.execute("INSERT INTO rocpd_ustring VALUES (3, 'conv1 forward, in full')")
-        first = (1 << 32) + 1
-        for number in range(2):
-            pid, at, base = 70 + number, 10**15 + 10_000 * number, first + 10 * number
-            calls = [
-                (base, pid, pid, at, at + 900, 2 if version == 2 else 1, 3, 9, 0),
-                (base + 1, pid, pid, at + 10, at + 50, 1, 0, 8, 0),
-                (base + 2, pid, pid, at + 60, at + 400, 7, 0, 8, 0),
-            ]
-            for call in calls:
-                row = call if version == 3 else call[:7]
-                connection.execute(f"INSERT INTO rocpd_api VALUES ({','.join('?' * len(row))})", row)
-            connection.execute("INSERT INTO rocpd_op VALUES (?, ?, 0, 0, ?, ?, 4, 5)", (base, number, at + 60, at + 99))
-            connection.execute(
-                "INSERT INTO rocpd_op VALUES (?, ?, 0, 0, ?, ?, 0, 6)", (base + 1, number, at + 110, at + 200)
-            )
-            connection.execute(
-                "INSERT INTO rocpd_op VALUES (?, ?, 0, 0, ?, ?, 0, 10)", (base + 2, number, at + 210, at + 211)
-            )
-            connection.execute("INSERT INTO rocpd_api_ops VALUES (1, ?, ?)", (base + 1, base))
-            connection.execute("INSERT INTO rocpd_api_ops VALUES (1, ?, ?)", (base + 2, base + 1))
-            connection.execute("INSERT INTO rocpd_kernelapi VALUES (?, '0', 8, 2, 1, 64, 1, 1, 512, 0, 4)", (base + 1,))
-        connection.commit()
-    return path
+AGAIN = """
+INSERT INTO rocpd_api SELECT id + (1 << 32), pid + 1, tid + 1, start + 9000, end + 9000, apiName_id, args_id
+ FROM rocpd_api;
+INSERT INTO rocpd_op SELECT id + (1 << 32), 1, queueId, 0, start + 9000, end + 9000, description_id, opType_id
+ FROM rocpd_op;
+INSERT INTO rocpd_api_ops SELECT 0, api_id + (1 << 32), op_id + (1 << 32) FROM rocpd_api_ops;
+INSERT INTO rocpd_string VALUES (99, 'Barrier');
+INSERT INTO rocpd_op SELECT id + 500, gpuId, 0, 0, end + 1, end + 2, 0, 99 FROM rocpd_op WHERE id % (1 << 32) = 1;
+"""
+"""A second process on a device of its own, with ids beyond 32 bits; a barrier of each."""
+VERSION_3 = """
+ALTER TABLE rocpd_api ADD domain_id; ALTER TABLE rocpd_api ADD category_id;
+INSERT INTO rocpd_string VALUES (98, 'roctx'); CREATE TABLE rocpd_ustring(id, string);
+UPDATE rocpd_api SET domain_id = 98, apiName_id = 98
+ WHERE apiName_id = (SELECT id FROM rocpd_string WHERE string = 'UserMarker');
+INSERT INTO rocpd_ustring SELECT id, string || ', in full' FROM rocpd_string WHERE string LIKE 'conv1%';
+"""
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("name", [SAMPLE, *(f"rocm-twins/{twin}/rpd/trace.rpd.gz" for twin in TWINS)])
+@pytest.mark.parametrize("name", ["rocm/rpd_torch_matmul.rpd.gz", "rocm-twins/alexnet-10it-graph/rpd/trace.rpd.gz"])
 def test_every_operation_is_there_once_with_its_exact_times(name: str, tmp_path: Path) -> None:
-    """Kernels and copies against SQL of the test's own, launches by its own join, over all processes of the file."""
+    """By its kind, against SQL of the test's own, over all processes of the file."""
     path = plain(samples() / name, tmp_path)
     profiles = read(path, rpd.DATABASE)
     with sql(path) as connection:
         rows = connection.execute(
             "SELECT o.id, o.start, o.end, x.api_id, t.string FROM rocpd_op o JOIN rocpd_string t ON t.id = o.opType_id"
-            " LEFT JOIN rocpd_api_ops x ON x.op_id = o.id"
+            " LEFT JOIN rocpd_api_ops x ON x.op_id = o.id ORDER BY o.id"
         ).fetchall()
         pids = {pid for (pid,) in connection.execute("SELECT DISTINCT pid FROM rocpd_api")}
     for kind, words in {"kernel": ("KernelExecution", "Task"), "copy": ("Copy",), "fill": ("Fill",)}.items():
-        ours = Counter((a.number, a.start_ns, a.end_ns, a.correlation) for a in activities(profiles, kind))
-        assert ours == Counter(row[:4] for row in rows if row[4].startswith(words))
-    assert {profile.processes[0].pid for profile in profiles} == pids
-    assert all(activity.call is not None and activity.call.start_ns for activity in activities(profiles))
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("twin", TWINS)
-def test_kernels_of_a_twin_are_those_of_its_truth(twin: str) -> None:
-    profiles = read(samples() / "rocm-twins" / twin / "rpd" / "trace.rpd.gz", rpd.DATABASE)
-    threads = {thread.tid for profile in profiles for thread in profile.threads}
-    assert threads
-    rows = [row for row in truth(twin) if "rpd" in row and row["tid"] in threads]  # of two ranks the file holds one
-    expected = {(row["rpd"], row["start"], row["end"]) for row in rows}
-    ours = {
-        (activity.number, activity.start_ns, activity.end_ns)
-        for profile in profiles
-        for activity in profile.activities
-        if activity.kind == "kernel" or (activity.number, activity.start_ns, activity.end_ns) in expected
-    }
-    assert ours == expected
-    named = {row["rpd"]: row["name"] for row in rows if not row["graph"]}
-    assert all(named[a.number] == a.name for a in activities(profiles) if a.number in named)
+        found = sorted((a.number, a.start_ns or 0, a.end_ns, a.correlation) for a in activities(profiles, kind))
+        assert found == [row[:4] for row in rows if row[4].startswith(words)]
+    assert {profile.process.pid for profile in profiles} == pids
 
 
 @pytest.mark.shared
 def test_ranges_have_the_text_of_the_marker() -> None:
-    (profile,) = read(samples() / "rocm-twins" / TWINS[2] / "rpd" / "trace.rpd.gz", rpd.DATABASE)
+    path = samples() / "rocm-twins/resnet-train-miopen-2threads/rpd/trace.rpd.gz"
+    (profile,) = read(path, rpd.DATABASE)
     assert any(made.text.startswith("s_api = miopenConvolutionForward | ") for made in profile.ranges)
     assert len({made.thread for made in profile.ranges}) == 2
 
 
 @pytest.mark.parametrize(
     ("api", "grid"),
-    [("hipLaunchKernel", (512, 2, 1)), ("hipExtModuleLaunchKernel", (8, 2, 1)), ("hipNewLaunch", None)],
+    [("hipLaunchKernel", (256, 2, 1)), ("hipExtModuleLaunchKernel", (4, 2, 1)), ("hipNewLaunch", None)],
 )
 def test_the_grid_is_in_work_items_where_the_call_is_known(
     api: str, grid: tuple[int, int, int] | None, tmp_path: Path
 ) -> None:
-    for profile in read(made(tmp_path / "a.rpd", api), rpd.DATABASE):
-        (kernel,) = activities([profile])
-        assert (kernel.grid, kernel.workgroup, kernel.name) == (grid, (64, 1, 1), "k")
+    one = rocm_made.run()
+    one.calls = [(api, *call[1:]) for call in one.calls]
+    (profile,), _ = read_made(tmp_path, rocm_made.rpd(one, "UPDATE rocpd_kernelapi SET gridY = 2"), rpd.DATABASE)
+    assert {(kernel.grid, kernel.workgroup) for kernel in activities([profile])} == {(grid, (64, 1, 1))}
+    (profile,), _ = read_made(tmp_path, rocm_made.rpd(one, "UPDATE rocpd_kernelapi SET gridX = 'x'"), rpd.DATABASE)
+    assert activities([profile])[0].grid is None
 
 
-@pytest.mark.parametrize("version", [2, 3])
-def test_each_process_is_a_profile(version: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("then", [AGAIN, AGAIN + VERSION_3], ids=["2", "3"])
+def test_each_process_is_a_profile(then: str, tmp_path: Path) -> None:
     """Ids beyond 32 bits, a barrier that is counted, ranges by name and by domain."""
-    notes = Notes()
-    profiles = read(made(tmp_path / "a.rpd", version=version), rpd.DATABASE, notes)
-    assert [profile.processes[0].pid for profile in profiles] == [70, 71]
+    profiles, noted = read_made(tmp_path, rocm_made.rpd(rocm_made.run(), then), rpd.DATABASE)
+    assert [profile.process.pid for profile in profiles] == [7, 8]
     for profile in profiles:
-        assert [activity.kind for activity in profile.activities] == ["kernel", "copy"]
-        assert [activity.call and activity.call.name for activity in profile.activities] == [
-            "hipLaunchKernel", "hipMemcpy",
+        assert [(activity.kind, activity.call and activity.call.name) for activity in profile.activities] == [
+            ("kernel", "hipLaunchKernel"), ("kernel", "hipLaunchKernel"), ("copy", "hipMemcpy"),
         ]  # fmt: skip
-        text = "conv1 forward" if version == 2 else "conv1 forward, in full"
-        assert [one.text for one in profile.ranges] == [text]
-    assert {note.kind: note.count for note in notes} == {"barrier of a queue: not drawn": 2}
+        text = "conv1 forward, in full" if then != AGAIN else "conv1 forward"
+        assert [one.text for one in profile.ranges] == [text, "s_api = miopenF | p =  | "]
+    assert noted == {"barrier of a queue: not drawn": 2}
 
 
 def test_ops_of_pytorch_are_operations_and_no_layers(tmp_path: Path) -> None:
     """RPD marks them as ranges like the user's, and has a row of its own for each."""
-    path = made(tmp_path / "made.rpd")
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE ext_autogradapi(api_ptr_id INTEGER, seq TEXT, op_id INTEGER, sizes TEXT)")
-        connection.execute("INSERT INTO ext_autogradapi VALUES (?, '', 1, '')", ((1 << 32) + 1,))
-        connection.execute("INSERT INTO ext_autogradapi VALUES ('x', NULL, 'y', 3)")
-        connection.commit()
-    one, other = (alignment for alignment in analyse([path]).run.alignments)
-    assert [made.kind for made in (*one.profile.ranges, *other.profile.ranges)] == ["operator", "range"]
-    assert [operation.api for operation in one.links.operations] == ["conv1 forward"]
-    assert not other.links.operations
-    assert ([*one.links.runs], [run.layer for run in other.links.runs]) == ([], ["conv1"])
-
-
-def test_rows_that_are_no_numbers_lose_themselves_alone(tmp_path: Path) -> None:
-    path = made(tmp_path / "a.rpd")
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("UPDATE rocpd_op SET start = 'soon' WHERE id = (SELECT min(id) FROM rocpd_op)")
-        connection.execute("UPDATE rocpd_api SET end = -1 WHERE id = (SELECT max(id) FROM rocpd_api)")
-        connection.execute("UPDATE rocpd_kernelapi SET gridX = 'wide'")
-        connection.commit()
-    notes = Notes()
-    profiles = read(path, rpd.DATABASE, notes)
-    assert spans(profiles) == Counter({(10**15 + 10_060, 10**15 + 10_099): 1})
-    assert activities(profiles)[0].grid is None
-    assert sum(note.count for note in notes if note.problem) == 2
+    path = tmp_path / "made.rpd"
+    more = "CREATE TABLE ext_autogradapi(api_ptr_id INTEGER, seq TEXT, op_id INTEGER, sizes TEXT);"
+    more += "INSERT INTO ext_autogradapi VALUES (1001, '', 1, ''), ('x', NULL, 'y', 3)"
+    path.write_bytes(rocm_made.rpd(rocm_made.run(), AGAIN + more))
+    one, other = analyse([path]).run.alignments
+    kinds = [[made.kind for made in alignment.profile.ranges] for alignment in (one, other)]
+    assert kinds == [["operator", "range"], ["range", "range"]]
+    assert [operation.api for operation in one.links.operations][:1] == ["conv1 forward"]
+    assert "conv1 forward" not in [operation.api for operation in other.links.operations]
+    assert ([run.layer for run in one.links.runs], [run.layer for run in other.links.runs]) == ([], ["conv1"])
 
 
 def test_a_database_without_its_tables_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "a.rpd"
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE rocpd_api_ops(id, api_id, op_id)")
-    source = Source(str(path), 0, Notes())
-    with pytest.raises(InputError, match=r"a\.rpd: no rocpd_api; expected an RPD database"):
+    with of(path) as source, pytest.raises(InputError, match=r"a\.rpd: no rocpd_api; expected an RPD database"):
         rpd.DATABASE.read(source, ReadOptions(), Notes())
+
+
+@contextlib.contextmanager
+def of(path: Path) -> Iterator[Source]:
+    source = Source(str(path), 0, Notes())
+    yield source
     source.close()
 
 
@@ -189,3 +132,75 @@ def test_replays_without_names_are_said() -> None:
         (nameless,) = [one for one in section.findings if one.rule.id == "nameless"]
         said = nameless.found.number
         assert "9 graph launches ran 190.1 ms of kernels without names, 41.5 % of all kernel time" in said
+
+
+# -- Chrome JSON: whole microseconds, launches by arrows
+
+HEAD = '[ {}\n,{"name": "process_name", "ph": "M", "pid":"2","args":{"name":"GPU2"}}\n'
+
+
+def row(pid: int, tid: int, name: str, ts: object, dur: object, desc: str = "") -> str:
+    told = f'"pid":"{pid}","tid":"{tid}","name":"{name}","ts":"{ts}","dur":"{dur}","ph":"X"'
+    return f',{{{told},"args":{{"desc":"{desc}"}}}}\n'
+
+
+def arrow(key: int, begin: tuple[int, int, int], end: tuple[int, int, int]) -> str:
+    return "".join(
+        f',{{"pid":"{pid}","tid":"{tid}","cat":"api_op","name":"api_op","ts":"{ts}","id":"{key}","ph":"{ph}"}}\n'
+        for ph, (pid, tid, ts) in (("s", begin), ("f", end))
+    )
+
+
+def kernel(name: str, ts: int) -> str:
+    return row(2, 0, name, ts, 4, "KernelExecution")
+
+
+@pytest.mark.shared
+def test_launches_are_those_of_the_database() -> None:
+    """The call of each operation, by name and time, as ``rocpd_api_ops`` of the same run has it."""
+    (exported,) = read(samples() / "rocm" / "rpd_export_matmul.json", rpd.JSON)
+    (original,) = read(samples() / "rocm" / "rpd_torch_matmul.rpd.gz", rpd.DATABASE)
+
+    def launches(profile: Profile) -> list[tuple[str, int, str, int]]:
+        return sorted(
+            (a.name, (a.start_ns or 0) // 1000, a.call.name, (a.call.start_ns or 0) // 1000)
+            for a in profile.activities
+            if a.call is not None
+        )
+
+    assert launches(exported) == launches(original)
+    assert len(launches(exported)) == 85
+    assert exported.clocks[0].resolution_ns == 1000
+
+
+def test_ranges_marks_and_frames(tmp_path: Path) -> None:
+    """What describes itself is a range; frames on the device and graphs as a whole repeat others."""
+    text = HEAD + row(7, 7, "conv1", 10, 50, "conv1") + row(7, 7, "hipLaunchKernel", 20, 5)
+    text += ',{"pid":"7","tid":"7","name":"here","ts":"12","ph":"i","s":"p","args":{"desc":"here"}}\n'
+    text += kernel('k<"a", 1>.kd', 30) + row(2, 0, "conv1", 29, 5, "UserMarker frame: 1 ops")
+    text += ',{"pid":"2","tid":"0","name":"Graph 1","ts":"30","dur":"9","ph":"X","args":{"kernels":"3"}}\n'
+    (profile,), _ = read_made(tmp_path, text + arrow(1, (7, 7, 23), (2, 0, 30)) + "]\n", rpd.JSON)
+    assert [(made.kind, made.text) for made in profile.ranges] == [("range", "conv1"), ("mark", "here")]
+    assert [(one.name, one.call and one.call.name) for one in profile.activities] == [('k<"a", 1>', "hipLaunchKernel")]
+
+
+@pytest.mark.parametrize("before", ["", '{"traceEvents": '])
+def test_both_forms_are_read_and_what_was_cut_off_up_to_there(before: str, tmp_path: Path) -> None:
+    text = before + HEAD + row(7, 7, "hipLaunchKernel", 20, 5) + kernel("k", 30)
+    (profile,), noted = read_made(tmp_path, text + ',{"pid":"2","tid":"0","na', rpd.JSON)
+    assert [activity.name for activity in profile.activities] == ["k"]
+    assert "file cut off: read up to there" in noted
+
+
+def test_each_process_of_the_json_is_a_profile(tmp_path: Path) -> None:
+    text = HEAD + row(7, 7, "hipLaunchKernel", 20, 5) + row(8, 8, "hipLaunchKernel", 40, 5)
+    text += kernel("k7", 30) + kernel("k8", 50) + arrow(1, (7, 7, 23), (2, 0, 30)) + arrow(2, (8, 8, 43), (2, 0, 50))
+    profiles, _ = read_made(tmp_path, text + "]\n", rpd.JSON)
+    assert [(profile.process.pid, profile.activities[0].name) for profile in profiles] == [(7, "k7"), (8, "k8")]
+
+
+def test_a_file_without_events_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('[ {},{"name": ')
+    with of(path) as source, pytest.raises(InputError, match=r"a\.json: .*expected the trace of a profiler"):
+        rpd.JSON.read(source, ReadOptions(), Notes())

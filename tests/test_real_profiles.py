@@ -1,0 +1,136 @@
+"""Real files of all profilers: each row is that of another reading, and all forms of one run tell its truth."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from mio2trace.model.profile import Call
+from mio2trace.notes import Notes
+from mio2trace.readers.base import Reader
+from mio2trace.readers.rocm import rocpd, rpd, v1, v3_csv, v3_json
+from tests.headlines import PATTERNS
+from tests.raw_profiles import Row, load
+from tests.rocm_files import activities, read, samples, truth
+
+FILES = sorted(
+    str(path.relative_to(samples()))
+    for pattern in PATTERNS
+    for path in samples().glob(pattern)
+    if not path.match("rocm/graphs/*") and not path.match("*_trace_truncated.csv")  # large; its last line is none
+)
+TWINS = (
+    "alexnet-10it-graph", "alexnet-level6-none", "lenet-cmdonly-kernel-trace", "lenet-train-own-layers",
+    "resnet-immediate-2ranks", "resnet-train-miopen-2threads",
+)  # fmt: skip
+SAME_IDS: dict[str, Reader] = {
+    "rocpd/[0-9]*.db.gz": rocpd, "rocprofv3-csv/*_kernel_trace.csv": v3_csv, "rocprofv3-json/*.json.gz": v3_json,
+}  # fmt: skip
+OTHER_IDS: dict[str, tuple[Reader, str]] = {
+    "rocprof-v1/**/results.csv": (v1.TABLE, "v1"),
+    "rocprof-v1/**/results.json.gz": (v1.JSON, ""),
+    "rocprof-v1/**/results.db.gz": (v1.DATABASE, ""),
+    "rpd/*.rpd.gz": (rpd.DATABASE, "rpd"),
+}
+"""With the name that truth has for the number of a kernel."""
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", FILES)
+def test_each_row_is_read_as_the_file_states_it(name: str) -> None:
+    """Kernels and copies with the calls that made them, all calls, all ranges: once, exact to the nanosecond."""
+    raw, notes = load(samples() / name), Notes()
+    profiles = read(samples() / name, None, notes, every_call=True)
+    text = getattr(raw, "text", {})
+    zero = text.get("baseTimeNanoseconds", 0) if "kineto" in name else 0
+    calls = raw.call_of()
+
+    def times(row: Row | None) -> tuple[int, int] | None:
+        return row and (zero + row.start, zero + row.end)
+
+    def of_call(call: Call | None) -> tuple[int | None, int | None] | None:
+        return None if call is None or call.start_ns is None else (call.start_ns, call.end_ns)
+
+    commands = [activity for profile in profiles for activity in profile.activities]
+    assert Counter((a.kind == "kernel", (a.start_ns, a.end_ns), of_call(a.call)) for a in commands) == Counter(
+        (row.kind == "kernel", times(row), times(calls.get(row.link)))
+        for row in raw.rows
+        if row.kind in ("kernel", "copy")
+    )
+    made = {id(call): call for profile in profiles for call in profile.other_calls}
+    made |= {id(a.call): a.call for a in commands if a.call is not None and a.call.start_ns is not None}
+    assert Counter((call.name, of_call(call)) for call in made.values()) == Counter(
+        (row.name, times(row)) for row in raw.rows if row.kind == "call"
+    )
+    ranges = [one for profile in profiles for one in profile.ranges if one.kind in ("range", "annotation")]
+    assert Counter((one.start_ns, one.end_ns) for one in ranges) == Counter(
+        times(row)
+        for row in raw.rows
+        if row.kind == "range" and row.start < row.end  # the others are marks
+    )
+    if "kineto" in name:
+        lost = 757 if "resnet_train_ddp" in name else 0
+        assert [note.count for note in notes if "launch was not recorded" in note.kind] == [lost] * bool(lost)
+    assert not notes.problems or "rocprofv3_doc_" in name  # whose ranges are cut off
+
+
+def kernels(twin: str, pattern: str, reader: Reader) -> list[Any]:
+    """Of each kernel all that a form may tell of it; first its start and end."""
+    return sorted(
+        (
+            a.start_ns, a.end_ns, a.correlation, a.number, a.name, a.grid, a.workgroup, profile.threads[a.thread].tid,
+            a.call and (a.call.name, a.call.start_ns or 0, a.call.end_ns or 0), a.resources and a.resources.vgprs,
+        )
+        for path in sorted((samples() / "rocm-twins" / twin).glob(pattern))
+        for profile in read(path, reader)
+        for a in activities([profile])
+    )  # fmt: skip
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("twin", TWINS)
+def test_all_forms_of_a_run_tell_its_truth(twin: str) -> None:
+    """Those of rocprofv3 the same of each kernel; those of older tools its times, its call and their own number."""
+    first, *others = (kernels(twin, pattern, reader) for pattern, reader in SAME_IDS.items())
+    assert others == [first, first]
+    rows = truth(twin)
+    named = sorted(
+        (row["start"], row["end"], row["correlation_id"], row["dispatch_id"], row["name"].removesuffix(".kd"))
+        for row in rows
+    )
+    assert [row[:5] for row in first] == named
+    calls = {row[:2]: row[8] for row in first}
+    for pattern, (reader, number) in OTHER_IDS.items():
+        found = kernels(twin, pattern, reader)
+        assert found or not sorted((samples() / "rocm-twins" / twin).glob(pattern)), pattern
+        if reader is v1.TABLE:
+            assert {row[:2] for row in found} in (set(), set(calls))
+        else:
+            assert {row[:2]: row[8] for row in found}.items() <= calls.items(), pattern
+        if number:
+            numbers = {(row["start"], row["end"]): row[number] for row in rows if number in row}
+            assert [row[3] for row in found] == [numbers[row[:2]] for row in found]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    "path", sorted(samples().glob("rocm-twins/*/kineto/*.json.gz")), ids=lambda path: path.parts[-3]
+)
+def test_kernels_of_a_twin_have_their_true_times_on_the_unix_clock(path: Any) -> None:
+    """Truth tells them in ns of another clock, and how far that one is from Unix time."""
+    told = json.loads((path.parents[1] / "truth.json").read_bytes())
+    rank = int(path.name[4])
+    offset = told["clock"]["unix_minus_profile_ns"]
+    expected = Counter(
+        (kernel["start"] + offset, kernel["end"] + offset)
+        for kernel in told["kernels"]
+        if kernel.get("kineto") is not None and kernel["rank"] == rank
+    )
+    (profile,) = read(path)
+    assert Counter((a.start_ns, a.end_ns) for a in activities([profile])) == expected
+    assert expected
+    assert [clock.kind for clock in profile.clocks] == ["unix"]
+    assert [process.pid for process in profile.processes] == [told["processes"][rank]["pid"]]
