@@ -49,7 +49,7 @@ def test_each_row_is_read_as_the_file_states_it(name: str) -> None:
     calls = raw.call_of()
 
     def times(row: Row | None) -> tuple[int, int] | None:
-        return row and (zero + row.start, zero + row.end)
+        return None if row is None else (zero + row.start, zero + row.end)
 
     def of_call(call: Call | None) -> tuple[int | None, int | None] | None:
         return None if call is None or call.start_ns is None else (call.start_ns, call.end_ns)

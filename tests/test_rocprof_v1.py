@@ -229,8 +229,8 @@ def test_the_json_of_rocm_5_has_the_same_launches(tmp_path: Path) -> None:
         more = {} if row == 70 else {"dev-id": 0, "proc-id": 70}
         times = 5_000_000 + 1000 * begin, 5_000_000 + 1000 * end
         events.append(event(section, row, name, *times, ago=5_000_000, pid=section, tid=row, **more))
-    for key, (at, *end) in enumerate(((8, 1, 0, 8), (30, 6, 1, 33), (65, 6, 0, 65))):
-        events.append(arrow(key, (2, 70, at), (end[0], end[1], end[2])))
+    for key, (at, to) in enumerate(((8, (1, 0, 8)), (30, (6, 1, 33)), (65, (6, 0, 65)))):
+        events.append(arrow(key, (2, 70, at), to))
     (profile,), _ = read_made(tmp_path, trace(events), v1.JSON)
     check_rocm_5(profile)
 

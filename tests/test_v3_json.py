@@ -133,11 +133,11 @@ def test_each_element_is_a_profile(tmp_path: Path) -> None:
     assert [profile.processes[0].pid for profile in profiles] == [7, 8]
 
 
-@pytest.mark.parametrize(
-    "broken",
-    ["x", {"start_timestamp": 1}, {"dispatch_info": 5}, None, {"correlation_id": "c"}]
-    + [{"start_timestamp": time, "end_timestamp": 10**16} for time in ("10", 1.5, [], True)],
-)
+TIMES: list[Any] = ["10", 1.5, [], True]
+BROKEN: list[Any] = ["x", {"start_timestamp": 1}, {"dispatch_info": 5}, None, {"correlation_id": "c"}]
+
+
+@pytest.mark.parametrize("broken", [*BROKEN, *({"start_timestamp": time, "end_timestamp": 10**16} for time in TIMES)])
 def test_a_row_of_another_form_is_lost_alone(broken: Any, tmp_path: Path) -> None:
     rows = made()["buffer_records"]["kernel_dispatch"]
     if isinstance(broken, dict) and len(broken) + ("correlation_id" in broken) == 2:
