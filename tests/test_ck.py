@@ -24,7 +24,7 @@ NONE_GOOD = "no repetition with data says that it succeeded: took the first with
 
 
 def entry(index: int = 0, direction: str = "forward", label: str = "00: conv1", **fields: Any) -> dict[str, Any]:
-    common = {"direction": direction, "index": index, "label": label, "time_ms": 0.5, "time_s": 0.0005}
+    common = {"direction": direction, "index": index, "label": label, "time_ms": 0.5}
     return common | {"timestamp": "1103 15:39:29.318205"} | fields
 
 
@@ -45,8 +45,7 @@ def read_json(folder: Path, value: Any, notes: Notes | None = None, repetition: 
 
 
 def the_log(records: Records) -> FrameworkLog:
-    (log,) = [record for record in records if isinstance(record, FrameworkLog)]
-    return log
+    return next(record for record in records if isinstance(record, FrameworkLog))
 
 
 def record(*runs: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -74,12 +73,10 @@ def test_layers_are_read_wherever_they_stand(tmp_path: Path, value: Any) -> None
     """Direction, index, name, time and stamp."""
     stamp = LocalTime(0, 11, 3, ((15 * 60 + 39) * 60 + 29) * 10**9 + 318_205_000)
     notes = Notes()
-    log = the_log(read_json(tmp_path, value, notes))
-    assert [(item.index, item.layer, item.direction, item.printed_ns, item.stamp) for item in log.layers] == [
-        (0, "conv1", "forward", 500_000, stamp),
-        (0, "conv1", "backward", 500_000, stamp),
-        (1, "ip1", "forward", 500_000, stamp),
-    ]
+    layers = the_log(read_json(tmp_path, value, notes)).layers
+    assert {(item.printed_ns, item.stamp) for item in layers} == {(500_000, stamp)}
+    named = [(item.index, item.layer, item.direction) for item in layers]
+    assert named == [(0, "conv1", "forward"), (0, "conv1", "backward"), (1, "ip1", "forward")]
     assert not notes.problems
 
 
@@ -90,18 +87,17 @@ def test_a_record_may_hold_profile_layers_and_facts_of_one_run(tmp_path: Path) -
         features={"platform": {"gpu": {"name": "Mali-T860\0"}}},
     )
     records = read_json(tmp_path, value)
-    (profile,) = [found for found in records if isinstance(found, Profile)]
+    profile = next(found for found in records if isinstance(found, Profile))
     assert plain(profile) == plain(read(as_json(small())))
     log = the_log(records)
     assert (log.average_forward_ns, log.average_backward_ns, log.iterations) == (6_500_000, 0, 2)
     assert log.device_name == "Mali-T860"
 
 
-@pytest.mark.parametrize("value", ["", None, "x", [], 0, -1, "1e3", 10**30])
+@pytest.mark.parametrize("value", ["", None, "x", [], 0, -1, "1e3"])
 def test_iterations_that_are_no_number_are_unknown(tmp_path: Path, value: Any) -> None:
     """CK keeps what was in the environment."""
-    found = the_log(read_json(tmp_path, run(REAL_ENV_CK_CAFFE_ITERATIONS=value))).iterations
-    assert found in (None, 10**30)
+    assert the_log(read_json(tmp_path, run(REAL_ENV_CK_CAFFE_ITERATIONS=value))).iterations is None
 
 
 @pytest.mark.parametrize(
@@ -129,33 +125,25 @@ def test_the_repetition_taken_is_the_first_good_one_or_the_one_asked_for(
     assert list(kinds(notes)) == said
 
 
-@pytest.mark.parametrize("stamp", ["0101 00:00:00.000000", "", "1303 15:39:29.318205", "1103 15:39", "0230 01:01:01"])
-def test_a_stamp_that_is_none_is_no_stamp(tmp_path: Path, stamp: str) -> None:
+def test_a_stamp_that_is_none_is_no_stamp(tmp_path: Path) -> None:
     """CK's placeholder is not the first of January."""
-    assert the_log(read_json(tmp_path, [entry(timestamp=stamp)])).layers[0].stamp is None
+    stamps = ["0101 00:00:00.000000", "", "1303 15:39:29.318205", "1103 15:39", "0230 01:01:01"]
+    log = the_log(read_json(tmp_path, [entry(timestamp=stamp) for stamp in stamps]))
+    assert [layer.stamp for layer in log.layers] == [None] * len(stamps)
 
 
-@pytest.mark.parametrize(
-    ("label", "name"),
-    [
-        ("151: prob", "prob"),
-        ("01: conv1 + relu1", "conv1 + relu1"),
-        ("00: a: b", "a: b"),
-        ("conv1", "conv1"),
-        ("", "layer 0"),
-    ],
-)
-def test_a_label_gives_the_name(tmp_path: Path, label: str, name: str) -> None:
+def test_a_label_gives_the_name(tmp_path: Path) -> None:
     """Blanks and signs as TensorRT's layers have them; never nothing."""
-    assert the_log(read_json(tmp_path, [entry(label=label)])).layers[0].layer == name
+    labels = ("151: prob", "01: conv1 + relu1", "00: a: b", "conv1", "")
+    log = the_log(read_json(tmp_path, [entry(label=label) for label in labels]))
+    assert [one.layer for one in log.layers] == ["prob", "conv1 + relu1", "a: b", "conv1", "layer 0"]
 
 
 @pytest.mark.parametrize(
     "bad",
     [
-        {"time_ms": -1}, {"time_ms": 1e13}, {"time_ms": 10**400}, {"time_ms": "1"}, {"time_ms": None},
-        {"index": -1}, {"index": 10**9},
-        {"index": "x"}, {"direction": "sideways"}, {"label": 5},
+        {"time_ms": -1}, {"time_ms": 1e13}, {"time_ms": 10**400}, {"time_ms": "1"}, {"time_ms": None}, {"label": 5},
+        {"index": -1}, {"index": 10**9}, {"index": "x"}, {"direction": "sideways"},
     ],
 )  # fmt: skip
 def test_error_one_bad_layer_entry_is_lost_alone(tmp_path: Path, bad: dict[str, Any]) -> None:
@@ -195,8 +183,7 @@ def test_error_a_record_without_data_is_refused_in_one_line(
 
 def test_kernel_times_without_a_time_line_are_said_not_to_be_drawn(tmp_path: Path) -> None:
     """Programs of a newer CK store sums only."""
-    notes = Notes()
-    read_json(tmp_path, run(execution_time_list_opencl=[{"kernel_name": "k", "kernel_time": 5}]), notes)
+    read_json(tmp_path, run(execution_time_list_opencl=[{"kernel_name": "k", "kernel_time": 5}]), notes := Notes())
     assert list(kinds(notes)) == ["kernel times without a time line (execution_time_list_opencl) not drawn"]
 
 
@@ -214,22 +201,16 @@ def repository(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("below", "tags", "taken", "several"),
-    [
-        ("", (), "alex/ckp-1111111111111111", True),
-        ("", ("a",), "alex/ckp-1111111111111111", True),
-        ("", ("gpu",), "squeeze/ckp-3333333333333333", False),
-        ("", ("gpu", "a"), "squeeze/ckp-3333333333333333", False),
-        ("experiment", ("cpu",), "alex/ckp-1111111111111111", True),
-        ("experiment/squeeze", (), "squeeze/ckp-3333333333333333", False),
-    ],
-)
+    ("below", "tags", "several"),
+    [("", (), True), ("", ("a",), True), ("", ("gpu",), False), ("", ("gpu", "a"), False),
+     ("experiment", ("cpu",), True), ("experiment/squeeze", (), False)],
+)  # fmt: skip
 def test_a_directory_gives_one_point_and_says_which(
-    repository: Path, below: str, tags: tuple[str, ...], taken: str, several: bool
+    repository: Path, below: str, tags: tuple[str, ...], several: bool
 ) -> None:
     """A repository, a module's folder or an entry; tags choose as `ck search` does."""
-    notes = Notes()
-    path = ck.locate(str(repository / below), tags, notes)
+    taken = f"alex/ckp-{16 * '1'}" if several else f"squeeze/ckp-{16 * '3'}"
+    path = ck.locate(str(repository / below), tags, notes := Notes())
     assert path == str(repository / "experiment" / f"{taken}.0001.json")
     (note,) = list(notes)
     assert taken in note.places[0]
@@ -260,12 +241,8 @@ def test_error_directories_without_a_point_are_refused(repository: Path) -> None
 
 def all_samples() -> list[str]:
     samples = shared_folder() / "samples"
-    return sorted(
-        str(path.relative_to(samples))
-        for part in ("ck", "dvdt")
-        for path in (samples / part).rglob("*")
-        if path.is_file()
-    )
+    paths = [path for part in ("ck", "dvdt") for path in (samples / part).rglob("*") if path.is_file()]
+    return sorted(str(path.relative_to(samples)) for path in paths)
 
 
 @pytest.mark.shared

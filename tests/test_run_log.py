@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +20,7 @@ from tests.small_runs import Program, as_json, as_text, benchmark, kinds, plain,
 
 CALLS, LOG = benchmark()
 BLOCK = b"[dv/dt] <<\n" + as_json(small()) + b"\n[dv/dt] >>\n"
+EMPTIED = "empty dv/dt block of a child process: skipped"
 EMPTY = b"[dv/dt] <<\n[]\n[dv/dt] >>\n"
 
 
@@ -46,16 +46,19 @@ def the_log(records: Records) -> FrameworkLog:
     return found
 
 
+def check(records: Records) -> None:
+    """They are the small profile and the log of the benchmark."""
+    assert plain(the_profile(records)) == plain(read(as_json(small())))
+    assert the_log(records).events[0].kind == "forward begins"
+    assert len(the_log(records).layers) == 4
+
+
 def test_array_blocks_are_taken_one_by_one(tmp_path: Path) -> None:
     """Every process that runs with the profiler prints one; those without a call are counted only."""
     notes = Notes()
     records = read_text(tmp_path, b"hello\n" + EMPTY * 3 + BLOCK + EMPTY + LOG.encode(), notes)
-    assert plain(the_profile(records)) == plain(read(as_json(small())))
-    assert len(the_log(records).layers) == 4
-    assert kinds(notes) == {
-        "empty dv/dt block of a child process: skipped": 4,
-        "line of other programs: skipped": 1,
-    }
+    check(records)
+    assert kinds(notes) == {EMPTIED: 4, "line of other programs: skipped": 1}
     assert not notes.problems
 
 
@@ -64,13 +67,9 @@ def test_what_is_glued_to_a_marker_is_not_lost(tmp_path: Path) -> None:
     first, _, rest = LOG.partition("\n")
     for opened in (b"[dv/dt] <<\n", b"[dv/dt] << "):
         for closed in (b"\n[dv/dt] >>", b"[dv/dt] >>"):
-            text = first.encode() + opened + as_json(small()) + closed + EMPTY + BLOCK[:0] + rest.encode()
-            notes = Notes()
-            records = read_text(tmp_path, text, notes)
-            assert plain(the_profile(records)) == plain(read(as_json(small())))
-            assert the_log(records).events[0].kind == "forward begins"
-            assert len(the_log(records).layers) == 4
-            assert kinds(notes) == {"empty dv/dt block of a child process: skipped": 1}
+            text = first.encode() + opened + as_json(small()) + closed + EMPTY + rest.encode()
+            check(read_text(tmp_path, text, notes := Notes()))
+            assert kinds(notes) == {EMPTIED: 1}
 
 
 def test_a_block_that_is_not_closed_is_read_and_said_to_be_cut(tmp_path: Path) -> None:
@@ -119,19 +118,14 @@ def buffered(size: int, stdout: bytes, lines: list[bytes]) -> bytes:
 @settings(deadline=None, max_examples=60)
 @given(st.integers(200, 5000))
 def test_a_line_that_another_stream_cut_in_two_is_put_together(size: int) -> None:
-    """Standard output to a file or a pipe comes in blocks that end anywhere: no call and no log line is lost.
-
-    The order of the file is then not that of the run.
-    """
+    """No call and no log line is lost; the order of the file is then not that of the run."""
     run = Program()
     run.kernel("k", "0x60")
     for number in range(12):
         run.argument("0x60", 0, f"{number:02x}000000")
         run.enqueue("k", "0x60")
-    stdout = as_text(run.calls)
-    lines = [line.encode() for line in LOG.splitlines(keepends=True)]
-    text = buffered(size, stdout, lines)
-    notes = Notes()
+    stdout, notes = as_text(run.calls), Notes()
+    text = buffered(size, stdout, LOG.encode().splitlines(keepends=True))
     log = run_log._Log(_NoSource(), ReadOptions(), notes)  # type: ignore[arg-type]
     numbered = run_log._Numbered(iter(text.splitlines(keepends=True)), Notes())
     for line in numbered:
@@ -220,8 +214,8 @@ def test_a_real_log_is_the_same_when_its_output_was_buffered(
     notes = Notes()
     found = read_text(tmp_path, bytes(out + held), notes)
     assert plain(the_profile(found)) == plain(the_profile(whole))
-    events = [(event.kind, event.stamp) for event in the_log(whole).events]
-    assert [(event.kind, event.stamp) for event in the_log(found).events] == events
+    events = [[(event.kind, event.stamp) for event in the_log(one).events] for one in (whole, found)]
+    assert events[0] == events[1]
     assert not the_profile(found).interleaved
     assert not notes.problems
 
@@ -238,45 +232,41 @@ def test_a_log_that_begins_with_a_performance_record_is_a_log(tmp_path: Path, fi
     records = read_text(tmp_path, f"{first}\nMIOpen(HIP): Info [Handle] stream: 0, device_id: 0\n".encode())
     (found,) = records
     assert isinstance(found, MiopenLog)
-    assert found.count("line performance") == 1
-    assert found.count("level ") == 1
+    assert (found.count("line performance"), found.count("level ")) == (1, 1)
 
 
 @pytest.mark.parametrize("text", ['{\n  "solution": 1}', '{"solutions":[]}', '{"solution": null}', '{"a":1}'])
 def test_error_other_json_is_no_log(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "anything"
-    path.write_text(text)
-    source = Source(str(path), 0, Notes())
     with pytest.raises(InputError, match="JSON"):
-        detect(source)
-    source.close()
+        read_text(tmp_path, text.encode())
 
 
-def kernels(count: int) -> list[dict[str, Any]]:
+CONV1 = b"I1120 10:46:48.020552  2155 caffe.cpp:465] conv1\tforward: 1 ms.\n"
+
+
+def kernels(count: int) -> bytes:
     run = Program()
     for _ in range(count):
         run.enqueue("k", "0x60")
-    return run.calls
+    return as_json(run.calls, indent=None)
 
 
 def test_a_line_longer_than_any_of_the_log_is_counted_and_passed_over(tmp_path: Path) -> None:
     """Calls in JSON may stand in one long line; what Caffe and MIOpen print never does."""
-    known = b"I1120 10:46:48.020552  2155 caffe.cpp:465] conv1\tforward: 1 ms.\n"
-    too_long = known[:-1] + b"x" * run_log.LONGEST_LOG_LINE + b"\n"
-    calls = as_json(kernels(400), indent=None)
+    too_long = CONV1[:-1] + b"x" * run_log.LONGEST_LOG_LINE + b"\n"
+    calls = kernels(400)
     assert len(calls) > run_log.LONGEST_LOG_LINE
-    notes = Notes()
-    records = read_text(tmp_path, known + too_long + known + b"[dv/dt] << " + calls + b" [dv/dt] >>\n", notes)
+    text = CONV1 + too_long + CONV1 + b"[dv/dt] << " + calls + b" [dv/dt] >>\n"
+    records = read_text(tmp_path, text, notes := Notes())
     assert len(the_profile(records).activities) == 400
-    assert [len(one.layers) for one in records if isinstance(one, FrameworkLog)] == [2]
-    assert "line of the log longer than 64 KiB: skipped" in {note.kind: note.count for note in notes}
+    assert len(the_log(records).layers) == 2
+    assert "line of the log longer than 64 KiB: skipped" in kinds(notes)
 
 
 def test_many_arrays_on_one_line_are_each_read(tmp_path: Path) -> None:
     """Also with text between them, and when the last goes on in the next line."""
-    known = b"I1120 10:46:48.020552  2155 caffe.cpp:465] conv1\tforward: 1 ms.\n"
-    calls = as_json(kernels(2), indent=None)
+    calls = kernels(2)
     whole = b"[dv/dt] << " + calls + b" [dv/dt] >>"
     last = b"[dv/dt] << " + calls[:50] + b"\n" + calls[50:] + b"[dv/dt] >>\n"
-    records = read_text(tmp_path, known + whole + b" x " + whole + last)
+    records = read_text(tmp_path, CONV1 + whole + b" x " + whole + last)
     assert [len(one.activities) for one in records if isinstance(one, Profile)] == [2, 2, 2]
