@@ -64,45 +64,40 @@ def mio2trace(*arguments: object) -> Result:
 
 @pytest.mark.shared
 @pytest.mark.parametrize("name", DATABASES)
-def test_every_key_of_the_samples_is_printed_back(name: str) -> None:
-    """Through the problem that it was decoded into; sizes follow from each other but for one key that is known."""
-    keys = [line.partition("=")[0] for line in side(name).read_text().splitlines() if line]
-    assert keys
-    for key in keys:
-        problem = find_db_key(key)
-        assert problem is not None
-        assert problem.database_key() == key
-        assert (problem.expected_output() == problem.y) == (key != MISFIT)
-        if key.partition("_")[0].endswith(("-B", "-W")):  # the first field is dy's
-            assert problem.y[1] == int(key.partition("-")[0])
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("name", DATABASES)
-def test_every_solver_of_the_samples_has_its_numbers(name: str) -> None:
-    """Against a plain split of each line: solver, time, workspace of both forms; names only of a perf-db."""
+def test_every_key_and_every_solver_of_the_samples_has_its_numbers(name: str) -> None:
+    """Keys are printed back; time and workspace of both forms as a plain split has them; names only of a perf-db."""
     table = table_of(side(name), databases.TEXT)
     assert isinstance(table, SolverTable)
     assert not table.skipped
     expected = {}
     for line in side(name).read_text().splitlines():
         key, _, rest = line.partition("=")
+        problem = printed_back(key)
+        assert (problem.expected_output() == problem.y) == (key != MISFIT)
+        if key.partition("_")[0].endswith(("-B", "-W")):  # the first field is dy's
+            assert problem.y[1] == int(key.partition("-")[0])
         items: list[tuple[str, float | None, int]] = []
         for item in rest.split(";"):
             first, _, values = item.partition(":")
             parts = values.split(",")
             if table.kind == "perf-db":
                 items.append((first, None, 0))
-            elif len(parts) == 5:
-                items.append((parts[0], float(parts[1]), int(parts[2])))
             else:
-                items.append((first, float(parts[0]), int(parts[1])))
+                solver, ms, size = parts[:3] if len(parts) == 5 else (first, *parts[:2])
+                items.append((solver, float(ms), int(size)))
         expected[key] = items
-    ours = {
+    assert expected
+    assert expected == {
         record.key: [(one.solver, one.time_ms, one.workspace_bytes) for one in record.solvers]
         for record in table.records
     }
-    assert ours == expected
+
+
+def printed_back(key: str) -> ConvProblem:
+    problem = find_db_key(key)
+    assert problem is not None
+    assert problem.database_key() == key
+    return problem
 
 
 KEYS = (
@@ -116,26 +111,21 @@ KEYS = (
 
 @pytest.mark.parametrize("key", KEYS)
 def test_a_key_is_printed_back(key: str) -> None:
-    problem = find_db_key(key)
-    assert problem is not None
-    assert problem.database_key() == key
+    printed_back(key)
 
 
 @pytest.mark.shared
 def test_problems_of_an_sqlite_perf_db_are_its_rows() -> None:
     """Each key decodes into the columns of its row, read with sqlite3; solvers and parameters are the file's."""
     path = side("gfx942130.db")
-    notes = Notes()
-    table = table_of(path, databases.SQLITE, notes)
+    table = table_of(path, databases.SQLITE, notes := Notes())
     with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as connection:
         connection.row_factory = sqlite3.Row
         configs = connection.execute("SELECT * FROM config").fetchall()
         tuned = connection.execute("SELECT config, solver, params FROM perf_db").fetchall()
     ours = {}
     for record in table.records:
-        problem = find_db_key(record.key)
-        assert problem is not None
-        assert problem.database_key() == record.key
+        problem = printed_back(record.key)
         assert problem.expected_output() == problem.y
         of_input, of_output = (problem.x, problem.y) if problem.direction == "forward" else (problem.y, problem.x)
         ours[
@@ -189,22 +179,19 @@ def perf_db_file(path: Path, *changes: str) -> Path:
 @pytest.mark.parametrize(
     ("change", "keys"),
     [
-        ("SELECT 1", [OF_ROWS[0],
-                      OF_ROWS[1]]),
+        ("SELECT 1", [*OF_ROWS]),
         ("UPDATE config SET conv_stride_h = 2 WHERE id = 2", [OF_ROWS[0]]),
-        ("UPDATE config SET conv_stride_h = 0 WHERE id = 1", [OF_ROWS[1]]),
-        ("UPDATE config SET fil_h = 99 WHERE id = 1", [OF_ROWS[1]]),
-        ("UPDATE config SET layout = 'a=b;' WHERE id = 1", [OF_ROWS[1]]),
-        ("UPDATE config SET in_h = x'00ff' WHERE id = 1", [OF_ROWS[1]]),
-        ("UPDATE config SET in_h = 9e999 WHERE id = 1", [OF_ROWS[1]]),
         ("UPDATE perf_db SET solver = '=;' WHERE id = 1", [OF_ROWS[1]]),
+        *(
+            (f"UPDATE config SET {bad} WHERE id = 1", [OF_ROWS[1]])
+            for bad in ("conv_stride_h = 0", "fil_h = 99", "layout = 'a=b;'", "in_h = x'00ff'", "in_h = 9e999")
+        ),
     ],
-)  # fmt: skip
+)
 def test_rows_of_a_perf_db_that_say_no_problem_are_left_out(change: str, keys: list[str], tmp_path: Path) -> None:
-    notes = Notes()
-    table = table_of(perf_db_file(tmp_path / "gfx942.db", change), databases.SQLITE, notes)
+    table = table_of(perf_db_file(tmp_path / "gfx942.db", change), databases.SQLITE, notes := Notes())
     assert [record.key for record in table.records] == keys
-    assert [find_db_key(key).database_key() for key in keys] == keys  # type: ignore[union-attr]
+    assert all(printed_back(key) for key in keys)
     assert sum(note.count for note in notes) == 2 - len(keys)
 
 
@@ -250,15 +237,15 @@ def test_what_is_no_record_is_none(line: str) -> None:
     assert found is None or all(one.time_ms is None for one in found.solvers)
 
 
+ALGORITHM = "miopenConvolutionFwdAlgoGEMM"
+CALL = "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 1 -c 3 -H 8 -W 8 -k 4 -y 3 -x 3 -F 1\n"
+
+
 def test_of_a_key_twice_the_last_line_counts(tmp_path: Path) -> None:
     """Lines that are none are counted, a cut last one, too."""
-    algorithm = "miopenConvolutionFwdAlgoGEMM"
-    path = tmp_path / "a.ufdb.txt"
-    path.write_text(
-        f"{KEYS[0]}=GemmFwdRest:1.5,8,{algorithm}\n{KEYS[0]}=GemmFwdRest:2.5,8,{algorithm}\n?\n{KEYS[3]}=GemmFw"
-    )
-    notes = Notes()
-    table = table_of(path, databases.TEXT, notes)
+    lines = [f"{KEYS[0]}=GemmFwdRest:{ms},8,{ALGORITHM}" for ms in (1.5, 2.5)]
+    (tmp_path / "a.ufdb.txt").write_text("\n".join((*lines, "?", f"{KEYS[3]}=GemmFw")))
+    table = table_of(tmp_path / "a.ufdb.txt", databases.TEXT, notes := Notes())
     assert [(one.line, one.solvers[0].time_ms) for one in table.records] == [(2, 2.5)]
     assert table.skipped == 2
     assert [note.count for note in notes] == [2]
@@ -282,21 +269,16 @@ def test_messages_show_a_database_alone(tmp_path: Path) -> None:
 
 
 def test_a_database_beside_a_log_is_of_its_run(tmp_path: Path) -> None:
-    algorithm = "miopenConvolutionFwdAlgoGEMM"
-    (tmp_path / "a.fdb.txt").write_text(f"{KEYS[0]}=GemmFwdRest:1.5,8,{algorithm}\n")
-    call = "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 1 -c 3 -H 8 -W 8 -k 4 -y 3 -x 3 -F 1\n"
-    (tmp_path / "run.log").write_text(call)
+    """Alone it has no times of a run."""
+    (tmp_path / "a.fdb.txt").write_text(f"{KEYS[0]}=GemmFwdRest:1.5,8,{ALGORITHM}\n")
+    (tmp_path / "run.log").write_text(CALL)
     run = analyse([tmp_path / "run.log", tmp_path / "a.fdb.txt"]).run
     assert [type(one) for one in run.side_files] == [SolverTable]
     assert mio2trace("ops", tmp_path / "run.log", tmp_path / "a.fdb.txt").exit_code == 0
-
-
-@pytest.mark.parametrize("command", ["ops", "report", "kernels", "layers"])
-def test_error_a_database_alone_has_no_times_of_a_run(command: str, tmp_path: Path) -> None:
-    (tmp_path / "a.fdb.txt").write_text(f"{KEYS[0]}=GemmFwdRest:1.5,8,miopenConvolutionFwdAlgoGEMM\n")
-    result = mio2trace(command, tmp_path / "a.fdb.txt")
-    assert result.exit_code == 1
-    assert len(result.stderr.splitlines()) == 1
+    for command in ("ops", "report", "kernels", "layers"):
+        result = mio2trace(command, tmp_path / "a.fdb.txt")
+        assert result.exit_code == 1
+        assert len(result.stderr.splitlines()) == 1
 
 
 COMMAND = "./bin/MIOpenDriver conv -n 32 -c 3 -H 224 -W 224 -k 64 -y 7 -x 7 -p 3 -q 3 -u 2 -v 2 -l 1 -j 1 -F 1 -t 1"
@@ -326,16 +308,13 @@ def test_performance_records_are_of_the_command_before_them(tmp_path: Path) -> N
     (tmp_path / "run.log").write_text("\n".join(lines) + "\n")
     result = mio2trace("messages", tmp_path / "run.log", "--about", "calls", "--format", "json")
     rows = {found["solver"]: found for found in json.loads(result.stdout) if "solver" in found}
-    assert {name: found.get("ms") for name, found in rows.items()} == {
-        "GemmFwdRest": 1.5, "ConvAsm1x1U": None, "ConvDirectNaiveConvFwd": 9.0, "ConvOclDirectFwd": 4,
-    }  # fmt: skip
+    timed = {"GemmFwdRest": 1.5, "ConvDirectNaiveConvFwd": 9.0, "ConvOclDirectFwd": 4}
+    assert {name: found.get("ms") for name, found in rows.items()} == timed | {"ConvAsm1x1U": None}
     assert rows["ConvDirectNaiveConvFwd"]["kernels"] == "transpose, igemm"
     run = analyse([tmp_path / "run.log"]).run
     (of_key,) = Choices((), run.libraries).solvers.values()
     assert of_key.key == KEYS[0]
-    assert {one.solver: one.time_ms for one in of_key.solvers} == {
-        "GemmFwdRest": 1.5, "ConvDirectNaiveConvFwd": 9.0, "ConvOclDirectFwd": 4,
-    }  # fmt: skip
+    assert {one.solver: one.time_ms for one in of_key.solvers} == timed
 
 
 # -- GEMM libraries --------------------------------------------------------------------------------------------------
@@ -356,21 +335,19 @@ def test_bench_lines_of_the_samples_are_their_options() -> None:
     assert len(whole) == 5
     table = table_of(side("hipblaslt_bench_mask32.log"))
     assert table.skipped == 1
-    ours = [
+    assert sorted(
         (gemm.m, gemm.n, gemm.k, gemm.batch, gemm.trans_a, gemm.trans_b, gemm.types[:4], gemm.leading, gemm.solution)
         for gemm in table.gemms
         for _ in range(gemm.count)
-    ]
-    expected = [
+    ) == sorted(
         (
-            int(option(one, "m")), int(option(one, "n")), int(option(one, "k")), int(option(one, "batch_count")),
+            *(int(option(one, name)) for name in ("m", "n", "k", "batch_count")),
             option(one, "transA") == "T", option(one, "transB") == "T",
             tuple(option(one, f"{name}_type") for name in "abcd"),
             tuple(int(option(one, f"ld{name}")) for name in "abcd"), option(one, "solution_index"),
         )
         for one in whole
-    ]  # fmt: skip
-    assert sorted(ours) == sorted(expected)
+    )  # fmt: skip
 
 
 @pytest.mark.shared
@@ -428,7 +405,7 @@ def gemms_of(text: str, folder: Path) -> tuple[GemmChoice, ...]:
 
 def test_equal_calls_are_one_with_their_number(tmp_path: Path) -> None:
     """A negative value is no option; a number in front is how often it came."""
-    text = f"{BENCH.format(5)}\n" * 3 + f"      7 ./{BENCH.format(5).replace('hipblaslt', 'hipblaslt')}\n"
+    text = f"{BENCH.format(5)}\n" * 3 + f"      7 ./{BENCH.format(5)}\n"
     (gemm,) = gemms_of(text, tmp_path)
     assert (gemm.m, gemm.n, gemm.k, gemm.batch, gemm.solution, gemm.count) == (64, 32, 16, 2, "5", 10)
 
@@ -451,8 +428,7 @@ def test_a_line_that_is_cut_off_is_none(cut: int, tmp_path: Path) -> None:
 
 def test_lines_of_a_library_lie_between_those_of_a_run(tmp_path: Path) -> None:
     """MIOpen's log stays what it is."""
-    call = "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 1 -c 3 -H 8 -W 8 -k 4 -y 3 -x 3 -F 1\n"
-    (tmp_path / "a.log").write_text(f"{call}some words\n{BENCH.format(5)}\n{call}{TRACE}\n")
+    (tmp_path / "a.log").write_text(f"{CALL}some words\n{BENCH.format(5)}\n{CALL}{TRACE}\n")
     run = analyse([tmp_path / "a.log"]).run
     (table,) = run.side_files
     assert isinstance(table, GemmTable)

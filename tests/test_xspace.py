@@ -6,10 +6,9 @@ import csv
 import gzip
 import io
 import json
-import shutil
-from collections import Counter, defaultdict
+import math
+from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -18,6 +17,7 @@ from mio2trace.analysis import AnalysisOptions, analyse
 from mio2trace.answer import report_of
 from mio2trace.cli import cli
 from mio2trace.conversion import convert
+from mio2trace.measures import Measures
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers import xla
@@ -38,49 +38,35 @@ def profile_of(data: bytes, folder: Path, notes: Notes | None = None, *, every_c
 
 @pytest.mark.shared
 def test_kernels_of_the_sample_are_those_of_another_decoder() -> None:
-    """Each once, with its own times to the nanosecond, stream, op and program."""
+    """Each once, with its own times to the nanosecond and its stream; by kernel, op and program those of the truth."""
     path = samples() / "rocm" / f"{SAMPLE}.xplane.pb.gz"
-    expected: Counter[tuple[Any, ...]] = Counter()
-    for device, name, start, duration, stats in kernels_by_hand(gzip.decompress(path.read_bytes())):
-        expected[device[-1], name.removesuffix(".kd"), round(start / 1000), duration, stats["correlation_id"]] += 1
     (profile,) = read(path, xla)
-    assert profile.clocks[0].kind == "unix"
-    ours: Counter[tuple[Any, ...]] = Counter()
-    begun = min(a.start_ns or 0 for a in profile.activities)
-    first_start = min(key[2] for key in expected)
-    for a in profile.activities:
-        assert a.start_ns is not None
-        assert a.end_ns is not None
-        device = str(profile.devices[profile.queues[a.queue].device].number)
-        ours[device, a.name, a.start_ns - begun + first_start, 1000 * (a.end_ns - a.start_ns), a.correlation] += 1
-    assert ours == expected
-    assert expected.total() == 235
+    queues, devices = profile.queues, profile.devices
+    number = [str(devices[queues[a.queue].device].number) for a in profile.activities]
+    spans = [(a.start_ns or 0, a.end_ns or 0) for a in profile.activities]
+    by_hand = list(kernels_by_hand(gzip.decompress(path.read_bytes())))
+    first, begun = min(round(start / 1000) for _, _, start, _, _ in by_hand), min(spans)[0]
+    expected = Counter(
+        (device[-1], name.removesuffix(".kd"), round(start / 1000) - first, duration, stats["correlation_id"])
+        for device, name, start, duration, stats in by_hand
+    )
+    assert expected == Counter(
+        (device, a.name, start - begun, 1000 * (end - start), a.correlation)
+        for device, a, (start, end) in zip(number, profile.activities, spans, strict=True)
+    )
+    assert (expected.total(), profile.clocks[0].kind) == (235, "unix")
     assert all(a.call is not None for a in profile.activities)
-
-
-@pytest.mark.shared
-def test_counts_and_times_of_the_sample_are_those_of_the_truth() -> None:
-    """By device, stream, kernel, op and program; and the peer's sums by name."""
-    path = samples() / "rocm" / f"{SAMPLE}.xplane.pb.gz"
+    ns: Counter[tuple[str, ...]] = Counter()
+    for device, a, (start, end) in zip(number, profile.activities, spans, strict=True):
+        module, _, op = ("", "", "") if a.range is None else profile.ranges[a.range].text.partition("/")
+        ns[device, f"Stream #{queues[a.queue].number}(Kernel)", a.name, op, module] += end - start
     with (samples() / "rocm/peer-tables" / f"{SAMPLE}.truth.csv").open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["plane"].startswith("/device:GPU")]
-    expected = {
-        (row["plane"][12:], row["line"], row["event"].removesuffix(".kd"), row["hlo_op"], row["hlo_module"]):
-        (int(row["count"]), int(row["total_ps"]) // 1000)
-        for row in rows
-    }  # fmt: skip
-    (profile,) = read(path, xla)
-    counts: dict[tuple[str, ...], tuple[int, int]] = defaultdict(lambda: (0, 0))
-    for activity in profile.activities:
-        queue = profile.queues[activity.queue]
-        module, _, op = "", "", ""
-        if activity.range is not None:
-            module, _, op = profile.ranges[activity.range].text.partition("/")
-        key = str(profile.devices[queue.device].number), f"Stream #{queue.number}(Kernel)", activity.name, op, module
-        before = counts[key]
-        counts[key] = before[0] + 1, before[1] + (activity.end_ns or 0) - (activity.start_ns or 0)
-    assert dict(counts) == expected
-    assert sum(ns for _, ns in expected.values()) == 28_137_077
+        assert ns == {
+            (row["plane"][12:], row["line"], row["event"].removesuffix(".kd"), row["hlo_op"], row["hlo_module"]):
+            int(row["total_ps"]) // 1000
+            for row in csv.DictReader(file) if row["plane"].startswith("/device:GPU")
+        }  # fmt: skip
+    assert ns.total() == 28_137_077
 
 
 @pytest.mark.shared
@@ -92,29 +78,29 @@ def test_steps_of_the_sample_are_the_executions_of_its_program() -> None:
     assert len(convolutions) == 40
     (one,) = {operation.facts for operation in convolutions}
     assert (one.direction, one.groups, one.dtype) == ("forward", 1, "bfloat16")
-    # by hand: 2 x N x K x C x outputs x window
-    assert one.flop == 2 * one.output[0] * one.output[1] * one.input[1] * _product(one.output[2:]) * _product(
-        one.weights[2:]
-    )
-
-
-def _product(sizes: tuple[int, ...]) -> int:
-    size = 1
-    for one in sizes:
-        size *= one
-    return size
+    # by hand: 2 x N x K x outputs x C x window
+    assert one.flop == 2 * math.prod(one.output) * one.input[1] * math.prod(one.weights[2:])
 
 
 # -- runs of our own -------------------------------------------------------------------------------------------------
+
+
+def measured(folder: Path, data: bytes) -> Measures:
+    path = folder / "a.xplane.pb"
+    path.write_bytes(data)
+    (measures,) = analyse([path]).run.measures
+    return measures
+
+
+def steps(measures: Measures) -> list[int]:
+    return [one.number for one in measures.steady.told.all]
 
 
 @pytest.mark.parametrize("paths", [True, False])
 @pytest.mark.parametrize("events_first", [True, False])
 def test_ops_layers_and_steps_are_those_of_the_run(paths: bool, events_first: bool, tmp_path: Path) -> None:
     """Whether kernels or the program alone tell the path, whether tables come before events or behind them."""
-    path = tmp_path / "a.xplane.pb"
-    path.write_bytes(jax_run(paths=paths, events_first=events_first))
-    (measures,) = analyse([path]).run.measures
+    measures = measured(tmp_path, jax_run(paths=paths, events_first=events_first))
     links, profile = measures.alignment.links, measures.alignment.profile
     expected = {
         "loop_fusion": ("Net/Conv_0", "forward"), CONV: ("Net/Conv_0", "forward"),
@@ -127,15 +113,13 @@ def test_ops_layers_and_steps_are_those_of_the_run(paths: bool, events_first: bo
         layer = ("", None) if run < 0 else (links.runs[run].layer, links.runs[run].direction)
         assert layer == expected[activity.name]
         assert measures.operation_at[links.operation_of[position]].api == f"{MODULE}/{activity.name}"
-    assert [one.number for one in measures.steady.told.all] == [1, 2, 3]
+    assert steps(measures) == [1, 2, 3]
     assert Counter(links.iteration_of(position) for position in range(30)) == {1: 10, 2: 10, 3: 10}
 
 
 def test_problems_are_those_of_the_program(tmp_path: Path) -> None:
     """Forward terms for the gradient, too; FLOPs by hand."""
-    path = tmp_path / "a.xplane.pb"
-    path.write_bytes(jax_run())
-    (measures,) = analyse([path]).run.measures
+    measures = measured(tmp_path, jax_run())
     of = {one.api.partition("/")[2]: one for one in measures.operation_at.values()}
     for name, direction in ((CONV, "forward"), ("cudnn-conv-bw.3", "backward-data")):
         conv = of[name]
@@ -149,9 +133,13 @@ def test_problems_are_those_of_the_program(tmp_path: Path) -> None:
     assert of["loop_fusion"].flop is None
 
 
-def test_sizes_are_work_items(tmp_path: Path) -> None:
-    """The file states blocks."""
-    activity = profile_of(jax_run(), tmp_path).activities[0]
+@pytest.mark.parametrize(("environment", "kind", "zero"), [(True, "unix", BEGUN_NS), (False, "opaque", 0)])
+def test_times_and_sizes_of_a_kernel(environment: bool, kind: str, zero: int, tmp_path: Path) -> None:
+    """Times count from the start of the profile; sizes are work-items, where the file states blocks."""
+    profile = profile_of(jax_run(environment=environment), tmp_path)
+    activity = profile.activities[0]
+    assert profile.clocks[0].kind == kind
+    assert (activity.start_ns, activity.end_ns) == (zero + 5 + 50_000, zero + 5 + 51_000)
     assert (activity.grid, activity.workgroup) == ((256, 2, 1), (64, 1, 1))
     assert activity.resources is not None
     assert (activity.resources.lds_bytes, activity.resources.scratch_bytes) == (512, 8)
@@ -159,33 +147,16 @@ def test_sizes_are_work_items(tmp_path: Path) -> None:
     assert activity.call.name == "hipModuleLaunchKernel"
 
 
-@pytest.mark.parametrize(("environment", "kind", "zero"), [(True, "unix", BEGUN_NS), (False, "opaque", 0)])
-def test_times_count_from_the_start_of_the_profile(environment: bool, kind: str, zero: int, tmp_path: Path) -> None:
-    profile = profile_of(jax_run(environment=environment), tmp_path)
-    assert profile.clocks[0].kind == kind
-    assert profile.activities[0].start_ns == zero + 5 + 50_000
-    assert profile.activities[0].end_ns == zero + 5 + 51_000
-
-
-def test_marked_steps_have_their_own_numbers(tmp_path: Path) -> None:
-    path = tmp_path / "a.xplane.pb"
-    path.write_bytes(jax_run(marked=True))
-    (measures,) = analyse([path]).run.measures
-    assert [one.number for one in measures.steady.told.all] == [7, 8, 9]
-
-
-def test_kernels_without_calls_have_ops_and_layers_still(tmp_path: Path) -> None:
-    path = tmp_path / "a.xplane.pb"
-    path.write_bytes(jax_run(calls=False))
-    (measures,) = analyse([path]).run.measures
-    assert all(index >= 0 for index in measures.alignment.links.operation_of)
-    assert {run.layer for run in measures.alignment.links.runs} == {"Net/Conv_0", "Net/Dense_0"}
+def test_marked_steps_and_kernels_without_calls(tmp_path: Path) -> None:
+    """Steps have their own numbers, kernels ops and layers still."""
+    assert steps(measured(tmp_path, jax_run(marked=True))) == [7, 8, 9]
+    links = measured(tmp_path, jax_run(calls=False)).alignment.links
+    assert all(index >= 0 for index in links.operation_of)
+    assert {run.layer for run in links.runs} == {"Net/Conv_0", "Net/Dense_0"}
 
 
 def test_tensorflows_ops_are_operations_and_layers(tmp_path: Path) -> None:
-    path = tmp_path / "a.xplane.pb"
-    path.write_bytes(tf_run())
-    (measures,) = analyse([path]).run.measures
+    measures = measured(tmp_path, tf_run())
     links, profile = measures.alignment.links, measures.alignment.profile
     found = {
         activity.name: (links.runs[links.run_of[at]].layer, links.runs[links.run_of[at]].direction)
@@ -197,7 +168,7 @@ def test_tensorflows_ops_are_operations_and_layers(tmp_path: Path) -> None:
     }  # fmt: skip
     (copy,) = (activity for activity in profile.activities if activity.kind == "copy")
     assert (copy.route, copy.size_bytes, copy.name) == ("host to device", 4096, "copy host to device")
-    assert [one.number for one in measures.steady.told.all] == [0, 1, 2]
+    assert steps(measures) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -218,13 +189,10 @@ def test_copies_are_known_by_their_details(name: str, details: str, kind: str, r
     assert (activity.kind, activity.route, activity.size_bytes) == (kind, route, 655360)
 
 
-def test_python_calls_come_on_demand(tmp_path: Path) -> None:
-    def texts(every_call: bool) -> set[str]:
-        profile = profile_of(jax_run(), tmp_path, every_call=every_call)
-        return {made.text for made in profile.ranges if made.kind == "frame"} - {MODULE}
-
-    assert texts(every_call=False) == {"TfrtCpuExecutable"}
-    assert texts(every_call=True) == {"TfrtCpuExecutable", "model.py:12 train"}
+@pytest.mark.parametrize(("every_call", "more"), [(False, set()), (True, {"model.py:12 train"})])
+def test_python_calls_come_on_demand(every_call: bool, more: set[str], tmp_path: Path) -> None:
+    profile = profile_of(jax_run(), tmp_path, every_call=every_call)
+    assert {made.text for made in profile.ranges if made.kind == "frame"} == {MODULE, "TfrtCpuExecutable"} | more
 
 
 @pytest.mark.parametrize("every_call", [False, True])
@@ -276,19 +244,15 @@ def test_layers_are_what_is_left_of_a_path(path: str, layer: str, direction: str
 def test_a_file_that_is_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
     """At any byte: what is whole, and it is said; never more than was there."""
     data = jax_run(devices=1, steps=1)
-    whole = {(a.name, a.start_ns) for a in profile_of(data, tmp_path).activities}
+    whole = len(profile_of(data, tmp_path).activities)
     seen = set()
-    for size in range(3, len(data), 7):
-        notes = Notes()
-        (tmp_path / "a.xplane.pb").write_bytes(data[:size])
-        if not xla.sniff(data[:size]):
-            continue
+    for size in filter(lambda size: xla.sniff(data[:size]), range(3, len(data), 7)):
         try:
-            (profile,) = read(tmp_path / "a.xplane.pb", xla, notes)
+            profile = profile_of(data[:size], tmp_path, notes := Notes())
         except InputError:  # nothing of a GPU yet
             continue
         seen.add(len(profile.activities))
-        assert len(profile.activities) <= len(whole)
+        assert len(profile.activities) <= whole
         assert profile.defects == {"cut-off": 1} or not any("cut off" in note.kind for note in notes)
     assert max(seen) == len(OPS)
     assert len(seen) > 2
@@ -354,4 +318,3 @@ def test_a_folder_of_tensorboard_is_an_input(tmp_path: Path) -> None:
     convert(tmp_path / "logs", output=out, check=True)
     kernels = [event for event in json.loads(out.getvalue())["traceEvents"] if event.get("cat") == "kernel"]
     assert len(kernels) == 30
-    shutil.rmtree(tmp_path / "logs")
