@@ -202,9 +202,15 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("below", "tags", "several"),
-    [("", (), True), ("", ("a",), True), ("", ("gpu",), False), ("", ("gpu", "a"), False),
-     ("experiment", ("cpu",), True), ("experiment/squeeze", (), False)],
-)  # fmt: skip
+    [
+        *(
+            ("", tags, several)
+            for tags, several in (((), True), (("a",), True), (("gpu",), False), (("gpu", "a"), False))
+        ),
+        ("experiment", ("cpu",), True),
+        ("experiment/squeeze", (), False),
+    ],
+)
 def test_a_directory_gives_one_point_and_says_which(
     repository: Path, below: str, tags: tuple[str, ...], several: bool
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,9 @@ import mio2trace
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.readers import kineto
-from mio2trace.readers.base import ReadOptions
-from mio2trace.source import Source
+from tests import rocm_files
 from tests.headlines import rows
-from tests.kineto_files import BASE_NS, FIRST_US, Row, kineto_file, row, trace
+from tests.kineto_files import BASE_NS, FIRST_US, Row, kineto_file, row
 
 PIDS = (542, 777)
 LAUNCHES = (
@@ -50,29 +50,29 @@ class Made:
         self.truth[pid, KINDS[category], BASE_NS + round(start * 1000)] += 1
 
     def read(self, folder: Path) -> tuple[Truth, Notes, list[Profile]]:
-        path, notes = folder / "made.json", Notes()
-        path.write_bytes(trace(self.events))
-        source = Source(str(path), 0, notes)
-        try:
-            records = kineto.read(source, ReadOptions(), notes)
-        finally:
-            source.close()
-        profiles = [record for record in records if isinstance(record, Profile)]
-        found: Truth = Counter(
-            (profile.process.pid or 0, activity.kind, activity.start_ns or 0)
-            for profile in profiles
-            for activity in profile.activities
-        )
-        return found, notes, profiles
+        notes = Notes()
+        profiles = rocm_files.read(kineto_file(folder, self.events), kineto, notes)
+        found = [(one.process.pid or 0, a.kind, a.start_ns or 0) for one in profiles for a in one.activities]
+        return Counter(found), notes, profiles
+
+    def checked(self, folder: Path) -> tuple[Notes, list[Profile]]:
+        """After each command was found in its process."""
+        found, notes, profiles = self.read(folder)
+        assert found == self.truth
+        return notes, profiles
+
+
+def in_turns(count: int, device: Callable[[int], object] = lambda rank: 2, **more: int) -> Made:
+    """Launches of both processes, one after another, each with an id of its own."""
+    made = Made()
+    for number in range(count):
+        made.launch(PIDS[number % 2], number // 2, 100 + number, 20 * number + more.get("at_us", 0), device(number % 2))
+    return made
 
 
 def test_each_command_is_in_the_process_of_its_launch(tmp_path: Path) -> None:
     """Kernels, copies, fills and kernels of a graph, on one device that both processes use."""
-    made = Made()
-    for number in range(40):
-        made.launch(PIDS[number % 2], number // 2, 100 + number, 20 * number, 2)
-    found, notes, profiles = made.read(tmp_path)
-    assert found == made.truth
+    notes, profiles = in_turns(40).checked(tmp_path)
     assert not list(notes)
     assert [len(profile.devices) for profile in profiles] == [1, 1]
     assert all(activity.call is not None for profile in profiles for activity in profile.activities)
@@ -102,16 +102,12 @@ def test_the_kind_of_call_and_the_op_tell_equal_ids_apart(tmp_path: Path) -> Non
     for number in range(9):
         for rank, pid in enumerate(PIDS):
             made.launch(pid, number % 3, 100 + number + rank, 20 * number, 2)
-    found, notes, _ = made.read(tmp_path)
-    assert found == made.truth
-    assert not list(notes)
+    assert not list(made.checked(tmp_path)[0])
     made = Made()
     for number in range(9):
         for rank, pid in enumerate(PIDS):
             made.launch(pid, number, 100 + number, 20 * number, 2, External_id=1000 * rank + number + 1)
-    found, notes, _ = made.read(tmp_path)
-    assert found == made.truth
-    assert not list(notes)
+    assert not list(made.checked(tmp_path)[0])
 
 
 def test_a_row_without_a_launch_is_of_the_process_of_its_device(tmp_path: Path) -> None:
@@ -122,19 +118,14 @@ def test_a_row_without_a_launch_is_of_the_process_of_its_device(tmp_path: Path) 
         made.command(pid, "gpu_memcpy", "Memcpy HtoD (Host -> Device)", 2 + rank, -40, correlation=8)
         for number in range(8):
             made.launch(pid, number, 100 * (rank + 1) + number, 20 * number, 2 + rank)
-    found, notes, _ = made.read(tmp_path)
-    assert found == made.truth
-    assert not notes.problems
+    assert not made.checked(tmp_path)[0].problems
 
 
 def test_a_row_that_nothing_gives_to_a_process_is_counted(tmp_path: Path) -> None:
     """Both processes use the device, and the launch is not recorded."""
-    made = Made()
+    made = in_turns(8)
     made.command(PIDS[0], "kernel", "before", 2, -50, correlation=7)
-    for number in range(8):
-        made.launch(PIDS[number % 2], number // 2, 100 + number, 20 * number, 2)
-    found, notes, _ = made.read(tmp_path)
-    assert found == made.truth
+    notes, _ = made.checked(tmp_path)
     assert [(str(note), note.problem) for note in notes if "process" in note.kind] == [
         ("kernel or copy that nothing gives to one of the file's processes: put in the first (made.json)", True)
     ]
@@ -142,10 +133,7 @@ def test_a_row_that_nothing_gives_to_a_process_is_counted(tmp_path: Path) -> Non
 
 def test_a_job_has_the_copies_of_each_process(tmp_path: Path) -> None:
     """Both processes are of one job, with the copies that each launched."""
-    made = Made()
-    for number in range(40):
-        made.launch(PIDS[number % 2], number // 2, 100 + number, 20 * number, 2 + number % 2)
-    run = mio2trace.analyse(kineto_file(tmp_path, made.events)).run
+    run = mio2trace.analyse(kineto_file(tmp_path, in_turns(40, lambda rank: 2 + rank).events)).run
     assert run.is_job
     copies = {
         profile.process.label: sum(activity.kind == "copy" for activity in profile.activities)
@@ -158,12 +146,9 @@ def test_equal_processes_of_two_files_have_names_of_their_own(tmp_path: Path) ->
     """Two recordings of processes with the same ids, side by side in one picture."""
     files = []
     for at_us in (0, 50_000_000):
-        made = Made()
-        for number in range(8):
-            made.launch(PIDS[number % 2], number // 2, 100 + number, at_us + 20 * number, 2)
-        files.append(tmp_path / f"{at_us}.json")
         longer = 0.5 if at_us else 0  # else it would be one process that two profilers recorded
-        files[-1].write_bytes(trace([{**event, "dur": event["dur"] + longer} for event in made.events]))
+        events = [{**event, "dur": event["dur"] + longer} for event in in_turns(8, at_us=at_us).events]
+        files.append(kineto_file(tmp_path, events, f"{at_us}.json"))
     names = [process.name for process in mio2trace.convert(*files).trace.processes]
     assert len(set(names)) == len(names) == 8
 
@@ -193,12 +178,10 @@ def test_annotations_of_a_process_without_anything_else(others: int, tmp_path: P
 
 def test_steps_of_a_process_without_anything_else(tmp_path: Path) -> None:
     """Both counts have the kernels in them."""
-    events = [
-        row("user_annotation", f"ProfilerStep#{at}", 31, 31, FIRST_US + 100 * at, 90, External_id=9 + at)
-        for at in range(3)
-    ]
+    events = []
     for at in range(3):
         begin = FIRST_US + 100 * at
+        events.append(row("user_annotation", f"ProfilerStep#{at}", 31, 31, begin, 90, External_id=9 + at))
         events.append(row("cuda_runtime", "hipLaunchKernel", 542, 542, begin + 10, 5, correlation=at + 1))
         events.append(row("kernel", "own", 2, 0, begin + 20, 30, device=2, stream=0, correlation=at + 1))
     path = kineto_file(tmp_path, events, "rank0.pt.trace.json")

@@ -27,8 +27,10 @@ TWINS = (
     "resnet-immediate-2ranks", "resnet-train-miopen-2threads",
 )  # fmt: skip
 SAME_IDS: dict[str, Reader] = {
-    "rocpd/[0-9]*.db.gz": rocpd, "rocprofv3-csv/*_kernel_trace.csv": v3_csv, "rocprofv3-json/*.json.gz": v3_json,
-}  # fmt: skip
+    "rocpd/[0-9]*.db.gz": rocpd,
+    "rocprofv3-csv/*_kernel_trace.csv": v3_csv,
+    "rocprofv3-json/*.json.gz": v3_json,
+}
 OTHER_IDS: dict[str, tuple[Reader, str]] = {
     "rocprof-v1/**/results.csv": (v1.TABLE, "v1"),
     "rocprof-v1/**/results.json.gz": (v1.JSON, ""),
