@@ -96,15 +96,15 @@ def launched(cat: str, name: str, thread: int, at: float, number: int, stream: i
     ]
 
 
-def aligned(folder: Path, events: list[Row]) -> Alignment:
-    found = kineto_alignment(folder, events)
-    return found
+def places(found: Alignment) -> dict[int | None, int]:
+    """Correlation -> position."""
+    return {one.correlation: place for place, one in enumerate(found.profile.activities)}
 
 
 def blocks_of(found: Alignment, calls: Sequence[Called], key: int, *, backward: bool = False) -> list[str]:
     """Of each op the block that it is in, itself or by its layer; no kernel of a block itself is sure."""
     links, within = found.links, {layer.layer: layer.within for layer in found.net.layers}
-    at = {one.correlation: place for place, one in enumerate(found.profile.activities)}
+    at = places(found)
     told = []
     for number in range(key, key + len(calls)):
         position = at[number + 100_000 * backward]
@@ -135,9 +135,8 @@ def llama(number: int) -> Iterator[Called]:
 def test_a_block_ends_with_a_residual_sum(count: int, tmp_path: Path) -> None:
     """Whatever the gaps are: where the norms are ops of their own, only the sum shows it."""
     calls = network(llama(number) for number in range(count))
-    found = aligned(tmp_path, rows_of(calls, FIRST_US, 1000, mark="ProfilerStep#1"))
-    told = blocks_of(found, calls, 1000)
-    assert told == expected(calls)
+    found = kineto_alignment(tmp_path, rows_of(calls, FIRST_US, 1000, mark="ProfilerStep#1"))
+    assert blocks_of(found, calls, 1000) == expected(calls)
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
@@ -146,16 +145,13 @@ def test_each_op_is_in_its_block(count: int, norm_first: bool, tmp_path: Path) -
     """In both passes of both steps. Where a norm is, first or last, is told by the host's time alone; the head has the
     weights of the embedding."""
     calls = network((block(n, norm_first=norm_first) for n in range(count)), norm_first=norm_first)
-    events = [
-        *rows_of(calls, FIRST_US, 1000, mark="ProfilerStep#1"),
-        *rows_of(calls, FIRST_US + 20_000, 3000, mark="ProfilerStep#2"),
-    ]
-    found = aligned(tmp_path, events)
+    events = rows_of(calls, FIRST_US, 1000, mark="ProfilerStep#1")
+    events += rows_of(calls, FIRST_US + 20_000, 3000, mark="ProfilerStep#2")
+    found = kineto_alignment(tmp_path, events)
     for key in (1000, 3000):
         for backward in (False, True):
             assert blocks_of(found, calls, key, backward=backward) == expected(calls)
-    unnamed = [at for at, one in enumerate(found.profile.activities) if one.correlation == 1001]  # add of embeddings
-    assert found.links.run_of[unnamed[0]] == NONE
+    assert found.links.run_of[places(found)[1001]] == NONE  # the sum of embeddings
 
 
 @pytest.mark.parametrize("odd", [0, 3, 6])
@@ -163,7 +159,7 @@ def test_each_op_is_in_its_block(count: int, norm_first: bool, tmp_path: Path) -
 def test_a_block_that_differs_is_doubted(odd: int, more: tuple[str, ...], tmp_path: Path) -> None:
     """By an op more or by its width; the other blocks are as they were, and what is in the odd one is its own."""
     calls = network(block(n, more=more if n == odd else (), wide=32 if n == odd and not more else 64) for n in range(7))
-    found = aligned(tmp_path, rows_of(calls, FIRST_US, 1000, mark="ProfilerStep#1"))
+    found = kineto_alignment(tmp_path, rows_of(calls, FIRST_US, 1000, mark="ProfilerStep#1"))
     told, wanted = blocks_of(found, calls, 1000), expected(calls)
     of_odd = {name for name, (where, *_) in zip(told, calls, strict=True) if where == str(odd)}
     if more or odd == 3:
@@ -171,7 +167,7 @@ def test_a_block_that_differs_is_doubted(odd: int, more: tuple[str, ...], tmp_pa
     else:  # no other block shows where the first or last one would end
         assert of_odd == {""}
     links = found.links
-    at = {one.correlation: place for place, one in enumerate(found.profile.activities)}
+    at = places(found)
     for number, (where, name, *_) in enumerate(calls, 1000):
         if where == str(odd) and links.run_of[at[number]] != NONE and name == "aten::add":
             assert links.layer_confidence[at[number]] <= 0.5
@@ -180,11 +176,9 @@ def test_a_block_that_differs_is_doubted(odd: int, more: tuple[str, ...], tmp_pa
 def test_two_threads_have_their_own_blocks(tmp_path: Path) -> None:
     """Two networks at the same time, each on a thread and a stream: no block has ops of both."""
     calls = network(block(n) for n in range(4))
-    events = [
-        *rows_of(calls, FIRST_US, 1000, thread=10),
-        *rows_of(calls, FIRST_US + 40.5, 3000, thread=20, stream=1),
-    ]
-    found = aligned(tmp_path, events)
+    events = rows_of(calls, FIRST_US, 1000, thread=10)
+    events += rows_of(calls, FIRST_US + 40.5, 3000, thread=20, stream=1)
+    found = kineto_alignment(tmp_path, events)
     told = [blocks_of(found, calls, key) for key in (1000, 3000)]
     for names in told:
         assert [bool(name) for name in names] == [bool(name) for name in expected(calls)]
@@ -196,7 +190,7 @@ def test_two_streams_of_one_thread_are_never_sure(tmp_path: Path) -> None:
     """Ops of two networks in turns repeat as one does: what is in a block of both is a guess, said so."""
     one, other = (network(block(n) for n in range(4)) for _ in range(2))
     calls = [called for pair in zip(one, other, strict=True) for called in pair]
-    found = aligned(tmp_path, rows_of(calls, FIRST_US, 1000))
+    found = kineto_alignment(tmp_path, rows_of(calls, FIRST_US, 1000))
     blocks_of(found, calls, 1000)  # asserts it
 
 
@@ -210,7 +204,7 @@ def test_two_streams_of_one_thread_are_never_sure(tmp_path: Path) -> None:
     ids=["two", "one linear each", "each of another size"],
 )
 def test_what_repeats_less_is_no_block(calls: list[Called], tmp_path: Path) -> None:
-    found = aligned(tmp_path, rows_of(calls, FIRST_US, 1000))
+    found = kineto_alignment(tmp_path, rows_of(calls, FIRST_US, 1000))
     assert not any(blocks_of(found, calls, 1000))
 
 
@@ -220,9 +214,8 @@ def test_a_part_that_the_user_named_stays_one(tmp_path: Path) -> None:
     events = rows_of(calls, FIRST_US, 1000)
     named = [one for one in events if one["name"] == "aten::scaled_dot_product_attention"][1]
     events.append(row("user_annotation", "my attention", 7, 7, named["ts"] - 1, 8 + 2))
-    found = aligned(tmp_path, events)
-    at = {one.correlation: place for place, one in enumerate(found.profile.activities)}
-    position = at[named["args"]["External id"]]
+    found = kineto_alignment(tmp_path, events)
+    position = places(found)[named["args"]["External id"]]
     assert found.links.runs[found.links.run_of[position]].layer == "my attention"
     assert position not in found.links.layer_unsure
 
@@ -235,14 +228,13 @@ def test_what_the_backward_pass_runs_again_is_in_its_layer(segment: tuple[int, i
     events = rows_of(calls, FIRST_US, 1000, mark="ProfilerStep#1")
     gradient = next(one for one in events if one["args"].get("External id") == 101_000 + end - 1)
     gradient["dur"] = 1000
-    later = [one for one in events if one["ts"] > gradient["ts"] + 7]
-    for one in later:
-        one["ts"] += 1000
+    for one in events:
+        one["ts"] += 1000 * (one["ts"] > gradient["ts"] + 7)
     for number, (_, name, _, dims) in enumerate(calls[first:end]):
         events += launched("cpu_op", name, 8, gradient["ts"] + 12 + 10 * number, 500_000 + number, 0,
                            Input_Dims=dims, Sequence_number=5 + number)  # fmt: skip
-    found = aligned(tmp_path, [one for one in events if one["cat"] != "user_annotation"])
-    at = {one.correlation: place for place, one in enumerate(found.profile.activities)}
+    found = kineto_alignment(tmp_path, [one for one in events if one["cat"] != "user_annotation"])
+    at = places(found)
     links = found.links
     for number in range(first, end):
         runs = [links.run_of[at[key]] for key in (1000 + number, 500_000 + number - first)]
@@ -263,9 +255,8 @@ def test_a_gradient_of_gradients_is_in_its_layer(tmp_path: Path) -> None:
     events += launched("cpu_op", "aten::mm", 8, gradient["ts"] + 6.5, 500_000, 0, Sequence_number=5)
     events[-3]["dur"] = events[-2]["dur"] = 0.5
     events[-2]["ts"] = events[-3]["ts"]
-    found = aligned(tmp_path, events)
-    at = {one.correlation: place for place, one in enumerate(found.profile.activities)}
-    run = found.links.runs[found.links.run_of[at[500_000]]]
+    found = kineto_alignment(tmp_path, events)
+    run = found.links.runs[found.links.run_of[places(found)[500_000]]]
     assert (run.layer, run.direction) == ("norm 1", "backward")
 
 
@@ -280,14 +271,12 @@ def test_blocks_are_in_order_and_apart(
     count: int, anchors: list[str], before: list[str], behind: list[str], glue: list[int]
 ) -> None:
     """Whatever the ops: blocks do not overlap, are within the ops, and of a clear repetition there is one for each."""
-    names = [(name, bool(0)) for name in before]
+    names = [(name, "") for name in before]
     for _ in range(count):
         for at, name in enumerate(anchors):
-            names += [(name, True), *[("+", False)] * glue[at]]
-    names += [(name, True) for name in behind]
-    ops = [
-        Op(name, name, name if is_anchor else "", 10 * at, 10 * at + 9) for at, (name, is_anchor) in enumerate(names)
-    ]
+            names += [(name, name), *[("+", "")] * glue[at]]
+    names += [(name, name) for name in behind]
+    ops = [Op(name, name, anchor, 10 * at, 10 * at + 9) for at, (name, anchor) in enumerate(names)]
     found = find_blocks(ops)
     for one, other in pairwise(found):
         assert 0 <= one.first < one.end <= other.first < other.end <= len(ops)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import gzip
 import io
 import itertools
@@ -30,7 +29,7 @@ from mio2trace.ops.operation import Operation
 from mio2trace.trace import CounterValue, Slice, Trace
 from mio2trace.writers.native import write
 from tests.conftest import REQUIRED, ROOT
-from tests.kineto_files import BASE_NS, rows, trace
+from tests.kineto_files import BASE_NS, Row, kineto_file, row, rows, trace
 from tests.native_packets import read_native
 from tests.records import made_operation
 from tests.small_runs import as_json, benchmark, kinds, small
@@ -44,10 +43,10 @@ LEFT_ALONE = "log that fits no profile here: not joined"
 
 FILES = ("run.log", "prof.json")
 TEN_RUNS = (
-    *("dvdt/alexnet-b1-fwd-nomarks", "dvdt/alexnet-b1-train", "dvdt/lenet-b2-fwd", "dvdt/squeezenet11-b1-fwd-tz"),
-    *("miopen-opencl/m121-lenet-infer", "miopen-opencl/m121-lenet-train-ownkernels"),
-    *("miopen-opencl/m290-alexnet-infer-level6-cmd", "miopen-opencl/m290-lenet-train-cmdonly"),
-    *("miopen-opencl/m290-resnet-infer-immediate-fused", "miopen-opencl/m121-resnet-infer-2it"),
+    *(f"dvdt/{of}" for of in ("alexnet-b1-fwd-nomarks", "alexnet-b1-train", "lenet-b2-fwd", "squeezenet11-b1-fwd-tz")),
+    *(f"miopen-opencl/m121-{of}" for of in ("lenet-infer", "lenet-train-ownkernels", "resnet-infer-2it")),
+    *(f"miopen-opencl/m290-{of}" for of in ("alexnet-infer-level6-cmd", "lenet-train-cmdonly")),
+    "miopen-opencl/m290-resnet-infer-immediate-fused",
 )
 """Of them ``cmdonly`` names no buffer and ended 1.8 s after ``immediate-fused``."""
 
@@ -167,10 +166,10 @@ def test_where_nothing_tells_which_log_is_the_profiles_it_is_asked_for(tmp_path:
 def test_no_two_of_ten_real_runs_are_joined(shared: Path) -> None:
     """The log of one with the profile of another: all 90 pairs are refused, alone and beside the right log."""
     samples = shared / "samples"
-    runs = []
-    for name in TEN_RUNS:
-        files = [samples / name / file if name.startswith("miopen") else samples / f"{name}.{file}" for file in FILES]
-        runs.append((files[0], files[1]))
+    runs = [
+        [samples / name / file if name.startswith("miopen") else samples / f"{name}.{file}" for file in FILES]
+        for name in TEN_RUNS
+    ]
     for log, profile in runs:
         assert convert(log, profile).metadata["attribution"]["unattributed"] >= 0
     for (log, _), (_, profile) in itertools.permutations(runs, 2):
@@ -194,10 +193,9 @@ def test_names_are_as_short_as_tells_them_apart() -> None:
     """By the last parts of the path, and no more of it than is needed."""
     assert short_names(["/home/me/x/run.log"]) == ["run.log"]
     assert short_names(["/r/A/run.log", "/r/B/run.log", "/r/A/prof.json"]) == ["A/run.log", "B/run.log", "prof.json"]
-    assert short_names(["run.log", "B/run.log"]) == ["run.log", "B/run.log"]
     assert short_names(["/a/x/y/run.log", "/b/x/y/run.log"]) == ["a/x/y/run.log", "b/x/y/run.log"]
-    assert short_names(["same", "same"]) == ["same", "same"]
-    assert short_names(["-", "run.log"]) == ["-", "run.log"]
+    for names in (["run.log", "B/run.log"], ["same", "same"], ["-", "run.log"]):
+        assert short_names(names) == names
 
 
 def test_a_run_from_standard_input_is_one_with_its_file(monkeypatch: pytest.MonkeyPatch, copied: Copied) -> None:
@@ -250,8 +248,7 @@ def test_a_run_is_not_named_for_a_person(tmp_path: Path) -> None:
     for name, run in (("joebloggs", ALEXNET), ("janedoe", SQUEEZENET)):
         folder = tmp_path / "home" / name
         folder.mkdir(parents=True)
-        shutil.copy(run / "run.log", folder)
-        files.append(folder / "run.log")
+        files.append(shutil.copy(run / "run.log", folder))
     names = processes_of(convert(*files, several=True))
     assert len(set(names)) == len(names) == 2
     assert not any(word in name for name in names for word in ("joe", "jane", "home"))
@@ -262,12 +259,8 @@ def test_of_many_profiles_no_two_tracks_share_a_number(tmp_path: Path) -> None:
     files = []
     count = 200 if "thorough" in REQUIRED else 60
     for number in range(count):
-        calls = copy.deepcopy(small())
-        for call in calls:
-            if "name" in call:
-                call["name"] = f"{call['name']}{number}"
         files.append(tmp_path / f"{number}.json")
-        files[-1].write_bytes(as_json(calls))
+        files[-1].write_bytes(as_json(small()).replace(b'"name":\t"k"', b'"name":\t"k%d"' % number))
     for options in ({}, {"tracks": ("kernels", "operations"), "host_calls": "all"}):
         trace = convert(*files, **options).trace  # type: ignore[arg-type]
         numbers = [process.id for process in trace.processes] + [track.id for track in trace.tracks]
@@ -331,33 +324,29 @@ def test_a_refusal_of_several_runs_names_what_lacks_its_log(copied: Copied) -> N
 # -- One process on two devices: the step is that of the slowest, and no list is more than both did.
 
 
-def test_shares_are_of_all_devices(tmp_path: Path) -> None:
-    """Two steps of 100 us; the first device works in 60 of each, the second one in 80."""
+def on_two_devices(folder: Path, until: int, **second: str) -> Path:
+    """The second device works from 10 to ``until`` of each step."""
     trace = steps(4)
     for at in range(0, 400, 100):
         trace.run("a", at + 5, at + 10, at + 70)
-        trace.run("b", at + 6, at + 10, at + 90, device=1, stream=1)
-    path = tmp_path / "two.pt.trace.json"
+        trace.run(
+            second.get("name", "b"), at + 6, at + 10, at + until, device=1, stream=1, cat=second.get("cat", "kernel")
+        )
+    path = folder / "two.pt.trace.json"
     path.write_text(json.dumps({"traceEvents": trace.rows}))
+    return path
+
+
+def test_shares_are_of_all_devices_in_every_form(tmp_path: Path) -> None:
+    path = on_two_devices(tmp_path, 90)
     analysis = analyse([path])
     (section,) = report_of(analysis, analysis.runs).sections
     assert section.steps_ns == (100_000, 100_000)
     assert section.of_whole == "of the steps of 2 devices"
-    shares = {row.name: section.share(row.ns) for row in section.kernels}
-    assert shares == {"a": 0.3, "b": 0.4}
+    assert {row.name: section.share(row.ns) for row in section.kernels} == {"a": 0.3, "b": 0.4}
     lines = CliRunner().invoke(cli, [str(path)]).output.splitlines()
     assert any(line.endswith("% of the steps of 2 devices") for line in lines)
     assert any(line.startswith("device") and "each of 2 devices takes 0.100 ms" in line for line in lines)
-
-
-def test_every_form_has_the_shares_of_the_block(tmp_path: Path) -> None:
-    """Of the steps of all devices, in JSON as well: two steps of 100 us."""
-    trace = steps(4)
-    for at in range(0, 400, 100):
-        trace.run("a", at + 5, at + 10, at + 70)
-        trace.run("b", at + 6, at + 10, at + 90, device=1, stream=1)
-    path = tmp_path / "two.pt.trace.json"
-    path.write_text(json.dumps({"traceEvents": trace.rows}))
     (run,) = json.loads(CliRunner().invoke(cli, ["report", str(path), "--format", "json"]).output)["runs"]
     assert {row["name"]: row["percent_of_step"] for row in run["kernels"]} == {"a": 30.0, "b": 40.0}
     assert run["step"]["step_ns"] == 100_000
@@ -365,13 +354,7 @@ def test_every_form_has_the_shares_of_the_block(tmp_path: Path) -> None:
 
 def test_a_device_that_only_copies_is_not_counted(tmp_path: Path) -> None:
     """It feeds the other one: kernels ran on one GPU, and shares are of its step."""
-    trace = steps(4)
-    for at in range(0, 400, 100):
-        trace.run("a", at + 5, at + 10, at + 70)
-        trace.run("Memcpy DtoD (Device -> Device)", at + 6, at + 10, at + 20, device=1, stream=1, cat="gpu_memcpy")
-    path = tmp_path / "two.pt.trace.json"
-    path.write_text(json.dumps({"traceEvents": trace.rows}))
-    analysis = analyse([path])
+    analysis = analyse([on_two_devices(tmp_path, 20, name="Memcpy DtoD (Device -> Device)", cat="gpu_memcpy")])
     (section,) = report_of(analysis, analysis.runs).sections
     assert (section.steps_ns, section.of_whole) == ((), "of the step")
     assert "GPUs" not in section.verdict
@@ -379,13 +362,7 @@ def test_a_device_that_only_copies_is_not_counted(tmp_path: Path) -> None:
 
 def test_idle_time_is_of_the_slowest_device(tmp_path: Path) -> None:
     """Its causes add up to what the step's parts say, whatever else the others do."""
-    trace = steps(4)
-    for at in range(0, 400, 100):
-        trace.run("a", at + 5, at + 10, at + 70)
-        trace.run("b", at + 6, at + 10, at + 70, device=1, stream=1)
-    path = tmp_path / "two.pt.trace.json"
-    path.write_text(json.dumps({"traceEvents": trace.rows}))
-    page = CliRunner().invoke(cli, ["report", str(path), "--format", "html"]).output
+    page = CliRunner().invoke(cli, ["report", str(on_two_devices(tmp_path, 70)), "--format", "html"]).output
     (rows,) = re.findall(r'<h2 id="idle">.*?</table>', page, re.DOTALL)
     shares = [float(cells[-1]) for row in rows.split("<tr")[2:] if (cells := re.findall(r">(\d+\.\d)</td>", row))]
     assert round(sum(shares)) == 40
@@ -398,17 +375,11 @@ def calls(text: str) -> list[Operation]:
     """Capital letters search for the problem that the small ones execute."""
     return [
         made_operation(
-            index=place,
-            line=place + 1,
-            end_line=place + 1,
-            source=0,
-            api="Find" if letter.isupper() else "Run",
-            primitive="conv",
-            phase="find" if letter.isupper() else "run",
-            problem=letter.lower(),
+            index=place, line=place + 1, end_line=place + 1, source=0, api="Find" if letter.isupper() else "Run",
+            primitive="conv", phase="find" if letter.isupper() else "run", problem=letter.lower(),
         )
         for place, letter in enumerate(text)
-    ]
+    ]  # fmt: skip
 
 
 def test_what_a_log_begins_with_twice_may_be_of_either_run() -> None:
@@ -446,22 +417,25 @@ def profile(number: int, *, later: bool, ranked: bool) -> bytes:
     return trace(events, base=BASE_NS + number * (LATER_NS if later else 1000), **rank)
 
 
+RUNS, RANKS, NAMES = ("run1.json", "run2.json"), ("rank0/a.json", "rank1/a.json"), ("one/a.json", "two/a.json")
+
+
 @pytest.mark.parametrize(
     ("names", "later", "ranked", "told"),
     [
-        pytest.param(("run1.json", "run2.json"), False, False, Told(1, 2, 2), id="one folder"),
-        pytest.param(("run1.json", "run2.json"), True, False, Told(2, 2, 2), id="one folder, later"),
-        pytest.param(("run1.json", "run2.json"), False, True, Told(1, 1, 2), id="one folder, ranks stated"),
-        pytest.param(("run1.json", "run2.json"), True, True, Told(2, 2, 2), id="one folder, ranks stated, later"),
-        pytest.param(("rank0.json", "rank1.json"), False, False, Told(1, 2, 1), id="files of ranks"),
-        pytest.param(("rank0/a.json", "rank1/a.json"), False, False, Told(1, 2, 1), id="folders of ranks"),
-        pytest.param(("rank0/a.json", "rank1/a.json"), False, True, Told(1, 1, 1), id="folders of ranks, stated"),
-        pytest.param(("one/a.json", "two/a.json"), False, False, Told(2, 2, 2), id="folders"),
-        pytest.param(("one/a.json", "two/a.json"), True, False, Told(2, 2, 2), id="folders, later"),
-        pytest.param(("one/a.json", "two/a.json"), False, True, Told(1, 1, 2), id="folders, ranks stated"),
-        pytest.param(("0.zip", "1.zip"), False, False, Told(1, 2, 2), id="archives"),
-        pytest.param(("rank0/run.zip", "rank1/run.zip"), False, False, Told(1, 2, 1), id="archives of ranks"),
-        pytest.param(("one/run.zip", "two/run.zip"), False, False, Told(2, 2, 2), id="archives in folders"),
+        (RUNS, False, False, Told(1, 2, 2)),
+        (RUNS, True, False, Told(2, 2, 2)),
+        (RUNS, False, True, Told(1, 1, 2)),
+        (RUNS, True, True, Told(2, 2, 2)),
+        (("rank0.json", "rank1.json"), False, False, Told(1, 2, 1)),
+        (RANKS, False, False, Told(1, 2, 1)),
+        (RANKS, False, True, Told(1, 1, 1)),
+        (NAMES, False, False, Told(2, 2, 2)),
+        (NAMES, True, False, Told(2, 2, 2)),
+        (NAMES, False, True, Told(1, 1, 2)),
+        (("0.zip", "1.zip"), False, False, Told(1, 2, 2)),
+        (("rank0/run.zip", "rank1/run.zip"), False, False, Told(1, 2, 1)),
+        (("one/run.zip", "two/run.zip"), False, False, Told(2, 2, 2)),
     ],
 )
 def test_profiles_are_runs_or_ranks_by_folder_clock_and_stated_rank(
@@ -476,12 +450,8 @@ def test_profiles_are_runs_or_ranks_by_folder_clock_and_stated_rank(
                 archive.writestr("trace.json", data)
         else:
             path.write_bytes(data)
-    found = Told(
-        len(analyse(job).runs),
-        len(analyse(job, AnalysisOptions(near=False)).runs),
-        len(find_runs([str(job)], Notes())),
-    )
-    assert found == told
+    alone = analyse(job, AnalysisOptions(near=False))
+    assert Told(len(analyse(job).runs), len(alone.runs), len(find_runs([str(job)], Notes()))) == told
 
 
 # -- Streams that take much of a device's time are in sight before any group is opened: the collectives' is one.
@@ -489,20 +459,14 @@ def test_profiles_are_runs_or_ranks_by_folder_clock_and_stated_rank(
 
 def traced(tmp_path: Path, collectives_us: int) -> Trace:
     """Nine kernels of 100 us on stream 7, a collective on stream 9."""
-    rows = []
+    made: list[Row] = []
     for number, (stream, name, us) in enumerate(
         [*[(7, "work", 100)] * 9, (9, "ncclDevKernel_AllReduce", collectives_us)]
     ):
-        launch = {"name": "hipLaunchKernel", "cat": "cuda_runtime", "pid": 1, "tid": 1, "dur": 1}
-        kernel = {"name": name, "cat": "kernel", "pid": 0, "tid": stream, "dur": us}
-        rows += [
-            {"ph": "X", "ts": 1000 + 200 * number, "args": {"correlation": number}, **launch},
-            {"ph": "X", "ts": 1010 + 200 * number, **kernel,
-             "args": {"device": 0, "stream": stream, "correlation": number}},
-        ]  # fmt: skip
-    path = tmp_path / "trace.json"
-    path.write_text(json.dumps({"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "G"}], "traceEvents": rows}))
-    return mio2trace.convert(path).trace
+        at = 1000 + 200 * number
+        made.append(row("cuda_runtime", "hipLaunchKernel", 1, 1, at, 1, correlation=number))
+        made.append(row("kernel", name, 0, stream, at + 10, us, device=0, stream=stream, correlation=number))
+    return mio2trace.convert(kineto_file(tmp_path, made, deviceProperties=[{"id": 0, "name": "G"}])).trace
 
 
 @pytest.mark.parametrize(("us", "names"), [(100, []), (101, ["GPU 0 · Stream 9: kernels (G)"])])
@@ -515,7 +479,7 @@ def test_a_stream_with_more_than_a_tenth_of_the_kernel_time_is_at_the_top(
     found = read_native(packed.getvalue())
     roots = {one.uuid: one.name for one in found.descriptors.values() if not one.HasField("parent_uuid")}
     assert [name for name in roots.values() if name.startswith("GPU")] == ["GPU 0 · Stream 7: kernels (G)", *names]
-    # A viewer puts a track at the top only if it has another one below it.
+    # a viewer puts a track at the top only if it has another one below it
     parents = {one.parent_uuid for one in found.descriptors.values() if one.HasField("parent_uuid")}
     assert {uuid for uuid, name in roots.items() if name.startswith("GPU")} <= parents
     busy = {one.name for one in trace.events() if isinstance(one, CounterValue)}
