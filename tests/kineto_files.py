@@ -20,6 +20,25 @@ def row(cat: str, name: str, pid: Any, tid: Any, ts: Any, dur: Any, **args: Any)
     return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": made}
 
 
+def launched(
+    number: int,
+    at: float,
+    us: float,
+    name: str = "gemm",
+    *,
+    pid: int = 542,
+    stream: int = 0,
+    wait: float = 10,
+    **more: Any,
+) -> list[Row]:
+    """A call of 5 us, so long after `FIRST_US`, and what it launched ``wait`` us later; ``more`` ids of the call."""
+    cat, call = more.pop("cat", "kernel"), more.pop("call", "hipLaunchKernel")
+    return [
+        row("cuda_runtime", call, pid, pid, FIRST_US + at, 5, correlation=number, **more),
+        row(cat, name, 2, stream, FIRST_US + at + wait, us, device=2, stream=stream, correlation=number),
+    ]
+
+
 def rows(first: Any = FIRST_US) -> list[Row]:
     """A step: a convolution of three kernels, of which one has no launch, a copy, a fill, a module, two functions."""
     return [

@@ -19,7 +19,7 @@ from mio2trace.ops.aten import plain
 from mio2trace.ops.operation import problem_name
 from mio2trace.trace import Slice
 from tests.conftest import shared_folder
-from tests.kineto_files import FIRST_US, Row, kineto_file, row
+from tests.kineto_files import FIRST_US, Row, kineto_file, launched, row
 
 BYTES = {"Float": 4, "BFloat16": 2, "Half": 2, "Long": 8, "Int": 4, "Byte": 1}
 SAMPLES = (
@@ -96,8 +96,7 @@ def reducing() -> list[Row]:
     return [
         row("cpu_op", "c10d::allreduce_", 7, 7, FIRST_US, 30, External_id=1),
         row("cpu_op", "record_param_comms", 7, 7, FIRST_US + 5, 20, External_id=2, **args),
-        row("cuda_runtime", "hipLaunchKernel", 7, 7, FIRST_US + 8, 2, External_id=2, correlation=71),
-        row("kernel", "ncclDevKernel_Generic", 2, 4, FIRST_US + 40, 2, device=2, stream=4, correlation=71),
+        *launched(71, 8, 2, "ncclDevKernel_Generic", pid=7, stream=4, wait=32, External_id=2),
     ]
 
 

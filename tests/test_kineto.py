@@ -19,7 +19,7 @@ from mio2trace.model.profile import Activity, Profile, Range
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers import kineto, pieces
 from mio2trace.trace import Slice
-from tests.kineto_files import BASE_NS, FIRST_US, Row, kineto_alignment, kineto_file, row, rows, trace
+from tests.kineto_files import BASE_NS, FIRST_US, Row, kineto_alignment, kineto_file, launched, row, rows, trace
 from tests.raw_profiles import load
 from tests.rocm_files import read, read_made, samples
 
@@ -124,43 +124,54 @@ def comparable(profile: Profile) -> list[tuple[Any, ...]]:
     return [(one.kind, one.name if isinstance(one, Activity) else one.text, one.start_ns, one.end_ns) for one in made]
 
 
-@pytest.mark.parametrize("form", ["late base", "gzip", "keys in order", "one line", "lists before and behind"])
-def test_forms_of_the_same_trace(form: str, tmp_path: Path) -> None:
-    """Whatever stands where, and however it is packed."""
-    data = trace()
-    blocks = [{"name": "a", "ph": "no"}, {"name": "b", "args": [{"name": 1}, {"ph": "]"}]}]
-    other = {
-        "late base": trace(late=True),
-        "gzip": gzip.compress(data),
-        "keys in order": json.dumps(json.loads(data), sort_keys=True).encode(),
-        "one line": json.dumps(json.loads(data), separators=(",", ":")).encode(),
-        "lists before and behind": trace(late=True, metadata=blocks)[:-2] + b', "z": %b}' % json.dumps(blocks).encode(),
-    }[form]
-    assert comparable(of(tmp_path, other)[0]) == comparable(of(tmp_path, data)[0])
+def text_ids() -> list[Row]:
+    """Some tools write every number so."""
+    return [
+        {**event, "pid": str(event["pid"]), "tid": str(event["tid"])}
+        | {"args": {key: str(one) if isinstance(one, int) else one for key, one in event["args"].items()}}
+        for event in rows()
+    ]
+
+
+def flows() -> list[Row]:
+    """Traces of 2024 on AMD have no correlation on kernels; the flow that ends on one carries the launch's."""
+    events = rows()
+    for event in [one for one in events if one["cat"] == "kernel"]:
+        number = event["args"].pop("correlation")
+        events.append(event | {"ph": "f", "id": number, "cat": "ac2g", "name": "ac2g", "bp": "e"})
+    return events
 
 
 OLDER = {
     "cpu_op": "Operator", "cuda_runtime": "Runtime", "kernel": "Kernel", "gpu_memcpy": "Memcpy",
     "gpu_memset": "Memset", "ac2g": "async_gpu",
 }  # fmt: skip
+"""Before PyTorch 1.13."""
+RENAMED = [OLDER, {"kernel": "concurrent_kernel"}]
+RENAMED += [{"cuda_runtime": f"{on}_{of}"} for on in ("hip", "xpu", "privateuse1") for of in ("runtime", "driver")]
+BLOCKS = [{"name": "a", "ph": "no"}, {"name": "b", "args": [{"name": 1}, {"ph": "]"}]}]
+SAME: dict[str, bytes | list[Row]] = {
+    "late base": trace(late=True),
+    "gzip": gzip.compress(trace()),
+    "keys in order": json.dumps(json.loads(trace()), sort_keys=True).encode(),
+    "one line": json.dumps(json.loads(trace()), separators=(",", ":")).encode(),
+    "lists before and behind": trace(late=True, metadata=BLOCKS)[:-2] + b', "z": %b}' % json.dumps(BLOCKS).encode(),
+    "ids as text": text_ids(),
+    "flows": flows(),
+    **{str(named): [one | {"cat": named.get(one["cat"], one["cat"])} for one in rows()] for named in RENAMED},
+}
 
 
-@pytest.mark.parametrize(
-    "named",
-    [
-        OLDER,
-        {"kernel": "concurrent_kernel"},
-        *({"cuda_runtime": f"{on}_{of}"} for on in ("hip", "xpu", "privateuse1") for of in ("runtime", "driver")),
-    ],
-)
-def test_other_names_of_the_same_categories(named: dict[str, str], tmp_path: Path) -> None:
-    """Those before PyTorch 1.13, and of devices that are neither AMD's nor NVIDIA's."""
-    events = rows()
-    expected, expected_notes = of(tmp_path, events)
-    renamed = [event | {"cat": named.get(event["cat"], event["cat"])} for event in events]
-    profile, notes = of(tmp_path, renamed)
+@pytest.mark.parametrize("form", SAME)
+def test_forms_of_the_same_trace(form: str, tmp_path: Path) -> None:
+    """Whatever stands where and has which name, and however it is packed."""
+    expected, expected_notes = of(tmp_path, rows())
+    profile, notes = of(tmp_path, SAME[form])
     assert comparable(profile) == comparable(expected)
-    assert [one.call for one in profile.activities] == [one.call for one in expected.activities]
+    assert [one.call and one.call.name for one in profile.activities] == [
+        one.call and one.call.name for one in expected.activities
+    ]
+    assert profile.threads[0].tid == 542
     assert notes == expected_notes
 
 
@@ -226,11 +237,8 @@ def test_sizes_may_be_text_and_calls_may_have_the_version_of_their_interface(tmp
     """A tool that records with CUPTI writes them so."""
     events = [
         row("cuda_runtime", "cudaLaunchKernel_v7000", 542, 542, FIRST_US, 5, correlation=71),
-        row(
-            "kernel", "gemm", 0, 7, FIRST_US + 10, 20, device=0, stream=7, correlation=71,
-            grid="[4, 2, 1]", block="[64, 1, 1]",
-        ),
-    ]  # fmt: skip
+        row("kernel", "gemm", 0, 7, FIRST_US + 10, 20, correlation=71, grid="[4, 2, 1]", block="[64, 1, 1]"),
+    ]
     profile, notes = of(tmp_path, events)
     (kernel,) = profile.activities
     assert (kernel.grid, kernel.workgroup) == ((256, 2, 1), (64, 1, 1))
@@ -259,15 +267,7 @@ def test_work_of_a_device_that_is_not_read_is_a_problem(tmp_path: Path) -> None:
 
 def test_arrows_of_older_versions_are_known(tmp_path: Path) -> None:
     """PyTorch 1.12 calls ``ac2g`` otherwise, and its rows state the launches, too."""
-    arrow = {
-        "ph": "s",
-        "id": 71,
-        "pid": 542,
-        "tid": 542,
-        "ts": FIRST_US,
-        "cat": "async_cpu_to_gpu",
-        "name": "async_gpu",
-    }
+    arrow = row("async_cpu_to_gpu", "async_gpu", 542, 542, FIRST_US, 0) | {"ph": "s", "id": 71}
     _, notes = of(tmp_path, [*rows(), arrow])
     assert not any("category" in kind for kind in notes)
 
@@ -276,11 +276,7 @@ def test_a_recording_begins_with_what_it_launched(tmp_path: Path) -> None:
     """A kernel of an earlier time, which the profiler's buffers still held, is not followed by a pause."""
     events = [row("kernel", "early", 2, 0, FIRST_US - 3_000_000, 50, device=2, stream=0, correlation=5)]
     for number in range(2):
-        at = FIRST_US + 100 * number
-        events += [
-            row("cuda_runtime", "hipLaunchKernel", 542, 542, at, 5, correlation=71 + number),
-            row("kernel", f"work{number}", 2, 0, at + 10, 80, device=2, stream=0, correlation=71 + number),
-        ]
+        events += launched(71 + number, 100 * number, 80, f"work{number}")
     path = kineto_file(tmp_path, events)
     (measures,) = mio2trace.analyse([path]).run.measures
     assert measures.steady.device is not None
@@ -294,12 +290,10 @@ def test_the_answer_lists_no_op_without_kernel_time(tmp_path: Path) -> None:
     """A copy's time is in the line of the copies."""
     events = [
         row("cpu_op", "aten::fill_", 542, 542, FIRST_US, 20, External_id=1, Input_Dims=[[8, 8], []]),
-        row("cuda_runtime", "hipLaunchKernel", 542, 542, FIRST_US + 5, 5, External_id=1, correlation=71),
-        row("kernel", "FillFunctor", 2, 0, FIRST_US + 12, 900, device=2, stream=0, correlation=71),
+        *launched(71, 5, 900, External_id=1),
         row("cpu_op", "aten::copy_", 542, 542, FIRST_US + 30, 20, External_id=2, Input_Dims=[[8, 8], [8, 8]]),
-        row("cuda_runtime", "hipMemcpyAsync", 542, 542, FIRST_US + 35, 5, External_id=2, correlation=72),
-        row("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 2, 0, FIRST_US + 920, 100, device=2, stream=0,
-            correlation=72, kind="HtoD", bytes=256),
+        *launched(72, 35, 100, "Memcpy HtoD (Pageable -> Device)", cat="gpu_memcpy", call="hipMemcpyAsync",
+                  wait=900, External_id=2),
     ]  # fmt: skip
     path = kineto_file(tmp_path, events)
     text = CliRunner().invoke(cli, [str(path)]).output
@@ -379,18 +373,6 @@ def test_a_kernel_without_possible_times_is_counted(key: str, values: list[Any],
         assert kernels(profile) == ["before_the_trace", "SubTensorOpWithScalar1d"]
 
 
-def test_ids_may_be_text(tmp_path: Path) -> None:
-    """Some tools write every number so."""
-    events = rows()
-    for event in events:
-        event |= {"pid": str(event["pid"]), "tid": str(event["tid"])}
-        event["args"] = {key: str(one) if isinstance(one, int) else one for key, one in event["args"].items()}
-    profile, notes = of(tmp_path, events)
-    assert comparable(profile) == comparable(of(tmp_path, trace())[0])
-    assert WITHOUT_LAUNCH in notes
-    assert profile.threads[0].tid == 542
-
-
 @pytest.mark.parametrize(
     "args", [{"correlation": [1]}, {"correlation": 1 << 80}, {"correlation": 1.5}, [], "x", {"grid": [1, 2]}]
 )
@@ -430,18 +412,6 @@ def test_damage_between_events_loses_what_it_touches(tmp_path: Path) -> None:
     assert len(kernels(profile)) == 3
 
 
-def test_flows_stand_in_for_a_missing_correlation(tmp_path: Path) -> None:
-    """Traces of 2024 on AMD have none on kernels; the flow that ends on one carries the launch's."""
-    events = rows()
-    for event in events:
-        if event["cat"] == "kernel":
-            number = event["args"].pop("correlation")
-            events.append(event | {"ph": "f", "id": number, "cat": "ac2g", "name": "ac2g", "bp": "e"})
-    profile, notes = of(tmp_path, events)
-    assert notes[WITHOUT_LAUNCH] == 1
-    assert comparable(profile) == comparable(of(tmp_path, trace())[0])
-
-
 def test_a_correlation_may_be_called_external_id(tmp_path: Path) -> None:
     """As some versions for ROCm write it. Ops have external ids of their own, which may be the same numbers."""
     events = rows()
@@ -455,11 +425,8 @@ def test_a_correlation_may_be_called_external_id(tmp_path: Path) -> None:
     assert comparable(profile) == comparable(expected)
     assert [one.call for one in profile.activities] == [one.call for one in expected.activities]
     links = mio2trace.analyse([path]).run.alignment.links  # type: ignore[union-attr]
-    apis = {
-        one.name: links.operations[operation].api
-        for one, operation in zip(links.activities, links.operation_of, strict=True)
-        if operation >= 0
-    }
+    found = zip(links.activities, links.operation_of, strict=True)
+    apis = {one.name: links.operations[operation].api for one, operation in found if operation >= 0}
     assert apis["SubTensorOpWithScalar1d"] == apis[MAIN] == "aten::miopen_convolution"
 
 

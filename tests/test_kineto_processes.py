@@ -14,7 +14,7 @@ from mio2trace.notes import Notes
 from mio2trace.readers import kineto
 from tests import rocm_files
 from tests.headlines import rows
-from tests.kineto_files import BASE_NS, FIRST_US, Row, kineto_file, row
+from tests.kineto_files import BASE_NS, FIRST_US, Row, kineto_file, launched, row
 
 PIDS = (542, 777)
 LAUNCHES = (
@@ -182,8 +182,7 @@ def test_steps_of_a_process_without_anything_else(tmp_path: Path) -> None:
     for at in range(3):
         begin = FIRST_US + 100 * at
         events.append(row("user_annotation", f"ProfilerStep#{at}", 31, 31, begin, 90, External_id=9 + at))
-        events.append(row("cuda_runtime", "hipLaunchKernel", 542, 542, begin + 10, 5, correlation=at + 1))
-        events.append(row("kernel", "own", 2, 0, begin + 20, 30, device=2, stream=0, correlation=at + 1))
+        events += launched(at + 1, 100 * at + 10, 30)
     path = kineto_file(tmp_path, events, "rank0.pt.trace.json")
     (one,) = rows(path, path.name)
     assert one.wrong == {}

@@ -29,7 +29,7 @@ from mio2trace.ops.operation import Operation
 from mio2trace.trace import CounterValue, Slice, Trace
 from mio2trace.writers.native import write
 from tests.conftest import REQUIRED, ROOT
-from tests.kineto_files import BASE_NS, Row, kineto_file, row, rows, trace
+from tests.kineto_files import BASE_NS, Row, kineto_file, launched, rows, trace
 from tests.native_packets import read_native
 from tests.records import made_operation
 from tests.small_runs import as_json, benchmark, kinds, small
@@ -463,13 +463,11 @@ def traced(tmp_path: Path, collectives_us: int) -> Trace:
     for number, (stream, name, us) in enumerate(
         [*[(7, "work", 100)] * 9, (9, "ncclDevKernel_AllReduce", collectives_us)]
     ):
-        at = 1000 + 200 * number
-        made.append(row("cuda_runtime", "hipLaunchKernel", 1, 1, at, 1, correlation=number))
-        made.append(row("kernel", name, 0, stream, at + 10, us, device=0, stream=stream, correlation=number))
-    return mio2trace.convert(kineto_file(tmp_path, made, deviceProperties=[{"id": 0, "name": "G"}])).trace
+        made += launched(number, 200 * number, us, name, stream=stream)
+    return mio2trace.convert(kineto_file(tmp_path, made, deviceProperties=[{"id": 2, "name": "G"}])).trace
 
 
-@pytest.mark.parametrize(("us", "names"), [(100, []), (101, ["GPU 0 · Stream 9: kernels (G)"])])
+@pytest.mark.parametrize(("us", "names"), [(100, []), (101, ["GPU 2 · Stream 9: kernels (G)"])])
 def test_a_stream_with_more_than_a_tenth_of_the_kernel_time_is_at_the_top(
     tmp_path: Path, us: int, names: list[str]
 ) -> None:
@@ -478,7 +476,7 @@ def test_a_stream_with_more_than_a_tenth_of_the_kernel_time_is_at_the_top(
     write(trace, packed)
     found = read_native(packed.getvalue())
     roots = {one.uuid: one.name for one in found.descriptors.values() if not one.HasField("parent_uuid")}
-    assert [name for name in roots.values() if name.startswith("GPU")] == ["GPU 0 · Stream 7: kernels (G)", *names]
+    assert [name for name in roots.values() if name.startswith("GPU")] == ["GPU 2 · Stream 7: kernels (G)", *names]
     # a viewer puts a track at the top only if it has another one below it
     parents = {one.parent_uuid for one in found.descriptors.values() if one.HasField("parent_uuid")}
     assert {uuid for uuid, name in roots.items() if name.startswith("GPU")} <= parents

@@ -29,7 +29,7 @@ from mio2trace.readers.miopen import databases
 from mio2trace.source import Source
 from tests.canaries import CANARIES, SOME, leaks
 from tests.conftest import shared_folder
-from tests.kineto_files import FIRST_US, row, trace
+from tests.kineto_files import FIRST_US, launched, row, trace
 
 DATABASES = (
     "gfx942130.HIP.fdb.txt", "gfx1030_36.HIP.fdb.txt", "gfx803_64.OpenCL.fdb.txt", "gfx900_56.cd.pdb.txt",
@@ -447,8 +447,7 @@ def test_a_log_alone_is_a_table_of_operations(tmp_path: Path) -> None:
 PRODUCT = [
     row("cpu_op", "aten::mm", 542, 542, FIRST_US, 100, External_id=1, Input_Dims=[[128, 256], [256, 64]],
         Input_type=["c10::Half", "c10::Half"], Input_Strides=[[256, 1], [64, 1]], Concrete_Inputs=["", ""]),
-    row("cuda_runtime", "hipExtModuleLaunchKernel", 542, 542, FIRST_US + 5, 5, External_id=1, correlation=7),
-    row("kernel", "Cijk_Ailk_Bljk_HHS_BH_MT64x64x32", 2, 0, FIRST_US + 20, 30, device=2, stream=0, correlation=7),
+    *launched(7, 5, 30, "Cijk_Ailk_Bljk_HHS_BH_MT64x64x32", call="hipExtModuleLaunchKernel", External_id=1),
 ]  # fmt: skip
 
 

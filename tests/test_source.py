@@ -28,7 +28,7 @@ from mio2trace.readers.kineto_frames import function_of
 from mio2trace.source import HEAD, Source
 from mio2trace.trace import Slice
 from tests.conftest import shared_folder
-from tests.kineto_files import FIRST_US, Row, kineto_alignment, kineto_file, row
+from tests.kineto_files import FIRST_US, Row, kineto_alignment, kineto_file, launched, row
 from tests.small_runs import kinds
 
 MARK = b"\xef\xbb\xbf"
@@ -276,8 +276,10 @@ def made(*frames: Row, thread: int = 7) -> list[Row]:
     return [
         *frames,
         row("cpu_op", "aten::mm", 7, thread, FIRST_US + 40, 9, External_id=5),
-        row("cuda_runtime", "hipLaunchKernel", 7, thread, FIRST_US + 42, 2, External_id=5, correlation=71),
-        row("kernel", "gemm", 2, 0, FIRST_US + 60, 8, device=2, stream=0, correlation=71),
+        *(
+            one | ({"tid": thread, "dur": 2} if one["pid"] == 7 else {})
+            for one in launched(71, 42, 8, pid=7, External_id=5)
+        ),
     ]
 
 
@@ -381,14 +383,9 @@ def idle(tmp_path: Path, *frames: Row) -> tuple[str, str]:
     """The finding and its advice of a step of 300 ms whose first launch is after 250 ms, and others 0.1 ms apart."""
     rows: list[Row] = [row("user_annotation", "ProfilerStep#6", 7, 7, FIRST_US, 300_000), *frames]
     for number in range(20):
-        at = FIRST_US + 250_000 + 100 * number
-        rows.append(row("cuda_runtime", "hipLaunchKernel", 7, 7, at, 5, correlation=number + 1))
-        rows.append(row("kernel", "k", 0, 0, at + 8, 40, correlation=number + 1, device=0, stream=0))
-    rows += [
-        row("cpu_op", "aten::mm", 7, 7, FIRST_US + 250_000, 7, External_id=1),
-        row("cuda_runtime", "hipLaunchKernel", 7, 7, FIRST_US + 299_000, 5, correlation=99),
-        row("kernel", "k", 0, 0, FIRST_US + 299_010, 980, correlation=99, device=0, stream=0),
-    ]
+        rows += launched(number + 1, 250_000 + 100 * number, 40, pid=7, wait=8)
+    rows.append(row("cpu_op", "aten::mm", 7, 7, FIRST_US + 250_000, 7, External_id=1))
+    rows += launched(99, 299_000, 980, pid=7)
     (found,) = (one for one in findings(kineto_file(tmp_path, rows, "trace.json")) if one["id"] == "idle")
     return found["number"], found["try"]
 
