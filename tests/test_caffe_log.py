@@ -62,7 +62,6 @@ def test_stamps_are_read_with_and_without_a_year_and_behind_foreign_prefixes(pre
     ],
 )
 def test_error_a_stamp_that_is_no_moment_makes_no_log_line(prefix: str) -> None:
-    """Such a line is another program's."""
     assert log("     conv1\tforward: 30.968 ms.", prefix=prefix) == FrameworkLog(source=0)
 
 
@@ -123,7 +122,6 @@ EVENTS = {
 
 
 def test_events_say_where_the_run_is() -> None:
-    """Each with its line."""
     found = log(*EVENTS, "Memory required for data: 1234")
     events = [(event.line, (event.kind, event.number, event.duration_ns)) for event in found.events]
     assert events == list(enumerate(EVENTS.values(), 1))
@@ -167,7 +165,6 @@ def test_marks_of_the_samples_are_no_layers() -> None:
 
 
 def test_a_log_of_two_benchmarks_says_so() -> None:
-    """Which of them a profile is of is for the alignment to find."""
     notes = Notes()
     log("*** Benchmark begins ***", "*** Benchmark ends ***", "*** Benchmark begins ***", notes=notes)
     assert list(kinds(notes)) == ["log of several benchmarks, one after another"]
@@ -175,7 +172,6 @@ def test_a_log_of_two_benchmarks_says_so() -> None:
 
 
 def test_error_long_lines_and_numbers_take_no_time() -> None:
-    """Blanks and digits without end."""
     log(" " * 200_000 + "x", "Iteration: " + "1" * 5000 + " forward-backward time: 1 ms.", "x" + " " * 200_000)
     log("Testing for " + "9" * 5000 + " iterations.", "a" + "\t" * 3000 + "forward: x")
 

@@ -70,7 +70,6 @@ def run(number: int = 0, success: str | None = "yes", **fields: Any) -> dict[str
     ids=["bare array", "timer", "timer with an empty profile", "record", "record with its list late"],
 )
 def test_layers_are_read_wherever_they_stand(tmp_path: Path, value: Any) -> None:
-    """Direction, index, name, time and stamp."""
     stamp = LocalTime(0, 11, 3, ((15 * 60 + 39) * 60 + 29) * 10**9 + 318_205_000)
     notes = Notes()
     layers = the_log(read_json(tmp_path, value, notes)).layers
@@ -118,7 +117,6 @@ def test_iterations_that_are_no_number_are_unknown(tmp_path: Path, value: Any) -
 def test_the_repetition_taken_is_the_first_good_one_or_the_one_asked_for(
     tmp_path: Path, runs: list[dict[str, Any]], wanted: int | None, taken: int, said: list[str]
 ) -> None:
-    """Anything but a single good one is said."""
     notes = Notes()
     log = the_log(read_json(tmp_path, record(*runs), notes, wanted))
     assert log.layers[0].printed_ns == taken * 1_000_000
@@ -147,7 +145,6 @@ def test_a_label_gives_the_name(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_error_one_bad_layer_entry_is_lost_alone(tmp_path: Path, bad: dict[str, Any]) -> None:
-    """It is counted, with its place."""
     notes = Notes()
     log = the_log(read_json(tmp_path, {"per_layer_info": [entry(), entry(**bad), entry(2)]}, notes))
     assert [layer.index for layer in log.layers] == [0, 2]
@@ -175,7 +172,6 @@ def test_error_one_bad_layer_entry_is_lost_alone(tmp_path: Path, bad: dict[str, 
 def test_error_a_record_without_data_is_refused_in_one_line(
     tmp_path: Path, value: Any, wanted: int | None, message: str
 ) -> None:
-    """With the place in it."""
     with pytest.raises(InputError, match=message) as caught:
         read_json(tmp_path, value, repetition=wanted)
     assert "\n" not in str(caught.value)
@@ -274,7 +270,6 @@ def test_every_sample_converts_or_is_refused_in_one_line(shared: Path, name: str
 @pytest.mark.shared
 @pytest.mark.parametrize("repository", ["ck-caffe-firefly-rk3399", "ck-caffe-nvidia-tx1", "ck-caffe-nvidia-gtx1080"])
 def test_real_repositories_are_searched(shared: Path, repository: str) -> None:
-    """The whole one, its module, an entry, and by the tags of an entry."""
     root = shared / "samples" / "ck" / repository
     for folder in (root, root / "experiment", *(path.parent for path in root.glob("*/*/ckp-*.0001.json"))):
         assert Path(ck.locate(str(folder), (), Notes())).name.endswith(".0001.json")

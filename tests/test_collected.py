@@ -93,7 +93,6 @@ def test_calls_that_come_twice_stay_two(tmp_path: Path) -> None:
 
 
 def test_several_processes_keep_their_lines_apart(tmp_path: Path) -> None:
-    """Two ranks in one file, line by line: each entry is whole, and its thread is its rank."""
     lines = [f"[1,{rank}]<stderr>:{line}" for line in POOLING for rank in (0, 1)]
     path = tmp_path / "run.log"
     path.write_text("\n".join([*lines, ""]))
@@ -120,7 +119,6 @@ def test_where_lines_are_cut_into_blocks_changes_nothing() -> None:
 
 @pytest.mark.parametrize("line", ["conv1 | 3.5 ms", "12: done", "[1,0]<stderr>:x", "Nov 20 11:34:29 a b: x"])
 def test_a_few_lines_like_a_collectors_stay(line: str) -> None:
-    """Another program's table in a log is no prefix."""
     data = LOG + f"{line}\n".encode() * 5
     assert b"".join(plain_lines(data, iter([data]))) == data
 
@@ -140,7 +138,6 @@ def test_what_compilers_hang_on_is_no_part_of_a_name(plain: str, more: str) -> N
 
 
 def test_a_log_without_miopens_prefix_tells_the_same(tmp_path: Path) -> None:
-    """Entries and commands are known by what they are."""
     command = b"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 2 -c 1 -H 28 -W 28 -k 20 -F 1\n"
     log = LOG.replace(b"}\n", b"}\n" + command)
     _, library = records(tmp_path / "a.log", log)

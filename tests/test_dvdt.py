@@ -72,7 +72,6 @@ ENQUEUE = next(i for i, call in enumerate(small()) if call["call"] == "clEnqueue
 
 
 def test_an_enqueue_has_its_names_sizes_times_and_arguments() -> None:
-    """All that later rooms need, in integers."""
     profile = read(SMALL)
     first, second, *copies = profile.activities
     assert (first.number, first.kind, first.name, first.opencl.program) == (ENQUEUE, "kernel", "k", 0)
@@ -203,7 +202,6 @@ def test_host_times_are_unix_time_in_ns(text: str, ns: int | None, said: int) ->
 
 @pytest.mark.parametrize("timestamp", [..., None, {}, {"start": "2018-02-09T10:36:48"}])
 def test_host_times_may_be_missing(timestamp: Any) -> None:
-    """In part or as a whole."""
     profile, notes = told(with_call(ENQUEUE, timestamp=timestamp))
     assert profile.activities[0].host_end_ns is None
     assert profile.activities[0].name == "k"
@@ -314,7 +312,6 @@ def test_a_program_source_may_hold_anything() -> None:
 
 
 def test_a_source_longer_than_the_head_is_recognised() -> None:
-    """Also when the call's name comes after it."""
     run = Program()
     run.program("x" * 100_000)
     calls = run.calls[1:]
@@ -337,7 +334,6 @@ BROKEN = [{"gws": "64"}, {"gws": [1.5, 1, 1]}, {"name": 7}, {"profiling": []}, {
 @pytest.mark.parametrize("fields", [*BROKEN, {"call": ...}, {"call": 5}, {"call": "clEnqueueTask"}])
 @pytest.mark.parametrize("host_calls", [False, True])
 def test_error_one_call_of_wrong_types_is_lost_alone(fields: dict[str, Any], host_calls: bool) -> None:
-    """It is counted, and the calls after it keep their index."""
     profile, notes = told(with_call(ENQUEUE, **fields), host_calls=host_calls)
     assert [e.number for e in profile.activities] == [e.number for e in read(SMALL).activities[1:]]
     assert profile.records == CALLS
@@ -381,7 +377,6 @@ def test_error_damaged_json_loses_the_calls_that_it_concerns() -> None:
 
 
 def test_error_bytes_after_the_array_are_named() -> None:
-    """The last call before them is not lost."""
     profile, notes = told(SMALL + b"\nbye")
     assert plain(profile) == plain(read(SMALL))
     assert notes == {"bytes after the end of the profile ignored": 1}
@@ -414,7 +409,6 @@ def test_text_and_json_are_one_profile() -> None:
 
 
 def test_options_keep_all_of_their_line() -> None:
-    """They may be empty or hold anything."""
     run = Program()
     run.program(options='-cl-std=CL1.1 -DA="x y"')
     run.program(handle="0x41", options="")
@@ -446,7 +440,6 @@ def test_error_a_block_cut_by_the_next_is_counted() -> None:
 
 
 def test_error_fields_before_the_first_block_belong_to_none() -> None:
-    """The tail of a longer log."""
     tail = b"[dv/dt] clCreateCommandQueue device 0x99\n[dv/dt] clSetKernelArg kernel 0x1\n"
     profile, notes = told_as_text(tail + as_text(small()))
     assert plain(profile) == plain(told_as_text(small())[0])
@@ -489,7 +482,6 @@ def test_two_runs_of_one_program_agree_in_both_forms(shared: Path, name: str) ->
 
 @pytest.mark.shared
 def test_arguments_that_are_partly_set_again_are_followed(shared: Path) -> None:
-    """The sample with two queues sets only some of them between two enqueues."""
     calls = json.loads((shared / "samples" / "dvdt" / "two-queues.prof.json").read_bytes())
     force: dict[str, dict[int, str]] = {}
     expected = []
@@ -537,7 +529,6 @@ def test_a_profile_without_a_wall_clock_has_no_host_times(shared: Path) -> None:
 
 @pytest.mark.shared
 def test_error_the_log_of_a_run_that_crashed_ends_in_a_cut_block(shared: Path) -> None:
-    """What came before it is read."""
     profile, notes = sample(shared, "crash-local-arg.stdout.log")
     assert profile.records > 10
     assert CUT.items() <= notes.items()

@@ -307,7 +307,6 @@ def in_blocks(data: bytes, size: int) -> pieces.EventArray:
 
 @pytest.mark.parametrize("size", [1, 7, 64, 1000])
 def test_pieces_may_be_cut_anywhere(size: int) -> None:
-    """Blocks of any size give the same events."""
     array = in_blocks(trace(late=True), size)
     events = [event for piece in array.pieces() for event in piece]
     assert [event.name for event in events] == [made["name"] for made in rows()]
@@ -343,7 +342,6 @@ def test_doubles_below_the_limit_come_back_exactly(ns: int) -> None:
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9, 0.99])
 def test_a_trace_that_was_cut_off_is_read_up_to_its_last_whole_event(share: float, tmp_path: Path) -> None:
-    """What is before is the same; one note."""
     events = rows() * 40
     data = trace(events)
     profile, notes = of(tmp_path, data[: int(len(data) * share)])
@@ -366,7 +364,6 @@ def damaged(change: dict[str, Any], place: int = 8) -> list[Row]:
     ],
 )
 def test_a_kernel_without_possible_times_is_counted(key: str, values: list[Any], note: str, tmp_path: Path) -> None:
-    """It alone is lost."""
     for value in values:
         profile, notes = of(tmp_path, damaged({key: value}))
         assert notes[note] == 1
@@ -377,7 +374,6 @@ def test_a_kernel_without_possible_times_is_counted(key: str, values: list[Any],
     "args", [{"correlation": [1]}, {"correlation": 1 << 80}, {"correlation": 1.5}, [], "x", {"grid": [1, 2]}]
 )
 def test_arguments_of_other_types_are_counted(args: Any, tmp_path: Path) -> None:
-    """The row stays, what it says is not believed."""
     profile, notes = of(tmp_path, (damaged({"args": args})))
     assert notes[UNREAD] == 1
     assert len(kernels(profile)) == 3
@@ -385,7 +381,6 @@ def test_arguments_of_other_types_are_counted(args: Any, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("value", [[1], {"a": 1}, True, None, 1 << 80, 1.5, "x"])
 def test_processes_and_threads_of_other_types_are_none(value: Any, tmp_path: Path) -> None:
-    """The rows are read all the same."""
     for place in (3, 4, 8):
         profile, _ = of(tmp_path, (damaged({"pid": value, "tid": value, "id": value}, place)))
         assert len(profile.activities) == 5
@@ -394,7 +389,6 @@ def test_processes_and_threads_of_other_types_are_none(value: Any, tmp_path: Pat
 
 @pytest.mark.parametrize("depth", [100, 100_000])
 def test_nesting_without_end_loses_its_event_alone(depth: int, tmp_path: Path) -> None:
-    """It is no reason to stop."""
     deep = b'"args": {"grid": ' + b"[" * depth + b"]" * depth + b"}"
     data = trace().replace(b'"args": {\n    "device": 2,\n    "stream": 4,\n    "correlation": 45\n   }', deep)
     assert deep in data
@@ -404,7 +398,6 @@ def test_nesting_without_end_loses_its_event_alone(depth: int, tmp_path: Path) -
 
 
 def test_damage_between_events_loses_what_it_touches(tmp_path: Path) -> None:
-    """Bytes that are no JSON, text that is no UTF-8."""
     data = trace().replace(b'"name": "hipMemcpyAsync"', b'"name": hip?').replace(b"igemm_fwd", b"igemm_\xff\xfe")
     profile, notes = of(tmp_path, data)
     assert notes["event that could not be read"] == 1

@@ -71,7 +71,6 @@ def in_turns(count: int, device: Callable[[int], object] = lambda rank: 2, **mor
 
 
 def test_each_command_is_in_the_process_of_its_launch(tmp_path: Path) -> None:
-    """Kernels, copies, fills and kernels of a graph, on one device that both processes use."""
     notes, profiles = in_turns(40).checked(tmp_path)
     assert not list(notes)
     assert [len(profile.devices) for profile in profiles] == [1, 1]
@@ -122,7 +121,6 @@ def test_a_row_without_a_launch_is_of_the_process_of_its_device(tmp_path: Path) 
 
 
 def test_a_row_that_nothing_gives_to_a_process_is_counted(tmp_path: Path) -> None:
-    """Both processes use the device, and the launch is not recorded."""
     made = in_turns(8)
     made.command(PIDS[0], "kernel", "before", 2, -50, correlation=7)
     notes, _ = made.checked(tmp_path)
@@ -132,7 +130,6 @@ def test_a_row_that_nothing_gives_to_a_process_is_counted(tmp_path: Path) -> Non
 
 
 def test_a_job_has_the_copies_of_each_process(tmp_path: Path) -> None:
-    """Both processes are of one job, with the copies that each launched."""
     run = mio2trace.analyse(kineto_file(tmp_path, in_turns(40, lambda rank: 2 + rank).events)).run
     assert run.is_job
     copies = {

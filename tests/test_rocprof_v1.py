@@ -135,7 +135,6 @@ def test_arrows_lead_to_the_calls_that_the_database_names(events: str, base: str
 
 
 def test_a_run_that_was_killed_is_read_up_to_there(tmp_path: Path) -> None:
-    """Cut anywhere: the whole events are there, and that one is lost is said."""
     text = v1_events(run()).decode()
     first = text.index(',{"ph":"X","name":"conv_fwd"')
     for cut in range(text.index("\n}", first) + 2, text.index("],\n"), 7):

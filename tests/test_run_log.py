@@ -63,7 +63,6 @@ def test_array_blocks_are_taken_one_by_one(tmp_path: Path) -> None:
 
 
 def test_what_is_glued_to_a_marker_is_not_lost(tmp_path: Path) -> None:
-    """Before the opening one, after the closing one, and the array itself in the line of the markers."""
     first, _, rest = LOG.partition("\n")
     for opened in (b"[dv/dt] <<\n", b"[dv/dt] << "):
         for closed in (b"\n[dv/dt] >>", b"[dv/dt] >>"):
@@ -118,7 +117,6 @@ def buffered(size: int, stdout: bytes, lines: list[bytes]) -> bytes:
 @settings(deadline=None, max_examples=60)
 @given(st.integers(200, 5000))
 def test_a_line_that_another_stream_cut_in_two_is_put_together(size: int) -> None:
-    """No call and no log line is lost; the order of the file is then not that of the run."""
     run = Program()
     run.kernel("k", "0x60")
     for number in range(12):
@@ -184,7 +182,6 @@ def test_a_log_is_recognised_behind_whatever_begins_it(tmp_path: Path, text: byt
     ],
 )
 def test_error_what_holds_nothing_known_is_refused_in_one_line(tmp_path: Path, text: bytes, message: str) -> None:
-    """With the name, what was found and what was expected."""
     with pytest.raises(InputError, match=message) as caught:
         read_text(tmp_path, text)
     assert "\n" not in str(caught.value)
@@ -264,7 +261,6 @@ def test_a_line_longer_than_any_of_the_log_is_counted_and_passed_over(tmp_path: 
 
 
 def test_many_arrays_on_one_line_are_each_read(tmp_path: Path) -> None:
-    """Also with text between them, and when the last goes on in the next line."""
     calls = kernels(2)
     whole = b"[dv/dt] << " + calls + b" [dv/dt] >>"
     last = b"[dv/dt] << " + calls[:50] + b"\n" + calls[50:] + b"[dv/dt] >>\n"

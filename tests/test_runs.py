@@ -80,7 +80,6 @@ def linked(result: Conversion) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize(("run", "other"), [(MIOPEN, ALEXNET), (ALEXNET, SQUEEZENET), (SQUEEZENET, MIOPEN)])
 def test_a_log_of_another_run_spoils_nothing(copied: Copied, run: Path, other: Path) -> None:
-    """The picture is the one without it, and its name is said."""
     log, profile = copied(run, "A")
     stranger, _ = copied(other, "B")
     alone = convert(log, profile)
@@ -116,7 +115,6 @@ def test_two_runs_are_not_silently_one(copied: Copied, profiles: bool) -> None:
 
 
 def test_a_log_goes_with_the_profile_that_it_fits_not_with_the_fullest(copied: Copied) -> None:
-    """The other profile is drawn beside, without links."""
     log, profile = copied(ALEXNET, "A")
     _, fuller = copied(SQUEEZENET, "B")
     alone, both = convert(log, profile), convert(log, profile, fuller)
@@ -243,7 +241,6 @@ def test_several_runs_are_drawn_side_by_side_where_that_is_wanted(copied: Copied
 
 
 def test_a_run_is_not_named_for_a_person(tmp_path: Path) -> None:
-    """A home folder's name stays out of the picture."""
     files = []
     for name, run in (("joebloggs", ALEXNET), ("janedoe", SQUEEZENET)):
         folder = tmp_path / "home" / name
@@ -270,7 +267,6 @@ def test_of_many_profiles_no_two_tracks_share_a_number(tmp_path: Path) -> None:
 
 
 def test_a_run_s_name_breaks_no_line(tmp_path: Path) -> None:
-    """A folder may be called anything."""
     files = []
     for name, run in (("a\x1b[31m", ALEXNET), ("b\nc", SQUEEZENET)):
         (tmp_path / name).mkdir()
@@ -282,7 +278,6 @@ def test_a_run_s_name_breaks_no_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["\ud800", "a\0b", "", "\udcff.log"])
 def test_what_is_no_path_is_refused_in_one_line(path: str, tmp_path: Path) -> None:
-    """Alone, and beside a file."""
     (tmp_path / "run.log").write_text("x")
     for files in ([path], [path, str(tmp_path / "run.log")]):
         with pytest.raises(InputError, match=r"^[^\n]*(no valid path|No such file or directory)"):
@@ -290,7 +285,6 @@ def test_what_is_no_path_is_refused_in_one_line(path: str, tmp_path: Path) -> No
 
 
 def test_a_single_path_is_one_file(tmp_path: Path) -> None:
-    """Not as many as it has letters."""
     (tmp_path / "run.log").write_text(
         "MIOpen(HIP): Command [X] ./bin/MIOpenDriver conv -n 1 -c 3 -H 8 -W 8 -k 2 -F 1\n"
     )
@@ -361,7 +355,6 @@ def test_a_device_that_only_copies_is_not_counted(tmp_path: Path) -> None:
 
 
 def test_idle_time_is_of_the_slowest_device(tmp_path: Path) -> None:
-    """Its causes add up to what the step's parts say, whatever else the others do."""
     page = CliRunner().invoke(cli, ["report", str(on_two_devices(tmp_path, 70)), "--format", "html"]).output
     (rows,) = re.findall(r'<h2 id="idle">.*?</table>', page, re.DOTALL)
     shares = [float(cells[-1]) for row in rows.split("<tr")[2:] if (cells := re.findall(r">(\d+\.\d)</td>", row))]
@@ -389,7 +382,6 @@ def test_what_a_log_begins_with_twice_may_be_of_either_run() -> None:
 
 
 def test_iterations_and_layers_alike_are_no_second_run() -> None:
-    """What comes again is executed, or is searched for in layers that are alike."""
     assert not begun_again(calls("ABCDabcdabcd"))
     assert not begun_again(calls("AAAAAAAaaaa"))
     assert not begun_again(calls("abcdabcd"))

@@ -242,7 +242,6 @@ CALL = "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 1 -c
 
 
 def test_of_a_key_twice_the_last_line_counts(tmp_path: Path) -> None:
-    """Lines that are none are counted, a cut last one, too."""
     lines = [f"{KEYS[0]}=GemmFwdRest:{ms},8,{ALGORITHM}" for ms in (1.5, 2.5)]
     (tmp_path / "a.ufdb.txt").write_text("\n".join((*lines, "?", f"{KEYS[3]}=GemmFw")))
     table = table_of(tmp_path / "a.ufdb.txt", databases.TEXT, notes := Notes())
@@ -427,7 +426,6 @@ def test_a_line_that_is_cut_off_is_none(cut: int, tmp_path: Path) -> None:
 
 
 def test_lines_of_a_library_lie_between_those_of_a_run(tmp_path: Path) -> None:
-    """MIOpen's log stays what it is."""
     (tmp_path / "a.log").write_text(f"{CALL}some words\n{BENCH.format(5)}\n{CALL}{TRACE}\n")
     run = analyse([tmp_path / "a.log"]).run
     (table,) = run.side_files

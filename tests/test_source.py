@@ -136,7 +136,6 @@ def test_bytes_after_gzip_are_said_to_be_ignored(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_compressed_bomb_is_not_held_in_memory() -> None:
-    """Blocks stay small however much they hold."""
     packer = zlib.compressobj(9, wbits=31)
     packed = b"".join([packer.compress(bytes(1 << 20)) for _ in range(64)]) + packer.flush()
     with contextlib.closing(of(packed)) as source:
@@ -146,7 +145,6 @@ def test_a_compressed_bomb_is_not_held_in_memory() -> None:
 
 
 def test_standard_input_stays_open() -> None:
-    """It is not ours to close."""
     stream = io.BytesIO(LINES)
     with contextlib.closing(Source("-", 0, Notes(), stdin=stream)) as source:
         assert (source.name, source.read(), source.plain_path) == ("standard input", LINES, "")
@@ -154,7 +152,6 @@ def test_standard_input_stays_open() -> None:
 
 
 def test_error_empty_and_marked_gzip_files_are_told_apart() -> None:
-    """An empty file has no head; a packed file of which nothing can be read says why."""
     for data in (b"", MARK, gzip.compress(b"")):
         assert content(data) == (b"", {})
     with pytest.raises(InputError, match=r"^standard input: damaged gzip data, nothing can be read"):
@@ -254,7 +251,6 @@ def independently(path: Path) -> dict[int, str | None]:
 @pytest.mark.shared
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_line_of_every_launch_of_a_sample(name: str) -> None:
-    """The innermost outside of torch, or none."""
     path = shared_folder() / "samples" / "rocm" / name
     true = independently(path)
     alignment = mio2trace.analyse([path]).run.alignment

@@ -89,7 +89,6 @@ def said(words: list[str], file: Path) -> str:
 
 
 def test_every_command_is_tried() -> None:
-    """A new command joins the table above."""
     assert {command.name for command in LATER} == COMMANDS.keys() | NO_RUN | OWN
 
 
@@ -99,7 +98,6 @@ PAIRS = [(command, name) for at, command in enumerate(COMMANDS) for to, name in 
 
 @pytest.mark.parametrize(("command", "name"), PAIRS)
 def test_every_command_says_that_a_file_is_cut_off(warm: None, command: str, name: str, tmp_path: Path) -> None:
-    """Refused or not, quiet or not; once, and by the file's name."""
     told = said(COMMANDS[command], written(name, tmp_path))
     assert WORDS in told
     if command != "batch":  # which names the run
@@ -128,7 +126,6 @@ def test_a_profile_that_is_cut_off_is_incomplete(name: str, tmp_path: Path) -> N
 
 
 def test_a_whole_file_is_not_said_to_be_cut_off(tmp_path: Path) -> None:
-    """Of the same files without the cut."""
     for name, data in (("trace.json", kineto()), ("prof.json", unpacked(CALLS)), ("results.db", unpacked(DATABASE))):
         (tmp_path / name).write_bytes(data)
         analysis = analyse(tmp_path / name)
@@ -239,7 +236,6 @@ def check(file: Path, *, is_profile: bool) -> None:
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("name", [*PROFILES, *LOGS, *(pytest.param(name, marks=pytest.mark.shared) for name in SHARED)])
 def test_every_format_says_it_in_the_same_words(name: str, share: float | None, tmp_path: Path) -> None:
-    """Made-up files, and real ones."""
     if name in SHARED:
         data = (shared_folder() / "samples/rocm" / name).read_bytes()
         data, name = (gzip.decompress(data) if name.endswith(".gz") else data), name.removesuffix(".gz")

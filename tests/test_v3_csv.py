@@ -182,7 +182,6 @@ def test_a_set_of_several_processes_is_several_profiles(tmp_path: Path) -> None:
     ],
 )
 def test_each_row_that_is_lost_is_counted(rows: list[str], left: str, lost: int, tmp_path: Path) -> None:
-    """Also where several follow one another."""
     text = KERNEL + "".join(f'"K","Agent 1",{row}\n' for row in rows)
     profile = of(written(tmp_path, "k.csv", text), notes := Notes())
     assert [activity.name for activity in profile.activities] == list(left)
