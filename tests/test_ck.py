@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -172,9 +173,8 @@ def test_error_one_bad_layer_entry_is_lost_alone(tmp_path: Path, bad: dict[str, 
 def test_error_a_record_without_data_is_refused_in_one_line(
     tmp_path: Path, value: Any, wanted: int | None, message: str
 ) -> None:
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=rf"(?=^[^\n]*$){message}"):
         read_json(tmp_path, value, repetition=wanted)
-    assert "\n" not in str(caught.value)
 
 
 def test_kernel_times_without_a_time_line_are_said_not_to_be_drawn(tmp_path: Path) -> None:
@@ -251,20 +251,13 @@ def all_samples() -> list[str]:
 @pytest.mark.parametrize("name", all_samples())
 def test_every_sample_converts_or_is_refused_in_one_line(shared: Path, name: str) -> None:
     """Also those that are no input at all: indices, truth, CK's own files."""
-    refused = ""
-    try:
-        result = convert(str(shared / "samples" / name), check=True)
-    except InputError as error:
-        refused = str(error)
-    base = Path(name).name
-    is_input = base.endswith((".prof.json", ".log", ".0001.json", "sample.json", "per_layer_info.json", "timer.json"))
-    if refused:
-        assert refused.startswith(f"{base}: ")
-        assert "\n" not in refused
-        assert not is_input or base == "squeezenet11-b1-fwd-tz.tmp-ck-timer.json"
+    path = shared / "samples" / name
+    inputs = (".prof.json", ".log", ".0001.json", "sample.json", "per_layer_info.json", "timer.json")
+    if not name.endswith(inputs) or path.name == "squeezenet11-b1-fwd-tz.tmp-ck-timer.json":
+        with pytest.raises(InputError, match=rf"^{re.escape(path.name)}: [^\n]*$"):
+            convert(path, check=True)
     else:
-        assert is_input
-        assert result.metadata["inputs"][0]["size"] == (shared / "samples" / name).stat().st_size
+        assert convert(path, check=True).metadata["inputs"][0]["size"] == path.stat().st_size
 
 
 @pytest.mark.shared

@@ -127,18 +127,6 @@ def test_prefixes(prefix: str) -> None:
     assert not foreign
 
 
-def test_thread_ids_keep_interleaved_entries_apart() -> None:
-    one = entry_text("101 MIOpen(HIP): ").splitlines(keepends=True)
-    two = entry_text("host 202 MIOpen(HIP): ", signature=SIGNATURE.replace("Forward", "BackwardData")).splitlines(True)
-    text = "".join(line for pair in zip(one, two, strict=True) for line in pair)
-    log, foreign, notes = decode(text)
-    assert [(one.thread, told(one)) for one in entries(log)] == [
-        (101, WHOLE), (202, ("miopenConvolutionBackwardData", True, EXPECTED)),
-    ]  # fmt: skip
-    assert not foreign
-    assert not list(notes)
-
-
 def test_lines_without_a_prefix_are_of_the_thread_before() -> None:
     """Also when they are repetitions, and whatever they are: old commands, entries of 1.0, the driver's output."""
     old = f"miopenConvolutionForward: ./bin/MIOpenDriver {COMMAND}\n"
@@ -260,8 +248,7 @@ def test_command_lines(line: str, tag: str, text: str) -> None:
 
 def test_the_rnn_command_is_printed_twice_and_counted_once() -> None:
     rnn = "rnn -n 2 -W 3 -H 4 -k 5 -F 1\n"
-    text = f"{rnn}MIOpen(HIP): Command [LogCmdRNN] ./bin/MIOpenDriver {rnn}"
-    log, foreign, _ = decode(text)
+    log, foreign, _ = decode(f"{rnn}MIOpen(HIP): Command [LogCmdRNN] ./bin/MIOpenDriver {rnn}")
     assert len([one for one in log.records if isinstance(one, Command)]) == 1
     assert not foreign
 
@@ -283,6 +270,8 @@ def test_tags_and_other_records() -> None:
     lines = ("error", "launch", "performance")
     assert dict(log.counts) == dict.fromkeys([*(f"level {of}" for of in levels), *(f"line {of}" for of in lines)], 1)
     assert [one.level for one in log.records if isinstance(one, Message)] == ["Error", "Error", "Performance", "Debug"]
+    assert classify("Info", "Nothing", "known") == "other"
+    assert classify("Info2", "run", "kernel_name = x") == "launch"
 
 
 def test_a_roctx_range_is_an_entry_on_one_line() -> None:
@@ -299,11 +288,6 @@ def test_what_tells_nothing_is_counted_and_not_kept() -> None:
     assert log.records == ()
     assert dict(log.counts) == {"entry miopenCreateTensorDescriptor": 4}
     assert len({id(one.call) for one in entries(decode(entry_text() * 3)[0])}) == 1  # equal bodies are one object
-
-
-def test_unknown_messages_are_other() -> None:
-    assert classify("Info", "Nothing", "known") == "other"
-    assert classify("Info2", "run", "kernel_name = x") == "launch"
 
 
 def mixed_log() -> bytes:
@@ -436,9 +420,5 @@ def test_commands_are_counted_by_words_that_name_no_machine() -> None:
 def test_a_function_is_named_as_the_library_names_them() -> None:
     """A small word before a bracket may be the beginning of an address (``bob(at)example``)."""
     names = (b"miopenConvolutionForward", b"miopenCreate_impl", b"DirConvFindCore", b"bob")
-    assert [api_name(name) for name in names] == [
-        "miopenConvolutionForward",
-        "miopenCreate",
-        "DirConvFindCore",
-        "unnamed",
-    ]
+    found = [api_name(name) for name in names]
+    assert found == ["miopenConvolutionForward", "miopenCreate", "DirConvFindCore", "unnamed"]

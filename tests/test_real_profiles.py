@@ -84,7 +84,7 @@ def kernels(twin: str, pattern: str, reader: Reader) -> list[Any]:
     return sorted(
         (
             a.start_ns, a.end_ns, a.correlation, a.number, a.name, a.grid, a.workgroup, profile.threads[a.thread].tid,
-            a.call and (a.call.name, a.call.start_ns or 0, a.call.end_ns or 0), a.resources and a.resources.vgprs,
+            a.call and (a.call.name, a.call.start_ns or 0, a.call.end_ns or 0), a.resources,
         )
         for path in sorted((samples() / "rocm-twins" / twin).glob(pattern))
         for profile in read(path, reader)

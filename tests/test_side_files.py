@@ -473,9 +473,8 @@ def test_a_gemm_of_pytorch_has_the_solution_of_its_problem(rows: list[str], solv
 )
 def test_error_a_file_without_a_gemm_is_one_line(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(text)
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=r"^[^\n]*$"):
         table_of(tmp_path / "a.csv")
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("repeated", ["Gemm_", "GemmGemm_", "_", "_Float8_", "_NN,nn_1_1_1_", "1_", "c10a_"])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -71,31 +69,6 @@ def written(folder: Path, *processes: dict[str, Any]) -> Path:
     path = folder / "7_results.json"
     path.write_text(json.dumps({"rocprofiler-sdk-tool": processes}))
     return path
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    "name", ["rocm/rocprofv3_json_kernel_dispatch_a.json.gz", f"{THREADS}/rocprofv3-json/45362_results.json.gz"]
-)
-def test_a_dispatch_has_what_its_row_and_its_symbol_state(name: str) -> None:
-    """Against the json module; times and calls are compared in test_real_profiles.py."""
-    (process,) = json.loads(gzip.decompress((samples() / name).read_bytes()))["rocprofiler-sdk-tool"]
-    symbols = {one["kernel_id"]: one for one in process["kernel_symbols"]}
-    expected: Counter[tuple[Any, ...]] = Counter()
-    for row in process["buffer_records"]["kernel_dispatch"]:
-        info = row["dispatch_info"]
-        symbol, grid = symbols[info["kernel_id"]], tuple(info["grid_size"].values())
-        shown = symbol["formatted_kernel_name"].removesuffix(" [clone .kd]").removesuffix(".kd")
-        expected[row["start_timestamp"], info["dispatch_id"], grid, shown, symbol["sgpr_count"]] += 1
-    (profile,) = read(samples() / name, v3_json)
-    assert expected == Counter(
-        (a.start_ns, a.number, a.grid, a.name, a.resources and a.resources.sgprs) for a in activities([profile])
-    )
-    assert profile.process.pid == process["metadata"]["pid"]
-    copies = process["buffer_records"]["memory_copy"]
-    assert Counter((row["start_timestamp"], row["bytes"]) for row in copies) == Counter(
-        (a.start_ns, a.size_bytes) for a in activities([profile], "copy")
-    )
 
 
 @pytest.mark.shared
