@@ -93,6 +93,26 @@ def kernels(twin: str, pattern: str, reader: Reader) -> list[Any]:
 
 
 @pytest.mark.shared
+def test_all_forms_have_the_texts_of_ranges() -> None:
+    """MIOpen's own hold a whole call with quotes and commas; in JSON each kernel is in that of its launch."""
+    folder = samples() / "rocm-twins" / "resnet-train-miopen-2threads"
+    found = []
+    for pattern, reader in {**SAME_IDS, "rpd/*.rpd.gz": rpd.DATABASE}.items():
+        (profile,) = read(next(folder.glob(pattern)), reader)
+        found.append(Counter((one.text, one.start_ns, one.end_ns) for one in profile.ranges))
+        assert len({one.thread for one in profile.ranges}) == 2
+        for activity in activities([profile]) if reader is v3_json else ():
+            assert activity.range is not None
+            opened = profile.ranges[activity.range]
+            assert activity.call is not None
+            assert opened.thread == activity.thread
+            assert opened.start_ns <= (activity.call.start_ns or 0) <= opened.end_ns
+            assert opened.text.startswith("s_api = ")
+    assert found[1:] == found[:-1]
+    assert any('"convolution, 1x1" = convolution, 1x1' in text for text, _, _ in found[0])
+
+
+@pytest.mark.shared
 @pytest.mark.parametrize("twin", TWINS)
 def test_all_forms_of_a_run_tell_its_truth(twin: str) -> None:
     """Those of rocprofv3 the same of each kernel; those of older tools its times, its call and their own number."""

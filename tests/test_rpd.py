@@ -56,14 +56,6 @@ def test_every_operation_is_there_once_with_its_exact_times(name: str, tmp_path:
     assert {profile.process.pid for profile in profiles} == pids
 
 
-@pytest.mark.shared
-def test_ranges_have_the_text_of_the_marker() -> None:
-    path = samples() / "rocm-twins/resnet-train-miopen-2threads/rpd/trace.rpd.gz"
-    (profile,) = read(path, rpd.DATABASE)
-    assert any(made.text.startswith("s_api = miopenConvolutionForward | ") for made in profile.ranges)
-    assert len({made.thread for made in profile.ranges}) == 2
-
-
 @pytest.mark.parametrize(
     ("api", "grid"),
     [("hipLaunchKernel", (256, 2, 1)), ("hipExtModuleLaunchKernel", (4, 2, 1)), ("hipNewLaunch", None)],

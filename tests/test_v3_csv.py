@@ -51,20 +51,6 @@ def _taken(resources: Resources | None) -> tuple[int | None, ...]:
 
 
 @pytest.mark.shared
-def test_ranges_with_quotes_and_commas_are_whole() -> None:
-    """Against a reading from both ends of each line: the text is what stands between."""
-    folder = samples() / "rocm-twins" / "resnet-train-miopen-2threads" / "rocprofv3-csv"
-    (profile,) = read(folder / "45362_kernel_trace.csv", v3_csv)
-    expected: Counter[tuple[str, int, int]] = Counter()
-    for line in (folder / "45362_marker_api_trace.csv").read_text().splitlines()[1:]:
-        text = line.removeprefix('"MARKER_CORE_RANGE_API","').rsplit('",', 1)[0]
-        start, end = map(int, line.split(",")[-2:])
-        expected[text, start, end] += 1
-    assert Counter((made.text, made.start_ns, made.end_ns) for made in profile.ranges) == expected
-    assert any('"convolution, 1x1" = convolution, 1x1' in made.text for made in profile.ranges)
-
-
-@pytest.mark.shared
 def test_any_file_of_a_set_stands_for_it_and_nothing_counts_twice(tmp_path: Path) -> None:
     """One table, another, all of them, the folder: the same bytes; every table's hash stands in the metadata."""
     source = samples() / "rocm-twins" / "lenet-train-own-layers" / "rocprofv3-csv"

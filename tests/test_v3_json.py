@@ -13,9 +13,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.rocm import v3_json
 from mio2trace.source import Source
-from tests.rocm_files import activities, read, samples
-
-THREADS = "rocm-twins/resnet-train-miopen-2threads"
+from tests.rocm_files import activities, read
 
 
 def made(**changes: Any) -> dict[str, Any]:
@@ -69,18 +67,6 @@ def written(folder: Path, *processes: dict[str, Any]) -> Path:
     path = folder / "7_results.json"
     path.write_text(json.dumps({"rocprofiler-sdk-tool": processes}))
     return path
-
-
-@pytest.mark.shared
-def test_a_kernel_has_the_range_that_was_open_when_it_was_launched() -> None:
-    (profile,) = read(samples() / THREADS / "rocprofv3-json" / "45362_results.json.gz", v3_json)
-    for activity in activities([profile]):
-        assert activity.call is not None
-        assert activity.range is not None
-        opened = profile.ranges[activity.range]
-        assert opened.thread == activity.thread
-        assert opened.start_ns <= (activity.call.start_ns or 0) <= opened.end_ns
-        assert opened.text.startswith("s_api = ")
 
 
 def of(path: Path, notes: Notes | None = None) -> Profile:
