@@ -219,6 +219,7 @@ def test_counters_may_be_printed_as_exponents() -> None:
 
 
 GOOD = {"queued": 10, "submit": 20, "start": 30, "end": 40}
+ODD: list[Call] = [{"queued": -1}, {"queued": "-inf"}, *({"end": end} for end in (29, 1 << 63, 10**30, "nan"))]
 
 
 @pytest.mark.parametrize(
@@ -227,10 +228,7 @@ GOOD = {"queued": 10, "submit": 20, "start": 30, "end": 40}
         ({"profiling": ...}, "without device times"),
         ({"profiling": GOOD, "output profiling_error": -7}, "whose device times the profiler could not read"),
         ({"profiling": {"queued": 10, "submit": 20, "start": 30}}, "with incomplete device times"),
-        *(
-            ({"profiling": GOOD | odd}, "whose device times are out of order")
-            for odd in ({"queued": -1}, {"queued": "-inf"}, *({"end": end} for end in (29, 1 << 63, 10**30, "nan")))
-        ),
+        *(({"profiling": {**GOOD, **odd}}, "whose device times are out of order") for odd in ODD),
         ({"profiling": GOOD, "errcode": -54}, "that failed: not drawn"),
     ],
 )

@@ -20,7 +20,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.readers import kineto, pieces
 from mio2trace.trace import Slice
 from tests.kineto_files import BASE_NS, FIRST_US, Row, kineto_alignment, kineto_file, launched, row, rows, trace
-from tests.raw_profiles import load
+from tests.raw_profiles import Kineto
 from tests.rocm_files import read, read_made, samples
 
 SAMPLES = (
@@ -53,7 +53,7 @@ def kernels(profile: Profile) -> list[str]:
 def test_every_kernel_of_a_sample_is_drawn_once_with_the_op_that_launched_it(name: str) -> None:
     """Lanes or not, with its exact length and distance from the first; ops by correlation and External id."""
     path = samples() / "rocm" / name
-    raw = load(path)
+    raw = Kineto(path)
     events = [row.source for row in raw.rows]
     result = mio2trace.convert(path, check=True)
     drawn = [event for event in result.trace.events() if isinstance(event, Slice) and event.category == "kernel"]
@@ -74,7 +74,7 @@ def test_every_kernel_of_a_sample_is_drawn_once_with_the_op_that_launched_it(nam
         for e in events
         if e.get("cat") == "kernel"
     )
-    zero = getattr(raw, "text").get("baseTimeNanoseconds", 0)  # noqa: B009
+    zero = raw.text.get("baseTimeNanoseconds", 0)
     assert Counter(
         (one.start_ns - zero, one.end_ns - zero) for one in profile.ranges if one.kind == "operator"
     ) == Counter((row.start, row.end) for row in raw.rows if row.source.get("cat") == "cpu_op")

@@ -13,7 +13,7 @@ from mio2trace.notes import Notes
 from mio2trace.readers.base import Reader
 from mio2trace.readers.rocm import rocpd, rpd, v1, v3_csv, v3_json
 from tests.headlines import PATTERNS
-from tests.raw_profiles import Row, load
+from tests.raw_profiles import Kineto, Row, load
 from tests.rocm_files import activities, read, samples, truth
 
 FILES = sorted(
@@ -46,8 +46,7 @@ def test_each_row_is_read_as_the_file_states_it(name: str) -> None:
     """Kernels and copies with the calls that made them, all calls, all ranges: once, exact to the nanosecond."""
     raw, notes = load(samples() / name), Notes()
     profiles = read(samples() / name, None, notes, every_call=True)
-    text = getattr(raw, "text", {})
-    zero = text.get("baseTimeNanoseconds", 0) if "kineto" in name else 0
+    zero = raw.text.get("baseTimeNanoseconds", 0) if isinstance(raw, Kineto) else 0
     calls = raw.call_of()
 
     def times(row: Row | None) -> tuple[int, int] | None:
@@ -73,7 +72,7 @@ def test_each_row_is_read_as_the_file_states_it(name: str) -> None:
         for row in raw.rows
         if row.kind == "range" and row.start < row.end  # the others are marks
     )
-    if "kineto" in name:
+    if isinstance(raw, Kineto):
         lost = 757 if "resnet_train_ddp" in name else 0
         assert [note.count for note in notes if "launch was not recorded" in note.kind] == [lost] * bool(lost)
     assert not notes.problems or "rocprofv3_doc_" in name  # whose ranges are cut off
