@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 import msgspec
+from click.testing import CliRunner, Result
 
+from mio2trace.analysis import analyse
+from mio2trace.cli import cli
 from mio2trace.comparing import Part, RunRecord, Side
-from mio2trace.comparing.record import condensed
+from mio2trace.comparing.record import collect, condensed
+from mio2trace.comparing.sides import base_text
+from mio2trace.notes import Notes
+from tests.conftest import ROOT
+
+ALEXNET = tuple(ROOT / "traces" / "alexnet-b1-miopen29" / name for name in ("run.log.gz", "prof.json.gz"))
+
+
+def compare(*words: object) -> Result:
+    """What the command does."""
+    return CliRunner().invoke(cli, ["compare", *map(str, words)])
+
+
+@functools.cache
+def recorded(*files: Path) -> RunRecord:
+    """A real run as comparisons keep it; AlexNet by MIOpen, with operations and layers, unless told."""
+    record = collect(analyse(files or ALEXNET).run, Notes())
+    assert record is not None
+    return record
+
+
+def base(folder: Path, name: str, side: Side) -> Path:
+    """A base of the side."""
+    (folder / f"{name}.json").write_bytes(base_text(side, "mio2trace"))
+    return folder / f"{name}.json"
+
 
 BETWEEN, WITHIN = 0.025, 0.03
 """Scatter between runs and within them that was measured on real GPUs."""

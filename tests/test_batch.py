@@ -8,13 +8,12 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +30,7 @@ from mio2trace.dataset import FOLDERS, write_run
 from mio2trace.notes import InputError, Notes
 from tests.batch_work import DANGERS, content, made_up, poison, worker_pids
 from tests.conftest import ROOT
+from tests.test_orphans import family, within
 
 pytest.importorskip("duckdb")
 pytest.importorskip("nanoarrow")
@@ -69,17 +69,13 @@ def test_each_runs_tables_are_those_of_the_single_command(
     for folder in sorted(runs.iterdir()):
         analysis = mio2trace.analyse([folder / "prof.json", folder / "run.log"])
         write_run(analysis.run, tmp_path, f"runs/{folder.name}", analysis.notes)
-    alone = content(tmp_path)
-    assert {name: rows for name, rows in whole.items() if name != "journal"} == {
-        name: rows for name, rows in alone.items() if name != "journal"
-    }
+    assert whole | {"journal": []} == content(tmp_path)
     assert sum(len(rows) > 1 for rows in whole.values()) > 20
-    kernels = {name: len(rows) - 1 for name, rows in whole.items() if name.startswith("kernels/")}
-    assert kernels["kernels/runs%2F0004.parquet"] == 120
+    assert len(whole["kernels/runs%2F0004.parquet"]) == 1 + 120
 
 
 @pytest.mark.thorough
-def test_what_is_done_is_left_alone_until_its_files_change(
+def test_what_is_done_is_left_alone_until_its_files_tables_or_the_program_change(
     runs: Path, whole: dict[str, list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(runs, tmp_path / "runs")
@@ -98,7 +94,16 @@ def test_what_is_done_is_left_alone_until_its_files_change(
     assert len(rows["kernels/runs%2F0000.parquet"]) == len(rows["kernels/runs%2F0001.parquet"])
     for folder in sorted((tmp_path / "runs").iterdir())[1:]:
         shutil.rmtree(folder)
-    monkeypatch.setattr("mio2trace.__version__", "99")
+    before = content(dataset)
+    (dataset / "layers" / "runs%2F0000.parquet").unlink()
+    for name, other in (
+        ("mio2trace.__version__", "99"),
+        ("mio2trace.batch.work.layout", lambda tables_only: "another"),
+    ):
+        assert "nothing to do" not in batch(tmp_path / "runs", dataset).stderr
+        assert "nothing to do" in batch(tmp_path / "runs", dataset).stderr
+        assert content(dataset) == before
+        monkeypatch.setattr(name, other)
     assert "nothing to do" not in batch(tmp_path / "runs", dataset).stderr
     assert "nothing to do" not in batch(tmp_path / "runs", dataset, "--tags=x").stderr
 
@@ -176,25 +181,6 @@ def test_a_run_that_failed_is_a_row_and_the_others_are_read_on(warm: None, runs:
     assert (alone.exit_code, "a run that failed" in alone.stderr, alone.stderr.count("\n")) == (1, True, 1)
 
 
-@pytest.mark.thorough
-def test_a_run_is_done_again_where_a_table_is_gone_or_another_program_made_it(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever its version is called: what tables look like decides, too."""
-    shutil.copytree(runs / "0000", tmp_path / "runs" / "a")
-    shutil.copytree(runs / "0001", tmp_path / "runs" / "b")
-    dataset = tmp_path / "ds"
-    batch(tmp_path / "runs", dataset)
-    before = content(dataset)
-    (dataset / "layers" / "runs%2Fa.parquet").unlink()
-    assert "1 of them before, " in batch(tmp_path / "runs", dataset).stderr
-    assert content(dataset) == before
-    assert "nothing to do" in batch(tmp_path / "runs", dataset).stderr
-    monkeypatch.setattr("mio2trace.batch.work.layout", lambda tables_only: "another")
-    assert "before" not in batch(tmp_path / "runs", dataset).stderr
-    assert content(dataset) == before
-
-
 def test_what_could_not_be_written_is_no_fault_of_the_run(warm: None, runs: Path, tmp_path: Path) -> None:
     """It is done again as soon as there is a place for it, without being asked for."""
     shutil.copytree(runs / "0000", tmp_path / "runs" / "a")
@@ -233,58 +219,48 @@ def test_the_last_lines_stay_short_and_say_where_the_rest_is(warm: None, tmp_pat
 
 
 @pytest.mark.thorough
-def test_shards_join(runs: Path, whole: dict[str, list[Any]], tmp_path: Path) -> None:
-    """Each has a part and a journal of its own, together they are the dataset; arrays that count from 1 have N of N."""
-    parts = [batch(runs, tmp_path, f"--shard={number}/3") for number in (1, 2, 3)]
-    assert [part.exit_code for part in parts] == [0, 0, 0]
+def test_shards_join(warm: None, runs: Path, whole: dict[str, list[Any]], tmp_path: Path) -> None:
+    """Each has a part, which may be none, and a journal of its own; arrays that count from 1 have N of N."""
+    parts = [batch(runs, tmp_path, f"--shard={number}/9") for number in range(1, 10)]
+    assert {part.exit_code for part in parts} == {0}
     assert sum(int(part.stderr.split()[0]) for part in parts) == 6
-    assert sorted(path.name for path in tmp_path.glob("_runs*")) == [f"_runs.{n}-of-3.jsonl" for n in range(3)]
+    assert {path.name for path in tmp_path.glob("_runs*")} == {f"_runs.{n}-of-9.jsonl" for n in range(9)}
     assert content(tmp_path) == whole
     assert "6 of them" not in batch(runs, tmp_path).stderr
     assert batch(runs, tmp_path).stderr.endswith("all of them before: nothing to do\n")
-    assert batch(runs, tmp_path, "--shard=4/3").exit_code == 2
+    assert batch(runs, tmp_path, "--shard=10/9").exit_code == 2
 
 
-def test_a_shard_without_runs_has_nothing_to_do(warm: None, runs: Path, tmp_path: Path) -> None:
-    shutil.copytree(runs / "0000", tmp_path / "runs" / "0000")
-    said = [batch(tmp_path / "runs", tmp_path / "ds", f"--shard={number}/2") for number in (0, 1)]
-    assert sorted(one.stderr.split(":")[0] for one in said) == ["0 runs", "1 run"]
-    assert [one.exit_code for one in said] == [0, 0]
+def ended(run: str, at: float = 1) -> Entry:
+    return Entry(run=run, state="converted", inputs=("1",), version=str(at), seconds=1, ended=at)
 
 
 def test_a_line_that_was_cut_off_is_none_and_the_next_one_whole(tmp_path: Path) -> None:
-    entry = Entry(run="a", state="converted", inputs=("1",), version="1", seconds=1, ended=1)
     journal = Journal(tmp_path)
-    journal.add(entry)
+    journal.add(ended("a"))
     with pytest.raises(InputError, match="another batch is writing to it"):
         Journal(tmp_path)
     journal.close()
     with open(tmp_path / "_runs.jsonl", "ab") as file:
         file.write(b'{"run":"b","state":"conv')
     journal = Journal(tmp_path)
-    journal.add(Entry(run="c", state="failed", inputs=(), version="1", seconds=1, ended=2, error="why"))
+    journal.add(ended("c"))
     journal.close()
     assert list(read_journals(tmp_path)) == ["a", "c"]
 
 
 def test_of_a_run_the_line_that_ended_last_counts_in_any_journal(tmp_path: Path) -> None:
-    for shard, ended in (((0, 2), 5.0), ((1, 2), 9.0), (None, 7.0)):
+    for shard, at in (((0, 2), 5.0), ((1, 2), 9.0), (None, 7.0)):
         journal = Journal(tmp_path, shard)
-        journal.add(Entry(run="a", state="converted", inputs=(), version=str(ended), seconds=1, ended=ended))
+        journal.add(ended("a", at))
         journal.close()
     assert read_journals(tmp_path)["a"].version == "9.0"
 
 
 def test_several_runs_in_one_archive_are_several_rows(warm: None, tmp_path: Path) -> None:
-    import zipfile
-
-    made_up(tmp_path / "first")
-    made_up(tmp_path / "second", iterations=2, kernels=3)
-    (tmp_path / "runs").mkdir()
-    with zipfile.ZipFile(tmp_path / "runs" / "two.zip", "w") as archive:
-        for file in tmp_path.glob("*/*.*"):
-            if file.parent.name != "runs":
-                archive.write(file, file.relative_to(tmp_path))
+    made_up(tmp_path / "two" / "first")
+    made_up(tmp_path / "two" / "second", iterations=2, kernels=3)
+    shutil.make_archive(str(tmp_path / "runs" / "two"), "zip", tmp_path / "two")
     batch(tmp_path / "runs", tmp_path / "ds")
     (entry,) = read_journals(tmp_path / "ds").values()
     assert entry.rows == () or set(entry.rows) == {"runs/two/first", "runs/two/second"}
@@ -295,36 +271,11 @@ def test_several_runs_in_one_archive_are_several_rows(warm: None, tmp_path: Path
 
 
 @pytest.fixture(scope="module")
-def workers() -> Iterator[work.Engine]:
-    """Two processes, and no other that is warm."""
+def workers() -> Iterator[Callable[[], contextlib.nullcontext[work.Engine]]]:
+    """Two processes, which stay, and no other that is warm."""
     confined.close_that_of_this_thread()
     with work.processes(2) as engine:
-        yield engine
-
-
-class _Opened:
-    """An engine that stays open."""
-
-    def __init__(self, engine: work.Engine) -> None:
-        self._engine = engine
-
-    def __call__(self) -> _Opened:
-        return self
-
-    def __enter__(self) -> work.Engine:
-        return self._engine
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-
-@pytest.mark.thorough
-def test_workers_make_the_same_dataset(
-    workers: work.Engine, runs: Path, whole: dict[str, list[Any]], tmp_path: Path
-) -> None:
-    made = led(runs, tmp_path / "ds", _Opened(workers))
-    assert not made.failed
-    assert content(tmp_path / "ds") == whole
+        yield lambda: contextlib.nullcontext(engine)
 
 
 def many(folder: Path, count: int) -> list[FoundRun]:
@@ -335,8 +286,7 @@ def many(folder: Path, count: int) -> list[FoundRun]:
 
 
 @pytest.mark.thorough
-def test_a_worker_that_is_killed_loses_no_run(workers: work.Engine, tmp_path: Path) -> None:
-    """Its run is done again by the process that takes its place."""
+def test_a_worker_that_is_killed_loses_no_run(workers: Any, tmp_path: Path) -> None:
     killed: set[int] = set()
     ends = 0
 
@@ -350,7 +300,7 @@ def test_a_worker_that_is_killed_loses_no_run(workers: work.Engine, tmp_path: Pa
 
     found = many(tmp_path / "runs", 40)
     options = BatchOptions(function="tests.batch_work:slowly")
-    made = run_batch(found, str(tmp_path / "ds"), _Opened(workers), options, told=told)
+    made = run_batch(found, str(tmp_path / "ds"), workers, options, told=told)
     assert len(killed) == 2
     assert [entry.state for entry in made.done] == ["converted"] * 40
     assert len(list((tmp_path / "ds" / "made").iterdir())) == 40
@@ -358,10 +308,10 @@ def test_a_worker_that_is_killed_loses_no_run(workers: work.Engine, tmp_path: Pa
 
 
 @pytest.mark.thorough
-def test_a_run_whose_workers_are_killed_each_time_fails_alone(workers: work.Engine, tmp_path: Path) -> None:
+def test_a_run_whose_workers_are_killed_each_time_fails_alone(workers: Any, tmp_path: Path) -> None:
     many(tmp_path / "runs", 6)
     made_up(tmp_path / "runs" / "kills-its-worker")
-    made = led(tmp_path / "runs", tmp_path / "ds", _Opened(workers), function="tests.batch_work:deadly")
+    made = led(tmp_path / "runs", tmp_path / "ds", workers, function="tests.batch_work:deadly")
     assert [(entry.run, entry.error) for entry in made.failed] == [
         ("runs/kills-its-worker", "the program was killed: the system's memory may be full")
     ]
@@ -369,16 +319,14 @@ def test_a_run_whose_workers_are_killed_each_time_fails_alone(workers: work.Engi
 
 
 @pytest.mark.thorough
-def test_dangerous_runs_kill_no_worker(workers: work.Engine, tmp_path: Path) -> None:
+def test_dangerous_runs_kill_no_worker(workers: Any, tmp_path: Path) -> None:
     for name in DANGERS:
         made_up(tmp_path / "runs" / name)
     made_up(tmp_path / "runs" / "good")
-    led(tmp_path / "runs", tmp_path / "warm", _Opened(workers), function="tests.batch_work:slowly")
+    led(tmp_path / "runs", tmp_path / "warm", workers, function="tests.batch_work:slowly")
     before = worker_pids()
     limits = Limits(seconds=2, memory=1_500_000_000)
-    made = led(
-        tmp_path / "runs", tmp_path / "ds", _Opened(workers), limits=limits, function="tests.batch_work:dangerous"
-    )
+    made = led(tmp_path / "runs", tmp_path / "ds", workers, limits=limits, function="tests.batch_work:dangerous")
     assert {entry.run.removeprefix("runs/") for entry in made.failed} == set(DANGERS)
     assert all(entry.inputs for entry in made.failed), "what was told before the end is kept"
     assert len(before) == 2
@@ -386,7 +334,7 @@ def test_dangerous_runs_kill_no_worker(workers: work.Engine, tmp_path: Path) -> 
 
 
 def test_workers_that_do_not_start_are_said_for_each_run(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: Path, whole: dict[str, list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **options: object) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
@@ -397,6 +345,7 @@ def test_workers_that_do_not_start_are_said_for_each_run(
     assert "runs/0000: no process can be started for it: Resource temporarily unavailable" in done.stderr
     monkeypatch.undo()
     assert "6 runs: 6 converted, 0 failed, " in batch(runs, tmp_path / "ds", "--workers=2").stderr
+    assert content(tmp_path / "ds") == whole
 
 
 @pytest.mark.thorough
@@ -407,12 +356,9 @@ def test_workers_end_with_the_program(number: signal.Signals, tmp_path: Path) ->
         made_up(tmp_path / "runs" / name, iterations=60, kernels=40)
     command = [sys.executable, "-m", "mio2trace", "batch", str(tmp_path / "runs"), "-o", str(tmp_path / "ds")]
     process = subprocess.Popen([*command, "--workers=2"], stderr=subprocess.PIPE, text=True, start_new_session=True)
-    until = time.monotonic() + 60
-    family: set[int] = set()
-    while len(family) < 4 and process.poll() is None and time.monotonic() < until:  # two workers, a run of each
-        family = descendants(process.pid)
-        time.sleep(0.01)
-    assert len(family) >= 4
+    assert within(60, lambda: len(family(process.pid)) > 4 or process.poll() is not None)  # two workers, a run of each
+    started = family(process.pid) - {process.pid}
+    assert len(started) >= 4
     os.killpg(process.pid, number)
     said = process.communicate(timeout=60)[1]
     assert (process.returncode, said) == {
@@ -420,19 +366,7 @@ def test_workers_end_with_the_program(number: signal.Signals, tmp_path: Path) ->
         signal.SIGTERM: (143, ""),
         signal.SIGKILL: (-9, ""),
     }[number]
-    while any(Path(f"/proc/{pid}").exists() for pid in family) and time.monotonic() < until:
-        time.sleep(0.02)
-    assert not [pid for pid in family if Path(f"/proc/{pid}").exists()]
-
-
-def descendants(parent: int) -> set[int]:
-    """All that it started, and what that started."""
-    found: set[int] = set()
-    for file in Path(f"/proc/{parent}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            for pid in map(int, file.read_text().split()):
-                found |= {pid, *descendants(pid)}
-    return found
+    assert within(60, lambda: not any(Path(f"/proc/{pid}").exists() for pid in started))
 
 
 # -- no ports ---------------------------------------------------------------------------------------------------------
@@ -461,18 +395,6 @@ def findable_sockets(pids: set[int]) -> tuple[list[str], int]:
     return found, len(inodes)
 
 
-@pytest.mark.parametrize("kind", ["tcp", "udp", "listening", "named"])
-def test_sockets_that_others_can_find_are_seen(kind: str, tmp_path: Path) -> None:
-    with socket.socket(
-        socket.AF_INET if kind in ("tcp", "udp") else socket.AF_UNIX,
-        socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM,
-    ) as one:
-        one.bind(("127.0.0.1", 0) if kind in ("tcp", "udp") else "" if kind == "listening" else str(tmp_path / "s"))
-        if kind in ("tcp", "listening"):
-            one.listen()
-        assert findable_sockets({os.getpid()})[0]
-
-
 @pytest.mark.thorough
 def test_nothing_listens_while_workers_run(tmp_path: Path) -> None:
     """No socket of the program and of all that it starts can be found by another: neither by a port nor by a name."""
@@ -482,10 +404,10 @@ def test_nothing_listens_while_workers_run(tmp_path: Path) -> None:
     with subprocess.Popen([*command, "--workers=2"], stderr=subprocess.PIPE, text=True) as process:
         looks = most = 0
         while process.poll() is None:
-            family = {process.pid, *descendants(process.pid)}
-            found, sockets = findable_sockets(family)
+            pids = family(process.pid)
+            found, sockets = findable_sockets(pids)
             assert not found
-            looks, most = looks + (len(family) >= 5), max(most, sockets)
+            looks, most = looks + (len(pids) >= 5), max(most, sockets)
             time.sleep(0.01)
         assert process.stderr is not None
         assert "8 runs: 8 converted, 0 failed, " in process.stderr.read()
@@ -551,9 +473,7 @@ def cluster_in(folder: Path, variables: dict[str, str], *options: str, workers: 
     worker = [dask, "worker", "--scheduler-file", str(where), "--nthreads", "1", "--memory-limit", "0"]
     processes = [subprocess.Popen(scheduler, **quiet)]  # type: ignore[call-overload]
     try:
-        until = time.monotonic() + 60
-        while time.monotonic() < until and not (where.exists() and where.stat().st_size):
-            time.sleep(0.05)
+        assert within(60, lambda: where.exists() and where.stat().st_size > 0)
         processes += [subprocess.Popen([*worker, "--no-dashboard"], **quiet) for _ in range(workers)]  # type: ignore[call-overload]
         yield Cluster(folder, json.loads(where.read_text())["address"], environment, processes)
     finally:
@@ -628,9 +548,7 @@ def test_a_cluster_without_certificates_is_said_to_be_open_and_one_that_is_lost_
     with cluster_in(tmp_path, {}, workers=0) as cluster:
         command = [sys.executable, "-m", "mio2trace", "batch", str(runs), "-o", str(tmp_path / "ds2")]
         process = subprocess.Popen([*command, "--scheduler-file", str(cluster.file)], stderr=subprocess.PIPE, text=True)
-        until = time.monotonic() + 60
-        while time.monotonic() < until and not list((tmp_path / "ds2").glob("_runs*")):
-            time.sleep(0.05)
+        within(60, lambda: bool(list((tmp_path / "ds2").glob("_runs*"))))
         time.sleep(3)  # it is connected, or finds nobody: that is one line, too
         cluster.processes[0].kill()
     said = process.communicate(timeout=120)[1]
@@ -668,20 +586,14 @@ def test_interrupted_at_random_and_resumed_the_dataset_is_the_uninterrupted_one(
     dataset = tmp_path / "ds"
     command = [sys.executable, "-m", "mio2trace", "batch", str(runs), "-o", str(dataset)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 30
-    while not _lines(dataset) and process.poll() is None and time.monotonic() < until:
-        time.sleep(0.01)
+    journal = dataset / "_runs.jsonl"
+    within(30, lambda: process.poll() is not None or (journal.exists() and b"\n" in journal.read_bytes()))
     time.sleep(random.Random().uniform(0, 0.2))
     process.send_signal(number)
     process.wait(20)
     assert batch(runs, dataset).exit_code == 0
     assert content(dataset) == whole
     assert not list(dataset.glob(".*")), "nothing half made is left"
-
-
-def _lines(dataset: Path) -> int:
-    journal = dataset / "_runs.jsonl"
-    return journal.read_bytes().count(b"\n") if journal.exists() else 0
 
 
 # -- the scripts for Slurm -------------------------------------------------------------------------------------------

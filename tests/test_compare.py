@@ -14,40 +14,31 @@ from random import Random
 
 import msgspec
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.analysis import AnalysisOptions, Run, analyse
-from mio2trace.cli import cli
 from mio2trace.comparing import Comparison, Part, RunRecord, Side, compare
 from mio2trace.comparing import sides as bases
-from mio2trace.comparing.record import Facts, collect, condensed, facts
+from mio2trace.comparing.record import collect, condensed, facts
 from mio2trace.comparing.statistics import _medians, verdict
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.notes import Notes
-from tests.conftest import ROOT
-from tests.made_up_runs import largest, noisy, renamed, slower
+from tests.conftest import ROOT, shared_folder
+from tests.made_up_runs import ALEXNET as FILES
+from tests.made_up_runs import base, largest, noisy, recorded, renamed, slower
+from tests.made_up_runs import compare as run
 
-ALEXNET = ROOT / "traces" / "alexnet-b1-miopen29"
-FILES = [ALEXNET / "run.log.gz", ALEXNET / "prof.json.gz"]
 CAFFE = ROOT / "traces" / "alexnet-b1-train"
+ITERATIONS = tuple(
+    shared_folder() / "samples" / "miopen-opencl" / "m290-alexnet-infer-10it" / name
+    for name in ("run.log", "prof.json")
+)
 
 
 @pytest.fixture(scope="module")
 def record() -> RunRecord:
-    """A real run: AlexNet by MIOpen, with operations and layers."""
-    made = collect(analyse(FILES).run, Notes())
-    assert made is not None
-    return made
-
-
-@pytest.fixture(scope="module")
-def without_log() -> RunRecord:
-    """The same without its log: kernels by name."""
-    made = collect(analyse(FILES[1:]).run, Notes())
-    assert made is not None
-    return made
+    return recorded()
 
 
 def said(comparison: Comparison, *kinds: str) -> dict[str, tuple[str, str]]:
@@ -62,33 +53,24 @@ def said(comparison: Comparison, *kinds: str) -> dict[str, tuple[str, str]]:
 # ---- records
 
 
-def test_the_parts_add_up(record: RunRecord, without_log: RunRecord) -> None:
-    """Problems and what is outside of any hold every nanosecond of a steady iteration, and the profile's own sum."""
-    for made in (record, without_log):
-        assert sum(part.mean_ns for part in made.parts if part.kind != "layer") == pytest.approx(made.mean_ns, abs=1)
-    steady = analyse(FILES).run.measures[0].steady
-    assert record.mean_ns == steady.mean_ns
-    assert {part.name for part in record.parts if part.kind == "problem"} == {
-        row.key for row in steady.problems if row.cost.kernels
-    }
-    assert not [part for part in without_log.parts if part.kind == "problem"]
-
-
-def test_the_numbers_are_those_of_the_report(shared: Path) -> None:
-    """Of problems, layers, searches and iterations, whatever sums them: nine iterations with searches before them."""
-    folder = shared / "samples" / "miopen-opencl" / "m290-alexnet-infer-10it"
-    run = analyse([folder / "run.log", folder / "prof.json"]).run
-    made, steady = collect(run, Notes()), run.measures[0].steady
-    assert made is not None
+@pytest.mark.parametrize(
+    "files",
+    [FILES, FILES[1:], pytest.param(ITERATIONS, marks=pytest.mark.shared)],
+    ids=["with a log", "alone", "nine iterations, with searches before them"],
+)
+def test_the_numbers_are_those_of_the_report(files: Sequence[Path]) -> None:
+    """Of problems, layers, searches and iterations; the parts hold every nanosecond of a steady iteration."""
+    made, steady = recorded(*files), analyse(files).run.measures[0].steady
+    assert sum(part.mean_ns for part in made.parts if part.kind != "layer") == pytest.approx(made.mean_ns, abs=1)
     assert made.samples_ns == condensed(steady.samples_ns)
-    assert (made.mean_ns, made.first_ns, made.find_ns) == (steady.mean_ns, steady.first_ns, steady.total.find_ns)
-    problems = {part.name: part for part in made.parts if part.kind == "problem"}
-    of_steady = {row.key: row for row in steady.problems if row.cost.kernels}
-    assert problems.keys() == of_steady.keys()
-    for name, row in of_steady.items():
-        part = problems[name]
-        assert (part.samples_ns, part.mean_ns) == (condensed(row.per_iteration_ns), row.mean_ns)
-        assert part.calls == row.calls_per_iteration
+    assert (made.mean_ns, made.find_ns) == (steady.mean_ns, steady.total.find_ns)
+    assert made.first_ns == (steady.first_ns if files is ITERATIONS else None)
+    problems = {part.name: (part.samples_ns, part.mean_ns, part.calls) for part in made.parts if part.kind == "problem"}
+    assert problems == {
+        row.key: (condensed(row.per_iteration_ns), row.mean_ns, row.calls_per_iteration)
+        for row in steady.problems
+        if row.cost.kernels
+    }
     layers = {part.name: part.mean_ns for part in made.parts if part.kind == "layer"}
     assert layers == {f"{row.key[1]} {row.key[2]}": row.mean_ns for row in steady.layers if row.cost.kernels}
 
@@ -101,33 +83,22 @@ def test_many_samples_are_quantiles_with_the_exact_median() -> None:
 def test_versions_and_variables_of_the_log_are_differences() -> None:
     """MIOpen's version is not HIP's, which stands before it; what only one side tells is no difference."""
 
-    def told(hip: str, miopen: str, mode: str) -> Facts:
-        texts = {
-            "version": f"ROCm MD version AMDHSA_COv3, HIP version {hip}, MIOpen version {miopen}",
-            "environment": mode,
-        }
-        messages = tuple(
-            Message(source=0, line=1, level="Info", function="", text=text, kind=kind) for kind, text in texts.items()
-        )
-        return facts(Run(name="run", inputs=(), libraries=(MiopenLog(source=0, records=messages),)))
+    def side(**texts: str) -> Side:
+        messages = tuple(Message(0, 1, "Info", "", text, kind) for kind, text in texts.items())
+        told = facts(Run(name="run", inputs=(), libraries=(MiopenLog(source=0, records=messages),)))
+        run = RunRecord(name="a", iterations=1, samples_ns=(1,), mean_ns=1, facts=told)
+        return Side(name="a", runs=(run,))
 
-    old = told("6.4.50101", "3.4.1.76e3cde91", "MIOPEN_FIND_MODE = DYNAMIC_HYBRID(5)")
-    assert (old.miopen, dict(old.environment)) == (
-        "3.4.1.76e3cde91",
-        {"HIP": "6.4.50101", "MIOPEN_FIND_MODE": "DYNAMIC_HYBRID(5)"},
-    )
-    run = RunRecord(name="a", iterations=1, samples_ns=(1,), mean_ns=1)
-
-    def side(facts: Facts) -> Side:
-        return Side(name="a", runs=(msgspec.structs.replace(run, facts=facts),))
-
-    new = told("7.2.26015", "3.5.1.5b515cf1bc", "MIOPEN_FIND_MODE = NORMAL(1)")
-    assert Comparison(side(old), side(new)).differs == (
-        "MIOpen 3.4.1.76e3cde91 -> 3.5.1.5b515cf1bc",
+    version = "ROCm MD version AMDHSA_COv3, HIP version {}, MIOpen version {}"
+    mode = "MIOPEN_FIND_MODE = {}"
+    old = side(version=version.format("6.4.50101", "3.4.1.76e3"), environment=mode.format("DYNAMIC_HYBRID(5)"))
+    new = side(version=version.format("7.2.26015", "3.5.1.5b51"), environment=mode.format("NORMAL(1)"))
+    assert Comparison(old, new).differs == (
+        "MIOpen 3.4.1.76e3 -> 3.5.1.5b51",
         "HIP 6.4.50101 -> 7.2.26015",
         "MIOPEN_FIND_MODE DYNAMIC_HYBRID(5) -> NORMAL(1)",
     )
-    assert Comparison(side(old), side(Facts())).differs == ()
+    assert Comparison(old, side()).differs == ()
 
 
 # ---- verdicts
@@ -178,12 +149,8 @@ def test_medians_of_samples_drawn_again_are_as_likely_as_counted(count: int) -> 
 # ---- made-up changes in a real run; test_compare_changes.py makes others in its files
 
 
-def unchanged(record: RunRecord) -> Comparison:
-    return Comparison(noisy(record, 3, 1), noisy(record, 3, 2))
-
-
 def test_nothing_changed(record: RunRecord) -> None:
-    comparison = unchanged(record)
+    comparison = Comparison(noisy(record, 3, 1), noisy(record, 3, 2))
     assert said(comparison, "problem", "kernel", "layer") == {}
     assert comparison.failures(0.05, 0.10) == ()
 
@@ -210,9 +177,10 @@ def test_a_layer_that_was_inserted(record: RunRecord) -> None:
     }
 
 
-def test_kernels_of_most_of_the_time_that_were_renamed(without_log: RunRecord) -> None:
+def test_kernels_of_most_of_the_time_that_were_renamed() -> None:
     """Where most of the time has no name in common nothing is guessed."""
-    first = max((part for part in without_log.parts if part.kind == "kernel"), key=lambda part: part.mean_ns)
+    without_log = recorded(*FILES[1:])
+    first = largest(without_log, "kernel")
     assert first.mean_ns > without_log.mean_ns / 2
     comparison = Comparison(noisy(without_log, 3, 1), noisy(without_log, 3, 2, renamed(first.name)))
     assert said(comparison, "kernel") == {first.name: ("only in A", ""), "new_name": ("only in B", "")}
@@ -221,40 +189,26 @@ def test_kernels_of_most_of_the_time_that_were_renamed(without_log: RunRecord) -
 # ---- real pairs
 
 
-def ck_records(shared: Path) -> list[Path]:
-    """Those of GPUs: a Mali T860 and a Tegra X1; what was measured on CPUs flips by half between processes."""
-    folders = ("ck-caffe-firefly-rk3399", "ck-caffe-nvidia-tx1")
-    return sorted(path for name in folders for path in (shared / "samples" / "ck" / name).rglob("ckp-*.0001.json"))
-
-
 def test_no_false_alarm_on_unchanged_gpus(shared: Path) -> None:
-    """Every ordered pair of repetitions of real GPU records passes the gate of 5 %; parts need more runs."""
-    pairs = 0
-    for path in ck_records(shared):
-        runs = [collect(run, Notes()) for run in analyse([path], AnalysisOptions(repetition="every")).runs]
-        records = [run for run in runs if run is not None]
+    """Every ordered pair of repetitions of records of a Mali T860 and a Tegra X1 passes the gate of 5 %, parts need
+    more runs; three runs a side, drawn from the repetitions, pass both. What CPUs measured flips by half."""
+    folders = ("ck-caffe-firefly-rk3399", "ck-caffe-nvidia-tx1")
+    paths = sorted(path for name in folders for path in (shared / "samples" / "ck" / name).rglob("ckp-*.0001.json"))
+    random, pairs = Random(17), 0
+    for path in paths:
+        runs = analyse([path], AnalysisOptions(repetition="every")).runs
+        records = [made for run in runs if (made := collect(run, Notes())) is not None]
         assert len(records) == 3
-        for first in records:
-            for second in records:
-                if first is second:
-                    continue
-                pairs += 1
-                comparison = Comparison(Side(name="a", runs=(first,)), Side(name="b", runs=(second,)))
-                assert comparison.failures(0.05, None) == (), path
-                with pytest.raises(ValueError, match="1 run per side cannot decide on problems"):
-                    comparison.failures(None, 0.10)
-                assert not {row.word for row in comparison.rows} & {"slower", "faster"}
-    assert pairs == 42
-
-
-def test_no_gate_fails_for_sides_of_unchanged_gpus(shared: Path) -> None:
-    """Three runs a side, drawn from the repetitions of each record: neither the iteration's limit nor that of parts."""
-    random = Random(17)
-    for path in ck_records(shared):
-        runs = [collect(run, Notes()) for run in analyse([path], AnalysisOptions(repetition="every")).runs]
-        records = [run for run in runs if run is not None]
+        for first, second in itertools.permutations(records, 2):
+            pairs += 1
+            comparison = Comparison(Side(name="a", runs=(first,)), Side(name="b", runs=(second,)))
+            assert comparison.failures(0.05, None) == (), path
+            with pytest.raises(ValueError, match="1 run per side cannot decide on problems"):
+                comparison.failures(None, 0.10)
+            assert not {row.word for row in comparison.rows} & {"slower", "faster"}
         a, b = (Side(name=name, runs=tuple(random.choices(records, k=3))) for name in "ab")
         assert Comparison(a, b).failures(0.05, 0.10) == (), path
+    assert pairs == 42
 
 
 def test_two_versions_of_miopen(shared: Path) -> None:
@@ -270,37 +224,28 @@ def test_two_versions_of_miopen(shared: Path) -> None:
     assert {row.word for row in layers} <= {"~", "maybe slower", "maybe faster"}
 
 
-def test_a_run_and_itself_and_its_base(tmp_path: Path, record: RunRecord) -> None:
-    for other in (FILES, None):
-        if other is None:
-            path = tmp_path / "base.json"
-            done = run("--save", path, ",".join(map(str, FILES)))
-            assert done.exit_code == 0, done.stderr
-            assert path.stat().st_size <= bases.LARGEST
-            assert not [word for word in ("run.log", "prof.json", "traces") if word in path.read_text()]
-            other = [path]
+def test_a_run_and_itself_and_its_base(tmp_path: Path) -> None:
+    path = tmp_path / "base.json"
+    done = run("--save", path, ",".join(map(str, FILES)))
+    assert done.exit_code == 0, done.stderr
+    assert path.stat().st_size <= bases.LARGEST
+    assert not [word for word in ("run.log", "prof.json", "traces") if word in path.read_text()]
+    for other in (FILES, [path]):
         comparison = compare(FILES, other)
         rows = (*comparison.rows, *comparison.once, comparison.iteration)
-        assert {row.word for row in rows} == {"~"}
-        assert {(row.a_ns, row.ratio) for row in rows} == {(row.b_ns, 1.0) for row in rows}
-        assert not [row for row in rows if row.cause]
+        assert {(row.word, row.cause, row.ratio) for row in rows} == {("~", "", 1.0)}
+        assert all(row.a_ns == row.b_ns for row in rows)
 
 
 def test_a_large_base_keeps_its_size_and_its_sum(tmp_path: Path, record: RunRecord) -> None:
-    many = [
-        msgspec.structs.replace(
-            part, name=f"{part.name} {copy}", mean_ns=part.mean_ns / (copy + 1), samples_ns=(part.mean_ns / (copy + 1),)
-        )
-        for copy in range(40)
-        for part in record.parts
-        if part.kind == "problem"
-    ]
+    replace = msgspec.structs.replace
+    many = []
+    for copy, part in itertools.product(range(40), record.parts):
+        ns = part.mean_ns / (copy + 1)
+        many += [replace(part, name=f"{part.name} {copy}", mean_ns=ns, samples_ns=(ns,))] * (part.kind == "problem")
     whole = sum(part.mean_ns for part in many)
-    big = Side(
-        name="big", runs=(msgspec.structs.replace(record, parts=tuple(many), mean_ns=whole, samples_ns=(whole,)),)
-    )
-    path = tmp_path / "base.json"
-    path.write_bytes(bases.base_text(big, "mio2trace"))
+    big = Side(name="big", runs=(replace(record, parts=tuple(many), mean_ns=whole, samples_ns=(whole,)),))
+    path = base(tmp_path, "big", big)
     assert path.stat().st_size <= bases.LARGEST
     kept = bases.read_base(path)
     assert sum(part.mean_ns for part in kept.runs[0].parts) + kept.runs[0].others_ns == pytest.approx(whole)
@@ -329,22 +274,12 @@ def test_a_base_that_is_none_is_one_line(tmp_path: Path, text: str, message: str
 # ---- the command
 
 
-def run(*words: object) -> Result:
-    return CliRunner().invoke(cli, ["compare", *map(str, words)])
-
-
 @pytest.fixture
 def folders(tmp_path: Path, record: RunRecord) -> Sequence[Path]:
-    """Bases of three sides: as it is, the same again, 30 % slower in its largest problem."""
-    made = []
-    for name, side in {
-        "good": noisy(record, 3, 1),
-        "same": noisy(record, 3, 2),
-        "bad": noisy(record, 3, 3, slower(largest(record).name, 1.6)),
-    }.items():
-        made.append(tmp_path / f"{name}.json")
-        made[-1].write_bytes(bases.base_text(side, "mio2trace"))
-    return made
+    """Bases of three sides: as it is, the same again, 60 % slower in its largest problem."""
+    slow = slower(largest(record).name, 1.6)
+    sides = {"good": noisy(record, 3, 1), "same": noisy(record, 3, 2), "bad": noisy(record, 3, 3, slow)}
+    return [base(tmp_path, name, side) for name, side in sides.items()]
 
 
 def test_gates(folders: Sequence[Path], record: RunRecord) -> None:
@@ -359,8 +294,7 @@ def test_gates(folders: Sequence[Path], record: RunRecord) -> None:
     done = run(one, one, "--fail-above", "problem:10%")
     assert done.exit_code == 2
     assert "1 run per side cannot decide on problems; 3 can" in done.stderr
-    slow = good.with_name("slow.json")
-    slow.write_bytes(bases.base_text(noisy(record, 1, 4, slower(largest(record).name, 3)), "mio2trace"))
+    slow = base(good.parent, "slow", noisy(record, 1, 4, slower(largest(record).name, 3)))
     done = run(good, slow, "--fail-above", "5%")
     assert done.exit_code == 3
     assert "an alarm: fewer than 3 runs per side cannot decide" in done.stderr

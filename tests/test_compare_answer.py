@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import html
 import json
 import re
@@ -12,29 +11,21 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mio2trace.analysis import analyse
-from mio2trace.cli import cli
 from mio2trace.comparing import Comparison, Part, RunRecord, Side, compare
-from mio2trace.comparing import sides as bases
 from mio2trace.comparing.comparison import change, decision, groups, has_changed, headline, interval, label, seen
-from mio2trace.comparing.record import Inside, collect
+from mio2trace.comparing.record import Inside
 from mio2trace.comparing.text import block, comment, page
-from mio2trace.notes import Notes
-from tests.conftest import ROOT
-from tests.made_up_runs import noisy
-
-FILES = [ROOT / "traces" / "alexnet-b1-miopen29" / name for name in ("run.log.gz", "prof.json.gz")]
+from tests.kineto_files import kineto_file, row
+from tests.made_up_runs import base, noisy, recorded
+from tests.made_up_runs import compare as run
 
 
 @pytest.fixture(scope="module")
 def record() -> RunRecord:
-    made = collect(analyse(FILES).run, Notes())
-    assert made is not None
-    return made
+    return recorded()
 
 
 def of_one_kernel(record: RunRecord, factor: float) -> Callable[[Part], Part]:
@@ -50,17 +41,17 @@ def of_one_kernel(record: RunRecord, factor: float) -> Callable[[Part], Part]:
 
 
 def one_sample(name: str, *runs: float) -> Side:
-    record = RunRecord(name=name, iterations=1, samples_ns=(1,), mean_ns=1)
-    part = Part(kind="kernel", name="k", samples_ns=(1,), mean_ns=1, calls=1)
+    return sampled(name, [[ns] for ns in runs])
+
+
+def sampled(name: str, runs: list[list[float]]) -> Side:
+    """Each run a kernel, with these samples."""
     made = []
     for ns in runs:
-        parts = (msgspec.structs.replace(part, samples_ns=(ns,), mean_ns=ns),)
-        made.append(msgspec.structs.replace(record, samples_ns=(ns,), mean_ns=ns, parts=parts))
+        part = Part(kind="kernel", name="k", samples_ns=tuple(ns), mean_ns=sum(ns) / len(ns), calls=1)
+        record = RunRecord(name=name, iterations=1, samples_ns=part.samples_ns, mean_ns=part.mean_ns, parts=(part,))
+        made.append(record)
     return Side(name=name, runs=tuple(made))
-
-
-def run(*words: object) -> Result:
-    return CliRunner().invoke(cli, ["compare", *map(str, words)])
 
 
 # -- one rule --------------------------------------------------------------------------------------------------------
@@ -72,13 +63,8 @@ samples = st.lists(st.lists(st.floats(1, 100), min_size=1, max_size=5), min_size
 @given(samples, samples)
 def test_no_verdict_contradicts_its_interval(a: list[list[float]], b: list[list[float]]) -> None:
     """Slower and faster exclude no change; what is said beside a change is never that there is none."""
-    base = RunRecord(name="r", iterations=1, samples_ns=(1,), mean_ns=1)
-    sides = [
-        Side(name="s", runs=tuple(msgspec.structs.replace(base, samples_ns=tuple(run), mean_ns=1) for run in side))
-        for side in (a, b)
-    ]
-    row = Comparison(*sides).iteration
-    said = headline(Comparison(*sides))
+    comparison = Comparison(sampled("a", a), sampled("b", b))
+    row, said = comparison.iteration, headline(comparison)
     assert row.ratio is not None
     if row.word == "slower":
         assert row.low is None or row.low > 1
@@ -121,10 +107,7 @@ def test_every_form_says_the_verdict_first(record: RunRecord, tmp_path: Path) ->
     comparison = Comparison(a, b)
     said = headline(comparison)
     assert said.startswith("SLOWER: +")
-    paths = []
-    for name, side in (("a", a), ("b", b)):
-        paths.append(tmp_path / f"{name}.json")
-        paths[-1].write_bytes(bases.base_text(side, "mio2trace"))
+    paths = [base(tmp_path, name, side) for name, side in (("a", a), ("b", b))]
     verdict = said.partition(";")[0]
     assert run(*paths).stdout.replace("\n", " ").startswith(verdict)
     markdown = run(*paths, "--format", "markdown").stdout
@@ -142,27 +125,22 @@ def test_every_form_says_the_verdict_first(record: RunRecord, tmp_path: Path) ->
 
 
 def test_one_cause_is_one_row(record: RunRecord) -> None:
-    """Ten problems that run one kernel on both sides; the sums are the members'."""
+    """Problems that run one kernel on both sides; the sums are the members'."""
     comparison = Comparison(
         noisy(record, 3, 1, of_one_kernel(record, 1)), noisy(record, 3, 2, of_one_kernel(record, 1.3))
     )
-    found = [group for group in groups(comparison.rows) if group.row.kind == "problem" and group.row.word == "slower"]
-    (group,) = found
-    assert re.fullmatch(r"\d+ problems, all miopenSp3AsmConv_v21_1_2_gfx9_fp16_f2x3", group.row.name)
-    assert (
-        len(group.members)
-        == len([part for part in record.parts if part.kind == "problem" and part.primitive == "conv"])
-        > 4
-    )
+    (group,) = (one for one in groups(comparison.rows) if one.row.kind == "problem" and one.row.word == "slower")
+    assert len(group.members) == sum(part.kind == "problem" and part.primitive == "conv" for part in record.parts) > 4
+    said = f"{len(group.members)} problems, all miopenSp3AsmConv_v21_1_2_gfx9_fp16_f2x3"
+    assert group.row.name == said
     assert group.row.a_ns == pytest.approx(sum(row.a_ns or 0 for row in group.members))
     assert group.row.ratio == pytest.approx(1.3, rel=0.05)
     for text in ("\n".join(block(comparison)), comment([comparison]), html.unescape(page([comparison], "m"))):
-        assert f"{len(group.members)} problems, all miopenSp3AsmConv" in text.replace("\\", "")
+        assert said[:30] in text.replace("\\", "")
 
 
 def test_only_what_changed_is_shown_unless_all_is_asked_for(record: RunRecord, tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    path.write_bytes(bases.base_text(noisy(record, 3, 1), "mio2trace"))
+    path = base(tmp_path, "a", noisy(record, 3, 1))
     short, whole = (json.loads(run(path, path, *more, "--format", "json").stdout) for more in ((), ("--all",)))
     parts = ("problem", "kernel", "layer")
     assert not [row for row in short["rows"] if row["part"] in parts]
@@ -204,20 +182,15 @@ def test_a_large_difference_is_shown_although_nothing_is_decided() -> None:
 def kineto(path: Path, *, pid: int, rank: int | None) -> None:
     """Three steps of one kernel."""
     events = []
-    host: dict[str, object] = {"ph": "X", "pid": pid, "tid": pid}
     for step in range(3):
         at = 1000.0 * step + pid
         events += [
-            {**host, "cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": at, "dur": 900},
-            {**host, "cat": "cuda_runtime", "name": "hipLaunchKernel", "ts": at + 10, "dur": 5,
-             "args": {"correlation": step + 1}},
-            {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": at + 20, "dur": 400 + pid,
-             "args": {"correlation": step + 1, "device": 0, "stream": 7}},
-        ]  # fmt: skip
-    document: dict[str, object] = {"schemaVersion": 1, "traceEvents": events}
-    if rank is not None:
-        document["distributedInfo"] = {"rank": rank, "world_size": 3, "backend": "nccl"}
-    path.write_bytes(gzip.compress(json.dumps(document).encode()))
+            row("user_annotation", f"ProfilerStep#{step}", pid, pid, at, 900),
+            row("cuda_runtime", "hipLaunchKernel", pid, pid, at + 10, 5, correlation=step + 1),
+            row("kernel", "gemm", 0, 7, at + 20, 400 + pid, correlation=step + 1, device=0, stream=7),
+        ]
+    ranks = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": 3, "backend": "nccl"}}
+    kineto_file(path.parent, events, path.name, **ranks)
 
 
 @pytest.mark.parametrize("ranks", [None, (0, 0, 0), (0, 1, 2)])
@@ -225,7 +198,7 @@ def test_profiles_in_a_folder_are_runs_unless_they_state_ranks(ranks: tuple[int,
     folder = tmp_path / "side"
     folder.mkdir()
     for number in range(3):
-        kineto(folder / f"t{number}.json.gz", pid=100 + number, rank=None if ranks is None else ranks[number])
+        kineto(folder / f"t{number}.json", pid=100 + number, rank=None if ranks is None else ranks[number])
     shutil.copytree(folder, tmp_path / "other")
     comparison = compare(folder, tmp_path / "other")
     expected = "1 run of 3 iterations, 3 ranks" if ranks == (0, 1, 2) else "3 runs of 3 iterations, 1 rank each"

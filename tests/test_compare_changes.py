@@ -12,30 +12,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from mio2trace.analysis import analyse
 from mio2trace.comparing import Comparison, RunRecord, Side, compare
-from mio2trace.comparing.record import collect
-from mio2trace.notes import Notes
-from tests.conftest import ROOT
+from tests.made_up_runs import ALEXNET, recorded
 from tests.synthetic_run import MS, Kernel, Layer
 from tests.test_compare_picture import made
 
-LOG, PROFILE = (ROOT / "traces" / "alexnet-b1-miopen29" / name for name in ("run.log.gz", "prof.json.gz"))
+LOG, PROFILE = ALEXNET
+
 CONV1 = "Conv fwd 1x3x99x99 -> 1x16x23x23 k11x11 s4"
 
 Calls = list[dict[str, Any]]
 Edit = Callable[[Calls], None]
 
 
-def calls() -> Calls:
-    read: Calls = json.loads(gzip.decompress(PROFILE.read_bytes()))
-    return read
-
-
 def written(folder: Path, edit: Edit = lambda calls: None, log: Callable[[bytes], bytes] = bytes) -> list[Path]:
     """The run's files with a change in them."""
     folder.mkdir(parents=True)
-    edited = calls()
+    edited = json.loads(gzip.decompress(PROFILE.read_bytes()))
     edit(edited)
     (folder / "prof.json").write_text(json.dumps(edited))
     (folder / "run.log").write_bytes(log(gzip.decompress(LOG.read_bytes())))
@@ -55,12 +48,6 @@ def shorter(calls: Calls, part: float) -> None:
         times["end"] = times["start"] + round((times["end"] - times["start"]) * part)
 
 
-def record(files: list[Path]) -> RunRecord:
-    one = collect(analyse(files).run, Notes())
-    assert one is not None
-    return one
-
-
 def changes(comparison: Comparison) -> dict[str, tuple[str, str]]:
     """Of every part of either kind: what is said, and why."""
     return {f"{row.kind} {row.name}": (row.word, row.cause) for row in comparison.rows if row.word != "~" or row.cause}
@@ -68,18 +55,18 @@ def changes(comparison: Comparison) -> dict[str, tuple[str, str]]:
 
 def test_a_kernel_that_is_slower_in_files(tmp_path: Path) -> None:
     """By 15 %, in three runs of each side: its problem and its layer, and the gate of problems."""
-    sides = []
-    for side, part in (("a", 0.87), ("b", 1.0)):
-        runs = []
-        for number in range(3):
 
-            def edit(calls: Calls, part: float = part, number: int = number) -> None:
+    def side(name: str, part: float) -> Side:
+        def made(number: int) -> RunRecord:
+            def edit(calls: Calls) -> None:
                 shorter(kernels(calls), 0.99 + number / 200)
                 shorter(kernels(calls, "MIOpenCDFGen"), part)
 
-            runs.append(record(written(tmp_path / side / str(number), edit)))
-        sides.append(Side(name=side, runs=tuple(runs)))
-    comparison = Comparison(*sides)
+            return recorded(*written(tmp_path / name / str(number), edit))
+
+        return Side(name=name, runs=tuple(map(made, range(3))))
+
+    comparison = Comparison(side("a", 0.87), side("b", 1.0))
     assert changes(comparison) == {f"problem {CONV1}": ("slower", ""), "layer conv1 forward": ("slower", "")}
     assert [failure.name for failure in comparison.failures(None, 0.10)] == [CONV1, "conv1 forward"]
 
@@ -136,40 +123,23 @@ def test_kernels_that_are_renamed_in_files(tmp_path: Path, with_log: bool) -> No
             if call.get("name") == "SoftmaxForward":
                 call["name"] = "SoftmaxForwardV2"
 
-    log, profile = written(tmp_path / "b", edit)
-    comparison = compare([LOG, PROFILE], [log, profile]) if with_log else compare(PROFILE, profile)
-    said = changes(comparison)
+    files = written(tmp_path / "b", edit)
+    ((name, what),) = changes(compare(ALEXNET, files) if with_log else compare(PROFILE, files[1])).items()
     if with_log:
-        ((name, said_of_it),) = said.items()
         assert name.startswith("problem Softmax fwd")
-        assert said_of_it == ("~", "kernels SoftmaxForward -> SoftmaxForwardV2")
+        assert what == ("~", "kernels SoftmaxForward -> SoftmaxForwardV2")
     else:
-        assert said == {"kernel SoftmaxForward": ("~", "renamed: SoftmaxForwardV2")}
-
-
-def net(*, inserted: bool = False) -> list[Layer]:
-    """Four layers, with one between them."""
-    layers = [
-        Layer(name=f"conv{number}", forward=[Kernel(name=f"k{number}", ns=number * MS)]) for number in (1, 2, 3, 4)
-    ]
-    if inserted:
-        layers.insert(2, Layer(name="new", forward=[Kernel(name="k_new", ns=MS)]))
-    return layers
+        assert (name, what) == ("kernel SoftmaxForward", ("~", "renamed: SoftmaxForwardV2"))
 
 
 def test_a_layer_that_is_inserted_into_the_net() -> None:
-    """It and its kernel are on one side only; what follows is matched as before."""
-    a, b = made(net(), 1).side, made(net(inserted=True), 1).side
-    comparison = Comparison(a, b)
+    """It and its kernel are on one side only; what follows is matched as before. Everything is of an iteration,
+    however many there are."""
+    net = [Layer(name=f"conv{number}", forward=[Kernel(name=f"k{number}", ns=number * MS)]) for number in range(1, 5)]
+    new = Layer(name="new", forward=[Kernel(name="k_new", ns=MS)])
+    comparison = Comparison(made(net, 1).side, made([*net[:2], new, *net[2:]], 1, 5).side)
     assert changes(comparison) == {"kernel k_new": ("only in B", ""), "layer new forward": ("only in B", "")}
     assert {row.ratio for row in comparison.rows if row.b_ns and row.a_ns} == {1.0}
-
-
-def test_one_more_iteration_of_a_run() -> None:
-    """Everything is of an iteration, however many there are."""
-    comparison = Comparison(made(net(), 1, 4).side, made(net(), 1, 5).side)
-    assert changes(comparison) == {}
-    assert comparison.iteration.ratio == 1.0
 
 
 def test_searches_of_one_side_only(tmp_path: Path) -> None:
@@ -180,26 +150,19 @@ def test_searches_of_one_side_only(tmp_path: Path) -> None:
         calls[:] = [call for call in calls if call["call"] != "clEnqueueNDRangeKernel" or id(call) in keep]
 
     files = written(tmp_path / "a", edit)
-    comparison = Comparison(Side(name="a", runs=(record(files),)), Side(name="b", runs=(record([LOG, PROFILE]),)))
+    comparison = Comparison(Side(name="a", runs=(recorded(*files),)), Side(name="b", runs=(recorded(),)))
     assert [(row.name, row.word) for row in comparison.once if row.word != "~"] == [("searches", "only in B")]
     assert changes(comparison) == {}
 
 
 def test_another_batch_of_the_same_net() -> None:
     """Problems that differ in it alone are matched, and not judged; layers keep their place."""
-
-    def of_batch(batch: int) -> Side:
-        one = record([LOG, PROFILE])
-
-        def other(text: str) -> str:
-            return text.replace(" 1x", f" {batch}x")
-
-        parts = tuple(
-            msgspec.structs.replace(part, name=other(part.name)) if part.kind == "problem" else part
-            for part in one.parts
-        )
-        return Side(name=str(batch), runs=(msgspec.structs.replace(one, parts=parts),))
-
-    comparison = Comparison(of_batch(1), of_batch(32))
+    one = recorded()
+    parts = tuple(
+        msgspec.structs.replace(part, name=part.name.replace(" 1x", " 32x")) if part.kind == "problem" else part
+        for part in one.parts
+    )
+    other = Side(name="32", runs=(msgspec.structs.replace(one, parts=parts),))
+    comparison = Comparison(Side(name="1", runs=(one,)), other)
     assert {row.word for row in comparison.rows if row.kind == "problem"} == {"other size"}
     assert {row.word for row in comparison.rows if row.kind == "layer"} == {"~"}

@@ -8,11 +8,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from click.testing import CliRunner, Result
 
 from mio2trace.align import align
 from mio2trace.analysis import Run
-from mio2trace.cli import cli
 from mio2trace.comparing import Comparison, Side
 from mio2trace.comparing.picture import MOST_ITERATIONS, picture
 from mio2trace.comparing.record import collect
@@ -23,6 +21,7 @@ from mio2trace.trace import Slice, Trace, checked
 from mio2trace.writers import WRITERS, by_suffix, is_ours, write
 from mio2trace.writers import slices as written_slices
 from tests.conftest import ROOT, Engine
+from tests.made_up_runs import compare as run
 from tests.synthetic_run import MS, US, Kernel, Layer, make_run
 
 FILES = [str(ROOT / "traces" / "lenet-rocpd" / name) for name in ("run.log.gz", "results.db.gz")]
@@ -31,12 +30,13 @@ PRINTED = str(ROOT / "traces" / "alexnet-b1-train" / "run.log")
 
 def net(conv2_ns: int = 2 * MS, *, extra: bool = False) -> list[Layer]:
     """Three layers; ``conv2`` as long as wanted; one more."""
-    layers = [
-        Layer(name="conv1", forward=[Kernel(name="gemm_a", ns=MS)], backward=[Kernel(name="gemm_b", ns=MS)]),
-        Layer(name="conv2", forward=[Kernel(name="gemm_c", ns=conv2_ns)], backward=[Kernel(name="gemm_d", ns=MS)]),
-        Layer(name="pool", forward=[Kernel(name="pooling", ns=90 * US)]),
-    ]
-    return [*layers, Layer(name="extra", forward=[Kernel(name="more", ns=700 * US)])] if extra else layers
+
+    def layer(name: str, ns: int, *backward: Kernel) -> Layer:
+        return Layer(name=name, forward=[Kernel(name=f"{name}_f", ns=ns)], backward=list(backward))
+
+    back = Kernel(name="back", ns=MS)
+    layers = [layer("conv1", MS, back), layer("conv2", conv2_ns, back), layer("pool", 90 * US)]
+    return [*layers, layer("extra", 700 * US)] if extra else layers
 
 
 def made(layers: list[Layer], seed: int, iterations: int = 4) -> Source:
@@ -95,17 +95,15 @@ def test_iterations_begin_together(slower: Trace) -> None:
 
 def test_no_time_is_altered(slower: Trace) -> None:
     """The kernels of each drawn iteration are the run's own, as far from each other as they were; slices nest."""
-    first, second = made(net(), 1), made(net(5 * MS, extra=True), 2, 6)
     count = total = 0
-    for letter, one in (("A: ", first), ("B: ", second)):
+    for letter, one in (("A: ", made(net(), 1)), ("B: ", made(net(5 * MS, extra=True), 2, 6))):
         measures = one.runs[0].measures[0]
         of_number: dict[int, list[tuple[str, int, int]]] = {}
         for position, activity in enumerate(measures.alignment.profile.activities):
             at = measures.steady.told.place_of[position]
-            if at < 0 or activity.start_ns is None or activity.end_ns is None:
-                continue
-            number = measures.steady.told.all[at].number
-            of_number.setdefault(number, []).append((activity.name, activity.start_ns, activity.end_ns))
+            if at >= 0 and activity.start_ns is not None and activity.end_ns is not None:
+                of = of_number.setdefault(measures.steady.told.all[at].number, [])
+                of.append((activity.name, activity.start_ns, activity.end_ns - activity.start_ns))
         own: dict[int, list[Slice]] = {}
         for event in of_process(slower, letter):
             if event.category == "kernel":
@@ -113,13 +111,10 @@ def test_no_time_is_altered(slower: Trace) -> None:
         assert len(own) == 4
         for number, kernels in own.items():
             shift = kernels[0].start_ns - of_number[number][0][1]
-            assert [(k.name, k.start_ns, k.start_ns + k.dur_ns) for k in kernels] == [
-                (name, start + shift, end + shift) for name, start, end in of_number[number]
-            ]
-            assert all(k.start_ns - k.args["submit_ns"] >= 0 for k in kernels)
+            assert [(k.name, k.start_ns - shift, k.dur_ns) for k in kernels] == of_number[number]
+            assert all(k.start_ns >= k.args["submit_ns"] for k in kernels)
             count, total = count + len(kernels), total + sum(kernel.dur_ns for kernel in kernels)
-    for _ in checked(slower, count, total):
-        pass
+    list(checked(slower, count, total))
 
 
 def test_what_is_matched_tells_its_ratio(slower: Trace) -> None:
@@ -157,8 +152,9 @@ def test_a_run_beside_itself_has_no_difference() -> None:
     one = made(net(), 1)
     trace = drawn(one, one)
     assert [process.name[:3] for process in trace.processes] == ["A: ", "B: "]
-    ratios = {event.args["ratio"] for event in of_process(trace, "") if event.category == "layer"}
-    assert ratios == {1.0}
+    assert {event.args["ratio"] for event in of_process(trace, "") if event.category == "layer"} == {1.0}
+    with pytest.raises(InputError, match="--picture cannot use a base or a trace"):
+        drawn(one, Source(one.side))
 
 
 @pytest.mark.shared
@@ -171,20 +167,13 @@ def test_what_has_no_iterations_begins_at_zero(shared: Path) -> None:
         assert min(event.start_ns for event in of_process(trace, letter)) == 0
 
 
-def test_many_iterations_are_a_few() -> None:
-    trace = drawn(made(net(), 1, 14), made(net(), 2, 13))
+def test_many_iterations_are_a_few_of_the_run_in_the_middle() -> None:
+    """Of several runs, by the time of an iteration."""
+    several = [made(net(ns * MS), ns, 14) for ns in (9, 3, 5)]
+    side = Side(name="several", runs=tuple(one.side.runs[0] for one in several))
+    trace = drawn(Source(side, tuple(one.runs[0] for one in several)), made(net(), 2, 13))
+    assert {event.dur_ns for event in of_process(trace, "A: ") if event.name == "conv2_f"} == {5 * MS}
     assert len(begins(of_process(trace, "A: "))) == len(begins(of_process(trace, "B: "))) == MOST_ITERATIONS
-
-
-def test_of_several_runs_the_middle_one_is_drawn() -> None:
-    """By the time of an iteration."""
-    several = [made(net(ns * MS), ns) for ns in (9, 3, 5)]
-    side = Source(
-        Side(name="several", runs=tuple(one.side.runs[0] for one in several)), tuple(one.runs[0] for one in several)
-    )
-    trace = drawn(side, several[1])
-    (ns,) = {event.dur_ns for event in of_process(trace, "A: ") if event.name == "gemm_c"}
-    assert ns == 5 * MS
 
 
 @pytest.mark.parametrize("files", [FILES, FILES[1:], [PRINTED]], ids=["with a log", "alone", "printed times"])
@@ -198,8 +187,7 @@ def test_real_runs_are_drawn_in_each_form(files: list[str]) -> None:
     numbers = [*(one.id for one in trace.processes), *(track.id for track in trace.tracks)]
     assert len(set(numbers)) == len(numbers)
     kernels = [event.dur_ns for event in slices if event.category in ("kernel", "copy")]
-    for _ in checked(trace, len(kernels), sum(kernels)):
-        pass
+    list(checked(trace, len(kernels), sum(kernels)))
     for writer in WRITERS:
         file = io.BytesIO()
         write(writer, trace, file)
@@ -207,17 +195,7 @@ def test_real_runs_are_drawn_in_each_form(files: list[str]) -> None:
         assert len(list(writer.slices(file))) == len(slices)
 
 
-def test_error_a_base_holds_nothing_to_draw() -> None:
-    one = made(net(), 1)
-    with pytest.raises(InputError, match="--picture cannot use a base or a trace"):
-        drawn(one, Source(one.side))
-
-
 # ---- the command
-
-
-def run(*words: object) -> Result:
-    return CliRunner().invoke(cli, ["compare", *map(str, words)])
 
 
 def test_the_picture_is_written_by_option_or_suffix(tmp_path: Path) -> None:
